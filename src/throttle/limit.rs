@@ -1,0 +1,161 @@
+//! What an owner may ask of the limiter: limits and their rules, checked when they are built.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+
+use crate::clock::Micros;
+
+/// The most hits a rule may admit in its window: what a log of that size still answers quickly.
+pub const MAX_HITS: u32 = 1_000_000;
+pub const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
+/// A leap year.
+pub const LONGEST_WINDOW: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// Every rule costs a look-up a decision; nobody has been seen to need more than four.
+pub const MOST_RULES: usize = 8;
+
+/// A named policy: one or more rules that read one log of each subject. Clones are cheap.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit(Arc<Inner>);
+
+#[derive(Debug, PartialEq)]
+struct Inner {
+    name: String,
+    rules: Vec<Rule>,
+    mode: Mode,
+}
+
+/// At most `max` hits within `span`, and what happens past it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    pub max: u32,
+    pub span: Span,
+    pub then: Then,
+}
+
+/// The stretch of time that a rule counts over.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Span {
+    /// The last `window`, wherever now is: a hit exactly that old has left.
+    Sliding(Duration),
+    /// The calendar unit that now falls into, in a named time zone; it starts afresh at its end.
+    Calendar { unit: CalendarUnit, zone: TimeZone },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CalendarUnit {
+    Minute,
+    Hour,
+    Day,
+    /// Monday to Sunday (ISO 8601).
+    Week,
+    Month,
+    Year,
+}
+
+/// What happens to an attempt past a rule. Ordered by strictness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Then {
+    /// Refused unless a challenge was solved with it.
+    Captcha,
+    /// Refused whatever comes with it.
+    #[default]
+    Block,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    #[default]
+    Enforce,
+    /// Counted and reported, never enforced.
+    Monitor,
+}
+
+/// Why a limit cannot be built; `rule` counts from 0 where one rule is at fault.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    #[error("max is {max}; it must be from 1 to {MAX_HITS}")]
+    Max { rule: usize, max: u64 },
+    #[error("window is {}; it must be from 100ms to 366days", humantime::format_duration(*window))]
+    Window { rule: usize, window: Duration },
+    #[error("has {count} rules; at most {MOST_RULES} can be checked in one step")]
+    TooManyRules { count: usize },
+    #[error("asks the same of the same span as rule {other}; keep one of them")]
+    Duplicate { rule: usize, other: usize },
+}
+
+impl LimitError {
+    pub const fn rule(&self) -> Option<usize> {
+        match self {
+            Self::Max { rule, .. } | Self::Window { rule, .. } | Self::Duplicate { rule, .. } => Some(*rule),
+            Self::TooManyRules { .. } => None,
+        }
+    }
+}
+
+impl Limit {
+    /// A limit with no rules is switched off: it admits everything and logs nothing.
+    pub fn new(name: impl Into<String>, rules: Vec<Rule>, mode: Mode) -> Result<Self, LimitError> {
+        if rules.len() > MOST_RULES {
+            return Err(LimitError::TooManyRules { count: rules.len() });
+        }
+        for (index, rule) in rules.iter().enumerate() {
+            rule.check(index)?;
+            let twin =
+                rules[..index].iter().position(|other| other.span == rule.span && other.then == rule.then);
+            if let Some(other) = twin {
+                return Err(LimitError::Duplicate { rule: index, other });
+            }
+        }
+        Ok(Self(Arc::new(Inner { name: name.into(), rules, mode })))
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    pub fn rules(&self) -> &[Rule] {
+        &self.0.rules
+    }
+
+    pub fn mode(&self) -> Mode {
+        self.0.mode
+    }
+
+    /// How many hits a log is kept for: the largest `max` of its rules.
+    pub fn capacity(&self) -> u32 {
+        self.0.rules.iter().map(|rule| rule.max).max().unwrap_or(0)
+    }
+}
+
+impl Rule {
+    pub const fn sliding(max: u32, window: Duration, then: Then) -> Self {
+        Self { max, span: Span::Sliding(window), then }
+    }
+
+    fn check(&self, rule: usize) -> Result<(), LimitError> {
+        if self.max == 0 || self.max > MAX_HITS {
+            return Err(LimitError::Max { rule, max: u64::from(self.max) });
+        }
+        match self.span {
+            Span::Sliding(window) if !(SHORTEST_WINDOW..=LONGEST_WINDOW).contains(&window) => {
+                Err(LimitError::Window { rule, window })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A stretch from `start` (inside) to `end` (outside).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    pub start: Micros,
+    pub end: Micros,
+}
+
+impl Stretch {
+    pub fn contains(self, at: Micros) -> bool {
+        self.start <= at && at < self.end
+    }
+}
