@@ -98,6 +98,19 @@ pub struct SubKey([u8; 32]);
 impl SubKey {
     /// A keyed hash (BLAKE3) of the parts, each with its length, so that no two lists of parts agree.
     pub fn hash(&self, parts: &[&[u8]]) -> [u8; 32] {
+        // Nearly all inputs fit one block of the stack, where the one-shot call is three times as fast.
+        let mut whole = [0; 256];
+        let mut end = 0;
+        for part in parts {
+            let Some(place) = whole.get_mut(end..end + 8 + part.len()) else { return self.hash_long(parts) };
+            place[..8].copy_from_slice(&(part.len() as u64).to_le_bytes());
+            place[8..].copy_from_slice(part);
+            end += 8 + part.len();
+        }
+        *blake3::keyed_hash(&self.0, &whole[..end]).as_bytes()
+    }
+
+    fn hash_long(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         for part in parts {
             hasher.update(&(part.len() as u64).to_le_bytes());
@@ -110,4 +123,47 @@ impl SubKey {
 /// Whether two secrets agree, in a time that does not tell where they differ.
 pub fn same(one: &[u8], other: &[u8]) -> bool {
     one.ct_eq(other).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_long_inputs_are_hashed_alike() {
+        let key = MasterKey::from_bytes([7; 32]).derive("test.hash");
+        for length in [0, 1, 100, 239, 240, 241, 1000] {
+            let long = vec![b'x'; length];
+            assert_eq!(key.hash(&[b"a", &long]), key.hash_long(&[b"a", &long]), "{length} bytes");
+        }
+        assert_ne!(key.hash(&[b"ab", b"c"]), key.hash(&[b"a", b"bc"]));
+    }
+
+    #[test]
+    fn two_first_starts_agree_on_one_key_and_others_may_not_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/secret.key");
+        let keys: Vec<[u8; 32]> = std::thread::scope(|scope| {
+            let load = || MasterKey::load_or_create(&path, &Entropy::Os).unwrap().0;
+            let threads: Vec<_> = (0..16).map(|_| scope.spawn(load)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(keys.iter().all(|key| *key == keys[0]));
+        let permissions = std::fs::metadata(&path).unwrap().permissions();
+        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&permissions) & 0o777, 0o600);
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(matches!(MasterKey::load_or_create(&path, &Entropy::Os), Err(KeyFileError::Mode { .. })));
+    }
+
+    #[test]
+    fn a_truncated_key_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret.key");
+        write_private(&path, b"short").unwrap();
+        assert!(matches!(
+            MasterKey::load_or_create(&path, &Entropy::Os),
+            Err(KeyFileError::Length { length: 5, .. })
+        ));
+        assert_eq!(std::fs::read(&path).unwrap(), b"short");
+    }
 }

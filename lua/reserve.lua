@@ -1,0 +1,77 @@
+--[[ reserve: one hit in every bucket, or in none.
+  Why a script: test and add must be one step, and MULTI cannot branch.
+  KEYS[b]  window log of bucket b (one slot)
+  ARGV     id, kind (0 a hit, 1 a hold), solved (1: rules marked `captcha` let it pass);
+           then a bucket: capacity, life ms, number of rules;
+           then a rule: max, marks (1 captcha + 2 monitored), window us or first us of the calendar unit,
+           0 or the first us after the calendar unit
+  Output   {0, now, bucket, rule, remaining, bucket, rule, wait us}  admitted; the tightest rule, then what a
+                                             monitored limit would have refused (bucket -1: nothing)
+           {1, now, bucket}                  holds in flight fill that bucket; nothing was written
+           {2, now, bucket, rule, wait us}   refused; nothing was written
+           {3, now}                          now is outside a calendar unit that the caller sent
+           Buckets and rules count from 0.
+  Edges    a hit exactly `window` old has left; two hits in one microsecond are two (members are unique)
+]]
+local id, kind, solved = ARGV[1], ARGV[2], ARGV[3]
+local refused, noted, held, room
+local nows, reached = {}, {}
+local latest, at = clock, 3
+
+for b = 1, #KEYS do
+  local key = KEYS[b]
+  local capacity, rules = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 3])
+  at = at + 3
+  local now, holds, newest = open(key)
+  nows[b] = now
+  if now > latest then latest = now end
+  for r = 1, rules do
+    local max, marks = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+    local window, unit_end = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+    at = at + 4
+    local start = now - window
+    if unit_end ~= 0 then
+      if now < window or now >= unit_end then return { 3, now } end
+      start = window - 1
+    end
+    local waived = solved == '1' and marks % 2 == 1
+    local oldest = newest and score(key, max + holds)
+    if oldest and max == capacity then reached[b] = holds end
+    if oldest and oldest > start then
+      local wait = (unit_end ~= 0 and unit_end or oldest + window) - now
+      local captcha = marks % 2
+      if waived then
+        -- a solved challenge lifts this rule
+      elseif marks >= 2 then
+        if not noted or captcha < noted[4] or (captcha == noted[4] and wait > noted[3]) then
+          noted = { b - 1, r - 1, wait, captcha }
+        end
+      elseif not refused or captcha < refused[4] or (captcha == refused[4] and wait > refused[3]) then
+        refused = { b - 1, r - 1, wait, captcha }
+      end
+    elseif not waived and marks < 2 and not refused then
+      local left = max
+      if newest and newest > start then left = max - redis.call('ZCOUNT', key, start + 1, '+inf') end
+      if left <= 0 then
+        held = held or b - 1
+      elseif not room or left - 1 < room[3] then
+        room = { b - 1, r - 1, left - 1 }
+      end
+    end
+  end
+end
+
+if refused then return { 2, latest, refused[1], refused[2], refused[3] } end
+if held then return { 1, latest, held } end
+
+at = 3
+for b = 1, #KEYS do
+  local key, capacity = KEYS[b], tonumber(ARGV[at + 1])
+  redis.call('ZADD', key, kind == '1' and nows[b] + HOLDS or nows[b], id)
+  live(key, ARGV[at + 2], nows[b])
+  if reached[b] and kind == '0' then trim(key, capacity, reached[b]) end
+  at = at + 3 + 4 * tonumber(ARGV[at + 3])
+end
+room = room or { -1, -1, 0 }
+noted = noted or { -1, -1, 0 }
+return { 0, latest, room[1], room[2], room[3], noted[1], noted[2], noted[3] }

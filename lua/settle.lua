@@ -1,0 +1,28 @@
+--[[ settle: how a reservation ended, bucket by bucket.
+  Why a script: a kept hold moves from among the holds to the time of its outcome in one step.
+  KEYS[b]  window log of bucket b (one slot)
+  ARGV     id; then a bucket: outcome, capacity, life ms, up_to us
+  Outcomes K  it counts, from now; written anew where the log was lost; left alone where it counts already
+           R  it never was; harmless when repeated
+           F  it never was, and kept hits up to `up_to` are forgiven
+  Output   nothing
+]]
+local id, at = ARGV[1], 1
+for b = 1, #KEYS do
+  local key, outcome, capacity, life = KEYS[b], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
+  local now, holds = open(key)
+  if outcome == 'K' then
+    local stands = redis.call('ZSCORE', key, id)
+    if not stands or tonumber(stands) >= HOLDS then
+      redis.call('ZADD', key, now, id)
+      trim(key, capacity, stands and holds - 1 or holds)
+    end
+    live(key, life, now)
+  else
+    redis.call('ZREM', key, id)
+    if outcome == 'F' then
+      redis.call('ZREMRANGEBYSCORE', key, '-inf', ARGV[at + 4])
+    end
+  end
+  at = at + 4
+end

@@ -1,0 +1,255 @@
+//! The limiter itself: subjects become keys, and attempts in flight are waited for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::limit::Limit;
+use super::line::Line;
+use super::store::*;
+use crate::clock::Micros;
+use crate::entropy::Entropy;
+use crate::secret::SubKey;
+
+/// Limits over a store. Clones share everything.
+#[derive(Debug)]
+pub struct Limiter<S>(Arc<Inner<S>>);
+
+struct Inner<S> {
+    store: S,
+    subjects: SubKey,
+    ids: IdSource,
+    line: Line,
+}
+
+/// The answer to a reservation that counts at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    Admitted(Admission),
+    Refused(Refusal),
+    /// Only with limits whose slots are also taken by [`Limiter::hold`]: all are in flight.
+    Held,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admission {
+    /// What to refund it by.
+    pub id: HitId,
+    pub room: Option<Room>,
+    /// What a monitored limit would have refused.
+    pub noted: Option<Refusal>,
+}
+
+/// The answer to an attempt whose outcome is not known yet.
+#[derive(Debug)]
+pub enum Attempt<S: WindowStore + 'static> {
+    Held(Hold<S>),
+    Refused(Refusal),
+    /// It waited for others in flight as long as it may.
+    OutOfPatience,
+}
+
+impl<S: WindowStore + 'static> Limiter<S> {
+    /// `subjects` keys the hash that subjects are known by; every instance on one store needs the same.
+    pub fn new(store: S, subjects: SubKey, entropy: &Entropy) -> Self {
+        Self(Arc::new(Inner { store, subjects, ids: IdSource::new(entropy), line: Line::default() }))
+    }
+
+    pub fn store(&self) -> &S {
+        &self.0.store
+    }
+
+    /// The log of a subject under a limit. The same bytes are the same subject; two limits never share
+    /// a log.
+    pub fn bucket<'a>(&self, limit: &'a Limit, subject: &[u8]) -> Bucket<'a> {
+        let hash = self.0.subjects.hash(&[limit.name().as_bytes(), subject]);
+        let (key, _) = hash.split_first_chunk().expect("32 bytes hold 16");
+        Bucket { limit, key: Key(*key) }
+    }
+
+    /// A hit in every bucket, or in none. One round trip; waits at most the store's time-out.
+    pub async fn reserve(&self, buckets: &[Bucket<'_>], solved: bool) -> Result<Decision, StoreError> {
+        let id = self.0.ids.next();
+        let ask = Ask { buckets, id, kind: Kind::Hit, solved };
+        Ok(match self.0.store.reserve(&ask).await? {
+            Verdict::Admitted { room, noted, .. } => Decision::Admitted(Admission { id, room, noted }),
+            Verdict::Refused { refusal, .. } => Decision::Refused(refusal),
+            Verdict::Held { .. } => Decision::Held,
+        })
+    }
+
+    /// Takes a slot in every bucket for an attempt whose outcome decides whether it counts. Where the
+    /// free slots are all taken by attempts in flight it waits in line for one of them to end, at most
+    /// `patience`.
+    pub async fn hold(
+        &self,
+        buckets: &[Bucket<'_>],
+        solved: bool,
+        patience: Duration,
+    ) -> Result<Attempt<S>, StoreError> {
+        let ask = Ask { buckets, id: self.0.ids.next(), kind: Kind::Hold, solved };
+        let line = buckets.iter().map(|bucket| bucket.key).find(|key| self.0.line.stands_at(*key));
+        let Some(key) = line else {
+            let verdict = self.0.store.reserve(&ask).await?;
+            return match self.attempt(&ask, verdict, verdict_time(&verdict)) {
+                Ok(attempt) => Ok(attempt),
+                Err(key) => self.hold_in_line(&ask, key, Some(verdict_time(&verdict)), patience).await,
+            };
+        };
+        self.hold_in_line(&ask, key, None, patience).await
+    }
+
+    /// `arrived` is the store's time at which the attempt first asked.
+    async fn hold_in_line(
+        &self,
+        ask: &Ask<'_>,
+        key: Key,
+        mut arrived: Option<Micros>,
+        patience: Duration,
+    ) -> Result<Attempt<S>, StoreError> {
+        let Some(mut place) = self.0.line.join(key) else { return Ok(Attempt::OutOfPatience) };
+        if arrived.is_none() {
+            // Only its time is wanted: a later arrival must not forgive what this one may not.
+            arrived = Some(self.0.store.peek(ask.buckets[0]).await?.at);
+        }
+        let waiting = async {
+            loop {
+                place.turn().await;
+                let verdict = self.0.store.reserve(ask).await?;
+                match self.attempt(ask, verdict, arrived.unwrap_or(verdict_time(&verdict))) {
+                    Ok(attempt) => return Ok(attempt),
+                    Err(key) if key == place.key() => {}
+                    Err(other) => match self.0.line.join(other) {
+                        Some(next) => place = next,
+                        None => return Ok(Attempt::OutOfPatience),
+                    },
+                }
+            }
+        };
+        tokio::time::timeout(patience, waiting).await.unwrap_or(Ok(Attempt::OutOfPatience))
+    }
+
+    /// What a verdict means for an attempt; where it must wait, for which log.
+    fn attempt(&self, ask: &Ask<'_>, verdict: Verdict, arrived: Micros) -> Result<Attempt<S>, Key> {
+        match verdict {
+            Verdict::Admitted { room, noted, .. } => Ok(Attempt::Held(Hold {
+                limiter: self.clone(),
+                buckets: ask.buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect(),
+                id: ask.id,
+                arrived,
+                room,
+                noted,
+            })),
+            Verdict::Refused { refusal, .. } => Ok(Attempt::Refused(refusal)),
+            Verdict::Held { bucket, .. } => Err(ask.buckets[bucket].key),
+        }
+    }
+
+    /// Takes a hit back, by the id that its admission gave. Harmless when repeated.
+    pub async fn refund(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<(), StoreError> {
+        self.settle(buckets, id, &vec![Outcome::Refund; buckets.len()]).await
+    }
+
+    pub async fn peek(&self, bucket: Bucket<'_>) -> Result<Peek, StoreError> {
+        self.0.store.peek(bucket).await
+    }
+
+    /// Forgets a subject's log whole.
+    pub async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
+        let cleared = self.0.store.clear(bucket).await;
+        self.0.line.call(bucket.key);
+        cleared
+    }
+
+    async fn settle(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[Outcome],
+    ) -> Result<(), StoreError> {
+        let settled = self.0.store.settle(buckets, id, outcomes).await;
+        for bucket in buckets {
+            self.0.line.call(bucket.key);
+        }
+        settled
+    }
+}
+
+/// A slot taken for an attempt in flight. Say how it ended. One that is dropped unsaid counts as a
+/// failure once [`window::HOLD_LIFE`](super::window::HOLD_LIFE) has passed.
+#[derive(Debug)]
+#[must_use = "a hold that is never settled becomes a failure"]
+pub struct Hold<S: WindowStore + 'static> {
+    limiter: Limiter<S>,
+    buckets: Vec<OwnedBucket>,
+    id: HitId,
+    arrived: Micros,
+    pub room: Option<Room>,
+    pub noted: Option<Refusal>,
+}
+
+impl<S: WindowStore + 'static> Hold<S> {
+    /// The attempt failed: it counts in every bucket.
+    pub async fn keep(self) -> Result<(), StoreError> {
+        self.end(|_| Outcome::Keep).await
+    }
+
+    /// The attempt came to nothing, or counts nowhere.
+    pub async fn refund(self) -> Result<(), StoreError> {
+        self.end(|_| Outcome::Refund).await
+    }
+
+    /// The attempt succeeded: it counts nowhere, and in the buckets chosen (by index) the failures from
+    /// before it came are forgiven.
+    pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(), StoreError> {
+        let up_to = self.arrived;
+        self.end(|bucket| if forgive(bucket) { Outcome::Forgive { up_to } } else { Outcome::Refund }).await
+    }
+
+    async fn end(self, outcome: impl Fn(usize) -> Outcome) -> Result<(), StoreError> {
+        let outcomes: Vec<Outcome> = (0..self.buckets.len()).map(outcome).collect();
+        let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
+        self.limiter.settle(&buckets, self.id, &outcomes).await
+    }
+}
+
+fn verdict_time(verdict: &Verdict) -> Micros {
+    match verdict {
+        Verdict::Admitted { at, .. } | Verdict::Held { at, .. } | Verdict::Refused { at, .. } => *at,
+    }
+}
+
+impl<S> Clone for Limiter<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: std::fmt::Debug> std::fmt::Debug for Inner<S> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Limiter").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+/// Makes ids that no other instance makes: a random start for each process, and a mixed counter
+/// (SplitMix64, whose steps never repeat). 48 bits suffice: they need to differ within one log only.
+struct IdSource {
+    start: u64,
+    counter: AtomicU64,
+}
+
+impl IdSource {
+    fn new(entropy: &Entropy) -> Self {
+        Self { start: u64::from_le_bytes(entropy.bytes()), counter: AtomicU64::new(0) }
+    }
+
+    fn next(&self) -> HitId {
+        let step = self.counter.fetch_add(1, Ordering::Relaxed);
+        let mut mixed = self.start.wrapping_add(step.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        let [id @ .., _, _] = mixed.to_le_bytes();
+        HitId(id)
+    }
+}

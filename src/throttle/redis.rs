@@ -1,0 +1,286 @@
+//! The Redis store: the same windows by Lua scripts, one round trip a decision, the server's clock.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use redis::{Client, Cmd, ErrorKind, Script, ServerErrorKind, Value};
+
+use super::limit::{Limit, Mode, Rule, Span, Then};
+use super::link::{CallError, Link};
+use super::store::*;
+use super::window::{self, HOLD_LIFE};
+use crate::clock::{Clock, Micros};
+
+/// How often a decision may be asked again because the server's clock stood in another calendar unit
+/// than ours, or had forgotten the script: once each is what happens.
+const MOST_TRIES: usize = 3;
+
+/// Window logs on a Redis (or Valkey) server, shared by every instance that speaks to it.
+pub struct RedisStore {
+    link: Link,
+    prefix: String,
+    reserve: Script,
+    settle: Script,
+    peek: Script,
+    clock: Clock,
+    /// The server's clock less ours, in microseconds, as last seen where it mattered: it only chooses
+    /// which calendar unit is asked about first. The server decides.
+    skew: AtomicI64,
+}
+
+impl RedisStore {
+    /// Starts connecting in the background; see [`RedisStore::link`] to wait for it.
+    /// Keys are named `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
+    pub fn new(client: Client, timeout: Duration, prefix: impl Into<String>, clock: Clock) -> Self {
+        let [reserve, settle, peek] = scripts();
+        let all = vec![reserve.clone(), settle.clone(), peek.clone()];
+        Self {
+            link: Link::open(client, timeout, all),
+            prefix: prefix.into(),
+            reserve,
+            settle,
+            peek,
+            clock,
+            skew: AtomicI64::new(0),
+        }
+    }
+
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// The name of a bucket's key.
+    pub fn key_name(&self, bucket: Bucket<'_>) -> String {
+        let mut name = String::with_capacity(self.prefix.len() + bucket.limit.name().len() + 24);
+        name.push_str(&self.prefix);
+        name.push(':');
+        name.push_str(bucket.limit.name());
+        name.push(':');
+        URL_SAFE_NO_PAD.encode_string(bucket.key.0, &mut name);
+        name
+    }
+
+    fn now(&self) -> Micros {
+        Micros(self.clock.now().0 + self.skew.load(Ordering::Relaxed))
+    }
+
+    fn learn(&self, server: Micros) {
+        self.skew.store(server.0 - self.clock.now().0, Ordering::Relaxed);
+    }
+
+    fn command<'b>(&self, script: &Script, buckets: impl ExactSizeIterator<Item = Bucket<'b>>) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(script.get_hash()).arg(buckets.len());
+        for bucket in buckets {
+            command.arg(self.key_name(bucket));
+        }
+        command
+    }
+
+    /// Runs a script, loading it again where the server has forgotten it (`SCRIPT FLUSH`, a restart
+    /// behind a proxy).
+    async fn run(&self, command: &Cmd, script: &Script) -> Result<Vec<i64>, StoreError> {
+        for _ in 0..MOST_TRIES {
+            match self.link.call(command).await {
+                Ok(value) => return integers(value),
+                Err(CallError::Server(error))
+                    if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) =>
+                {
+                    let mut load = redis::cmd("SCRIPT");
+                    load.arg("LOAD").arg(text_of(script, self));
+                    self.link.call(&load).await.map_err(fault)?;
+                }
+                Err(error) => return Err(fault(error)),
+            }
+        }
+        Err(StoreError::Broken("it forgets scripts as soon as they are loaded".into()))
+    }
+}
+
+fn scripts() -> [Script; 3] {
+    SOURCES.map(Script::new)
+}
+
+const SOURCES: [&str; 3] = [
+    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/reserve.lua")),
+    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/settle.lua")),
+    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/peek.lua")),
+];
+
+fn text_of(script: &Script, store: &RedisStore) -> &'static str {
+    let known = [&store.reserve, &store.settle, &store.peek];
+    let index = known.iter().position(|other| other.get_hash() == script.get_hash());
+    SOURCES[index.expect("one of the three")]
+}
+
+impl WindowStore for RedisStore {
+    async fn reserve(&self, ask: &Ask<'_>) -> Result<Verdict, StoreError> {
+        let buckets =
+            || ask.buckets.iter().enumerate().filter(|(_, bucket)| !bucket.limit.rules().is_empty());
+        let count = buckets().count();
+        if count == 0 {
+            return Ok(Verdict::Admitted { at: self.now(), room: None, noted: None });
+        }
+        for _ in 0..MOST_TRIES {
+            let now = self.now();
+            let mut command = redis::cmd("EVALSHA");
+            command.arg(self.reserve.get_hash()).arg(count);
+            for (_, bucket) in buckets() {
+                command.arg(self.key_name(*bucket));
+            }
+            command.arg(&ask.id.0).arg(u8::from(ask.kind == Kind::Hold)).arg(u8::from(ask.solved));
+            for (_, bucket) in buckets() {
+                write_bucket(&mut command, bucket.limit, now);
+            }
+            let reply = self.run(&command, &self.reserve).await?;
+            // The script counts the buckets that it was sent; the caller counts those it asked for.
+            let place = |sent: i64| buckets().nth(sent as usize).map(|(index, _)| index);
+            match verdict(&reply, ask, place)? {
+                Reply::Verdict(verdict) => return Ok(verdict),
+                Reply::OtherUnit(at) => self.learn(at),
+            }
+        }
+        Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
+    }
+
+    async fn settle(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[Outcome],
+    ) -> Result<(), StoreError> {
+        let pairs = || buckets.iter().zip(outcomes).filter(|(bucket, _)| !bucket.limit.rules().is_empty());
+        let sent: Vec<Bucket<'_>> = pairs().map(|(bucket, _)| *bucket).collect();
+        if sent.is_empty() {
+            return Ok(());
+        }
+        let now = self.now();
+        let mut command = self.command(&self.settle, sent.iter().copied());
+        command.arg(&id.0);
+        for (bucket, outcome) in pairs() {
+            let (letter, up_to) = match outcome {
+                Outcome::Keep => ("K", 0),
+                Outcome::Refund => ("R", 0),
+                Outcome::Forgive { up_to } => ("F", up_to.0),
+            };
+            command.arg(letter).arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, now)).arg(up_to);
+        }
+        self.run(&command, &self.settle).await.map(drop)
+    }
+
+    async fn peek(&self, bucket: Bucket<'_>) -> Result<Peek, StoreError> {
+        for _ in 0..MOST_TRIES {
+            let now = self.now();
+            let mut command = self.command(&self.peek, [bucket].into_iter());
+            for rule in bucket.limit.rules() {
+                write_rule(&mut command, rule, bucket.limit.mode(), now);
+            }
+            match self.run(&command, &self.peek).await?.as_slice() {
+                [-1, at] => self.learn(Micros(*at)),
+                [at, holds, rules @ ..] => {
+                    let rules = rules.chunks_exact(2).map(|pair| RulePeek {
+                        count: pair[0] as u32,
+                        retry_after: Duration::from_micros(pair[1].max(0) as u64),
+                    });
+                    return Ok(Peek { at: Micros(*at), holds: *holds as u32, rules: rules.collect() });
+                }
+                other => return Err(StoreError::Broken(format!("{other:?} to a peek"))),
+            }
+        }
+        Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
+    }
+
+    async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
+        let mut command = redis::cmd("UNLINK");
+        command.arg(self.key_name(bucket));
+        self.link.call(&command).await.map(drop).map_err(fault)
+    }
+}
+
+fn write_bucket(command: &mut Cmd, limit: &Limit, now: Micros) {
+    command.arg(limit.capacity()).arg(life_millis(limit, now)).arg(limit.rules().len());
+    for rule in limit.rules() {
+        write_rule(command, rule, limit.mode(), now);
+    }
+}
+
+fn write_rule(command: &mut Cmd, rule: &Rule, mode: Mode, now: Micros) {
+    let captcha = u8::from(rule.then == Then::Captcha);
+    let monitored = if mode == Mode::Monitor { 2 } else { 0 };
+    let (first, end) = match &rule.span {
+        Span::Sliding(window) => (window.as_micros() as i64, 0),
+        Span::Calendar { unit, zone } => {
+            let stretch = window::stretch(*unit, zone, now);
+            (stretch.start.0, stretch.end.0)
+        }
+    };
+    command.arg(rule.max).arg(captcha + monitored).arg(first).arg(end);
+}
+
+fn life_millis(limit: &Limit, now: Micros) -> u64 {
+    window::life(limit, now).as_millis() as u64 + 1
+}
+
+enum Reply {
+    Verdict(Verdict),
+    OtherUnit(Micros),
+}
+
+fn verdict(reply: &[i64], ask: &Ask<'_>, place: impl Fn(i64) -> Option<usize>) -> Result<Reply, StoreError> {
+    let broken = || StoreError::Broken(format!("{reply:?} to a reservation"));
+    let refusal = |bucket: i64, rule: i64, wait: i64| {
+        let bucket = place(bucket)?;
+        let then = ask.buckets[bucket].limit.rules().get(rule as usize)?.then;
+        Some(Refusal {
+            bucket,
+            rule: rule as usize,
+            then,
+            retry_after: Duration::from_micros(wait.max(0) as u64),
+        })
+    };
+    let verdict = match *reply {
+        [0, at, room_bucket, room_rule, remaining, noted_bucket, noted_rule, wait] => {
+            let at = Micros(at);
+            let room = (room_bucket >= 0).then(|| {
+                let bucket = place(room_bucket)?;
+                let rule = ask.buckets[bucket].limit.rules().get(room_rule as usize)?;
+                let reset_after = window::reset_after(rule, at);
+                Some(Room { bucket, rule: room_rule as usize, remaining: remaining as u32, reset_after })
+            });
+            let noted = (noted_bucket >= 0).then(|| refusal(noted_bucket, noted_rule, wait)).flatten();
+            Verdict::Admitted { at, room: room.flatten(), noted }
+        }
+        [1, at, bucket] => Verdict::Held { at: Micros(at), bucket: place(bucket).ok_or_else(broken)? },
+        [2, at, bucket, rule, wait] => {
+            Verdict::Refused { at: Micros(at), refusal: refusal(bucket, rule, wait).ok_or_else(broken)? }
+        }
+        [3, at] => return Ok(Reply::OtherUnit(Micros(at))),
+        _ => return Err(broken()),
+    };
+    Ok(Reply::Verdict(verdict))
+}
+
+fn integers(value: Value) -> Result<Vec<i64>, StoreError> {
+    let list = match value {
+        Value::Nil => return Ok(Vec::new()),
+        Value::Array(list) => list,
+        other => return Err(StoreError::Broken(format!("{other:?}"))),
+    };
+    let integer = |item| match item {
+        Value::Int(number) => Ok(number),
+        other => Err(StoreError::Broken(format!("{other:?} where an integer belongs"))),
+    };
+    list.into_iter().map(integer).collect()
+}
+
+fn fault(error: CallError) -> StoreError {
+    match error {
+        CallError::Store(error) => error,
+        CallError::Server(error) => StoreError::Broken(error.to_string()),
+    }
+}
+
+/// The scripts carry this constant too.
+const _: () = assert!(HOLD_LIFE.as_micros() == 15_000_000);

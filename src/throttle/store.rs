@@ -1,0 +1,160 @@
+//! What a store of window logs must do, and the words that decisions are given in.
+
+use std::future::Future;
+use std::time::Duration;
+
+use super::limit::{Limit, Then};
+use crate::clock::Micros;
+
+/// The most logs one decision may span: what one script may reasonably touch.
+pub const MOST_BUCKETS: usize = 8;
+
+/// A subject of a limit as a store sees it: a keyed hash, which says nothing of whom it stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(pub [u8; 16]);
+
+/// One subject's log under one limit.
+#[derive(Debug, Clone, Copy)]
+pub struct Bucket<'a> {
+    pub limit: &'a Limit,
+    pub key: Key,
+}
+
+/// A bucket that outlives the snapshot of the limits that it was made from.
+#[derive(Debug, Clone)]
+pub struct OwnedBucket {
+    pub limit: Limit,
+    pub key: Key,
+}
+
+impl Bucket<'_> {
+    pub fn to_owned(self) -> OwnedBucket {
+        OwnedBucket { limit: self.limit.clone(), key: self.key }
+    }
+}
+
+impl OwnedBucket {
+    pub fn borrow(&self) -> Bucket<'_> {
+        Bucket { limit: &self.limit, key: self.key }
+    }
+}
+
+/// Names one hit in every log it stands in. Unique, not secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HitId(pub [u8; 6]);
+
+/// What a reservation leaves in the logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Counts from now on.
+    Hit,
+    /// Takes a place until its outcome is known; see [`Outcome`].
+    Hold,
+}
+
+/// One decision to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// At most [`MOST_BUCKETS`], no two with the same key.
+    pub buckets: &'a [Bucket<'a>],
+    pub id: HitId,
+    pub kind: Kind,
+    /// A challenge was solved with this attempt: `captcha` rules let it pass, `block` rules do not.
+    pub solved: bool,
+}
+
+/// The answer to an [`Ask`]; `at` is the store's time, which is the only one that counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// A hit stands in every log now.
+    Admitted { at: Micros, room: Option<Room>, noted: Option<Refusal> },
+    /// Nothing was written: holds in flight fill this bucket, and whether there is room depends on
+    /// how they end. Ask again when one has.
+    Held { at: Micros, bucket: usize },
+    /// Nothing was written.
+    Refused { at: Micros, refusal: Refusal },
+}
+
+/// Why an attempt may not pass: the strictest rule that is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which of the buckets asked for, and which rule of its limit; both from 0.
+    pub bucket: usize,
+    pub rule: usize,
+    pub then: Then,
+    /// Until the next slot frees, where nobody else takes it; to the microsecond.
+    pub retry_after: Duration,
+}
+
+/// What is left after a hit, by the tightest enforced rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    pub bucket: usize,
+    pub rule: usize,
+    pub remaining: u32,
+    /// Until the whole quota is free again, where nothing else happens.
+    pub reset_after: Duration,
+}
+
+/// What became of a hold (or, for a refund, of a hit).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It counts, from the time of its outcome. Where the log has lost the hold, it is written anew.
+    Keep,
+    /// It never was. Harmless when repeated.
+    Refund,
+    /// It never was, and the kept hits up to that time are forgiven. What was kept later, beside the
+    /// attempt that succeeded, stays: a burst cannot use one success to wipe its own failures.
+    Forgive { up_to: Micros },
+}
+
+/// What a log holds, rule by rule, without touching it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peek {
+    pub at: Micros,
+    /// Holds in flight.
+    pub holds: u32,
+    pub rules: Vec<RulePeek>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RulePeek {
+    /// Kept hits that this rule counts now, never more than its `max`.
+    pub count: u32,
+    /// Until a slot frees; zero where there is room.
+    pub retry_after: Duration,
+}
+
+/// The store could not answer. What that means for a request is its caller's policy.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    #[error("the window store is out of reach")]
+    Down,
+    #[error("the window store did not answer in time")]
+    TimedOut,
+    #[error("the window store answered what it should not: {0}")]
+    Broken(String),
+}
+
+/// A store of window logs. Every method decides by one clock, waits at most the store's configured
+/// time-out, and answers `Err` only where the store itself is at fault.
+pub trait WindowStore: Send + Sync {
+    /// One atomic step over every bucket: a hit in each, or in none. A refusal writes nothing.
+    /// Two stores' worth of callers asking at once never admit more than a rule allows.
+    fn reserve(&self, ask: &Ask<'_>) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
+
+    /// Says how a reservation ended, bucket by bucket (`outcomes` is as long as `buckets`), in one
+    /// atomic step.
+    fn settle(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[Outcome],
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Reads a log. Writes nothing.
+    fn peek(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<Peek, StoreError>> + Send;
+
+    /// Forgets a log whole. A hold in flight is written anew when it is kept.
+    fn clear(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
+}

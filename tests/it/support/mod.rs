@@ -1,0 +1,4 @@
+//! The harness: real servers, started for one test and stopped with it, and clocks that a test moves.
+
+pub mod redis;
+pub mod steered;

@@ -1,0 +1,89 @@
+//! A private redis-server on a free port, killed when dropped.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::steered::SteeredClock;
+
+pub struct RedisServer {
+    process: Child,
+    pub port: u16,
+}
+
+impl RedisServer {
+    pub fn start() -> Self {
+        Self::start_at(free_port(), |_| {})
+    }
+
+    /// Tells the time by this clock.
+    pub fn steered(clock: &SteeredClock) -> Self {
+        Self::start_at(free_port(), |command| clock.steer(command))
+    }
+
+    pub fn start_at(port: u16, prepare: impl Fn(&mut Command)) -> Self {
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+        command.args(["--save", "", "--appendonly", "no", "--dir", "/tmp", "--loglevel", "warning"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        prepare(&mut command);
+        let process = command.spawn().expect("redis-server (Debian: apt-get install redis-server)");
+        let server = Self { process, port };
+        server.wait_until_up();
+        server
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    pub fn client(&self) -> redis::Client {
+        redis::Client::open(self.url()).unwrap()
+    }
+
+    pub fn connection(&self) -> redis::Connection {
+        self.client().get_connection_with_timeout(Duration::from_secs(2)).unwrap()
+    }
+
+    /// `kill -9`, without a word to its clients.
+    pub fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.process.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Calls of each command so far, from `INFO commandstats`, scripts' own calls included.
+    pub fn calls(&self, command: &str) -> u64 {
+        let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut self.connection()).unwrap();
+        let prefix = format!("cmdstat_{command}:calls=");
+        let line = stats.lines().find_map(|line| line.strip_prefix(&prefix));
+        line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+    }
+
+    fn wait_until_up(&self) {
+        for _ in 0..2000 {
+            let answer = self.client().get_connection_with_timeout(Duration::from_millis(200));
+            if answer.and_then(|mut connection| redis::cmd("PING").query::<()>(&mut connection)).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5)); // a process that starts has no clock to advance
+        }
+        panic!("redis-server did not come up on port {}", self.port);
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}

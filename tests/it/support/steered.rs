@@ -1,0 +1,57 @@
+//! A wall clock for another process: a file that a preloaded library reads the time from.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use gatehouse::clock::Micros;
+
+pub struct SteeredClock {
+    file: tempfile::NamedTempFile,
+    now: std::sync::atomic::AtomicI64,
+}
+
+impl SteeredClock {
+    pub fn at(start: Micros) -> Self {
+        let clock = Self { file: tempfile::NamedTempFile::new().unwrap(), now: Default::default() };
+        clock.set(start);
+        clock
+    }
+
+    pub fn set(&self, to: Micros) {
+        self.now.store(to.0, std::sync::atomic::Ordering::SeqCst);
+        self.file.as_file().write_all_at(&to.0.to_le_bytes(), 0).unwrap();
+    }
+
+    pub fn now(&self) -> Micros {
+        Micros(self.now.load(std::sync::atomic::Ordering::SeqCst))
+    }
+
+    pub fn advance(&self, span: Duration) {
+        self.set(self.now().plus(span));
+    }
+
+    /// Makes a program tell the time by this clock.
+    pub fn steer(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", library()).env("STEERED_CLOCK", self.file.path());
+    }
+}
+
+/// The preloaded library, compiled once. Test processes that start at once each compile their own and
+/// move it into the same place.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/steered_clock.c");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let library = folder.join("steered_clock.so");
+        let draft = folder.join(format!("steered_clock.{}.so", std::process::id()));
+        let compiled =
+            Command::new("cc").args(["-O2", "-shared", "-fPIC", "-o"]).arg(&draft).arg(source).status();
+        assert!(compiled.expect("a C compiler (Debian: apt-get install gcc)").success());
+        std::fs::rename(&draft, &library).unwrap();
+        library
+    })
+}

@@ -1,0 +1,5 @@
+//! The limiter on both stores: what every store must do, and both against a model.
+
+mod conformance;
+mod model;
+mod rig;

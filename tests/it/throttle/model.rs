@@ -1,0 +1,246 @@
+//! Random histories on both stores beside a model that is too simple to be wrong.
+
+use std::time::Duration;
+
+use gatehouse::clock::Micros;
+use gatehouse::throttle::*;
+use proptest::prelude::*;
+
+use super::rig::*;
+
+/// Every hit ever, and a count of those inside.
+#[derive(Default)]
+struct Model {
+    logs: [Vec<Hit>; 2],
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Hit {
+    at: Micros,
+    id: HitId,
+    held: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum Answer {
+    Admitted { remaining: Option<u32>, noted: Option<(usize, usize, Duration)> },
+    Held { bucket: usize },
+    Refused { bucket: usize, rule: usize, wait: Duration },
+}
+
+impl Model {
+    /// The time a log counts by, after the holds of dead owners became failures.
+    fn now(&mut self, log: usize, clock: Micros) -> Micros {
+        let now = self.logs[log].iter().map(|hit| hit.at).fold(clock, Micros::max);
+        for hit in &mut self.logs[log] {
+            hit.held &= hit.at > now.minus(window::HOLD_LIFE);
+        }
+        now
+    }
+
+    fn reserve(&mut self, clock: Micros, ask: &Ask<'_>) -> Answer {
+        let (mut refused, mut noted, mut held, mut room) = (vec![], vec![], None, None);
+        for (index, bucket) in ask.buckets.iter().enumerate() {
+            let now = self.now(index, clock);
+            for (rule_index, rule) in bucket.limit.rules().iter().enumerate() {
+                if ask.solved && rule.then == Then::Captcha {
+                    continue;
+                }
+                let Span::Sliding(window) = rule.span else { unreachable!("this model slides") };
+                let inside = |hit: &&Hit| hit.held || hit.at > now.minus(window);
+                let (holds, mut kept): (Vec<Hit>, Vec<Hit>) =
+                    self.logs[index].iter().filter(inside).partition(|hit| hit.held);
+                kept.sort_by_key(|hit| hit.at);
+                let max = rule.max as usize;
+                if kept.len() >= max {
+                    let wait = kept[kept.len() - max].at.plus(window).since(now);
+                    let list = if bucket.limit.mode() == Mode::Monitor { &mut noted } else { &mut refused };
+                    list.push((rule.then, wait, index, rule_index));
+                } else if bucket.limit.mode() == Mode::Enforce {
+                    match max.checked_sub(kept.len() + holds.len() + 1) {
+                        Some(left) => room = Some(room.map_or(left, |other: usize| other.min(left))),
+                        None => held = held.or(Some(index)),
+                    }
+                }
+            }
+        }
+        // Of equals the first stands.
+        let strictest = |list: Vec<(Then, Duration, usize, usize)>| {
+            list.into_iter()
+                .reduce(|best, other| if (other.0, other.1) > (best.0, best.1) { other } else { best })
+        };
+        if let Some((_, wait, bucket, rule)) = strictest(refused) {
+            return Answer::Refused { bucket, rule, wait };
+        }
+        if let Some(bucket) = held {
+            return Answer::Held { bucket };
+        }
+        for index in 0..ask.buckets.len() {
+            let at = self.now(index, clock);
+            self.logs[index].push(Hit { at, id: ask.id, held: ask.kind == Kind::Hold });
+            if ask.kind == Kind::Hit {
+                self.forget_beyond_capacity(index, ask.buckets[index].limit);
+            }
+        }
+        let noted = strictest(noted).map(|(_, wait, bucket, rule)| (bucket, rule, wait));
+        Answer::Admitted { remaining: room.map(|left| left as u32), noted }
+    }
+
+    fn may_keep(&mut self, log: usize, clock: Micros, id: HitId) -> bool {
+        self.now(log, clock);
+        self.logs[log].iter().any(|hit| hit.id == id && hit.held)
+    }
+
+    fn settle(&mut self, clock: Micros, log: usize, id: HitId, outcome: Outcome, limit: &Limit) {
+        let now = self.now(log, clock);
+        match outcome {
+            Outcome::Keep => {
+                let hold = self.logs[log].iter_mut().find(|hit| hit.id == id);
+                *hold.unwrap() = Hit { at: now, id, held: false };
+                self.forget_beyond_capacity(log, limit);
+            }
+            Outcome::Refund => self.logs[log].retain(|hit| hit.id != id),
+            Outcome::Forgive { up_to } => {
+                self.logs[log].retain(|hit| hit.id != id && (hit.held || hit.at > up_to));
+            }
+        }
+    }
+
+    /// Only the newest `capacity` kept hits are remembered: no rule looks further back.
+    fn forget_beyond_capacity(&mut self, log: usize, limit: &Limit) {
+        let mut kept: Vec<Hit> = self.logs[log].iter().copied().filter(|hit| !hit.held).collect();
+        kept.sort_by_key(|hit| hit.at);
+        let excess = kept.len().saturating_sub(limit.capacity() as usize);
+        let forgotten: Vec<HitId> = kept[..excess].iter().map(|hit| hit.id).collect();
+        self.logs[log].retain(|hit| !forgotten.contains(&hit.id));
+    }
+}
+
+/// One thing that happens.
+#[derive(Debug, Clone)]
+enum Step {
+    Ask {
+        both: bool,
+        kind: Kind,
+        solved: bool,
+    },
+    /// Settles the n-th newest id so far, also one that was refused, or settled before.
+    Settle {
+        back: usize,
+        log: usize,
+        outcome: u8,
+    },
+    /// Moves the clock, a little backwards at times; often by exactly a window, or one less or more.
+    Clock {
+        micros: i64,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let kind = prop_oneof![Just(Kind::Hit), Just(Kind::Hold)];
+    let near = prop_oneof![Just(0i64), Just(1), Just(99_999), Just(100_000), Just(100_001), Just(1_000_000)];
+    prop_oneof![
+        6 => (any::<bool>(), kind, prop::bool::weighted(0.25))
+            .prop_map(|(both, kind, solved)| Step::Ask { both, kind, solved }),
+        3 => (0..6usize, 0..2usize, 0..3u8).prop_map(|(back, log, outcome)| Step::Settle { back, log, outcome }),
+        1 => (-150_000i64..0).prop_map(|micros| Step::Clock { micros }),
+        3 => near.prop_map(|micros| Step::Clock { micros }),
+        1 => (0i64..20_000_000).prop_map(|micros| Step::Clock { micros }),
+    ]
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let window = prop_oneof![Just(100u64), Just(1000), Just(20_000)].prop_map(Duration::from_millis);
+    let then = prop_oneof![Just(Then::Captcha), Just(Then::Block)];
+    (1..5u32, window, then).prop_map(|(max, window, then)| Rule::sliding(max, window, then))
+}
+
+fn some_limit(name: &'static str) -> impl Strategy<Value = Limit> {
+    let mode = prop_oneof![4 => Just(Mode::Enforce), 1 => Just(Mode::Monitor)];
+    (prop::collection::vec(rule(), 1..4), mode)
+        .prop_filter_map("two rules of one span", move |(rules, mode)| Limit::new(name, rules, mode).ok())
+}
+
+fn answer(verdict: Verdict) -> Answer {
+    match verdict {
+        Verdict::Admitted { room, noted, .. } => Answer::Admitted {
+            remaining: room.map(|room| room.remaining),
+            noted: noted.map(|noted| (noted.bucket, noted.rule, noted.retry_after)),
+        },
+        Verdict::Held { bucket, .. } => Answer::Held { bucket },
+        Verdict::Refused { refusal, .. } => {
+            Answer::Refused { bucket: refusal.bucket, rule: refusal.rule, wait: refusal.retry_after }
+        }
+    }
+}
+
+async fn replay<R: Rig>(
+    rig: &R,
+    subject: &[u8],
+    limits: &[Limit; 2],
+    steps: &[Step],
+) -> Result<(), TestCaseError> {
+    rig.set(NOON);
+    let mut model = Model::default();
+    let mut ids = Vec::new();
+    let buckets = [rig.limiter().bucket(&limits[0], subject), rig.limiter().bucket(&limits[1], subject)];
+    for (number, step) in steps.iter().enumerate() {
+        match *step {
+            Step::Clock { micros } => rig.set(Micros(rig.now().0 + micros)),
+            Step::Ask { both, kind, solved } => {
+                let id = fresh_id();
+                ids.push(id);
+                let ask = Ask { buckets: &buckets[..if both { 2 } else { 1 }], id, kind, solved };
+                let got = answer(rig.store().reserve(&ask).await.unwrap());
+                prop_assert_eq!(got, model.reserve(rig.now(), &ask), "step {}: {:?}", number, step);
+            }
+            Step::Settle { back, log, outcome } => {
+                let Some(index) = ids.len().checked_sub(back + 1) else { continue };
+                let outcomes = [
+                    Outcome::Keep,
+                    Outcome::Refund,
+                    Outcome::Forgive { up_to: rig.now().minus(Duration::from_millis(50)) },
+                ];
+                let outcome = outcomes[usize::from(outcome)];
+                // An owner speaks while its hold lives; what a late word does has cases of its own.
+                if outcome == Outcome::Keep && !model.may_keep(log, rig.now(), ids[index]) {
+                    continue;
+                }
+                rig.store().settle(&[buckets[log]], ids[index], &[outcome]).await.unwrap();
+                model.settle(rig.now(), log, ids[index], outcome, &limits[log]);
+            }
+        }
+    }
+    for (log, bucket) in buckets.iter().enumerate() {
+        model.now(log, rig.now());
+        let peek = rig.store().peek(*bucket).await.unwrap();
+        let holds = model.logs[log].iter().filter(|hit| hit.held).count();
+        prop_assert_eq!(peek.holds as usize, holds);
+    }
+    Ok(())
+}
+
+fn histories(cases: u32, test: impl Fn([Limit; 2], Vec<Step>) -> Result<(), TestCaseError>) {
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let input = (some_limit("one"), some_limit("other"), prop::collection::vec(step(), 1..60));
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    runner.run(&input, |(one, other, steps)| test([one, other], steps)).unwrap();
+}
+
+#[test]
+fn the_in_process_store_does_what_the_model_does() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    histories(3000, |limits, steps| {
+        runtime.block_on(async { replay(&MemoryRig::new().await, b"a", &limits, &steps).await })
+    });
+}
+
+#[test]
+fn redis_does_what_the_model_does() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let rig = runtime.block_on(RedisRig::new());
+    histories(800, |limits, steps| {
+        let a_fresh_log = fresh_id().0;
+        runtime.block_on(replay(&rig, &a_fresh_log, &limits, &steps))
+    });
+}

@@ -1,0 +1,121 @@
+//! A store with the clock that it decides by, in the hands of a test.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use gatehouse::clock::{Clock, Micros};
+use gatehouse::entropy::Entropy;
+use gatehouse::secret::MasterKey;
+use gatehouse::throttle::*;
+
+use crate::support::redis::RedisServer;
+use crate::support::steered::SteeredClock;
+
+/// 2026-03-01 12:00:00 UTC, an even second.
+pub const NOON: Micros = Micros(1_772_366_400_000_000);
+
+pub trait Rig {
+    type Store: WindowStore + 'static;
+    fn limiter(&self) -> &Limiter<Self::Store>;
+    fn set(&self, to: Micros);
+    fn now(&self) -> Micros;
+    /// How many hits and holds the log holds, in and out of its windows.
+    fn members(&self, bucket: Bucket<'_>) -> usize;
+
+    fn advance(&self, span: Duration) {
+        self.set(self.now().plus(span));
+    }
+
+    fn store(&self) -> &Self::Store {
+        self.limiter().store()
+    }
+}
+
+pub struct MemoryRig {
+    clock: Clock,
+    limiter: Limiter<MemoryStore>,
+}
+
+impl MemoryRig {
+    pub async fn new() -> Self {
+        let clock = Clock::manual(NOON);
+        Self { limiter: limiter(MemoryStore::new(clock.clone())), clock }
+    }
+}
+
+impl Rig for MemoryRig {
+    type Store = MemoryStore;
+
+    fn limiter(&self) -> &Limiter<MemoryStore> {
+        &self.limiter
+    }
+
+    fn set(&self, to: Micros) {
+        self.clock.set(to);
+    }
+
+    fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    fn members(&self, bucket: Bucket<'_>) -> usize {
+        self.store().members(bucket.key)
+    }
+}
+
+pub struct RedisRig {
+    clock: SteeredClock,
+    pub server: RedisServer,
+    limiter: Limiter<RedisStore>,
+}
+
+impl RedisRig {
+    pub async fn new() -> Self {
+        let clock = SteeredClock::at(NOON);
+        let server = RedisServer::steered(&clock);
+        let store = RedisStore::new(server.client(), Duration::from_secs(5), "t", Clock::manual(NOON));
+        assert!(store.link().ready(Duration::from_secs(5)).await);
+        Self { limiter: limiter(store), server, clock }
+    }
+}
+
+impl Rig for RedisRig {
+    type Store = RedisStore;
+
+    fn limiter(&self) -> &Limiter<RedisStore> {
+        &self.limiter
+    }
+
+    fn set(&self, to: Micros) {
+        self.clock.set(to);
+    }
+
+    fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    fn members(&self, bucket: Bucket<'_>) -> usize {
+        let key = self.store().key_name(bucket);
+        redis::cmd("ZCARD").arg(key).query(&mut self.server.connection()).unwrap()
+    }
+}
+
+pub fn limiter<S: WindowStore + 'static>(store: S) -> Limiter<S> {
+    Limiter::new(store, MasterKey::from_bytes([1; 32]).derive("test.subject"), &Entropy::Os)
+}
+
+/// Where a case does not care which id a hit gets, only that it is another one. Ids rise, so that of two
+/// hits in one microsecond every store takes the first for the older.
+pub fn fresh_id() -> HitId {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let [_, _, id @ ..] = NEXT.fetch_add(1, Ordering::SeqCst).to_be_bytes();
+    HitId(id)
+}
+
+pub fn sliding(max: u32, window: Duration) -> Rule {
+    Rule::sliding(max, window, Then::Block)
+}
+
+pub fn limit(name: &str, rules: &[Rule]) -> Limit {
+    Limit::new(name, rules.to_vec(), Mode::Enforce).unwrap()
+}
