@@ -5,13 +5,10 @@
 //! read by comparing it with its own glyphs. Here nothing is the same in two images. Difficulty changes
 //! the amounts only.
 
-use std::collections::HashMap;
 use std::f32::consts::TAU;
-use std::sync::LazyLock;
-
-use captcha::{Captcha, Geometry};
 
 use super::Difficulty;
+use super::font::{Glyph, glyphs};
 
 pub const WIDTH: usize = 240;
 pub const HEIGHT: usize = 80;
@@ -43,46 +40,6 @@ const fn amounts(difficulty: Difficulty) -> Amounts {
     }
 }
 
-/// A letterform: how black each pixel is, 0 to 1.
-struct Glyph {
-    width: usize,
-    height: usize,
-    ink: Vec<f32>,
-}
-
-static GLYPHS: LazyLock<HashMap<char, Glyph>> = LazyLock::new(|| {
-    let known = Captcha::new().supported_chars();
-    known.into_iter().filter_map(|letter| Some((letter, Glyph::load(letter)?))).collect()
-});
-
-impl Glyph {
-    /// The crate keeps its font to itself, so a letter is set alone and cut out.
-    fn load(letter: char) -> Option<Self> {
-        let mut sheet = Captcha::new();
-        sheet.set_chars(&[letter]).add_char();
-        let area = sheet.text_area();
-        sheet.extract(Geometry::new(area.left, area.right + 1, area.top, area.bottom + 1));
-        let png = sheet.as_png()?;
-        let pixels = lodepng::decode24(png).ok()?;
-        let ink = pixels.buffer.iter().map(|pixel| 1.0 - f32::from(pixel.g) / 255.0).collect();
-        Some(Self { width: pixels.width, height: pixels.height, ink })
-    }
-
-    fn at(&self, x: i32, y: i32) -> f32 {
-        let inside = (0..self.width as i32).contains(&x) && (0..self.height as i32).contains(&y);
-        if inside { self.ink[y as usize * self.width + x as usize] } else { 0.0 }
-    }
-
-    fn between(&self, x: f32, y: f32) -> f32 {
-        let (left, top) = (x.floor(), y.floor());
-        let (right_share, low_share) = (x - left, y - top);
-        let (left, top) = (left as i32, top as i32);
-        let upper = self.at(left, top) * (1.0 - right_share) + self.at(left + 1, top) * right_share;
-        let lower = self.at(left, top + 1) * (1.0 - right_share) + self.at(left + 1, top + 1) * right_share;
-        upper * (1.0 - low_share) + lower * low_share
-    }
-}
-
 /// Random choices out of one seed.
 struct Dice(blake3::OutputReader);
 
@@ -108,8 +65,7 @@ impl Dice {
 pub fn png(text: &str, difficulty: Difficulty, seed: [u8; 32]) -> Result<Vec<u8>, lodepng::Error> {
     let mut dice = Dice::new(&seed);
     let amounts = amounts(difficulty);
-    let glyphs: Option<Vec<&Glyph>> = text.chars().map(|letter| GLYPHS.get(&letter)).collect();
-    let mut ink = set(&glyphs.unwrap_or_default(), &amounts, &mut dice);
+    let mut ink = set(&glyphs(text).unwrap_or_default(), &amounts, &mut dice);
     for _ in 0..amounts.strokes {
         let thickness = dice.between(1.4, 2.2);
         stroke(&mut ink, &mut dice, thickness, |ink, cover| *ink *= 1.0 - cover);
@@ -265,14 +221,8 @@ fn print(ink: &[f32], dice: &mut Dice) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::captcha::answer::ALPHABET;
 
     const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
-
-    #[test]
-    fn font_has_every_letter_of_the_alphabet() {
-        assert!(ALPHABET.iter().all(|letter| GLYPHS.contains_key(&char::from(*letter))));
-    }
 
     #[test]
     fn image_is_a_small_png_of_the_stated_size() {
@@ -293,13 +243,11 @@ mod tests {
 
     #[test]
     fn letters_that_the_font_lacks_leave_blank_paper() {
-        let ink = |text: &str| set(&glyphs_of(text), &amounts(Difficulty::Easy), &mut Dice::new(&[1; 32]));
+        let ink = |text: &str| {
+            set(&glyphs(text).unwrap_or_default(), &amounts(Difficulty::Easy), &mut Dice::new(&[1; 32]))
+        };
         assert!(ink("通过").iter().all(|ink| *ink == 0.0));
         assert!(ink("answer").iter().sum::<f32>() > 500.0);
         assert!(png("通过", Difficulty::Easy, [1; 32]).unwrap().starts_with(SIGNATURE));
-    }
-
-    fn glyphs_of(text: &str) -> Vec<&'static Glyph> {
-        text.chars().map(|letter| GLYPHS.get(&letter)).collect::<Option<_>>().unwrap_or_default()
     }
 }

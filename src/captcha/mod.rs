@@ -9,6 +9,7 @@
 
 mod answer;
 mod draw;
+mod font;
 mod id;
 mod picture;
 mod spent;
@@ -25,6 +26,7 @@ use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 
 use answer::Answers;
+pub use draw::{HEIGHT, WIDTH};
 use id::{Body, Ids};
 pub use picture::ImageError;
 use picture::Pictures;
