@@ -19,7 +19,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
@@ -57,7 +57,7 @@ impl Form {
 }
 
 /// How much an image is disturbed. It slows people sooner than machines, hence the mild default.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Difficulty {
     Easy,

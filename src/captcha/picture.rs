@@ -14,7 +14,7 @@ use crate::secret::{MasterKey, SubKey};
 /// About 2,000 images; an image that was dropped is drawn again, to the same bytes.
 const CACHE_BYTES: u64 = 8 << 20;
 const CACHE_IMAGES: usize = 2_000;
-/// At 3 ms an image and core, the last of them waits a fifth of a second.
+/// An image takes about 12 ms in a debug build and a fraction of that in a release: under a second's wait.
 const MOST_WAITING: usize = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
