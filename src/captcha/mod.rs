@@ -137,8 +137,9 @@ impl Captchas {
         }
     }
 
-    /// Also asks marks that other instances see. Without them a challenge can be redeemed once on
-    /// each instance, so anything but a single instance needs them.
+    /// Also asks marks that other instances see. Without them a challenge can be redeemed once on each
+    /// instance, and once more after a restart within its time, so anything but a single instance
+    /// needs them.
     #[must_use]
     pub fn with_shared_marks(self, shared: Arc<dyn SpentMarks>) -> Self {
         Self { shared: Some(shared), ..self }
