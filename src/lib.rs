@@ -1,5 +1,6 @@
 //! Gatehouse: login throttling and SMS anti-abuse on an exact sliding-window limiter.
 
+pub mod captcha;
 pub mod clock;
 pub mod entropy;
 pub mod secret;

@@ -1,0 +1,90 @@
+//! The answer: derived from the challenge's nonce, never stored, compared as a keyed hash.
+
+use super::id::Body;
+use super::{Difficulty, Provider};
+use crate::secret::{MasterKey, SubKey, same};
+
+/// Capitals of the font that are told apart when bent, and in either case. Left out: I J L (each other, and
+/// 1), O Q (each other, and 0), U V (each other), G (C, and g as q), B S Z (8 5 2), F (an E that lost its
+/// foot), N (H and M); and every digit, so that a phone's keyboard need not change over.
+pub const ALPHABET: &[u8; 13] = b"ACDEHKMPRTWXY";
+
+/// In bytes. An answer longer than this is wrong whatever it says, a fixed one included.
+const LONGEST: usize = 128;
+
+pub struct Answers {
+    letters: SubKey,
+    compare: SubKey,
+    provider: Provider,
+}
+
+impl Answers {
+    pub fn new(key: &MasterKey, provider: Provider) -> Self {
+        Self { letters: key.derive("captcha.answer"), compare: key.derive("captcha.compare"), provider }
+    }
+
+    /// What the image shows.
+    pub fn text(&self, body: &Body) -> String {
+        match &self.provider {
+            Provider::Image => self.draw_letters(body),
+            Provider::Fixed { answer } => answer.clone(),
+        }
+    }
+
+    /// Whether a typed answer is the right one; the time it takes says nothing of where it is wrong.
+    pub fn accepts(&self, body: &Body, typed: &str) -> bool {
+        let Some(typed) = normalise(typed) else { return false };
+        let Some(right) = normalise(&self.text(body)) else { return false };
+        let digest = |answer: &str| self.compare.hash(&[&body.nonce, answer.as_bytes()]);
+        same(&digest(&typed), &digest(&right))
+    }
+
+    fn draw_letters(&self, body: &Body) -> String {
+        let count = match body.difficulty() {
+            Difficulty::Easy | Difficulty::Medium => 5,
+            Difficulty::Hard => 6,
+        };
+        // Eight words of 32 bits; their remainder favours a letter by less than 1 in 10^8.
+        let stream = self.letters.hash(&[&body.nonce]);
+        let words =
+            stream.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        words.take(count).map(|word| char::from(ALPHABET[word as usize % ALPHABET.len()])).collect()
+    }
+}
+
+/// Upper case without white space; full-width forms, as Chinese input methods type them, are made plain.
+/// Nothing for what can be no answer: empty, or too long.
+fn normalise(answer: &str) -> Option<String> {
+    if answer.len() > LONGEST {
+        return None;
+    }
+    let plain = |letter: char| match letter {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(letter as u32 - 0xff01 + 0x21).unwrap_or(letter),
+        _ => letter,
+    };
+    let letters = answer.chars().filter(|letter| !letter.is_whitespace());
+    let answer: String = letters.map(|letter| plain(letter).to_ascii_uppercase()).collect();
+    (!answer.is_empty()).then_some(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_spaces_and_full_width_do_not_matter() {
+        for typed in ["HKTX", " hk tx\n", "h\u{a0}K\tT x", "ｈＫＴｘ"] {
+            assert_eq!(normalise(typed).as_deref(), Some("HKTX"), "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn alphabet_has_no_look_alikes() {
+        for pair in ["O0", "QO", "I1", "IL", "IJ", "UV", "CG", "B8", "S5", "Z2", "EF", "GQ", "VY", "NH", "NM"]
+        {
+            let there = pair.bytes().filter(|letter| ALPHABET.contains(letter)).count();
+            assert!(there < 2, "{pair}");
+        }
+        assert!(ALPHABET.iter().all(u8::is_ascii_uppercase));
+    }
+}

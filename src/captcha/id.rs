@@ -1,0 +1,158 @@
+//! The challenge's id: what it holds, how it is signed, and whom it belongs to.
+//!
+//! base64url of `nonce 12 | expiry 4 | flags 1 | client tag 8 | MAC 16`, 55 characters. The nonce comes
+//! from the system's generator; the MAC covers everything before it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::{Client, Difficulty, Form};
+use crate::clock::Micros;
+use crate::secret::{MasterKey, SubKey, same};
+
+pub type Nonce = [u8; 12];
+
+const SIGNED: usize = 25;
+const BYTES: usize = SIGNED + 16;
+const CHARS: usize = 55;
+/// The flag that says whether the client tag covers a cookie; form and difficulty stand below it.
+const WITH_COOKIE: u8 = 0x80;
+
+pub struct Ids {
+    mac: SubKey,
+    client: SubKey,
+    spent: SubKey,
+}
+
+/// An id whose MAC was right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Body {
+    pub nonce: Nonce,
+    /// Seconds since the epoch; 32 bits last until 2106.
+    expiry: u32,
+    flags: u8,
+    tag: [u8; 8],
+}
+
+impl Body {
+    pub const fn expires(&self) -> Micros {
+        Micros::from_seconds(self.expiry as i64)
+    }
+
+    pub fn expired(&self, now: Micros) -> bool {
+        now >= self.expires()
+    }
+
+    pub const fn difficulty(&self) -> Difficulty {
+        match (self.flags >> 4) & 0x03 {
+            0 => Difficulty::Easy,
+            1 => Difficulty::Medium,
+            _ => Difficulty::Hard,
+        }
+    }
+
+    fn to_bytes(self) -> [u8; SIGNED] {
+        let mut bytes = [0; SIGNED];
+        bytes[..12].copy_from_slice(&self.nonce);
+        bytes[12..16].copy_from_slice(&self.expiry.to_be_bytes());
+        bytes[16] = self.flags;
+        bytes[17..].copy_from_slice(&self.tag);
+        bytes
+    }
+}
+
+impl Ids {
+    pub fn new(key: &MasterKey) -> Self {
+        Self {
+            mac: key.derive("captcha.id"),
+            client: key.derive("captcha.client"),
+            spent: key.derive("captcha.spent"),
+        }
+    }
+
+    /// Expiry is rounded up to a whole second, so nobody gets less time than was promised.
+    pub fn sign(
+        &self,
+        nonce: Nonce,
+        expires: Micros,
+        form: Form,
+        difficulty: Difficulty,
+        client: &Client<'_>,
+    ) -> String {
+        let with_cookie = if client.cookie.is_some() { WITH_COOKIE } else { 0 };
+        let flags = form_bits(form) | (difficulty_bits(difficulty) << 4) | with_cookie;
+        let seconds = Micros(expires.0.saturating_add(999_999)).seconds();
+        let expiry = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
+        let signed = Body { nonce, expiry, flags, tag: self.tag(&nonce, client) }.to_bytes();
+        let mut bytes = [0; BYTES];
+        bytes[..SIGNED].copy_from_slice(&signed);
+        bytes[SIGNED..].copy_from_slice(&self.mac.hash(&[&signed])[..16]);
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// Nothing for whatever we did not sign; a huge id is refused by its length alone.
+    pub fn parse(&self, id: &str) -> Option<Body> {
+        if id.len() != CHARS {
+            return None;
+        }
+        let bytes: [u8; BYTES] = URL_SAFE_NO_PAD.decode(id).ok()?.try_into().ok()?;
+        let (signed, mac) = bytes.split_at(SIGNED);
+        if !same(&self.mac.hash(&[signed])[..16], mac) {
+            return None;
+        }
+        Some(Body {
+            nonce: signed[..12].try_into().ok()?,
+            expiry: u32::from_be_bytes(signed[12..16].try_into().ok()?),
+            flags: signed[16],
+            tag: signed[17..].try_into().ok()?,
+        })
+    }
+
+    /// Whether the challenge was given to this client for this form. Where it was given without a
+    /// cookie, a cookie that came since does not count.
+    pub fn belongs(&self, body: &Body, form: Form, client: &Client<'_>) -> bool {
+        let cookie = if body.flags & WITH_COOKIE == 0 {
+            None
+        } else {
+            let Some(cookie) = client.cookie else { return false };
+            Some(cookie)
+        };
+        let tag = self.tag(&body.nonce, &Client { address: client.address, cookie });
+        body.flags & 0x0f == form_bits(form) && same(&tag, &body.tag)
+    }
+
+    /// What marks the challenge as spent: a keyed hash, so that a store's keys are of no use elsewhere.
+    pub fn mark(&self, body: &Body) -> [u8; 16] {
+        let mut mark = [0; 16];
+        mark.copy_from_slice(&self.spent.hash(&[&body.nonce])[..16]);
+        mark
+    }
+
+    /// Differs from one challenge to the next, so that two ids do not tell that they had one client.
+    fn tag(&self, nonce: &Nonce, client: &Client<'_>) -> [u8; 8] {
+        let hash = match client.cookie {
+            Some(cookie) => self.client.hash(&[nonce, client.address, cookie]),
+            None => self.client.hash(&[nonce, client.address]),
+        };
+        let mut tag = [0; 8];
+        tag.copy_from_slice(&hash[..8]);
+        tag
+    }
+}
+
+const fn form_bits(form: Form) -> u8 {
+    match form {
+        Form::Login => 0,
+        Form::Register => 1,
+        Form::SmsCode => 2,
+        Form::PasswordReset => 3,
+    }
+}
+
+const fn difficulty_bits(difficulty: Difficulty) -> u8 {
+    match difficulty {
+        Difficulty::Easy => 0,
+        Difficulty::Medium => 1,
+        Difficulty::Hard => 2,
+    }
+}

@@ -1,0 +1,197 @@
+//! CAPTCHA challenges: issued without a write, redeemed once, right or wrong.
+//!
+//! A challenge is a signed id (`id.rs`) from which its answer (`answer.rs`) and its image (`draw.rs`)
+//! follow under keys of our own. So a flood of refusals, each with a fresh challenge, costs no store
+//! anything; only a redemption leaves a mark (`spent.rs`), and only of an id that we signed.
+//!
+//! What this does not do: limit how many challenges an address may ask for (the caller's limits do),
+//! or keep out a machine that was trained on the images (block rules do).
+
+mod answer;
+mod draw;
+mod font;
+mod id;
+mod picture;
+mod spent;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{Clock, Micros};
+use crate::entropy::Entropy;
+use crate::secret::MasterKey;
+
+use answer::Answers;
+pub use draw::{HEIGHT, WIDTH};
+use id::{Body, Ids};
+pub use picture::ImageError;
+use picture::Pictures;
+pub use spent::{LocalMarks, MarksError, SpendFuture, SpentMarks};
+
+/// How long a mark outlives its challenge: instances judge expiry by their own clocks, and one that is
+/// behind would otherwise still take an id whose mark has gone.
+const CLOCK_SKEW: Duration = Duration::from_secs(60);
+
+/// What a challenge is asked for; solved for one form, it is worth nothing on another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Form {
+    Login,
+    Register,
+    SmsCode,
+    PasswordReset,
+}
+
+impl Form {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Login => "login",
+            Self::Register => "register",
+            Self::SmsCode => "sms-code",
+            Self::PasswordReset => "password-reset",
+        }
+    }
+}
+
+/// How much an image is disturbed. It slows people sooner than machines, hence the mild default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Difficulty {
+    Easy,
+    #[default]
+    Medium,
+    Hard,
+}
+
+/// Whom a challenge is bound to: the address as it is counted, and the browser's cookie where the
+/// request that was given the challenge carried one. A first visit has no cookie yet, so a challenge
+/// issued without one stays good when the browser comes back with one.
+#[derive(Debug, Clone, Copy)]
+pub struct Client<'a> {
+    pub address: &'a [u8],
+    pub cookie: Option<&'a [u8]>,
+}
+
+/// Where answers come from.
+#[derive(Clone)]
+pub enum Provider {
+    /// Letters drawn anew for every challenge.
+    Image,
+    /// One answer to every challenge, of 1 to 128 bytes besides white space: for tests, on loopback only
+    /// (the composition root sees to it). Its image is blank where the font lacks one of its letters.
+    Fixed { answer: String },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Challenge {
+    pub id: String,
+    pub expires_in: Duration,
+}
+
+/// What became of an answer. Only `Solved` and `Wrong` used the challenge up just now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Redeemed {
+    Solved,
+    Wrong,
+    Expired,
+    /// Answered before, right or wrong; or there was no room to mark it as answered.
+    Spent,
+    /// Given to another client or for another form. It stays good where it belongs, so that seeing
+    /// somebody's id is not enough to use their challenge up.
+    Foreign,
+    /// Not an id that we signed.
+    Malformed,
+}
+
+impl Redeemed {
+    pub const fn is_solved(self) -> bool {
+        matches!(self, Self::Solved)
+    }
+}
+
+/// Issues, draws and redeems challenges. Instances that share a master key take each other's.
+pub struct Captchas {
+    ids: Ids,
+    answers: Answers,
+    pictures: Pictures,
+    local: LocalMarks,
+    shared: Option<Arc<dyn SpentMarks>>,
+    clock: Clock,
+    entropy: Entropy,
+}
+
+impl Captchas {
+    pub fn new(key: &MasterKey, provider: Provider, clock: Clock, entropy: Entropy) -> Self {
+        Self {
+            ids: Ids::new(key),
+            answers: Answers::new(key, provider),
+            pictures: Pictures::new(key),
+            local: LocalMarks::new(clock.clone()),
+            shared: None,
+            clock,
+            entropy,
+        }
+    }
+
+    /// Also asks marks that other instances see. Without them a challenge can be redeemed once on each
+    /// instance, and once more after a restart within its time, so anything but a single instance
+    /// needs them.
+    #[must_use]
+    pub fn with_shared_marks(self, shared: Arc<dyn SpentMarks>) -> Self {
+        Self { shared: Some(shared), ..self }
+    }
+
+    /// A fresh challenge. Writes nothing anywhere.
+    pub fn issue(&self, form: Form, client: &Client<'_>, difficulty: Difficulty, ttl: Duration) -> Challenge {
+        let nonce = self.entropy.bytes();
+        let expires = self.clock.now().plus(ttl);
+        Challenge { id: self.ids.sign(nonce, expires, form, difficulty, client), expires_in: ttl }
+    }
+
+    /// The challenge's image as PNG: the same bytes for one id, whenever and wherever it is asked for.
+    pub async fn image(&self, id: &str) -> Result<Arc<[u8]>, ImageError> {
+        let body = self.ids.parse(id).ok_or(ImageError::Unknown)?;
+        if body.expired(self.clock.now()) {
+            return Err(ImageError::Unknown);
+        }
+        let text = self.answers.text(&body);
+        self.pictures.of(&body, text).await
+    }
+
+    /// Takes an answer, once: the challenge is marked as spent before the verdict is known, so of any
+    /// number of parallel redemptions at most one is `Solved`.
+    ///
+    /// In an outage of the shared marks the verdict of this instance's own stands: with N instances one
+    /// solved challenge is then good for at most N redemptions, and never for a second one here.
+    pub async fn redeem(&self, form: Form, client: &Client<'_>, id: &str, answer: &str) -> Redeemed {
+        let Some(body) = self.ids.parse(id) else { return Redeemed::Malformed };
+        let now = self.clock.now();
+        if body.expired(now) {
+            return Redeemed::Expired;
+        }
+        if !self.ids.belongs(&body, form, client) {
+            return Redeemed::Foreign;
+        }
+        if !self.spend_first(&body, now).await {
+            return Redeemed::Spent;
+        }
+        if self.answers.accepts(&body, answer) { Redeemed::Solved } else { Redeemed::Wrong }
+    }
+
+    async fn spend_first(&self, body: &Body, now: Micros) -> bool {
+        let mark = self.ids.mark(body);
+        let ttl = body.expires().since(now) + CLOCK_SKEW;
+        if !self.local.spend_now(mark, ttl).unwrap_or(false) {
+            return false;
+        }
+        let Some(shared) = &self.shared else { return true };
+        shared.spend(mark, ttl).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "captcha: shared marks failed; this instance's own decide");
+            true
+        })
+    }
+}

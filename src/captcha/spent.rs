@@ -1,0 +1,147 @@
+//! Marks of the challenges that were answered: the trait, and the marks kept in this process.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::clock::{Clock, Micros};
+
+pub type SpendFuture<'a> = Pin<Box<dyn Future<Output = Result<bool, MarksError>> + Send + 'a>>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum MarksError {
+    #[error("no room for another mark")]
+    Full,
+    #[error("the store of marks did not answer: {0}")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Where spent challenges are marked, for several instances to see.
+pub trait SpentMarks: Send + Sync {
+    /// Marks `id_hash` for at least `ttl` and says whether this call was the first to: one atomic step,
+    /// so that of any number of callers one hears `true`. Waits at most the store's time-out.
+    fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> SpendFuture<'_>;
+}
+
+const SHARDS: usize = 16;
+/// A million marks, about 50 MB at worst: 4,000 answers a second for four minutes.
+const MARKS_PER_SHARD: usize = 65_536;
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+/// A full shard is not walked for every caller that finds it full.
+const SWEEP_WHEN_FULL: Duration = Duration::from_secs(1);
+
+/// Marks in this process. Only ids that we signed get here, so what they take is bounded by what the
+/// limits on issuing let through; past the capacity new marks are refused, never old ones forgotten.
+pub struct LocalMarks {
+    shards: [Mutex<Shard>; SHARDS],
+    per_shard: usize,
+    clock: Clock,
+}
+
+struct Shard {
+    until: HashMap<[u8; 16], Micros>,
+    swept: Micros,
+}
+
+impl LocalMarks {
+    pub fn new(clock: Clock) -> Self {
+        Self::with_capacity(clock, MARKS_PER_SHARD)
+    }
+
+    fn with_capacity(clock: Clock, per_shard: usize) -> Self {
+        let swept = clock.now();
+        let shards = std::array::from_fn(|_| Mutex::new(Shard { until: HashMap::new(), swept }));
+        Self { shards, per_shard, clock }
+    }
+
+    /// [`SpentMarks::spend`], which never waits here.
+    pub fn spend_now(&self, id_hash: [u8; 16], ttl: Duration) -> Result<bool, MarksError> {
+        let now = self.clock.now();
+        let shard = &self.shards[usize::from(id_hash[0]) % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner).spend(id_hash, ttl, now, self.per_shard)
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap().until.len()).sum()
+    }
+}
+
+impl SpentMarks for LocalMarks {
+    fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> SpendFuture<'_> {
+        Box::pin(std::future::ready(self.spend_now(id_hash, ttl)))
+    }
+}
+
+impl Shard {
+    fn spend(
+        &mut self,
+        id_hash: [u8; 16],
+        ttl: Duration,
+        now: Micros,
+        capacity: usize,
+    ) -> Result<bool, MarksError> {
+        if self.until.get(&id_hash).is_some_and(|until| *until > now) {
+            return Ok(false);
+        }
+        let full = self.until.len() >= capacity;
+        if now.since(self.swept) >= if full { SWEEP_WHEN_FULL } else { SWEEP_EVERY } {
+            self.until.retain(|_, until| *until > now);
+            self.until.shrink_to(self.until.len() * 2);
+            self.swept = now;
+        }
+        if self.until.len() >= capacity {
+            return Err(MarksError::Full);
+        }
+        self.until.insert(id_hash, now.plus(ttl));
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(180);
+
+    fn mark(number: u32) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[0] = number as u8;
+        bytes[4..8].copy_from_slice(&number.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn marks_are_forgotten_once_they_expire() {
+        let clock = Clock::manual(Micros(1_000_000));
+        let marks = LocalMarks::new(clock.clone());
+        for number in 0..1_000 {
+            assert!(marks.spend_now(mark(number), TTL).unwrap());
+            assert!(!marks.spend_now(mark(number), TTL).unwrap());
+        }
+        assert_eq!(marks.len(), 1_000);
+        clock.advance(TTL);
+        for number in 1_000..1_016 {
+            assert!(marks.spend_now(mark(number), TTL).unwrap());
+        }
+        assert_eq!(marks.len(), 16, "one mark a shard swept it");
+    }
+
+    #[test]
+    fn full_marks_refuse_new_ones_and_forget_none() {
+        let clock = Clock::manual(Micros(1_000_000));
+        let marks = LocalMarks::with_capacity(clock.clone(), 4);
+        for number in 0..64 {
+            assert!(marks.spend_now(mark(number), TTL).unwrap());
+        }
+        for number in 64..1_000 {
+            assert!(matches!(marks.spend_now(mark(number), TTL), Err(MarksError::Full)));
+        }
+        assert_eq!(marks.len(), 64);
+        assert!((0..64).all(|number| !marks.spend_now(mark(number), TTL).unwrap()));
+        clock.advance(TTL);
+        assert!(marks.spend_now(mark(64), TTL).unwrap(), "room again");
+    }
+}

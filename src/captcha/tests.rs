@@ -1,0 +1,251 @@
+//! What a challenge promises: one use, one client, one form, for a while.
+
+use std::sync::Mutex;
+
+use super::*;
+
+const TTL: Duration = Duration::from_secs(180);
+const HERE: Client<'static> = Client { address: b"192.0.2.7", cookie: None };
+const BROWSER: Client<'static> = Client { address: b"192.0.2.7", cookie: Some(b"one") };
+
+fn captchas(provider: Provider) -> (Captchas, Clock) {
+    let clock = Clock::manual(Micros::from_seconds(1_700_000_000).plus(Duration::from_micros(1)));
+    (Captchas::new(&MasterKey::from_bytes([3; 32]), provider, clock.clone(), Entropy::seeded(5)), clock)
+}
+
+fn image_captchas() -> Captchas {
+    captchas(Provider::Image).0
+}
+
+impl Captchas {
+    fn login(&self, client: &Client<'_>) -> String {
+        self.issue(Form::Login, client, Difficulty::Medium, TTL).id
+    }
+
+    fn right(&self, id: &str) -> String {
+        self.answers.text(&self.ids.parse(id).unwrap())
+    }
+
+    async fn answer(&self, client: &Client<'_>, id: &str) -> Redeemed {
+        self.redeem(Form::Login, client, id, &self.right(id)).await
+    }
+}
+
+#[tokio::test]
+async fn right_answer_solves_once() {
+    let captchas = image_captchas();
+    let id = captchas.login(&HERE);
+    assert!(captchas.answer(&HERE, &id).await.is_solved());
+    assert_eq!(captchas.answer(&HERE, &id).await, Redeemed::Spent);
+}
+
+#[tokio::test]
+async fn wrong_answer_spends_the_challenge_too() {
+    let captchas = image_captchas();
+    for wrong in ["", "nope", "     ", &"A".repeat(100_000)] {
+        let id = captchas.login(&HERE);
+        assert_eq!(captchas.redeem(Form::Login, &HERE, &id, wrong).await, Redeemed::Wrong);
+        assert_eq!(captchas.answer(&HERE, &id).await, Redeemed::Spent);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn hundred_parallel_right_answers_solve_once() {
+    let captchas = Arc::new(image_captchas().with_shared_marks(Arc::new(LocalMarks::new(Clock::System))));
+    let id = captchas.login(&HERE);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..100 {
+        let (captchas, id) = (Arc::clone(&captchas), id.clone());
+        tasks.spawn(async move { captchas.answer(&HERE, &id).await });
+    }
+    let all = tasks.join_all().await;
+    assert_eq!(all.iter().filter(|redeemed| redeemed.is_solved()).count(), 1);
+    assert_eq!(all.iter().filter(|redeemed| **redeemed == Redeemed::Spent).count(), 99);
+}
+
+#[tokio::test]
+async fn case_and_spaces_do_not_matter() {
+    let captchas = image_captchas();
+    let id = captchas.login(&HERE);
+    let spaced = captchas.right(&id).to_lowercase().replace("", " ");
+    assert!(captchas.redeem(Form::Login, &HERE, &id, &spaced).await.is_solved());
+}
+
+#[tokio::test]
+async fn another_client_is_refused_and_burns_nothing() {
+    let captchas = image_captchas();
+    let id = captchas.login(&HERE);
+    let elsewhere = Client { address: b"192.0.2.8", cookie: None };
+    assert_eq!(captchas.answer(&elsewhere, &id).await, Redeemed::Foreign);
+    assert!(captchas.answer(&HERE, &id).await.is_solved());
+}
+
+#[tokio::test]
+async fn another_form_is_refused_and_burns_nothing() {
+    let captchas = image_captchas();
+    let id = captchas.login(&HERE);
+    let right = captchas.right(&id);
+    for form in [Form::Register, Form::SmsCode, Form::PasswordReset] {
+        assert_eq!(captchas.redeem(form, &HERE, &id, &right).await, Redeemed::Foreign, "{}", form.as_str());
+    }
+    assert!(captchas.answer(&HERE, &id).await.is_solved());
+}
+
+#[tokio::test]
+async fn challenge_given_to_a_browser_needs_its_cookie() {
+    let captchas = image_captchas();
+    let id = captchas.login(&BROWSER);
+    let other = Client { cookie: Some(b"two"), ..BROWSER };
+    assert_eq!(captchas.answer(&HERE, &id).await, Redeemed::Foreign);
+    assert_eq!(captchas.answer(&other, &id).await, Redeemed::Foreign);
+    assert!(captchas.answer(&BROWSER, &id).await.is_solved());
+}
+
+#[tokio::test]
+async fn challenge_given_without_cookie_is_good_with_one() {
+    let captchas = image_captchas();
+    let id = captchas.login(&HERE);
+    assert!(captchas.answer(&BROWSER, &id).await.is_solved());
+}
+
+#[tokio::test]
+async fn expires_no_earlier_than_promised_and_at_most_a_second_later() {
+    let (captchas, clock) = captchas(Provider::Image);
+    let (one, two) = (captchas.login(&HERE), captchas.login(&HERE));
+    clock.advance(TTL);
+    assert!(captchas.answer(&HERE, &one).await.is_solved());
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(captchas.answer(&HERE, &two).await, Redeemed::Expired);
+    assert_eq!(captchas.image(&two).await, Err(ImageError::Unknown));
+}
+
+#[tokio::test]
+async fn every_changed_character_makes_it_no_id_of_ours() {
+    let captchas = image_captchas();
+    let id = captchas.login(&HERE);
+    for at in 0..id.len() {
+        for new in [b'A', b'b', b'_', b'=', b'+'] {
+            let mut changed = id.clone().into_bytes();
+            if changed[at] == new {
+                continue;
+            }
+            changed[at] = new;
+            let changed = String::from_utf8(changed).unwrap();
+            let redeemed = captchas.redeem(Form::Login, &HERE, &changed, "").await;
+            assert_eq!(redeemed, Redeemed::Malformed, "{at}");
+            assert_eq!(captchas.image(&changed).await, Err(ImageError::Unknown));
+        }
+    }
+    assert!(captchas.answer(&HERE, &id).await.is_solved(), "and none of it spent the real one");
+}
+
+#[tokio::test]
+async fn every_flipped_bit_makes_it_no_id_of_ours() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let captchas = image_captchas();
+    let bytes = URL_SAFE_NO_PAD.decode(captchas.login(&HERE)).unwrap();
+    for bit in 0..bytes.len() * 8 {
+        let mut changed = bytes.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        assert!(captchas.ids.parse(&URL_SAFE_NO_PAD.encode(changed)).is_none(), "{bit}");
+    }
+}
+
+#[tokio::test]
+async fn other_lengths_are_no_ids() {
+    let captchas = image_captchas();
+    let id = captchas.login(&HERE);
+    assert_eq!(id.len(), 55);
+    for odd in [String::new(), id[..54].to_owned(), format!("{id}A"), "A".repeat(10 << 20), "é".repeat(27)] {
+        assert_eq!(captchas.redeem(Form::Login, &HERE, &odd, "").await, Redeemed::Malformed);
+    }
+}
+
+#[tokio::test]
+async fn id_of_another_key_is_no_id_of_ours() {
+    let captchas = image_captchas();
+    let other =
+        Captchas::new(&MasterKey::from_bytes([4; 32]), Provider::Image, Clock::System, Entropy::seeded(1));
+    assert_eq!(captchas.redeem(Form::Login, &HERE, &other.login(&HERE), "").await, Redeemed::Malformed);
+}
+
+#[tokio::test]
+async fn image_is_the_same_bytes_however_often_and_wherever_asked() {
+    let (one, two) = (image_captchas(), image_captchas());
+    let id = one.login(&HERE);
+    let first = one.image(&id).await.unwrap();
+    assert!(first.starts_with(b"\x89PNG\r\n\x1a\n"));
+    assert!(Arc::ptr_eq(&first, &one.image(&id).await.unwrap()), "from the cache");
+    assert_eq!(first, two.image(&id).await.unwrap(), "on another instance");
+    assert_ne!(first, one.image(&one.login(&HERE)).await.unwrap());
+}
+
+#[tokio::test]
+async fn answers_are_of_the_difficultys_length_and_differ() {
+    let captchas = image_captchas();
+    for (difficulty, length) in [(Difficulty::Easy, 5), (Difficulty::Medium, 5), (Difficulty::Hard, 6)] {
+        let issue = || captchas.right(&captchas.issue(Form::Login, &HERE, difficulty, TTL).id);
+        let (one, two) = (issue(), issue());
+        assert_eq!(one.len(), length);
+        assert_ne!(one, two);
+    }
+}
+
+#[tokio::test]
+async fn fixed_answer_goes_the_same_way() {
+    let (captchas, _) = captchas(Provider::Fixed { answer: "Solved 1".to_owned() });
+    let id = captchas.login(&HERE);
+    assert!(captchas.image(&id).await.unwrap().starts_with(b"\x89PNG"));
+    assert!(captchas.redeem(Form::Login, &HERE, &id, "SOLVED1").await.is_solved());
+    assert_eq!(captchas.redeem(Form::Login, &HERE, &id, "SOLVED1").await, Redeemed::Spent);
+    let id = captchas.login(&HERE);
+    assert_eq!(captchas.redeem(Form::Login, &HERE, &id, "solved2").await, Redeemed::Wrong);
+}
+
+#[tokio::test]
+async fn empty_fixed_answer_is_never_solved() {
+    let (captchas, _) = captchas(Provider::Fixed { answer: " ".to_owned() });
+    let id = captchas.login(&HERE);
+    assert_eq!(captchas.redeem(Form::Login, &HERE, &id, "").await, Redeemed::Wrong);
+}
+
+/// Says one thing to every call, and counts them.
+struct Scripted(Option<bool>, Mutex<Vec<Duration>>);
+
+impl SpentMarks for Scripted {
+    fn spend(&self, _: [u8; 16], ttl: Duration) -> SpendFuture<'_> {
+        self.1.lock().unwrap().push(ttl);
+        let verdict = self.0.ok_or_else(|| MarksError::Unavailable("refused".into()));
+        Box::pin(std::future::ready(verdict))
+    }
+}
+
+fn scripted(verdict: Option<bool>) -> (Captchas, Arc<Scripted>) {
+    let shared = Arc::new(Scripted(verdict, Mutex::default()));
+    (image_captchas().with_shared_marks(Arc::clone(&shared) as _), shared)
+}
+
+#[tokio::test]
+async fn shared_mark_of_another_instance_refuses() {
+    let (captchas, _) = scripted(Some(false));
+    let id = captchas.login(&HERE);
+    assert_eq!(captchas.answer(&HERE, &id).await, Redeemed::Spent);
+}
+
+#[tokio::test]
+async fn flushed_shared_marks_let_nothing_be_replayed_here() {
+    let (captchas, shared) = scripted(Some(true));
+    let id = captchas.login(&HERE);
+    assert!(captchas.answer(&HERE, &id).await.is_solved());
+    assert_eq!(captchas.answer(&HERE, &id).await, Redeemed::Spent);
+    assert_eq!(*shared.1.lock().unwrap(), [Duration::from_micros(180_999_999) + CLOCK_SKEW]);
+}
+
+#[tokio::test]
+async fn outage_of_shared_marks_leaves_one_use_here() {
+    let (captchas, _) = scripted(None);
+    let id = captchas.login(&HERE);
+    assert!(captchas.answer(&HERE, &id).await.is_solved());
+    assert_eq!(captchas.answer(&HERE, &id).await, Redeemed::Spent);
+}
