@@ -1,6 +1,8 @@
 //! Gatehouse: login throttling and SMS anti-abuse on an exact sliding-window limiter.
 
 pub mod clock;
+pub mod db;
 pub mod entropy;
+pub mod login;
 pub mod secret;
 pub mod throttle;

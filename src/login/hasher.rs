@@ -1,0 +1,284 @@
+//! The bounded pool that all password hashing goes through (argon2id).
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
+use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, Version};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Password;
+use crate::entropy::Entropy;
+use crate::secret;
+
+const OUTPUT_BYTES: usize = 32;
+/// No PHC string of ours comes near it.
+const MAX_PHC_BYTES: usize = 512;
+/// A stored hash brings its own parameters, and whoever can write one must not be able to hold a worker
+/// for long (m = 1 GiB takes seconds). RFC 9106's second recommended option is the dearest that is
+/// computed, unless the settings ask for more.
+const MAX_STORED_MEMORY_KIB: u32 = 64 * 1024;
+const MAX_STORED_WORK_KIB: u64 = 3 * 64 * 1024;
+const MAX_STORED_LANES: u32 = 16;
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// What a hash costs, and how many run and wait at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HashSettings {
+    pub memory_kib: u32,
+    pub iterations: u32,
+    pub parallelism: u32,
+    /// Hashes computed at once; each keeps `memory_kib` of memory for good.
+    pub workers: usize,
+    /// Callers that wait for a worker; any more are refused.
+    pub queue: usize,
+}
+
+impl Default for HashSettings {
+    /// The OWASP password storage cheat sheet's first choice of argon2id, on every core.
+    fn default() -> Self {
+        let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self { memory_kib: 19_456, iterations: 2, parallelism: 1, workers, queue: 256 }
+    }
+}
+
+/// A password hash as it is stored (`$argon2id$v=19$m=…`); never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Phc(String);
+
+/// Hashes passwords, `workers` at a time, first come first served. Clones share the pool.
+#[derive(Clone)]
+pub struct Hasher(Arc<Pool>);
+
+struct Pool {
+    params: Params,
+    /// In the shape of a hash with these parameters, but of nothing: its output is random.
+    decoy: Stored,
+    entropy: Entropy,
+    permits: Arc<Semaphore>,
+    workers: usize,
+    queue: usize,
+    waiting: AtomicUsize,
+    /// Memory of finished hashes: taking 19 MiB from the system and touching it first costs a fifth of a hash.
+    arenas: Mutex<Vec<Vec<Block>>>,
+    computed: AtomicU64,
+    mean_micros: AtomicU64,
+}
+
+/// A hash taken apart, its parameters within bounds.
+#[derive(Clone)]
+struct Stored {
+    params: Params,
+    salt: Vec<u8>,
+    output: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verified {
+    pub ok: bool,
+    /// Right, but hashed with other parameters than today's: hash it again while it is at hand.
+    pub rehash: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HashError {
+    /// Workers and queue are full; nothing was computed.
+    #[error("password hashing is busy")]
+    Busy { retry_after: Duration },
+    /// The process is ending.
+    #[error("password hashing has stopped")]
+    Stopped,
+}
+
+impl Hasher {
+    /// # Errors
+    /// Where argon2 has no such parameters (less than 8 KiB of memory a lane, no pass, no lane).
+    pub fn new(settings: HashSettings, entropy: Entropy) -> Result<Self, argon2::Error> {
+        let HashSettings { memory_kib, iterations, parallelism, workers, queue } = settings;
+        let params = Params::new(memory_kib, iterations, parallelism, Some(OUTPUT_BYTES))?;
+        let workers = workers.clamp(1, Semaphore::MAX_PERMITS);
+        let salt = entropy.bytes::<{ argon2::RECOMMENDED_SALT_LEN }>().to_vec();
+        let output = entropy.bytes::<OUTPUT_BYTES>().to_vec();
+        Ok(Self(Arc::new(Pool {
+            decoy: Stored { params: params.clone(), salt, output },
+            params,
+            entropy,
+            permits: Arc::new(Semaphore::new(workers)),
+            workers,
+            queue,
+            waiting: AtomicUsize::new(0),
+            arenas: Mutex::default(),
+            computed: AtomicU64::new(0),
+            mean_micros: AtomicU64::new(50_000),
+        })))
+    }
+
+    /// The hash to store for a new password, with a salt of its own.
+    pub async fn hash(&self, password: &Password) -> Result<Phc, HashError> {
+        let salt = self.0.entropy.bytes::<{ argon2::RECOMMENDED_SALT_LEN }>();
+        let output = self.compute(password, self.0.params.clone(), salt.to_vec(), OUTPUT_BYTES).await?;
+        Ok(Phc::encode(&self.0.params, &salt, &output))
+    }
+
+    /// Whether the password is the one that was hashed. With no hash (no such account, or none that a
+    /// password opens) a decoy is computed, so that the answer `false` takes as long; the same where
+    /// the stored hash is damaged or its parameters are out of bounds, which is logged.
+    ///
+    /// A hash stored with other parameters takes the time that those take, until it is hashed again:
+    /// after the parameters have been changed, such an account can be told by a stopwatch from none.
+    pub async fn verify(&self, password: &Password, phc: Option<&Phc>) -> Result<Verified, HashError> {
+        let real = phc.and_then(|phc| {
+            let stored = Stored::parse(phc.as_str(), &self.0.params);
+            if stored.is_none() {
+                tracing::error!(
+                    "a stored password hash is damaged or beyond bounds; its account cannot sign in"
+                );
+            }
+            stored
+        });
+        let known = real.is_some();
+        let Stored { params, salt, output } = real.unwrap_or_else(|| self.0.decoy.clone());
+        let stale = params != self.0.params;
+        let computed = self.compute(password, params, salt, output.len()).await?;
+        let ok = secret::same(&computed, &output) & known;
+        Ok(Verified { ok, rehash: ok && stale })
+    }
+
+    /// How many hashes were computed so far, for whatever reason.
+    pub fn verifications(&self) -> u64 {
+        self.0.computed.load(Ordering::SeqCst)
+    }
+
+    async fn compute(
+        &self,
+        password: &Password,
+        params: Params,
+        salt: Vec<u8>,
+        length: usize,
+    ) -> Result<Vec<u8>, HashError> {
+        let permit = self.0.admit().await?;
+        let pool = Arc::clone(&self.0);
+        let password = password.clone();
+        // The permit goes with the work, not with the caller: one that hangs up frees no worker early.
+        let work = tokio::task::spawn_blocking(move || {
+            let output = pool.run(&password, params, &salt, length);
+            drop(permit);
+            output
+        });
+        work.await.map_err(|_| HashError::Stopped)
+    }
+}
+
+impl Pool {
+    /// A worker, at once or after those who came before.
+    async fn admit(&self) -> Result<OwnedSemaphorePermit, HashError> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Ok(permit);
+        }
+        let _place = self.place()?;
+        Arc::clone(&self.permits).acquire_owned().await.map_err(|_| HashError::Stopped)
+    }
+
+    fn place(&self) -> Result<Place<'_>, HashError> {
+        let taken = self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |waiting| {
+            (waiting < self.queue).then_some(waiting + 1)
+        });
+        match taken {
+            Ok(_) => Ok(Place(&self.waiting)),
+            Err(waiting) => Err(HashError::Busy { retry_after: self.drained_in(waiting) }),
+        }
+    }
+
+    /// When those who wait now will have been served; whole seconds, as Retry-After counts.
+    fn drained_in(&self, waiting: usize) -> Duration {
+        let rounds = (waiting + self.workers).div_ceil(self.workers) as u64;
+        let micros = self.mean_micros.load(Ordering::Relaxed).saturating_mul(rounds);
+        Duration::from_secs(micros.div_ceil(1_000_000)).clamp(Duration::from_secs(1), LONGEST_RETRY)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "measures how long a hash takes, for retry_after")]
+    fn run(&self, password: &Password, params: Params, salt: &[u8], length: usize) -> Vec<u8> {
+        let start = std::time::Instant::now();
+        let blocks = params.block_count();
+        let mut arena = self.arenas.lock().expect("never held in a panic").pop().unwrap_or_default();
+        if arena.len() < blocks {
+            arena.resize(blocks, Block::new());
+        }
+        let mut output = vec![0; length];
+        Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+            .hash_password_into_with_memory(password.bytes(), salt, &mut output, &mut arena[..blocks])
+            .expect("parameters and lengths were checked");
+        // Not wiped: every pass but the first has overwritten what came of the password alone, and
+        // wiping would cost as much as the reuse saves. Dearer hashes leave no larger arena behind.
+        if arena.len() <= self.params.block_count() {
+            self.arenas.lock().expect("never held in a panic").push(arena);
+        }
+        self.computed.fetch_add(1, Ordering::SeqCst);
+        metrics::counter!("gatehouse_password_hashes_total").increment(1);
+        let mean = self.mean_micros.load(Ordering::Relaxed);
+        let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.mean_micros.store((mean / 8 * 7).saturating_add(micros / 8), Ordering::Relaxed);
+        output
+    }
+}
+
+/// A place in the queue, given back by whoever stops waiting for whatever reason.
+struct Place<'a>(&'a AtomicUsize);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Stored {
+    fn parse(phc: &str, current: &Params) -> Option<Self> {
+        let hash = PasswordHash::new(phc.get(..MAX_PHC_BYTES.min(phc.len()))?).ok()?;
+        let params = Params::try_from(&hash).ok()?;
+        let work = |params: &Params| u64::from(params.m_cost()) * u64::from(params.t_cost());
+        let sound = hash.algorithm == ARGON2ID_IDENT
+            && hash.version == Some(Version::V0x13.into())
+            && params.m_cost() <= current.m_cost().max(MAX_STORED_MEMORY_KIB)
+            && params.p_cost() <= current.p_cost().max(MAX_STORED_LANES)
+            && work(&params) <= work(current).max(MAX_STORED_WORK_KIB);
+        let (salt, output) = (hash.salt?, hash.hash?);
+        // A short output would be met by chance.
+        (sound && output.len() >= 16 && salt.len() >= argon2::MIN_SALT_LEN).then(|| Self {
+            params,
+            salt: salt.to_vec(),
+            output: output.as_bytes().to_vec(),
+        })
+    }
+}
+
+impl Phc {
+    fn encode(params: &Params, salt: &[u8], output: &[u8]) -> Self {
+        let hash = PasswordHash {
+            algorithm: ARGON2ID_IDENT,
+            version: Some(Version::V0x13.into()),
+            params: ParamsString::try_from(params).expect("three numbers"),
+            salt: Some(Salt::new(salt).expect("16 bytes")),
+            hash: Some(Output::new(output).expect("32 bytes")),
+        };
+        Self(hash.to_string())
+    }
+
+    pub(super) const fn stored(phc: String) -> Self {
+        Self(phc)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Phc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Phc(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests;
