@@ -190,4 +190,4 @@ fn make_private(path: &Path) -> std::io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

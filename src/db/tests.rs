@@ -1,4 +1,36 @@
 use super::*;
+use crate::entropy::Entropy;
+
+/// A database of its own for one test, which may open it more than once. SQLite; or, where
+/// `GATEHOUSE_TEST_POSTGRES` names a server (postgres://user@host), one made there.
+pub(crate) struct TestDatabase {
+    pub(crate) url: String,
+    _folder: tempfile::TempDir,
+}
+
+impl TestDatabase {
+    pub(crate) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = match std::env::var("GATEHOUSE_TEST_POSTGRES") {
+            Err(_) => format!("sqlite://{}/a.db", folder.path().display()),
+            Ok(server) => {
+                let mut url = url::Url::parse(&server).unwrap();
+                let name = format!("gatehouse_{:016x}", u64::from_be_bytes(Entropy::Os.bytes()));
+                url.set_path("/postgres");
+                let pool = PgPool::connect(url.as_str()).await.unwrap();
+                let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"));
+                sqlx::query(create).execute(&pool).await.unwrap();
+                url.set_path(&name);
+                url.into()
+            }
+        };
+        Self { url, _folder: folder }
+    }
+
+    pub(crate) async fn open(&self) -> Db {
+        Db::connect(&self.url).await.unwrap()
+    }
+}
 
 fn scratch() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
@@ -21,12 +53,12 @@ async fn a_missing_file_is_made_for_its_owner_only() {
 
 #[tokio::test]
 async fn a_database_is_opened_again_with_what_it_held() {
-    let (_folder, url) = scratch();
-    let db = Db::connect(&url).await.unwrap();
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
     let insert = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
     on_db!(&db, pool => sqlx::query(insert).execute(pool).await.map(drop)).unwrap();
     db.close().await;
-    let db = Db::connect(&url).await.unwrap();
+    let db = database.open().await;
     let rows: i64 =
         on_db!(&db, pool => sqlx::query_scalar("SELECT COUNT(*) FROM accounts").fetch_one(pool).await)
             .unwrap();
@@ -35,10 +67,10 @@ async fn a_database_is_opened_again_with_what_it_held() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_that_start_at_once_migrate_once() {
-    let (_folder, url) = scratch();
+    let database = TestDatabase::new().await;
     let starts: Vec<_> = (0..8)
         .map(|_| {
-            let url = url.clone();
+            let url = database.url.clone();
             tokio::spawn(async move { Db::connect(&url).await.map(drop) })
         })
         .collect();
@@ -58,8 +90,8 @@ async fn each_database_in_memory_is_its_own() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exclusive_transactions_neither_lock_out_nor_lose_writes() {
-    let (_folder, url) = scratch();
-    let db = Db::connect(&url).await.unwrap();
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
     let count = "SELECT COUNT(*) FROM accounts";
     let tasks: Vec<_> = (0..100)
         .map(|_| {
@@ -85,8 +117,8 @@ async fn exclusive_transactions_neither_lock_out_nor_lose_writes() {
 
 #[tokio::test]
 async fn a_transaction_that_is_dropped_has_written_nothing() {
-    let (_folder, url) = scratch();
-    let db = Db::connect(&url).await.unwrap();
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
     let insert = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
     let mut tx = db.begin_exclusive().await.unwrap();
     on_tx!(&mut tx, connection => sqlx::query(insert).execute(connection).await.map(drop)).unwrap();
@@ -99,7 +131,8 @@ async fn a_transaction_that_is_dropped_has_written_nothing() {
 
 #[tokio::test]
 async fn foreign_keys_are_kept() {
-    let db = Db::connect("sqlite::memory:").await.unwrap();
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
     let orphan =
         "INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent) VALUES ('1', 'x', 0, '', '')";
     assert!(on_db!(&db, pool => sqlx::query(orphan).execute(pool).await.map(drop)).is_err());

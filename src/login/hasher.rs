@@ -9,7 +9,7 @@ use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{ARGON2ID_IDENT, Algorithm, Argon2, Block, Params, Version};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Password;
+use super::{Password, PasswordError, Username};
 use crate::entropy::Entropy;
 use crate::secret;
 
@@ -115,11 +115,29 @@ impl Hasher {
         })))
     }
 
-    /// The hash to store for a new password, with a salt of its own.
+    /// The hash to store for a password that is being chosen, if it will do. Whether it is guessable takes
+    /// up to 30 ms to estimate where the input is made to be slow, so that is a worker's business too.
+    pub async fn hash_new(
+        &self,
+        input: &str,
+        login: &Username,
+    ) -> Result<Result<Phc, PasswordError>, HashError> {
+        let password = match Password::choose(input) {
+            Ok(password) => password,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let login = login.clone();
+        self.work(move |pool| match password.guessable(&login) {
+            true => Err(PasswordError::Guessable),
+            false => Ok(pool.hash(&password)),
+        })
+        .await
+    }
+
+    /// The hash to store for a password that was judged already, with a salt of its own.
     pub async fn hash(&self, password: &Password) -> Result<Phc, HashError> {
-        let salt = self.0.entropy.bytes::<{ argon2::RECOMMENDED_SALT_LEN }>();
-        let output = self.compute(password, self.0.params.clone(), salt.to_vec(), OUTPUT_BYTES).await?;
-        Ok(Phc::encode(&self.0.params, &salt, &output))
+        let password = password.clone();
+        self.work(move |pool| pool.hash(&password)).await
     }
 
     /// Whether the password is the one that was hashed. With no hash (no such account, or none that a
@@ -141,8 +159,12 @@ impl Hasher {
         let known = real.is_some();
         let Stored { params, salt, output } = real.unwrap_or_else(|| self.0.decoy.clone());
         let stale = params != self.0.params;
-        let computed = self.compute(password, params, salt, output.len()).await?;
-        let ok = secret::same(&computed, &output) & known;
+        let password = password.clone();
+        let same = self.work(move |pool| {
+            let computed = pool.compute(&password, params, &salt, output.len());
+            secret::same(&computed, &output)
+        });
+        let ok = same.await? & known;
         Ok(Verified { ok, rehash: ok && stale })
     }
 
@@ -151,21 +173,16 @@ impl Hasher {
         self.0.computed.load(Ordering::SeqCst)
     }
 
-    async fn compute(
+    async fn work<T: Send + 'static>(
         &self,
-        password: &Password,
-        params: Params,
-        salt: Vec<u8>,
-        length: usize,
-    ) -> Result<Vec<u8>, HashError> {
+        job: impl FnOnce(&Pool) -> T + Send + 'static,
+    ) -> Result<T, HashError> {
         let permit = self.0.admit().await?;
         let pool = Arc::clone(&self.0);
-        let password = password.clone();
         // The permit goes with the work, not with the caller: one that hangs up frees no worker early.
         let work = tokio::task::spawn_blocking(move || {
-            let output = pool.run(&password, params, &salt, length);
-            drop(permit);
-            output
+            let _permit = permit;
+            job(&pool)
         });
         work.await.map_err(|_| HashError::Stopped)
     }
@@ -198,8 +215,14 @@ impl Pool {
         Duration::from_secs(micros.div_ceil(1_000_000)).clamp(Duration::from_secs(1), LONGEST_RETRY)
     }
 
+    fn hash(&self, password: &Password) -> Phc {
+        let salt = self.entropy.bytes::<{ argon2::RECOMMENDED_SALT_LEN }>();
+        let output = self.compute(password, self.params.clone(), &salt, OUTPUT_BYTES);
+        Phc::encode(&self.params, &salt, &output)
+    }
+
     #[expect(clippy::disallowed_methods, reason = "measures how long a hash takes, for retry_after")]
-    fn run(&self, password: &Password, params: Params, salt: &[u8], length: usize) -> Vec<u8> {
+    fn compute(&self, password: &Password, params: Params, salt: &[u8], length: usize) -> Vec<u8> {
         let start = std::time::Instant::now();
         let blocks = params.block_count();
         let mut arena = self.arenas.lock().expect("never held in a panic").pop().unwrap_or_default();

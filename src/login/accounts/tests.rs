@@ -2,14 +2,18 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::*;
+use crate::db::tests::TestDatabase;
 
 async fn accounts(url: &str) -> Accounts {
     let db = Db::connect(url).await.unwrap();
     Accounts::new(db, Clock::manual(Micros(1_000_000)), Entropy::Os)
 }
 
-async fn in_memory() -> Accounts {
-    accounts("sqlite::memory:").await
+/// The database goes with the folder: keep both.
+async fn alone() -> (TestDatabase, Accounts) {
+    let database = TestDatabase::new().await;
+    let accounts = accounts(&database.url).await;
+    (database, accounts)
 }
 
 fn name(text: &str) -> Username {
@@ -22,7 +26,7 @@ fn phc(text: &str) -> Phc {
 
 #[tokio::test]
 async fn what_was_created_is_found() {
-    let accounts = in_memory().await;
+    let (_database, accounts) = alone().await;
     let made = accounts.create(&name("Alice"), &phc("one"), Roles { admin: true }).await.unwrap();
     assert_eq!(made.created_at, Micros(1_000_000));
     assert_eq!(accounts.find(&name("ＡＬＩＣＥ")).await.unwrap(), Some(made.clone()));
@@ -33,8 +37,7 @@ async fn what_was_created_is_found() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_fifty_that_ask_for_one_login_at_once_one_gets_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let accounts = accounts(&format!("sqlite://{}/a.db", folder.path().display())).await;
+    let (_database, accounts) = alone().await;
     let tasks: Vec<_> = (0..50)
         .map(|n| {
             let accounts = accounts.clone();
@@ -55,8 +58,8 @@ async fn of_fifty_that_ask_for_one_login_at_once_one_gets_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_two_instances_that_start_at_once_one_makes_the_first_admin() {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite://{}/a.db", folder.path().display());
+    let database = TestDatabase::new().await;
+    let url = database.url.clone();
     let tasks: Vec<_> = (0..8)
         .map(|n| {
             let url = url.clone();
@@ -78,7 +81,7 @@ async fn of_two_instances_that_start_at_once_one_makes_the_first_admin() {
 
 #[tokio::test]
 async fn a_user_is_no_admin_and_may_hold_the_admins_login() {
-    let accounts = in_memory().await;
+    let (_database, accounts) = alone().await;
     accounts.create(&name("admin"), &phc("x"), Roles::default()).await.unwrap();
     assert!(!accounts.has_admin().await.unwrap());
     let made = accounts.create_first_admin(&name("admin"), &phc("x")).await;
@@ -91,7 +94,7 @@ async fn a_user_is_no_admin_and_may_hold_the_admins_login() {
 
 #[tokio::test]
 async fn a_chosen_password_replaces_the_one_time_password() {
-    let accounts = in_memory().await;
+    let (_database, accounts) = alone().await;
     let admin = accounts.create_first_admin(&name("admin"), &phc("once")).await.unwrap().unwrap();
     assert!(accounts.set_password(admin.id, &phc("chosen")).await.unwrap());
     let now = accounts.by_id(admin.id).await.unwrap().unwrap();
@@ -101,7 +104,7 @@ async fn a_chosen_password_replaces_the_one_time_password() {
 
 #[tokio::test]
 async fn a_rehash_never_undoes_a_change_of_password() {
-    let accounts = in_memory().await;
+    let (_database, accounts) = alone().await;
     let alice = accounts.create(&name("alice"), &phc("old"), Roles::default()).await.unwrap();
     accounts.set_password(alice.id, &phc("changed")).await.unwrap();
     assert!(!accounts.rehash(alice.id, &phc("old"), &phc("rehashed")).await.unwrap());
@@ -112,7 +115,7 @@ async fn a_rehash_never_undoes_a_change_of_password() {
 
 #[tokio::test]
 async fn the_newest_twenty_sign_ins_are_kept_for_each_account() {
-    let accounts = in_memory().await;
+    let (_database, accounts) = alone().await;
     let alice = accounts.create(&name("alice"), &phc("x"), Roles::default()).await.unwrap();
     let bob = accounts.create(&name("bob"), &phc("x"), Roles::default()).await.unwrap();
     accounts.record_sign_in(bob.id, &Client::new(IpAddr::from([198, 51, 100, 9]), "curl")).await.unwrap();

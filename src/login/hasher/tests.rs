@@ -26,6 +26,27 @@ async fn only_the_hashed_password_is_right() {
 }
 
 #[tokio::test]
+async fn a_new_password_is_hashed_if_it_will_do() {
+    let (hasher, login) = (hasher(CHEAP), Username::parse("guybrush").unwrap());
+    let phc = hasher.hash_new("quiet lanterns drift", &login).await.unwrap().unwrap();
+    assert!(hasher.verify(&password("quiet lanterns drift"), Some(&phc)).await.unwrap().ok);
+    for (weak, why) in [
+        ("short", PasswordError::TooShort),
+        ("guybrushguybrush", PasswordError::Guessable),
+        ("", PasswordError::Empty),
+    ] {
+        assert_eq!(hasher.hash_new(weak, &login).await.unwrap(), Err(why));
+    }
+    assert_eq!(hasher.verifications(), 2, "none for a refused one");
+}
+
+#[tokio::test]
+async fn two_hashes_of_one_password_differ() {
+    let hasher = hasher(CHEAP);
+    assert_ne!(hasher.hash(&password("grog")).await.unwrap(), hasher.hash(&password("grog")).await.unwrap());
+}
+
+#[tokio::test]
 async fn other_implementations_read_our_hashes() {
     use argon2::PasswordVerifier;
     let phc = hasher(CHEAP).hash(&password("grog")).await.unwrap();

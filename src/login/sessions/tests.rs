@@ -1,6 +1,7 @@
 use std::net::IpAddr;
 
 use super::*;
+use crate::db::tests::TestDatabase;
 use crate::login::{Accounts, Phc, Roles, Username};
 use crate::secret::MasterKey;
 
@@ -8,6 +9,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 struct Bench {
+    _database: TestDatabase,
     sessions: Sessions,
     clock: Clock,
     alice: AccountId,
@@ -15,7 +17,8 @@ struct Bench {
 }
 
 async fn bench() -> Bench {
-    let db = Db::connect("sqlite::memory:").await.unwrap();
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
     let clock = Clock::manual(Micros::from_seconds(1_000_000));
     let accounts = Accounts::new(db.clone(), clock.clone(), Entropy::Os);
     let mut ids = Vec::new();
@@ -26,7 +29,7 @@ async fn bench() -> Bench {
     let key = MasterKey::from_bytes([7; 32]).derive("session.token");
     let settings = SessionSettings { idle: DAY, absolute: 3 * DAY };
     let sessions = Sessions::new(db, clock.clone(), Entropy::Os, key, settings);
-    Bench { sessions, clock, alice: ids[0], bob: ids[1] }
+    Bench { _database: database, sessions, clock, alice: ids[0], bob: ids[1] }
 }
 
 impl Bench {
@@ -80,12 +83,9 @@ async fn a_session_id_opens_nothing() {
 async fn no_column_holds_the_token_in_clear() {
     let bench = bench().await;
     let token = bench.start(bench.alice).await;
-    let Db::Sqlite(pool) = &bench.sessions.db else { unreachable!("opened as SQLite") };
+    let sql = "SELECT token_hash, id, account, network, user_agent FROM sessions";
     let row: (String, String, String, String, String) =
-        query_as("SELECT token_hash, id, account, network, user_agent FROM sessions")
-            .fetch_one(pool)
-            .await
-            .unwrap();
+        on_db!(&bench.sessions.db, pool => query_as(sql).fetch_one(pool).await).unwrap();
     let dump = format!("{row:?}");
     assert!(!dump.contains(&token.expose()));
     assert!(!dump.contains(&format!("{:032x}", u128::from_be_bytes(token.0[..16].try_into().unwrap()))));
