@@ -77,7 +77,11 @@ impl Accounts {
             return Ok(None);
         }
         let account = self.fresh(login, phc, Roles { admin: true }, true);
-        on_tx!(&mut tx, connection => insert!(account).execute(connection).await.map(drop))?;
+        let rows = on_tx!(&mut tx, connection => insert!(account).execute(connection).await
+            .map(|done| done.rows_affected()))?;
+        if rows == 0 {
+            return Err(CreateError::LoginTaken);
+        }
         tx.commit().await.map_err(CreateError::Db)?;
         Ok(Some(account))
     }
@@ -161,11 +165,9 @@ impl Roles {
     }
 }
 
-/// A login that is there already is an answer; anything else is a fault.
 impl From<sqlx::Error> for CreateError {
     fn from(error: sqlx::Error) -> Self {
-        let error = DbError::from(error);
-        if error.is_unique_violation() { Self::LoginTaken } else { Self::Db(error) }
+        Self::Db(error.into())
     }
 }
 
