@@ -60,9 +60,9 @@ impl Accounts {
     /// Makes an account. Of any number that ask for one login at once, one gets it: the table decides.
     pub async fn create(&self, login: &Username, phc: &Phc, roles: Roles) -> Result<Account, CreateError> {
         let account = self.fresh(login, phc, roles, false);
-        on_db!(&self.db, pool => insert!(account).execute(pool).await.map(drop))
-            .map_err(CreateError::from)?;
-        Ok(account)
+        let rows = on_db!(&self.db, pool => insert!(account).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        if rows == 0 { Err(CreateError::LoginTaken) } else { Ok(account) }
     }
 
     /// Makes an administrator with a one-time password, unless there is one by now; None where there is.
@@ -174,9 +174,10 @@ impl From<sqlx::Error> for CreateError {
 const BY_LOGIN: &str = "SELECT * FROM accounts WHERE login = $1";
 const BY_ID: &str = "SELECT * FROM accounts WHERE id = $1";
 const HAS_ADMIN: &str = "SELECT COUNT(*) FROM accounts WHERE admin = 1";
+/// No row where the login is taken. Not left to fail on the key: PostgreSQL would log it, login and all.
 const INSERT: &str =
     "INSERT INTO accounts (id, login, password_hash, admin, must_change_password, created_at)
-    VALUES ($1, $2, $3, $4, $5, $6)";
+    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (login) DO NOTHING";
 
 macro_rules! insert {
     ($account:expr) => {
