@@ -2,6 +2,8 @@
 
 pub mod captcha;
 pub mod clock;
+pub mod db;
 pub mod entropy;
+pub mod login;
 pub mod secret;
 pub mod throttle;

@@ -1,0 +1,148 @@
+use super::*;
+use crate::entropy::Entropy;
+
+/// A database of its own for one test, which may open it more than once. SQLite; or, where
+/// `GATEHOUSE_TEST_POSTGRES` names a server (postgres://user@host), one made there.
+pub(crate) struct TestDatabase {
+    pub(crate) url: String,
+    _folder: tempfile::TempDir,
+}
+
+impl TestDatabase {
+    pub(crate) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = match std::env::var("GATEHOUSE_TEST_POSTGRES") {
+            Err(_) => format!("sqlite://{}/a.db", folder.path().display()),
+            Ok(server) => {
+                let mut url = url::Url::parse(&server).unwrap();
+                let name = format!("gatehouse_{:016x}", u64::from_be_bytes(Entropy::Os.bytes()));
+                url.set_path("/postgres");
+                let pool = PgPool::connect(url.as_str()).await.unwrap();
+                let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"));
+                sqlx::query(create).execute(&pool).await.unwrap();
+                url.set_path(&name);
+                url.into()
+            }
+        };
+        Self { url, _folder: folder }
+    }
+
+    pub(crate) async fn open(&self) -> Db {
+        Db::connect(&self.url).await.unwrap()
+    }
+}
+
+fn scratch() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/made/on/demand/a.db", folder.path().display());
+    (folder, url)
+}
+
+#[tokio::test]
+async fn a_missing_file_is_made_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, url) = scratch();
+    let db = Db::connect(&url).await.unwrap();
+    db.ping().await.unwrap();
+    for name in ["a.db", "a.db-wal", "a.db-shm"] {
+        let file = folder.path().join("made/on/demand").join(name);
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_is_opened_again_with_what_it_held() {
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
+    let insert = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
+    on_db!(&db, pool => sqlx::query(insert).execute(pool).await.map(drop)).unwrap();
+    db.close().await;
+    let db = database.open().await;
+    let rows: i64 =
+        on_db!(&db, pool => sqlx::query_scalar("SELECT COUNT(*) FROM accounts").fetch_one(pool).await)
+            .unwrap();
+    assert_eq!(rows, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instances_that_start_at_once_migrate_once() {
+    let database = TestDatabase::new().await;
+    let starts: Vec<_> = (0..8)
+        .map(|_| {
+            let url = database.url.clone();
+            tokio::spawn(async move { Db::connect(&url).await.map(drop) })
+        })
+        .collect();
+    for start in starts {
+        start.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn each_database_in_memory_is_its_own() {
+    let (one, other) =
+        (Db::connect("sqlite::memory:").await.unwrap(), Db::connect("sqlite::memory:").await.unwrap());
+    let insert = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
+    on_db!(&one, pool => sqlx::query(insert).execute(pool).await.map(drop)).unwrap();
+    on_db!(&other, pool => sqlx::query(insert).execute(pool).await.map(drop)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn exclusive_transactions_neither_lock_out_nor_lose_writes() {
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
+    let count = "SELECT COUNT(*) FROM accounts";
+    let tasks: Vec<_> = (0..100)
+        .map(|_| {
+            let db = db.clone();
+            tokio::spawn(async move {
+                let mut tx = db.begin_exclusive().await.unwrap();
+                let rows: i64 =
+                    on_tx!(&mut tx, connection => sqlx::query_scalar(count).fetch_one(connection).await).unwrap();
+                let insert = "INSERT INTO accounts (id, login, created_at) VALUES ($1, $1, 0)";
+                on_tx!(&mut tx, connection => sqlx::query(insert).bind(rows.to_string()).execute(connection).await
+                    .map(drop))
+                .unwrap();
+                tx.commit().await.unwrap();
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let rows: i64 = on_db!(&db, pool => sqlx::query_scalar(count).fetch_one(pool).await).unwrap();
+    assert_eq!(rows, 100);
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_dropped_has_written_nothing() {
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
+    let insert = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
+    let mut tx = db.begin_exclusive().await.unwrap();
+    on_tx!(&mut tx, connection => sqlx::query(insert).execute(connection).await.map(drop)).unwrap();
+    drop(tx);
+    on_db!(&db, pool => sqlx::query(insert).execute(pool).await.map(drop)).unwrap();
+    let again: Result<(), sqlx::Error> =
+        on_db!(&db, pool => sqlx::query(insert).execute(pool).await.map(drop));
+    assert!(DbError::from(again.unwrap_err()).is_unique_violation());
+}
+
+#[tokio::test]
+async fn foreign_keys_are_kept() {
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
+    let orphan =
+        "INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent) VALUES ('1', 'x', 0, '', '')";
+    assert!(on_db!(&db, pool => sqlx::query(orphan).execute(pool).await.map(drop)).is_err());
+}
+
+#[tokio::test]
+async fn a_url_that_is_none_is_refused_without_repeating_it() {
+    for url in ["mysql://gatehouse:hunter2@db/x", "data/gatehouse.db", "", "postgres://u:hunter2@:x/y"] {
+        let error = Db::connect(url).await.unwrap_err().to_string();
+        assert!(error.starts_with("database.url: "), "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+}

@@ -1,0 +1,220 @@
+//! Accounts in the database: who there is, what opens them, and their recent sign-ins.
+
+use sqlx::{query, query_as, query_scalar};
+
+use super::{AccountId, Client, Phc, Username, id};
+use crate::clock::{Clock, Micros};
+use crate::db::{Db, DbError, on_db, on_tx};
+use crate::entropy::Entropy;
+
+/// Recent sign-ins kept for an account.
+const KEPT_SIGN_INS: i64 = 20;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    pub id: AccountId,
+    pub login: Username,
+    /// None: no password opens it.
+    pub password_hash: Option<Phc>,
+    pub roles: Roles,
+    /// The password was given out once, and is to be changed before anything else.
+    pub must_change_password: bool,
+    pub created_at: Micros,
+}
+
+/// What an account may do. Everyone is a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Roles {
+    pub admin: bool,
+}
+
+/// A sign-in that succeeded, as its account's owner is shown it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignIn {
+    pub at: Micros,
+    /// The client's address, masked.
+    pub network: String,
+    pub user_agent: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    #[error("this user name is taken")]
+    LoginTaken,
+    #[error(transparent)]
+    Db(DbError),
+}
+
+#[derive(Debug, Clone)]
+pub struct Accounts {
+    db: Db,
+    clock: Clock,
+    entropy: Entropy,
+}
+
+impl Accounts {
+    pub const fn new(db: Db, clock: Clock, entropy: Entropy) -> Self {
+        Self { db, clock, entropy }
+    }
+
+    /// Makes an account. Of any number that ask for one login at once, one gets it: the table decides.
+    pub async fn create(&self, login: &Username, phc: &Phc, roles: Roles) -> Result<Account, CreateError> {
+        let account = self.fresh(login, phc, roles, false);
+        let rows = on_db!(&self.db, pool => insert!(account).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        if rows == 0 { Err(CreateError::LoginTaken) } else { Ok(account) }
+    }
+
+    /// Makes an administrator with a one-time password, unless there is one by now; None where there is.
+    /// Of any number of instances that start at once, one makes it.
+    pub async fn create_first_admin(
+        &self,
+        login: &Username,
+        phc: &Phc,
+    ) -> Result<Option<Account>, CreateError> {
+        let mut tx = self.db.begin_exclusive().await.map_err(CreateError::Db)?;
+        if on_tx!(&mut tx, connection => query_scalar::<_, i64>(HAS_ADMIN).fetch_one(connection).await)? > 0 {
+            return Ok(None);
+        }
+        let account = self.fresh(login, phc, Roles { admin: true }, true);
+        let rows = on_tx!(&mut tx, connection => insert!(account).execute(connection).await
+            .map(|done| done.rows_affected()))?;
+        if rows == 0 {
+            return Err(CreateError::LoginTaken);
+        }
+        tx.commit().await.map_err(CreateError::Db)?;
+        Ok(Some(account))
+    }
+
+    fn fresh(&self, login: &Username, phc: &Phc, roles: Roles, must_change_password: bool) -> Account {
+        Account {
+            id: AccountId::random(&self.entropy),
+            login: login.clone(),
+            password_hash: Some(phc.clone()),
+            roles,
+            must_change_password,
+            created_at: self.clock.now(),
+        }
+    }
+
+    pub async fn find(&self, login: &Username) -> Result<Option<Account>, DbError> {
+        self.one(BY_LOGIN, login.as_str()).await
+    }
+
+    pub async fn by_id(&self, id: AccountId) -> Result<Option<Account>, DbError> {
+        self.one(BY_ID, &id.to_string()).await
+    }
+
+    async fn one(&self, sql: &'static str, key: &str) -> Result<Option<Account>, DbError> {
+        let row: Option<AccountRow> =
+            on_db!(&self.db, pool => query_as(sql).bind(key).fetch_optional(pool).await)?;
+        Ok(row.map(AccountRow::parse).transpose()?)
+    }
+
+    pub async fn has_admin(&self) -> Result<bool, DbError> {
+        let count: i64 = on_db!(&self.db, pool => query_scalar(HAS_ADMIN).fetch_one(pool).await)?;
+        Ok(count > 0)
+    }
+
+    /// Sets a password that its owner chose. False where the account is gone. Sessions are not ended here.
+    pub async fn set_password(&self, id: AccountId, phc: &Phc) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0 WHERE id = $2";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(phc.as_str()).bind(id.to_string()).execute(pool)
+            .await.map(|done| done.rows_affected()))?;
+        Ok(rows > 0)
+    }
+
+    /// Replaces the hash of the same password. False where the password was changed meanwhile: that one stays.
+    pub async fn rehash(&self, id: AccountId, old: &Phc, new: &Phc) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE accounts SET password_hash = $1 WHERE id = $2 AND password_hash = $3";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(new.as_str()).bind(id.to_string()).bind(old.as_str())
+            .execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(rows > 0)
+    }
+
+    /// Remembers a sign-in that succeeded; the oldest are forgotten past 20.
+    pub async fn record_sign_in(&self, account: AccountId, client: &Client) -> Result<(), DbError> {
+        const INSERT: &str = "INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
+            VALUES ($1, $2, $3, $4, $5)";
+        const TRIM: &str = "DELETE FROM sign_ins WHERE account = $1 AND id NOT IN (SELECT id FROM sign_ins
+            WHERE account = $1 ORDER BY signed_in_at DESC, id LIMIT $2)";
+        let id = format!("{:032x}", u128::from_be_bytes(self.entropy.bytes()));
+        let (account, at) = (account.to_string(), self.clock.now().0);
+        // Two statements, no transaction: a row too many after a crash goes with the next sign-in.
+        on_db!(&self.db, pool => query(INSERT).bind(id).bind(&account).bind(at).bind(&client.network)
+            .bind(&client.user_agent).execute(pool).await.map(drop))?;
+        on_db!(&self.db, pool => query(TRIM).bind(&account).bind(KEPT_SIGN_INS).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// The newest sign-ins, newest first; at most 20.
+    pub async fn last_sign_ins(&self, account: AccountId) -> Result<Vec<SignIn>, DbError> {
+        const SQL: &str = "SELECT signed_in_at, network, user_agent FROM sign_ins WHERE account = $1
+            ORDER BY signed_in_at DESC, id LIMIT $2";
+        let rows: Vec<(i64, String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(account.to_string())
+            .bind(KEPT_SIGN_INS).fetch_all(pool).await)?;
+        let sign_in = |(at, network, user_agent)| SignIn { at: Micros(at), network, user_agent };
+        Ok(rows.into_iter().map(sign_in).collect())
+    }
+}
+
+impl Roles {
+    /// As the API names them.
+    pub fn names(self) -> Vec<&'static str> {
+        if self.admin { vec!["user", "admin"] } else { vec!["user"] }
+    }
+}
+
+impl From<sqlx::Error> for CreateError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Db(error.into())
+    }
+}
+
+const BY_LOGIN: &str = "SELECT * FROM accounts WHERE login = $1";
+const BY_ID: &str = "SELECT * FROM accounts WHERE id = $1";
+const HAS_ADMIN: &str = "SELECT COUNT(*) FROM accounts WHERE admin = 1";
+/// No row where the login is taken. Not left to fail on the key: PostgreSQL would log it, login and all.
+const INSERT: &str =
+    "INSERT INTO accounts (id, login, password_hash, admin, must_change_password, created_at)
+    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (login) DO NOTHING";
+
+macro_rules! insert {
+    ($account:expr) => {
+        query(INSERT)
+            .bind($account.id.to_string())
+            .bind($account.login.as_str())
+            .bind($account.password_hash.as_ref().map(Phc::as_str))
+            .bind(i64::from($account.roles.admin))
+            .bind(i64::from($account.must_change_password))
+            .bind($account.created_at.0)
+    };
+}
+use insert;
+
+/// A row of `accounts`, alone or joined.
+#[derive(sqlx::FromRow)]
+pub(super) struct AccountRow {
+    id: String,
+    login: String,
+    password_hash: Option<String>,
+    admin: i64,
+    must_change_password: i64,
+    created_at: i64,
+}
+
+impl AccountRow {
+    pub(super) fn parse(self) -> Result<Account, sqlx::Error> {
+        Ok(Account {
+            id: id::stored(AccountId::parse(&self.id))?,
+            login: Username::stored(self.login),
+            password_hash: self.password_hash.map(Phc::stored),
+            roles: Roles { admin: self.admin != 0 },
+            must_change_password: self.must_change_password != 0,
+            created_at: Micros(self.created_at),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::*;
+use crate::db::tests::TestDatabase;
+
+async fn accounts(url: &str) -> Accounts {
+    let db = Db::connect(url).await.unwrap();
+    Accounts::new(db, Clock::manual(Micros(1_000_000)), Entropy::Os)
+}
+
+/// The database goes with the folder: keep both.
+async fn alone() -> (TestDatabase, Accounts) {
+    let database = TestDatabase::new().await;
+    let accounts = accounts(&database.url).await;
+    (database, accounts)
+}
+
+fn name(text: &str) -> Username {
+    Username::parse(text).unwrap()
+}
+
+fn phc(text: &str) -> Phc {
+    Phc::stored(text.to_owned())
+}
+
+#[tokio::test]
+async fn what_was_created_is_found() {
+    let (_database, accounts) = alone().await;
+    let made = accounts.create(&name("Alice"), &phc("one"), Roles { admin: true }).await.unwrap();
+    assert_eq!(made.created_at, Micros(1_000_000));
+    assert_eq!(accounts.find(&name("ＡＬＩＣＥ")).await.unwrap(), Some(made.clone()));
+    assert_eq!(accounts.by_id(made.id).await.unwrap(), Some(made));
+    assert_eq!(accounts.find(&name("bob")).await.unwrap(), None);
+    assert_eq!(accounts.by_id(AccountId::random(&Entropy::Os)).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_fifty_that_ask_for_one_login_at_once_one_gets_it() {
+    let (_database, accounts) = alone().await;
+    let tasks: Vec<_> = (0..50)
+        .map(|n| {
+            let accounts = accounts.clone();
+            let spelling = if n % 2 == 0 { "alice" } else { "ALICE" };
+            tokio::spawn(async move { accounts.create(&name(spelling), &phc("x"), Roles::default()).await })
+        })
+        .collect();
+    let mut made = 0;
+    for task in tasks {
+        match task.await.unwrap() {
+            Ok(_) => made += 1,
+            Err(CreateError::LoginTaken) => {}
+            Err(CreateError::Db(error)) => panic!("{error}"),
+        }
+    }
+    assert_eq!(made, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_instances_that_start_at_once_one_makes_the_first_admin() {
+    let database = TestDatabase::new().await;
+    let url = database.url.clone();
+    let tasks: Vec<_> = (0..8)
+        .map(|n| {
+            let url = url.clone();
+            // Other logins on purpose: it is the administrator that there is to be one of.
+            let login = name(&format!("admin{n}"));
+            tokio::spawn(
+                async move { accounts(&url).await.create_first_admin(&login, &phc("x")).await.unwrap() },
+            )
+        })
+        .collect();
+    let mut made = Vec::new();
+    for task in tasks {
+        made.extend(task.await.unwrap());
+    }
+    assert_eq!(made.len(), 1);
+    assert!(made[0].roles.admin && made[0].must_change_password);
+    assert!(accounts(&url).await.has_admin().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_user_is_no_admin_and_may_hold_the_admins_login() {
+    let (_database, accounts) = alone().await;
+    accounts.create(&name("admin"), &phc("x"), Roles::default()).await.unwrap();
+    assert!(!accounts.has_admin().await.unwrap());
+    let made = accounts.create_first_admin(&name("admin"), &phc("x")).await;
+    assert!(matches!(made, Err(CreateError::LoginTaken)));
+    assert!(
+        accounts.create_first_admin(&name("admin2"), &phc("x")).await.unwrap().is_some(),
+        "nothing is left locked"
+    );
+}
+
+#[tokio::test]
+async fn a_chosen_password_replaces_the_one_time_password() {
+    let (_database, accounts) = alone().await;
+    let admin = accounts.create_first_admin(&name("admin"), &phc("once")).await.unwrap().unwrap();
+    assert!(accounts.set_password(admin.id, &phc("chosen")).await.unwrap());
+    let now = accounts.by_id(admin.id).await.unwrap().unwrap();
+    assert_eq!((now.password_hash, now.must_change_password), (Some(phc("chosen")), false));
+    assert!(!accounts.set_password(AccountId::random(&Entropy::Os), &phc("x")).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_rehash_never_undoes_a_change_of_password() {
+    let (_database, accounts) = alone().await;
+    let alice = accounts.create(&name("alice"), &phc("old"), Roles::default()).await.unwrap();
+    accounts.set_password(alice.id, &phc("changed")).await.unwrap();
+    assert!(!accounts.rehash(alice.id, &phc("old"), &phc("rehashed")).await.unwrap());
+    assert!(accounts.rehash(alice.id, &phc("changed"), &phc("rehashed")).await.unwrap());
+    let now = accounts.by_id(alice.id).await.unwrap().unwrap();
+    assert_eq!(now.password_hash, Some(phc("rehashed")));
+}
+
+#[tokio::test]
+async fn the_newest_twenty_sign_ins_are_kept_for_each_account() {
+    let (_database, accounts) = alone().await;
+    let alice = accounts.create(&name("alice"), &phc("x"), Roles::default()).await.unwrap();
+    let bob = accounts.create(&name("bob"), &phc("x"), Roles::default()).await.unwrap();
+    accounts.record_sign_in(bob.id, &Client::new(IpAddr::from([198, 51, 100, 9]), "curl")).await.unwrap();
+    for n in 0..25 {
+        accounts.clock.advance(Duration::from_secs(1));
+        accounts
+            .record_sign_in(alice.id, &Client::new(IpAddr::from([203, 0, 113, n]), "Firefox"))
+            .await
+            .unwrap();
+    }
+    let kept = accounts.last_sign_ins(alice.id).await.unwrap();
+    assert_eq!(kept.len(), 20);
+    let newest =
+        SignIn { at: Micros(26_000_000), network: "203.0.113.0/24".into(), user_agent: "Firefox".into() };
+    assert_eq!(kept[0], newest);
+    assert_eq!(kept[19].at, Micros(7_000_000));
+    assert_eq!(accounts.last_sign_ins(bob.id).await.unwrap().len(), 1);
+    let rows: i64 =
+        on_db!(&accounts.db, pool => query_scalar("SELECT COUNT(*) FROM sign_ins").fetch_one(pool).await)
+            .unwrap();
+    assert_eq!(rows, 21);
+}

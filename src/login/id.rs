@@ -1,0 +1,66 @@
+//! Ids of rows: 128 random bits, so that they neither count nor can be guessed.
+
+use std::fmt;
+
+use crate::entropy::Entropy;
+
+/// Written as 32 lower-case hexadecimal digits, and read back from nothing else: one id has one text.
+macro_rules! random_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $name([u8; 16]);
+
+        impl $name {
+            pub fn random(entropy: &Entropy) -> Self {
+                Self(entropy.bytes())
+            }
+
+            pub fn parse(text: &str) -> Option<Self> {
+                let digits = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+                let number = digits.then(|| u128::from_str_radix(text, 16).ok())??;
+                Some(Self(number.to_be_bytes()))
+            }
+
+            pub const fn as_bytes(&self) -> &[u8; 16] {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:032x}", u128::from_be_bytes(self.0))
+            }
+        }
+    };
+}
+
+random_id! {
+    /// An account, for good: the login may change, this does not.
+    AccountId
+}
+random_id! {
+    /// A session as its owner sees and ends it. Opens nothing: the token does.
+    SessionId
+}
+
+/// An id out of a column that only ever held one.
+pub(super) fn stored<T>(id: Option<T>) -> Result<T, sqlx::Error> {
+    id.ok_or_else(|| sqlx::Error::Decode("an id is not 32 hexadecimal digits".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_has_one_text() {
+        let id = AccountId::random(&Entropy::seeded(1));
+        let text = id.to_string();
+        assert_eq!(AccountId::parse(&text), Some(id));
+        assert_eq!(AccountId::parse(&format!("+{}", &text[1..])), None);
+        assert_eq!(AccountId::parse("0123456789ABCDEF0123456789ABCDEF"), None);
+        assert_eq!(AccountId::parse(&"é".repeat(16)), None);
+        assert_eq!(AccountId::parse(""), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! Sessions: who is signed in where. They live in SQL, not in the window store, because they are to
+//! outlive a restart and be listed by account, and no decision of the limiter depends on them.
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sqlx::{query, query_as};
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use super::accounts::AccountRow;
+use super::{Account, AccountId, Client, SessionId, id};
+use crate::clock::{Clock, Micros};
+use crate::db::{Db, DbError, on_db};
+use crate::entropy::Entropy;
+use crate::secret::SubKey;
+
+/// How often a session in use writes when it was last seen.
+const TOUCH_EVERY: Duration = Duration::from_secs(60);
+/// The most that one page lists.
+const LISTED: i64 = 100;
+
+/// What the browser holds: 256 random bits, never stored; wiped when dropped, never printed.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Token([u8; 32]);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    pub id: SessionId,
+    pub account: AccountId,
+    pub created_at: Micros,
+    /// To within a minute.
+    pub last_seen: Micros,
+    /// When it ends unless it is used; never later than `ends_at`.
+    pub idle_until: Micros,
+    pub ends_at: Micros,
+    /// The client's address, masked.
+    pub network: String,
+    pub user_agent: String,
+}
+
+/// Whom a token speaks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authenticated {
+    pub session: Session,
+    pub account: Account,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SessionSettings {
+    /// Ends a session that is not used for so long (up to a minute earlier: see `last_seen`).
+    pub idle: Duration,
+    /// Ends it whatever its use.
+    pub absolute: Duration,
+}
+
+#[derive(Clone)]
+pub struct Sessions {
+    db: Db,
+    clock: Clock,
+    entropy: Entropy,
+    key: SubKey,
+    settings: SessionSettings,
+}
+
+impl Sessions {
+    /// `key` is what tokens are hashed with: without it, a copy of the table opens nothing.
+    pub const fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey, settings: SessionSettings) -> Self {
+        Self { db, clock, entropy, key, settings }
+    }
+
+    /// Starts a session. Always with a new token, so that none from before the sign-in carries over.
+    pub async fn start(&self, account: AccountId, client: &Client) -> Result<Token, DbError> {
+        const SQL: &str = "INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until,
+            ends_at, network, user_agent) VALUES ($1, $2, $3, $4, $4, $5, $6, $7, $8)";
+        let token = Token(self.entropy.bytes());
+        let id = SessionId::random(&self.entropy).to_string();
+        let now = self.clock.now();
+        let ends_at = now.plus(self.settings.absolute);
+        let idle_until = now.plus(self.settings.idle).min(ends_at);
+        on_db!(&self.db, pool => query(SQL).bind(self.hash(&token)).bind(id).bind(account.to_string()).bind(now.0)
+            .bind(idle_until.0).bind(ends_at.0).bind(&client.network).bind(&client.user_agent)
+            .execute(pool).await.map(drop))?;
+        Ok(token)
+    }
+
+    /// Whom the token speaks for; None where it is unknown, ended or expired. Notes that the session is
+    /// in use, at most once a minute: every other request only reads.
+    pub async fn find(&self, token: &Token) -> Result<Option<Authenticated>, DbError> {
+        const SQL: &str = "SELECT s.id AS session_id, s.created_at AS started_at, s.last_seen, s.idle_until,
+            s.ends_at, s.network, s.user_agent, a.* FROM sessions s JOIN accounts a ON a.id = s.account
+            WHERE s.token_hash = $1 AND s.idle_until > $2";
+        let now = self.clock.now();
+        let hash = self.hash(token);
+        let row: Option<AuthenticatedRow> =
+            on_db!(&self.db, pool => query_as(SQL).bind(&hash).bind(now.0).fetch_optional(pool).await)?;
+        let Some(row) = row else { return Ok(None) };
+        let account = row.account.parse()?;
+        let mut session = row.session.parse(account.id)?;
+        if now.since(session.last_seen) >= TOUCH_EVERY {
+            session.last_seen = now;
+            session.idle_until = now.plus(self.settings.idle).min(session.ends_at);
+            self.touch(&hash, &session).await?;
+        }
+        Ok(Some(Authenticated { session, account }))
+    }
+
+    async fn touch(&self, hash: &str, session: &Session) -> Result<(), DbError> {
+        const SQL: &str =
+            "UPDATE sessions SET last_seen = $1, idle_until = $2 WHERE token_hash = $3 AND last_seen < $1";
+        on_db!(&self.db, pool => query(SQL).bind(session.last_seen.0).bind(session.idle_until.0).bind(hash)
+            .execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Where the account is signed in, last used first; at most 100.
+    pub async fn list(&self, account: AccountId) -> Result<Vec<Session>, DbError> {
+        const SQL: &str = "SELECT id AS session_id, created_at AS started_at, last_seen, idle_until, ends_at,
+            network, user_agent FROM sessions WHERE account = $1 AND idle_until > $2
+            ORDER BY last_seen DESC, id LIMIT $3";
+        let now = self.clock.now().0;
+        let rows: Vec<SessionRow> = on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).bind(now)
+            .bind(LISTED).fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|row| row.parse(account)).collect::<Result<_, _>>()?)
+    }
+
+    /// Ends one of the account's own sessions. False where it has no such session, whoever else may.
+    pub async fn revoke(&self, account: AccountId, session: SessionId) -> Result<bool, DbError> {
+        let ids = [session.to_string(), account.to_string()];
+        Ok(self.delete("DELETE FROM sessions WHERE id = $1 AND account = $2", &ids).await? > 0)
+    }
+
+    /// Signs out. Harmless where the session has ended already.
+    pub async fn end(&self, token: &Token) -> Result<(), DbError> {
+        self.delete("DELETE FROM sessions WHERE token_hash = $1", &[self.hash(token)]).await.map(drop)
+    }
+
+    /// Ends all of the account's sessions but `keep` (after a change of password, say); how many.
+    pub async fn end_others(&self, account: AccountId, keep: SessionId) -> Result<u64, DbError> {
+        let ids = [account.to_string(), keep.to_string()];
+        self.delete("DELETE FROM sessions WHERE account = $1 AND id <> $2", &ids).await
+    }
+
+    pub async fn end_all(&self, account: AccountId) -> Result<u64, DbError> {
+        self.delete("DELETE FROM sessions WHERE account = $1", &[account.to_string()]).await
+    }
+
+    /// Removes at most `batch` expired sessions; how many. Few at a time, so that no sign-in waits long
+    /// for the write lock: call it again while it returns `batch`.
+    pub async fn purge_expired(&self, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str = "DELETE FROM sessions WHERE token_hash IN (SELECT token_hash FROM sessions
+            WHERE idle_until <= $1 ORDER BY idle_until LIMIT $2)";
+        let now = self.clock.now().0;
+        let rows = on_db!(&self.db, pool => query(SQL).bind(now).bind(i64::from(batch)).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        Ok(rows)
+    }
+
+    async fn delete(&self, sql: &'static str, keys: &[String]) -> Result<u64, DbError> {
+        let rows = on_db!(&self.db, pool => {
+            let delete = keys.iter().fold(query(sql), |delete, key| delete.bind(key));
+            delete.execute(pool).await.map(|done| done.rows_affected())
+        })?;
+        Ok(rows)
+    }
+
+    fn hash(&self, token: &Token) -> String {
+        URL_SAFE_NO_PAD.encode(self.key.hash(&[&token.0]))
+    }
+}
+
+impl Token {
+    /// From a cookie; None where it cannot be one of ours.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        let length = (text.len() == 43).then(|| URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok())??;
+        (length == bytes.len()).then_some(Self(bytes))
+    }
+
+    /// The cookie's value: 43 characters of base64url. For the Set-Cookie field and nothing else.
+    pub fn expose(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct SessionRow {
+    session_id: String,
+    started_at: i64,
+    last_seen: i64,
+    idle_until: i64,
+    ends_at: i64,
+    network: String,
+    user_agent: String,
+}
+
+#[derive(sqlx::FromRow)]
+struct AuthenticatedRow {
+    #[sqlx(flatten)]
+    session: SessionRow,
+    #[sqlx(flatten)]
+    account: AccountRow,
+}
+
+impl SessionRow {
+    fn parse(self, account: AccountId) -> Result<Session, sqlx::Error> {
+        Ok(Session {
+            id: id::stored(SessionId::parse(&self.session_id))?,
+            account,
+            created_at: Micros(self.started_at),
+            last_seen: Micros(self.last_seen),
+            idle_until: Micros(self.idle_until),
+            ends_at: Micros(self.ends_at),
+            network: self.network,
+            user_agent: self.user_agent,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+use std::net::IpAddr;
+
+use super::*;
+use crate::db::tests::TestDatabase;
+use crate::login::{Accounts, Phc, Roles, Username};
+use crate::secret::MasterKey;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+struct Bench {
+    _database: TestDatabase,
+    sessions: Sessions,
+    clock: Clock,
+    alice: AccountId,
+    bob: AccountId,
+}
+
+async fn bench() -> Bench {
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
+    let clock = Clock::manual(Micros::from_seconds(1_000_000));
+    let accounts = Accounts::new(db.clone(), clock.clone(), Entropy::Os);
+    let mut ids = Vec::new();
+    for login in ["alice", "bob"] {
+        let (login, phc) = (Username::parse(login).unwrap(), Phc::stored("x".into()));
+        ids.push(accounts.create(&login, &phc, Roles::default()).await.unwrap().id);
+    }
+    let key = MasterKey::from_bytes([7; 32]).derive("session.token");
+    let settings = SessionSettings { idle: DAY, absolute: 3 * DAY };
+    let sessions = Sessions::new(db, clock.clone(), Entropy::Os, key, settings);
+    Bench { _database: database, sessions, clock, alice: ids[0], bob: ids[1] }
+}
+
+impl Bench {
+    async fn start(&self, account: AccountId) -> Token {
+        let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
+        self.sessions.start(account, &client).await.unwrap()
+    }
+
+    async fn session(&self, token: &Token) -> Option<Session> {
+        self.sessions.find(token).await.unwrap().map(|found| found.session)
+    }
+}
+
+#[tokio::test]
+async fn a_token_speaks_for_the_account_it_was_made_for() {
+    let bench = bench().await;
+    let token = bench.start(bench.alice).await;
+    let found = bench.sessions.find(&token).await.unwrap().unwrap();
+    assert_eq!(found.account.login.as_str(), "alice");
+    assert_eq!((found.session.account, found.account.id), (bench.alice, bench.alice));
+    assert_eq!(found.session.network, "203.0.113.0/24");
+    let parsed = Token::parse(&token.expose()).unwrap();
+    assert_eq!(bench.session(&parsed).await, Some(found.session));
+    let other = bench.start(bench.alice).await;
+    assert_ne!(token.expose(), other.expose());
+}
+
+#[tokio::test]
+async fn only_a_token_of_ours_is_one() {
+    let bench = bench().await;
+    let token = bench.start(bench.alice).await.expose();
+    let changed = format!("{}{}", if token.starts_with('A') { "B" } else { "A" }, &token[1..]);
+    assert_eq!(bench.session(&Token::parse(&changed).unwrap()).await, None);
+    for text in
+        ["", &token[1..], &format!("{token}="), &format!("{token}A"), &"+".repeat(43), &"é".repeat(43)]
+    {
+        assert!(Token::parse(text).is_none(), "{text}");
+    }
+    assert!(Token::parse(&"A".repeat(10_000_000)).is_none());
+}
+
+#[tokio::test]
+async fn a_session_id_opens_nothing() {
+    let bench = bench().await;
+    let token = bench.start(bench.alice).await;
+    let id = bench.session(&token).await.unwrap().id.to_string();
+    assert!(Token::parse(&id).is_none());
+}
+
+#[tokio::test]
+async fn no_column_holds_the_token_in_clear() {
+    let bench = bench().await;
+    let token = bench.start(bench.alice).await;
+    let sql = "SELECT token_hash, id, account, network, user_agent FROM sessions";
+    let row: (String, String, String, String, String) =
+        on_db!(&bench.sessions.db, pool => query_as(sql).fetch_one(pool).await).unwrap();
+    let dump = format!("{row:?}");
+    assert!(!dump.contains(&token.expose()));
+    assert!(!dump.contains(&format!("{:032x}", u128::from_be_bytes(token.0[..16].try_into().unwrap()))));
+    let plain = URL_SAFE_NO_PAD.encode(blake3::hash(&token.0).as_bytes());
+    assert!(!dump.contains(&plain), "the hash is keyed");
+    assert_eq!(format!("{token:?}"), "Token(…)");
+}
+
+#[tokio::test]
+async fn an_idle_session_ends_and_a_used_one_goes_on() {
+    let bench = bench().await;
+    let (used, idle) = (bench.start(bench.alice).await, bench.start(bench.alice).await);
+    bench.clock.advance(DAY - HOUR);
+    assert!(bench.session(&used).await.is_some());
+    bench.clock.advance(HOUR - Duration::from_micros(1));
+    assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 2);
+    bench.clock.advance(Duration::from_micros(1));
+    assert!(bench.session(&idle).await.is_none(), "to the microsecond");
+    assert!(bench.session(&used).await.is_some());
+    assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn no_use_prolongs_a_session_past_its_end() {
+    let bench = bench().await;
+    let token = bench.start(bench.alice).await;
+    for _ in 0..71 {
+        bench.clock.advance(HOUR);
+        assert!(bench.session(&token).await.is_some());
+    }
+    bench.clock.advance(HOUR);
+    assert!(bench.session(&token).await.is_none());
+}
+
+#[tokio::test]
+async fn last_seen_is_written_once_a_minute_at_most() {
+    let bench = bench().await;
+    let token = bench.start(bench.alice).await;
+    let started = bench.clock.now();
+    bench.clock.advance(Duration::from_secs(59));
+    assert_eq!(bench.session(&token).await.unwrap().last_seen, started);
+    bench.clock.advance(Duration::from_secs(1));
+    let seen = bench.session(&token).await.unwrap().last_seen;
+    assert_eq!(seen, bench.clock.now());
+    assert_eq!(bench.sessions.list(bench.alice).await.unwrap()[0].last_seen, seen, "and kept");
+}
+
+#[tokio::test]
+async fn a_clock_that_steps_back_ends_no_session() {
+    let bench = bench().await;
+    let token = bench.start(bench.alice).await;
+    bench.clock.set(Micros(0));
+    assert!(bench.session(&token).await.is_some());
+}
+
+#[tokio::test]
+async fn a_session_is_ended_by_its_owner_only() {
+    let bench = bench().await;
+    let token = bench.start(bench.alice).await;
+    let id = bench.session(&token).await.unwrap().id;
+    assert!(!bench.sessions.revoke(bench.bob, id).await.unwrap());
+    assert!(bench.session(&token).await.is_some());
+    assert!(bench.sessions.revoke(bench.alice, id).await.unwrap());
+    assert!(bench.session(&token).await.is_none());
+    assert!(!bench.sessions.revoke(bench.alice, id).await.unwrap());
+}
+
+#[tokio::test]
+async fn signing_out_ends_this_session_and_others_on_demand() {
+    let bench = bench().await;
+    let (one, two, three) =
+        (bench.start(bench.alice).await, bench.start(bench.alice).await, bench.start(bench.alice).await);
+    let bobs = bench.start(bench.bob).await;
+    bench.sessions.end(&one).await.unwrap();
+    bench.sessions.end(&one).await.unwrap();
+    assert!(bench.session(&one).await.is_none());
+    let keep = bench.session(&two).await.unwrap().id;
+    assert_eq!(bench.sessions.end_others(bench.alice, keep).await.unwrap(), 1);
+    assert!(bench.session(&three).await.is_none());
+    assert!(bench.session(&two).await.is_some());
+    assert_eq!(bench.sessions.end_all(bench.alice).await.unwrap(), 1);
+    assert!(bench.session(&two).await.is_none());
+    assert!(bench.session(&bobs).await.is_some(), "bob's are his");
+}
+
+#[tokio::test]
+async fn purging_removes_what_has_expired_a_batch_at_a_time() {
+    let bench = bench().await;
+    for _ in 0..5 {
+        bench.start(bench.alice).await;
+    }
+    bench.clock.advance(DAY);
+    let live = bench.start(bench.alice).await;
+    let mut removed = Vec::new();
+    for _ in 0..4 {
+        removed.push(bench.sessions.purge_expired(2).await.unwrap());
+    }
+    assert_eq!(removed, [2, 2, 1, 0]);
+    assert!(bench.session(&live).await.is_some());
+}

@@ -1,0 +1,209 @@
+//! User names: what may be one, and the one form in which two spellings of it are the same.
+
+use std::fmt;
+
+use precis_profiles::UsernameCaseMapped;
+use precis_profiles::precis_core::Error as Precis;
+use precis_profiles::precis_core::profile::PrecisFastInvocation;
+use unicode_security::{RestrictionLevel, RestrictionLevelDetection};
+
+/// Characters, once mapped. Enough for an e-mail's local part (RFC 5321: 64).
+pub const MAX_CHARS: usize = 64;
+/// Bytes, once mapped: no key or column is longer, whatever the script.
+pub const MAX_BYTES: usize = 255;
+/// Bytes before mapping: 64 characters may be written with combining marks, but nothing is mapped that
+/// could not come down to a name.
+const MAX_INPUT: usize = 1024;
+
+/// A user name in its canonical form (RFC 8265, UsernameCaseMapped): lower case, normal width, NFC. Equal
+/// names are equal bytes, so this is what a database and a limit's key know an account by.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Username(String);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UsernameError {
+    #[error("enter a user name")]
+    Empty,
+    #[error("a user name has at most {MAX_CHARS} characters")]
+    TooLong,
+    #[error("a user name has no spaces in it")]
+    Whitespace,
+    #[error("a user name has no @ in it; it is not an e-mail address")]
+    At,
+    #[error(
+        "a user name is made of letters, digits and common punctuation, without symbols or invisible characters"
+    )]
+    Character,
+    #[error("a user name needs at least one letter; digits alone would be taken for a phone number")]
+    NoLetter,
+    #[error("a user name keeps to one script: letters that look alike are mixed in it")]
+    MixedScripts,
+    #[error("right-to-left and left-to-right letters are mixed in this user name")]
+    Direction,
+}
+
+impl Username {
+    /// Maps `input` to its canonical form and checks it. The same rules hold at registration and at
+    /// sign-in, so that a refusal here tells nothing about who has an account.
+    pub fn parse(input: &str) -> Result<Self, UsernameError> {
+        if input.is_empty() {
+            return Err(UsernameError::Empty);
+        }
+        if input.len() > MAX_INPUT {
+            return Err(UsernameError::TooLong);
+        }
+        if input.chars().any(char::is_whitespace) {
+            return Err(UsernameError::Whitespace);
+        }
+        let name = UsernameCaseMapped::enforce(input).map_err(|error| match error {
+            // The characters have passed by then: what is left is the Bidi rule (RFC 5893).
+            Precis::Invalid => UsernameError::Direction,
+            Precis::BadCodepoint(_) | Precis::Unexpected(_) => UsernameError::Character,
+        })?;
+        Self::check(&name)?;
+        Ok(Self(name.into_owned()))
+    }
+
+    fn check(name: &str) -> Result<(), UsernameError> {
+        if name.len() > MAX_BYTES || name.chars().count() > MAX_CHARS {
+            return Err(UsernameError::TooLong);
+        }
+        // A full-width @ is one only after mapping.
+        if name.contains('@') {
+            return Err(UsernameError::At);
+        }
+        if !name.chars().any(char::is_alphabetic) {
+            return Err(UsernameError::NoLetter);
+        }
+        // UTS 39, Highly Restrictive: one script, or the mixtures that Chinese, Japanese and Korean are
+        // written in (with Latin). This catches a Cyrillic letter in a Latin name; a name that is
+        // Cyrillic throughout and happens to look Latin is let through, as it may be an honest one.
+        if !name.is_ascii() && !name.check_restriction_level(RestrictionLevel::HighlyRestrictive) {
+            return Err(UsernameError::MixedScripts);
+        }
+        // Where mapping a second time gives another name, the two would be one account or two
+        // depending on how often a program maps (RFC 8264, section 7).
+        if UsernameCaseMapped::enforce(name).ok().as_deref() != Some(name) {
+            return Err(UsernameError::Character);
+        }
+        Ok(())
+    }
+
+    /// From a column that only ever held a parsed name.
+    pub(super) fn stored(name: String) -> Self {
+        Self(name)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A login name is in no log line in clear.
+impl fmt::Debug for Username {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Username(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canonical(input: &str) -> Result<String, UsernameError> {
+        Username::parse(input).map(|name| name.as_str().to_owned())
+    }
+
+    #[test]
+    fn spellings_of_one_name_are_the_same_name() {
+        assert_eq!(canonical("Alice").unwrap(), "alice");
+        assert_eq!(canonical("ＡＬＩＣＥ").unwrap(), "alice", "full-width letters");
+        assert_eq!(canonical("e\u{301}lodie").unwrap(), canonical("ÉLODIE").unwrap(), "combining marks");
+        assert_eq!(canonical("Å").unwrap(), canonical("a\u{30a}").unwrap(), "the ångström sign's letter");
+        assert_eq!(canonical("张三").unwrap(), "张三");
+        assert_eq!(canonical("o'brien-2.jr_").unwrap(), "o'brien-2.jr_");
+    }
+
+    #[test]
+    fn turkish_letters_map_without_a_locale() {
+        assert_eq!(canonical("IŞIK").unwrap(), "işik", "no locale is guessed: I is always i");
+        assert_ne!(canonical("ışık"), canonical("işik"), "dotless i is a letter of its own");
+        assert_ne!(canonical("İstanbul"), canonical("istanbul"), "İ keeps its dot as a mark");
+    }
+
+    #[test]
+    fn right_to_left_names_are_names_and_mixtures_are_not() {
+        assert_eq!(canonical("דוד").unwrap(), "דוד");
+        assert_eq!(canonical("محمد").unwrap(), "محمد");
+        assert_eq!(canonical("דודabc"), Err(UsernameError::Direction));
+        assert_eq!(canonical("bob\u{202e}"), Err(UsernameError::Character), "an override is no letter");
+    }
+
+    #[test]
+    fn invisible_control_and_symbol_characters_are_refused() {
+        for name in
+            ["bob\0", "bob\u{7}", "bo\u{200b}b", "bo\u{200d}b", "bo\u{2060}b", "\u{feff}bob", "bo\u{ad}b"]
+        {
+            assert_eq!(canonical(name), Err(UsernameError::Character), "{name:?}");
+        }
+        for name in ["bob🙂", "♥", "\u{e000}bob", "bob\u{fffe}", "ﬁona", "①bob"] {
+            assert_eq!(canonical(name), Err(UsernameError::Character), "{name:?}");
+        }
+        for name in ["bob ", " bob", "b ob", "bob\n", "bob\t", "bo\u{a0}b", "bo\u{3000}b", " "] {
+            assert_eq!(canonical(name), Err(UsernameError::Whitespace), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_would_be_taken_for_a_phone_or_an_address_is_refused() {
+        for name in ["13800138000", "+8613800138000", "138-0013-8000", "１３８", "---", "."] {
+            assert_eq!(canonical(name), Err(UsernameError::NoLetter), "{name:?}");
+        }
+        assert_eq!(
+            canonical("٠١٢٣"),
+            Err(UsernameError::Direction),
+            "Arabic digits start no name (RFC 5893)"
+        );
+        assert_eq!(canonical("a@b.example"), Err(UsernameError::At));
+        assert_eq!(canonical("a＠b.example"), Err(UsernameError::At), "full width");
+        assert_eq!(canonical("a1"), Ok("a1".into()));
+    }
+
+    #[test]
+    fn scripts_that_look_alike_do_not_mix() {
+        assert_eq!(canonical("аdmin"), Err(UsernameError::MixedScripts), "Cyrillic а");
+        assert_eq!(canonical("admιn"), Err(UsernameError::MixedScripts), "Greek ι");
+        assert_eq!(canonical("админ").unwrap(), "админ");
+        assert_eq!(canonical("王小明Leo").unwrap(), "王小明leo", "Han with Latin is how Chinese is written");
+        assert_eq!(canonical("さくらAI").unwrap(), "さくらai");
+    }
+
+    #[test]
+    fn length_is_counted_after_mapping() {
+        assert_eq!(canonical(""), Err(UsernameError::Empty));
+        assert!(canonical(&"a".repeat(64)).is_ok());
+        assert_eq!(canonical(&"a".repeat(65)), Err(UsernameError::TooLong));
+        assert_eq!(canonical(&"e\u{301}".repeat(64)).unwrap().chars().count(), 64);
+        assert!(canonical(&"张".repeat(64)).is_ok(), "192 bytes");
+        assert_eq!(canonical(&"𠀀".repeat(64)), Err(UsernameError::TooLong), "256 bytes");
+    }
+
+    #[test]
+    fn ten_megabytes_are_refused_before_they_are_mapped() {
+        assert_eq!(canonical(&"e\u{301}".repeat(3_500_000)), Err(UsernameError::TooLong));
+    }
+
+    #[test]
+    fn debug_output_hides_the_name() {
+        assert!(!format!("{:?}", Username::parse("alice").unwrap()).contains("alice"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_canonical_name_maps_to_itself(input in "\\PC{0,40}") {
+            if let Ok(name) = Username::parse(&input) {
+                proptest::prop_assert_eq!(Username::parse(name.as_str()), Ok(name));
+            }
+        }
+    }
+}
