@@ -2,6 +2,7 @@
 
 pub mod captcha;
 pub mod clock;
+pub mod config;
 pub mod db;
 pub mod entropy;
 pub mod login;

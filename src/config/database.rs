@@ -1,0 +1,78 @@
+//! `[database]`: where accounts, sessions and the ledger are kept.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use url::Url;
+
+use super::document::Node;
+use super::reader::{Parsed, Section};
+use super::values::{text, without_password};
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Database {
+    pub url: DatabaseUrl,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub enum DatabaseUrl {
+    Sqlite(SqliteFile),
+    Postgres(Url),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SqliteFile {
+    /// Made, with its folder, where it is missing.
+    Path(PathBuf),
+    /// Gone when the process ends.
+    Memory,
+}
+
+impl Default for DatabaseUrl {
+    fn default() -> Self {
+        Self::Sqlite(SqliteFile::Path("data/gatehouse.db".into()))
+    }
+}
+
+/// Without the password, so that a debug line tells nobody.
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(SqliteFile::Path(path)) => write!(f, "sqlite://{}", path.display()),
+            Self::Sqlite(SqliteFile::Memory) => f.write_str("sqlite::memory:"),
+            Self::Postgres(url) => f.write_str(&without_password(url)),
+        }
+    }
+}
+
+impl Database {
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        Self { url: section.value("url", DatabaseUrl::default(), database_url) }
+    }
+}
+
+fn database_url(node: Node) -> Parsed<DatabaseUrl> {
+    let text = text(node)?;
+    if let Some(rest) = text.strip_prefix("sqlite:") {
+        return sqlite_file(rest.strip_prefix("//").unwrap_or(rest)).map(DatabaseUrl::Sqlite);
+    }
+    match text.split_once(':') {
+        Some(("postgres" | "postgresql", _)) => Url::parse(&text)
+            .map(DatabaseUrl::Postgres)
+            .map_err(|wrong| format!("is no URL ({wrong}); write it as \"postgres://user@host/name\"")),
+        Some((scheme, _)) => Err(format!("has the scheme {scheme:?}; it must be sqlite or postgres")),
+        None => Err("is no URL; write it as \"sqlite://data/gatehouse.db\" or \"postgres://user@host/name\""
+            .to_owned()),
+    }
+}
+
+fn sqlite_file(rest: &str) -> Parsed<SqliteFile> {
+    match rest {
+        ":memory:" => Ok(SqliteFile::Memory),
+        "" => Err("names no file; write it as \"sqlite://data/gatehouse.db\"".to_owned()),
+        _ if rest.contains('?') => {
+            Err("has options after `?`; Gatehouse sets them itself, leave them out".to_owned())
+        }
+        path => Ok(SqliteFile::Path(path.into())),
+    }
+}

@@ -1,0 +1,169 @@
+//! The TOML document as a tree in which every value knows where it was written.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::de::{DeTable, DeValue};
+
+use super::error::{ConfigError, Place, Problem};
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub value: Value,
+    pub place: Place,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    Text(String),
+    /// Digits that fit no i64 are kept as the text that was written.
+    Integer(Result<i64, String>),
+    /// A float, boolean or date: no setting takes one, so that only its kind matters.
+    Other(&'static str),
+    Array(Vec<Node>),
+    Table(Table),
+    /// An environment variable's value: TOML where the reader wants it so, text otherwise.
+    Raw(String),
+}
+
+pub(super) type Table = BTreeMap<String, Entry>;
+
+/// A table's value, and where its key stands.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub key: Place,
+    pub node: Node,
+}
+
+/// A file's bytes as the text that TOML is.
+pub(super) fn text<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b str, ConfigError> {
+    std::str::from_utf8(bytes).map_err(|wrong| {
+        let before = String::from_utf8_lossy(&bytes[..wrong.valid_up_to()]);
+        let place = place_at(&path.into(), &before, before.len());
+        ConfigError::new(vec![Problem { place, field: String::new(), reason: "is not UTF-8".to_owned() }])
+    })
+}
+
+/// Parses a whole file, or says everything that is no TOML in it.
+pub(super) fn parse(path: &Path, text: &str) -> Result<Table, ConfigError> {
+    let path: Arc<Path> = path.into();
+    let (root, errors) = DeTable::parse_recoverable(text);
+    if errors.is_empty() {
+        let place = |offset| place_at(&path, text, offset);
+        return Ok(table(root.into_inner(), &place));
+    }
+    let problems = errors.iter().map(|error| {
+        let span = error.span().unwrap_or(0..0);
+        let key = text.get(span.clone()).unwrap_or_default().trim();
+        let (field, reason) = match error.message() {
+            "duplicate key" => (field_at(text, span.start, key), "is set twice; keep one of them".to_owned()),
+            other => (String::new(), format!("is not TOML: {}", other.replace('\n', ", "))),
+        };
+        Problem { place: place_at(&path, text, span.start), field, reason }
+    });
+    Err(ConfigError::new(problems.collect()))
+}
+
+/// Parses one value, such as an environment variable holds; `None` where it is no TOML.
+pub(super) fn parse_value(text: &str, place: &Place) -> Option<Node> {
+    let value = DeValue::parse(text.trim()).ok()?;
+    Some(Node { value: convert(value.into_inner(), &|_| place.clone()), place: place.clone() })
+}
+
+fn table(from: DeTable<'_>, place: &dyn Fn(usize) -> Place) -> Table {
+    from.into_iter()
+        .map(|(key, value)| {
+            let (key_at, value_at) = (key.span().start, value.span().start);
+            let node = Node { value: convert(value.into_inner(), place), place: place(value_at) };
+            (key.into_inner().into_owned(), Entry { key: place(key_at), node })
+        })
+        .collect()
+}
+
+fn convert(from: DeValue<'_>, place: &dyn Fn(usize) -> Place) -> Value {
+    match from {
+        DeValue::String(text) => Value::Text(text.into_owned()),
+        DeValue::Integer(digits) => Value::Integer(
+            i64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| digits.as_str().to_owned()),
+        ),
+        DeValue::Float(_) => Value::Other("a number with a fraction"),
+        DeValue::Boolean(_) => Value::Other("a boolean"),
+        DeValue::Datetime(_) => Value::Other("a date"),
+        DeValue::Array(items) => Value::Array(
+            items
+                .into_iter()
+                .map(|item| {
+                    let at = item.span().start;
+                    Node { value: convert(item.into_inner(), place), place: place(at) }
+                })
+                .collect(),
+        ),
+        DeValue::Table(inner) => Value::Table(table(inner, place)),
+    }
+}
+
+fn place_at(path: &Arc<Path>, text: &str, offset: usize) -> Place {
+    let before = text.get(..offset).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|letter| *letter != '\n').count() + 1;
+    Place::File { path: Arc::clone(path), line, column }
+}
+
+/// The dotted path of a key that the parser refused, from the text itself: there is no tree to ask.
+fn field_at(text: &str, offset: usize, key: &str) -> String {
+    let header = |line: &str| {
+        line.trim()
+            .strip_prefix('[')
+            .and_then(|rest| rest.split(']').next())
+            .map(|name| name.trim().to_owned())
+    };
+    let line_start = text[..offset].rfind('\n').map_or(0, |at| at + 1);
+    if let Some(own) = text[line_start..].lines().next().and_then(header) {
+        return own;
+    }
+    match text[..line_start].lines().rev().find_map(header) {
+        Some(section) => format!("{section}.{key}"),
+        None => key.to_owned(),
+    }
+}
+
+impl Value {
+    /// The kind of the value in an owner's words, with its article.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Text(_) | Self::Raw(_) => "text",
+            Self::Integer(_) => "a number",
+            Self::Other(kind) => kind,
+            Self::Array(_) => "a list",
+            Self::Table(_) => "a table",
+        }
+    }
+}
+
+impl Node {
+    /// The value with TOML's type: an environment variable's is found here.
+    pub fn typed(self) -> Self {
+        match &self.value {
+            Value::Raw(raw) => match parse_value(raw, &self.place) {
+                Some(parsed) => parsed,
+                None => Self { value: Value::Text(raw.clone()), place: self.place },
+            },
+            _ => self,
+        }
+    }
+
+    /// The value as text: an environment variable needs no quotes, and may have them.
+    pub fn text(self) -> Result<String, String> {
+        let kind = self.value.kind();
+        match self.value {
+            Value::Text(text) => Ok(text),
+            Value::Raw(raw) => Ok(match parse_value(&raw, &self.place).map(|node| node.value) {
+                Some(Value::Text(text)) => text,
+                _ => raw,
+            }),
+            _ => Err(format!("is {kind} where text in quotes is wanted")),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Environment variables over the file: `GATEHOUSE__SECTION__KEY=value`.
+
+use std::sync::Arc;
+
+use super::document::{Entry, Node, Table, Value, parse_value};
+use super::error::{Place, Problem};
+
+/// Two underscores: `GATEHOUSE_ANYTHING` is somebody else's and is left alone.
+const PREFIX: &str = "GATEHOUSE__";
+
+/// Names and values, as the process was started with them.
+pub type Environment = Vec<(String, String)>;
+
+/// This process's variables that are meant for the configuration.
+pub fn of_process() -> Environment {
+    std::env::vars_os()
+        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+        .filter(|(name, _)| name.starts_with(PREFIX))
+        .collect()
+}
+
+/// Lays the variables over the file's tree, outer tables before what is inside them, whatever order the
+/// system lists them in: what is in force depends on names and values alone.
+pub(super) fn overlay(root: &mut Table, environment: &[(String, String)], problems: &mut Vec<Problem>) {
+    let mut ours: Vec<(Vec<String>, &str, &str)> = environment
+        .iter()
+        .filter_map(|(name, value)| Some((keys(name.strip_prefix(PREFIX)?), name.as_str(), value.as_str())))
+        .collect();
+    ours.sort();
+    for (keys, name, value) in ours {
+        let place = Place::Variable(Arc::from(name));
+        if let Err(reason) = check(name, value, &keys).and_then(|()| put(root, &keys, value, &place)) {
+            problems.push(Problem { place, field: keys.join("."), reason });
+        }
+    }
+}
+
+fn check(name: &str, value: &str, keys: &[String]) -> Result<(), String> {
+    if keys.iter().any(String::is_empty) {
+        return Err("names no setting; write GATEHOUSE__SECTION__KEY".to_owned());
+    }
+    if name.chars().any(|letter| letter.is_lowercase()) {
+        return Err(format!("variables are written in capitals: {}", name.to_uppercase()));
+    }
+    if value.contains(char::REPLACEMENT_CHARACTER) {
+        return Err("its value is not UTF-8".to_owned());
+    }
+    Ok(())
+}
+
+/// The keys that a variable's name stands for. Shells allow no `-` in a name, so `_` stands for it
+/// where our names have one: limits and HTTP headers; other keys are written with `_`.
+fn keys(rest: &str) -> Vec<String> {
+    let mut keys: Vec<String> = rest.split("__").map(str::to_lowercase).collect();
+    let dashed = match keys.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["limits", "custom", _, ..] => Some(2),
+        ["limits", _, ..] => Some(1),
+        ["sms", "http", "headers", _] => Some(3),
+        _ => None,
+    };
+    if let Some(index) = dashed {
+        keys[index] = keys[index].replace('_', "-");
+    }
+    keys
+}
+
+fn put(table: &mut Table, keys: &[String], value: &str, place: &Place) -> Result<(), String> {
+    let (key, inner) = keys.split_first().expect("split gives at least one part");
+    if inner.is_empty() {
+        if let Some(Entry { key: Place::Variable(other), .. }) = table.get(key) {
+            return Err(format!("the same setting comes from {other} too; keep one of them"));
+        }
+        let node = Node { value: Value::Raw(value.to_owned()), place: place.clone() };
+        table.insert(key.clone(), Entry { key: place.clone(), node });
+        return Ok(());
+    }
+    let fresh = || Entry {
+        key: place.clone(),
+        node: Node { value: Value::Table(Table::new()), place: place.clone() },
+    };
+    let entry = table.entry(key.clone()).or_insert_with(fresh);
+    if let Value::Raw(raw) = &entry.node.value
+        && let Some(parsed) = parse_value(raw, &entry.node.place)
+    {
+        entry.node = parsed;
+    }
+    match &mut entry.node.value {
+        Value::Table(table) => put(table, inner, value, place),
+        other => Err(format!("{key} is {} and has nothing inside to set", other.kind())),
+    }
+}

@@ -1,0 +1,94 @@
+//! What is wrong with a configuration: every problem with its place, its field and the remedy.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Everything that was found wrong, in the order of the file; environment variables come last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    problems: Vec<Problem>,
+}
+
+/// One thing wrong. Displayed as `gatehouse.toml:12: limits.login-account.rules[0].max: 0 is out of range; …`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub place: Place,
+    /// The dotted path of the field, or nothing where the trouble is with no single one.
+    pub field: String,
+    /// What is wrong, and what would be right. Never quotes a value that may be a secret.
+    pub reason: String,
+}
+
+/// Where a value was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Lines and columns (in characters) count from 1.
+    File { path: Arc<Path>, line: usize, column: usize },
+    /// The file as a whole: it is missing, unreadable or too long.
+    WholeFile { path: Arc<Path> },
+    /// An environment variable, by its name.
+    Variable(Arc<str>),
+}
+
+impl ConfigError {
+    /// Sorted by place. One place is told one problem a field: a second one there follows from the first.
+    pub(super) fn new(mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| problem.place.order());
+        problems.dedup_by(|later, first| later.place == first.place && later.field == first.field);
+        Self { problems }
+    }
+
+    pub(super) fn whole_file(path: &Path, reason: impl Into<String>) -> Self {
+        let place = Place::WholeFile { path: path.into() };
+        Self { problems: vec![Problem { place, field: String::new(), reason: reason.into() }] }
+    }
+
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// One problem a line.
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            let end = if index == 0 { "" } else { "\n" };
+            write!(f, "{end}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, field, reason } = self;
+        if field.is_empty() {
+            write!(f, "{place}: {reason}")
+        } else {
+            write!(f, "{place}: {field}: {reason}")
+        }
+    }
+}
+
+impl Place {
+    fn order(&self) -> (u8, usize, usize) {
+        match self {
+            Self::WholeFile { .. } => (0, 0, 0),
+            Self::File { line, column, .. } => (1, *line, *column),
+            Self::Variable(_) => (2, 0, 0),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, line, .. } => write!(f, "{}:{line}", path.display()),
+            Self::WholeFile { path } => write!(f, "{}", path.display()),
+            Self::Variable(name) => f.write_str(name),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `[limits.*]`: every limit there is with its default, and the owner's own ones.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::throttle::{Limit, Mode, Rule, Then};
+
+use super::reader::Section;
+use super::rules::{self, Captcha};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The one table of our own limits: field, name, whether a rule may ask for a CAPTCHA, default rules.
+macro_rules! limits {
+    ($($(#[$doc:meta])* $field:ident = $name:literal, $captcha:expr, [$($rule:expr),+];)+) => {
+        /// Every limit in force. One that is switched off has no rules.
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct Limits {
+            $($(#[$doc])* pub $field: Limit,)+
+            /// The owner's own, by their names without `custom.`.
+            pub custom: BTreeMap<String, Limit>,
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($field: built_in($name, vec![$($rule),+]),)+ custom: BTreeMap::new() }
+            }
+        }
+
+        impl Limits {
+            /// What the document names replaces its default wholly; the rest keep theirs.
+            pub(super) fn read(section: &mut Section<'_>) -> Self {
+                let default = Self::default();
+                Self {
+                    $($field: read_one(section, $name, $captcha, default.$field),)+
+                    custom: section.section("custom", custom),
+                }
+            }
+
+            /// Our own limits in the order of the documentation, then the owner's.
+            pub fn iter(&self) -> impl Iterator<Item = &Limit> {
+                [$(&self.$field),+].into_iter().chain(self.custom.values())
+            }
+        }
+    };
+}
+
+limits! {
+    /// Failed sign-ins to one account.
+    login_account = "login-account", Captcha::Possible,
+        [Rule::sliding(3, MINUTE, Then::Captcha), Rule::sliding(20, HOUR, Then::Block)];
+    /// Failed sign-ins from one client address.
+    login_address = "login-address", Captcha::Possible,
+        [Rule::sliding(20, MINUTE, Then::Captcha), Rule::sliding(200, HOUR, Then::Block)];
+    /// Accounts made from one client address.
+    register_address = "register-address", Captcha::Possible, [Rule::sliding(100, HOUR, Then::Block)];
+    /// Challenge images for one client address.
+    captcha_address = "captcha-address", Captcha::IsTheThing, [Rule::sliding(300, MINUTE, Then::Block)];
+    /// Challenge images for everyone: an image takes about 3 ms of a core, so 6000 are a third of one.
+    captcha_total = "captcha-total", Captcha::IsTheThing, [Rule::sliding(6_000, MINUTE, Then::Block)];
+    /// Messages to one number. Alibaba Cloud refuses more than these by itself.
+    sms_phone = "sms-phone", Captcha::Possible,
+        [Rule::sliding(1, MINUTE, Then::Block), Rule::sliding(5, HOUR, Then::Block),
+         Rule::sliding(10, DAY, Then::Block)];
+    /// Messages asked for from one client address.
+    sms_address = "sms-address", Captcha::Possible, [Rule::sliding(20, HOUR, Then::Block)];
+    /// Messages to one dialling prefix.
+    sms_prefix = "sms-prefix", Captcha::Possible, [Rule::sliding(200, DAY, Then::Block)];
+    /// Messages to everyone: what the owner is ready to pay for.
+    sms_total = "sms-total", Captcha::Possible, [Rule::sliding(10_000, DAY, Then::Block)];
+    /// Wrong codes for one number, whatever code was the current one.
+    sms_guess = "sms-guess", Captcha::Possible, [Rule::sliding(5, SECOND * 600, Then::Block)];
+}
+
+impl Limits {
+    /// By its full name: `login-account`, `custom.reply`.
+    pub fn get(&self, name: &str) -> Option<&Limit> {
+        self.iter().find(|limit| limit.name() == name)
+    }
+}
+
+fn built_in(name: &str, rules: Vec<Rule>) -> Limit {
+    Limit::new(name, rules, Mode::Enforce).expect("the defaults are within bounds")
+}
+
+fn read_one(section: &mut Section<'_>, name: &'static str, captcha: Captcha, default: Limit) -> Limit {
+    section.optional_section(name, |inner| rules::limit(inner, name, captcha)).flatten().unwrap_or(default)
+}
+
+fn custom(section: &mut Section<'_>) -> BTreeMap<String, Limit> {
+    let read = section.entries(custom_name, |name, inner| {
+        rules::limit(inner, &format!("custom.{name}"), Captcha::NobodyToAsk)
+    });
+    read.into_iter().filter_map(|(name, limit)| Some((name, limit?))).collect()
+}
+
+fn custom_name(name: &str) -> Result<(), String> {
+    let fits = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
+    if (1..=64).contains(&name.len()) && name.bytes().all(fits) {
+        Ok(())
+    } else {
+        Err("is no name for a limit; it must be 1 to 64 of a-z, 0-9 and -".to_owned())
+    }
+}

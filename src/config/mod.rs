@@ -1,0 +1,47 @@
+//! Configuration: one TOML file, environment variables over it, read strictly and whole or not at all.
+//!
+//! [`Source::load`] gives the [`Settings`], which stay until a restart, and a [`LiveHandle`] to what
+//! may change; a [`Watcher`] keeps the latter in step with the file. `gatehouse.example.toml` lists
+//! every key with its default.
+
+mod captcha;
+mod database;
+mod document;
+mod environment;
+mod error;
+mod limits;
+mod live;
+mod password;
+mod reader;
+mod rules;
+mod secrets;
+mod server;
+mod session;
+mod settings;
+mod sms;
+mod sms_gateways;
+mod source;
+mod store;
+mod values;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+pub use captcha::{CaptchaProvider, CaptchaTunables, Difficulty};
+pub use database::{Database, DatabaseUrl, SqliteFile};
+pub use environment::{Environment, of_process as environment_of_process};
+pub use error::{ConfigError, Place, Problem};
+pub use limits::Limits;
+pub use live::{InForce, LiveHandle, Refused};
+pub use password::PasswordSettings;
+pub use secrets::Secrets;
+pub use server::Server;
+pub use session::SessionSettings;
+pub use settings::{Config, Live, Settings};
+pub use sms::SmsTunables;
+pub use sms_gateways::{Aliyun, Gateway, HttpGateway, HttpMethod, Twilio};
+pub use source::{DEFAULT_FILE, Fingerprint, Loaded, Source, check, parse};
+pub use store::{StoreSettings, StoreUrl};
+pub use values::SecretRef;
+pub use watch::{ReloadOutcome, Watcher};

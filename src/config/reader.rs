@@ -1,0 +1,230 @@
+//! Reads a document strictly: each key once, by its type and bounds; what nobody asked for is refused.
+
+use std::cell::RefCell;
+
+use super::document::{Node, Table, Value};
+use super::error::{Place, Problem};
+
+/// A value, or why it is none; the reason becomes a problem at the value's place.
+pub(super) type Parsed<T> = Result<T, String>;
+
+/// Where problems are gathered while the rest is read on.
+pub(super) type Problems = RefCell<Vec<Problem>>;
+
+/// A table being read. What a key fails to give is replaced with its default so that reading can go
+/// on: the whole is refused at the end anyway.
+pub(super) struct Section<'p> {
+    path: String,
+    /// Where the table stands; `None` where the document has none and every key is at its default.
+    place: Option<Place>,
+    rest: Table,
+    asked: Vec<&'static str>,
+    problems: &'p Problems,
+}
+
+/// Reads the table at the root of a document.
+pub(super) fn read<T>(root: Table, problems: &Problems, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
+    Section { path: String::new(), place: None, rest: root, asked: Vec::new(), problems }.through(read)
+}
+
+impl<'p> Section<'p> {
+    fn through<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
+        let out = read(&mut self);
+        self.refuse_the_rest();
+        out
+    }
+
+    /// The section under `key`, empty where there is none.
+    pub fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'p>) -> T) -> T {
+        let path = self.path_of(key);
+        let (place, rest) = match self.take(key).map(|node| self.table_of(&path, node)) {
+            Some(Some((place, table))) => (Some(place), table),
+            _ => (None, Table::new()),
+        };
+        Section { path, place, rest, asked: Vec::new(), problems: self.problems }.through(read)
+    }
+
+    /// As [`Self::section`], and `None` where the document has no such section.
+    pub fn optional_section<T>(
+        &mut self,
+        key: &'static str,
+        read: impl FnOnce(&mut Section<'p>) -> T,
+    ) -> Option<T> {
+        let stands = self.rest.contains_key(key);
+        let out = self.section(key, read);
+        stands.then_some(out)
+    }
+
+    /// The value under `key`, or `None` where it is left out or wrong.
+    pub fn optional<T>(&mut self, key: &'static str, parse: impl FnOnce(Node) -> Parsed<T>) -> Option<T> {
+        let path = self.path_of(key);
+        let node = self.take(key)?;
+        let place = node.place.clone();
+        parse(node).map_err(|reason| self.refuse(place, path, reason)).ok()
+    }
+
+    pub fn value<T>(&mut self, key: &'static str, default: T, parse: impl FnOnce(Node) -> Parsed<T>) -> T {
+        self.optional(key, parse).unwrap_or(default)
+    }
+
+    /// As [`Self::optional`], and refused with `missing` at `place` where it is left out. Where there is
+    /// no `place`, nothing asks for the key and it may be left out.
+    pub fn required<T>(
+        &mut self,
+        key: &'static str,
+        missing: &str,
+        place: Option<Place>,
+        parse: impl FnOnce(Node) -> Parsed<T>,
+    ) -> Option<T> {
+        if let (false, Some(place)) = (self.has(key), place) {
+            self.refuse(place, self.path_of(key), missing);
+        }
+        self.optional(key, parse)
+    }
+
+    /// A list, each item with its own place; empty where left out.
+    pub fn list<T>(&mut self, key: &'static str, mut parse: impl FnMut(Node) -> Parsed<T>) -> Option<Vec<T>> {
+        let path = self.path_of(key);
+        let items = self.optional(key, items)?;
+        let parsed = items.into_iter().enumerate().filter_map(|(index, node)| {
+            let place = node.place.clone();
+            parse(node).map_err(|reason| self.refuse(place, format!("{path}[{index}]"), reason)).ok()
+        });
+        Some(parsed.collect())
+    }
+
+    /// A list of tables, each read as a section of its own.
+    pub fn tables<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Section<'p>) -> T,
+    ) -> Option<Vec<T>> {
+        let path = self.path_of(key);
+        let items = self.optional(key, items)?;
+        let parsed = items.into_iter().enumerate().filter_map(|(index, node)| {
+            let path = format!("{path}[{index}]");
+            let (place, rest) = self.table_of(&path, node)?;
+            let section =
+                Section { path, place: Some(place), rest, asked: Vec::new(), problems: self.problems };
+            Some(section.through(&mut read))
+        });
+        Some(parsed.collect())
+    }
+
+    /// Every entry of a table whose keys are the owner's own names.
+    pub fn entries<T>(
+        &mut self,
+        mut name: impl FnMut(&str) -> Parsed<()>,
+        mut read: impl FnMut(&str, &mut Section<'p>) -> T,
+    ) -> Vec<(String, T)> {
+        let entries = std::mem::take(&mut self.rest).into_iter().filter_map(|(key, entry)| {
+            let path = self.path_of(&key);
+            if let Err(reason) = name(&key) {
+                self.refuse(entry.key, path, reason);
+                return None;
+            }
+            let (place, rest) = self.table_of(&path, entry.node)?;
+            let section =
+                Section { path, place: Some(place), rest, asked: Vec::new(), problems: self.problems };
+            let out = section.through(|section| read(&key, section));
+            Some((key, out))
+        });
+        entries.collect()
+    }
+
+    /// Every pair of a table whose keys are the owner's own names and whose values are no tables.
+    pub fn pairs<T>(&mut self, mut parse: impl FnMut(&str, Node) -> Parsed<T>) -> Vec<(String, T)> {
+        let pairs = std::mem::take(&mut self.rest).into_iter().filter_map(|(key, entry)| {
+            let place = entry.node.place.clone();
+            match parse(&key, entry.node) {
+                Ok(value) => Some((key, value)),
+                Err(reason) => {
+                    self.refuse(place, self.path_of(&key), reason);
+                    None
+                }
+            }
+        });
+        pairs.collect()
+    }
+
+    pub fn has(&self, key: &str) -> bool {
+        self.rest.contains_key(key)
+    }
+
+    /// Where the key's value stands, if it has not been read yet; the table itself where there is none.
+    pub fn place_of(&self, key: &str) -> Option<Place> {
+        self.rest.get(key).map(|entry| entry.node.place.clone()).or_else(|| self.place.clone())
+    }
+
+    pub fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub fn place(&self) -> Option<&Place> {
+        self.place.as_ref()
+    }
+
+    pub fn refuse(&self, place: Place, field: String, reason: impl Into<String>) {
+        self.problems.borrow_mut().push(Problem { place, field, reason: reason.into() });
+    }
+
+    /// Whether anything at or under this table has been refused so far.
+    pub fn failed(&self) -> bool {
+        self.problems.borrow().iter().any(|problem| {
+            problem
+                .field
+                .strip_prefix(&self.path)
+                .is_some_and(|rest| matches!(rest.chars().next(), None | Some('.' | '[')))
+        })
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<Node> {
+        self.asked.push(key);
+        self.rest.remove(key).map(|entry| entry.node)
+    }
+
+    fn table_of(&self, path: &str, node: Node) -> Option<(Place, Table)> {
+        let node = node.typed();
+        match node.value {
+            Value::Table(table) => Some((node.place, table)),
+            other => {
+                self.refuse(
+                    node.place,
+                    path.to_owned(),
+                    format!("is {} where a table is wanted", other.kind()),
+                );
+                None
+            }
+        }
+    }
+
+    fn refuse_the_rest(&mut self) {
+        for (key, entry) in std::mem::take(&mut self.rest) {
+            let hint = suggest(&key, &self.asked);
+            let hint = hint.map_or_else(|| known(&self.asked), |close| format!("did you mean {close}?"));
+            self.refuse(entry.key, self.path_of(&key), format!("is not a setting; {hint}"));
+        }
+    }
+}
+
+fn items(node: Node) -> Parsed<Vec<Node>> {
+    match node.typed().value {
+        Value::Array(items) => Ok(items),
+        other => Err(format!("is {} where a list in [ ] is wanted", other.kind())),
+    }
+}
+
+fn known(names: &[&str]) -> String {
+    format!("what can be set here: {}", names.join(", "))
+}
+
+/// The name that a mistyped one is closest to.
+fn suggest<'n>(typed: &str, names: &[&'n str]) -> Option<&'n str> {
+    let likeness = |name: &&'n str| strsim::jaro_winkler(&typed.replace('-', "_"), &name.replace('-', "_"));
+    let best = names.iter().copied().max_by(|one, other| likeness(one).total_cmp(&likeness(other)))?;
+    (likeness(&best) > 0.8).then_some(best)
+}

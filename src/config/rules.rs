@@ -1,0 +1,124 @@
+//! One limit as it is written: its rules and its mode.
+
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+
+use crate::throttle::{
+    CalendarUnit, LONGEST_WINDOW, Limit, LimitError, MAX_HITS, Mode, Rule, SHORTEST_WINDOW, Span, Then,
+};
+
+use super::document::Node;
+use super::error::Place;
+use super::reader::{Parsed, Section};
+use super::values::{duration, integer, word};
+
+/// Whether a rule of the limit may say `then = "captcha"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Captcha {
+    Possible,
+    /// The limit is on challenges themselves.
+    IsTheThing,
+    /// The limit is called by the owner's own programs, which show no form of ours.
+    NobodyToAsk,
+}
+
+const UNITS: [(&str, CalendarUnit); 6] = [
+    ("minute", CalendarUnit::Minute),
+    ("hour", CalendarUnit::Hour),
+    ("day", CalendarUnit::Day),
+    ("week", CalendarUnit::Week),
+    ("month", CalendarUnit::Month),
+    ("year", CalendarUnit::Year),
+];
+
+/// The limit that a section describes; `None` where something in it was refused.
+pub(super) fn limit(section: &mut Section<'_>, name: &str, captcha: Captcha) -> Option<Limit> {
+    let mode =
+        section.value("mode", Mode::Enforce, word(&[("enforce", Mode::Enforce), ("monitor", Mode::Monitor)]));
+    let missing = !section.has("rules");
+    let place = section.place_of("rules");
+    let read = section.tables("rules", |inner| (inner.place().cloned(), rule(inner, captcha)));
+    let place = place?;
+    if missing {
+        let reason = "is missing; a limit lists its rules, and rules = [] switches it off";
+        section.refuse(place, section.path_of("rules"), reason);
+        return None;
+    }
+    let (places, rules): (Vec<Option<Place>>, Vec<Option<Rule>>) = read?.into_iter().unzip();
+    if section.failed() {
+        return None;
+    }
+    let rules: Vec<Rule> = rules.into_iter().collect::<Option<_>>()?;
+    let refused = |wrong: LimitError| match wrong.rule() {
+        Some(index) => {
+            let place = places.get(index).cloned().flatten().unwrap_or(place);
+            section.refuse(place, format!("{}[{index}]", section.path_of("rules")), wrong.to_string());
+        }
+        None => section.refuse(place, section.path_of("rules"), wrong.to_string()),
+    };
+    Limit::new(name, rules, mode).map_err(refused).ok()
+}
+
+fn rule(section: &mut Section<'_>, captcha: Captcha) -> Option<Rule> {
+    // All are read before the first that failed ends it: every mistake is told.
+    let missing = "is missing: how many hits does the rule admit?";
+    let max = section.required("max", missing, section.place().cloned(), integer(1..=MAX_HITS));
+    let then = section.value("then", Then::Block, |node| then(node, captcha));
+    let span = span(section);
+    Some(Rule { max: max?, span: span?, then })
+}
+
+fn then(node: Node, captcha: Captcha) -> Parsed<Then> {
+    let then = word(&[("captcha", Then::Captcha), ("block", Then::Block)])(node)?;
+    match (then, captcha) {
+        (Then::Block, _) | (Then::Captcha, Captcha::Possible) => Ok(then),
+        (Then::Captcha, Captcha::IsTheThing) => {
+            Err("cannot be \"captcha\": this limit is on CAPTCHAs themselves; it can only \"block\""
+                .to_owned())
+        }
+        (Then::Captcha, Captcha::NobodyToAsk) => {
+            Err("cannot be \"captcha\": a custom limit has no form to ask on; it can only \"block\""
+                .to_owned())
+        }
+    }
+}
+
+/// Exactly one of `window` and `per`.
+fn span(section: &mut Section<'_>) -> Option<Span> {
+    let (sliding, calendar, zoned) = (section.has("window"), section.has("per"), section.has("timezone"));
+    let place = section.place_of("per");
+    let zone_place = section.place_of("timezone");
+    let window = section.optional("window", duration(SHORTEST_WINDOW..=LONGEST_WINDOW));
+    let unit = section.optional("per", word(&UNITS));
+    let zone = section.value("timezone", TimeZone::UTC, zone);
+    let (place, zone_place) = (place?, zone_place?);
+    match (sliding, calendar) {
+        (true, true) => {
+            let reason =
+                "stands beside window; a rule has one of them: window slides, per follows the calendar";
+            section.refuse(place, section.path_of("per"), reason);
+            None
+        }
+        (false, false) => {
+            let reason =
+                "has neither window nor per; add window = \"1h\" (slides) or per = \"day\" (calendar)";
+            section.refuse(place, section.path().to_owned(), reason);
+            None
+        }
+        (true, false) if zoned => {
+            let reason = "belongs to per; a sliding window is the same in every time zone";
+            section.refuse(zone_place, section.path_of("timezone"), reason);
+            None
+        }
+        (true, false) => window.map(|window: Duration| Span::Sliding(window)),
+        (false, true) => unit.map(|unit| Span::Calendar { unit, zone }),
+    }
+}
+
+fn zone(node: Node) -> Parsed<TimeZone> {
+    let name = node.text()?;
+    TimeZone::get(&name).map_err(|_| {
+        format!("{name:?} is no time zone; write an IANA name such as \"Asia/Shanghai\" or \"UTC\"")
+    })
+}

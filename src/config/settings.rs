@@ -1,0 +1,126 @@
+//! The whole configuration: what stays until a restart, and what may change while the server runs.
+
+use super::captcha::{self, CaptchaProvider, CaptchaTunables};
+use super::database::Database;
+use super::error::Place;
+use super::limits::Limits;
+use super::password::PasswordSettings;
+use super::reader::Section;
+use super::secrets::Secrets;
+use super::server::Server;
+use super::session::SessionSettings;
+use super::sms::{self, SmsTunables};
+use super::sms_gateways::Gateway;
+use super::store::StoreSettings;
+
+/// What one document says.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    pub settings: Settings,
+    pub live: Live,
+}
+
+/// What is read once, when the server starts.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Settings {
+    pub server: Server,
+    pub database: Database,
+    pub store: StoreSettings,
+    pub secrets: Secrets,
+    pub password: PasswordSettings,
+    pub session: SessionSettings,
+    pub captcha_provider: CaptchaProvider,
+    pub sms_gateway: Gateway,
+}
+
+/// What is swapped as a whole when the document changes. A request takes one snapshot of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Live {
+    pub limits: Limits,
+    pub captcha: CaptchaTunables,
+    pub sms: SmsTunables,
+}
+
+impl Config {
+    pub(super) fn read(root: &mut Section<'_>) -> Self {
+        let mut bind_at = None;
+        let server = root.section("server", |section| {
+            bind_at = section.place_of("bind");
+            Server::read(section)
+        });
+        let database = root.section("database", Database::read);
+        let store = root.section("store", StoreSettings::read);
+        let secrets = root.section("secrets", Secrets::read);
+        let password = root.section("password", PasswordSettings::read);
+        let session = root.section("session", SessionSettings::read);
+        let (captcha_provider, captcha) = root.section("captcha", captcha::read);
+        // A gateway that was refused stands as the outbox here; it must not be blamed a second time.
+        let (sms_gateway, sms, outbox) = root.section("sms", |section| {
+            let (gateway, tunables) = sms::read(section);
+            let outbox = gateway == Gateway::Outbox && !section.failed();
+            (gateway, tunables, outbox)
+        });
+        let limits = root.section("limits", Limits::read);
+        if let Some(place) = bind_at.filter(|_| !server.on_loopback()) {
+            refuse_development_parts(root, &server, &place, &captcha_provider, outbox);
+        }
+        let settings =
+            Settings { server, database, store, secrets, password, session, captcha_provider, sms_gateway };
+        Self { settings, live: Live { limits, captcha, sms } }
+    }
+}
+
+/// The outbox shows everyone's codes and the fixed CAPTCHA stops nobody: neither may be reachable.
+fn refuse_development_parts(
+    root: &Section<'_>,
+    server: &Server,
+    place: &Place,
+    captcha: &CaptchaProvider,
+    outbox: bool,
+) {
+    let fixed = matches!(captcha, CaptchaProvider::Fixed { .. });
+    let parts = match (outbox, fixed) {
+        (true, true) => "sms.gateway = \"outbox\" and captcha.provider = \"fixed\" are",
+        (true, false) => "sms.gateway = \"outbox\" (also the default) is",
+        (false, true) => "captcha.provider = \"fixed\" is",
+        (false, false) => return,
+    };
+    let reason = format!(
+        "{} can be reached from other machines, and {parts} for development only; choose others, or bind 127.0.0.1",
+        server.bind
+    );
+    root.refuse(place.clone(), "server.bind".to_owned(), reason);
+}
+
+/// The dotted keys whose values differ, out of those listed.
+macro_rules! differing {
+    ($one:expr, $other:expr; $($($part:ident).+ => $key:literal),+ $(,)?) => {
+        [$(($one.$($part).+ != $other.$($part).+, $key)),+]
+            .into_iter().filter_map(|(differs, key)| differs.then_some(key)).collect()
+    };
+}
+
+impl Settings {
+    /// The keys that `other` has different from these, which take a restart to follow.
+    pub fn differences(&self, other: &Self) -> Vec<&'static str> {
+        differing!(self, other;
+            server.bind => "server.bind",
+            server.public_url => "server.public_url",
+            server.trusted_proxies => "server.trusted_proxies",
+            server.workers => "server.workers",
+            database.url => "database.url",
+            store.url => "store.url",
+            store.timeout => "store.timeout",
+            secrets.key_file => "secrets.key_file",
+            password.memory_kib => "password.memory_kib",
+            password.iterations => "password.iterations",
+            password.parallelism => "password.parallelism",
+            password.queue => "password.queue",
+            password.workers => "password.workers",
+            session.idle => "session.idle",
+            session.absolute => "session.absolute",
+            captcha_provider => "captcha.provider",
+            sms_gateway => "sms.gateway",
+        )
+    }
+}

@@ -1,0 +1,59 @@
+//! `[sms]`: through whom codes are sent (until a restart), to whom and for how long (live).
+//! Checked here already; this build sends no messages yet.
+
+use std::time::Duration;
+
+use super::document::Node;
+use super::reader::{Parsed, Section};
+use super::sms_gateways::{Aliyun, Gateway, GatewayName, HttpGateway, Twilio};
+use super::values::{duration, word};
+
+/// What may change while the server runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SmsTunables {
+    /// For numbers written without a country code (ISO 3166-1, two letters).
+    pub default_region: String,
+    /// Countries that codes are sent to; empty: all.
+    pub countries: Vec<String>,
+    /// How long a code can be used; NIST SP 800-63B-4 allows ten minutes at most.
+    pub code_ttl: Duration,
+}
+
+impl Default for SmsTunables {
+    fn default() -> Self {
+        Self { default_region: "CN".to_owned(), countries: Vec::new(), code_ttl: Duration::from_secs(5 * 60) }
+    }
+}
+
+pub(super) fn read(section: &mut Section<'_>) -> (Gateway, SmsTunables) {
+    let default = SmsTunables::default();
+    let place = section.place_of("gateway");
+    let name = section.value("gateway", GatewayName::Outbox, word(&GatewayName::WORDS));
+    let bounds = Duration::from_secs(1)..=Duration::from_secs(10 * 60);
+    let tunables = SmsTunables {
+        default_region: section.value("default_region", default.default_region, country),
+        countries: section.list("countries", country).unwrap_or_default(),
+        code_ttl: section.value("code_ttl", default.code_ttl, duration(bounds)),
+    };
+    // Every gateway's section is checked, also those that are not chosen.
+    let chosen = |candidate| if name == candidate { place.clone() } else { None };
+    let http = section.section("http", |inner| HttpGateway::read(inner, chosen(GatewayName::Http)));
+    let twilio = section.section("twilio", |inner| Twilio::read(inner, chosen(GatewayName::Twilio)));
+    let aliyun = section.section("aliyun", |inner| Aliyun::read(inner, chosen(GatewayName::Aliyun)));
+    let gateway = match name {
+        GatewayName::Outbox => None,
+        GatewayName::Http => http.map(Gateway::Http),
+        GatewayName::Twilio => twilio.map(Gateway::Twilio),
+        GatewayName::Aliyun => aliyun.map(Gateway::Aliyun),
+    };
+    (gateway.unwrap_or_default(), tunables)
+}
+
+fn country(node: Node) -> Parsed<String> {
+    let text = node.text()?;
+    if text.len() == 2 && text.bytes().all(|letter| letter.is_ascii_uppercase()) {
+        Ok(text)
+    } else {
+        Err(format!("{text:?} is no country; write its two capital letters (ISO 3166-1): \"CN\""))
+    }
+}

@@ -1,0 +1,79 @@
+//! `[store]`: where window logs are kept, and how long an answer from there is waited for.
+
+use std::fmt;
+use std::time::Duration;
+
+use url::Url;
+
+use super::document::Node;
+use super::reader::{Parsed, Section};
+use super::values::{duration, text, without_password};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreSettings {
+    pub url: StoreUrl,
+    /// After this long the store counts as down for the call.
+    pub timeout: Duration,
+}
+
+#[derive(Clone, PartialEq, Eq, Default)]
+pub enum StoreUrl {
+    /// In this process: right for one instance, forgotten when it ends.
+    #[default]
+    Memory,
+    /// `redis://` or `rediss://`
+    Redis(Url),
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        Self { url: StoreUrl::default(), timeout: Duration::from_millis(100) }
+    }
+}
+
+/// Without the password, so that a debug line tells nobody.
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory:"),
+            Self::Redis(url) => f.write_str(&without_password(url)),
+        }
+    }
+}
+
+impl StoreSettings {
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        let default = Self::default();
+        let bounds = Duration::from_millis(10)..=Duration::from_secs(5);
+        Self {
+            url: section.value("url", default.url, store_url),
+            timeout: section.value("timeout", default.timeout, duration(bounds)),
+        }
+    }
+}
+
+fn store_url(node: Node) -> Parsed<StoreUrl> {
+    const SPOKEN: &str = "this build speaks memory:, redis:// and rediss:// only";
+    let text = text(node)?;
+    if text == "memory:" {
+        return Ok(StoreUrl::Memory);
+    }
+    match text.split_once("://") {
+        Some(("redis" | "rediss", _)) => redis_url(&text).map(StoreUrl::Redis),
+        Some((scheme, _)) => Err(format!("has the scheme {scheme:?}; {SPOKEN}")),
+        None => Err(format!("is no URL; {SPOKEN}")),
+    }
+}
+
+fn redis_url(text: &str) -> Parsed<Url> {
+    const WANTED: &str = "write it as \"redis://user:password@host:6379/0\"";
+    let url = Url::parse(text).map_err(|wrong| format!("is no URL ({wrong}); {WANTED}"))?;
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(format!("names no host; {WANTED}"));
+    }
+    let database = url.path().trim_start_matches('/');
+    if !database.is_empty() && database.parse::<u16>().is_err() {
+        return Err(format!("has a path that is no database number; {WANTED}"));
+    }
+    Ok(url)
+}

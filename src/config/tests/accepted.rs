@@ -1,0 +1,163 @@
+//! Documents that are right, and what they come to.
+
+use std::time::Duration;
+
+use crate::config::*;
+use crate::throttle::{CalendarUnit, Mode, Rule, Span, Then};
+
+use super::read;
+
+const EXAMPLE: &str = include_str!("../../../gatehouse.example.toml");
+
+/// The configuration in the description of Gatehouse's edge, as it is written there.
+const DESCRIBED: &str = r#"
+[server]
+bind = "127.0.0.1:8080"
+public_url = "http://127.0.0.1:8080"   # https makes cookies Secure
+trusted_proxies = []                   # CIDRs
+[database]
+url = "sqlite://data/gatehouse.db"     # or postgres://…
+[store]
+url = "memory:"
+[secrets]
+key_file = "data/secret.key"           # made at first start, mode 0600
+[captcha]
+provider = "image"
+difficulty = "medium"
+ttl = "3m"
+[sms]
+gateway = "outbox"
+default_region = "CN"
+countries = []
+code_ttl = "5m"
+[sms.http]
+method = "POST"
+url = "https://gateway.example/send"
+headers = {}
+body = '{"to":"{phone}","text":"{text}"}'
+[limits.login-account]
+rules = [{ max = 3, window = "1m", then = "captcha" }, { max = 20, window = "1h", then = "block" }]
+[limits.login-address]
+rules = [{ max = 20, window = "1m", then = "captcha" }, { max = 200, window = "1h", then = "block" }]
+[limits.sms-phone]
+rules = [{ max = 1, window = "1m" }, { max = 5, window = "1h" }, { max = 10, window = "24h" }]
+[limits.sms-address]
+rules = [{ max = 20, window = "1h" }]
+[limits.sms-prefix]
+rules = [{ max = 200, window = "24h" }]
+[limits.sms-total]
+rules = [{ max = 10000, window = "24h" }]
+[limits.sms-guess]
+rules = [{ max = 5, window = "10m" }]
+"#;
+
+#[test]
+fn an_empty_document_is_the_defaults() {
+    assert_eq!(read("").expect("valid"), Config::default());
+}
+
+#[test]
+fn the_example_is_the_defaults() {
+    assert_eq!(read(EXAMPLE).expect("valid"), Config::default());
+}
+
+#[test]
+fn what_the_example_comments_out_is_valid_too() {
+    let setting = |line: &str| {
+        line.strip_prefix('#')
+            .filter(|rest| rest.starts_with(char::is_alphabetic) || rest.starts_with('['))
+            .map(str::to_owned)
+    };
+    let whole: Vec<_> =
+        EXAMPLE.lines().map(|line| setting(line).unwrap_or_else(|| line.to_owned())).collect();
+    let config = read(&whole.join("\n")).expect("valid");
+    assert_eq!(config.settings.server.workers, Some(4));
+    assert_eq!(config.live.limits.custom.len(), 2);
+}
+
+#[test]
+fn the_described_configuration_is_the_defaults() {
+    assert_eq!(read(DESCRIBED).expect("valid"), Config::default());
+}
+
+#[test]
+fn a_named_limit_is_replaced_whole_and_the_others_keep_their_defaults() {
+    let config = read("[limits.login-account]\nmode = 'monitor'\nrules = [{ max = 7, window = '2m' }]")
+        .expect("valid");
+    let limits = config.live.limits;
+    let rule = Rule::sliding(7, Duration::from_secs(120), Then::Block);
+    assert_eq!(limits.login_account.rules(), [rule]);
+    assert_eq!(limits.login_account.mode(), Mode::Monitor);
+    assert_eq!(limits.login_account.name(), "login-account");
+    assert_eq!(limits.login_address, Limits::default().login_address);
+}
+
+#[test]
+fn no_rules_switch_a_limit_off() {
+    let config = read("[limits.sms-total]\nrules = []").expect("valid");
+    assert!(config.live.limits.sms_total.rules().is_empty());
+}
+
+#[test]
+fn custom_limits_slide_or_follow_the_calendar() {
+    let text = "[limits.custom.reply]\nrules = [{ max = 5, window = '1s' }]\n\
+                [limits.custom.leave-campus]\nrules = [{ max = 3, per = 'month', timezone = 'Asia/Shanghai' }]\n\
+                [limits.custom.a]\nrules = [{ max = 1, per = 'day' }]";
+    let limits = read(text).expect("valid").live.limits;
+    assert_eq!(limits.custom["reply"].name(), "custom.reply");
+    let span = |name: &str| limits.get(name).expect("a limit").rules()[0].span.clone();
+    let shanghai = jiff::tz::TimeZone::get("Asia/Shanghai").expect("a zone");
+    assert_eq!(span("custom.leave-campus"), Span::Calendar { unit: CalendarUnit::Month, zone: shanghai });
+    let utc = jiff::tz::TimeZone::UTC;
+    assert_eq!(span("custom.a"), Span::Calendar { unit: CalendarUnit::Day, zone: utc });
+}
+
+#[test]
+fn every_bound_is_inside() {
+    let text =
+        "[limits.custom.x]\nrules = [{ max = 1, window = '100ms' }, { max = 1000000, window = '366d' }]";
+    assert_eq!(read(text).expect("valid").live.limits.custom["x"].capacity(), 1_000_000);
+}
+
+#[test]
+fn urls_come_to_what_they_name() {
+    let database = |url: &str| read(&format!("database.url = '{url}'")).expect("valid").settings.database.url;
+    assert_eq!(database("sqlite::memory:"), DatabaseUrl::Sqlite(SqliteFile::Memory));
+    assert_eq!(database("sqlite:///srv/a.db"), DatabaseUrl::Sqlite(SqliteFile::Path("/srv/a.db".into())));
+    assert!(matches!(database("postgres://u:p@db/gatehouse"), DatabaseUrl::Postgres(_)));
+    let store = |url: &str| read(&format!("store.url = '{url}'")).expect("valid").settings.store.url;
+    assert!(matches!(store("rediss://:p@cache:6380/1"), StoreUrl::Redis(_)));
+    let proxies = read("server.trusted_proxies = ['10.1.0.0/8', '::1']")
+        .expect("valid")
+        .settings
+        .server
+        .trusted_proxies;
+    assert_eq!(proxies.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "::1/128"]);
+}
+
+#[test]
+fn a_chosen_gateway_keeps_what_it_needs() {
+    let text = "[server]\nbind = '0.0.0.0:80'\n[sms]\ngateway = 'http'\n[sms.http]\n\
+                url = 'https://sms.example/send?to={phone}'\nheaders = { X-Key = 'env:SMS_KEY' }";
+    let Gateway::Http(http) = read(text).expect("valid").settings.sms_gateway else {
+        panic!("the chosen gateway")
+    };
+    assert_eq!(http.headers, [("X-Key".to_owned(), SecretRef::Variable("SMS_KEY".to_owned()))]);
+    assert_eq!(http.method, HttpMethod::Post);
+}
+
+#[test]
+fn debug_lines_hold_no_password() {
+    let text = "database.url = 'postgres://u:hunter2@db/x?password=hunter2'\nstore.url = 'redis://:hunter2@r'\n\
+                [sms]\ngateway = 'http'\n[sms.http]\nurl = 'http://a/'\nheaders = { k = 'hunter2' }";
+    let shown = format!("{:?}", read(text).expect("valid"));
+    assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+#[test]
+fn what_takes_a_restart_is_named() {
+    let one = read("").expect("valid").settings;
+    let other = read("server.workers = 3\npassword.queue = 9\ncaptcha.ttl = '1m'").expect("valid").settings;
+    assert_eq!(one.differences(&other), ["server.workers", "password.queue"]);
+    assert!(one.differences(&one).is_empty());
+}

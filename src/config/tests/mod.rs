@@ -1,0 +1,28 @@
+//! What a document may say, what it must not, and how it is told.
+
+mod accepted;
+mod refused;
+mod variables;
+
+use std::path::Path;
+
+use super::{Config, ConfigError, parse};
+
+fn read(text: &str) -> Result<Config, ConfigError> {
+    read_with(text, &[])
+}
+
+fn read_with(text: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let variables: Vec<_> =
+        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    parse(Path::new("gatehouse.toml"), text, &variables)
+}
+
+/// The message that a bad document is refused with.
+fn refusal(text: &str) -> String {
+    refusal_with(text, &[])
+}
+
+fn refusal_with(text: &str, variables: &[(&str, &str)]) -> String {
+    read_with(text, variables).expect_err("a refusal").to_string()
+}

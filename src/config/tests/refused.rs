@@ -1,0 +1,306 @@
+//! A fixture for each kind of mistake, and the message that it is told with.
+
+use super::{read, refusal};
+
+/// One mistake a line, each in a document of its own, with the message less its place.
+fn told(cases: &[(&str, &str)]) {
+    for (text, expected) in cases {
+        assert_eq!(refusal(text), format!("gatehouse.toml:1: {expected}"), "for {text}");
+    }
+}
+
+/// As [`told`], for one rule of one limit.
+fn rule_told(cases: &[(&str, &str)]) {
+    for (rule, expected) in cases {
+        let text = format!("limits.login-account.rules = [{rule}]");
+        assert_eq!(
+            refusal(&text),
+            format!("gatehouse.toml:1: limits.login-account.rules[0]{expected}"),
+            "for {rule}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_toml() {
+    let message = refusal("[server]\nbind = \n");
+    assert!(message.starts_with("gatehouse.toml:2: is not TOML: "), "{message}");
+    assert_eq!(
+        refusal("[server]\nbind = '1'\n\nbind = '2'"),
+        "gatehouse.toml:4: server.bind: is set twice; keep one of them"
+    );
+    assert_eq!(
+        refusal("[server]\n[store]\n[server]"),
+        "gatehouse.toml:3: server: is set twice; keep one of them"
+    );
+}
+
+#[test]
+fn unknown_keys() {
+    told(&[
+        ("serverr.bind = 'x'", "serverr: is not a setting; did you mean server?"),
+        ("server.bnid = 'x'", "server.bnid: is not a setting; did you mean bind?"),
+        ("secrets.zzz = 'x'", "secrets.zzz: is not a setting; what can be set here: key_file"),
+        (
+            "limits.login_account.rules = []",
+            "limits.login_account: is not a setting; did you mean login-account?",
+        ),
+        (
+            "limits.sms-phone.rule = []",
+            "limits.sms-phone.rules: is missing; a limit lists its rules, and rules = [] switches it off\ngatehouse.toml:1: limits.sms-phone.rule: is not a setting; did you mean rules?",
+        ),
+        (
+            "captcha.colour = 'red'",
+            "captcha.colour: is not a setting; what can be set here: provider, fixed_answer, difficulty, ttl",
+        ),
+    ]);
+    rule_told(&[
+        ("{ max = 1, windw = '1m', window = '1m' }", ".windw: is not a setting; did you mean window?"),
+        (
+            "{ max = 1, window = '1m', zz = 1 }",
+            ".zz: is not a setting; what can be set here: max, then, window, per, timezone",
+        ),
+    ]);
+}
+
+#[test]
+fn wrong_types() {
+    told(&[
+        ("server = 1", "server: is a number where a table is wanted"),
+        ("server.bind = 8080", "server.bind: is a number where text in quotes is wanted"),
+        ("server.trusted_proxies = '::1'", "server.trusted_proxies: is text where a list in [ ] is wanted"),
+        (
+            "server.trusted_proxies = [1]",
+            "server.trusted_proxies[0]: is a number where text in quotes is wanted",
+        ),
+        (
+            "password.queue = 1.5",
+            "password.queue: is a number with a fraction where a whole number is wanted",
+        ),
+        ("password.queue = true", "password.queue: is a boolean where a whole number is wanted"),
+        (
+            "store.timeout = 100",
+            "store.timeout: is a number where text in quotes is wanted, such as \"10s\", \"3m\" or \"24h\"",
+        ),
+        ("limits.login-account = []", "limits.login-account: is a list where a table is wanted"),
+        (
+            "limits.login-account.rules = [3]",
+            "limits.login-account.rules[0]: is a number where a table is wanted",
+        ),
+    ]);
+}
+
+#[test]
+fn rules() {
+    rule_told(&[
+        ("{ max = 0, window = '1m' }", ".max: 0 is out of range; it must be from 1 to 1000000"),
+        ("{ max = 1000001, window = '1m' }", ".max: 1000001 is out of range; it must be from 1 to 1000000"),
+        ("{ max = -3, window = '1m' }", ".max: -3 is out of range; it must be from 1 to 1000000"),
+        (
+            "{ max = 99999999999999999999, window = '1m' }",
+            ".max: 99999999999999999999 is out of range; it must be from 1 to 1000000",
+        ),
+        ("{ window = '1m' }", ".max: is missing: how many hits does the rule admit?"),
+        (
+            "{ max = 1 }",
+            ": has neither window nor per; add window = \"1h\" (slides) or per = \"day\" (calendar)",
+        ),
+        (
+            "{ max = 1, window = '1m', per = 'day' }",
+            ".per: stands beside window; a rule has one of them: window slides, per follows the calendar",
+        ),
+        (
+            "{ max = 1, window = '1m', timezone = 'UTC' }",
+            ".timezone: belongs to per; a sliding window is the same in every time zone",
+        ),
+        ("{ max = 1, window = '99ms' }", ".window: 99ms is out of range; it must be from 100ms to 366days"),
+        ("{ max = 1, window = '367d' }", ".window: 367d is out of range; it must be from 100ms to 366days"),
+        (
+            "{ max = 1, window = 'soon' }",
+            ".window: \"soon\" is no span of time; write it as \"100ms\", \"10s\", \"3m\", \"24h\" or \"7d\"",
+        ),
+        (
+            "{ max = 1, window = '1M' }",
+            ".window: \"1M\" is written in months or years, whose length varies; write days (\"30d\"), or minutes as \"m\"",
+        ),
+        (
+            "{ max = 1, per = 'fortnight' }",
+            ".per: \"fortnight\" is none of: minute, hour, day, week, month, year",
+        ),
+        (
+            "{ max = 1, per = 'day', timezone = 'Mars/Base' }",
+            ".timezone: \"Mars/Base\" is no time zone; write an IANA name such as \"Asia/Shanghai\" or \"UTC\"",
+        ),
+        ("{ max = 1, window = '1m', then = 'ban' }", ".then: \"ban\" is none of: captcha, block"),
+    ]);
+}
+
+#[test]
+fn limits() {
+    told(&[
+        (
+            "limits.sms-phone.rules = [{ max = 1, window = '60s' }, { max = 2, window = '1m' }]",
+            "limits.sms-phone.rules[1]: asks the same of the same span as rule 0; keep one of them",
+        ),
+        (
+            "limits.sms-phone = { mode = 'watch', rules = [] }",
+            "limits.sms-phone.mode: \"watch\" is none of: enforce, monitor",
+        ),
+        (
+            "limits.custom.Reply.rules = []",
+            "limits.custom.Reply: is no name for a limit; it must be 1 to 64 of a-z, 0-9 and -",
+        ),
+        (
+            "limits.custom.reply.rules = [{ max = 1, window = '1s', then = 'captcha' }]",
+            "limits.custom.reply.rules[0].then: cannot be \"captcha\": a custom limit has no form to ask on; it can only \"block\"",
+        ),
+        (
+            "limits.captcha-total.rules = [{ max = 1, window = '1s', then = 'captcha' }]",
+            "limits.captcha-total.rules[0].then: cannot be \"captcha\": this limit is on CAPTCHAs themselves; it can only \"block\"",
+        ),
+    ]);
+    let nine: Vec<_> = (1..=9).map(|minutes| format!("{{ max = 1, window = '{minutes}m' }}")).collect();
+    assert_eq!(
+        refusal(&format!("limits.sms-phone.rules = [{}]", nine.join(", "))),
+        "gatehouse.toml:1: limits.sms-phone.rules: has 9 rules; at most 8 can be checked in one step"
+    );
+}
+
+#[test]
+fn addresses_and_urls() {
+    told(&[
+        (
+            "server.bind = 'localhost:1'",
+            "server.bind: \"localhost:1\" is no address to listen on; write an IP address and a port: \"127.0.0.1:8080\" or \"[::]:8080\"",
+        ),
+        (
+            "server.trusted_proxies = ['10.0.0.0/33']",
+            "server.trusted_proxies[0]: \"10.0.0.0/33\" is no network; write it as \"10.0.0.0/8\" or \"2001:db8::/32\"",
+        ),
+        (
+            "server.public_url = 'ftp://a'",
+            "server.public_url: has the scheme \"ftp\"; it must be http or https",
+        ),
+        (
+            "server.public_url = 'https://a/login'",
+            "server.public_url: has a path, and Gatehouse serves from the root only; write scheme and host alone: \"https://login.example\"",
+        ),
+        (
+            "database.url = 'mysql://a'",
+            "database.url: has the scheme \"mysql\"; it must be sqlite or postgres",
+        ),
+        (
+            "database.url = 'sqlite://a.db?mode=ro'",
+            "database.url: has options after `?`; Gatehouse sets them itself, leave them out",
+        ),
+        (
+            "store.url = 'redis-sentinel://a,b/main'",
+            "store.url: has the scheme \"redis-sentinel\"; this build speaks memory:, redis:// and rediss:// only",
+        ),
+        (
+            "store.url = 'redis-cluster://a,b'",
+            "store.url: has the scheme \"redis-cluster\"; this build speaks memory:, redis:// and rediss:// only",
+        ),
+        (
+            "store.url = 'memory'",
+            "store.url: is no URL; this build speaks memory:, redis:// and rediss:// only",
+        ),
+        (
+            "store.url = 'redis://a/x'",
+            "store.url: has a path that is no database number; write it as \"redis://user:password@host:6379/0\"",
+        ),
+        ("store.timeout = '9ms'", "store.timeout: 9ms is out of range; it must be from 10ms to 5s"),
+    ]);
+}
+
+#[test]
+fn captcha_and_sessions() {
+    told(&[
+        (
+            "captcha.provider = 'fixed'",
+            "captcha.fixed_answer: is missing, and captcha.provider = \"fixed\" needs it: the answer that every challenge takes",
+        ),
+        ("captcha.provider = 'none'", "captcha.provider: \"none\" is none of: image, fixed"),
+        ("captcha.difficulty = 'cruel'", "captcha.difficulty: \"cruel\" is none of: easy, medium, hard"),
+        (
+            "session.idle = '31d'",
+            "session.idle: is longer than session.absolute (30days), and can never be reached",
+        ),
+        ("secrets.key_file = ''", "secrets.key_file: is empty"),
+    ]);
+}
+
+#[test]
+fn development_parts_beyond_loopback() {
+    let ending = "for development only; choose others, or bind 127.0.0.1";
+    assert_eq!(
+        refusal("[server]\nbind = '0.0.0.0:80'"),
+        format!(
+            "gatehouse.toml:2: server.bind: 0.0.0.0:80 can be reached from other machines, and sms.gateway = \"outbox\" (also the default) is {ending}"
+        )
+    );
+    assert_eq!(
+        refusal("captcha = { provider = 'fixed', fixed_answer = 'x' }\nserver.bind = '[::]:80'"),
+        format!(
+            "gatehouse.toml:2: server.bind: [::]:80 can be reached from other machines, and sms.gateway = \"outbox\" and captcha.provider = \"fixed\" are {ending}"
+        )
+    );
+    read("captcha = { provider = 'fixed', fixed_answer = 'x' }\nserver.bind = '[::1]:80'").expect("loopback");
+    read("server.bind = '127.9.9.9:80'").expect("loopback");
+}
+
+#[test]
+fn sms_and_its_gateways() {
+    told(&[
+        ("sms.gateway = 'pigeon'", "sms.gateway: \"pigeon\" is none of: outbox, twilio, aliyun, http"),
+        ("sms.gateway = 'http'", "sms.http.url: is missing, and the chosen sms.gateway needs it"),
+        (
+            "sms.countries = ['China']",
+            "sms.countries[0]: \"China\" is no country; write its two capital letters (ISO 3166-1): \"CN\"",
+        ),
+        ("sms.code_ttl = '11m'", "sms.code_ttl: 11m is out of range; it must be from 1s to 10m"),
+        (
+            "sms.http.body = '{nmae}'",
+            "sms.http.body: {nmae} is no placeholder; there are {phone}, {text}, {code} and {id}",
+        ),
+        (
+            "sms.http.url = 'https://{phone}.example/'",
+            "sms.http.url: has a placeholder in its host; placeholders go behind it",
+        ),
+        ("sms.http.headers = { 'a b' = 'c' }", "sms.http.headers.a b: is no name of an HTTP header"),
+        (
+            "sms.http.headers = { a = 'env:' }",
+            "sms.http.headers.a: names no environment variable after env:; write it as \"env:NAME\"",
+        ),
+    ]);
+    let message = refusal("sms.twilio.auth_token = 'hunter2'");
+    assert_eq!(
+        message,
+        "gatehouse.toml:1: sms.twilio.auth_token: holds the secret itself; write \"env:NAME\" or \"file:PATH\", where it is read from"
+    );
+}
+
+#[test]
+fn every_mistake_is_told_at_once_in_the_order_of_the_file() {
+    let text = "[server]\nbind = 1\nworkers = 0\n\n[limits.login-account]\nrules = [\n  { max = 0, window = '1m' },\n  { max = 1, window = '1x' },\n]\n[stor]\n";
+    let error = read(text).expect_err("mistakes");
+    let lines: Vec<_> = error
+        .to_string()
+        .lines()
+        .map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "gatehouse.toml:2 server.bind",
+            "gatehouse.toml:3 server.workers",
+            "gatehouse.toml:7 limits.login-account.rules[0].max",
+            "gatehouse.toml:8 limits.login-account.rules[1].window",
+            "gatehouse.toml:10 stor",
+        ]
+    );
+    let super::super::Place::File { column, .. } = error.problems()[2].place.clone() else {
+        panic!("in the file")
+    };
+    assert_eq!(column, 11);
+}

@@ -1,0 +1,182 @@
+//! What a value may be: numbers, words, spans of time, addresses, URLs and references to secrets.
+
+use std::fmt::{self, Display};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use url::Url;
+
+use super::document::{Node, Value};
+use super::reader::Parsed;
+
+/// A whole number within bounds.
+pub(super) fn integer(bounds: RangeInclusive<u32>) -> impl Fn(Node) -> Parsed<u32> {
+    move |node| match node.typed().value {
+        Value::Integer(number) => match number.as_ref().ok().and_then(|&number| u32::try_from(number).ok()) {
+            Some(fits) if bounds.contains(&fits) => Ok(fits),
+            _ => Err(out_of_range(number.map_or_else(|digits| digits, |number| number.to_string()), &bounds)),
+        },
+        other => Err(format!("is {} where a whole number is wanted", other.kind())),
+    }
+}
+
+fn out_of_range<T: Display>(value: impl Display, bounds: &RangeInclusive<T>) -> String {
+    format!("{value} is out of range; it must be from {} to {}", bounds.start(), bounds.end())
+}
+
+/// One of a few words.
+pub(super) fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(Node) -> Parsed<T> {
+    move |node| {
+        let text = node.text()?;
+        if let Some((_, value)) = words.iter().find(|(name, _)| *name == text) {
+            return Ok(*value);
+        }
+        let names: Vec<_> = words.iter().map(|(name, _)| *name).collect();
+        Err(format!("{text:?} is none of: {}", names.join(", ")))
+    }
+}
+
+/// A span of time within bounds, as `"100ms"`, `"3m"`, `"24h"` or `"1h 30m"`.
+pub(super) fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(Node) -> Parsed<Duration> {
+    move |node| {
+        let text = node.text().map_err(|wrong| format!("{wrong}, such as \"10s\", \"3m\" or \"24h\""))?;
+        let span = span(&text)?;
+        if bounds.contains(&span) {
+            return Ok(span);
+        }
+        Err(out_of_range(&text, &(shown(*bounds.start())..=shown(*bounds.end()))))
+    }
+}
+
+/// Whole days as days: past a month they would be told in average months and years otherwise.
+pub(super) fn shown(span: Duration) -> String {
+    const DAY: u64 = 24 * 60 * 60;
+    match span.as_secs() / DAY {
+        days if days > 1 && span == Duration::from_secs(days * DAY) => format!("{days}days"),
+        _ => humantime::format_duration(span).to_string(),
+    }
+}
+
+fn span(text: &str) -> Parsed<Duration> {
+    let word = |unit: &str| text.split(|letter: char| !letter.is_alphabetic()).any(|word| word == unit);
+    // As spans these are averages (a month of 30.44 days), and "1M" is too easily meant for a minute.
+    if ["M", "month", "months", "y", "year", "years"].into_iter().any(word) {
+        return Err(format!(
+            "{text:?} is written in months or years, whose length varies; write days (\"30d\"), or minutes as \"m\""
+        ));
+    }
+    humantime::parse_duration(text).map_err(|_| {
+        format!("{text:?} is no span of time; write it as \"100ms\", \"10s\", \"3m\", \"24h\" or \"7d\"")
+    })
+}
+
+/// Text that is not empty.
+pub(super) fn text(node: Node) -> Parsed<String> {
+    let text = node.text()?;
+    if text.trim().is_empty() { Err("is empty".to_owned()) } else { Ok(text) }
+}
+
+pub(super) fn path(node: Node) -> Parsed<PathBuf> {
+    text(node).map(PathBuf::from)
+}
+
+pub(super) fn socket_address(node: Node) -> Parsed<SocketAddr> {
+    let text = node.text()?;
+    text.parse().map_err(|_| {
+        format!("{text:?} is no address to listen on; write an IP address and a port: \"127.0.0.1:8080\" or \"[::]:8080\"")
+    })
+}
+
+/// A network, or one address of it alone.
+pub(super) fn network(node: Node) -> Parsed<IpNet> {
+    let text = node.text()?;
+    let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    network
+        .map(|network| network.trunc())
+        .map_err(|_| format!("{text:?} is no network; write it as \"10.0.0.0/8\" or \"2001:db8::/32\""))
+}
+
+/// What people see in their browser's address bar, up to the first slash.
+pub(super) fn origin(node: Node) -> Parsed<Url> {
+    let text = node.text()?;
+    let wanted = "write scheme and host alone: \"https://login.example\"";
+    let url = Url::parse(&text).map_err(|wrong| format!("is no URL ({wrong}); {wanted}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("has the scheme {:?}; it must be http or https", url.scheme()));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(format!("holds a user name or password; {wanted}"));
+    }
+    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+        return Err(format!("has a path, and Gatehouse serves from the root only; {wanted}"));
+    }
+    Ok(url)
+}
+
+/// A secret that stands elsewhere. That the variable or the file is there is not looked at here.
+#[derive(Clone, PartialEq, Eq)]
+pub enum SecretRef {
+    /// `env:NAME`
+    Variable(String),
+    /// `file:PATH`, less the line break at its end
+    File(PathBuf),
+    /// The value itself, where the setting is not always a secret.
+    Literal(String),
+}
+
+impl fmt::Debug for SecretRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable(name) => write!(f, "env:{name}"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Literal(_) => f.write_str("(literal)"),
+        }
+    }
+}
+
+impl SecretRef {
+    /// A reference, or the value itself.
+    pub(super) fn parse(text: String) -> Parsed<Self> {
+        if let Some(name) = text.strip_prefix("env:") {
+            let fits = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+            let named = !name.is_empty() && !name.starts_with(|letter: char| letter.is_ascii_digit());
+            return if named && name.chars().all(fits) {
+                Ok(Self::Variable(name.to_owned()))
+            } else {
+                Err("names no environment variable after env:; write it as \"env:NAME\"".to_owned())
+            };
+        }
+        match text.strip_prefix("file:") {
+            Some(path) if path.trim().is_empty() => {
+                Err("names no file after file:; write it as \"file:/run/secrets/name\"".to_owned())
+            }
+            Some(path) => Ok(Self::File(PathBuf::from(path))),
+            None => Ok(Self::Literal(text)),
+        }
+    }
+}
+
+/// A secret, which may not stand in the file itself.
+pub(super) fn secret(node: Node) -> Parsed<SecretRef> {
+    match SecretRef::parse(text(node)?)? {
+        SecretRef::Literal(_) => {
+            Err("holds the secret itself; write \"env:NAME\" or \"file:PATH\", where it is read from"
+                .to_owned())
+        }
+        reference => Ok(reference),
+    }
+}
+
+/// For a Debug line: the URL without the password and the query that it may carry.
+pub(super) fn without_password(url: &Url) -> String {
+    let mut shown = url.clone();
+    if shown.password().is_some() {
+        // Refused only for URLs that can carry no password, and those carry none.
+        shown.set_password(Some("***")).ok();
+    }
+    shown.set_query(None);
+    shown.to_string()
+}

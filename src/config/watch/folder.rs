@@ -1,0 +1,99 @@
+//! The operating system's events about the file, by way of the folder that it is in.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+
+use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
+
+use super::Wake;
+
+/// The link that Kubernetes swaps when it updates a mounted ConfigMap; the file itself never changes.
+const KUBERNETES_LINK: &str = "..data";
+
+/// The folder is watched and not the file: an editor's rename puts another file in its place, which
+/// a watch on the first one never hears of. Its path is taken as given: resolved, it would lead past
+/// the links that Kubernetes swaps.
+pub(super) struct Folder {
+    path: PathBuf,
+    file: PathBuf,
+    wake: Sender<Wake>,
+    /// The watcher, and which folder (device, inode) it is on: another may take its place.
+    watched: Option<(RecommendedWatcher, (u64, u64))>,
+    complained: bool,
+}
+
+impl Folder {
+    pub fn of(file: &Path, wake: Sender<Wake>) -> Self {
+        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let path = parent.unwrap_or(Path::new(".")).to_owned();
+        Self { path, file: file.to_owned(), wake, watched: None, complained: false }
+    }
+
+    /// Watches the folder that stands at the path now, if it is not watched already.
+    pub fn watch(&mut self) {
+        let stands = std::fs::metadata(&self.path).ok().map(|folder| (folder.dev(), folder.ino()));
+        if stands == self.watched.as_ref().map(|(_, identity)| *identity) {
+            return;
+        }
+        self.watched = None;
+        let Some(identity) = stands else { return };
+        match self.watcher() {
+            Ok(watcher) => self.watched = Some((watcher, identity)),
+            Err(reason) if !self.complained => {
+                self.complained = true;
+                tracing::warn!(folder = %self.path.display(), %reason, "no file events; the configuration is polled");
+            }
+            Err(_) => {}
+        }
+    }
+
+    fn watcher(&self) -> notify::Result<RecommendedWatcher> {
+        let (wake, name) = (self.wake.clone(), self.file.file_name().map(OsStr::to_owned));
+        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            // An error may have swallowed events: look.
+            if event.map_or(true, |event| concerns(&event, name.as_deref())) {
+                wake.send(Wake::Changed).ok();
+            }
+        })?;
+        watcher.watch(&self.path, RecursiveMode::NonRecursive)?;
+        Ok(watcher)
+    }
+}
+
+/// Our own reading is reported as well, and answering it with another look would never end.
+fn concerns(event: &Event, name: Option<&OsStr>) -> bool {
+    let ours = |path: &PathBuf| {
+        path.file_name().is_some_and(|file| Some(file) == name || file == OsStr::new(KUBERNETES_LINK))
+    };
+    !event.kind.is_access() && (event.need_rescan() || event.paths.iter().any(ours))
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::EventKind;
+    use notify::event::{AccessKind, AccessMode, ModifyKind};
+
+    use super::*;
+
+    fn heard(kind: EventKind, path: &str) -> bool {
+        concerns(&Event::new(kind).add_path(path.into()), Some(OsStr::new("gatehouse.toml")))
+    }
+
+    #[test]
+    fn reading_and_other_files_wake_nobody() {
+        let written = EventKind::Modify(ModifyKind::Any);
+        assert!(heard(written, "/etc/gatehouse/gatehouse.toml"));
+        assert!(heard(written, "/etc/gatehouse/..data"));
+        assert!(!heard(written, "/etc/gatehouse/gatehouse.db-wal"));
+        assert!(!heard(
+            EventKind::Access(AccessKind::Close(AccessMode::Read)),
+            "/etc/gatehouse/gatehouse.toml"
+        ));
+        assert!(!heard(
+            EventKind::Access(AccessKind::Open(AccessMode::Any)),
+            "/etc/gatehouse/gatehouse.toml"
+        ));
+    }
+}

@@ -1,0 +1,244 @@
+//! The watcher against real files. These wait for the operating system's events, in real time and with
+//! a bound; what they assert is what was applied, never that a time went by.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::clock::Micros;
+use crate::config::Loaded;
+
+/// Longer than any loaded machine takes; a test that works never waits for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Polling is out of the way, so that it is the events that are tested.
+const NEVER: Duration = Duration::from_secs(3600);
+
+struct Watched {
+    folder: TempDir,
+    file: PathBuf,
+    live: LiveHandle,
+    outcomes: Receiver<ReloadOutcome>,
+    watcher: Watcher,
+}
+
+fn document(max: u32) -> String {
+    format!("[limits.login-account]\nrules = [{{ max = {max}, window = \"1m\" }}]\n")
+}
+
+fn watched(poll: Duration, lay_out: impl FnOnce(&Path) -> PathBuf) -> Watched {
+    watched_from(poll, lay_out, |file| Source::new(Some(file), Vec::new()))
+}
+
+fn watched_from(
+    poll: Duration,
+    lay_out: impl FnOnce(&Path) -> PathBuf,
+    source: impl FnOnce(&Path) -> Source,
+) -> Watched {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = lay_out(folder.path());
+    let source = source(&file);
+    let Loaded { settings, live } = source.load().expect("valid");
+    let (told, outcomes) = channel();
+    let hook = move |outcome: &ReloadOutcome| told.send(outcome.clone()).expect("a listener");
+    let clock = Clock::manual(Micros(7));
+    let watcher =
+        Watcher::start_polling(poll, source, settings, live.clone(), clock, hook).expect("a watcher");
+    let watched = Watched { folder, file, live, outcomes, watcher };
+    // The folder is being watched from here on.
+    watched.watcher.reload_now();
+    assert_eq!(watched.next(), ReloadOutcome::Unchanged { version: 1 });
+    watched
+}
+
+fn plain(folder: &Path) -> PathBuf {
+    let file = folder.join("gatehouse.toml");
+    fs::write(&file, document(1)).expect("written");
+    file
+}
+
+impl Watched {
+    fn next(&self) -> ReloadOutcome {
+        self.outcomes.recv_timeout(PATIENCE).expect("an outcome in time")
+    }
+
+    /// Waits until a version is in force, past refusals of what was seen on the way.
+    fn applied(&self) -> u64 {
+        loop {
+            if let ReloadOutcome::Applied { version, .. } = self.next() {
+                return version;
+            }
+        }
+    }
+
+    fn refused(&self) -> String {
+        match self.next() {
+            ReloadOutcome::Refused { error } => error.to_string(),
+            other => panic!("{other:?} where a refusal was due"),
+        }
+    }
+
+    fn max(&self) -> u32 {
+        self.live.snapshot().limits.login_account.capacity()
+    }
+
+    fn replace(&self, text: &str) {
+        let draft = self.folder.path().join(".gatehouse.toml.swp");
+        fs::write(&draft, text).expect("written");
+        fs::rename(draft, &self.file).expect("renamed");
+    }
+}
+
+#[test]
+fn an_editors_rename_is_followed_again_and_again() {
+    let watched = watched(NEVER, plain);
+    for max in 2..5 {
+        watched.replace(&document(max));
+        assert_eq!(watched.applied(), u64::from(max));
+        assert_eq!(watched.max(), max);
+    }
+}
+
+#[test]
+fn a_kubernetes_swap_is_followed() {
+    let watched = watched(NEVER, |folder| {
+        fs::create_dir(folder.join("..1")).expect("a folder");
+        fs::write(folder.join("..1/gatehouse.toml"), document(1)).expect("written");
+        symlink("..1", folder.join("..data")).expect("linked");
+        symlink("..data/gatehouse.toml", folder.join("gatehouse.toml")).expect("linked");
+        folder.join("gatehouse.toml")
+    });
+    for max in 2..4 {
+        let folder = watched.folder.path();
+        let fresh = format!("..{max}");
+        fs::create_dir(folder.join(&fresh)).expect("a folder");
+        fs::write(folder.join(&fresh).join("gatehouse.toml"), document(max)).expect("written");
+        symlink(&fresh, folder.join("..data_tmp")).expect("linked");
+        fs::rename(folder.join("..data_tmp"), folder.join("..data")).expect("renamed");
+        fs::remove_dir_all(folder.join(format!("..{}", max - 1))).expect("removed");
+        assert_eq!(watched.applied(), u64::from(max));
+        assert_eq!(watched.max(), max);
+    }
+}
+
+#[test]
+fn a_half_written_file_is_refused_and_the_whole_one_applied() {
+    let watched = watched(NEVER, plain);
+    let whole = document(9);
+    let (half, rest) = whole.split_at(whole.len() / 2);
+    watched.replace(half);
+    let refusal = watched.refused();
+    assert!(refusal.contains("gatehouse.toml:2: is not TOML"), "{refusal}");
+    assert_eq!((watched.max(), watched.live.version()), (1, 1));
+    let kept = watched.live.last_refused().expect("kept for who asks");
+    assert_eq!((kept.error.to_string(), kept.at), (refusal, Micros(7)));
+
+    let mut file = fs::OpenOptions::new().append(true).open(&watched.file).expect("opened");
+    file.write_all(rest.as_bytes()).expect("written");
+    assert_eq!(watched.applied(), 2);
+    assert_eq!((watched.max(), watched.live.last_error()), (9, None));
+}
+
+#[test]
+fn an_emptied_file_does_not_bring_the_defaults() {
+    let watched = watched(NEVER, plain);
+    fs::write(&watched.file, "\n").expect("written");
+    assert!(watched.refused().ends_with("gatehouse.toml: is empty"));
+    assert_eq!(watched.max(), 1);
+}
+
+#[test]
+fn a_removed_file_changes_nothing_until_it_is_back() {
+    let watched = watched(NEVER, plain);
+    fs::remove_file(&watched.file).expect("removed");
+    assert!(watched.refused().ends_with("gatehouse.toml: there is no such file"));
+    assert_eq!(watched.max(), 1);
+    watched.replace(&document(1));
+    assert_eq!(watched.next(), ReloadOutcome::Unchanged { version: 1 });
+    assert_eq!(watched.live.last_error(), None);
+    watched.replace(&document(2));
+    assert_eq!(watched.applied(), 2);
+}
+
+#[test]
+fn a_default_file_may_come_later_and_its_removal_does_not_bring_the_defaults() {
+    let source = |file: &Path| Source::optional(file, Vec::new());
+    let watched = watched_from(NEVER, |folder| folder.join("gatehouse.toml"), source);
+    watched.replace(&document(2));
+    assert_eq!(watched.applied(), 2);
+    fs::remove_file(&watched.file).expect("removed");
+    assert!(watched.refused().ends_with("gatehouse.toml: was removed"));
+    assert_eq!(watched.max(), 2);
+}
+
+#[test]
+fn a_touch_is_no_new_version() {
+    let watched = watched(NEVER, plain);
+    let file = fs::File::options().write(true).open(&watched.file).expect("opened");
+    file.set_modified(SystemTime::UNIX_EPOCH).expect("touched");
+    watched.watcher.reload_now();
+    assert_eq!(watched.next(), ReloadOutcome::Unchanged { version: 1 });
+    watched.replace(&document(2));
+    assert_eq!(watched.applied(), 2);
+}
+
+#[test]
+fn polling_finds_what_no_event_tells() {
+    // The file is a link into a folder that nobody watches.
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let target = elsewhere.path().join("real.toml");
+    fs::write(&target, document(1)).expect("written");
+    let watched = watched(Duration::from_millis(20), |folder| {
+        symlink(&target, folder.join("gatehouse.toml")).expect("linked");
+        folder.join("gatehouse.toml")
+    });
+    fs::write(&target, document(2)).expect("written");
+    assert_eq!(watched.applied(), 2);
+}
+
+#[test]
+fn a_folder_that_is_replaced_is_watched_again() {
+    let watched = watched(NEVER, |folder| {
+        fs::create_dir(folder.join("etc")).expect("a folder");
+        plain(&folder.join("etc"))
+    });
+    let (etc, aside) = (watched.folder.path().join("etc"), watched.folder.path().join("aside"));
+    fs::rename(&etc, aside).expect("renamed");
+    fs::create_dir(&etc).expect("a folder");
+    fs::write(&watched.file, document(2)).expect("written");
+    watched.watcher.reload_now();
+    assert_eq!(watched.applied(), 2);
+    // Nothing but an event from the new folder can tell of this one.
+    watched.replace(&document(3));
+    assert_eq!(watched.applied(), 3);
+}
+
+#[test]
+fn what_takes_a_restart_is_told_and_the_rest_applied() {
+    let watched = watched(NEVER, plain);
+    watched.replace(&format!("server.bind = '127.0.0.1:9999'\n{}", document(3)));
+    let ReloadOutcome::Applied { needs_restart, .. } = watched.next() else { panic!("applied") };
+    assert_eq!(needs_restart, ["server.bind"]);
+    assert_eq!(watched.max(), 3);
+}
+
+#[test]
+fn one_mistake_refuses_the_whole_file() {
+    let watched = watched(NEVER, plain);
+    watched.replace(&format!("server.workers = 0\n{}", document(3)));
+    assert!(watched.refused().contains("server.workers: 0 is out of range"));
+    assert_eq!(watched.max(), 1);
+}
+
+#[test]
+fn dropping_the_watcher_stops_it() {
+    let watched = watched(NEVER, plain);
+    drop(watched.watcher);
+    // The hook, and with it the sender, went with the thread.
+    assert!(watched.outcomes.recv_timeout(PATIENCE).is_err_and(|end| end == RecvTimeoutError::Disconnected));
+}
