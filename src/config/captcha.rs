@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::reader::Section;
 use super::values::{duration, text, word};
+use crate::captcha::Difficulty;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CaptchaProvider {
@@ -20,14 +21,6 @@ pub struct CaptchaTunables {
     pub difficulty: Difficulty,
     /// How long a challenge can be solved.
     pub ttl: Duration,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Difficulty {
-    Easy,
-    #[default]
-    Medium,
-    Hard,
 }
 
 impl Default for CaptchaTunables {

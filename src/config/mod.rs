@@ -28,7 +28,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use captcha::{CaptchaProvider, CaptchaTunables, Difficulty};
+pub use captcha::{CaptchaProvider, CaptchaTunables};
 pub use database::{Database, DatabaseUrl, SqliteFile};
 pub use environment::{Environment, of_process as environment_of_process};
 pub use error::{ConfigError, Place, Problem};

@@ -30,7 +30,7 @@ pub struct Roles {
 
 /// A sign-in that succeeded, as its account's owner is shown it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignIn {
+pub struct PastSignIn {
     pub at: Micros,
     /// The client's address, masked.
     pub network: String,
@@ -148,12 +148,12 @@ impl Accounts {
     }
 
     /// The newest sign-ins, newest first; at most 20.
-    pub async fn last_sign_ins(&self, account: AccountId) -> Result<Vec<SignIn>, DbError> {
+    pub async fn last_sign_ins(&self, account: AccountId) -> Result<Vec<PastSignIn>, DbError> {
         const SQL: &str = "SELECT signed_in_at, network, user_agent FROM sign_ins WHERE account = $1
             ORDER BY signed_in_at DESC, id LIMIT $2";
         let rows: Vec<(i64, String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(account.to_string())
             .bind(KEPT_SIGN_INS).fetch_all(pool).await)?;
-        let sign_in = |(at, network, user_agent)| SignIn { at: Micros(at), network, user_agent };
+        let sign_in = |(at, network, user_agent)| PastSignIn { at: Micros(at), network, user_agent };
         Ok(rows.into_iter().map(sign_in).collect())
     }
 }

@@ -2,18 +2,24 @@
 
 mod accounts;
 mod client;
+mod guard;
 mod hasher;
 mod id;
 mod password;
 mod phc;
+mod registration;
 mod sessions;
+mod sign_in;
 mod username;
 
-pub use accounts::{Account, Accounts, CreateError, Roles, SignIn};
+pub use accounts::{Account, Accounts, CreateError, PastSignIn, Roles};
 pub use client::Client;
+pub use guard::Guard;
 pub use hasher::{HashError, HashSettings, Hasher, Verified};
 pub use id::{AccountId, SessionId};
 pub use password::{Password, PasswordError};
 pub use phc::Phc;
+pub use registration::{Changed, Registered, Registration};
 pub use sessions::{Authenticated, Session, SessionSettings, Sessions, Token};
+pub use sign_in::{Attempt, Outcome, SignIn};
 pub use username::{Username, UsernameError};

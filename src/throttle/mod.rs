@@ -1,5 +1,10 @@
 //! The limiter: exact windows over logs of hits, in this process or on Redis.
+//!
+//! It knows of limits and subjects, not of HTTP, SQL or accounts, and serves as a library: make a
+//! [`Limiter`] over a [`MemoryStore`] or a [`RedisStore`], name a subject by [`Limiter::bucket`], and
+//! [`Limiter::reserve`] a hit, or [`Limiter::hold`] a slot until the outcome is known.
 
+mod any;
 mod limit;
 mod limiter;
 mod line;
@@ -10,8 +15,9 @@ mod store;
 pub mod window;
 
 pub use self::redis::RedisStore;
+pub use any::AnyStore;
 pub use limit::*;
 pub use limiter::*;
-pub use link::Link;
+pub use link::{CallError, Link};
 pub use memory::MemoryStore;
 pub use store::*;

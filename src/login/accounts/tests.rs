@@ -129,7 +129,7 @@ async fn the_newest_twenty_sign_ins_are_kept_for_each_account() {
     let kept = accounts.last_sign_ins(alice.id).await.unwrap();
     assert_eq!(kept.len(), 20);
     let newest =
-        SignIn { at: Micros(26_000_000), network: "203.0.113.0/24".into(), user_agent: "Firefox".into() };
+        PastSignIn { at: Micros(26_000_000), network: "203.0.113.0/24".into(), user_agent: "Firefox".into() };
     assert_eq!(kept[0], newest);
     assert_eq!(kept[19].at, Micros(7_000_000));
     assert_eq!(accounts.last_sign_ins(bob.id).await.unwrap().len(), 1);

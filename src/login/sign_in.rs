@@ -1,0 +1,195 @@
+//! Signing in with a password: a slot is taken before anything is verified, and the outcome settles it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::Counter;
+
+use super::guard::{Admission, Guard, Slot, Subject, Who};
+use super::{Account, Accounts, Client, HashError, Hasher, Password, Username};
+use crate::config::Live;
+use crate::db::DbError;
+
+/// The sign-in service. Clones share it.
+#[derive(Clone)]
+pub struct SignIn(Arc<Inner>);
+
+struct Inner {
+    guard: Arc<Guard>,
+    accounts: Accounts,
+    hasher: Hasher,
+    counters: Counters,
+}
+
+/// One try at one account's password.
+pub struct Attempt {
+    pub login: Username,
+    pub password: Password,
+    /// The client's address as it is counted.
+    pub address: Vec<u8>,
+    /// What the account's owner is shown of it.
+    pub client: Client,
+    /// A CAPTCHA was solved with this attempt.
+    pub solved: bool,
+}
+
+#[derive(Debug)]
+pub enum Outcome {
+    SignedIn(Box<Account>),
+    /// The name or the password is wrong, whichever. Whether the next try needs a CAPTCHA.
+    Rejected {
+        captcha_required: bool,
+    },
+    /// Nothing was verified: a CAPTCHA must be solved first. Without one, not before that time.
+    Challenged {
+        retry_after: Duration,
+    },
+    /// Nothing was verified, and no CAPTCHA helps until then.
+    Throttled {
+        limit: &'static str,
+        retry_after: Duration,
+    },
+    /// Nothing was verified: too much else is.
+    Busy {
+        retry_after: Duration,
+    },
+}
+
+impl SignIn {
+    pub fn new(guard: Arc<Guard>, accounts: Accounts, hasher: Hasher) -> Self {
+        Self(Arc::new(Inner { guard, accounts, hasher, counters: Counters::register() }))
+    }
+
+    pub fn guard(&self) -> &Guard {
+        &self.0.guard
+    }
+
+    /// Every password is tried here, whichever page it was typed on, so that one window counts them all.
+    pub async fn attempt(&self, live: &Arc<Live>, attempt: Attempt) -> Result<Outcome, DbError> {
+        let outcome = self.decide(live, attempt).await?;
+        self.0.counters.count(&outcome);
+        Ok(outcome)
+    }
+
+    async fn decide(&self, live: &Arc<Live>, mut attempt: Attempt) -> Result<Outcome, DbError> {
+        // Twice where the account was made or removed a moment ago; the second look is at the database.
+        for _ in 0..2 {
+            let subject = self.0.guard.subject(&attempt.login).await?;
+            let slot = match self.0.guard.admit(&live.limits, subject, who(&attempt)).await {
+                Admission::Held(slot) => slot,
+                Admission::Challenged { retry_after } => return Ok(Outcome::Challenged { retry_after }),
+                Admission::Throttled { limit, retry_after } => {
+                    return Ok(Outcome::Throttled { limit, retry_after });
+                }
+                Admission::Busy { retry_after } => return Ok(Outcome::Busy { retry_after }),
+            };
+            // Whoever hangs up now must not leave the slot unsettled: this runs to its end without them.
+            let (service, live) = (self.clone(), Arc::clone(live));
+            let verified = tokio::spawn(async move {
+                let verified = service.verify(&live, &attempt, subject, slot).await;
+                (verified, attempt)
+            });
+            let (verified, back) = verified.await.expect("verification does not panic");
+            match verified? {
+                Some(outcome) => return Ok(outcome),
+                None => attempt = back,
+            }
+        }
+        Ok(Outcome::Busy { retry_after: Duration::from_secs(1) })
+    }
+
+    /// None where the slot was taken on the wrong subject; it is given back.
+    async fn verify(
+        &self,
+        live: &Live,
+        attempt: &Attempt,
+        subject: Subject,
+        slot: Slot,
+    ) -> Result<Option<Outcome>, DbError> {
+        let Inner { guard, accounts, hasher, .. } = &*self.0;
+        let found = match accounts.find(&attempt.login).await {
+            Ok(found) => found,
+            Err(error) => {
+                slot.refund().await;
+                return Err(error);
+            }
+        };
+        if !guard.learn(&attempt.login, found.as_ref().map(|account| account.id), subject) {
+            slot.refund().await;
+            return Ok(None);
+        }
+        let hash = found.as_ref().and_then(|account| account.password_hash.as_ref());
+        match (hasher.verify(&attempt.password, hash).await, found) {
+            (Ok(verified), Some(account)) if verified.ok => {
+                slot.succeed().await;
+                if verified.rehash {
+                    self.rehash(account.clone(), attempt.password.clone());
+                }
+                Ok(Some(Outcome::SignedIn(Box::new(account))))
+            }
+            (Ok(_), _) => {
+                slot.keep().await;
+                let captcha_required = guard.challenges_next(&live.limits, subject, who(attempt)).await;
+                Ok(Some(Outcome::Rejected { captcha_required }))
+            }
+            (Err(HashError::Busy { retry_after }), _) => {
+                slot.refund().await;
+                Ok(Some(Outcome::Busy { retry_after }))
+            }
+            (Err(HashError::Stopped), _) => {
+                slot.refund().await;
+                Ok(Some(Outcome::Busy { retry_after: Duration::from_secs(1) }))
+            }
+        }
+    }
+
+    /// The parameters have changed since this password was hashed. Nobody waits for it; where it does not
+    /// come to pass, the next sign-in tries again.
+    fn rehash(&self, account: Account, password: Password) {
+        let service = self.clone();
+        tokio::spawn(async move {
+            let Inner { accounts, hasher, .. } = &*service.0;
+            let (Some(old), Ok(new)) = (&account.password_hash, hasher.hash(&password).await) else { return };
+            if let Err(error) = accounts.rehash(account.id, old, &new).await {
+                tracing::warn!(%error, "a password could not be hashed again");
+            }
+        });
+    }
+}
+
+fn who(attempt: &Attempt) -> Who<'_> {
+    Who { login: &attempt.login, address: &attempt.address, solved: attempt.solved }
+}
+
+/// `gatehouse_sign_ins_total` by outcome; the handles are kept, because refusals come by the million.
+struct Counters {
+    signed_in: Counter,
+    rejected: Counter,
+    challenged: Counter,
+    throttled: Counter,
+    busy: Counter,
+}
+
+impl Counters {
+    fn register() -> Self {
+        let counter = |outcome| metrics::counter!("gatehouse_sign_ins_total", "outcome" => outcome);
+        Self {
+            signed_in: counter("signed-in"),
+            rejected: counter("rejected"),
+            challenged: counter("challenged"),
+            throttled: counter("throttled"),
+            busy: counter("busy"),
+        }
+    }
+
+    fn count(&self, outcome: &Outcome) {
+        let counter = match outcome {
+            Outcome::SignedIn(_) => &self.signed_in,
+            Outcome::Rejected { .. } => &self.rejected,
+            Outcome::Challenged { .. } => &self.challenged,
+            Outcome::Throttled { .. } => &self.throttled,
+            Outcome::Busy { .. } => &self.busy,
+        };
+        counter.increment(1);
+    }
+}
