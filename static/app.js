@@ -17,6 +17,8 @@ for (const time of document.querySelectorAll("time[data-local], time[data-clock]
   time.textContent = new Intl.DateTimeFormat(lang, format).format(at);
 }
 
+// What the server writes: "12 seconds", and in Chinese the short form.
+const unitDisplay = lang === "zh-CN" ? "short" : "long";
 const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
 // The two largest units, as the server words a wait.
@@ -28,7 +30,7 @@ function words(seconds) {
     const count = Math.floor(left / size);
     left -= count * size;
     if (count > 0) {
-      parts.push(new Intl.NumberFormat(lang, { style: "unit", unit, unitDisplay: "long" }).format(count));
+      parts.push(new Intl.NumberFormat(lang, { style: "unit", unit, unitDisplay }).format(count));
     }
   }
   return parts.join(" ");

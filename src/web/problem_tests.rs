@@ -58,7 +58,7 @@ async fn a_captcha_refusal_carries_a_fresh_one() {
 async fn causes_never_leak_into_what_a_caller_sees() {
     let (_, body) = answer(&Problem::Internal).await;
     let members: Vec<&String> = body.as_object().unwrap().keys().collect();
-    assert_eq!(members, ["detail", "status", "title", "type"]);
+    assert_eq!(members, ["type", "title", "status", "detail"]);
     assert_eq!(Problem::Internal.to_string(), "internal");
 }
 

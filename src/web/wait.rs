@@ -71,7 +71,7 @@ pub fn span_in_words(seconds: u64, locale: Locale) -> String {
             words.push(t!(key, locale = locale.code(), count = count).into_owned());
         }
     }
-    words.join(&locale.t("span.between"))
+    words.join(" ")
 }
 
 /// A moment as pages show it: UTC in the text, for machines beside it.

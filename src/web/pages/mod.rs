@@ -7,6 +7,8 @@ pub mod forms;
 pub mod login;
 pub mod problem;
 pub mod register;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 

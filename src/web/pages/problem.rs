@@ -21,6 +21,11 @@ pub struct ProblemPage {
 }
 
 impl ProblemPage {
+    pub fn new(visit: &Visit, kind: Kind) -> Self {
+        let here = format!("/problems/{}", kind.name);
+        Self { layout: visit.layout(here, None), kind, all: Kind::ALL }
+    }
+
     fn text(&self, kind: &Kind, part: &str) -> Cow<'_, str> {
         let key = format!("problem.{}.{part}", kind.name);
         t!(&key, locale = self.layout.locale.code()).into_owned().into()
@@ -30,11 +35,7 @@ impl ProblemPage {
 /// `GET /problems/{name}`
 pub async fn show(visit: Visit, name: web::Path<String>) -> HttpResponse {
     match Kind::named(&name) {
-        Some(kind) => {
-            let here = format!("/problems/{}", kind.name);
-            let page = ProblemPage { layout: visit.layout(here, None), kind, all: Kind::ALL };
-            visit.page(StatusCode::OK, &page)
-        }
+        Some(kind) => visit.page(StatusCode::OK, &ProblemPage::new(&visit, kind)),
         None => ErrorPage::new(visit.layout("/login", None), ErrorKind::NotFound).respond(&visit),
     }
 }
