@@ -76,9 +76,8 @@ impl Csrf {
 
     /// A form: never from elsewhere, and always with its token. Both, because a sister site that
     /// plants cookies passes neither, and a browser old enough to send no header has only the token.
-    pub fn admits_form(&self, headers: &HeaderMap, browser: Option<&Browser>, token: &str) -> bool {
-        self.provenance(headers) != Provenance::Foreign
-            && browser.is_some_and(|browser| self.verify(browser, token))
+    pub fn admits_form(&self, from: Provenance, browser: Option<&Browser>, token: &str) -> bool {
+        from != Provenance::Foreign && browser.is_some_and(|browser| self.verify(browser, token))
     }
 
     /// An API call: from our pages, or from a client that says nothing and sends what no form can:

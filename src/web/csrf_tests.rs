@@ -63,12 +63,12 @@ fn a_form_needs_its_token_even_from_our_own_pages() {
     let (csrf, entropy) = (csrf(), Entropy::seeded(1));
     let browser = Browser::random(&entropy);
     let token = csrf.token(&browser, &entropy);
-    let ours = headers(&[("sec-fetch-site", "same-origin")]);
-    assert!(csrf.admits_form(&ours, Some(&browser), &token));
-    assert!(csrf.admits_form(&headers(&[]), Some(&browser), &token));
-    assert!(!csrf.admits_form(&ours, Some(&browser), ""));
-    assert!(!csrf.admits_form(&ours, None, &token));
-    assert!(!csrf.admits_form(&headers(&[("sec-fetch-site", "cross-site")]), Some(&browser), &token));
+    let ours = Provenance::SameOrigin;
+    assert!(csrf.admits_form(ours, Some(&browser), &token));
+    assert!(csrf.admits_form(Provenance::Untold, Some(&browser), &token));
+    assert!(!csrf.admits_form(ours, Some(&browser), ""));
+    assert!(!csrf.admits_form(ours, None, &token));
+    assert!(!csrf.admits_form(Provenance::Foreign, Some(&browser), &token));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! HTTP only: what a request says about its client, and how answers look. No SQL, no Redis.
+//! HTTP only: what a request says about its client, and how answers look. Nothing here
+//! knows of a database or a store.
 
 pub mod assets;
 pub mod client;

@@ -6,7 +6,7 @@ use actix_web::cookie::Cookie;
 use actix_web::dev::Payload;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{
-    ACCEPT_LANGUAGE, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, USER_AGENT,
+    ACCEPT_LANGUAGE, CONTENT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT,
 };
 use actix_web::{FromRequest, HttpRequest, HttpResponse, web};
 use askama::Template;
@@ -17,10 +17,11 @@ use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::web::client::{ClientAddress, TrustedProxies};
 use crate::web::cookies::{self, Cookies};
-use crate::web::csrf::{Browser, Csrf};
+use crate::web::csrf::{Browser, Csrf, Provenance};
 use crate::web::flash::{Flash, Flashes};
 use crate::web::locale::Locale;
 use crate::web::pages::Layout;
+use crate::web::problem::Problem;
 
 /// What every page needs to know of this installation; one for the app, in its `web::Data`.
 #[derive(Clone)]
@@ -52,6 +53,25 @@ impl Edge {
     }
 }
 
+impl Edge {
+    /// Who makes a call of the API that changes something; refused where a foreign page makes it.
+    pub fn caller(&self, request: &HttpRequest) -> Result<ClientAddress, Problem> {
+        if self.csrf.admits_call(request.headers()) {
+            return Ok(ClientAddress::of(request, &self.trusted));
+        }
+        Err(Problem::Csrf)
+    }
+
+    /// The browser that a request names, if it has been given a name.
+    pub fn browser(&self, headers: &HeaderMap) -> Option<Browser> {
+        cookies::value(headers, self.cookies.browser_name()).and_then(Browser::parse)
+    }
+
+    pub fn session_token<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        cookies::value(headers, self.cookies.session_name())
+    }
+}
+
 /// Taken as a handler's argument. Its answers set the cookies that the visit calls for.
 #[derive(Clone)]
 pub struct Visit {
@@ -61,7 +81,9 @@ pub struct Visit {
     pub browser: Browser,
     pub flash: Option<Flash>,
     edge: web::Data<Edge>,
-    headers: HeaderMap,
+    provenance: Provenance,
+    session: Option<String>,
+    user_agent: String,
     is_new: bool,
     had_flash: bool,
     chose_language: bool,
@@ -70,7 +92,7 @@ pub struct Visit {
 impl Visit {
     pub fn of(request: &HttpRequest, edge: web::Data<Edge>) -> Self {
         let headers = request.headers();
-        let sent = cookies::value(headers, edge.cookies.browser_name()).and_then(Browser::parse);
+        let sent = edge.browser(headers);
         let flash = cookies::value(headers, edge.cookies.flash_name());
         let chosen = form_urlencoded::parse(request.query_string().as_bytes())
             .find(|(name, _)| name == "lang")
@@ -83,7 +105,9 @@ impl Visit {
             is_new: sent.is_none(),
             had_flash: flash.is_some(),
             chose_language: chosen.is_some(),
-            headers: headers.clone(),
+            provenance: edge.csrf.provenance(headers),
+            session: edge.session_token(headers).map(str::to_owned),
+            user_agent: text_of(headers, USER_AGENT).unwrap_or_default().to_owned(),
             edge,
         }
     }
@@ -91,16 +115,22 @@ impl Visit {
     /// Whether a form that was sent is one of ours; where not, nothing it asks for is done.
     pub fn admits_form(&self, csrf_token: &str) -> bool {
         let sent = (!self.is_new).then_some(&self.browser);
-        self.edge.csrf.admits_form(&self.headers, sent, csrf_token)
+        self.edge.csrf.admits_form(self.provenance, sent, csrf_token)
     }
 
     /// The token of the session cookie, as it was sent.
     pub fn session_token(&self) -> Option<&str> {
-        cookies::value(&self.headers, self.edge.cookies.session_name())
+        self.session.as_deref()
     }
 
     pub fn user_agent(&self) -> &str {
-        self.headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default()
+        &self.user_agent
+    }
+
+    /// Keeps the word for the next page, where this answer is none that it was meant for.
+    pub const fn keep_flash(mut self) -> Self {
+        (self.flash, self.had_flash) = (None, false);
+        self
     }
 
     pub fn cookies(&self) -> Cookies {
@@ -164,6 +194,10 @@ fn reads(headers: &HeaderMap, jar: Cookies) -> Locale {
     let accepted =
         || headers.get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()).and_then(Locale::accepted);
     kept.or_else(accepted).unwrap_or_default()
+}
+
+fn text_of(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 impl FromRequest for Visit {

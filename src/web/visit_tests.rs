@@ -68,3 +68,20 @@ fn a_cookie_of_another_app_does_not_hide_ours() {
     let visit = Visit::of(&TestRequest::get().insert_header(sent).to_http_request(), edge());
     assert_eq!(visit.session_token(), Some("tok"));
 }
+
+#[test]
+fn a_word_for_the_next_page_survives_an_error_on_the_way() {
+    let edge = edge();
+    let sent = ("cookie", format!("gh_flash={}", edge.flashes.sign(Flash::SignedOut)));
+    let request = TestRequest::get().uri("/nothing.png").insert_header(sent).app_data(edge).to_http_request();
+    let answer = crate::web::pages::error::error_response(&request, ErrorKind::NotFound);
+    assert!(!answer.cookies().any(|cookie| cookie.name() == "gh_flash"));
+}
+
+#[test]
+fn a_call_from_a_foreign_page_is_refused_before_anything_else() {
+    let edge = edge();
+    let call = |origin| TestRequest::post().insert_header(("origin", origin)).to_http_request();
+    assert_eq!(edge.caller(&call("https://evil.example")), Err(Problem::Csrf));
+    assert!(edge.caller(&call("http://127.0.0.1:8080")).is_ok());
+}

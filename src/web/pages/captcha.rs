@@ -25,6 +25,12 @@ pub struct ChallengeView {
     pub expires_in: Duration,
 }
 
+impl CaptchaBlock {
+    pub const fn is_later(&self) -> bool {
+        matches!(self, Self::Later(_))
+    }
+}
+
 impl ChallengeView {
     pub fn lasts(&self, locale: Locale) -> String {
         span_in_words(self.expires_in.as_secs(), locale)

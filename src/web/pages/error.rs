@@ -118,7 +118,7 @@ impl ErrorPage {
 /// For where no handler runs: a path or a body that cannot be used.
 pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
     if let Some(edge) = request.app_data::<web::Data<Edge>>() {
-        let visit = Visit::of(request, edge.clone());
+        let visit = Visit::of(request, edge.clone()).keep_flash();
         return ErrorPage::new(visit.layout("/login", None), kind).respond(&visit);
     }
     // An app without an Edge (a test of one part) still answers in HTML.

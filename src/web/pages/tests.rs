@@ -59,6 +59,7 @@ fn logins(visit: &Visit) -> Vec<(&'static str, LoginPage)> {
         ("login-captcha-wrong", page().notice(Notice::CaptchaWrong).captcha(challenge())),
         ("login-refreshed", page().notice(Notice::Refreshed).captcha(challenge())),
         ("login-captcha-later", page().notice(Notice::CaptchaNeeded).captcha(CaptchaBlock::Later(wait(41)))),
+        ("login-wrong-later", page().notice(Notice::CaptchaWrong).captcha(CaptchaBlock::Later(wait(41)))),
         ("login-throttled", page().notice(Notice::Throttled(wait(252)))),
         ("login-throttled-long", page().notice(Notice::Throttled(wait(90_000)))),
         ("login-busy", page().notice(Notice::Busy(wait(2)))),
@@ -119,9 +120,8 @@ fn all(locale: Locale) -> Vec<(String, String)> {
         let page = ErrorPage::new(visit.layout("/login", None), kind);
         (format!("error-{kind:?}").to_lowercase(), page.render().unwrap())
     };
-    let problem = |kind: Kind| {
-        (format!("problem-{}", kind.name), ProblemPage::new(&visit, kind).render().unwrap())
-    };
+    let problem =
+        |kind: Kind| (format!("problem-{}", kind.name), ProblemPage::new(&visit, kind).render().unwrap());
     let forms = html(logins(&visit)).chain(html(registers(&visit))).chain(html(accounts(&visit)));
     forms.chain(ErrorKind::ALL.into_iter().map(error)).chain(Kind::ALL.into_iter().map(problem)).collect()
 }
