@@ -8,3 +8,6 @@ pub mod entropy;
 pub mod login;
 pub mod secret;
 pub mod throttle;
+pub mod web;
+
+rust_i18n::i18n!("locales", fallback = "en");

@@ -1,0 +1,95 @@
+//! How bodies, paths and queries are read, and what their sender hears where they cannot be.
+
+use actix_web::error::{InternalError, JsonPayloadError, UrlencodedError};
+use actix_web::web::{FormConfig, JsonConfig, PathConfig, QueryConfig, ServiceConfig};
+use actix_web::{Error, HttpRequest, HttpResponse};
+
+use crate::web::pages::error::{ErrorKind, error_response};
+use crate::web::problem::{InputError, Problem};
+
+/// Sixteen times the longest form that can be meant.
+pub const BODY_LIMIT: usize = 16 * 1024;
+
+/// Extractor settings for the whole app; `/api` answers with problems, everything else with pages.
+pub fn configure(app: &mut ServiceConfig) {
+    app.app_data(JsonConfig::default().limit(BODY_LIMIT).error_handler(|error, request| {
+        let problem = json_problem(&error);
+        refuse(error, request, problem)
+    }))
+    .app_data(FormConfig::default().limit(BODY_LIMIT).error_handler(|error, request| {
+        let problem = form_problem(&error);
+        refuse(error, request, problem)
+    }))
+    .app_data(PathConfig::default().error_handler(|error, request| refuse(error, request, Problem::NotFound)))
+    .app_data(QueryConfig::default().error_handler(|error, request| {
+        let field = InputError { field: "query".into(), message: "Cannot be read.".into() };
+        refuse(error, request, Problem::InvalidInput { errors: vec![field] })
+    }));
+}
+
+fn refuse(
+    cause: impl std::fmt::Debug + std::fmt::Display + 'static,
+    request: &HttpRequest,
+    problem: Problem,
+) -> Error {
+    InternalError::from_response(cause, answer(request, &problem)).into()
+}
+
+/// The refusal in the shape that this part of the site speaks.
+pub fn answer(request: &HttpRequest, problem: &Problem) -> HttpResponse {
+    if request.path().starts_with("/api/") {
+        return problem.respond();
+    }
+    error_response(request, ErrorKind::from(problem))
+}
+
+fn json_problem(error: &JsonPayloadError) -> Problem {
+    match error {
+        JsonPayloadError::OverflowKnownLength { .. } | JsonPayloadError::Overflow { .. } => {
+            Problem::PayloadTooLarge
+        }
+        JsonPayloadError::ContentType => Problem::UnsupportedMediaType,
+        JsonPayloadError::Deserialize(cause) if cause.is_data() => {
+            Problem::InvalidInput { errors: vec![field_at_fault(&cause.to_string())] }
+        }
+        // Cut short, or no JSON; the enum may grow, and what is new there is about reading, too.
+        _ => Problem::MalformedJson,
+    }
+}
+
+/// serde names the field in its text only. Nothing else of that text is passed on: it repeats values,
+/// and one of them may be a password.
+fn field_at_fault(cause: &str) -> InputError {
+    let named = |lead: &str| {
+        let name = cause.strip_prefix(lead)?.split('`').next()?;
+        let plain = name.len() <= 40
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+        plain.then(|| name.to_owned())
+    };
+    if let Some(field) = named("unknown field `") {
+        return InputError {
+            field: field.into(),
+            message: "Is not a field of this call; leave it out.".into(),
+        };
+    }
+    if let Some(field) = named("missing field `") {
+        return InputError { field: field.into(), message: "Is missing; send it.".into() };
+    }
+    if let Some(field) = named("duplicate field `") {
+        return InputError { field: field.into(), message: "Is there twice; send it once.".into() };
+    }
+    let message = "A field is unknown, or has a value of another type; see /openapi.json.";
+    InputError { field: "body".into(), message: message.into() }
+}
+
+fn form_problem(error: &UrlencodedError) -> Problem {
+    match error {
+        UrlencodedError::Overflow { .. } => Problem::PayloadTooLarge,
+        UrlencodedError::ContentType => Problem::UnsupportedMediaType,
+        _ => Problem::InvalidInput { errors: Vec::new() },
+    }
+}
+
+#[cfg(test)]
+#[path = "extract_tests.rs"]
+mod tests;

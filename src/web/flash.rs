@@ -1,0 +1,102 @@
+//! A sentence for the next page, shown once: carried in a signed cookie that names it, never as text.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::secret::{SubKey, same};
+
+/// All that can be said this way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flash {
+    SignedOut,
+    SessionEnded,
+    Registered,
+    PasswordChanged,
+    SessionRevoked,
+    OthersRevoked,
+}
+
+impl Flash {
+    pub const ALL: [Self; 6] = [
+        Self::SignedOut,
+        Self::SessionEnded,
+        Self::Registered,
+        Self::PasswordChanged,
+        Self::SessionRevoked,
+        Self::OthersRevoked,
+    ];
+
+    const fn code(self) -> &'static str {
+        match self {
+            Self::SignedOut => "signed-out",
+            Self::SessionEnded => "session-ended",
+            Self::Registered => "registered",
+            Self::PasswordChanged => "password-changed",
+            Self::SessionRevoked => "session-revoked",
+            Self::OthersRevoked => "others-revoked",
+        }
+    }
+
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::SignedOut => "flash.signed-out",
+            Self::SessionEnded => "flash.session-ended",
+            Self::Registered => "flash.registered",
+            Self::PasswordChanged => "flash.password-changed",
+            Self::SessionRevoked => "flash.session-revoked",
+            Self::OthersRevoked => "flash.others-revoked",
+        }
+    }
+}
+
+/// Signs and reads them; the key is `web.flash`.
+#[derive(Clone)]
+pub struct Flashes(SubKey);
+
+impl Flashes {
+    pub const fn new(key: SubKey) -> Self {
+        Self(key)
+    }
+
+    pub fn sign(&self, flash: Flash) -> String {
+        format!("{}.{}", flash.code(), URL_SAFE_NO_PAD.encode(self.mac(flash)))
+    }
+
+    pub fn read(&self, cookie: &str) -> Option<Flash> {
+        let (code, mac) = cookie.split_once('.')?;
+        let flash = Flash::ALL.into_iter().find(|flash| flash.code() == code)?;
+        let mac = URL_SAFE_NO_PAD.decode(mac).ok()?;
+        same(&mac, &self.mac(flash)).then_some(flash)
+    }
+
+    fn mac(&self, flash: Flash) -> [u8; 16] {
+        let hash = self.0.hash(&[flash.code().as_bytes()]);
+        *hash.first_chunk().expect("a hash of 32 bytes")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::MasterKey;
+
+    fn flashes(byte: u8) -> Flashes {
+        Flashes::new(MasterKey::from_bytes([byte; 32]).derive("web.flash"))
+    }
+
+    #[test]
+    fn what_was_signed_is_read_back() {
+        for flash in Flash::ALL {
+            assert_eq!(flashes(1).read(&flashes(1).sign(flash)), Some(flash));
+        }
+    }
+
+    #[test]
+    fn nobody_else_can_put_words_on_a_page() {
+        let signed = flashes(1).sign(Flash::SignedOut);
+        assert_eq!(flashes(2).read(&signed), None);
+        assert_eq!(flashes(1).read(&signed.replace("signed-out", "password-changed")), None);
+        assert_eq!(flashes(1).read("signed-out."), None);
+        assert_eq!(flashes(1).read("<b>hello</b>"), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! The security headers of every answer, in one place.
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use actix_web::middleware::Next;
+use actix_web::{Error, web};
+use url::Url;
+
+type Fixed = (HeaderName, HeaderValue);
+
+/// Made once at start; an answer costs a few reference counts.
+#[derive(Debug, Clone)]
+pub struct SecurityHeaders {
+    page: Vec<Fixed>,
+    other: Vec<Fixed>,
+}
+
+/// Pages have one style sheet, one script, images of ours, forms to us, and nothing else.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; \
+    form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+/// JSON and images load nothing, should a browser ever be led to show them.
+const OTHER_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
+const NO_FEATURES: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
+/// Two years, as hstspreload.org asks. Not includeSubDomains: the other hosts are not ours to decide on.
+const HSTS: &str = "max-age=63072000";
+
+impl SecurityHeaders {
+    pub fn new(public_url: &Url) -> Self {
+        let fixed = HeaderValue::from_static;
+        let mut other = vec![
+            (header::X_CONTENT_TYPE_OPTIONS, fixed("nosniff")),
+            (header::CACHE_CONTROL, fixed("no-store")),
+            (header::CONTENT_SECURITY_POLICY, fixed(OTHER_POLICY)),
+            (HeaderName::from_static("cross-origin-resource-policy"), fixed("same-origin")),
+        ];
+        if public_url.scheme() == "https" {
+            other.push((header::STRICT_TRANSPORT_SECURITY, fixed(HSTS)));
+        }
+        let mut page = other.clone();
+        page[2].1 = fixed(PAGE_POLICY);
+        page.extend([
+            // Not no-referrer: with it a browser sends `Origin: null` with our own forms, which is
+            // what the CSRF check goes by where there is no Sec-Fetch-Site. Other sites get nothing.
+            (header::REFERRER_POLICY, fixed("same-origin")),
+            (header::X_FRAME_OPTIONS, fixed("DENY")),
+            (HeaderName::from_static("cross-origin-opener-policy"), fixed("same-origin")),
+            (HeaderName::from_static("permissions-policy"), fixed(NO_FEATURES)),
+        ]);
+        Self { page, other }
+    }
+
+    /// Adds what is not there yet: an asset keeps the caching that it chose.
+    pub fn apply(&self, headers: &mut HeaderMap) {
+        let html =
+            headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+        for (name, value) in if html { &self.page } else { &self.other } {
+            if !headers.contains_key(name) {
+                headers.insert(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// For `wrap(from_fn(secure))`, outermost, so that the answers of other middleware have them too.
+pub async fn secure<B: MessageBody + 'static>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    let headers = request.app_data::<web::Data<SecurityHeaders>>().cloned();
+    let mut response = next.call(request).await?;
+    if let Some(fixed) = headers {
+        fixed.apply(response.headers_mut());
+    }
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(url: &str, kind: &'static str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        SecurityHeaders::new(&Url::parse(url).unwrap()).apply(&mut headers);
+        headers
+    }
+
+    #[test]
+    fn a_page_runs_nothing_that_is_not_ours() {
+        let headers = applied("https://id.example", "text/html; charset=utf-8");
+        let policy = headers.get("content-security-policy").unwrap().to_str().unwrap();
+        assert!(policy.contains("script-src 'self'") && policy.contains("frame-ancestors 'none'"));
+        assert!(!policy.contains("unsafe"));
+        assert_eq!(headers.get("referrer-policy").unwrap(), "same-origin");
+    }
+
+    #[test]
+    fn nothing_dynamic_is_kept_by_a_cache_and_no_type_is_guessed() {
+        for kind in ["text/html", "application/problem+json", "image/png"] {
+            let headers = applied("http://127.0.0.1:8080", kind);
+            assert_eq!(headers.get("cache-control").unwrap(), "no-store");
+            assert_eq!(headers.get("x-content-type-options").unwrap(), "nosniff");
+        }
+    }
+
+    #[test]
+    fn an_asset_keeps_its_own_caching() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+        SecurityHeaders::new(&Url::parse("http://localhost").unwrap()).apply(&mut headers);
+        assert_eq!(headers.get("cache-control").unwrap(), "public, immutable");
+    }
+
+    #[test]
+    fn only_https_asks_to_be_kept_on_https() {
+        assert!(applied("https://id.example", "text/html").contains_key("strict-transport-security"));
+        assert!(!applied("http://id.example", "text/html").contains_key("strict-transport-security"));
+    }
+}

@@ -1,0 +1,110 @@
+//! The words: both files say the same things, and nothing asks for a word that is not there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::*;
+
+fn words(code: &str) -> BTreeMap<String, String> {
+    fn walk(prefix: &str, table: &toml::Table, out: &mut BTreeMap<String, String>) {
+        for (key, value) in table {
+            let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+            match value {
+                toml::Value::Table(inner) => walk(&path, inner, out),
+                toml::Value::String(text) => drop(out.insert(path, text.clone())),
+                _ => {}
+            }
+        }
+    }
+    let text =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("locales/{code}.toml")));
+    let mut out = BTreeMap::new();
+    walk("", &text.unwrap().parse().unwrap(), &mut out);
+    out
+}
+
+fn placeholders(text: &str) -> BTreeSet<&str> {
+    text.split("%{").skip(1).filter_map(|rest| rest.split('}').next()).collect()
+}
+
+#[test]
+fn both_languages_have_the_same_keys() {
+    let keys = |code| words(code).into_keys().collect::<BTreeSet<_>>();
+    assert_eq!(keys("en"), keys("zh-CN"));
+}
+
+#[test]
+fn both_languages_fill_in_the_same_placeholders() {
+    let chinese = words("zh-CN");
+    for (key, text) in words("en") {
+        assert_eq!(placeholders(&text), placeholders(&chinese[&key]), "{key}");
+    }
+}
+
+#[test]
+fn no_word_is_empty_or_left_in_english() {
+    // Names, and formats that have no words in them.
+    const SAME: [&str; 1] = ["site.name"];
+    let chinese = words("zh-CN");
+    for (key, text) in words("en") {
+        assert!(!text.trim().is_empty(), "{key}");
+        assert!(SAME.contains(&key.as_str()) || text != chinese[&key], "{key} is not translated");
+    }
+}
+
+#[test]
+fn every_word_that_is_asked_for_is_there_and_none_is_left_over() {
+    let known = words("en");
+    let sections: BTreeSet<&str> = known.keys().filter_map(|key| key.split('.').next()).collect();
+    let mut asked = BTreeSet::new();
+    for folder in ["src/web", "templates"] {
+        visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut |text| {
+            let is_key = |literal: &&str| {
+                let key = literal.split_once('.').is_some_and(|(section, _)| sections.contains(section));
+                key && literal.bytes().all(|byte| byte.is_ascii_lowercase() || b"._-".contains(&byte))
+            };
+            asked.extend(text.split('"').filter(is_key).map(str::to_owned));
+        });
+    }
+    for key in &asked {
+        assert!(known.contains_key(key), "{key} is in no language");
+    }
+    // Those of problems are put together from the name; `problem_tests` holds them to it.
+    for key in known.keys().filter(|key| !key.starts_with("problem.")) {
+        assert!(asked.contains(key), "{key} is said nowhere");
+    }
+}
+
+fn visit(folder: &Path, read: &mut impl FnMut(&str)) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            visit(&path, read);
+        } else if !path.to_string_lossy().ends_with("tests.rs") {
+            read(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_highest_weight_wins_then_the_first() {
+    assert_eq!(Locale::accepted("zh-CN,zh;q=0.9,en;q=0.8"), Some(Locale::ZhCn));
+    assert_eq!(Locale::accepted("en;q=0.3, zh ; q=0.9"), Some(Locale::ZhCn));
+    assert_eq!(Locale::accepted("fr, de;q=0.9, zh-Hant-TW;q=0.2"), Some(Locale::ZhCn));
+    assert_eq!(Locale::accepted("en-GB, zh"), Some(Locale::En));
+}
+
+#[test]
+fn a_weight_of_nothing_refuses_and_nonsense_is_passed_over() {
+    assert_eq!(Locale::accepted("zh;q=0, fr"), None);
+    assert_eq!(Locale::accepted("zh;q=2, en;q=nan, zh;level=1, *;q=0.1"), Some(Locale::En));
+    assert_eq!(Locale::accepted(""), None);
+    assert_eq!(Locale::accepted(&format!("{}zh", "x,".repeat(5000))), None);
+}
+
+#[test]
+fn a_language_is_chosen_by_its_whole_name() {
+    assert_eq!(Locale::named("zh-cn"), Some(Locale::ZhCn));
+    assert_eq!(Locale::named("zh"), None);
+    assert_eq!(Locale::named("../en"), None);
+}

@@ -1,0 +1,139 @@
+//! What can be wrong with a field of a form, and how it is said.
+
+use std::borrow::Cow;
+
+use rust_i18n::t;
+
+use crate::web::locale::Locale;
+
+/// Form fields that people fill in; the names are those of the HTML and of the JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    Login,
+    Password,
+    CurrentPassword,
+    NewPassword,
+    CaptchaAnswer,
+}
+
+impl Field {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Login => "login",
+            Self::Password => "password",
+            Self::CurrentPassword => "current_password",
+            Self::NewPassword => "new_password",
+            Self::CaptchaAnswer => "captcha_answer",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message {
+    LoginMissing,
+    LoginLength {
+        min: usize,
+        max: usize,
+    },
+    /// Letters, digits and a few marks, of one script.
+    LoginCharacters,
+    LoginTaken,
+    PasswordMissing,
+    PasswordTooShort {
+        min: usize,
+    },
+    PasswordTooLong {
+        max: usize,
+    },
+    /// On a list of passwords that are tried first, or as easily guessed.
+    PasswordGuessable,
+    PasswordSameAsLogin,
+    PasswordUnchanged,
+    CurrentPasswordMissing,
+    CurrentPasswordWrong,
+    CaptchaMissing,
+    CaptchaWrong,
+}
+
+impl Message {
+    pub fn text(self, locale: Locale) -> Cow<'static, str> {
+        let code = locale.code();
+        match self {
+            Self::LoginMissing => locale.t("error.login-missing"),
+            Self::LoginLength { min, max } => t!("error.login-length", locale = code, min = min, max = max),
+            Self::LoginCharacters => locale.t("error.login-characters"),
+            Self::LoginTaken => locale.t("error.login-taken"),
+            Self::PasswordMissing => locale.t("error.password-missing"),
+            Self::PasswordTooShort { min } => t!("error.password-short", locale = code, min = min),
+            Self::PasswordTooLong { max } => t!("error.password-long", locale = code, max = max),
+            Self::PasswordGuessable => locale.t("error.password-guessable"),
+            Self::PasswordSameAsLogin => locale.t("error.password-is-login"),
+            Self::PasswordUnchanged => locale.t("error.password-unchanged"),
+            Self::CurrentPasswordMissing => locale.t("error.current-missing"),
+            Self::CurrentPasswordWrong => locale.t("error.current-wrong"),
+            Self::CaptchaMissing => locale.t("error.captcha-missing"),
+            Self::CaptchaWrong => locale.t("error.captcha-wrong"),
+        }
+    }
+}
+
+/// At most one message a field, in the order of the form.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldErrors(Vec<(Field, Message)>);
+
+impl FieldErrors {
+    pub fn one(field: Field, message: Message) -> Self {
+        Self(vec![(field, message)])
+    }
+
+    /// The first message of a field stands.
+    pub fn add(&mut self, field: Field, message: Message) {
+        if self.of(field).is_none() {
+            self.0.push((field, message));
+        }
+    }
+
+    /// The value, or its message kept for the field: lets a handler parse all before it looks.
+    pub fn take<T>(&mut self, field: Field, parsed: Result<T, Message>) -> Option<T> {
+        parsed.map_err(|message| self.add(field, message)).ok()
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn of(&self, field: Field) -> Option<Message> {
+        self.0.iter().find(|(at, _)| *at == field).map(|(_, message)| *message)
+    }
+
+    pub fn first(&self) -> Option<Field> {
+        self.0.first().map(|(field, _)| *field)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Field, Message)> {
+        self.0.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_message_of_a_field_stands() {
+        let mut errors = FieldErrors::default();
+        assert_eq!(errors.take::<()>(Field::Login, Err(Message::LoginMissing)), None);
+        errors.add(Field::Login, Message::LoginTaken);
+        assert_eq!(errors, FieldErrors::one(Field::Login, Message::LoginMissing));
+        assert_eq!(errors.of(Field::Password), None);
+    }
+
+    #[test]
+    fn numbers_are_filled_in() {
+        let message = Message::PasswordTooShort { min: 15 };
+        for locale in Locale::ALL {
+            let text = message.text(locale);
+            assert!(text.contains("15") && !text.contains("%{"), "{text}");
+        }
+    }
+}

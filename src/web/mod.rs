@@ -1,0 +1,28 @@
+//! HTTP only: what a request says about its client, and how answers look. Nothing here
+//! knows of a database or a store.
+
+pub mod assets;
+pub mod client;
+pub mod cookies;
+pub mod csrf;
+pub mod device;
+pub mod extract;
+pub mod flash;
+pub mod headers;
+pub mod locale;
+pub mod message;
+pub mod next;
+pub mod pages;
+pub mod problem;
+pub mod ratelimit_fields;
+pub mod visit;
+pub mod wait;
+
+pub use client::{ClientAddress, TrustedProxies};
+pub use flash::Flash;
+pub use locale::Locale;
+pub use message::{Field, FieldErrors, Message};
+pub use next::Next;
+pub use problem::Problem;
+pub use visit::{Edge, Visit};
+pub use wait::Wait;

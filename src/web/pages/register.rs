@@ -1,0 +1,92 @@
+//! `/register`: a new account with a name and a password.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use askama::Template;
+
+use crate::web::message::{Field, FieldErrors, Message};
+use crate::web::next::Next;
+use crate::web::pages::Layout;
+use crate::web::pages::captcha::CaptchaBlock;
+use crate::web::pages::login::{Notice, here, with_wait};
+use crate::web::visit::Visit;
+
+/// The numbers that the hints name; the parsers of names and passwords have the last word.
+#[derive(Debug, Clone, Copy)]
+pub struct Hints {
+    pub login_max: usize,
+    pub password_min: usize,
+}
+
+#[derive(Template)]
+#[template(path = "pages/register.html")]
+pub struct RegisterPage {
+    layout: Layout,
+    hints: Hints,
+    login: String,
+    next: Option<Next>,
+    notice: Notice,
+    errors: FieldErrors,
+    captcha: CaptchaBlock,
+}
+
+impl RegisterPage {
+    pub fn new(visit: &Visit, hints: Hints, next: Option<Next>) -> Self {
+        let layout = visit.layout(here("/register", next.as_ref()), None);
+        Self {
+            layout,
+            hints,
+            login: String::new(),
+            next,
+            notice: Notice::None,
+            errors: FieldErrors::default(),
+            captcha: CaptchaBlock::Absent,
+        }
+    }
+
+    pub fn login(mut self, typed: &str) -> Self {
+        self.login = typed.chars().take(256).collect();
+        self
+    }
+
+    /// `Notice::Rejected` has no meaning here; a taken name is `Message::LoginTaken` at its field.
+    pub fn notice(mut self, notice: Notice) -> Self {
+        self.errors = match &notice {
+            Notice::CaptchaWrong => FieldErrors::one(Field::CaptchaAnswer, Message::CaptchaWrong),
+            other => other.errors().cloned().unwrap_or_default(),
+        };
+        self.notice = notice;
+        self
+    }
+
+    pub fn captcha(mut self, captcha: CaptchaBlock) -> Self {
+        self.captcha = captcha;
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        let status = match self.errors.of(Field::Login) {
+            Some(Message::LoginTaken) => StatusCode::CONFLICT,
+            _ => self.notice.status(),
+        };
+        with_wait(visit.page(status, self), self.notice.wait())
+    }
+
+    fn focus(&self) -> &'static str {
+        match (&self.notice, self.errors.first()) {
+            (Notice::Throttled(_) | Notice::Busy(_), _) => "",
+            (Notice::CaptchaWrong, _) => "password",
+            (_, Some(field)) => field.name(),
+            _ if self.login.is_empty() => "login",
+            _ => "password",
+        }
+    }
+
+    fn password_hint(&self) -> String {
+        self.layout.with("register.password-hint", &self.hints.password_min.to_string()).into_owned()
+    }
+
+    fn login_hint(&self) -> String {
+        self.layout.with("register.login-hint", &self.hints.login_max.to_string()).into_owned()
+    }
+}

@@ -1,0 +1,241 @@
+//! Refusals of the API as problem details (RFC 9457): one variant for each name of the contract.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::{HttpResponse, ResponseError};
+use serde::Serialize;
+
+use crate::web::locale::Locale;
+use crate::web::message::FieldErrors;
+use crate::web::wait::whole_seconds;
+
+/// A refusal. What it carries is for its caller to read; causes stay in the log.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Problem {
+    InvalidCredentials { captcha_required: bool },
+    CaptchaRequired { captcha: Option<CaptchaBody> },
+    CaptchaInvalid { captcha: Option<CaptchaBody> },
+    Throttled { limit: Cow<'static, str>, retry_after: Duration },
+    Busy { retry_after: Duration },
+    Unavailable { retry_after: Duration },
+    Unauthenticated,
+    Forbidden,
+    Csrf,
+    LoginTaken,
+    InvalidInput { errors: Vec<InputError> },
+    NotFound,
+    MethodNotAllowed { allow: &'static str },
+    PayloadTooLarge,
+    UnsupportedMediaType,
+    MalformedJson,
+    Internal,
+}
+
+/// A fresh challenge, as `POST /captcha` gives it too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CaptchaBody {
+    pub id: String,
+    /// A `data:image/png` URL.
+    pub image: String,
+    /// Seconds.
+    pub expires_in: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InputError {
+    pub field: Cow<'static, str>,
+    pub message: Cow<'static, str>,
+}
+
+/// What is the same for every problem of a name. The API speaks English: programs read it; the page
+/// behind `type` speaks the reader's language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    pub name: &'static str,
+    pub status: StatusCode,
+    pub title: &'static str,
+    /// What to do next.
+    pub detail: &'static str,
+}
+
+const fn kind(name: &'static str, status: StatusCode, title: &'static str, detail: &'static str) -> Kind {
+    Kind { name, status, title, detail }
+}
+
+#[rustfmt::skip]
+mod kinds {
+    use super::{Kind, StatusCode as S, kind};
+    pub const INVALID_CREDENTIALS: Kind = kind("invalid-credentials", S::UNAUTHORIZED, "Name or password is wrong", "Check both and try again. Where captcha_required is true, get a challenge from POST /api/v1/captcha first and send its answer along.");
+    pub const CAPTCHA_REQUIRED: Kind = kind("captcha-required", S::FORBIDDEN, "A CAPTCHA is needed", "Solve the challenge in captcha, or get one from POST /api/v1/captcha, and send the same call again with captcha: {id, answer}.");
+    pub const CAPTCHA_INVALID: Kind = kind("captcha-invalid", S::FORBIDDEN, "The CAPTCHA answer was not accepted", "It was wrong, too late or used before. Solve a new challenge and send the same call again with its answer.");
+    pub const THROTTLED: Kind = kind("throttled", S::TOO_MANY_REQUESTS, "Too many attempts", "Wait for retry_after seconds, then try again. Trying sooner does not make the wait longer.");
+    pub const BUSY: Kind = kind("busy", S::SERVICE_UNAVAILABLE, "Too much to do at the moment", "Nothing was counted against you. Send the same call again after Retry-After.");
+    pub const UNAVAILABLE: Kind = kind("unavailable", S::SERVICE_UNAVAILABLE, "Not available at the moment", "Something that this call needs does not answer. Send the same call again after Retry-After.");
+    pub const UNAUTHENTICATED: Kind = kind("unauthenticated", S::UNAUTHORIZED, "Not signed in", "Sign in with POST /api/v1/login and send the cookie that it sets.");
+    pub const FORBIDDEN: Kind = kind("forbidden", S::FORBIDDEN, "Not allowed", "This account may not do this. Ask an administrator for the role that may.");
+    pub const CSRF: Kind = kind("csrf", S::FORBIDDEN, "The call does not come from this site", "Call from a page of this site, or from a program that sends application/json and no Origin of another site.");
+    pub const LOGIN_TAKEN: Kind = kind("login-taken", S::CONFLICT, "This name is taken", "Choose another name. If it is yours, sign in instead.");
+    pub const INVALID_INPUT: Kind = kind("invalid-input", S::UNPROCESSABLE_ENTITY, "Some of the input cannot be used", "Correct the fields listed in errors and send the call again.");
+    pub const NOT_FOUND: Kind = kind("not-found", S::NOT_FOUND, "There is nothing at this address", "Check the path against /openapi.json.");
+    pub const METHOD_NOT_ALLOWED: Kind = kind("method-not-allowed", S::METHOD_NOT_ALLOWED, "This address does not take this method", "Use one of the methods in the Allow header.");
+    pub const PAYLOAD_TOO_LARGE: Kind = kind("payload-too-large", S::PAYLOAD_TOO_LARGE, "The body is too large", "Send at most 16 KiB.");
+    pub const UNSUPPORTED_MEDIA_TYPE: Kind = kind("unsupported-media-type", S::UNSUPPORTED_MEDIA_TYPE, "The body is of another type than this call takes", "Send JSON, with Content-Type: application/json.");
+    pub const MALFORMED_JSON: Kind = kind("malformed-json", S::BAD_REQUEST, "The body is not JSON", "Check quotes, commas and brackets, and that the body arrives whole.");
+    pub const INTERNAL: Kind = kind("internal", S::INTERNAL_SERVER_ERROR, "Something broke on our side", "It was recorded. Try again later; if it stays, tell whoever runs this site when it happened.");
+}
+use kinds as k;
+
+impl Kind {
+    pub const ALL: [Self; 17] = [
+        k::INVALID_CREDENTIALS,
+        k::CAPTCHA_REQUIRED,
+        k::CAPTCHA_INVALID,
+        k::THROTTLED,
+        k::BUSY,
+        k::UNAVAILABLE,
+        k::UNAUTHENTICATED,
+        k::FORBIDDEN,
+        k::CSRF,
+        k::LOGIN_TAKEN,
+        k::INVALID_INPUT,
+        k::NOT_FOUND,
+        k::METHOD_NOT_ALLOWED,
+        k::PAYLOAD_TOO_LARGE,
+        k::UNSUPPORTED_MEDIA_TYPE,
+        k::MALFORMED_JSON,
+        k::INTERNAL,
+    ];
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name == name)
+    }
+}
+
+#[derive(Serialize, Default)]
+struct Body<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    captcha_required: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    captcha: Option<&'a CaptchaBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<&'a [InputError]>,
+}
+
+impl Problem {
+    /// In English, as the rest of the API.
+    pub fn invalid(errors: &FieldErrors) -> Self {
+        let error = |(field, message): (crate::web::Field, crate::web::Message)| InputError {
+            field: field.name().into(),
+            message: message.text(Locale::En),
+        };
+        Self::InvalidInput { errors: errors.iter().map(error).collect() }
+    }
+
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::InvalidCredentials { .. } => k::INVALID_CREDENTIALS,
+            Self::CaptchaRequired { .. } => k::CAPTCHA_REQUIRED,
+            Self::CaptchaInvalid { .. } => k::CAPTCHA_INVALID,
+            Self::Throttled { .. } => k::THROTTLED,
+            Self::Busy { .. } => k::BUSY,
+            Self::Unavailable { .. } => k::UNAVAILABLE,
+            Self::Unauthenticated => k::UNAUTHENTICATED,
+            Self::Forbidden => k::FORBIDDEN,
+            Self::Csrf => k::CSRF,
+            Self::LoginTaken => k::LOGIN_TAKEN,
+            Self::InvalidInput { .. } => k::INVALID_INPUT,
+            Self::NotFound => k::NOT_FOUND,
+            Self::MethodNotAllowed { .. } => k::METHOD_NOT_ALLOWED,
+            Self::PayloadTooLarge => k::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => k::UNSUPPORTED_MEDIA_TYPE,
+            Self::MalformedJson => k::MALFORMED_JSON,
+            Self::Internal => k::INTERNAL,
+        }
+    }
+
+    /// Whole seconds, where there is something to wait for.
+    pub fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::Throttled { retry_after, .. }
+            | Self::Busy { retry_after }
+            | Self::Unavailable { retry_after } => Some(whole_seconds(*retry_after)),
+            _ => None,
+        }
+    }
+
+    fn body(&self) -> Body<'_> {
+        let Kind { name, status, title, detail } = self.kind();
+        let r#type = ["/problems/", name].concat();
+        let bare = Body { r#type, title, status: status.as_u16(), detail, ..Body::default() };
+        match self {
+            Self::InvalidCredentials { captcha_required } => {
+                Body { captcha_required: Some(*captcha_required), ..bare }
+            }
+            Self::CaptchaRequired { captcha } | Self::CaptchaInvalid { captcha } => {
+                Body { captcha: captcha.as_ref(), ..bare }
+            }
+            Self::Throttled { limit, .. } => {
+                Body { limit: Some(limit), retry_after: self.retry_after(), ..bare }
+            }
+            Self::Busy { .. } | Self::Unavailable { .. } => Body { retry_after: self.retry_after(), ..bare },
+            Self::InvalidInput { errors } => Body { errors: Some(errors), ..bare },
+            _ => bare,
+        }
+    }
+
+    pub fn respond(&self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.kind().status);
+        response.insert_header((CONTENT_TYPE, HeaderValue::from_static("application/problem+json")));
+        if let Some(seconds) = self.retry_after() {
+            response.insert_header((RETRY_AFTER, HeaderValue::from(seconds)));
+        }
+        match self {
+            Self::MethodNotAllowed { allow } => {
+                response.insert_header((ALLOW, HeaderValue::from_static(allow)));
+            }
+            // RFC 9110 §15.5.2 wants a challenge with 401; this one makes no browser ask by itself.
+            Self::InvalidCredentials { .. } | Self::Unauthenticated => {
+                response.insert_header((
+                    WWW_AUTHENTICATE,
+                    HeaderValue::from_static("Cookie realm=\"gatehouse\""),
+                ));
+            }
+            _ => {}
+        }
+        response.body(serde_json::to_vec(&self.body()).expect("strings and numbers are JSON"))
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind().name)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl ResponseError for Problem {
+    fn status_code(&self) -> StatusCode {
+        self.kind().status
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        self.respond()
+    }
+}
+
+#[cfg(test)]
+#[path = "problem_tests.rs"]
+mod tests;

@@ -1,0 +1,85 @@
+//! What callers of the API may rely on in a refusal.
+
+use actix_web::body::to_bytes;
+use rust_i18n::t;
+use serde_json::{Value, json};
+
+use super::*;
+
+async fn answer(problem: &Problem) -> (HttpResponse<()>, Value) {
+    let (head, body) = problem.respond().into_parts();
+    let body = to_bytes(body).await.unwrap();
+    (head, serde_json::from_slice(&body).unwrap())
+}
+
+#[actix_web::test]
+async fn a_throttled_call_says_the_limit_and_the_wait_rounded_up_twice() {
+    let wait = Duration::from_millis(56_001);
+    let (head, body) = answer(&Problem::Throttled { limit: "login-account".into(), retry_after: wait }).await;
+    assert_eq!(head.status(), 429);
+    assert_eq!(head.headers().get("retry-after").unwrap(), "57");
+    assert_eq!(head.headers().get("content-type").unwrap(), "application/problem+json");
+    assert_eq!(body["type"], "/problems/throttled");
+    assert_eq!(
+        (&body["limit"], &body["retry_after"], &body["status"]),
+        (&json!("login-account"), &json!(57), &json!(429))
+    );
+}
+
+#[actix_web::test]
+async fn a_wait_is_never_told_as_nothing() {
+    let (head, body) = answer(&Problem::Busy { retry_after: Duration::ZERO }).await;
+    assert_eq!(
+        (head.headers().get("retry-after").unwrap().as_bytes(), &body["retry_after"]),
+        (&b"1"[..], &json!(1))
+    );
+}
+
+#[actix_web::test]
+async fn wrong_credentials_say_if_the_next_try_needs_a_captcha() {
+    for captcha_required in [true, false] {
+        let (head, body) = answer(&Problem::InvalidCredentials { captcha_required }).await;
+        assert_eq!((head.status().as_u16(), &body["captcha_required"]), (401, &json!(captcha_required)));
+    }
+}
+
+#[actix_web::test]
+async fn a_captcha_refusal_carries_a_fresh_one() {
+    let captcha =
+        Some(CaptchaBody { id: "abc".into(), image: "data:image/png;base64,".into(), expires_in: 180 });
+    let (head, body) = answer(&Problem::CaptchaRequired { captcha }).await;
+    assert_eq!(head.status(), 403);
+    assert_eq!(body["captcha"], json!({"id": "abc", "image": "data:image/png;base64,", "expires_in": 180}));
+    let (_, body) = answer(&Problem::CaptchaInvalid { captcha: None }).await;
+    assert!(body.get("captcha").is_none());
+}
+
+#[actix_web::test]
+async fn causes_never_leak_into_what_a_caller_sees() {
+    let (_, body) = answer(&Problem::Internal).await;
+    let members: Vec<&String> = body.as_object().unwrap().keys().collect();
+    assert_eq!(members, ["type", "title", "status", "detail"]);
+    assert_eq!(Problem::Internal.to_string(), "internal");
+}
+
+#[actix_web::test]
+async fn a_refused_method_names_those_that_work() {
+    let (head, _) = answer(&Problem::MethodNotAllowed { allow: "GET, HEAD" }).await;
+    assert_eq!(head.headers().get("allow").unwrap(), "GET, HEAD");
+}
+
+#[test]
+fn every_problem_has_its_page_in_every_language_and_the_same_title_in_english() {
+    for kind in Kind::ALL {
+        assert_eq!(Kind::named(kind.name), Some(kind));
+        for locale in Locale::ALL {
+            for part in ["title", "about"] {
+                let key = format!("problem.{}.{part}", kind.name);
+                let text = t!(&key, locale = locale.code());
+                assert!(!text.contains("problem."), "{key}");
+                assert!(part != "title" || locale != Locale::En || text == kind.title, "{key}");
+            }
+        }
+    }
+    assert_eq!(Kind::named("../etc"), None);
+}

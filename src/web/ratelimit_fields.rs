@@ -1,0 +1,114 @@
+//! The `RateLimit` and `RateLimit-Policy` fields (draft-ietf-httpapi-ratelimit-headers-10).
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::web::wait::whole_seconds as wait_seconds;
+
+/// A rule as its callers are told of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy<'a> {
+    pub name: &'a str,
+    pub quota: u32,
+    /// None for a calendar rule: its windows differ in length.
+    pub window: Option<Duration>,
+}
+
+/// Where a caller stands in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing<'a> {
+    pub name: &'a str,
+    pub remaining: u32,
+    /// Until the next slot frees, where one is taken.
+    pub reset: Option<Duration>,
+}
+
+pub const POLICY: &str = "ratelimit-policy";
+pub const STANDING: &str = "ratelimit";
+
+/// `"login-account";q=3;w=60, "login-account-2";q=20;w=3600`. Names of a list must differ, so the
+/// rules of a limit after the first go by number. Windows are whole seconds there, rounded up: who
+/// trusts them goes slower than needed, never faster.
+pub fn policies<'a>(policies: impl IntoIterator<Item = Policy<'a>>) -> String {
+    let mut out = String::new();
+    let mut earlier = ("", 0);
+    for policy in policies {
+        item(&mut out, policy.name, &mut earlier);
+        push(&mut out, "q", u64::from(policy.quota));
+        if let Some(window) = policy.window {
+            push(&mut out, "w", wait_seconds(window));
+        }
+    }
+    out
+}
+
+/// `"login-account";r=2;t=57`.
+pub fn standings<'a>(standings: impl IntoIterator<Item = Standing<'a>>) -> String {
+    let mut out = String::new();
+    let mut earlier = ("", 0);
+    for standing in standings {
+        item(&mut out, standing.name, &mut earlier);
+        push(&mut out, "r", u64::from(standing.remaining));
+        if let Some(reset) = standing.reset {
+            push(&mut out, "t", wait_seconds(reset));
+        }
+    }
+    out
+}
+
+fn push(out: &mut String, name: &str, value: u64) {
+    write!(out, ";{name}={value}").expect("a String takes all");
+}
+
+/// The name as an sf-string (RFC 9651 §3.3.3), which is printable ASCII.
+fn item<'a>(out: &mut String, name: &'a str, earlier: &mut (&'a str, u32)) {
+    *earlier = if earlier.0 == name { (name, earlier.1 + 1) } else { (name, 1) };
+    out.push_str(if out.is_empty() { "\"" } else { ", \"" });
+    for letter in name.chars().filter(|letter| (' '..='~').contains(letter)) {
+        if matches!(letter, '"' | '\\') {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    if earlier.1 > 1 {
+        write!(out, "-{}", earlier.1).expect("a String takes all");
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_says_its_quota_and_its_window() {
+        let minute = Policy { name: "login-account", quota: 3, window: Some(Duration::from_secs(60)) };
+        let hour = Policy { quota: 20, window: Some(Duration::from_secs(3600)), ..minute };
+        assert_eq!(policies([minute]), "\"login-account\";q=3;w=60");
+        assert_eq!(policies([minute, hour]), "\"login-account\";q=3;w=60, \"login-account-2\";q=20;w=3600");
+    }
+
+    #[test]
+    fn a_calendar_rule_names_no_window() {
+        assert_eq!(policies([Policy { name: "leave", quota: 3, window: None }]), "\"leave\";q=3");
+    }
+
+    #[test]
+    fn a_standing_is_never_rosier_than_the_truth() {
+        let reset = Some(Duration::from_millis(56_001));
+        assert_eq!(
+            standings([Standing { name: "sms-phone", remaining: 2, reset }]),
+            "\"sms-phone\";r=2;t=57"
+        );
+        assert_eq!(
+            standings([Standing { name: "sms-phone", remaining: 5, reset: None }]),
+            "\"sms-phone\";r=5"
+        );
+    }
+
+    #[test]
+    fn a_name_cannot_break_out_of_its_quotes() {
+        let name = "a\"b\\c\r\nX: 中";
+        assert_eq!(standings([Standing { name, remaining: 1, reset: None }]), "\"a\\\"b\\\\cX: \";r=1");
+    }
+}

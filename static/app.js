@@ -1,0 +1,81 @@
+// Comforts for pages that work without any of it: a countdown, times in the reader's own zone, and
+// a look at a typed password. Nothing here is needed to sign in.
+"use strict";
+
+const lang = document.documentElement.lang || undefined;
+
+// UTC is what the page says; here the reader's clock is known.
+for (const time of document.querySelectorAll("time[data-local], time[data-clock]")) {
+  const at = new Date(time.dateTime);
+  if (Number.isNaN(at.getTime())) continue;
+  const far = Math.abs(at - Date.now()) > 43200000;
+  const clock = { hour: "2-digit", minute: "2-digit" };
+  const format = time.hasAttribute("data-local")
+    ? { dateStyle: "medium", timeStyle: "short" }
+    : far ? { ...clock, month: "short", day: "numeric" } : { ...clock, second: "2-digit" };
+  time.title = time.textContent;
+  time.textContent = new Intl.DateTimeFormat(lang, format).format(at);
+}
+
+// What the server writes: "12 seconds", and in Chinese the short form.
+const unitDisplay = lang === "zh-CN" ? "short" : "long";
+const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+
+// The two largest units, as the server words a wait.
+function words(seconds) {
+  const first = Math.max(0, units.findIndex(([, size]) => seconds >= size));
+  const parts = [];
+  let left = seconds;
+  for (const [unit, size] of seconds < 1 ? [] : units.slice(first, first + 2)) {
+    const count = Math.floor(left / size);
+    left -= count * size;
+    if (count > 0) {
+      parts.push(new Intl.NumberFormat(lang, { style: "unit", unit, unitDisplay }).format(count));
+    }
+  }
+  return parts.join(" ");
+}
+
+// Counted from when the page arrived, not by the reader's clock, which may be wrong.
+for (const notice of document.querySelectorAll("[data-wait]")) {
+  const start = Date.now();
+  const seconds = Number(notice.dataset.wait);
+  const line = notice.querySelector("[data-ticking]");
+  const left = notice.querySelector("[data-left]");
+  const done = notice.querySelector("[data-done]");
+  const tick = () => {
+    const rest = Math.ceil(seconds - (Date.now() - start) / 1000);
+    line.hidden = rest <= 0;
+    if (rest > 0) {
+      left.textContent = words(rest);
+      return;
+    }
+    clearInterval(timer);
+    done.textContent = done.dataset.done;
+    notice.classList.add("over");
+  };
+  const timer = setInterval(tick, 1000);
+  tick();
+}
+
+for (const input of document.querySelectorAll("input[data-peek]")) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "peek";
+  button.setAttribute("aria-controls", input.id);
+  const show = (visible) => {
+    input.type = visible ? "text" : "password";
+    button.textContent = visible ? input.dataset.hide : input.dataset.peek;
+    button.setAttribute("aria-pressed", String(visible));
+  };
+  show(false);
+  button.addEventListener("click", () => show(input.type === "password"));
+  // A shown password must not be kept by the browser as text that was typed before.
+  input.form.addEventListener("submit", () => show(false));
+  const box = document.createElement("div");
+  box.className = "peek-box";
+  const focused = document.activeElement === input;
+  input.replaceWith(box);
+  box.append(input, button);
+  if (focused) input.focus();
+}
