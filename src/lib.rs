@@ -1,11 +1,21 @@
 //! Gatehouse: login throttling and SMS anti-abuse on an exact sliding-window limiter.
+//!
+//! A sign-in, top to bottom: [`routes`] finds the handler; [`web`] parses the request, finds the
+//! client's address and redeems a CAPTCHA answer ([`captcha`]); [`login`] takes a slot on the account's
+//! and the address's windows ([`throttle`]) before it verifies the password, and settles the slot by
+//! the outcome, which comes back to one `match` in [`web`].
+//!
+//! What runs is put together in [`app`], from what [`config`] read. Calls go down only: `web` names no
+//! database and no store, and `throttle` serves as a library of its own.
 
+pub mod app;
 pub mod captcha;
 pub mod clock;
 pub mod config;
 pub mod db;
 pub mod entropy;
 pub mod login;
+pub mod routes;
 pub mod secret;
 pub mod throttle;
 pub mod web;

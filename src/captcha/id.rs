@@ -146,6 +146,7 @@ const fn form_bits(form: Form) -> u8 {
         Form::Register => 1,
         Form::SmsCode => 2,
         Form::PasswordReset => 3,
+        Form::PasswordChange => 4,
     }
 }
 

@@ -4,14 +4,17 @@
 //! follow under keys of our own. So a flood of refusals, each with a fresh challenge, costs no store
 //! anything; only a redemption leaves a mark (`spent.rs`), and only of an id that we signed.
 //!
-//! What this does not do: limit how many challenges an address may ask for (the caller's limits do),
-//! or keep out a machine that was trained on the images (block rules do).
+//! They are handed out at a limited rate (`desk.rs`).
+//!
+//! What this does not do: keep out a machine that was trained on the images (block rules do).
 
 mod answer;
+mod desk;
 mod draw;
 mod font;
 mod id;
 mod picture;
+mod redis_marks;
 mod spent;
 #[cfg(test)]
 mod tests;
@@ -26,10 +29,12 @@ use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 
 use answer::Answers;
+pub use desk::{Desk, Later};
 pub use draw::{HEIGHT, WIDTH};
 use id::{Body, Ids};
 pub use picture::ImageError;
 use picture::Pictures;
+pub use redis_marks::RedisMarks;
 pub use spent::{LocalMarks, MarksError, SpendFuture, SpentMarks};
 
 /// How long a mark outlives its challenge: instances judge expiry by their own clocks, and one that is
@@ -41,6 +46,8 @@ const CLOCK_SKEW: Duration = Duration::from_secs(60);
 pub enum Form {
     Login,
     Register,
+    /// The current password, asked for before it is changed.
+    PasswordChange,
     SmsCode,
     PasswordReset,
 }
@@ -50,6 +57,7 @@ impl Form {
         match self {
             Self::Login => "login",
             Self::Register => "register",
+            Self::PasswordChange => "password-change",
             Self::SmsCode => "sms-code",
             Self::PasswordReset => "password-reset",
         }

@@ -15,6 +15,8 @@ pub struct Server {
     pub public_url: Url,
     /// Proxies whose word about the client's address is taken.
     pub trusted_proxies: Vec<IpNet>,
+    /// Who may read `/metrics`.
+    pub metrics_from: Vec<IpNet>,
     /// Threads that serve requests; `None`: one for each core.
     pub workers: Option<usize>,
 }
@@ -25,6 +27,7 @@ impl Default for Server {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             public_url: Url::parse("http://127.0.0.1:8080").expect("a URL"),
             trusted_proxies: Vec::new(),
+            metrics_from: ["127.0.0.0/8", "::1/128"].map(|net| net.parse().expect("a network")).into(),
             workers: None,
         }
     }
@@ -37,6 +40,7 @@ impl Server {
             bind: section.value("bind", default.bind, socket_address),
             public_url: section.value("public_url", default.public_url, origin),
             trusted_proxies: section.list("trusted_proxies", network).unwrap_or_default(),
+            metrics_from: section.list("metrics_from", network).unwrap_or(default.metrics_from),
             workers: section.optional("workers", integer(1..=1024)).map(|workers| workers as usize),
         }
     }

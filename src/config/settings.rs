@@ -107,6 +107,7 @@ impl Settings {
             server.bind => "server.bind",
             server.public_url => "server.public_url",
             server.trusted_proxies => "server.trusted_proxies",
+            server.metrics_from => "server.metrics_from",
             server.workers => "server.workers",
             database.url => "database.url",
             store.url => "store.url",

@@ -19,7 +19,7 @@ impl TrustedProxies {
         Self(networks.into_iter().map(unmapped).collect())
     }
 
-    fn contains(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 }

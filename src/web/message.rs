@@ -45,6 +45,8 @@ pub enum Message {
     PasswordTooLong {
         max: usize,
     },
+    /// It holds control characters.
+    PasswordCharacters,
     /// On a list of passwords that are tried first, or as easily guessed.
     PasswordGuessable,
     PasswordSameAsLogin,
@@ -66,6 +68,7 @@ impl Message {
             Self::PasswordMissing => locale.t("error.password-missing"),
             Self::PasswordTooShort { min } => t!("error.password-short", locale = code, min = min),
             Self::PasswordTooLong { max } => t!("error.password-long", locale = code, max = max),
+            Self::PasswordCharacters => locale.t("error.password-characters"),
             Self::PasswordGuessable => locale.t("error.password-guessable"),
             Self::PasswordSameAsLogin => locale.t("error.password-is-login"),
             Self::PasswordUnchanged => locale.t("error.password-unchanged"),

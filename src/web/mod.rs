@@ -1,20 +1,26 @@
 //! HTTP only: what a request says about its client, and how answers look. Nothing here
 //! knows of a database or a store.
 
+pub mod api;
 pub mod assets;
+pub mod challenge;
 pub mod client;
 pub mod cookies;
 pub mod csrf;
 pub mod device;
 pub mod extract;
 pub mod flash;
+pub mod handlers;
 pub mod headers;
 pub mod locale;
 pub mod message;
 pub mod next;
+pub mod openapi;
 pub mod pages;
 pub mod problem;
 pub mod ratelimit_fields;
+pub mod services;
+pub mod status;
 pub mod visit;
 pub mod wait;
 

@@ -12,7 +12,7 @@ use actix_web::{FromRequest, HttpRequest, HttpResponse, web};
 use askama::Template;
 use url::{Url, form_urlencoded};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::web::client::{ClientAddress, TrustedProxies};
@@ -116,6 +116,10 @@ impl Visit {
     pub fn admits_form(&self, csrf_token: &str) -> bool {
         let sent = (!self.is_new).then_some(&self.browser);
         self.edge.csrf.admits_form(self.provenance, sent, csrf_token)
+    }
+
+    pub fn now(&self) -> Micros {
+        self.edge.clock.now()
     }
 
     /// The token of the session cookie, as it was sent.

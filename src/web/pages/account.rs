@@ -9,6 +9,7 @@ use crate::web::client::ClientAddress;
 use crate::web::device::Device;
 use crate::web::message::{Field, FieldErrors};
 use crate::web::pages::Layout;
+use crate::web::pages::captcha::CaptchaBlock;
 use crate::web::pages::login::with_wait;
 use crate::web::visit::Visit;
 use crate::web::wait::{Moment, Wait};
@@ -90,6 +91,7 @@ pub struct AccountPage {
     expired_form: bool,
     errors: FieldErrors,
     wait: Option<Wait>,
+    captcha: CaptchaBlock,
 }
 
 impl AccountPage {
@@ -106,6 +108,7 @@ impl AccountPage {
             expired_form: false,
             errors: FieldErrors::default(),
             wait: None,
+            captcha: CaptchaBlock::Absent,
         }
     }
 
@@ -134,6 +137,11 @@ impl AccountPage {
     /// Too many wrong current passwords.
     pub fn wait(mut self, wait: Wait) -> Self {
         self.wait = Some(wait);
+        self
+    }
+
+    pub fn captcha(mut self, captcha: CaptchaBlock) -> Self {
+        self.captcha = captcha;
         self
     }
 

@@ -6,9 +6,9 @@ use crate::web::locale::Locale;
 use crate::web::wait::{Wait, span_in_words};
 
 /// Pixels of the image as it is drawn: said on the page, so that nothing jumps when it arrives.
-pub const IMAGE_SIZE: (u32, u32) = (220, 120);
+pub const IMAGE_SIZE: (u32, u32) = (crate::captcha::WIDTH as u32, crate::captcha::HEIGHT as u32);
 /// Longer than any answer, short enough not to carry anything else.
-pub const LONGEST_ANSWER: u32 = 16;
+pub const LONGEST_ANSWER: u32 = 128;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CaptchaBlock {

@@ -56,6 +56,9 @@ pub struct RegisterForm {
 pub struct PasswordForm {
     pub current_password: Typed,
     pub new_password: Typed,
+    pub captcha_id: String,
+    pub captcha_answer: Typed,
+    pub captcha_refresh: Option<String>,
     pub csrf_token: String,
 }
 

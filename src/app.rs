@@ -1,0 +1,253 @@
+//! The composition root: the only place that chooses real parts.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::HttpServer;
+use actix_web::dev::{Server, ServerHandle};
+use actix_web::web::Data;
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use crate::captcha::{Captchas, Desk, Provider, RedisMarks};
+use crate::clock::Clock;
+use crate::config::{
+    CaptchaProvider, DatabaseUrl, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
+};
+use crate::db::{ConnectError, Db};
+use crate::entropy::Entropy;
+use crate::login::{Accounts, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn};
+use crate::routes;
+use crate::secret::{KeyFileError, MasterKey};
+use crate::throttle::{AnyStore, Limiter, Link, MemoryStore, RedisStore};
+use crate::web::client::TrustedProxies;
+use crate::web::headers::SecurityHeaders;
+use crate::web::services::Services;
+use crate::web::status::{Health, Limits, Report, State};
+use crate::web::visit::Edge;
+
+/// What every key of ours on Redis begins with.
+const REDIS_PREFIX: &str = "gh";
+/// How long the first connection to Redis is waited for before the server starts without it.
+const FIRST_CONNECTION: Duration = Duration::from_secs(1);
+/// How long requests in flight may take to end after SIGTERM.
+const DRAIN: u64 = 15;
+/// Between two looks for expired logs and sessions.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
+
+/// What time and chance come from, and what a test replaces.
+#[derive(Clone, Default)]
+pub struct World {
+    pub clock: Clock,
+    pub entropy: Entropy,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Database(#[from] ConnectError),
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    #[error("store.url: {0}")]
+    Store(redis::RedisError),
+    #[error("password: {0}")]
+    Hash(argon2::Error),
+    #[error("server.bind: cannot listen on {address}: {reason}")]
+    Bind { address: SocketAddr, reason: std::io::Error },
+}
+
+/// The services and what they stand on.
+pub struct Application {
+    pub services: Data<Services>,
+    edge: Data<Edge>,
+    security: Data<SecurityHeaders>,
+    settings: Settings,
+    parts: Arc<Parts>,
+}
+
+struct Parts {
+    db: Db,
+    limiter: Limiter<AnyStore>,
+    insurance: Limiter<MemoryStore>,
+    link: Option<Link>,
+    live: LiveHandle,
+}
+
+impl Application {
+    /// Opens the database and the store, and builds the services on them.
+    pub async fn build(
+        settings: Settings,
+        live: LiveHandle,
+        world: World,
+        metrics: PrometheusHandle,
+    ) -> Result<Self, StartError> {
+        // redis and sqlx both speak TLS by rustls; which provider computes for it is chosen here, once.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let World { clock, entropy } = world;
+        let master = MasterKey::load_or_create(&settings.secrets.key_file, &entropy)?;
+        let db = Db::connect(&database_url(&settings.database.url)).await?;
+        let (store, link) = open_store(&settings.store, &clock).await?;
+        let subjects = || master.derive("throttle.subject");
+        let in_process = || Limiter::new(MemoryStore::new(clock.clone()), subjects(), &entropy);
+        let limiter = Limiter::new(store, subjects(), &entropy);
+        let insurance = in_process();
+        let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
+        let hasher = Hasher::new(hash_settings(&settings), entropy.clone()).map_err(StartError::Hash)?;
+        let guard = Arc::new(Guard::new(limiter.clone(), insurance.clone(), accounts.clone()));
+        let mut captchas =
+            Captchas::new(&master, provider(&settings.captcha_provider), clock.clone(), entropy.clone());
+        if let Some(link) = &link {
+            captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
+        }
+        let sessions = sessions(&settings, &db, &clock, &entropy, &master);
+        let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
+        let services = Services {
+            live,
+            sign_in: SignIn::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
+            registration: Registration::new(guard, accounts.clone(), hasher.clone()),
+            accounts,
+            sessions,
+            session_lasts: settings.session.absolute,
+            captchas: Desk::new(captchas, in_process()),
+            hasher,
+            health: Arc::<Parts>::clone(&parts),
+            metrics,
+            metrics_from: TrustedProxies::new(settings.server.metrics_from.iter().copied()),
+        };
+        let trusted = TrustedProxies::new(settings.server.trusted_proxies.iter().copied());
+        let edge = Edge::new(&settings.server.public_url, trusted, &master, clock, entropy);
+        Ok(Self {
+            services: Data::new(services),
+            edge: Data::new(edge),
+            security: Data::new(SecurityHeaders::new(&settings.server.public_url)),
+            settings,
+            parts,
+        })
+    }
+
+    /// Listens. The server runs when it is awaited, and drains at SIGTERM.
+    pub fn serve(self) -> Result<Serving, StartError> {
+        let Self { services, edge, security, settings, parts } = self;
+        let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
+        let upkeep = upkeep(Arc::clone(&parts), services.clone());
+        let mut server =
+            HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
+                .shutdown_timeout(DRAIN)
+                .bind(settings.server.bind)
+                .map_err(failed)?;
+        if let Some(workers) = settings.server.workers {
+            server = server.workers(workers);
+        }
+        let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
+        Ok(Serving { address, server: server.run(), upkeep })
+    }
+}
+
+/// A server that listens.
+pub struct Serving {
+    pub address: SocketAddr,
+    server: Server,
+    upkeep: tokio::task::JoinHandle<()>,
+}
+
+impl Serving {
+    pub fn handle(&self) -> ServerHandle {
+        self.server.handle()
+    }
+
+    /// Until it is stopped.
+    pub async fn run(self) -> std::io::Result<()> {
+        let ended = self.server.await;
+        self.upkeep.abort();
+        ended
+    }
+}
+
+impl Health for Parts {
+    fn report(&self) -> Pin<Box<dyn Future<Output = Report> + Send + '_>> {
+        Box::pin(async {
+            let answer = tokio::time::timeout(Duration::from_secs(1), self.db.ping()).await;
+            let state = |up| if up { State::Up } else { State::Down };
+            Report {
+                database: state(matches!(answer, Ok(Ok(())))),
+                store: state(self.link.as_ref().is_none_or(Link::is_up)),
+                limits: Limits { version: self.live.version(), refused: self.live.last_refused().is_some() },
+            }
+        })
+    }
+}
+
+/// Drops what has expired, a little at a time.
+fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandle<()> {
+    const BATCH: u32 = 500;
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(SWEEP_EVERY).await;
+            if let AnyStore::Memory(store) = parts.limiter.store() {
+                store.sweep();
+            }
+            parts.insurance.store().sweep();
+            services.captchas.sweep();
+            while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
+            {
+            }
+        }
+    })
+}
+
+async fn open_store(settings: &StoreSettings, clock: &Clock) -> Result<(AnyStore, Option<Link>), StartError> {
+    match &settings.url {
+        StoreUrl::Memory => Ok((AnyStore::Memory(MemoryStore::new(clock.clone())), None)),
+        StoreUrl::Redis(url) => {
+            let client = redis::Client::open(url.as_str()).map_err(StartError::Store)?;
+            let store = RedisStore::new(client, settings.timeout, REDIS_PREFIX, clock.clone());
+            let link = store.link().clone();
+            if !link.ready(FIRST_CONNECTION).await {
+                tracing::warn!(
+                    "store.url: redis does not answer yet; until it does, everyone is asked for a CAPTCHA"
+                );
+            }
+            Ok((AnyStore::Redis(store), Some(link)))
+        }
+    }
+}
+
+/// The database alone, for commands that need no server.
+pub async fn open_accounts(settings: &Settings, world: &World) -> Result<Accounts, ConnectError> {
+    let db = Db::connect(&database_url(&settings.database.url)).await?;
+    Ok(Accounts::new(db, world.clock.clone(), world.entropy.clone()))
+}
+
+pub fn hash_settings(settings: &Settings) -> HashSettings {
+    let password = &settings.password;
+    let default = HashSettings::default();
+    HashSettings {
+        memory_kib: password.memory_kib,
+        iterations: password.iterations,
+        parallelism: password.parallelism,
+        workers: password.workers.unwrap_or(default.workers),
+        queue: password.queue,
+    }
+}
+
+fn sessions(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Sessions {
+    let lasts = SessionSettings { idle: settings.session.idle, absolute: settings.session.absolute };
+    Sessions::new(db.clone(), clock.clone(), entropy.clone(), master.derive("session.token"), lasts)
+}
+
+fn provider(setting: &CaptchaProvider) -> Provider {
+    match setting {
+        CaptchaProvider::Image => Provider::Image,
+        CaptchaProvider::Fixed { answer } => Provider::Fixed { answer: answer.clone() },
+    }
+}
+
+fn database_url(url: &DatabaseUrl) -> String {
+    match url {
+        DatabaseUrl::Sqlite(SqliteFile::Memory) => "sqlite::memory:".to_owned(),
+        DatabaseUrl::Sqlite(SqliteFile::Path(path)) => format!("sqlite://{}", path.display()),
+        DatabaseUrl::Postgres(url) => url.to_string(),
+    }
+}

@@ -1,0 +1,57 @@
+//! `gatehouse admin create NAME`
+
+use std::io::{IsTerminal, Read};
+
+use gatehouse::app::{self, World};
+use gatehouse::config::Loaded;
+use gatehouse::login::{CreateError, Hasher, Roles, Username};
+use zeroize::Zeroizing;
+
+use super::{Failure, block_on};
+
+/// No password line is longer.
+const LONGEST_LINE: u64 = 2048;
+
+pub fn create(loaded: &Loaded, name: &str, password_stdin: bool) -> Result<(), Failure> {
+    let login = Username::parse(name).map_err(|error| Failure::unusable(format!("NAME: {error}")))?;
+    let password = if password_stdin { first_line()? } else { asked_for()? };
+    block_on(create_account(loaded, &login, &password))??;
+    println!("{} is an administrator now.", login.as_str());
+    Ok(())
+}
+
+async fn create_account(loaded: &Loaded, login: &Username, password: &str) -> Result<(), Failure> {
+    let world = World::default();
+    let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(Failure::broken)?;
+    let hasher = Hasher::new(app::hash_settings(&loaded.settings), world.entropy).map_err(Failure::broken)?;
+    let hash = hasher
+        .hash_new(password, login)
+        .await
+        .map_err(Failure::broken)?
+        .map_err(|unfit| Failure::unusable(format!("password: {unfit}")))?;
+    match accounts.create(login, &hash, Roles { admin: true }).await {
+        Ok(_) => Ok(()),
+        Err(CreateError::LoginTaken) => {
+            Err(Failure::unusable(format!("NAME: {} is taken; choose another", login.as_str())))
+        }
+        Err(CreateError::Db(error)) => Err(Failure::broken(error)),
+    }
+}
+
+fn first_line() -> Result<Zeroizing<String>, Failure> {
+    let mut text = Zeroizing::new(String::new());
+    std::io::stdin().take(LONGEST_LINE).read_to_string(&mut text).map_err(Failure::broken)?;
+    Ok(Zeroizing::new(text.lines().next().unwrap_or_default().to_owned()))
+}
+
+fn asked_for() -> Result<Zeroizing<String>, Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::unusable("there is no terminal to ask for a password on; use --password-stdin"));
+    }
+    let ask = |prompt: &str| rpassword::prompt_password(prompt).map(Zeroizing::new).map_err(Failure::broken);
+    let password = ask("Password (15 characters or more): ")?;
+    if password != ask("Once more: ")? {
+        return Err(Failure::unusable("password: the two differ; nothing was made"));
+    }
+    Ok(password)
+}

@@ -1,0 +1,128 @@
+//! `gatehouse serve | check-config | admin create | limits show`
+
+mod admin;
+mod limits;
+mod serve;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use gatehouse::config::{self, Loaded, Source};
+
+/// Login throttling and SMS anti-abuse on an exact sliding-window limiter.
+#[derive(Parser)]
+#[command(version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the server (also what no command does).
+    Serve {
+        /// Where to read the configuration [default: gatehouse.toml, if it is there]
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+    /// Read a configuration, and say what is wrong with it: exit status 0, or 2.
+    CheckConfig {
+        /// [default: gatehouse.toml]
+        file: Option<PathBuf>,
+    },
+    /// Administrators.
+    Admin {
+        #[command(subcommand)]
+        command: AdminCommand,
+    },
+    /// The limits in force.
+    Limits {
+        #[command(subcommand)]
+        command: LimitsCommand,
+    },
+}
+
+#[derive(Subcommand)]
+enum AdminCommand {
+    /// Make an administrator; the password is asked for.
+    Create {
+        name: String,
+        /// Read the password from the first line of standard input.
+        #[arg(long)]
+        password_stdin: bool,
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+}
+
+#[derive(Subcommand)]
+enum LimitsCommand {
+    /// List every limit with its rules.
+    Show {
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+}
+
+/// Bad input: the command line, the configuration, a name or a password.
+const UNUSABLE: u8 = 2;
+
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.command.unwrap_or(Command::Serve { config: None }) {
+        Command::Serve { config } => {
+            load(config.as_deref()).and_then(|(source, loaded)| serve::run(source, loaded))
+        }
+        Command::CheckConfig { file } => check_config(file.as_deref()),
+        Command::Admin { command: AdminCommand::Create { name, password_stdin, config } } => {
+            load(config.as_deref()).and_then(|(_, loaded)| admin::create(&loaded, &name, password_stdin))
+        }
+        Command::Limits { command: LimitsCommand::Show { config } } => {
+            load(config.as_deref()).map(|(_, loaded)| limits::show(&loaded))
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { message, code }) => {
+            eprintln!("{message}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// What is said on the terminal before the process ends.
+struct Failure {
+    message: String,
+    code: u8,
+}
+
+impl Failure {
+    fn unusable(message: impl ToString) -> Self {
+        Self { message: message.to_string(), code: UNUSABLE }
+    }
+
+    fn broken(message: impl ToString) -> Self {
+        Self { message: message.to_string(), code: 1 }
+    }
+}
+
+fn load(file: Option<&Path>) -> Result<(Source, Loaded), Failure> {
+    let source = Source::new(file, config::environment_of_process());
+    let loaded = source.load().map_err(Failure::unusable)?;
+    Ok((source, loaded))
+}
+
+fn check_config(file: Option<&Path>) -> Result<(), Failure> {
+    let source = Source::new(file, config::environment_of_process());
+    config::check(&source).map_err(Failure::unusable)?;
+    println!("{}: ok", source.path().display());
+    Ok(())
+}
+
+/// Runs a future to its end on the threads of the server.
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::broken)?;
+    Ok(runtime.block_on(future))
+}

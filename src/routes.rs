@@ -1,0 +1,79 @@
+//! Every URL, and the order of what stands before all of them.
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
+use actix_web::middleware::from_fn;
+use actix_web::web::{Data, get, post, resource, route, scope};
+use actix_web::{App, Error, HttpRequest, HttpResponse, Resource};
+
+use crate::web::handlers::{account, captcha, login, register, session};
+use crate::web::headers::{self, SecurityHeaders};
+use crate::web::services::Services;
+use crate::web::visit::Edge;
+use crate::web::{Problem, api, assets, extract, openapi, pages, status};
+
+/// The application of one worker.
+pub fn app(
+    services: Data<Services>,
+    edge: Data<Edge>,
+    security: Data<SecurityHeaders>,
+) -> App<
+    impl ServiceFactory<
+        ServiceRequest,
+        Config = (),
+        Response = ServiceResponse<impl MessageBody>,
+        Error = Error,
+        InitError = (),
+    >,
+> {
+    App::new()
+        .app_data(services)
+        .app_data(edge)
+        .app_data(security)
+        .configure(extract::configure)
+        .service(
+            scope("/api/v1")
+                .service(calls("/captcha", "POST").route(post().to(api::captcha::issue)))
+                .service(calls("/login", "POST").route(post().to(api::login::submit)))
+                .service(calls("/logout", "POST").route(post().to(api::session::logout)))
+                .service(calls("/register", "POST").route(post().to(api::register::submit)))
+                .service(calls("/session", "GET").route(get().to(api::session::show))),
+        )
+        .service(calls("/", "GET").route(get().to(session::home)))
+        .service(calls("/login", "GET, POST").route(get().to(login::show)).route(post().to(login::submit)))
+        .service(calls("/logout", "POST").route(post().to(session::logout)))
+        .service(
+            calls("/register", "GET, POST")
+                .route(get().to(register::show))
+                .route(post().to(register::submit)),
+        )
+        .service(calls("/account", "GET").route(get().to(account::show)))
+        .service(calls("/account/password", "POST").route(post().to(account::change_password)))
+        .service(calls("/account/sessions/revoke", "POST").route(post().to(account::revoke)))
+        .service(calls("/account/sessions/revoke-others", "POST").route(post().to(account::revoke_others)))
+        .service(calls("/captcha/{id}.png", "GET").route(get().to(captcha::image)))
+        .service(calls("/problems/{name}", "GET").route(get().to(pages::problem::show)))
+        .service(calls("/openapi.json", "GET").route(get().to(openapi::serve)))
+        .service(calls("/static/{file}", "GET").route(get().to(assets::serve)))
+        .service(calls("/favicon.ico", "GET").route(get().to(assets::icon)))
+        .service(calls("/healthz", "GET").route(get().to(status::healthz)))
+        .service(calls("/readyz", "GET").route(get().to(status::readyz)))
+        .service(calls("/metrics", "GET").route(get().to(status::metrics)))
+        .default_service(route().to(nothing_here))
+        .wrap(from_fn(headers::secure))
+}
+
+/// A path with the methods that it takes. HEAD is answered as GET without its body.
+fn calls(path: &'static str, allow: &'static str) -> Resource {
+    resource(path).default_service(route().to(move |request: HttpRequest| async move {
+        match *request.method() {
+            Method::OPTIONS => HttpResponse::NoContent().insert_header(("allow", allow)).finish(),
+            _ => extract::answer(&request, &Problem::MethodNotAllowed { allow }),
+        }
+    }))
+}
+
+async fn nothing_here(request: HttpRequest) -> HttpResponse {
+    extract::answer(&request, &Problem::NotFound)
+}

@@ -1,0 +1,51 @@
+//! `POST /api/v1/captcha`
+
+use std::time::Duration;
+
+use actix_web::web::{Data, Json};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Deserialize;
+
+use crate::captcha::Form;
+use crate::web::api::{Call, drawn};
+use crate::web::problem::Problem;
+use crate::web::services::Shared;
+use crate::web::visit::Edge;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Body {
+    /// The call that the answer will go with; it is good for no other.
+    #[serde(default)]
+    r#for: For,
+}
+
+#[derive(Deserialize, Default, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum For {
+    #[default]
+    Login,
+    Register,
+}
+
+pub async fn issue(
+    request: HttpRequest,
+    body: Json<Body>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> Result<HttpResponse, Problem> {
+    let call = Call::admit(&request, &edge)?;
+    let form = match body.r#for {
+        For::Login => Form::Login,
+        For::Register => Form::Register,
+    };
+    let live = services.live.snapshot();
+    let challenge = call.asker(form).issue(&services, &live).await.map_err(|later| Problem::Throttled {
+        limit: "captcha-address".into(),
+        retry_after: later.retry_after,
+    })?;
+    match drawn(&services, challenge).await {
+        Some(body) => Ok(HttpResponse::Created().json(body)),
+        None => Err(Problem::Busy { retry_after: Duration::from_secs(1) }),
+    }
+}

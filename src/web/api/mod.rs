@@ -1,0 +1,130 @@
+//! The JSON API: the same services as the pages, refusals as problems (RFC 9457).
+
+pub mod captcha;
+pub mod login;
+pub mod register;
+pub mod session;
+
+use actix_web::HttpRequest;
+use actix_web::http::header::USER_AGENT;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+use crate::captcha::{Challenge, Form};
+use crate::config::Live;
+use crate::db::DbError;
+use crate::login::{Account, Client};
+use crate::web::challenge::{Answered, Asker};
+use crate::web::client::ClientAddress;
+use crate::web::csrf::Browser;
+use crate::web::message::FieldErrors;
+use crate::web::pages::forms::Typed;
+use crate::web::problem::{CaptchaBody, Problem};
+use crate::web::services::Services;
+use crate::web::visit::Edge;
+
+/// A solved challenge, as it is sent.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Solution {
+    pub id: String,
+    pub answer: Typed,
+}
+
+/// `{user: {…}}`
+#[derive(Serialize)]
+pub struct UserBody {
+    user: User,
+}
+
+#[derive(Serialize)]
+struct User {
+    id: String,
+    login: String,
+    roles: Vec<&'static str>,
+    /// The password was given out once: nothing but changing it is of use.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    must_change_password: bool,
+}
+
+impl From<&Account> for UserBody {
+    fn from(account: &Account) -> Self {
+        Self {
+            user: User {
+                id: account.id.to_string(),
+                login: account.login.as_str().to_owned(),
+                roles: account.roles.names(),
+                must_change_password: account.must_change_password,
+            },
+        }
+    }
+}
+
+/// One call: who makes it, and from which browser, if it is one.
+pub struct Call<'a> {
+    pub client: ClientAddress,
+    pub browser: Option<Browser>,
+    request: &'a HttpRequest,
+}
+
+impl<'a> Call<'a> {
+    /// Refused where a foreign page makes it.
+    pub fn admit(request: &'a HttpRequest, edge: &Edge) -> Result<Self, Problem> {
+        let client = edge.caller(request)?;
+        Ok(Self { client, browser: edge.browser(request.headers()), request })
+    }
+
+    pub fn asker(&self, form: Form) -> Asker<'_> {
+        Asker { form, client: self.client, browser: self.browser.as_ref() }
+    }
+
+    /// What the account's owner is shown of it.
+    pub fn shown(&self) -> Client {
+        let agent = self.request.headers().get(USER_AGENT).and_then(|value| value.to_str().ok());
+        Client::new(self.client.ip(), agent.unwrap_or_default())
+    }
+
+    /// Whether a challenge was solved with this call.
+    pub async fn redeem(
+        &self,
+        form: Form,
+        services: &Services,
+        live: &Live,
+        solution: Option<&Solution>,
+    ) -> Result<bool, Problem> {
+        let Some(Solution { id, answer }) = solution else { return Ok(false) };
+        match self.asker(form).redeem(services, live, id, answer.expose()).await {
+            Answered::Solved => Ok(true),
+            Answered::Nothing | Answered::Wrong => {
+                Err(Problem::CaptchaInvalid { captcha: self.challenge(form, services, live).await })
+            }
+            Answered::Throttled(refusal) => {
+                Err(Problem::Throttled { limit: "login-address".into(), retry_after: refusal.retry_after })
+            }
+        }
+    }
+
+    /// A fresh challenge with its image; none where too many were handed out, or are being drawn.
+    pub async fn challenge(&self, form: Form, services: &Services, live: &Live) -> Option<CaptchaBody> {
+        let challenge = self.asker(form).issue(services, live).await.ok()?;
+        drawn(services, challenge).await
+    }
+}
+
+pub async fn drawn(services: &Services, challenge: Challenge) -> Option<CaptchaBody> {
+    let png = services.captchas.image(&challenge.id).await.ok()?;
+    let mut image = String::from("data:image/png;base64,");
+    STANDARD.encode_string(&png, &mut image);
+    Some(CaptchaBody { id: challenge.id, image, expires_in: challenge.expires_in.as_secs() })
+}
+
+/// Something is broken: logged here, once, and told without its cause.
+pub fn broken(error: &DbError) -> Problem {
+    tracing::error!(%error, "a call could not be answered");
+    Problem::Unavailable { retry_after: std::time::Duration::from_secs(5) }
+}
+
+pub fn invalid_unless<T>(parsed: Option<T>, errors: &FieldErrors) -> Result<T, Problem> {
+    parsed.filter(|_| errors.is_empty()).ok_or_else(|| Problem::invalid(errors))
+}

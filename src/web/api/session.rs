@@ -1,0 +1,33 @@
+//! `GET /api/v1/session` and `POST /api/v1/logout`
+
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+
+use crate::login::Token;
+use crate::web::api::{UserBody, broken};
+use crate::web::problem::Problem;
+use crate::web::services::Shared;
+use crate::web::visit::{Edge, set};
+
+pub async fn show(request: HttpRequest, services: Shared, edge: Data<Edge>) -> Result<HttpResponse, Problem> {
+    let token =
+        edge.session_token(request.headers()).and_then(Token::parse).ok_or(Problem::Unauthenticated)?;
+    let found = services.sessions.find(&token).await.map_err(|error| broken(&error))?;
+    let who = found.ok_or(Problem::Unauthenticated)?;
+    Ok(HttpResponse::Ok().json(UserBody::from(&who.account)))
+}
+
+/// 204 also where nobody was signed in: the outcome is the one that was asked for.
+pub async fn logout(
+    request: HttpRequest,
+    services: Shared,
+    edge: Data<Edge>,
+) -> Result<HttpResponse, Problem> {
+    edge.caller(&request)?;
+    if let Some(token) = edge.session_token(request.headers()).and_then(Token::parse) {
+        services.sessions.end(&token).await.map_err(|error| broken(&error))?;
+    }
+    let mut response = HttpResponse::NoContent().finish();
+    set(&mut response, edge.cookies.end_session());
+    Ok(response)
+}

@@ -1,0 +1,76 @@
+//! Sessions as pages use them: who is signed in, a new one at every sign-in, and `/logout`.
+
+use actix_web::http::header::LOCATION;
+use actix_web::web::Form;
+use actix_web::{HttpRequest, HttpResponse};
+
+use crate::db::DbError;
+use crate::login::{Account, Authenticated, Client, Token};
+use crate::web::flash::Flash;
+use crate::web::handlers::broken;
+use crate::web::next::Next;
+use crate::web::pages::error::{ErrorKind, ErrorPage};
+use crate::web::pages::forms::TokenForm;
+use crate::web::services::{Services, Shared};
+use crate::web::visit::{self, Visit};
+
+/// Who makes this visit, if anyone is signed in.
+pub async fn signed_in(visit: &Visit, services: &Services) -> Result<Option<Authenticated>, DbError> {
+    match visit.session_token().and_then(Token::parse) {
+        Some(token) => services.sessions.find(&token).await,
+        None => Ok(None),
+    }
+}
+
+/// Renews: a new token, and the one that this browser came with ends.
+pub async fn renew(
+    services: &Services,
+    account: &Account,
+    client: &Client,
+    old: Option<&str>,
+) -> Result<Token, DbError> {
+    if let Some(old) = old.and_then(Token::parse) {
+        services.sessions.end(&old).await?;
+    }
+    services.accounts.record_sign_in(account.id, client).await?;
+    services.sessions.start(account.id, client).await
+}
+
+/// The answer to a sign-in that succeeded.
+pub async fn welcome(
+    visit: &Visit,
+    services: &Services,
+    account: &Account,
+    next: Option<Next>,
+    flash: Option<Flash>,
+) -> Result<HttpResponse, DbError> {
+    let token = renew(services, account, &client(visit), visit.session_token()).await?;
+    let next = if account.must_change_password { Next::home() } else { next.unwrap_or_else(Next::home) };
+    let mut response = visit.see_other(next.as_str(), flash);
+    visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+    Ok(response)
+}
+
+pub fn client(visit: &Visit) -> Client {
+    Client::new(visit.client.ip(), visit.user_agent())
+}
+
+/// `POST /logout`
+pub async fn logout(visit: Visit, form: Form<TokenForm>, services: Shared) -> HttpResponse {
+    if !visit.admits_form(&form.csrf_token) {
+        return ErrorPage::new(visit.layout("/logout", None), ErrorKind::ForeignForm).respond(&visit);
+    }
+    if let Some(token) = visit.session_token().and_then(Token::parse)
+        && let Err(error) = services.sessions.end(&token).await
+    {
+        return broken(&visit, &error);
+    }
+    let mut response = visit.see_other("/login", Some(Flash::SignedOut));
+    visit::set(&mut response, visit.cookies().end_session());
+    response
+}
+
+/// `GET /`
+pub async fn home(_: HttpRequest) -> HttpResponse {
+    HttpResponse::SeeOther().insert_header((LOCATION, "/account")).finish()
+}

@@ -1,0 +1,31 @@
+//! What the handlers call: the services, made once by the composition root.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::web::Data;
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use crate::captcha::Desk;
+use crate::config::LiveHandle;
+use crate::login::{Accounts, Hasher, Registration, Sessions, SignIn};
+use crate::web::client::TrustedProxies;
+use crate::web::status::Health;
+
+pub struct Services {
+    pub live: LiveHandle,
+    pub sign_in: SignIn,
+    pub registration: Registration,
+    pub accounts: Accounts,
+    pub sessions: Sessions,
+    /// The longest that a session lasts, for its cookie.
+    pub session_lasts: Duration,
+    pub captchas: Desk,
+    pub hasher: Hasher,
+    pub health: Arc<dyn Health>,
+    pub metrics: PrometheusHandle,
+    /// Who may read the metrics.
+    pub metrics_from: TrustedProxies,
+}
+
+pub type Shared = Data<Services>;
