@@ -1,4 +1,5 @@
 //! Every test that runs real parts, in one binary with one harness.
 
+mod sign_in;
 mod support;
 mod throttle;

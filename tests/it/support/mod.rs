@@ -1,4 +1,5 @@
 //! The harness: real servers, started for one test and stopped with it, and clocks that a test moves.
 
+pub mod app;
 pub mod redis;
 pub mod steered;

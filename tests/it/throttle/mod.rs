@@ -2,4 +2,6 @@
 
 mod conformance;
 mod model;
-mod rig;
+pub mod rig;
+
+pub use rig::NOON;

@@ -1,0 +1,3 @@
+//! Signing in by the API, on both stores.
+
+mod bursts;

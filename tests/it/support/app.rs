@@ -1,0 +1,189 @@
+//! A whole Gatehouse on a free port, with its own database and store, and a clock that a test moves.
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use actix_web::dev::ServerHandle;
+use actix_web::web::Data;
+use gatehouse::app::{Application, World};
+use gatehouse::clock::Clock;
+use gatehouse::config::{self, LiveHandle};
+use gatehouse::entropy::Entropy;
+use gatehouse::web::services::Services;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+use super::redis::{RedisServer, free_port};
+use super::steered::SteeredClock;
+use crate::throttle::NOON;
+
+/// The answer that every challenge takes here. The font lacks its letters, so nothing is drawn.
+pub const ANSWER: &str = "solo";
+/// A password that the policy takes.
+pub const PASSWORD: &str = "correct horse battery staple";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Store {
+    Memory,
+    Redis,
+}
+
+pub struct TestApp {
+    pub url: String,
+    pub services: Data<Services>,
+    pub clock: Clock,
+    /// Where the store is Redis.
+    pub redis: Option<RedisServer>,
+    steered: Option<SteeredClock>,
+    handle: ServerHandle,
+    _folder: tempfile::TempDir,
+}
+
+impl TestApp {
+    pub async fn start(store: Store) -> Self {
+        Self::with(store, "").await
+    }
+
+    /// `toml` is a configuration; where the database, the store and the address are is not its business.
+    /// Hashing is as cheap as it gets.
+    pub async fn with(store: Store, toml: &str) -> Self {
+        let clock = Clock::manual(NOON);
+        let steered = (store == Store::Redis).then(|| SteeredClock::at(NOON));
+        let redis = steered.as_ref().map(RedisServer::steered);
+        let folder = tempfile::tempdir().unwrap();
+        let mut variables = vec![];
+        let mut set = |key: &str, value: String| variables.push((format!("GATEHOUSE__{key}"), value));
+        let address = format!("127.0.0.1:{}", free_port());
+        set("SERVER__BIND", address.clone());
+        set("SERVER__PUBLIC_URL", format!("http://{address}"));
+        set("DATABASE__URL", format!("sqlite://{}", folder.path().join("test.db").display()));
+        set("SECRETS__KEY_FILE", folder.path().join("secret.key").display().to_string());
+        // Two busy cores are no outage; the tests of outages set their own.
+        set("STORE__TIMEOUT", "5s".to_owned());
+        if let Some(redis) = &redis {
+            set("STORE__URL", redis.url());
+        }
+        if !toml.contains("[captcha]") {
+            set("CAPTCHA__PROVIDER", "fixed".to_owned());
+            set("CAPTCHA__FIXED_ANSWER", ANSWER.to_owned());
+        }
+        let mut config = config::parse(Path::new("test.toml"), toml, &variables).unwrap();
+        config.settings.password.memory_kib = 64;
+        config.settings.password.iterations = 1;
+        let world = World { clock: clock.clone(), entropy: Entropy::Os };
+        let live = LiveHandle::fixed(config.live);
+        let application = Application::build(config.settings, live, world, recorder()).await.unwrap();
+        let services = application.services.clone();
+        let serving = application.serve().unwrap();
+        let handle = serving.handle();
+        tokio::spawn(serving.run());
+        Self { url: format!("http://{address}"), services, clock, redis, steered, handle, _folder: folder }
+    }
+
+    /// Moves every clock there is.
+    pub fn advance(&self, span: Duration) {
+        self.clock.advance(span);
+        if let Some(steered) = &self.steered {
+            steered.advance(span);
+        }
+    }
+
+    /// A client of its own: cookies are kept, redirects are not followed.
+    pub fn client(&self) -> Client {
+        let http = reqwest::Client::builder()
+            .cookie_store(true)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .unwrap();
+        Client { http, url: self.url.clone() }
+    }
+
+    /// How many password hashes were computed so far.
+    pub fn hashes(&self) -> u64 {
+        self.services.hasher.verifications()
+    }
+
+    pub async fn register(&self, login: &str) {
+        let answer = self.client().register(login, PASSWORD).await;
+        assert_eq!(answer.status, 201, "{}", answer.body);
+    }
+}
+
+impl Drop for TestApp {
+    fn drop(&mut self) {
+        // Sends the word; nothing has to wait for it.
+        drop(self.handle.stop(false));
+    }
+}
+
+/// The recorder is one for the whole process, whichever app asks first.
+fn recorder() -> PrometheusHandle {
+    static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
+    RECORDER.get_or_init(|| PrometheusBuilder::new().install_recorder().unwrap()).clone()
+}
+
+#[derive(Clone)]
+pub struct Client {
+    pub http: reqwest::Client,
+    pub url: String,
+}
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: reqwest::header::HeaderMap,
+    /// Null where the body is no JSON.
+    pub body: serde_json::Value,
+    pub text: String,
+}
+
+impl Answer {
+    pub async fn read(response: reqwest::Response) -> Self {
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let text = response.text().await.unwrap();
+        Self { status, headers, body: serde_json::from_str(&text).unwrap_or_default(), text }
+    }
+
+    /// The name of the problem, if it is one.
+    pub fn problem(&self) -> &str {
+        self.body["type"].as_str().and_then(|kind| kind.strip_prefix("/problems/")).unwrap_or_default()
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}
+
+impl Client {
+    pub async fn get(&self, path: &str) -> Answer {
+        Answer::read(self.http.get(format!("{}{path}", self.url)).send().await.unwrap()).await
+    }
+
+    pub async fn call(&self, path: &str, body: serde_json::Value) -> Answer {
+        let request = self.http.post(format!("{}/api/v1{path}", self.url)).json(&body);
+        Answer::read(request.send().await.unwrap()).await
+    }
+
+    pub async fn register(&self, login: &str, password: &str) -> Answer {
+        self.call("/register", serde_json::json!({ "login": login, "password": password })).await
+    }
+
+    pub async fn login(&self, login: &str, password: &str) -> Answer {
+        self.call("/login", serde_json::json!({ "login": login, "password": password })).await
+    }
+
+    pub async fn login_with(&self, login: &str, password: &str, id: &str, answer: &str) -> Answer {
+        let captcha = serde_json::json!({ "id": id, "answer": answer });
+        self.call("/login", serde_json::json!({ "login": login, "password": password, "captcha": captcha }))
+            .await
+    }
+
+    /// A fresh challenge's id.
+    pub async fn challenge(&self) -> String {
+        let answer = self.call("/captcha", serde_json::json!({})).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+        answer.body["id"].as_str().unwrap().to_owned()
+    }
+}
