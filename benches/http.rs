@@ -1,0 +1,368 @@
+//! Sign-ins over HTTP beside what bounds them, in one run: `cargo bench --bench http`.
+//!
+//! Refused sign-ins beside an empty actix handler and one with a single EVALSHA; accepted ones beside the
+//! bare hash rate; and the latency of an account's sign-in while another one is flooded.
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use actix_web::web::{Data, post};
+use actix_web::{App, HttpResponse, HttpServer};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
+use gatehouse::app::{Application, World};
+use gatehouse::config::{self, LiveHandle};
+use metrics_exporter_prometheus::PrometheusBuilder;
+use redis::aio::MultiplexedConnection;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const PASSWORD: &str = "correct horse battery staple";
+const ROUND: Duration = Duration::from_secs(2);
+const ROUNDS: usize = 5;
+const CONNECTIONS: usize = 64;
+const ACCOUNTS: usize = 24;
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(run());
+}
+
+async fn run() {
+    let redis = Redis::start();
+    let empty = serve_empty().await;
+    let evalsha = serve_evalsha(&redis).await;
+    let on_redis = Gatehouse::start(&format!("redis://127.0.0.1:{}/", redis.port)).await;
+    let in_process = Gatehouse::start("memory:").await;
+
+    println!("refused sign-ins per second, {CONNECTIONS} connections, median of {ROUNDS} rounds in turn");
+    for gatehouse in [&on_redis, &in_process] {
+        gatehouse.exhaust("flooded").await;
+    }
+    let refused = login_request("flooded", "a wrong password");
+    let contenders = [
+        ("empty handler", empty, refused.clone(), 200),
+        ("handler with one EVALSHA", evalsha, refused.clone(), 200),
+        ("Gatehouse, refused, Redis", on_redis.address, refused.clone(), 403),
+        ("Gatehouse, refused, in process", in_process.address, refused.clone(), 403),
+    ];
+    let mut rates = vec![Vec::new(); contenders.len()];
+    for _ in 0..ROUNDS {
+        for (index, (_, address, request, status)) in contenders.iter().enumerate() {
+            rates[index].push(load(*address, request, *status, CONNECTIONS, ROUND).await);
+        }
+    }
+    let medians: Vec<f64> = rates.into_iter().map(median).collect();
+    for ((name, ..), rate) in contenders.iter().zip(&medians) {
+        println!("  {name:32} {rate:9.0}  {:.2} of the empty handler, {:.2} of the one with EVALSHA", rate / medians[0], rate / medians[1]);
+    }
+    println!("  bar: on Redis at least 0.60 of the handler with one EVALSHA: {}", verdict(medians[2] / medians[1] >= 0.6));
+
+    println!("accepted sign-ins per second beside the bare hash rate, {ROUNDS} rounds in turn");
+    let (mut accepted, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        bare.push(bare_hashes(ROUND));
+        accepted.push(on_redis.accepted(ROUND * 2).await);
+    }
+    let (accepted, bare) = (median(accepted), median(bare));
+    println!("  bare argon2id, one thread a core {bare:9.1}");
+    println!("  accepted sign-ins, Redis         {accepted:9.1}  {:.2} of bare", accepted / bare);
+    println!("  bar: at least 0.95: {}", verdict(accepted / bare >= 0.95));
+
+    println!("one account's sign-ins, one at a time, while another account is flooded (p50 / p99 in ms)");
+    let (mut calm, mut flooded) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        calm.extend(on_redis.one_by_one(Duration::from_secs(4)).await);
+        let stop = Arc::new(AtomicBool::new(false));
+        let flood = tokio::spawn(flood(on_redis.address, refused.clone(), CONNECTIONS, Arc::clone(&stop)));
+        flooded.extend(on_redis.one_by_one(Duration::from_secs(4)).await);
+        stop.store(true, Ordering::SeqCst);
+        println!("  flood: {:.0} refusals per second", flood.await.unwrap() as f64 / 4.0);
+    }
+    println!("  alone    {:6.1} / {:6.1}", percentile(&mut calm, 50), percentile(&mut calm, 99));
+    println!("  flooded  {:6.1} / {:6.1}", percentile(&mut flooded, 50), percentile(&mut flooded, 99));
+    let ratio = percentile(&mut flooded, 99) / percentile(&mut calm, 99);
+    println!("  p99 ratio {ratio:.2}; bar: at most 3: {}", verdict(ratio <= 3.0));
+    std::process::exit(0);
+}
+
+struct Gatehouse {
+    address: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Gatehouse {
+    async fn start(store: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        let variables: Vec<(String, String)> = [
+            ("SERVER__BIND", address.to_string()),
+            ("DATABASE__URL", format!("sqlite://{}", folder.path().join("bench.db").display())),
+            ("SECRETS__KEY_FILE", folder.path().join("key").display().to_string()),
+            ("STORE__URL", store.to_owned()),
+            ("STORE__TIMEOUT", "1s".to_owned()),
+            // Everything here comes from one address.
+            ("LIMITS__LOGIN_ADDRESS__RULES", "[]".to_owned()),
+        ]
+        .map(|(key, value)| (format!("GATEHOUSE__{key}"), value))
+        .into();
+        let config = config::parse(Path::new("bench.toml"), "", &variables).unwrap();
+        let live = LiveHandle::fixed(config.live);
+        let metrics = PrometheusBuilder::new().build_recorder().handle();
+        let application = Application::build(config.settings, live, World::default(), metrics).await.unwrap();
+        tokio::spawn(application.serve().unwrap().run());
+        let this = Self { address, _folder: folder };
+        for account in 0..ACCOUNTS {
+            let body = format!(r#"{{"login":"user-{account}","password":"{PASSWORD}"}}"#);
+            let mut connection = Connection::open(address).await;
+            assert_eq!(connection.send(&request("/api/v1/register", &body)).await, 201);
+        }
+        this
+    }
+
+    /// Fails until the account is challenged and no more images are handed out: what a flood looks like
+    /// once it has lasted.
+    async fn exhaust(&self, login: &str) {
+        let mut connection = Connection::open(self.address).await;
+        for _ in 0..320 {
+            connection.send(&login_request(login, "a wrong password")).await;
+        }
+    }
+
+    async fn accepted(&self, time: Duration) -> f64 {
+        let next = Arc::new(AtomicUsize::new(0));
+        let start = Instant::now();
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..8 {
+            let (next, address) = (Arc::clone(&next), self.address);
+            tasks.spawn(async move {
+                let mut connection = Connection::open(address).await;
+                while start.elapsed() < time {
+                    let account = next.fetch_add(1, Ordering::SeqCst) % ACCOUNTS;
+                    let request = login_request(&format!("user-{account}"), PASSWORD);
+                    assert_eq!(connection.send(&request).await, 200);
+                }
+            });
+        }
+        tasks.join_all().await;
+        next.load(Ordering::SeqCst) as f64 / start.elapsed().as_secs_f64()
+    }
+
+    async fn one_by_one(&self, time: Duration) -> Vec<Duration> {
+        let mut connection = Connection::open(self.address).await;
+        let (request, start, mut times) = (login_request("user-0", PASSWORD), Instant::now(), Vec::new());
+        while start.elapsed() < time {
+            let sent = Instant::now();
+            assert_eq!(connection.send(&request).await, 200);
+            times.push(sent.elapsed());
+        }
+        times
+    }
+}
+
+async fn serve_empty() -> SocketAddr {
+    let server = HttpServer::new(|| {
+        App::new().route("/api/v1/login", post().to(|| async { HttpResponse::Ok().body("{}") }))
+    });
+    let server = server.disable_signals().bind(("127.0.0.1", 0)).unwrap();
+    let address = server.addrs()[0];
+    tokio::spawn(server.run());
+    address
+}
+
+/// A handler that does nothing but run the limiter's own script on one full log.
+async fn serve_evalsha(redis: &Redis) -> SocketAddr {
+    let client = redis::Client::open(format!("redis://127.0.0.1:{}/", redis.port)).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let script = concat!(include_str!("../lua/window.lua"), include_str!("../lua/reserve.lua"));
+    let sha: String = redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut connection).await.unwrap();
+    let mut command = redis::cmd("EVALSHA");
+    command.arg(sha).arg(1).arg("bench:full").arg("idbyte").arg(0).arg(0);
+    command.arg(3).arg(70_000).arg(1).arg(3).arg(1).arg(60_000_000).arg(0);
+    let command = Arc::new(command);
+    let server = HttpServer::new(move || {
+        App::new()
+            .app_data(Data::new(connection.clone()))
+            .app_data(Data::from(Arc::clone(&command)))
+            .route("/api/v1/login", post().to(run_script))
+    });
+    let server = server.disable_signals().bind(("127.0.0.1", 0)).unwrap();
+    let address = server.addrs()[0];
+    tokio::spawn(server.run());
+    address
+}
+
+async fn run_script(connection: Data<MultiplexedConnection>, command: Data<redis::Cmd>) -> HttpResponse {
+    let mut connection = MultiplexedConnection::clone(&connection);
+    match connection.send_packed_command(&command).await {
+        Ok(_) => HttpResponse::Ok().body("{}"),
+        Err(_) => HttpResponse::InternalServerError().finish(),
+    }
+}
+
+/// Hashes a second on every core, the memory reused, nothing else to do.
+fn bare_hashes(time: Duration) -> f64 {
+    let threads = std::thread::available_parallelism().unwrap().get();
+    let start = Instant::now();
+    let one = || {
+        let params = Params::new(19_456, 2, 1, Some(32)).unwrap();
+        let mut memory = vec![Block::new(); params.block_count()];
+        let hasher = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+        let (mut out, mut count) = ([0; 32], 0usize);
+        while start.elapsed() < time {
+            hasher
+                .hash_password_into_with_memory(PASSWORD.as_bytes(), b"sixteen bytes!!!", &mut out, &mut memory)
+                .unwrap();
+            count += 1;
+        }
+        count
+    };
+    let count: usize = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        running.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    count as f64 / start.elapsed().as_secs_f64()
+}
+
+async fn load(address: SocketAddr, request: &[u8], status: u16, connections: usize, time: Duration) -> f64 {
+    let start = Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..connections {
+        let request = request.to_owned();
+        tasks.spawn(async move {
+            let (mut connection, mut count) = (Connection::open(address).await, 0usize);
+            while start.elapsed() < time {
+                assert_eq!(connection.send(&request).await, status);
+                count += 1;
+            }
+            count
+        });
+    }
+    let count: usize = tasks.join_all().await.into_iter().sum();
+    count as f64 / start.elapsed().as_secs_f64()
+}
+
+async fn flood(address: SocketAddr, request: Vec<u8>, connections: usize, stop: Arc<AtomicBool>) -> usize {
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..connections {
+        let (request, stop) = (request.clone(), Arc::clone(&stop));
+        tasks.spawn(async move {
+            let (mut connection, mut count) = (Connection::open(address).await, 0usize);
+            while !stop.load(Ordering::Relaxed) {
+                connection.send(&request).await;
+                count += 1;
+            }
+            count
+        });
+    }
+    tasks.join_all().await.into_iter().sum()
+}
+
+fn login_request(login: &str, password: &str) -> Vec<u8> {
+    request("/api/v1/login", &format!(r#"{{"login":"{login}","password":"{password}"}}"#))
+}
+
+fn request(path: &str, body: &str) -> Vec<u8> {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// A keep-alive connection that costs the machine as little as a client can.
+struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    async fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, buffer: vec![0; 16 * 1024] }
+    }
+
+    /// Sends one request and reads its answer; the status.
+    async fn send(&mut self, request: &[u8]) -> u16 {
+        self.stream.write_all(request).await.unwrap();
+        let mut filled = 0;
+        loop {
+            let read = self.stream.read(&mut self.buffer[filled..]).await.unwrap();
+            assert!(read > 0, "the server hung up");
+            filled += read;
+            if filled == self.buffer.len() {
+                self.buffer.resize(filled * 2, 0);
+            }
+            let text = &self.buffer[..filled];
+            let Some(head) = text.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+            if filled >= head + 4 + content_length(&text[..head]) {
+                return std::str::from_utf8(&text[9..12]).unwrap().parse().unwrap();
+            }
+        }
+    }
+}
+
+fn content_length(head: &[u8]) -> usize {
+    let name = b"content-length: ";
+    let Some(at) = head.windows(name.len()).position(|part| part.eq_ignore_ascii_case(name)) else { return 0 };
+    let digits = head[at + name.len()..].iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
+}
+
+struct Redis {
+    process: Child,
+    port: u16,
+}
+
+impl Redis {
+    fn start() -> Self {
+        let port = free_port();
+        let process = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server");
+        let server = Self { process, port };
+        let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).unwrap();
+        while client.get_connection().is_err() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut connection = client.get_connection().unwrap();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64;
+        for hit in 0..3 {
+            // An hour ahead, so that it stays full while this runs.
+            let at = now + 3_600_000_000 + hit;
+            redis::cmd("ZADD").arg("bench:full").arg(at).arg(hit).query::<()>(&mut connection).unwrap();
+        }
+        server
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+    }
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn percentile(times: &mut [Duration], percent: usize) -> f64 {
+    times.sort();
+    times[(times.len() * percent / 100).min(times.len() - 1)].as_secs_f64() * 1000.0
+}
+
+fn verdict(met: bool) -> &'static str {
+    if met { "met" } else { "NOT met" }
+}
