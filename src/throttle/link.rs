@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Script, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Script, Value};
 use tokio::sync::Notify;
 
 use super::store::StoreError;
@@ -66,13 +66,34 @@ impl Link {
 
     /// One round trip.
     pub async fn call(&self, command: &Cmd) -> Result<Value, CallError> {
-        let connection = self.0.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
+        let connection = self.connection()?;
         let answer = MultiplexedConnection::clone(&connection).send_packed_command(command).await;
+        self.judge(&connection, answer)
+    }
+
+    /// One round trip that runs a `MULTI` … `EXEC` and answers with what `EXEC` does.
+    pub async fn call_all(&self, transaction: &Pipeline) -> Result<Value, CallError> {
+        let connection = self.connection()?;
+        let before = transaction.len() + 1; // MULTI's "OK", and "QUEUED" for each command
+        let answer =
+            MultiplexedConnection::clone(&connection).send_packed_commands(transaction, before, 1).await;
+        self.judge(&connection, answer.map(|mut answers| answers.pop().unwrap_or(Value::Nil)))
+    }
+
+    fn connection(&self) -> Result<Arc<MultiplexedConnection>, CallError> {
+        self.0.connection.load_full().ok_or(CallError::Store(StoreError::Down))
+    }
+
+    fn judge(
+        &self,
+        connection: &Arc<MultiplexedConnection>,
+        answer: Result<Value, RedisError>,
+    ) -> Result<Value, CallError> {
         match answer {
             Ok(Value::ServerError(error)) => Err(CallError::Server(error.into())),
             Ok(value) => Ok(value),
             Err(error) if error.is_io_error() || error.is_timeout() || error.is_connection_dropped() => {
-                self.lose(&connection);
+                self.lose(connection);
                 let kind = if error.is_timeout() { StoreError::TimedOut } else { StoreError::Down };
                 Err(CallError::Store(kind))
             }

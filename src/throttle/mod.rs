@@ -4,6 +4,7 @@ mod limit;
 mod limiter;
 mod line;
 mod link;
+mod look;
 mod memory;
 mod redis;
 mod store;

@@ -9,6 +9,7 @@ use redis::{Client, Cmd, ErrorKind, Script, ServerErrorKind, Value};
 
 use super::limit::{Limit, Mode, Rule, Span, Then};
 use super::link::{CallError, Link};
+use super::look::{self, LastRefused};
 use super::store::*;
 use super::window::{self, HOLD_LIFE};
 use crate::clock::{Clock, Micros};
@@ -28,6 +29,7 @@ pub struct RedisStore {
     /// The server's clock less ours, in microseconds, as last seen where it mattered: it only chooses
     /// which calendar unit is asked about first. The server decides.
     skew: AtomicI64,
+    last_refused: LastRefused,
 }
 
 impl RedisStore {
@@ -44,6 +46,7 @@ impl RedisStore {
             peek,
             clock,
             skew: AtomicI64::new(0),
+            last_refused: LastRefused::default(),
         }
     }
 
@@ -62,6 +65,18 @@ impl RedisStore {
         name
     }
 
+    /// The command that a reservation sends; bare, for those who measure what the rest costs.
+    pub fn reservation(&self, ask: &Ask<'_>) -> Cmd {
+        let buckets = || ask.buckets.iter().filter(|bucket| !bucket.limit.rules().is_empty());
+        let now = self.now();
+        let mut command = self.command(&self.reserve, buckets().copied());
+        command.arg(&ask.id.0).arg(u8::from(ask.kind == Kind::Hold)).arg(u8::from(ask.solved));
+        for bucket in buckets() {
+            write_bucket(&mut command, bucket.limit, now);
+        }
+        command
+    }
+
     fn now(&self) -> Micros {
         Micros(self.clock.now().0 + self.skew.load(Ordering::Relaxed))
     }
@@ -70,13 +85,33 @@ impl RedisStore {
         self.skew.store(server.0 - self.clock.now().0, Ordering::Relaxed);
     }
 
-    fn command<'b>(&self, script: &Script, buckets: impl ExactSizeIterator<Item = Bucket<'b>>) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(script.get_hash()).arg(buckets.len());
+    fn command<'b>(&self, script: &Script, buckets: impl Iterator<Item = Bucket<'b>> + Clone) -> Cmd {
+        // Room for one bucket of one rule, with a name of 40 bytes.
+        let mut command = Cmd::with_capacity(16, 192);
+        command.arg("EVALSHA").arg(script.get_hash()).arg(buckets.clone().count());
         for bucket in buckets {
             command.arg(self.key_name(bucket));
         }
         command
+    }
+
+    /// Refuses again where a log that refused last time still does, without the script's price. Where it
+    /// does not, that was a round trip too many: one for each subject and wait that ends.
+    async fn look(&self, ask: &Ask<'_>) -> Result<Option<Verdict>, StoreError> {
+        let Some(suspect) = ask.buckets.iter().find(|bucket| self.last_refused.contains(bucket.key)) else {
+            return Ok(None);
+        };
+        let asked = ask.buckets.iter().filter(|bucket| !bucket.limit.rules().is_empty());
+        let questions = look::questions(asked.map(|bucket| (*bucket, self.key_name(*bucket))));
+        let refused = match self.link.call_all(&questions).await {
+            Ok(answers) => look::refusal(ask, &answers),
+            Err(CallError::Store(error)) => return Err(error),
+            Err(CallError::Server(_)) => None, // the script says it better
+        };
+        if refused.is_none() {
+            self.last_refused.forget(suspect.key);
+        }
+        Ok(refused)
     }
 
     /// Runs a script, loading it again where the server has forgotten it (`SCRIPT FLUSH`, a restart
@@ -119,26 +154,23 @@ impl WindowStore for RedisStore {
     async fn reserve(&self, ask: &Ask<'_>) -> Result<Verdict, StoreError> {
         let buckets =
             || ask.buckets.iter().enumerate().filter(|(_, bucket)| !bucket.limit.rules().is_empty());
-        let count = buckets().count();
-        if count == 0 {
+        if buckets().next().is_none() {
             return Ok(Verdict::Admitted { at: self.now(), room: None, noted: None });
         }
+        if let Some(refused) = self.look(ask).await? {
+            return Ok(refused);
+        }
         for _ in 0..MOST_TRIES {
-            let now = self.now();
-            let mut command = redis::cmd("EVALSHA");
-            command.arg(self.reserve.get_hash()).arg(count);
-            for (_, bucket) in buckets() {
-                command.arg(self.key_name(*bucket));
-            }
-            command.arg(&ask.id.0).arg(u8::from(ask.kind == Kind::Hold)).arg(u8::from(ask.solved));
-            for (_, bucket) in buckets() {
-                write_bucket(&mut command, bucket.limit, now);
-            }
-            let reply = self.run(&command, &self.reserve).await?;
+            let reply = self.run(&self.reservation(ask), &self.reserve).await?;
             // The script counts the buckets that it was sent; the caller counts those it asked for.
             let place = |sent: i64| buckets().nth(sent as usize).map(|(index, _)| index);
             match verdict(&reply, ask, place)? {
-                Reply::Verdict(verdict) => return Ok(verdict),
+                Reply::Verdict(verdict) => {
+                    if let Verdict::Refused { refusal, .. } = &verdict {
+                        self.last_refused.note(ask.buckets[refusal.bucket].key);
+                    }
+                    return Ok(verdict);
+                }
                 Reply::OtherUnit(at) => self.learn(at),
             }
         }
@@ -241,7 +273,7 @@ fn verdict(reply: &[i64], ask: &Ask<'_>, place: impl Fn(i64) -> Option<usize>) -
         })
     };
     let verdict = match *reply {
-        [0, at, room_bucket, room_rule, remaining, noted_bucket, noted_rule, wait] => {
+        [0, at, room_bucket, room_rule, remaining, ref noted @ ..] => {
             let at = Micros(at);
             let room = (room_bucket >= 0).then(|| {
                 let bucket = place(room_bucket)?;
@@ -249,7 +281,11 @@ fn verdict(reply: &[i64], ask: &Ask<'_>, place: impl Fn(i64) -> Option<usize>) -
                 let reset_after = window::reset_after(rule, at);
                 Some(Room { bucket, rule: room_rule as usize, remaining: remaining as u32, reset_after })
             });
-            let noted = (noted_bucket >= 0).then(|| refusal(noted_bucket, noted_rule, wait)).flatten();
+            let noted = match *noted {
+                [] => None,
+                [bucket, rule, wait] => Some(refusal(bucket, rule, wait).ok_or_else(broken)?),
+                _ => return Err(broken()),
+            };
             Verdict::Admitted { at, room: room.flatten(), noted }
         }
         [1, at, bucket] => Verdict::Held { at: Micros(at), bucket: place(bucket).ok_or_else(broken)? },
