@@ -90,19 +90,22 @@ fn enter<'c>(
     })
 }
 
-/// So many decisions on so many threads; also how many of them were refusals.
+/// So many decisions on so many threads; also how many of them were refusals. The workers read the clock
+/// themselves: on a busy machine this thread may wake long after they began.
 fn drive(threads: u64, from: u64, decide: &(impl Fn(u64) -> bool + Sync)) -> (Round, u64) {
-    let ready = Barrier::new(threads as usize + 1);
+    let ready = &Barrier::new(threads as usize);
     let work = |thread: u64| {
         ready.wait();
-        (0..DECISIONS).filter(|turn| decide(from + turn * threads + thread)).count() as u64
-    };
-    let (took, refusals) = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
-        ready.wait();
         let start = Instant::now();
-        let refusals = workers.into_iter().map(|worker| worker.join().expect("no panic")).sum();
-        (start.elapsed(), refusals)
+        let refusals = (0..DECISIONS).filter(|turn| decide(from + turn * threads + thread)).count() as u64;
+        (start, Instant::now(), refusals)
+    };
+    let done: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
     });
-    (Round { decisions: DECISIONS * threads, took }, refusals)
+    let start = done.iter().map(|(start, ..)| *start).min().expect("a worker");
+    let end = done.iter().map(|(_, end, _)| *end).max().expect("a worker");
+    let refusals = done.iter().map(|(.., refusals)| refusals).sum();
+    (Round { decisions: DECISIONS * threads, took: end - start }, refusals)
 }
