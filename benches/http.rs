@@ -58,9 +58,16 @@ async fn run() {
     }
     let medians: Vec<f64> = rates.into_iter().map(median).collect();
     for ((name, ..), rate) in contenders.iter().zip(&medians) {
-        println!("  {name:32} {rate:9.0}  {:.2} of the empty handler, {:.2} of the one with EVALSHA", rate / medians[0], rate / medians[1]);
+        println!(
+            "  {name:32} {rate:9.0}  {:.2} of the empty handler, {:.2} of the one with EVALSHA",
+            rate / medians[0],
+            rate / medians[1]
+        );
     }
-    println!("  bar: on Redis at least 0.60 of the handler with one EVALSHA: {}", verdict(medians[2] / medians[1] >= 0.6));
+    println!(
+        "  bar: on Redis at least 0.60 of the handler with one EVALSHA: {}",
+        verdict(medians[2] / medians[1] >= 0.6)
+    );
 
     println!("accepted sign-ins per second beside the bare hash rate, {ROUNDS} rounds in turn");
     let (mut accepted, mut bare) = (Vec::new(), Vec::new());
@@ -179,7 +186,8 @@ async fn serve_evalsha(redis: &Redis) -> SocketAddr {
     let client = redis::Client::open(format!("redis://127.0.0.1:{}/", redis.port)).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let script = concat!(include_str!("../lua/window.lua"), include_str!("../lua/reserve.lua"));
-    let sha: String = redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut connection).await.unwrap();
+    let sha: String =
+        redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut connection).await.unwrap();
     let mut command = redis::cmd("EVALSHA");
     command.arg(sha).arg(1).arg("bench:full").arg("idbyte").arg(0).arg(0);
     command.arg(3).arg(70_000).arg(1).arg(3).arg(1).arg(60_000_000).arg(0);
@@ -215,7 +223,12 @@ fn bare_hashes(time: Duration) -> f64 {
         let (mut out, mut count) = ([0; 32], 0usize);
         while start.elapsed() < time {
             hasher
-                .hash_password_into_with_memory(PASSWORD.as_bytes(), b"sixteen bytes!!!", &mut out, &mut memory)
+                .hash_password_into_with_memory(
+                    PASSWORD.as_bytes(),
+                    b"sixteen bytes!!!",
+                    &mut out,
+                    &mut memory,
+                )
                 .unwrap();
             count += 1;
         }
@@ -309,7 +322,9 @@ impl Connection {
 
 fn content_length(head: &[u8]) -> usize {
     let name = b"content-length: ";
-    let Some(at) = head.windows(name.len()).position(|part| part.eq_ignore_ascii_case(name)) else { return 0 };
+    let Some(at) = head.windows(name.len()).position(|part| part.eq_ignore_ascii_case(name)) else {
+        return 0;
+    };
     let digits = head[at + name.len()..].iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
 }
@@ -333,7 +348,8 @@ impl Redis {
             std::thread::sleep(Duration::from_millis(5));
         }
         let mut connection = client.get_connection().unwrap();
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64;
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64;
         for hit in 0..3 {
             // An hour ahead, so that it stays full while this runs.
             let at = now + 3_600_000_000 + hit;

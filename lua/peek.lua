@@ -17,7 +17,7 @@ for at = 0, #ARGV - 1, 4 do
   end
   local count, wait = 0, 0
   if newest then
-    count = math.min(max, redis.call('ZCOUNT', key, start + 1, HOLDS - 1))
+    count = math.min(max, call('ZCOUNT', key, start + 1, HOLDS - 1))
     if count == max then wait = (unit_end ~= 0 and unit_end or score(key, max + holds) + window) - now end
   end
   out[#out + 1] = count

@@ -5,8 +5,8 @@
            then a bucket: capacity, life ms, number of rules;
            then a rule: max, marks (1 captcha + 2 monitored), window us or first us of the calendar unit,
            0 or the first us after the calendar unit
-  Output   {0, now, bucket, rule, remaining, bucket, rule, wait us}  admitted; the tightest rule, then what a
-                                             monitored limit would have refused (bucket -1: nothing)
+  Output   {0, now, bucket, rule, remaining}  admitted; the tightest rule (bucket -1: none)
+           {0, now, bucket, rule, remaining, bucket, rule, wait us}  and what a monitored limit would have refused
            {1, now, bucket}                  holds in flight fill that bucket; nothing was written
            {2, now, bucket, rule, wait us}   refused; nothing was written
            {3, now}                          now is outside a calendar unit that the caller sent
@@ -19,15 +19,14 @@ local nows, reached = {}, {}
 local latest, at = clock, 3
 
 for b = 1, #KEYS do
-  local key = KEYS[b]
-  local capacity, rules = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 3])
+  local key, capacity, rules = KEYS[b], ARGV[at + 1], ARGV[at + 3] + 0
   at = at + 3
   local now, holds, newest = open(key)
   nows[b] = now
   if now > latest then latest = now end
   for r = 1, rules do
-    local max, marks = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-    local window, unit_end = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+    local max, marks = ARGV[at + 1], ARGV[at + 2] + 0 -- `max` is text: arithmetic makes a number of it
+    local window, unit_end = ARGV[at + 3] + 0, ARGV[at + 4] + 0
     at = at + 4
     local start = now - window
     if unit_end ~= 0 then
@@ -35,7 +34,7 @@ for b = 1, #KEYS do
       start = window - 1
     end
     local waived = solved == '1' and marks % 2 == 1
-    local oldest = newest and score(key, max + holds)
+    local oldest = newest and score(key, holds == 0 and max or max + holds)
     if oldest and max == capacity then reached[b] = holds end
     if oldest and oldest > start then
       local wait = (unit_end ~= 0 and unit_end or oldest + window) - now
@@ -50,8 +49,8 @@ for b = 1, #KEYS do
         refused = { b - 1, r - 1, wait, captcha }
       end
     elseif not waived and marks < 2 and not refused then
-      local left = max
-      if newest and newest > start then left = max - redis.call('ZCOUNT', key, start + 1, '+inf') end
+      local left = max + 0
+      if newest and newest > start then left = max - call('ZCOUNT', key, start + 1, '+inf') end
       if left <= 0 then
         held = held or b - 1
       elseif not room or left - 1 < room[3] then
@@ -66,12 +65,12 @@ if held then return { 1, latest, held } end
 
 at = 3
 for b = 1, #KEYS do
-  local key, capacity = KEYS[b], tonumber(ARGV[at + 1])
-  redis.call('ZADD', key, kind == '1' and nows[b] + HOLDS or nows[b], id)
+  local key = KEYS[b]
+  call('ZADD', key, kind == '1' and nows[b] + HOLDS or nows[b], id)
   live(key, ARGV[at + 2], nows[b])
-  if reached[b] and kind == '0' then trim(key, capacity, reached[b]) end
-  at = at + 3 + 4 * tonumber(ARGV[at + 3])
+  if reached[b] and kind == '0' then trim(key, ARGV[at + 1], reached[b]) end
+  at = at + 3 + 4 * ARGV[at + 3]
 end
 room = room or { -1, -1, 0 }
-noted = noted or { -1, -1, 0 }
+if not noted then return { 0, latest, room[1], room[2], room[3] } end
 return { 0, latest, room[1], room[2], room[3], noted[1], noted[2], noted[3] }

@@ -12,16 +12,16 @@ for b = 1, #KEYS do
   local key, outcome, capacity, life = KEYS[b], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
   local now, holds = open(key)
   if outcome == 'K' then
-    local stands = redis.call('ZSCORE', key, id)
+    local stands = call('ZSCORE', key, id)
     if not stands or tonumber(stands) >= HOLDS then
-      redis.call('ZADD', key, now, id)
+      call('ZADD', key, now, id)
       trim(key, capacity, stands and holds - 1 or holds)
     end
     live(key, life, now)
   else
-    redis.call('ZREM', key, id)
+    call('ZREM', key, id)
     if outcome == 'F' then
-      redis.call('ZREMRANGEBYSCORE', key, '-inf', ARGV[at + 4])
+      call('ZREMRANGEBYSCORE', key, '-inf', ARGV[at + 4])
     end
   end
   at = at + 4

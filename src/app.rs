@@ -202,7 +202,8 @@ async fn open_store(settings: &StoreSettings, clock: &Clock) -> Result<(AnyStore
         StoreUrl::Memory => Ok((AnyStore::Memory(MemoryStore::new(clock.clone())), None)),
         StoreUrl::Redis(url) => {
             let client = redis::Client::open(url.as_str()).map_err(StartError::Store)?;
-            let store = RedisStore::new(client, settings.timeout, REDIS_PREFIX, clock.clone());
+            let store =
+                RedisStore::new(client, settings.timeout, REDIS_PREFIX, clock.clone()).remembering_refusals();
             let link = store.link().clone();
             if !link.ready(FIRST_CONNECTION).await {
                 tracing::warn!(

@@ -123,6 +123,11 @@ impl Limit {
         self.0.mode
     }
 
+    /// Whether this is the very same limit, and not another one of the same name.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// How many hits a log is kept for: the largest `max` of its rules.
     pub fn capacity(&self) -> u32 {
         self.0.rules.iter().map(|rule| rule.max).max().unwrap_or(0)

@@ -67,7 +67,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
         Bucket { limit, key: Key(*key) }
     }
 
-    /// A hit in every bucket, or in none. One round trip; waits at most the store's time-out.
+    /// A hit in every bucket, or in none. One round trip, or two for who was refused
+    /// last time and may pass now; each waits at most the store's time-out.
     pub async fn reserve(&self, buckets: &[Bucket<'_>], solved: bool) -> Result<Decision, StoreError> {
         let id = self.0.ids.next();
         let ask = Ask { buckets, id, kind: Kind::Hit, solved };

@@ -34,7 +34,7 @@ struct Shard {
 struct Entry {
     /// Oldest first.
     kept: VecDeque<Hit>,
-    /// Boxed because there are none nearly always.
+    #[expect(clippy::box_collection, reason = "there are none nearly always, and a slot is paid for by all")]
     holds: Option<Box<Vec<Hit>>>,
     expires: Micros,
 }
@@ -73,14 +73,19 @@ impl MemoryStore {
 
     /// How many hits and holds a log holds, in and out of its windows.
     pub fn members(&self, key: Key) -> usize {
-        let shard = self.shards[shard_of(key)].lock().unwrap_or_else(PoisonError::into_inner);
-        shard.logs.get(&key).map_or(0, |entry| entry.kept.len() + entry.holds() as usize)
+        self.lock_one(key).logs.get(&key).map_or(0, |entry| entry.kept.len() + entry.holds() as usize)
     }
 
     /// The answer itself: nothing here waits for anything but a short lock.
     pub fn reserve_now(&self, ask: &Ask<'_>) -> Verdict {
         let clock = self.clock.now();
-        let mut shards = self.lock(ask.buckets);
+        match ask.buckets {
+            [only] => Self::decide(ask, clock, self.lock_one(only.key)),
+            buckets => Self::decide(ask, clock, self.lock(buckets)),
+        }
+    }
+
+    fn decide(ask: &Ask<'_>, clock: Micros, mut shards: impl Shards) -> Verdict {
         let mut gathered = Gathered::default();
         let mut at = clock;
         for (index, bucket) in ask.buckets.iter().enumerate() {
@@ -143,14 +148,17 @@ impl MemoryStore {
 
     fn peek_now(&self, bucket: Bucket<'_>) -> Peek {
         let clock = self.clock.now();
-        let mut shards = self.lock(&[bucket]);
-        match shards.of(bucket.key).logs.get_mut(&bucket.key) {
+        match self.lock_one(bucket.key).logs.get_mut(&bucket.key) {
             Some(entry) => {
                 let now = entry.now(clock);
                 entry.peek(bucket.limit, now)
             }
             None => Empty.peek(bucket.limit, clock),
         }
+    }
+
+    fn lock_one(&self, key: Key) -> MutexGuard<'_, Shard> {
+        self.shards[shard_of(key)].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the shards of these buckets, lowest first, so that two callers never wait in a circle.
@@ -177,7 +185,18 @@ struct Locked<'a> {
     shards: [Option<(usize, MutexGuard<'a, Shard>)>; MOST_BUCKETS],
 }
 
-impl Locked<'_> {
+/// Where the logs of a decision are, locked.
+trait Shards {
+    fn of(&mut self, key: Key) -> &mut Shard;
+}
+
+impl Shards for MutexGuard<'_, Shard> {
+    fn of(&mut self, _: Key) -> &mut Shard {
+        self
+    }
+}
+
+impl Shards for Locked<'_> {
     fn of(&mut self, key: Key) -> &mut Shard {
         let wanted = shard_of(key);
         let found = self.shards.iter_mut().flatten().find(|(index, _)| *index == wanted);
@@ -228,8 +247,8 @@ impl Entry {
     fn keep(&mut self, hit: Hit, limit: &Limit) {
         let capacity = limit.capacity() as usize;
         if self.kept.len() == self.kept.capacity() {
-            // Doubles, but not past what the limit can ever fill.
-            let wanted = (self.kept.len() * 2).clamp(2, capacity + 1);
+            // By half, for most logs stay short; but not past what the limit can ever fill.
+            let wanted = (self.kept.len() + self.kept.len() / 2).clamp(2, capacity + 1);
             self.kept.reserve_exact(wanted.saturating_sub(self.kept.len()));
         }
         // Equal times stand in the order of their ids, as in a sorted set.
@@ -277,6 +296,11 @@ impl Log for Entry {
     }
 
     fn newer_than(&self, start: Micros) -> u32 {
+        // Nearly always few are; they lie beside the newest, which has just been read.
+        let few = self.kept.iter().rev().take(8).take_while(|hit| hit.at > start).count();
+        if few < 8 {
+            return few as u32;
+        }
         (self.kept.len() - self.kept.partition_point(|hit| hit.at <= start)) as u32
     }
 
@@ -337,7 +361,7 @@ impl WindowStore for MemoryStore {
     }
 
     async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
-        self.lock(&[bucket]).of(bucket.key).logs.remove(&bucket.key);
+        self.lock_one(bucket.key).logs.remove(&bucket.key);
         Ok(())
     }
 }

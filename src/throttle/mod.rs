@@ -11,6 +11,7 @@ mod line;
 mod link;
 mod memory;
 mod redis;
+mod remembered;
 mod store;
 pub mod window;
 

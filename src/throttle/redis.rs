@@ -9,6 +9,7 @@ use redis::{Client, Cmd, ErrorKind, Script, ServerErrorKind, Value};
 
 use super::limit::{Limit, Mode, Rule, Span, Then};
 use super::link::{CallError, Link};
+use super::remembered::Remembered;
 use super::store::*;
 use super::window::{self, HOLD_LIFE};
 use crate::clock::{Clock, Micros};
@@ -28,6 +29,8 @@ pub struct RedisStore {
     /// The server's clock less ours, in microseconds, as last seen where it mattered: it only chooses
     /// which calendar unit is asked about first. The server decides.
     skew: AtomicI64,
+    /// None: every decision asks the server.
+    remembered: Option<Remembered>,
 }
 
 impl RedisStore {
@@ -44,6 +47,23 @@ impl RedisStore {
             peek,
             clock,
             skew: AtomicI64::new(0),
+            remembered: None,
+        }
+    }
+
+    /// Answers an attempt that was refused within the last 50 ms from memory.
+    #[must_use]
+    pub fn remembering_refusals(self) -> Self {
+        Self { remembered: Some(Remembered::default()), ..self }
+    }
+
+    pub const fn remembers(&self) -> bool {
+        self.remembered.is_some()
+    }
+
+    fn forget_refusals(&self, buckets: &[Bucket<'_>]) {
+        if let Some(remembered) = &self.remembered {
+            remembered.wrote(buckets);
         }
     }
 
@@ -62,6 +82,18 @@ impl RedisStore {
         name
     }
 
+    /// The command that a reservation sends; bare, for those who measure what the rest costs.
+    pub fn reservation(&self, ask: &Ask<'_>) -> Cmd {
+        let buckets = || ask.buckets.iter().filter(|bucket| !bucket.limit.rules().is_empty());
+        let now = self.now();
+        let mut command = self.command(&self.reserve, buckets().copied());
+        command.arg(&ask.id.0).arg(u8::from(ask.kind == Kind::Hold)).arg(u8::from(ask.solved));
+        for bucket in buckets() {
+            write_bucket(&mut command, bucket.limit, now);
+        }
+        command
+    }
+
     fn now(&self) -> Micros {
         Micros(self.clock.now().0 + self.skew.load(Ordering::Relaxed))
     }
@@ -70,9 +102,10 @@ impl RedisStore {
         self.skew.store(server.0 - self.clock.now().0, Ordering::Relaxed);
     }
 
-    fn command<'b>(&self, script: &Script, buckets: impl ExactSizeIterator<Item = Bucket<'b>>) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(script.get_hash()).arg(buckets.len());
+    fn command<'b>(&self, script: &Script, buckets: impl Iterator<Item = Bucket<'b>> + Clone) -> Cmd {
+        // Room for one bucket of one rule, with a name of 40 bytes.
+        let mut command = Cmd::with_capacity(16, 192);
+        command.arg("EVALSHA").arg(script.get_hash()).arg(buckets.clone().count());
         for bucket in buckets {
             command.arg(self.key_name(bucket));
         }
@@ -119,26 +152,30 @@ impl WindowStore for RedisStore {
     async fn reserve(&self, ask: &Ask<'_>) -> Result<Verdict, StoreError> {
         let buckets =
             || ask.buckets.iter().enumerate().filter(|(_, bucket)| !bucket.limit.rules().is_empty());
-        let count = buckets().count();
-        if count == 0 {
+        if buckets().next().is_none() {
             return Ok(Verdict::Admitted { at: self.now(), room: None, noted: None });
         }
+        let memory = self.remembered.as_ref().map(|remembered| (remembered, remembered.writes(ask.buckets)));
+        if let Some(refused) = memory.and_then(|(remembered, _)| remembered.recall(ask, self.clock.now())) {
+            return Ok(refused);
+        }
         for _ in 0..MOST_TRIES {
-            let now = self.now();
-            let mut command = redis::cmd("EVALSHA");
-            command.arg(self.reserve.get_hash()).arg(count);
-            for (_, bucket) in buckets() {
-                command.arg(self.key_name(*bucket));
-            }
-            command.arg(&ask.id.0).arg(u8::from(ask.kind == Kind::Hold)).arg(u8::from(ask.solved));
-            for (_, bucket) in buckets() {
-                write_bucket(&mut command, bucket.limit, now);
-            }
-            let reply = self.run(&command, &self.reserve).await?;
+            let reply = self.run(&self.reservation(ask), &self.reserve).await?;
             // The script counts the buckets that it was sent; the caller counts those it asked for.
             let place = |sent: i64| buckets().nth(sent as usize).map(|(index, _)| index);
             match verdict(&reply, ask, place)? {
-                Reply::Verdict(verdict) => return Ok(verdict),
+                Reply::Verdict(verdict) => {
+                    if let Some((remembered, writes)) = memory {
+                        match verdict {
+                            Verdict::Refused { at, refusal } => {
+                                remembered.note(ask, at, refusal, self.clock.now(), writes);
+                            }
+                            Verdict::Admitted { .. } => remembered.wrote(ask.buckets),
+                            Verdict::Held { .. } => {}
+                        }
+                    }
+                    return Ok(verdict);
+                }
                 Reply::OtherUnit(at) => self.learn(at),
             }
         }
@@ -167,7 +204,9 @@ impl WindowStore for RedisStore {
             };
             command.arg(letter).arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, now)).arg(up_to);
         }
-        self.run(&command, &self.settle).await.map(drop)
+        let settled = self.run(&command, &self.settle).await.map(drop);
+        self.forget_refusals(buckets);
+        settled
     }
 
     async fn peek(&self, bucket: Bucket<'_>) -> Result<Peek, StoreError> {
@@ -195,7 +234,9 @@ impl WindowStore for RedisStore {
     async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
         let mut command = redis::cmd("UNLINK");
         command.arg(self.key_name(bucket));
-        self.link.call(&command).await.map(drop).map_err(fault)
+        let cleared = self.link.call(&command).await.map(drop).map_err(fault);
+        self.forget_refusals(&[bucket]);
+        cleared
     }
 }
 
@@ -241,7 +282,7 @@ fn verdict(reply: &[i64], ask: &Ask<'_>, place: impl Fn(i64) -> Option<usize>) -
         })
     };
     let verdict = match *reply {
-        [0, at, room_bucket, room_rule, remaining, noted_bucket, noted_rule, wait] => {
+        [0, at, room_bucket, room_rule, remaining, ref noted @ ..] => {
             let at = Micros(at);
             let room = (room_bucket >= 0).then(|| {
                 let bucket = place(room_bucket)?;
@@ -249,7 +290,11 @@ fn verdict(reply: &[i64], ask: &Ask<'_>, place: impl Fn(i64) -> Option<usize>) -
                 let reset_after = window::reset_after(rule, at);
                 Some(Room { bucket, rule: room_rule as usize, remaining: remaining as u32, reset_after })
             });
-            let noted = (noted_bucket >= 0).then(|| refusal(noted_bucket, noted_rule, wait)).flatten();
+            let noted = match *noted {
+                [] => None,
+                [bucket, rule, wait] => Some(refusal(bucket, rule, wait).ok_or_else(broken)?),
+                _ => return Err(broken()),
+            };
             Verdict::Admitted { at, room: room.flatten(), noted }
         }
         [1, at, bucket] => Verdict::Held { at: Micros(at), bucket: place(bucket).ok_or_else(broken)? },

@@ -137,7 +137,7 @@ pub enum StoreError {
 }
 
 /// A store of window logs. Every method decides by one clock, waits at most the store's configured
-/// time-out, and answers `Err` only where the store itself is at fault.
+/// time-out for each round trip (one, rarely two), and answers `Err` only where the store itself is at fault.
 pub trait WindowStore: Send + Sync {
     /// One atomic step over every bucket: a hit in each, or in none. A refusal writes nothing.
     /// Two stores' worth of callers asking at once never admit more than a rule allows.

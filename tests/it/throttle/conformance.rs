@@ -21,6 +21,9 @@ macro_rules! conformance {
         mod redis {
             $(#[tokio::test] async fn $case() { super::$case(&super::RedisRig::new().await).await; })*
         }
+        mod redis_remembering {
+            $(#[tokio::test] async fn $case() { super::$case(&super::RedisRig::remembering().await).await; })*
+        }
     };
 }
 

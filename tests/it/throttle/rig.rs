@@ -65,6 +65,8 @@ impl Rig for MemoryRig {
 
 pub struct RedisRig {
     clock: SteeredClock,
+    /// The caller's, which goes with the server's here.
+    own: Clock,
     pub server: RedisServer,
     limiter: Limiter<RedisStore>,
 }
@@ -73,9 +75,19 @@ impl RedisRig {
     pub async fn new() -> Self {
         let clock = SteeredClock::at(NOON);
         let server = RedisServer::steered(&clock);
-        let store = RedisStore::new(server.client(), Duration::from_secs(5), "t", Clock::manual(NOON));
+        let own = Clock::manual(NOON);
+        let store = RedisStore::new(server.client(), Duration::from_secs(5), "t", own.clone());
         assert!(store.link().ready(Duration::from_secs(5)).await);
-        Self { limiter: limiter(store), server, clock }
+        Self { limiter: limiter(store), server, clock, own }
+    }
+
+    /// Refusals are remembered for a moment.
+    pub async fn remembering() -> Self {
+        let Self { clock, server, limiter: _, own } = Self::new().await;
+        let store = RedisStore::new(server.client(), Duration::from_secs(5), "t", own.clone());
+        let store = store.remembering_refusals();
+        assert!(store.link().ready(Duration::from_secs(5)).await);
+        Self { limiter: limiter(store), server, clock, own }
     }
 }
 
@@ -88,6 +100,7 @@ impl Rig for RedisRig {
 
     fn set(&self, to: Micros) {
         self.clock.set(to);
+        self.own.set(to);
     }
 
     fn now(&self) -> Micros {

@@ -1,0 +1,111 @@
+//! Decisions a second of the in-process store, beside the keyed limiter of `governor`.
+//! How to run and read it: benches/README.md.
+#![expect(clippy::disallowed_methods, reason = "how long a round takes is what is measured")]
+
+mod support;
+
+use std::num::NonZeroU32;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use gatehouse::clock::Clock;
+use gatehouse::throttle::*;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use support::contest::{self, Contest, Place, Round};
+use support::{HOUR, limit, limiter, subjects};
+
+const MANY: usize = 100_000;
+const DECISIONS: u64 = 200_000;
+const ROUNDS: usize = 15;
+const SHORT: Duration = Duration::from_millis(100);
+
+fn main() {
+    println!("memory: decisions in this process; medians of {ROUNDS} rounds in turn");
+    let mut met = true;
+    for threads in [1, 2] {
+        for (name, count) in [("many subjects", MANY), ("one subject", 1)] {
+            for refused in [true, false] {
+                met &= table(threads, name, &subjects(count), refused);
+            }
+        }
+    }
+    contest::end(met);
+}
+
+fn table(threads: u64, name: &str, subjects: &[String], refused: bool) -> bool {
+    let answer = if refused { "refused" } else { "admitted" };
+    let mut contest = Contest::new(format!("{name}, {answer}, {threads} at once"));
+    let ours = enter_ours(&mut contest, threads, subjects, refused);
+    let rival = enter_rival(&mut contest, threads, subjects, refused);
+    contest.compare(ours, rival, Some(0.7));
+    contest.run(ROUNDS)
+}
+
+/// Each subject hashed as it comes, as a request would have it.
+fn enter_ours<'c>(contest: &mut Contest<'c>, threads: u64, subjects: &'c [String], refused: bool) -> Place {
+    // Admitted: as many in a window as one subject can possibly ask for here, or a small log for each.
+    let limit = match (refused, subjects.len()) {
+        (true, _) => limit(5, HOUR),
+        (false, 1) => limit(1_000_000, SHORT),
+        (false, _) => limit(10, SHORT),
+    };
+    let limiter = limiter(MemoryStore::new(Clock::System));
+    let decide = move |turn: u64| {
+        let bucket = limiter.bucket(&limit, subjects[turn as usize % subjects.len()].as_bytes());
+        let ask = Ask { buckets: &[bucket], id: support::id(turn), kind: Kind::Hit, solved: false };
+        matches!(limiter.store().reserve_now(&ask), Verdict::Refused { .. })
+    };
+    enter(contest, "MemoryStore, bucket() + reserve_now", threads, subjects.len(), refused, decide)
+}
+
+fn enter_rival<'c>(contest: &mut Contest<'c>, threads: u64, subjects: &'c [String], refused: bool) -> Place {
+    let quota = if refused {
+        Quota::per_hour(NonZeroU32::new(5).expect("not zero"))
+    } else {
+        Quota::per_second(NonZeroU32::new(1_000_000_000).expect("not zero"))
+    };
+    let limiter: DefaultKeyedRateLimiter<String> = RateLimiter::keyed(quota);
+    let decide = move |turn: u64| limiter.check_key(&subjects[turn as usize % subjects.len()]).is_err();
+    enter(contest, "governor, check_key", threads, subjects.len(), refused, decide)
+}
+
+/// Enters a contestant once each of its subjects has its log, and is full where refusals are measured.
+fn enter<'c>(
+    contest: &mut Contest<'c>,
+    name: &str,
+    threads: u64,
+    subjects: usize,
+    refused: bool,
+    decide: impl Fn(u64) -> bool + Sync + 'c,
+) -> Place {
+    for turn in 0..subjects as u64 * if refused { 5 } else { 1 } {
+        decide(turn);
+    }
+    let mut next = 0;
+    contest.enter(name, move || {
+        let (round, refusals) = drive(threads, next, &decide);
+        assert_eq!(refusals, if refused { round.decisions } else { 0 });
+        next += round.decisions;
+        round
+    })
+}
+
+/// So many decisions on so many threads; also how many of them were refusals. The workers read the clock
+/// themselves: on a busy machine this thread may wake long after they began.
+fn drive(threads: u64, from: u64, decide: &(impl Fn(u64) -> bool + Sync)) -> (Round, u64) {
+    let ready = &Barrier::new(threads as usize);
+    let work = |thread: u64| {
+        ready.wait();
+        let start = Instant::now();
+        let refusals = (0..DECISIONS).filter(|turn| decide(from + turn * threads + thread)).count() as u64;
+        (start, Instant::now(), refusals)
+    };
+    let done: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
+    });
+    let start = done.iter().map(|(start, ..)| *start).min().expect("a worker");
+    let end = done.iter().map(|(_, end, _)| *end).max().expect("a worker");
+    let refusals = done.iter().map(|(.., refusals)| refusals).sum();
+    (Round { decisions: DECISIONS * threads, took: end - start }, refusals)
+}

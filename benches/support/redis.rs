@@ -1,0 +1,62 @@
+//! Driving a private Redis server with so many callers at once.
+#![expect(clippy::disallowed_methods, reason = "how long a round takes is what is measured")]
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use gatehouse::clock::Clock;
+use gatehouse::throttle::{Limiter, RedisStore};
+use redis::AsyncConnectionConfig;
+use redis::aio::MultiplexedConnection;
+use tokio::runtime::Runtime;
+use tokio::task::LocalSet;
+
+use super::contest::Round;
+use super::harness::redis::RedisServer;
+
+/// Long enough that a busy machine does not end a bench; short or long, it costs a call the same.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// One worker of a web server: one thread that runs every caller.
+pub fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// A store on this server, set up as `with` has it.
+pub fn store(
+    runtime: &Runtime,
+    server: &RedisServer,
+    with: impl FnOnce(RedisStore) -> RedisStore,
+) -> Limiter<RedisStore> {
+    let _inside = runtime.enter();
+    let limiter = super::limiter(with(RedisStore::new(server.client(), TIMEOUT, "gh", Clock::System)));
+    assert!(runtime.block_on(limiter.store().link().ready(TIMEOUT)), "the server is up");
+    limiter
+}
+
+/// A connection as the store opens it, without the store.
+pub fn connection(runtime: &Runtime, server: &RedisServer) -> MultiplexedConnection {
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(TIMEOUT));
+    let client = server.client();
+    runtime.block_on(client.get_multiplexed_async_connection_with_config(&config)).expect("a connection")
+}
+
+/// So many decisions, shared evenly by so many callers that each wait for their own answers. `decide`
+/// is given the number of the decision, counted from `from`.
+pub fn drive<D>(runtime: &Runtime, callers: u64, from: u64, decisions: u64, decide: &Rc<D>) -> Round
+where
+    D: AsyncFn(u64) + 'static,
+{
+    let tasks = LocalSet::new();
+    let start = Instant::now();
+    for caller in 0..callers {
+        let decide = Rc::clone(decide);
+        tasks.spawn_local(async move {
+            for turn in 0..decisions / callers {
+                decide(from + turn * callers + caller).await;
+            }
+        });
+    }
+    runtime.block_on(tasks);
+    Round { decisions: decisions / callers * callers, took: start.elapsed() }
+}
