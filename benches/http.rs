@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use actix_web::web::{Data, post};
+use actix_web::web::{Bytes, Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use gatehouse::app::{Application, World};
@@ -173,7 +173,7 @@ impl Gatehouse {
 
 async fn serve_empty() -> SocketAddr {
     let server = HttpServer::new(|| {
-        App::new().route("/api/v1/login", post().to(|| async { HttpResponse::Ok().body("{}") }))
+        App::new().route("/api/v1/login", post().to(|_: Bytes| async { HttpResponse::Ok().body("{}") }))
     });
     let server = server.disable_signals().bind(("127.0.0.1", 0)).unwrap();
     let address = server.addrs()[0];
@@ -204,7 +204,11 @@ async fn serve_evalsha(redis: &Redis) -> SocketAddr {
     address
 }
 
-async fn run_script(connection: Data<MultiplexedConnection>, command: Data<redis::Cmd>) -> HttpResponse {
+async fn run_script(
+    _: Bytes,
+    connection: Data<MultiplexedConnection>,
+    command: Data<redis::Cmd>,
+) -> HttpResponse {
     let mut connection = MultiplexedConnection::clone(&connection);
     match connection.send_packed_command(&command).await {
         Ok(_) => HttpResponse::Ok().body("{}"),
