@@ -26,8 +26,8 @@ async fn sees_and_revokes_the_other(here: &Browser, there: &Browser) {
     here.open("/account").await;
     // The third was opened by the registration.
     assert_eq!(rows(here).await, 3);
-    assert_eq!(here.js("return document.querySelectorAll('.tag').length").await, 1);
-    // Newest first: the other browser is the one below or above this one, never this one.
+    let first = "return document.querySelectorAll('.tag').length === 1 && !!document.querySelector('.rows > li:first-child .tag')";
+    assert_eq!(here.js(first).await, true, "this one leads");
     here.follow("form[action='/account/sessions/revoke'] button").await;
     assert_eq!(here.text("[role=status]").await, "That device was signed out.");
     assert_eq!(rows(here).await, 2);
