@@ -30,7 +30,8 @@ function words(seconds) {
     const count = Math.floor(left / size);
     left -= count * size;
     if (count > 0) {
-      parts.push(new Intl.NumberFormat(lang, { style: "unit", unit, unitDisplay }).format(count));
+      const text = new Intl.NumberFormat(lang, { style: "unit", unit, unitDisplay }).format(count);
+      parts.push(text.replace(/(\d)(?=\p{L})/u, "$1 "));
     }
   }
   return parts.join(" ");

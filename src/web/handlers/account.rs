@@ -188,7 +188,10 @@ async fn respond(
 
 async fn page(visit: &Visit, services: &Services, who: &Authenticated) -> Result<AccountPage, DbError> {
     let Authenticated { account, session: current } = who;
-    let sessions = services.sessions.list(account.id).await?.into_iter().map(|session| {
+    let mut sessions = services.sessions.list(account.id).await?;
+    // Newest first, but for the one in use, which is what the others are told apart from.
+    sessions.sort_by_key(|session| session.id != current.id);
+    let sessions = sessions.into_iter().map(|session| {
         let id = session.id.to_string();
         SessionRow::new(id, &session.user_agent, session.network, session.created_at, session.last_seen)
             .current(session.id == current.id)

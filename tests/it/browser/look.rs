@@ -1,0 +1,251 @@
+//! Every page in every state, in both languages: nothing runs out at the side of a phone, everything has
+//! a label and enough contrast, in light and in dark. With GATEHOUSE_PICTURES also as pictures of all of
+//! them, and docs/login.png for the README.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gatehouse::clock::Clock;
+use gatehouse::login::{Password, Username};
+
+use super::WRONG;
+use crate::support::app::{PASSWORD, Store, TestApp};
+use crate::support::browser::{Browser, DESKTOP, NARROWEST, PHONE, Screen, pictures};
+
+const HOUSE: &str = r#"
+    [captcha]
+    provider = "image"
+    [limits.login-account]
+    rules = [{ max = 3, window = "1m", then = "captcha" }, { max = 4, window = "1h", then = "block" }]
+    [limits.login-address]
+    rules = []
+    [limits.register-address]
+    rules = []
+"#;
+/// A house with room for one: where what is rare is met at once.
+const CRAMPED: &str = r#"
+    [captcha]
+    provider = "image"
+    [password]
+    workers = 1
+    queue = 1
+    [limits.login-account]
+    rules = [{ max = 1, window = "1h", then = "captcha" }]
+    [limits.captcha-address]
+    rules = [{ max = 1, window = "10m" }]
+    [limits.register-address]
+    rules = [{ max = 1, window = "2s" }]
+"#;
+
+const FAULTS: &str = include_str!("faults.js");
+
+#[tokio::test]
+async fn every_page_is_fit_to_be_seen_in_english() {
+    tour("en").await;
+}
+
+#[tokio::test]
+async fn every_page_is_fit_to_be_seen_in_chinese() {
+    tour("zh-CN").await;
+}
+
+async fn tour(language: &str) {
+    let (house, cramped) =
+        tokio::join!(TestApp::with(Store::Memory, HOUSE), TestApp::with(Store::Memory, CRAMPED));
+    for app in [&house, &cramped] {
+        // Pages tell the time by the browser, whose clock nobody moves.
+        app.clock.set(Clock::System.now());
+    }
+    let browser = Browser::speaking(&house.url, language).await;
+    let look = Look { browser: &browser, language, faults: Default::default() };
+    sign_in_pages(&look, &house).await;
+    cramped_pages(&look, &cramped).await;
+    register_pages(&look).await;
+    account_pages(&look, &house).await;
+    error_pages(&look).await;
+    let faults = look.faults.into_inner();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    browser.assert_content().await;
+}
+
+/// Looks at pages and remembers what is wrong with them.
+struct Look<'a> {
+    browser: &'a Browser,
+    language: &'a str,
+    faults: std::cell::RefCell<Vec<String>>,
+}
+
+impl Look<'_> {
+    /// The page as it is, on every screen.
+    async fn at(&self, page: &str) {
+        let screens = [("desktop", DESKTOP), ("phone", PHONE), ("narrow", NARROWEST)];
+        for (kind, screen) in screens {
+            self.browser.screen(screen).await;
+            for (scheme, dark) in [("light", false), ("dark", true)] {
+                if dark && kind == "narrow" {
+                    continue;
+                }
+                self.browser.dark(dark).await;
+                let name = format!("{}-{page}-{kind}-{scheme}", self.language);
+                self.check(&name).await;
+                self.browser.picture(&name).await;
+            }
+        }
+        self.browser.dark(false).await;
+        self.browser.screen(DESKTOP).await;
+    }
+
+    async fn check(&self, name: &str) {
+        let found = self.browser.js(FAULTS).await;
+        let found =
+            found.as_array().unwrap().iter().map(|fault| format!("{name}: {}", fault.as_str().unwrap()));
+        self.faults.borrow_mut().extend(found);
+    }
+}
+
+async fn sign_in_pages(look: &Look<'_>, app: &TestApp) {
+    let browser = look.browser;
+    browser.open("/login").await;
+    look.at("login").await;
+    browser.fail(1, "kim").await;
+    look.at("login-rejected").await;
+    browser.try_password("kim", WRONG).await;
+    browser.try_password("kim", WRONG).await;
+    look.at("login-captcha").await;
+    if look.language == "en" {
+        readme_picture(browser).await;
+    }
+    browser.follow("[name=captcha_refresh]").await;
+    look.at("login-refreshed").await;
+    browser.fill(&[("captcha_answer", "nonsense")]).await;
+    browser.try_password("kim", WRONG).await;
+    look.at("login-captcha-wrong").await;
+    browser.open("/login").await;
+    browser.try_password("kim", WRONG).await;
+    look.at("login-captcha-needed").await;
+    app.advance(Duration::from_secs(60));
+    browser.fail(2, "kim").await;
+    look.at("login-throttled").await;
+    browser.open("/login").await;
+    browser.driver.delete_all_cookies().await.unwrap();
+    browser.try_password("kim", WRONG).await;
+    look.at("login-expired").await;
+    browser.open("/login").await;
+    browser.js("document.querySelector('form').noValidate = true").await;
+    browser.try_password("kim smith", "").await;
+    look.at("login-invalid").await;
+}
+
+/// docs/login.png, which the README shows: the page that asks for the CAPTCHA, at twice the density.
+/// Made anew by `GATEHOUSE_PICTURES=some/folder cargo test --test it every_page`.
+async fn readme_picture(browser: &Browser) {
+    if pictures().is_none() {
+        return;
+    }
+    let screen = Screen { width: 720, height: 860, phone: false };
+    browser.screen_at(screen, 2).await;
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/login.png");
+    browser.picture_at(&file).await;
+    browser.screen(DESKTOP).await;
+}
+
+async fn cramped_pages(look: &Look<'_>, app: &TestApp) {
+    let browser = look.browser;
+    let login = format!("{}/login", app.url);
+    // More hashes than there is room for, until the page has said so.
+    let hasher = app.services.hasher.clone();
+    let password = Password::attempt(PASSWORD).unwrap();
+    let crowd = tokio::spawn(async move {
+        loop {
+            let hash = || hasher.hash(&password);
+            let _ = tokio::join!(hash(), hash(), hash());
+        }
+    });
+    browser.open(&login).await;
+    for _ in 0..50 {
+        browser.try_password("busy", WRONG).await;
+        if browser.has("[data-wait]").await {
+            break;
+        }
+        app.advance(Duration::from_secs(3600));
+        browser.open(&login).await;
+    }
+    crowd.abort();
+    assert!(browser.has("[data-wait]").await);
+    browser.until("end of the wait", "return document.querySelector('[data-wait]').matches('.over')").await;
+    look.at("login-busy-over").await;
+
+    app.advance(Duration::from_secs(3600));
+    browser.open(&login).await;
+    browser.try_password("later", WRONG).await;
+    browser.open(&login).await;
+    browser.try_password("later", WRONG).await;
+    look.at("login-captcha-later").await;
+    for _ in 0..2 {
+        browser.open(&format!("{}/register", app.url)).await;
+        browser.try_password("later", "short").await;
+    }
+    look.at("register-throttled").await;
+}
+
+async fn register_pages(look: &Look<'_>) {
+    let browser = look.browser;
+    browser.open("/register").await;
+    look.at("register").await;
+    browser.js("document.querySelector('form').noValidate = true").await;
+    browser.try_password("kim smith", "").await;
+    look.at("register-invalid").await;
+    browser.try_password("kim", "short").await;
+    look.at("register-short").await;
+}
+
+/// With a name of the longest kind, and signed in from many places.
+async fn account_pages(look: &Look<'_>, app: &TestApp) {
+    let browser = look.browser;
+    let long = "龍".repeat(64);
+    browser.open("/register").await;
+    browser.try_password(&long, PASSWORD).await;
+    look.at("account-new").await;
+    for agent in [
+        "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Safari/604.1",
+        "Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 SamsungBrowser/27.0 Chrome/125.0 Mobile",
+        "nothing that anybody knows, and at great length: 0123456789012345678901234567890123456789012345",
+    ] {
+        app.advance(Duration::from_secs(40_000));
+        let call = app.client().http.post(format!("{}/api/v1/login", app.url)).header("user-agent", agent);
+        let answer =
+            call.json(&serde_json::json!({ "login": long, "password": PASSWORD })).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+    }
+    browser.open("/account").await;
+    look.at("account").await;
+    browser.fill(&[("current_password", WRONG), ("new_password", PASSWORD)]).await;
+    browser.submit().await;
+    look.at("account-wrong").await;
+    for _ in 0..2 {
+        browser.fill(&[("current_password", WRONG), ("new_password", PASSWORD)]).await;
+        browser.submit().await;
+    }
+    look.at("account-captcha").await;
+    browser.sign_out().await;
+    look.at("login-signed-out").await;
+
+    let login = Username::parse("gatekeeper").unwrap();
+    let hash = app.services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
+    app.services.accounts.create_first_admin(&login, &hash).await.unwrap().unwrap();
+    browser.sign_in("gatekeeper").await;
+    look.at("account-must-change").await;
+    browser.sign_out().await;
+}
+
+async fn error_pages(look: &Look<'_>) {
+    let browser = look.browser;
+    browser.open("/nothing-here").await;
+    look.at("error-404").await;
+    browser.open("/logout").await;
+    look.at("error-405").await;
+    browser.open("/problems/captcha-required").await;
+    look.at("problem").await;
+    browser.find("summary").await.click().await.unwrap();
+    look.at("problem-all").await;
+}

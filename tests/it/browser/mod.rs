@@ -1,0 +1,63 @@
+//! The pages in a real browser. A browser takes a second to start, so each test asks much of one.
+
+mod access;
+mod account;
+mod captcha;
+mod look;
+mod sign_in;
+
+use crate::support::app::{PASSWORD, TestApp};
+use crate::support::browser::Browser;
+
+const WRONG: &str = "not the right password";
+
+impl Browser {
+    /// Tries to sign in from where it is, which is a form that asks for a name and a password.
+    async fn try_password(&self, login: &str, password: &str) {
+        self.fill(&[("login", login), ("password", password)]).await;
+        self.submit().await;
+    }
+
+    /// Signs in on a fresh page; lands on the account.
+    async fn sign_in(&self, login: &str) {
+        self.open("/login").await;
+        self.try_password(login, PASSWORD).await;
+        assert_eq!(self.path().await, "/account");
+    }
+
+    async fn sign_out(&self) {
+        self.follow(".who button").await;
+        assert_eq!(self.path().await, "/login");
+    }
+
+    /// So many wrong passwords, from a fresh page on.
+    async fn fail(&self, times: usize, login: &str) {
+        self.open("/login").await;
+        for _ in 0..times {
+            self.try_password(login, WRONG).await;
+        }
+    }
+
+    /// Nothing in the console: no error, nothing that the content security policy refused.
+    async fn assert_content(&self) {
+        assert_eq!(self.complaints().await, Vec::<String>::new());
+    }
+
+    /// That the form cannot be sent as it is, because this field is empty.
+    async fn assert_required(&self, id: &str) {
+        self.js("document.leaving = true").await;
+        self.find("button.main").await.click().await.unwrap();
+        let script = format!(
+            "const e = document.getElementById({id:?});
+             return document.leaving && e.validity.valueMissing && document.activeElement === e"
+        );
+        assert_eq!(self.js(&script).await, true, "{id}");
+    }
+}
+
+/// How many passwords an action has verified.
+async fn hashes_during(app: &TestApp, action: impl Future<Output = ()>) -> u64 {
+    let before = app.hashes();
+    action.await;
+    app.hashes() - before
+}

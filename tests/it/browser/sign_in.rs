@@ -1,0 +1,120 @@
+//! What the project was asked for, as somebody at a browser meets it: on either store.
+
+use std::time::Duration;
+
+use super::{WRONG, hashes_during};
+use crate::support::app::{ANSWER, PASSWORD, Store, TestApp};
+use crate::support::browser::Browser;
+
+const LIMITS: &str = r#"
+    [limits.login-account]
+    rules = [{ max = 3, window = "1m", then = "captcha" }, { max = 5, window = "1h", then = "block" }]
+"#;
+
+async fn meets_the_limits(store: Store) {
+    let app = TestApp::with(store, LIMITS).await;
+    let browser = Browser::start(&app.url).await;
+    registers_and_signs_out(&browser).await;
+    is_asked_for_a_captcha(&app, &browser).await;
+    is_not_asked_a_minute_later(&app, &browser).await;
+    is_told_to_wait(&app, &browser).await;
+    browser.assert_content().await;
+}
+
+async fn registers_and_signs_out(browser: &Browser) {
+    browser.open("/register").await;
+    assert_eq!(browser.focused().await, "login");
+    browser.try_password("kim", PASSWORD).await;
+    assert_eq!(browser.path().await, "/account");
+    assert!(browser.text("[role=status]").await.contains("you are signed in"));
+    browser.sign_out().await;
+    assert_eq!(browser.text("[role=status]").await, "You have been signed out.");
+}
+
+async fn is_asked_for_a_captcha(app: &TestApp, browser: &Browser) {
+    browser.fail(2, "kim").await;
+    assert!(!browser.has("#captcha_answer").await);
+    assert!(browser.text("[role=alert]").await.contains("Name or password is wrong"));
+    assert_eq!(
+        (browser.value("#login").await.as_str(), browser.value("#password").await.as_str()),
+        ("kim", "")
+    );
+    assert_eq!(browser.focused().await, "password");
+    browser.try_password("kim", WRONG).await;
+    assert!(browser.has("#captcha_answer").await, "the third failure brings the CAPTCHA");
+
+    // The right password without an answer: the browser does not send it.
+    browser.fill(&[("password", PASSWORD)]).await;
+    browser.assert_required("captcha_answer").await;
+    // Sent by force, it is not looked at.
+    let forced = async {
+        browser.js("document.getElementById('captcha_answer').required = false").await;
+        browser.submit().await;
+    };
+    assert_eq!(hashes_during(app, forced).await, 0);
+    assert_eq!(browser.text("#captcha_answer-error").await, "Type the characters in the image.");
+    let without_the_fields = async {
+        browser.fill(&[("password", PASSWORD)]).await;
+        browser.js("document.querySelector('.captcha').remove()").await;
+        browser.submit().await;
+    };
+    assert_eq!(hashes_during(app, without_the_fields).await, 0);
+    assert!(browser.text("[role=alert]").await.contains("One more step"));
+    let with_a_wrong_answer = async {
+        browser.fill(&[("captcha_answer", "nonsense")]).await;
+        browser.try_password("kim", PASSWORD).await;
+    };
+    assert_eq!(hashes_during(app, with_a_wrong_answer).await, 0);
+    assert!(browser.text("#captcha_answer-error").await.contains("Those were not the characters"));
+    assert_eq!(browser.focused().await, "password");
+
+    browser.fill(&[("captcha_answer", ANSWER)]).await;
+    browser.try_password("kim", PASSWORD).await;
+    assert_eq!(browser.path().await, "/account");
+    browser.sign_out().await;
+}
+
+async fn is_not_asked_a_minute_later(app: &TestApp, browser: &Browser) {
+    browser.fail(3, "kim").await;
+    assert!(browser.has("#captcha_answer").await);
+    app.advance(Duration::from_secs(60));
+    browser.sign_in("kim").await;
+    browser.sign_out().await;
+}
+
+async fn is_told_to_wait(app: &TestApp, browser: &Browser) {
+    browser.fail(3, "kim").await;
+    app.advance(Duration::from_secs(60));
+    browser.fail(2, "kim").await;
+    let refused = async { browser.try_password("kim", PASSWORD).await };
+    assert_eq!(hashes_during(app, refused).await, 0);
+    assert!(browser.text("[role=alert]").await.contains("Too many attempts"));
+    assert!(browser.text("[role=alert]").await.contains("59 minutes"), "an hour after the first failure");
+    let left = browser.text("[data-left]").await;
+    let ticks = format!("return document.querySelector('[data-left]').textContent !== {left:?}");
+    browser.until("countdown", &ticks).await;
+
+    // The wait is neither too long nor too short by a second, and retrying does not prolong it.
+    let told = browser.find("[data-wait]").await.attr("data-wait").await.unwrap().unwrap();
+    let told = Duration::from_secs(told.parse().unwrap());
+    app.advance(told - Duration::from_secs(1));
+    browser.try_password("kim", PASSWORD).await;
+    assert_eq!(browser.find("[data-wait]").await.attr("data-wait").await.unwrap().unwrap(), "1");
+    browser
+        .until("end of the countdown", "return document.querySelector('[data-wait]').matches('.over')")
+        .await;
+    assert_eq!(browser.text("[data-done]").await, "You can try again now.");
+    app.advance(Duration::from_secs(1));
+    browser.try_password("kim", PASSWORD).await;
+    assert_eq!(browser.path().await, "/account");
+}
+
+#[tokio::test]
+async fn the_limits_met_in_a_browser_in_process() {
+    meets_the_limits(Store::Memory).await;
+}
+
+#[tokio::test]
+async fn the_limits_met_in_a_browser_on_redis() {
+    meets_the_limits(Store::Redis).await;
+}
