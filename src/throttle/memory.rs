@@ -35,6 +35,7 @@ struct Entry {
     /// Oldest first.
     kept: VecDeque<Hit>,
     /// Boxed because there are none nearly always.
+    #[expect(clippy::box_collection, reason = "one word a log instead of three; few logs have holds")]
     holds: Option<Box<Vec<Hit>>>,
     expires: Micros,
 }
