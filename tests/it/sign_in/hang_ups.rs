@@ -33,6 +33,7 @@ async fn whoever_hangs_up_leaves_no_slot_taken() {
     app.register("alice").await;
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200, "connections and caches are warm");
     let redis = app.redis.as_ref().unwrap();
+    let before = redis.calls("evalsha");
     redis.signal("STOP");
     let mut streams = Vec::new();
     for _ in 0..3 {
@@ -45,6 +46,7 @@ async fn whoever_hangs_up_leaves_no_slot_taken() {
     a_moment().await;
     redis.signal("CONT");
     a_moment().await;
+    assert!(redis.calls("evalsha") >= before + 3, "each had asked for its slot");
     let keys: Vec<String> = redis::cmd("KEYS").arg("gh:login-*").query(&mut redis.connection()).unwrap();
     assert_eq!(keys, Vec::<String>::new(), "slots of nobody");
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);

@@ -364,6 +364,20 @@ async fn failures_before_a_name_is_registered_do_not_burden_its_owner(store: Sto
     assert_eq!(answer.status, 200, "{}", answer.text);
 }
 
+/// Promise 7: nothing fails open.
+#[tokio::test]
+async fn without_its_store_everyone_is_asked_for_a_captcha() {
+    let mut app = TestApp::start(Store::Redis).await;
+    app.register("alice").await;
+    app.redis.as_mut().unwrap().kill();
+    let client = app.client();
+    let before = app.hashes();
+    assert_eq!(client.login("alice", PASSWORD).await.problem(), "captcha-required");
+    assert_eq!(app.hashes(), before);
+    let id = client.challenge().await;
+    assert_eq!(client.login_with("alice", PASSWORD, &id, ANSWER).await.status, 200);
+}
+
 async fn nothing_is_counted_of_what_cannot_be_a_login(store: Store) {
     let app = TestApp::start(store).await;
     app.register("alice").await;
