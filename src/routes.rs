@@ -4,8 +4,8 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::middleware::from_fn;
-use actix_web::web::{Data, get, post, resource, route, scope};
-use actix_web::{App, Error, HttpRequest, HttpResponse, Resource};
+use actix_web::web::{Data, post, resource, route, scope};
+use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
 use crate::web::handlers::{account, captcha, login, register, session};
 use crate::web::headers::{self, SecurityHeaders};
@@ -38,33 +38,40 @@ pub fn app(
                 .service(calls("/login", "POST").route(post().to(api::login::submit)))
                 .service(calls("/logout", "POST").route(post().to(api::session::logout)))
                 .service(calls("/register", "POST").route(post().to(api::register::submit)))
-                .service(calls("/session", "GET").route(get().to(api::session::show))),
+                .service(calls("/session", "GET, HEAD").route(get().to(api::session::show))),
         )
-        .service(calls("/", "GET").route(get().to(session::home)))
-        .service(calls("/login", "GET, POST").route(get().to(login::show)).route(post().to(login::submit)))
+        .service(calls("/", "GET, HEAD").route(get().to(session::home)))
+        .service(
+            calls("/login", "GET, HEAD, POST").route(get().to(login::show)).route(post().to(login::submit)),
+        )
         .service(calls("/logout", "POST").route(post().to(session::logout)))
         .service(
-            calls("/register", "GET, POST")
+            calls("/register", "GET, HEAD, POST")
                 .route(get().to(register::show))
                 .route(post().to(register::submit)),
         )
-        .service(calls("/account", "GET").route(get().to(account::show)))
+        .service(calls("/account", "GET, HEAD").route(get().to(account::show)))
         .service(calls("/account/password", "POST").route(post().to(account::change_password)))
         .service(calls("/account/sessions/revoke", "POST").route(post().to(account::revoke)))
         .service(calls("/account/sessions/revoke-others", "POST").route(post().to(account::revoke_others)))
-        .service(calls("/captcha/{id}.png", "GET").route(get().to(captcha::image)))
-        .service(calls("/problems/{name}", "GET").route(get().to(pages::problem::show)))
-        .service(calls("/openapi.json", "GET").route(get().to(openapi::serve)))
-        .service(calls("/static/{file}", "GET").route(get().to(assets::serve)))
-        .service(calls("/favicon.ico", "GET").route(get().to(assets::icon)))
-        .service(calls("/healthz", "GET").route(get().to(status::healthz)))
-        .service(calls("/readyz", "GET").route(get().to(status::readyz)))
-        .service(calls("/metrics", "GET").route(get().to(status::metrics)))
+        .service(calls("/captcha/{id}.png", "GET, HEAD").route(get().to(captcha::image)))
+        .service(calls("/problems/{name}", "GET, HEAD").route(get().to(pages::problem::show)))
+        .service(calls("/openapi.json", "GET, HEAD").route(get().to(openapi::serve)))
+        .service(calls("/static/{file}", "GET, HEAD").route(get().to(assets::serve)))
+        .service(calls("/favicon.ico", "GET, HEAD").route(get().to(assets::icon)))
+        .service(calls("/healthz", "GET, HEAD").route(get().to(status::healthz)))
+        .service(calls("/readyz", "GET, HEAD").route(get().to(status::readyz)))
+        .service(calls("/metrics", "GET, HEAD").route(get().to(status::metrics)))
         .default_service(route().to(nothing_here))
         .wrap(from_fn(headers::secure))
 }
 
-/// A path with the methods that it takes. HEAD is answered as GET without its body.
+/// HEAD is answered as GET (RFC 9110, 9.3.2); the server leaves the body out.
+fn get() -> Route {
+    route().guard(guard::Any(guard::Get()).or(guard::Head()))
+}
+
+/// A path with the methods that it takes.
 fn calls(path: &'static str, allow: &'static str) -> Resource {
     resource(path).default_service(route().to(move |request: HttpRequest| async move {
         match *request.method() {

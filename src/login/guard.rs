@@ -6,7 +6,7 @@ use std::time::Duration;
 use metrics::Counter;
 
 use super::Username;
-use super::accounts::Accounts;
+use super::accounts::{Account, Accounts};
 use super::id::AccountId;
 use crate::config::Limits;
 use crate::db::DbError;
@@ -25,6 +25,7 @@ const KNOWN_LOGINS: usize = 100_000;
 
 /// The account's bucket stands first, the address's second.
 pub const ACCOUNT: usize = 0;
+const LIMITS: [&str; 2] = ["login-account", "login-address"];
 
 /// Reserves before a password is verified.
 pub struct Guard {
@@ -41,6 +42,7 @@ pub enum Admission {
     Held(Slot),
     /// A CAPTCHA must be solved with it; none is asked for any more after that time.
     Challenged {
+        limit: &'static str,
         retry_after: Duration,
     },
     /// Whatever comes with it, until then.
@@ -104,6 +106,11 @@ impl Guard {
         assumed.0 == found
     }
 
+    /// An account was made just now. It starts afresh, whatever was tried at its name before.
+    pub fn made(&self, account: &Account) {
+        self.logins.insert(account.login.clone(), Some(account.id));
+    }
+
     /// Takes a slot on the account and on the address, or says why there is none. In an outage of the
     /// store: stricter windows of this process, and a CAPTCHA for everyone.
     pub async fn admit(&self, limits: &Limits, subject: Subject, who: Who<'_>) -> Admission {
@@ -134,7 +141,7 @@ impl Guard {
             // Nobody signs in unchallenged while the windows that count are out of sight.
             Ok(Attempt::Held(hold)) if !who.solved => {
                 let _ = hold.refund().await;
-                Admission::Challenged { retry_after: BUSY_RETRY }
+                Admission::Challenged { limit: LIMITS[ACCOUNT], retry_after: BUSY_RETRY }
             }
             Ok(Attempt::Held(hold)) => Admission::Held(Slot::Insurance(hold)),
             Ok(Attempt::OutOfPatience) | Err(_) => Admission::Busy { retry_after: BUSY_RETRY },
@@ -243,13 +250,10 @@ fn account_key(id: AccountId) -> [u8; 19] {
 }
 
 fn refused(refusal: Refusal) -> Admission {
-    let retry_after = refusal.retry_after;
+    let (limit, retry_after) = (LIMITS[refusal.bucket], refusal.retry_after);
     match refusal.then {
-        Then::Captcha => Admission::Challenged { retry_after },
-        Then::Block => {
-            let limit = if refusal.bucket == ACCOUNT { "login-account" } else { "login-address" };
-            Admission::Throttled { limit, retry_after }
-        }
+        Then::Captcha => Admission::Challenged { limit, retry_after },
+        Then::Block => Admission::Throttled { limit, retry_after },
     }
 }
 

@@ -14,7 +14,7 @@ mod username;
 
 pub use accounts::{Account, Accounts, CreateError, PastSignIn, Roles};
 pub use client::Client;
-pub use guard::Guard;
+pub use guard::{Admission, Guard, Slot, Subject, Who};
 pub use hasher::{HashError, HashSettings, Hasher, Verified};
 pub use id::{AccountId, SessionId};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};

@@ -72,7 +72,10 @@ impl Registration {
             Err(error) => return Ok(Registered::Busy { retry_after: retry_after(error) }),
         };
         match accounts.create(login, &hash, Roles::default()).await {
-            Ok(account) => Ok(Registered::Made(Box::new(account))),
+            Ok(account) => {
+                guard.made(&account);
+                Ok(Registered::Made(Box::new(account)))
+            }
             Err(CreateError::LoginTaken) => Ok(Registered::LoginTaken),
             Err(CreateError::Db(error)) => Err(error),
         }

@@ -42,6 +42,7 @@ pub enum Outcome {
     },
     /// Nothing was verified: a CAPTCHA must be solved first. Without one, not before that time.
     Challenged {
+        limit: &'static str,
         retry_after: Duration,
     },
     /// Nothing was verified, and no CAPTCHA helps until then.
@@ -77,7 +78,9 @@ impl SignIn {
             let subject = self.0.guard.subject(&attempt.login).await?;
             let slot = match self.0.guard.admit(&live.limits, subject, who(&attempt)).await {
                 Admission::Held(slot) => slot,
-                Admission::Challenged { retry_after } => return Ok(Outcome::Challenged { retry_after }),
+                Admission::Challenged { limit, retry_after } => {
+                    return Ok(Outcome::Challenged { limit, retry_after });
+                }
                 Admission::Throttled { limit, retry_after } => {
                     return Ok(Outcome::Throttled { limit, retry_after });
                 }

@@ -91,7 +91,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let ask = Ask { buckets, id: self.0.ids.next(), kind: Kind::Hold, solved };
         let line = buckets.iter().map(|bucket| bucket.key).find(|key| self.0.line.stands_at(*key));
         let Some(key) = line else {
-            let verdict = self.0.store.reserve(&ask).await?;
+            let verdict = self.reserve_or_refund(&ask).await?;
             return match self.attempt(&ask, verdict, verdict_time(&verdict)) {
                 Ok(attempt) => Ok(attempt),
                 Err(key) => self.hold_in_line(&ask, key, Some(verdict_time(&verdict)), patience).await,
@@ -116,7 +116,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let waiting = async {
             loop {
                 place.turn().await;
-                let verdict = self.0.store.reserve(ask).await?;
+                let verdict = self.reserve_or_refund(ask).await?;
                 match self.attempt(ask, verdict, arrived.unwrap_or(verdict_time(&verdict))) {
                     Ok(attempt) => return Ok(attempt),
                     Err(key) if key == place.key() => {}
@@ -128,6 +128,14 @@ impl<S: WindowStore + 'static> Limiter<S> {
             }
         };
         tokio::time::timeout(patience, waiting).await.unwrap_or(Ok(Attempt::OutOfPatience))
+    }
+
+    /// Asks for a slot; where the asker goes away before the answer comes, gives back what it may say.
+    async fn reserve_or_refund(&self, ask: &Ask<'_>) -> Result<Verdict, StoreError> {
+        let mut unheard = Unheard { limiter: self, ask, answered: false };
+        let verdict = self.0.store.reserve(ask).await;
+        unheard.answered = true;
+        verdict
     }
 
     /// What a verdict means for an attempt; where it must wait, for which log.
@@ -173,6 +181,31 @@ impl<S: WindowStore + 'static> Limiter<S> {
             self.0.line.call(bucket.key);
         }
         settled
+    }
+}
+
+/// A question to the store that its asker may drop, as a server drops the request of a client that
+/// hangs up. A slot given to nobody would hold others up and then count as a failure.
+struct Unheard<'a, S: WindowStore + 'static> {
+    limiter: &'a Limiter<S>,
+    ask: &'a Ask<'a>,
+    answered: bool,
+}
+
+impl<S: WindowStore + 'static> Drop for Unheard<'_, S> {
+    fn drop(&mut self) {
+        if self.answered {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (limiter, id) = (self.limiter.clone(), self.ask.id);
+        let buckets: Vec<OwnedBucket> =
+            self.ask.buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
+        // On one connection it cannot overtake the question. Where it fails, the slot expires by itself.
+        runtime.spawn(async move {
+            let buckets: Vec<Bucket<'_>> = buckets.iter().map(OwnedBucket::borrow).collect();
+            let _ = limiter.refund(&buckets, id).await;
+        });
     }
 }
 

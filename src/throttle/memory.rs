@@ -34,7 +34,8 @@ struct Shard {
 struct Entry {
     /// Oldest first.
     kept: VecDeque<Hit>,
-    #[expect(clippy::box_collection, reason = "there are none nearly always, and a slot is paid for by all")]
+    /// Boxed because there are none nearly always.
+    #[expect(clippy::box_collection, reason = "one word a log instead of three; few logs have holds")]
     holds: Option<Box<Vec<Hit>>>,
     expires: Micros,
 }

@@ -55,9 +55,9 @@ pub async fn submit(
         Outcome::Rejected { captcha_required, .. } => {
             refused(&Problem::InvalidCredentials { captcha_required }, None)
         }
-        Outcome::Challenged { retry_after } => {
+        Outcome::Challenged { limit, retry_after } => {
             let captcha = call.challenge(Form::Login, &services, &live).await;
-            refused(&Problem::CaptchaRequired { captcha }, Some(("login-account", retry_after)))
+            refused(&Problem::CaptchaRequired { captcha }, Some((limit, retry_after)))
         }
         Outcome::Throttled { limit, retry_after } => {
             refused(&Problem::Throttled { limit: limit.into(), retry_after }, Some((limit, retry_after)))

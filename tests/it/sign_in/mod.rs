@@ -1,3 +1,8 @@
 //! Signing in by the API, on both stores.
 
+mod addresses;
 mod bursts;
+mod captcha;
+mod hang_ups;
+mod refusals;
+mod throttling;

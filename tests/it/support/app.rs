@@ -28,6 +28,26 @@ pub enum Store {
     Redis,
 }
 
+/// Each function of a store becomes a test on each of them.
+macro_rules! on_both_stores {
+    ($($test:ident),+ $(,)?) => {
+        mod in_process {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test($crate::support::app::Store::Memory).await;
+            })+
+        }
+
+        mod on_redis {
+            $(#[tokio::test]
+            async fn $test() {
+                super::$test($crate::support::app::Store::Redis).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_both_stores;
+
 pub struct TestApp {
     pub url: String,
     pub services: Data<Services>,
@@ -55,7 +75,9 @@ impl TestApp {
         let mut set = |key: &str, value: String| variables.push((format!("GATEHOUSE__{key}"), value));
         let address = format!("127.0.0.1:{}", free_port());
         set("SERVER__BIND", address.clone());
-        set("SERVER__PUBLIC_URL", format!("http://{address}"));
+        if !toml.contains("public_url") {
+            set("SERVER__PUBLIC_URL", format!("http://{address}"));
+        }
         set("DATABASE__URL", format!("sqlite://{}", folder.path().join("test.db").display()));
         set("SECRETS__KEY_FILE", folder.path().join("secret.key").display().to_string());
         // Two busy cores are no outage; the tests of outages set their own.
@@ -90,7 +112,19 @@ impl TestApp {
 
     /// A client of its own: cookies are kept, redirects are not followed.
     pub fn client(&self) -> Client {
+        self.client_that_says(&[])
+    }
+
+    /// A client whose every request says that it was forwarded for this address.
+    pub fn client_at(&self, address: &str) -> Client {
+        self.client_that_says(&[("x-forwarded-for", address)])
+    }
+
+    /// A client that sends these headers with every request.
+    pub fn client_that_says(&self, headers: &[(&'static str, &str)]) -> Client {
+        let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
         let http = reqwest::Client::builder()
+            .default_headers(headers.collect())
             .cookie_store(true)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
@@ -154,6 +188,23 @@ impl Answer {
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
+
+    /// The first value of a form's hidden field.
+    pub fn hidden(&self, field: &str) -> Option<String> {
+        let lead = format!("name=\"{field}\" value=\"");
+        let (_, rest) = self.text.split_once(&lead)?;
+        rest.split('"').next().map(str::to_owned)
+    }
+
+    pub fn csrf_token(&self) -> String {
+        self.hidden("csrf_token").unwrap_or_else(|| panic!("no form in {}", self.text))
+    }
+
+    /// The `Set-Cookie` line of a cookie.
+    pub fn cookie(&self, name: &str) -> Option<&str> {
+        let lines = self.headers.get_all("set-cookie").iter().filter_map(|line| line.to_str().ok());
+        lines.into_iter().find(|line| line.split('=').next() == Some(name))
+    }
 }
 
 impl Client {
@@ -164,6 +215,18 @@ impl Client {
     pub async fn call(&self, path: &str, body: serde_json::Value) -> Answer {
         let request = self.http.post(format!("{}/api/v1{path}", self.url)).json(&body);
         Answer::read(request.send().await.unwrap()).await
+    }
+
+    /// A form, sent as a browser sends it from a page of ours.
+    pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let request = self.http.post(format!("{}{path}", self.url)).header("origin", &self.url).form(fields);
+        Answer::read(request.send().await.unwrap()).await
+    }
+
+    /// A form with the token that the page at `page` carries.
+    pub async fn submit(&self, page: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let token = self.get(page).await.csrf_token();
+        self.post(path, &[fields, &[("csrf_token", &token)]].concat()).await
     }
 
     pub async fn register(&self, login: &str, password: &str) -> Answer {

@@ -1,0 +1,125 @@
+//! Making an account.
+
+use std::time::Duration;
+
+use crate::support::app::{ANSWER, PASSWORD, Store, TestApp, on_both_stores};
+
+on_both_stores!(
+    a_new_account_is_signed_in,
+    a_taken_name_is_a_conflict_in_every_spelling,
+    each_field_at_fault_is_named,
+    registrations_of_one_address_are_limited,
+    of_fifty_who_register_one_name_at_once_one_gets_it,
+    the_page_registers_and_leads_on,
+);
+
+async fn a_new_account_is_signed_in(store: Store) {
+    let app = TestApp::start(store).await;
+    let client = app.client();
+    let answer = client.register("Alice", PASSWORD).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    assert_eq!(answer.body["user"]["login"], "alice");
+    assert_eq!(answer.body["user"]["roles"], serde_json::json!(["user"]));
+    let session = client.get("/api/v1/session").await;
+    assert_eq!((session.status, &session.body), (200, &answer.body));
+    assert_eq!(app.client().login("alice", PASSWORD).await.body, answer.body);
+}
+
+async fn a_taken_name_is_a_conflict_in_every_spelling(store: Store) {
+    let app = TestApp::start(store).await;
+    app.register("alice").await;
+    for login in ["alice", "ALICE", "ａｌｉｃｅ"] {
+        let client = app.client();
+        let answer = client.register(login, PASSWORD).await;
+        assert_eq!((answer.status, answer.problem()), (409, "login-taken"));
+        assert!(answer.cookie("gh_session").is_none());
+        assert_eq!(client.get("/api/v1/session").await.status, 401);
+    }
+}
+
+async fn each_field_at_fault_is_named(store: Store) {
+    let app = TestApp::start(store).await;
+    for (login, password, fields) in [
+        ("", PASSWORD, vec!["login"]),
+        ("a b", PASSWORD, vec!["login"]),
+        ("alice@example.com", PASSWORD, vec!["login"]),
+        (&"a".repeat(65), PASSWORD, vec!["login"]),
+        ("alice", "", vec!["password"]),
+        ("alice", "short", vec!["password"]),
+        ("alice", "passwordpassword", vec!["password"]),
+        ("alice", "alicealicealicealice", vec!["password"]),
+        ("alice", &"x".repeat(1025), vec!["password"]),
+        ("", "", vec!["login", "password"]),
+    ] {
+        let answer = app.client().register(login, password).await;
+        assert_eq!((answer.status, answer.problem()), (422, "invalid-input"), "{login:?}");
+        let errors = answer.body["errors"].as_array().unwrap();
+        let named: Vec<_> = errors.iter().map(|error| error["field"].as_str().unwrap()).collect();
+        assert_eq!(named, fields);
+        assert!(errors.iter().all(|error| error["message"].as_str().unwrap().len() > 10));
+        assert!(password.len() < 10 || !answer.text.contains(password));
+    }
+    assert_eq!(app.client().login("alice", PASSWORD).await.status, 401, "none of them was made");
+}
+
+async fn registrations_of_one_address_are_limited(store: Store) {
+    let rules = "[limits.register-address]\n\
+        rules = [{ max = 1, window = \"1m\", then = \"captcha\" }, { max = 2, window = \"1h\" }]";
+    let app = TestApp::with(store, rules).await;
+    let client = app.client();
+    assert_eq!(client.register("first", PASSWORD).await.status, 201);
+    let refused = client.register("second", PASSWORD).await;
+    assert_eq!((refused.status, refused.problem()), (403, "captcha-required"));
+    let id = refused.body["captcha"]["id"].as_str().unwrap();
+    let captcha = serde_json::json!({ "id": id, "answer": ANSWER });
+    let body = serde_json::json!({ "login": "second", "password": PASSWORD, "captcha": captcha });
+    assert_eq!(client.call("/register", body).await.status, 201);
+    for login in ["third", "first"] {
+        let refused = client.register(login, PASSWORD).await;
+        assert_eq!(
+            (refused.status, refused.problem()),
+            (429, "throttled"),
+            "a taken name is not told either"
+        );
+        assert_eq!(refused.body["limit"], "register-address");
+        assert_eq!(refused.header("retry-after"), "3600");
+    }
+    app.advance(Duration::from_secs(3600));
+    assert_eq!(client.register("third", PASSWORD).await.status, 201);
+}
+
+async fn of_fifty_who_register_one_name_at_once_one_gets_it(store: Store) {
+    let app = TestApp::start(store).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..50 {
+        let client = app.client();
+        // Half of them with a password of their own: it is the winner's that opens the account.
+        let password = format!("{PASSWORD} {}", number % 2);
+        tasks.spawn(async move { (client.register("alice", &password).await, password) });
+    }
+    let answers = tasks.join_all().await;
+    let won: Vec<_> = answers.iter().filter(|(answer, _)| answer.status == 201).collect();
+    let lost = answers.iter().filter(|(answer, _)| answer.status == 409).count();
+    assert_eq!((won.len(), lost), (1, 49));
+    for number in 0..2 {
+        let password = format!("{PASSWORD} {number}");
+        let expected = if won[0].1 == password { 200 } else { 401 };
+        assert_eq!(app.client().login("alice", &password).await.status, expected);
+    }
+}
+
+async fn the_page_registers_and_leads_on(store: Store) {
+    let app = TestApp::start(store).await;
+    let client = app.client();
+    let weak = [("login", "alice"), ("password", "too-short-9")];
+    let refused = client.submit("/register", "/register", &weak).await;
+    assert_eq!(refused.status, 422);
+    assert!(refused.text.contains("value=\"alice\"") && !refused.text.contains("too-short-9"));
+    let fields = [("login", "alice"), ("password", PASSWORD), ("next", "/account?tab=1")];
+    let made = client.submit("/register", "/register", &fields).await;
+    assert_eq!((made.status, made.header("location")), (303, "/account?tab=1"));
+    assert_eq!(client.get("/account").await.status, 200);
+    let taken = app.client().submit("/register", "/register", &fields).await;
+    assert_eq!(taken.status, 409);
+    assert!(!taken.text.contains(PASSWORD));
+}
