@@ -1,5 +1,7 @@
 //! Every test that runs real parts, in one binary with one harness.
 
+mod outage;
+mod reload;
 mod sign_in;
 mod support;
 mod throttle;

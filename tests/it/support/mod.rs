@@ -1,5 +1,6 @@
 //! The harness: real servers, started for one test and stopped with it, and clocks that a test moves.
 
 pub mod app;
+pub mod process;
 pub mod redis;
 pub mod steered;
