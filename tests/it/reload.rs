@@ -79,6 +79,12 @@ impl Load {
     }
 
     async fn none_failed(self, what: &str) {
+        let enough = async {
+            while self.done.load(Ordering::SeqCst) < 60 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), enough).await.expect("a load");
         self.stop.store(true, Ordering::SeqCst);
         let mut failed = Vec::new();
         for client in self.clients {
@@ -86,7 +92,6 @@ impl Load {
         }
         let done = self.done.load(Ordering::SeqCst);
         eprintln!("{what}: {} of {done} requests failed", failed.len());
-        assert!(done > 50, "hardly a load");
         assert!(failed.is_empty(), "{failed:?}");
     }
 }
