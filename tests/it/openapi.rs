@@ -74,7 +74,7 @@ async fn every_call_that_is_described_is_answered() {
         assert!(!matches!(answer.status, 404 | 405), "{call}: {}", answer.status);
     }
     let served = app.client().get("/openapi.json").await;
-    assert_eq!((served.body, served.header("content-type")), (document(), "application/json"));
+    assert_eq!((&served.body, served.header("content-type")), (&document(), "application/json"));
 }
 
 /// Whether a value is what a schema says: the part of JSON Schema that the document uses.
