@@ -76,10 +76,22 @@ impl Link {
 
     /// One round trip.
     pub async fn call(&self, command: &Cmd) -> Result<Value, CallError> {
-        let connection = self.0.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
+        let connection = self.connection()?;
         let answer = MultiplexedConnection::clone(&connection).send_packed_command(command).await;
+        self.judge(&connection, answer)
+    }
+
+    fn connection(&self) -> Result<Arc<MultiplexedConnection>, CallError> {
+        self.0.connection.load_full().ok_or(CallError::Store(StoreError::Down))
+    }
+
+    fn judge(
+        &self,
+        connection: &Arc<MultiplexedConnection>,
+        answer: Result<Value, RedisError>,
+    ) -> Result<Value, CallError> {
         match answer {
-            Ok(Value::ServerError(error)) => Err(self.refused(&connection, error.into())),
+            Ok(Value::ServerError(error)) => Err(self.refused(connection, error.into())),
             Ok(value) => Ok(value),
             Err(error) if error.is_timeout() => {
                 // One slow call must not take the connection from all others: the watch tries it first.
@@ -87,10 +99,10 @@ impl Link {
                 Err(CallError::Store(StoreError::TimedOut))
             }
             Err(error) if error.is_unrecoverable_error() => {
-                self.0.lose(&connection, &error.to_string());
+                self.0.lose(connection, &error.to_string());
                 Err(CallError::Store(StoreError::Down))
             }
-            Err(error) => Err(self.refused(&connection, error)),
+            Err(error) => Err(self.refused(connection, error)),
         }
     }
 
@@ -101,6 +113,7 @@ impl Link {
             ErrorKind::Server(ServerErrorKind::NoScript) => {}
             // A primary that became a replica. The name may stand for another server by now.
             ErrorKind::Server(ServerErrorKind::ReadOnly) => {
+                self.0.faulty.store(true, Ordering::Relaxed);
                 self.0.lose(connection, &error.to_string());
                 return CallError::Store(StoreError::Down);
             }
@@ -142,7 +155,6 @@ async fn watch(shared: Weak<Shared>, client: Client, config: AsyncConnectionConf
             diary.note(shared.fault.swap(None).as_deref());
             match connect(&client, &config, &scripts).await {
                 Ok(connection) => {
-                    shared.faulty.store(false, Ordering::Relaxed);
                     shared.connection.store(Some(Arc::new(connection)));
                     looks.reset();
                 }

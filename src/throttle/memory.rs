@@ -34,7 +34,7 @@ struct Shard {
 struct Entry {
     /// Oldest first.
     kept: VecDeque<Hit>,
-    /// Boxed because there are none nearly always.
+    #[expect(clippy::box_collection, reason = "there are none nearly always, and a slot is paid for by all")]
     holds: Option<Box<Vec<Hit>>>,
     expires: Micros,
 }

@@ -40,7 +40,9 @@ pub fn answer(request: &HttpRequest, problem: &Problem) -> HttpResponse {
     if request.path().starts_with("/api/") {
         return problem.respond();
     }
-    error_response(request, ErrorKind::from(problem))
+    let mut page = error_response(request, ErrorKind::from(problem));
+    problem.head(page.headers_mut());
+    page
 }
 
 fn json_problem(error: &JsonPayloadError) -> Problem {

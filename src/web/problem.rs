@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::{HttpResponse, ResponseError};
 use serde::Serialize;
 
@@ -196,25 +196,29 @@ impl Problem {
     }
 
     pub fn respond(&self) -> HttpResponse {
-        let mut response = HttpResponse::build(self.kind().status);
-        response.insert_header((CONTENT_TYPE, HeaderValue::from_static("application/problem+json")));
+        let body = serde_json::to_vec(&self.body()).expect("strings and numbers are JSON");
+        let kind = HeaderValue::from_static("application/problem+json");
+        let mut response =
+            HttpResponse::build(self.kind().status).insert_header((CONTENT_TYPE, kind)).body(body);
+        self.head(response.headers_mut());
+        response
+    }
+
+    /// The fields that its status calls for, in whatever shape it is told.
+    pub fn head(&self, headers: &mut HeaderMap) {
         if let Some(seconds) = self.retry_after() {
-            response.insert_header((RETRY_AFTER, HeaderValue::from(seconds)));
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         match self {
             Self::MethodNotAllowed { allow } => {
-                response.insert_header((ALLOW, HeaderValue::from_static(allow)));
+                headers.insert(ALLOW, HeaderValue::from_static(allow));
             }
             // RFC 9110 §15.5.2 wants a challenge with 401; this one makes no browser ask by itself.
             Self::InvalidCredentials { .. } | Self::Unauthenticated => {
-                response.insert_header((
-                    WWW_AUTHENTICATE,
-                    HeaderValue::from_static("Cookie realm=\"gatehouse\""),
-                ));
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Cookie realm=\"gatehouse\""));
             }
             _ => {}
         }
-        response.body(serde_json::to_vec(&self.body()).expect("strings and numbers are JSON"))
     }
 }
 

@@ -305,6 +305,7 @@ async fn why_redis_is_out_is_said_once() {
         (format!("redis://:hunter2hunter2@127.0.0.1:{}/", redis.port), "authentication failed"),
         (format!("redis://127.0.0.1:{}/", redis.port), "NOAUTH"),
         ("redis://127.0.0.1:1/".to_owned(), "refused"),
+        (format!("redis://127.0.0.1:{}/", still_loading()), "LOADING"),
     ] {
         let mut home = Home::new();
         home.set("GATEHOUSE__STORE__URL", url);
@@ -319,6 +320,30 @@ async fn why_redis_is_out_is_said_once() {
         assert!(!log.contains("hunter2"), "{log}");
         assert_eq!(running.client().get("/readyz").await.body["store"], "down");
     }
+}
+
+/// A server that answers every command as Redis does while it reads its files.
+fn still_loading() -> u16 {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut sent = [0; 65_536];
+                while let Ok(read @ 1..) = stream.read(&mut sent) {
+                    // A command begins with the number of its parts.
+                    let commands =
+                        sent[..read].windows(2).filter(|pair| pair[0] == b'*' && pair[1].is_ascii_digit());
+                    for _ in commands {
+                        stream.write_all(b"-LOADING Redis is loading the dataset in memory\r\n").ok()?;
+                    }
+                }
+                Some(())
+            });
+        }
+    });
+    port
 }
 
 /// Everything a person types, and where they type it, put through every call there is.

@@ -280,6 +280,17 @@ fn examples_are_what_is_said() {
     assert!(checked > 40, "only {checked} examples");
 }
 
+#[tokio::test]
+async fn another_method_is_told_which_there_are() {
+    let app = TestApp::start(Store::Memory).await;
+    for path in ["/healthz", "/login", "/api/v1/login"] {
+        let request = app.client().http.request(Method::DELETE, format!("{}{path}", app.url));
+        let answer = Answer::read(request.send().await.unwrap()).await;
+        assert_eq!(answer.status, 405);
+        assert!(!answer.header("allow").is_empty(), "{path}: RFC 9110 asks for Allow");
+    }
+}
+
 /// One that is described nowhere else is a sign of a typing mistake.
 #[test]
 fn nothing_is_defined_without_a_use() {

@@ -262,6 +262,11 @@ async fn a_primary_that_became_a_replica_is_left() {
     redis::cmd("REPLICAOF").arg("127.0.0.1").arg(1).query::<()>(&mut admin).unwrap();
     let refused = limiter.reserve(&[bucket], false).await;
     assert!(matches!(refused, Err(StoreError::Down)), "{refused:?}");
+    for _ in 0..20 {
+        assert!(limiter.reserve(&[bucket], false).await.is_err());
+        assert!(!limiter.store().link().is_up(), "it takes no writes, whatever connections it takes");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     redis::cmd("REPLICAOF").arg("NO").arg("ONE").query::<()>(&mut admin).unwrap();
     recovered(&limiter).await;
     assert!(limiter.reserve(&[bucket], false).await.is_ok());
