@@ -86,9 +86,11 @@ impl Model {
         Answer::Admitted { remaining: room.map(|left| left as u32), noted }
     }
 
-    fn may_keep(&mut self, log: usize, clock: Micros, id: HitId) -> bool {
-        self.now(log, clock);
-        self.logs[log].iter().any(|hit| hit.id == id && hit.held)
+    /// Whether the owner's hold lives. Looks only: a store that is not asked sees no time pass either.
+    fn may_keep(&self, log: usize, clock: Micros, id: HitId) -> bool {
+        let now = self.logs[log].iter().map(|hit| hit.at).fold(clock, Micros::max);
+        let lives = |hit: &Hit| hit.held && hit.at > now.minus(window::HOLD_LIFE);
+        self.logs[log].iter().any(|hit| hit.id == id && lives(hit))
     }
 
     fn settle(&mut self, clock: Micros, log: usize, id: HitId, outcome: Outcome, limit: &Limit) {
