@@ -27,8 +27,9 @@ async fn serve(source: Source, loaded: Loaded) -> Result<(), Failure> {
         .map_err(Failure::broken)?;
     let application =
         Application::build(settings.clone(), live, world.clone(), metrics).await.map_err(start_failure)?;
-    make_first_admin(&settings, &world).await?;
     let serving = application.serve().map_err(start_failure)?;
+    // Not before the port is had: who starts again after a failure would not be shown the password again.
+    make_first_admin(&settings, &world).await?;
     println!("Gatehouse listens on http://{} ({})", serving.address, settings.server.public_url);
     let reloading = tokio::spawn(reload_on_hangup(watcher));
     let ended = serving.run().await.map_err(Failure::broken);

@@ -1,18 +1,31 @@
 //! The connection to Redis: one multiplexed connection, watched over. A call never waits for a
 //! connection to be made: where there is none it fails at once, and a task tries until there is.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Script, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
 use tokio::sync::Notify;
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::store::StoreError;
 
-/// Between two attempts to connect: short enough that a restarted server is found at once.
-const RETRY_EVERY: Duration = Duration::from_millis(25);
+/// Between two attempts to connect while an outage is young: a restarted server is found at once.
+const RETRY_SOON: Duration = Duration::from_millis(25);
+/// After so many attempts, about a second, the server is no longer asked as often.
+const SOON: u32 = 40;
+const RETRY_LATER: Duration = Duration::from_millis(100);
+/// Where the server refuses our name or password, somebody has to change that first.
+const RETRY_REFUSED: Duration = Duration::from_secs(1);
+/// Connecting takes several round trips (TCP, TLS, greeting), however short a call's time is.
+const CONNECT_AT_LEAST: Duration = Duration::from_millis(250);
+/// How often a connection that nobody complains of is tried.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// After so many looks without trouble the same trouble is news again.
+const CALM: u32 = 10;
 
 /// A link to one Redis server. Clones share it; it ends with its last clone.
 #[derive(Clone)]
@@ -20,45 +33,42 @@ pub struct Link(Arc<Shared>);
 
 struct Shared {
     connection: ArcSwapOption<MultiplexedConnection>,
-    lost: Notify,
+    /// The connection is gone, or a call on it got no answer in time.
+    doubt: Notify,
+    /// The last error that the server answered a call with, until the watch has seen it.
+    fault: ArcSwapOption<String>,
+    /// It answered calls with errors a moment ago.
+    faulty: AtomicBool,
 }
 
 impl Link {
     /// Starts connecting in the background. `scripts` are loaded at every connection.
-    /// `timeout` bounds each call, and each attempt to connect.
+    /// `timeout` bounds each call, and (where it is longer than 250 ms) each attempt to connect.
     pub fn open(client: Client, timeout: Duration, scripts: Vec<Script>) -> Self {
-        let shared = Arc::new(Shared { connection: ArcSwapOption::empty(), lost: Notify::new() });
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(timeout))
-            .set_response_timeout(Some(timeout));
-        let watched = Arc::downgrade(&shared);
-        tokio::spawn(async move {
-            while let Some(shared) = watched.upgrade() {
-                if shared.connection.load().is_some() {
-                    shared.wait_for_loss().await;
-                    continue;
-                }
-                match connect(&client, &config, &scripts).await {
-                    Ok(connection) => shared.connection.store(Some(Arc::new(connection))),
-                    Err(_) => {
-                        drop(shared);
-                        tokio::time::sleep(RETRY_EVERY).await;
-                    }
-                }
-            }
+        let shared = Arc::new(Shared {
+            connection: ArcSwapOption::empty(),
+            doubt: Notify::new(),
+            fault: ArcSwapOption::empty(),
+            faulty: AtomicBool::new(false),
         });
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(timeout.max(CONNECT_AT_LEAST)))
+            .set_response_timeout(Some(timeout));
+        tokio::spawn(watch(Arc::downgrade(&shared), client, config, scripts));
         Self(shared)
     }
 
+    /// Whether there is a connection, and the server takes what it is asked. An outage that no call ran
+    /// into is seen within a second.
     pub fn is_up(&self) -> bool {
-        self.0.connection.load().is_some()
+        self.0.connection.load().is_some() && !self.0.faulty.load(Ordering::Relaxed)
     }
 
     /// Waits until the link is up, at most this long; answers whether it is.
     pub async fn ready(&self, at_most: Duration) -> bool {
         let up = async {
             while !self.is_up() {
-                tokio::time::sleep(Duration::from_millis(2)).await;
+                sleep(Duration::from_millis(2)).await;
             }
         };
         tokio::time::timeout(at_most, up).await.is_ok()
@@ -66,34 +76,64 @@ impl Link {
 
     /// One round trip.
     pub async fn call(&self, command: &Cmd) -> Result<Value, CallError> {
-        let connection = self.0.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
+        let connection = self.connection()?;
         let answer = MultiplexedConnection::clone(&connection).send_packed_command(command).await;
+        self.judge(&connection, answer)
+    }
+
+    fn connection(&self) -> Result<Arc<MultiplexedConnection>, CallError> {
+        self.0.connection.load_full().ok_or(CallError::Store(StoreError::Down))
+    }
+
+    fn judge(
+        &self,
+        connection: &Arc<MultiplexedConnection>,
+        answer: Result<Value, RedisError>,
+    ) -> Result<Value, CallError> {
         match answer {
-            Ok(Value::ServerError(error)) => Err(CallError::Server(error.into())),
+            Ok(Value::ServerError(error)) => Err(self.refused(connection, error.into())),
             Ok(value) => Ok(value),
-            Err(error) if error.is_io_error() || error.is_timeout() || error.is_connection_dropped() => {
-                self.lose(&connection);
-                let kind = if error.is_timeout() { StoreError::TimedOut } else { StoreError::Down };
-                Err(CallError::Store(kind))
+            Err(error) if error.is_timeout() => {
+                // One slow call must not take the connection from all others: the watch tries it first.
+                self.0.doubt.notify_one();
+                Err(CallError::Store(StoreError::TimedOut))
             }
-            Err(error) => Err(CallError::Server(error)),
+            Err(error) if error.is_unrecoverable_error() => {
+                self.0.lose(connection, &error.to_string());
+                Err(CallError::Store(StoreError::Down))
+            }
+            Err(error) => Err(self.refused(connection, error)),
         }
     }
 
-    /// Gives up this connection, unless another stands in its place already.
-    fn lose(&self, broken: &Arc<MultiplexedConnection>) {
-        let current = self.0.connection.compare_and_swap(broken, None);
-        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, broken)) {
-            tracing::warn!("the connection to redis is lost; connecting again");
-            self.0.lost.notify_one();
+    /// The server answered with an error.
+    fn refused(&self, connection: &Arc<MultiplexedConnection>, error: RedisError) -> CallError {
+        match error.kind() {
+            // The caller loads the script and asks again.
+            ErrorKind::Server(ServerErrorKind::NoScript) => {}
+            // A primary that became a replica. The name may stand for another server by now.
+            ErrorKind::Server(ServerErrorKind::ReadOnly) => {
+                self.0.faulty.store(true, Ordering::Relaxed);
+                self.0.lose(connection, &error.to_string());
+                return CallError::Store(StoreError::Down);
+            }
+            _ => {
+                self.0.fault.store(Some(Arc::new(error.to_string())));
+                self.0.faulty.store(true, Ordering::Relaxed);
+            }
         }
+        CallError::Server(error)
     }
 }
 
 impl Shared {
-    /// Ends now and then even without a loss, so that the task sees when the last link is dropped.
-    async fn wait_for_loss(self: Arc<Self>) {
-        let _ = tokio::time::timeout(Duration::from_secs(1), self.lost.notified()).await;
+    /// Gives up this connection, unless another stands in its place already.
+    fn lose(&self, broken: &Arc<MultiplexedConnection>, reason: &str) {
+        let before = self.connection.compare_and_swap(broken, None);
+        if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, broken)) {
+            self.fault.store(Some(Arc::new(reason.to_owned())));
+            self.doubt.notify_one();
+        }
     }
 }
 
@@ -101,6 +141,55 @@ impl Shared {
 pub enum CallError {
     Store(StoreError),
     Server(RedisError),
+}
+
+/// Connects, tries the connection now and then and whenever it is in doubt, and connects again. Ends
+/// when nobody holds the link any more.
+async fn watch(shared: Weak<Shared>, client: Client, config: AsyncConnectionConfig, scripts: Vec<Script>) {
+    let mut looks = interval(LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut diary = Diary::default();
+    let mut attempts = 0;
+    while let Some(shared) = shared.upgrade() {
+        let Some(connection) = shared.connection.load_full() else {
+            diary.note(shared.fault.swap(None).as_deref());
+            match connect(&client, &config, &scripts).await {
+                Ok(connection) => {
+                    shared.connection.store(Some(Arc::new(connection)));
+                    looks.reset();
+                }
+                Err(error) => {
+                    diary.note(Some(&error.to_string()));
+                    drop(shared);
+                    sleep(pause(&error, attempts)).await;
+                }
+            }
+            // A connection that is lost as soon as it stands does not start the count again.
+            attempts = (attempts + 1).min(SOON);
+            continue;
+        };
+        let at_leisure = tokio::select! {
+            () = shared.doubt.notified() => false,
+            _ = looks.tick() => true,
+        };
+        if shared.connection.load().is_none() {
+            if attempts > 1 {
+                sleep(RETRY_SOON).await;
+            }
+            continue;
+        }
+        if let Err(reason) = answers(&connection).await {
+            shared.lose(&connection, &reason);
+        } else if at_leisure {
+            attempts = 0;
+            let fault = shared.fault.swap(None);
+            shared.faulty.store(fault.is_some(), Ordering::Relaxed);
+            diary.note(fault.as_deref());
+            if fault.is_none() {
+                diary.calm();
+            }
+        }
+    }
 }
 
 async fn connect(
@@ -113,4 +202,54 @@ async fn connect(
         script.load_async(&mut connection).await?;
     }
     Ok(connection)
+}
+
+/// Whether anything at all comes back, be it an error.
+async fn answers(connection: &MultiplexedConnection) -> Result<(), String> {
+    match connection.clone().send_packed_command(&redis::cmd("PING")).await {
+        Err(error) if error.is_timeout() || error.is_unrecoverable_error() => Err(error.to_string()),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn pause(error: &RedisError, attempts: u32) -> Duration {
+    let unwelcome = error.kind() == ErrorKind::AuthenticationFailed
+        || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"));
+    match unwelcome {
+        true => RETRY_REFUSED,
+        false if attempts < SOON => RETRY_SOON,
+        false => RETRY_LATER,
+    }
+}
+
+/// What was logged of the trouble so far: each reason once, however often it comes.
+#[derive(Default)]
+struct Diary {
+    said: Vec<String>,
+    calm: u32,
+}
+
+impl Diary {
+    /// A server that finds new words each time is not followed for ever.
+    const MOST: usize = 8;
+
+    fn note(&mut self, trouble: Option<&(impl AsRef<str> + ?Sized)>) {
+        let Some(reason) = trouble.map(AsRef::as_ref) else { return };
+        self.calm = 0;
+        if self.said.len() < Self::MOST && !self.said.iter().any(|said| said == reason) {
+            tracing::warn!("redis is out of service, and is tried again until it answers: {reason}");
+            self.said.push(reason.to_owned());
+        }
+    }
+
+    /// A look that found nothing wrong.
+    fn calm(&mut self) {
+        self.calm = (self.calm + 1).min(CALM);
+        if self.calm == 1 && !self.said.is_empty() {
+            tracing::info!("redis answers again");
+        }
+        if self.calm == CALM {
+            self.said.clear();
+        }
+    }
 }

@@ -1,7 +1,12 @@
 //! Every test that runs real parts, in one binary with one harness.
 
 mod accounts;
+mod architecture;
 mod browser;
+mod command_line;
+mod openapi;
+mod outage;
+mod reload;
 mod sign_in;
 mod support;
 mod throttle;

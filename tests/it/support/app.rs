@@ -81,7 +81,9 @@ impl TestApp {
         set("DATABASE__URL", format!("sqlite://{}", folder.path().join("test.db").display()));
         set("SECRETS__KEY_FILE", folder.path().join("secret.key").display().to_string());
         // Two busy cores are no outage; the tests of outages set their own.
-        set("STORE__TIMEOUT", "5s".to_owned());
+        if !toml.contains("[store]") {
+            set("STORE__TIMEOUT", "5s".to_owned());
+        }
         if let Some(redis) = &redis {
             set("STORE__URL", redis.url());
         }
@@ -100,6 +102,14 @@ impl TestApp {
         let handle = serving.handle();
         tokio::spawn(serving.run());
         Self { url: format!("http://{address}"), services, clock, redis, steered, handle, _folder: folder }
+    }
+
+    /// The same port, with nothing in it.
+    pub fn restart_redis(&mut self) {
+        let old = self.redis.take().expect("an app on Redis");
+        let (port, steered) = (old.port, self.steered.as_ref().expect("a clock for it"));
+        drop(old);
+        self.redis = Some(RedisServer::start_at(port, |command| steered.steer(command)));
     }
 
     /// Moves every clock there is.
@@ -208,6 +218,16 @@ impl Answer {
 }
 
 impl Client {
+    pub fn of(url: &str) -> Self {
+        let http = reqwest::Client::builder()
+            .cookie_store(true)
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .build()
+            .unwrap();
+        Self { http, url: url.to_owned() }
+    }
+
     pub async fn get(&self, path: &str) -> Answer {
         Answer::read(self.http.get(format!("{}{path}", self.url)).send().await.unwrap()).await
     }

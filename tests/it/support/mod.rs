@@ -2,5 +2,6 @@
 
 pub mod app;
 pub mod browser;
+pub mod process;
 pub mod redis;
 pub mod steered;

@@ -1,0 +1,405 @@
+//! The real binary as whoever runs it meets it: what it says, what it leaves behind, how it ends.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::app::PASSWORD;
+use crate::support::process::{Home, Running};
+use crate::support::redis::RedisServer;
+
+const WRONG: &str = "a wrong password";
+const OTHER: &str = "another long horse staple";
+
+fn repository(name: &str) -> String {
+    format!("{}/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_good_configuration_is_told_so() {
+    let home = Home::new();
+    home.write("gatehouse.toml", "[limits.login-account]\nrules = [{ max = 5, window = \"1m\" }]\n");
+    for arguments in [&["check-config"][..], &["check-config", "gatehouse.toml"]] {
+        let ended = home.run(arguments);
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (Some(0), "gatehouse.toml: ok\n"),
+            "{}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn a_bad_configuration_ends_with_2_and_its_place() {
+    let home = Home::new();
+    for (text, told) in [
+        ("[limits.login-account\n", "bad.toml:1: is not TOML"),
+        (
+            "\n[limits.login-account]\nrules = [{ max = 0, window = \"1m\" }]\n",
+            "bad.toml:3: limits.login-account.rules[0].max: 0 is out of range",
+        ),
+        ("[limits.login-acount]\n", "did you mean login-account?"),
+        ("[store]\nurl = \"memcached://x\"\n", "bad.toml:2: store.url: "),
+        ("[database]\nurl = \"mysql://x/y\"\n", "bad.toml:2: database.url: "),
+        ("[captcha]\nttl = 3\n", "bad.toml:2: captcha.ttl: "),
+    ] {
+        home.write("bad.toml", text);
+        for arguments in [&["check-config", "bad.toml"][..], &["serve", "--config", "bad.toml"]] {
+            let ended = home.run(arguments);
+            assert_eq!(ended.code, Some(2), "{arguments:?} {text}");
+            assert!(ended.stderr.contains(told), "{told:?} is not in {:?}", ended.stderr);
+            assert!(ended.stdout.is_empty());
+        }
+    }
+}
+
+/// With the environment that docker-compose.yml gives, and .env filled in.
+#[test]
+fn what_is_deployed_is_a_good_configuration() {
+    let compose = std::fs::read_to_string(repository("docker-compose.yml")).unwrap();
+    let mut home = Home::new();
+    let mut seen = 0;
+    for line in compose.lines().map(str::trim).filter(|line| line.starts_with("GATEHOUSE__")) {
+        let (name, value) = line.split_once(": ").unwrap();
+        let mut value = value.to_owned();
+        while let Some((before, rest)) = value.clone().split_once("${") {
+            let (variable, after) = rest.split_once('}').unwrap();
+            let filled = match variable.split(':').next().unwrap() {
+                "GATEHOUSE_PUBLIC_URL" => "https://auth.example",
+                "POSTGRES_PASSWORD" => "0123456789abcdef",
+                "GATEHOUSE_SMS_URL" => "https://gateway.example/send",
+                other => panic!("{other} is not in .env.example as this test knows it"),
+            };
+            value = format!("{before}{filled}{after}");
+        }
+        home.set(name, value);
+        seen += 1;
+    }
+    assert!(seen > 4, "docker-compose.yml sets nothing");
+    for file in ["deploy/gatehouse.toml", "gatehouse.example.toml"] {
+        let ended = home.run(&["check-config", &repository(file)]);
+        assert_eq!(ended.code, Some(0), "{file}: {}", ended.stderr);
+    }
+    let ended = Home::new().run(&["check-config", &repository("gatehouse.example.toml")]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+}
+
+#[test]
+fn a_file_that_was_named_must_be_there() {
+    let home = Home::new();
+    for arguments in [
+        &["check-config", "none.toml"][..],
+        &["serve", "--config", "none.toml"],
+        &["admin", "create", "ada", "--password-stdin", "--config", "none.toml"],
+        &["limits", "show", "--config", "none.toml"],
+    ] {
+        let ended = home.run(arguments);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), "none.toml: there is no such file\n"));
+    }
+    assert!(!home.path("data").exists(), "nothing was made");
+}
+
+#[test]
+fn an_unknown_command_ends_with_2() {
+    for arguments in [&["sevre"][..], &["serve", "--colour"], &["admin"]] {
+        assert_eq!(Home::new().run(arguments).code, Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_variable_wins_over_the_file_and_is_named_where_it_is_wrong() {
+    let mut home = Home::new();
+    home.write("gatehouse.toml", "[limits.login-account]\nrules = [{ max = 5, window = \"1m\" }]\n");
+    home.set("GATEHOUSE__LIMITS__LOGIN_ACCOUNT__RULES", "[{ max = 7, window = \"2m\" }]");
+    let ended = home.run(&["limits", "show"]);
+    assert!(ended.stdout.contains("at most 7 in any 2m"), "{}{}", ended.stdout, ended.stderr);
+    home.set("GATEHOUSE__LIMITS__LOGIN_ACCOUNT__RULES", "[{ max = 7, window = \"2 moons\" }]");
+    let ended = home.run(&["check-config"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(
+        ended.stderr.contains("GATEHOUSE__LIMITS__LOGIN_ACCOUNT__RULES: limits.login-account.rules"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[tokio::test]
+async fn an_administrator_is_made_once_with_a_password_that_will_do() {
+    let home = Home::new();
+    let create = |name: &str, password: &str| {
+        home.run_with_input(&["admin", "create", name, "--password-stdin"], &format!("{password}\n"))
+    };
+    for (name, weak) in [("ada", "short"), ("ada", "passwordpassword"), ("ada", ""), ("a da", PASSWORD)] {
+        let ended = create(name, weak);
+        assert_eq!(ended.code, Some(2), "{name} {weak:?}: {}", ended.stderr);
+        assert!(
+            ended.stderr.starts_with(if name == "ada" { "password: " } else { "NAME: " }),
+            "{}",
+            ended.stderr
+        );
+        assert!(weak.is_empty() || !ended.stderr.contains(weak), "{}", ended.stderr);
+    }
+    let made = create("ada", PASSWORD);
+    assert_eq!(
+        (made.code, made.stdout.as_str()),
+        (Some(0), "ada is an administrator now.\n"),
+        "{}",
+        made.stderr
+    );
+    for taken in ["ada", "Ada"] {
+        let ended = create(taken, OTHER);
+        assert_eq!(ended.code, Some(2));
+        assert!(ended.stderr.contains("is taken"), "{}", ended.stderr);
+    }
+    assert_eq!(home.run(&["admin", "create", "eve"]).code, Some(2), "there is no terminal to ask on");
+    let running = home.start(&["serve"]).await;
+    assert!(!running.stdout().contains("one-time password"), "there is an administrator already");
+    let answer = running.client().login("ada", PASSWORD).await;
+    assert_eq!(answer.body["user"]["roles"], serde_json::json!(["user", "admin"]), "{}", answer.text);
+    assert!(answer.body["user"].get("must_change_password").is_none());
+}
+
+#[tokio::test]
+async fn a_first_start_in_an_empty_folder_makes_all_it_needs_and_shows_one_password_once() {
+    for arguments in [&[][..], &["serve"]] {
+        let home = Home::new();
+        let mut running = home.start(arguments).await;
+        let told = "one-time password: ";
+        running.until("it shows the password", |running| running.stdout().contains(told)).await;
+        let word = running.stdout().split(told).nth(1).unwrap().lines().next().unwrap().to_owned();
+        let mode = |name: &str| std::fs::metadata(home.path(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode("data/secret.key"), 0o600);
+        assert_eq!(std::fs::metadata(home.path("data/secret.key")).unwrap().len(), 32);
+        for file in std::fs::read_dir(home.path("data")).unwrap() {
+            let (name, mode) = {
+                let file = file.unwrap();
+                (file.file_name(), file.metadata().unwrap().permissions().mode())
+            };
+            assert_eq!(mode & 0o007, 0, "{name:?} holds password hashes, and anyone may read it: {mode:o}");
+        }
+        assert!(home.path("data/gatehouse.db").exists());
+        assert_eq!(running.client().get("/healthz").await.status, 200);
+        let answer = running.client().login("admin", &word).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        assert_eq!(answer.body["user"]["must_change_password"], true);
+        assert_eq!(answer.body["user"]["roles"], serde_json::json!(["user", "admin"]));
+        assert!(!running.stderr().contains(&word), "it is in the log");
+        running.signal("TERM");
+        assert_eq!(running.ended().await.code(), Some(0));
+
+        let again = home.start(arguments).await;
+        assert!(!again.stdout().contains(told), "{}", again.stdout());
+        assert_eq!(again.client().login("admin", &word).await.status, 200, "the database and the key stayed");
+    }
+}
+
+#[tokio::test]
+async fn a_sigterm_lets_a_request_in_flight_end_and_exits_with_0() {
+    let mut home = Home::new();
+    assert_eq!(home.run_with_input(&["admin", "create", "ada", "--password-stdin"], PASSWORD).code, Some(0));
+    // About half a second a hash.
+    home.set("GATEHOUSE__PASSWORD__MEMORY_KIB", "65536");
+    home.set("GATEHOUSE__PASSWORD__ITERATIONS", "16");
+    let mut running = home.start(&["serve"]).await;
+    // Over a connection that a worker has already; then all there is to wait for is a write to arrive.
+    let client = running.client();
+    assert_eq!(client.get("/healthz").await.status, 200);
+    let slow = tokio::spawn(async move { client.login("nobody", WRONG).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let start = tokio::time::Instant::now();
+    running.signal("TERM");
+    let answer = slow.await.unwrap();
+    assert_eq!(answer.status, 401, "{}", answer.text);
+    assert_eq!(running.ended().await.code(), Some(0));
+    eprintln!("SIGTERM with a request in flight: answered and ended after {:.1?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn an_idle_connection_does_not_hold_a_sigterm_up() {
+    let home = Home::new();
+    let mut running = home.start(&["serve"]).await;
+    let mut idle = tokio::net::TcpStream::connect(("127.0.0.1", home.port)).await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    assert!(idle.read(&mut [0; 4096]).await.unwrap() > 0);
+    let start = tokio::time::Instant::now();
+    running.signal("TERM");
+    assert_eq!(running.ended().await.code(), Some(0));
+    eprintln!("SIGTERM with an idle connection: ended after {:.1?}", start.elapsed());
+}
+
+#[test]
+fn development_parts_are_not_served_to_other_machines() {
+    let mut home = Home::new();
+    home.set("GATEHOUSE__SERVER__BIND", format!("0.0.0.0:{}", home.port));
+    let ended = home.run(&["serve"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(
+        ended.stderr.contains("for development only") && ended.stderr.contains("sms.gateway"),
+        "{}",
+        ended.stderr
+    );
+    home.set("GATEHOUSE__SMS__GATEWAY", "http");
+    home.set("GATEHOUSE__SMS__HTTP__URL", "https://gateway.example/send");
+    assert_eq!(home.run(&["check-config"]).code, Some(0));
+    home.set("GATEHOUSE__CAPTCHA__PROVIDER", "fixed");
+    home.set("GATEHOUSE__CAPTCHA__FIXED_ANSWER", "open");
+    let ended = home.run(&["check-config"]);
+    assert!(ended.code == Some(2) && ended.stderr.contains("captcha.provider"), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_named_and_wastes_no_one_time_password() {
+    let home = Home::new();
+    let listener = std::net::TcpListener::bind(("127.0.0.1", home.port)).unwrap();
+    let ended = home.run(&["serve"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.stderr.contains(&format!("server.bind: cannot listen on 127.0.0.1:{}", home.port)),
+        "{}",
+        ended.stderr
+    );
+    assert!(!ended.stdout.contains("one-time password"), "{}", ended.stdout);
+    drop(listener);
+    let mut running = home.start(&["serve"]).await;
+    running.until("it shows the password", |running| running.stdout().contains("one-time password")).await;
+}
+
+#[test]
+fn a_key_that_others_may_read_is_refused_with_the_remedy() {
+    let home = Home::new();
+    std::fs::create_dir(home.path("data")).unwrap();
+    std::fs::write(home.path("data/secret.key"), [7; 32]).unwrap();
+    std::fs::set_permissions(home.path("data/secret.key"), PermissionsExt::from_mode(0o644)).unwrap();
+    let ended = home.run(&["serve"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("chmod 600 data/secret.key"), "{}", ended.stderr);
+    std::fs::write(home.path("data/secret.key"), b"short").unwrap();
+    std::fs::set_permissions(home.path("data/secret.key"), PermissionsExt::from_mode(0o600)).unwrap();
+    let ended = home.run(&["serve"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("holds 5 bytes"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_database_that_cannot_be_opened_is_told_without_its_password() {
+    let mut home = Home::new();
+    home.set("GATEHOUSE__DATABASE__URL", "postgres://gatehouse:hunter2hunter2@127.0.0.1:1/gatehouse");
+    let ended = home.run(&["serve"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("database.url: cannot connect"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+}
+
+#[tokio::test]
+async fn why_redis_is_out_is_said_once() {
+    let redis = RedisServer::start();
+    redis::cmd("CONFIG")
+        .arg("SET")
+        .arg("requirepass")
+        .arg("the-right-one")
+        .query::<()>(&mut redis.connection())
+        .unwrap();
+    for (url, told) in [
+        (format!("redis://:hunter2hunter2@127.0.0.1:{}/", redis.port), "authentication failed"),
+        (format!("redis://127.0.0.1:{}/", redis.port), "NOAUTH"),
+        ("redis://127.0.0.1:1/".to_owned(), "refused"),
+        (format!("redis://127.0.0.1:{}/", still_loading()), "LOADING"),
+    ] {
+        let mut home = Home::new();
+        home.set("GATEHOUSE__STORE__URL", url);
+        let mut running = home.start(&["serve"]).await;
+        running.until("it is said", |running| running.stderr().contains("redis is out of service")).await;
+        // Attempts come 40 times a second at first; none of these may be a line of its own.
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let log = running.stderr();
+        let lines: Vec<_> = log.lines().filter(|line| line.contains("out of service")).collect();
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        assert!(lines[0].to_lowercase().contains(&told.to_lowercase()), "{}", lines[0]);
+        assert!(!log.contains("hunter2"), "{log}");
+        assert_eq!(running.client().get("/readyz").await.body["store"], "down");
+    }
+}
+
+/// A server that answers every command as Redis does while it reads its files.
+fn still_loading() -> u16 {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut sent = [0; 65_536];
+                while let Ok(read @ 1..) = stream.read(&mut sent) {
+                    // A command begins with the number of its parts.
+                    let commands =
+                        sent[..read].windows(2).filter(|pair| pair[0] == b'*' && pair[1].is_ascii_digit());
+                    for _ in commands {
+                        stream.write_all(b"-LOADING Redis is loading the dataset in memory\r\n").ok()?;
+                    }
+                }
+                Some(())
+            });
+        }
+    });
+    port
+}
+
+/// Everything a person types, and where they type it, put through every call there is.
+async fn visit(running: &Running, address: &str, login: &str, password: &str) {
+    let client = running.client();
+    let call = |path: &'static str, body: serde_json::Value| {
+        let request = client.http.post(format!("{}/api/v1{path}", client.url)).json(&body);
+        request.header("x-forwarded-for", address).send()
+    };
+    let credentials = serde_json::json!({ "login": login, "password": password });
+    assert_eq!(call("/register", credentials.clone()).await.unwrap().status(), 201);
+    for round in 0..12 {
+        let wrong = serde_json::json!({ "login": login, "password": format!("{password} {round}") });
+        call("/login", wrong).await.unwrap();
+    }
+    let challenge: serde_json::Value =
+        call("/captcha", serde_json::json!({})).await.unwrap().json().await.unwrap();
+    for answer in ["not-it-unmistakably", "unmistakable"] {
+        let captcha = serde_json::json!({ "id": challenge["id"], "answer": answer });
+        let body = serde_json::json!({ "login": login, "password": password, "captcha": captcha });
+        call("/login", body).await.unwrap();
+    }
+    let odd = serde_json::json!({ "login": [login], "password": { "of": password }, "unknown": password });
+    call("/login", odd).await.unwrap();
+    let form =
+        [("login", login), ("password", password), ("csrf_token", "x"), ("captcha_answer", "unmistakable")];
+    let page = client.http.post(format!("{}/login", client.url)).header("x-forwarded-for", address);
+    page.form(&form).send().await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_that_is_secret_is_in_the_log_or_on_redis() {
+    let redis = RedisServer::start();
+    let mut home = Home::new();
+    home.set("RUST_LOG", "gatehouse=trace,actix_web=debug,sqlx=debug,redis=trace,info");
+    home.set("GATEHOUSE__SERVER__TRUSTED_PROXIES", "[\"127.0.0.0/8\"]");
+    home.set("GATEHOUSE__CAPTCHA__PROVIDER", "fixed");
+    home.set("GATEHOUSE__CAPTCHA__FIXED_ANSWER", "unmistakable");
+    home.set("GATEHOUSE__STORE__URL", redis.url());
+    let mut running = home.start(&["serve"]).await;
+    visit(&running, "203.0.113.77", "zaphod-the-first", "beeblebrox heart of gold").await;
+    let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut redis.connection()).unwrap();
+    assert!(names.iter().any(|name| name.starts_with("gh:login-account:")), "{names:?}");
+    // And through an outage, which is what the log is read for.
+    drop(redis);
+    visit(&running, "203.0.113.78", "zaphod-the-second", "beeblebrox heart of gold").await;
+    running.signal("TERM");
+    assert_eq!(running.ended().await.code(), Some(0));
+    let (log, stdout) = (running.stderr(), running.stdout());
+    assert!(log.contains("redis is out of service"), "{log}");
+    let key = std::fs::read(home.path("data/secret.key")).unwrap();
+    assert!(!log.contains(&String::from_utf8_lossy(&key).into_owned()));
+    for secret in ["203.0.113", "zaphod", "beeblebrox", "unmistakabl"] {
+        for (place, text) in [("the log", &log), ("stdout", &stdout), ("Redis", &names.join("\n"))] {
+            let found: Vec<_> = text.lines().filter(|line| line.to_lowercase().contains(secret)).collect();
+            assert!(found.is_empty(), "{secret} is in {place}: {found:#?}");
+        }
+    }
+}

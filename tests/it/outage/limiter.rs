@@ -1,0 +1,273 @@
+//! Decisions while Redis is stalled, killed or cut off. These stop real processes and so run in real
+//! time; what they measure is printed, and asserted only within bounds that a loaded machine keeps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use gatehouse::clock::Clock;
+use gatehouse::throttle::*;
+use tokio::time::Instant;
+
+use super::proxy::{Proxy, Way};
+use crate::support::redis::RedisServer;
+use crate::throttle::NOON;
+use crate::throttle::rig::{limit, limiter, sliding};
+
+const TIMEOUT: Duration = Duration::from_millis(100);
+/// The bar is 150 ms for a failure and 300 ms for the recovery; ten builds at once make that noise.
+const GENEROUS: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn over(url: &str) -> Limiter<RedisStore> {
+    let client = redis::Client::open(url).unwrap();
+    let store = RedisStore::new(client, TIMEOUT, "t", Clock::manual(NOON));
+    assert!(store.link().ready(Duration::from_secs(5)).await);
+    limiter(store)
+}
+
+struct Timed {
+    answered: Instant,
+    took: Duration,
+    failed: bool,
+}
+
+/// Asks for a decision every 20 ms until it is told to stop; they do not wait for each other.
+struct Asking {
+    stop: Arc<AtomicBool>,
+    task: tokio::task::JoinHandle<Vec<Timed>>,
+}
+
+impl Asking {
+    fn start(limiter: &Limiter<RedisStore>) -> Self {
+        let (stop, limiter) = (Arc::new(AtomicBool::new(false)), limiter.clone());
+        let stopped = Arc::clone(&stop);
+        let task = tokio::spawn(async move {
+            let mut decisions = tokio::task::JoinSet::new();
+            let mut beat = tokio::time::interval(Duration::from_millis(20));
+            while !stopped.load(Ordering::SeqCst) {
+                beat.tick().await;
+                let limiter = limiter.clone();
+                decisions.spawn(async move {
+                    let limit = limit("a", &[sliding(1_000_000, MINUTE)]);
+                    let asked = Instant::now();
+                    let failed = limiter.reserve(&[limiter.bucket(&limit, b"x")], false).await.is_err();
+                    Timed { answered: Instant::now(), took: asked.elapsed(), failed }
+                });
+            }
+            decisions.join_all().await
+        });
+        Self { stop, task }
+    }
+
+    /// Prints and bounds the longest failure, and the first success after that moment.
+    async fn judge(self, what: &str, back: Instant) {
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        self.stop.store(true, Ordering::SeqCst);
+        let decisions = self.task.await.unwrap();
+        let failures: Vec<_> = decisions.iter().filter(|decision| decision.failed).collect();
+        let longest = failures.iter().map(|decision| decision.took).max().expect("an outage");
+        let first = decisions.iter().filter(|decision| !decision.failed && decision.answered > back);
+        let first = first.map(|decision| decision.answered - back).min().expect("a recovery");
+        eprintln!(
+            "{what}: {} of {} failed, the longest took {longest:.1?}; first success {first:.1?} after its end",
+            failures.len(),
+            decisions.len()
+        );
+        assert!(longest < GENEROUS, "a failing decision took {longest:?}");
+        assert!(first < GENEROUS, "the first success came after {first:?}");
+        let last_failure = failures.iter().map(|decision| decision.answered).max().unwrap();
+        assert!(last_failure < back + GENEROUS, "failures went on after the recovery");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stalled_server_costs_a_time_out_and_is_found_again() {
+    let server = RedisServer::start();
+    let limiter = over(&server.url()).await;
+    let asking = Asking::start(&limiter);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    server.signal("STOP");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    server.signal("CONT");
+    asking.judge("stalled for 2 s", Instant::now()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_server_is_found_again_when_it_is_back_and_empty() {
+    let mut server = RedisServer::start();
+    let limiter = over(&server.url()).await;
+    let asking = Asking::start(&limiter);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    server.kill();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let port = server.port;
+    let back = tokio::task::spawn_blocking(move || (RedisServer::start_at(port, |_| {}), Instant::now()));
+    let (_server, back) = back.await.unwrap();
+    asking.judge("killed for 2 s", back).await;
+}
+
+#[tokio::test]
+async fn an_outage_is_seen_without_a_call() {
+    let mut server = RedisServer::start();
+    let limiter = over(&server.url()).await;
+    let link = limiter.store().link();
+    server.kill();
+    // The rule is a bound: a second, and the time-out of the look. Six times that is asserted.
+    let seen = tokio::time::timeout(Duration::from_secs(6), async {
+        while link.is_up() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    assert!(seen.await.is_ok(), "nobody called, and the link still says that it is up");
+}
+
+#[tokio::test]
+async fn one_slow_call_leaves_the_connection_to_the_others() {
+    let server = RedisServer::start();
+    let limiter = over(&server.url()).await;
+    let connected = || -> u64 {
+        let stats: String = redis::cmd("INFO").arg("stats").query(&mut server.connection()).unwrap();
+        let line = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.unwrap().trim().parse().unwrap()
+    };
+    let before = connected();
+    let limit = limit("a", &[sliding(1_000_000, MINUTE)]);
+    let stalled = Instant::now();
+    server.signal("STOP");
+    assert!(limiter.reserve(&[limiter.bucket(&limit, b"x")], false).await.is_err());
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    server.signal("CONT");
+    let stalled = stalled.elapsed();
+    assert!(limiter.reserve(&[limiter.bucket(&limit, b"x")], false).await.is_ok() || stalled > TIMEOUT * 2);
+    // Each look at the figure is a connection, too.
+    let fresh = connected() - before - 1;
+    eprintln!("stalled for {stalled:.1?}: {fresh} new connections");
+    // The rule is a bound: within the time-out of the look that follows, the connection is kept.
+    assert!(fresh == 0 || stalled > Duration::from_millis(180), "{fresh} new connections");
+    assert!(limiter.store().link().ready(Duration::from_secs(5)).await);
+}
+
+#[tokio::test]
+async fn a_script_that_was_flushed_is_loaded_again() {
+    let server = RedisServer::start();
+    let limiter = over(&server.url()).await;
+    let limit = limit("a", &[sliding(2, MINUTE)]);
+    let bucket = limiter.bucket(&limit, b"x");
+    for admitted in [true, true, false] {
+        redis::cmd("SCRIPT").arg("FLUSH").query::<()>(&mut server.connection()).unwrap();
+        let decision = limiter.reserve(&[bucket], false).await.unwrap();
+        assert_eq!(matches!(decision, Decision::Admitted(_)), admitted, "{decision:?}");
+    }
+}
+
+/// Waits for the link; the proxy's way was cleared just before.
+async fn recovered(limiter: &Limiter<RedisStore>) {
+    let link = limiter.store().link();
+    let again = async {
+        let nothing = limit("probe", &[sliding(1, MINUTE)]);
+        while limiter.peek(limiter.bucket(&nothing, b"")).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        link.ready(Duration::from_secs(10)).await
+    };
+    assert_eq!(tokio::time::timeout(Duration::from_secs(20), again).await, Ok(true));
+}
+
+#[tokio::test]
+async fn a_reservation_whose_answer_got_lost_counts_at_most_once() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port).await;
+    let limiter = over(&proxy.url()).await;
+    let limit = limit("a", &[sliding(3, MINUTE)]);
+    let bucket = limiter.bucket(&limit, b"x");
+    proxy.set(Way::Mute);
+    assert!(limiter.reserve(&[bucket], false).await.is_err());
+    proxy.set(Way::Clear);
+    recovered(&limiter).await;
+    assert_eq!(limiter.peek(bucket).await.unwrap().rules[0].count, 1, "it was executed");
+    let mut admitted = 0;
+    for _ in 0..5 {
+        let decision = limiter.reserve(&[bucket], false).await.unwrap();
+        admitted += usize::from(matches!(decision, Decision::Admitted(_)));
+    }
+    assert_eq!(admitted, 2, "with the one that was executed, 3");
+}
+
+#[tokio::test]
+async fn a_hold_whose_answer_got_lost_takes_a_slot_and_no_more() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port).await;
+    let limiter = over(&proxy.url()).await;
+    let limit = limit("a", &[sliding(3, MINUTE)]);
+    let bucket = limiter.bucket(&limit, b"x");
+    proxy.set(Way::Mute);
+    assert!(limiter.hold(&[bucket], false, Duration::from_secs(1)).await.is_err());
+    proxy.set(Way::Clear);
+    recovered(&limiter).await;
+    let state = limiter.peek(bucket).await.unwrap();
+    assert_eq!((state.holds, state.rules[0].count), (1, 0));
+    for _ in 0..2 {
+        let attempt = limiter.hold(&[bucket], false, Duration::from_millis(300)).await.unwrap();
+        let Attempt::Held(hold) = attempt else { panic!("a slot is free") };
+        hold.keep().await.unwrap();
+    }
+    let attempt = limiter.hold(&[bucket], false, Duration::from_millis(300)).await.unwrap();
+    assert!(matches!(attempt, Attempt::OutOfPatience | Attempt::Refused(_)), "a fourth slot");
+}
+
+#[tokio::test]
+async fn garbage_on_the_line_is_an_outage_and_ends_with_it() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port).await;
+    let limiter = over(&proxy.url()).await;
+    let limit = limit("a", &[sliding(3, MINUTE)]);
+    let bucket = limiter.bucket(&limit, b"x");
+    proxy.set(Way::Garbage);
+    for _ in 0..20 {
+        assert!(limiter.reserve(&[bucket], false).await.is_err());
+    }
+    assert!(!limiter.store().link().is_up());
+    proxy.set(Way::Clear);
+    recovered(&limiter).await;
+}
+
+/// A server that lets writes fail: the link must not call itself up, and must recover by itself.
+#[tokio::test]
+async fn a_server_that_refuses_writes_is_no_store() {
+    let server = RedisServer::start();
+    let limiter = over(&server.url()).await;
+    let limit = limit("a", &[sliding(3, MINUTE)]);
+    let bucket = limiter.bucket(&limit, b"x");
+    let set = |memory: &str| {
+        let mut config = redis::cmd("CONFIG");
+        config.arg("SET").arg("maxmemory").arg(memory).query::<()>(&mut server.connection()).unwrap();
+    };
+    set("1");
+    let refused = limiter.reserve(&[bucket], false).await;
+    assert!(matches!(refused, Err(StoreError::Broken(_))), "{refused:?}");
+    assert!(!limiter.store().link().is_up());
+    set("0");
+    assert!(limiter.store().link().ready(Duration::from_secs(10)).await);
+    assert!(limiter.reserve(&[bucket], false).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_primary_that_became_a_replica_is_left() {
+    let server = RedisServer::start();
+    let limiter = over(&server.url()).await;
+    let limit = limit("a", &[sliding(3, MINUTE)]);
+    let bucket = limiter.bucket(&limit, b"x");
+    let mut admin = server.connection();
+    redis::cmd("REPLICAOF").arg("127.0.0.1").arg(1).query::<()>(&mut admin).unwrap();
+    let refused = limiter.reserve(&[bucket], false).await;
+    assert!(matches!(refused, Err(StoreError::Down)), "{refused:?}");
+    for _ in 0..20 {
+        assert!(limiter.reserve(&[bucket], false).await.is_err());
+        assert!(!limiter.store().link().is_up(), "it takes no writes, whatever connections it takes");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    redis::cmd("REPLICAOF").arg("NO").arg("ONE").query::<()>(&mut admin).unwrap();
+    recovered(&limiter).await;
+    assert!(limiter.reserve(&[bucket], false).await.is_ok());
+}

@@ -1,0 +1,183 @@
+//! The real binary, run in a folder of its own.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::app::Client;
+use super::redis::free_port;
+
+/// Longer than any loaded machine takes; a test that works never waits for it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where it is started, and with which variables.
+pub struct Home {
+    folder: tempfile::TempDir,
+    variables: Vec<(String, String)>,
+    pub port: u16,
+}
+
+impl Home {
+    /// An empty folder. The port is one of its own, and hashing is as cheap as the settings allow.
+    pub fn new() -> Self {
+        let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
+        let mut home = Self { folder, variables: Vec::new(), port };
+        home.set("GATEHOUSE__SERVER__BIND", format!("127.0.0.1:{port}"));
+        home.set("GATEHOUSE__SERVER__PUBLIC_URL", home.url());
+        home.set("GATEHOUSE__PASSWORD__MEMORY_KIB", "7168");
+        home.set("GATEHOUSE__PASSWORD__ITERATIONS", "1");
+        home
+    }
+
+    pub fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.variables.retain(|(other, _)| other != name);
+        self.variables.push((name.to_owned(), value.into()));
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// As an editor saves: beside it, then over it.
+    pub fn replace(&self, name: &str, text: &str) {
+        self.write(".draft", text);
+        std::fs::rename(self.path(".draft"), self.path(name)).unwrap();
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gatehouse"));
+        for (name, _) in
+            std::env::vars().filter(|(name, _)| name.starts_with("GATEHOUSE") || name == "RUST_LOG")
+        {
+            command.env_remove(name);
+        }
+        command.args(arguments).current_dir(self.folder.path());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, arguments: &[&str]) -> Ended {
+        Ended::from(self.command(arguments).output().unwrap())
+    }
+
+    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Ended {
+        let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
+        // It may have refused its arguments and gone.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        Ended::from(child.wait_with_output().unwrap())
+    }
+
+    /// Starts it and waits until it listens.
+    pub async fn start(&self, arguments: &[&str]) -> Running {
+        let mut child = self.command(arguments).spawn().unwrap();
+        let stdout = collect(child.stdout.take().unwrap());
+        let stderr = collect(child.stderr.take().unwrap());
+        let mut running = Running { child, stdout, stderr, url: self.url() };
+        running.until("it listens", |running| running.stdout().contains("Gatehouse listens on")).await;
+        running
+    }
+}
+
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+/// A server that runs; killed when dropped.
+pub struct Running {
+    child: Child,
+    stdout: Arc<Mutex<String>>,
+    stderr: Arc<Mutex<String>>,
+    pub url: String,
+}
+
+impl Running {
+    pub fn client(&self) -> Client {
+        Client::of(&self.url)
+    }
+
+    pub fn stdout(&self) -> String {
+        self.stdout.lock().unwrap().clone()
+    }
+
+    pub fn stderr(&self) -> String {
+        self.stderr.lock().unwrap().clone()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Waits until something is so; never for a time.
+    pub async fn until(&mut self, what: &str, so: impl Fn(&Self) -> bool) {
+        let waiting = async {
+            while !so(self) {
+                if let Some(status) = self.child.try_wait().unwrap() {
+                    assert!(
+                        so(self),
+                        "it ended ({status}) before {what}:\n{}{}",
+                        self.stdout(),
+                        self.stderr()
+                    );
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(waited.is_ok(), "waited in vain until {what}:\n{}{}", self.stdout(), self.stderr());
+    }
+
+    pub async fn ended(&mut self) -> ExitStatus {
+        let waiting = async {
+            loop {
+                if let Some(status) = self.child.try_wait().unwrap() {
+                    return status;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.expect("an end")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn collect(stream: impl std::io::Read + Send + 'static) -> Arc<Mutex<String>> {
+    let text = Arc::new(Mutex::new(String::new()));
+    let collected = Arc::clone(&text);
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stream);
+        let mut line = String::new();
+        while matches!(lines.read_line(&mut line), Ok(1..)) {
+            collected.lock().unwrap().push_str(&line);
+            line.clear();
+        }
+    });
+    text
+}
