@@ -4,7 +4,7 @@
   ARGV     id; then a bucket: outcome, capacity, life ms, up_to us
   Outcomes K  it counts, from now; written anew where the log was lost; left alone where it counts already
            R  it never was; harmless when repeated
-           F  it never was, and kept hits up to `up_to` are forgiven
+           F  it never was, and kept hits up to `up_to` are forgiven, unless another hold is in flight
   Output   nothing
 ]]
 local id, at = ARGV[1], 1
@@ -20,7 +20,7 @@ for b = 1, #KEYS do
     live(key, life, now)
   else
     call('ZREM', key, id)
-    if outcome == 'F' then
+    if outcome == 'F' and call('ZCOUNT', key, HOLDS, '+inf') == 0 then
       call('ZREMRANGEBYSCORE', key, '-inf', ARGV[at + 4])
     end
   end

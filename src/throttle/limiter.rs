@@ -89,10 +89,18 @@ impl<S: WindowStore + 'static> Limiter<S> {
         patience: Duration,
     ) -> Result<Attempt<S>, StoreError> {
         let ask = Ask { buckets, id: self.0.ids.next(), kind: Kind::Hold, solved };
+        let mut numbers = [0; MOST_BUCKETS];
+        for (number, bucket) in numbers.iter_mut().zip(buckets) {
+            *number = self.0.line.arrive(bucket.key);
+        }
         let line = buckets.iter().map(|bucket| bucket.key).find(|key| self.0.line.stands_at(*key));
         let Some(key) = line else {
             let verdict = self.reserve_or_refund(&ask).await?;
-            return match self.attempt(&ask, verdict, verdict_time(&verdict)) {
+            return match self.attempt(
+                &ask,
+                verdict,
+                Arrival { at: verdict_time(&verdict), alone: Some(numbers) },
+            ) {
                 Ok(attempt) => Ok(attempt),
                 Err(key) => self.hold_in_line(&ask, key, Some(verdict_time(&verdict)), patience).await,
             };
@@ -117,7 +125,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
             loop {
                 place.turn().await;
                 let verdict = self.reserve_or_refund(ask).await?;
-                match self.attempt(ask, verdict, arrived.unwrap_or(verdict_time(&verdict))) {
+                let at = arrived.unwrap_or(verdict_time(&verdict));
+                match self.attempt(ask, verdict, Arrival { at, alone: None }) {
                     Ok(attempt) => return Ok(attempt),
                     Err(key) if key == place.key() => {}
                     Err(other) => match self.0.line.join(other) {
@@ -139,7 +148,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
     }
 
     /// What a verdict means for an attempt; where it must wait, for which log.
-    fn attempt(&self, ask: &Ask<'_>, verdict: Verdict, arrived: Micros) -> Result<Attempt<S>, Key> {
+    fn attempt(&self, ask: &Ask<'_>, verdict: Verdict, arrived: Arrival) -> Result<Attempt<S>, Key> {
         match verdict {
             Verdict::Admitted { room, noted, .. } => Ok(Attempt::Held(Hold {
                 limiter: self.clone(),
@@ -209,6 +218,15 @@ impl<S: WindowStore + 'static> Drop for Unheard<'_, S> {
     }
 }
 
+/// How an attempt came.
+#[derive(Debug, Clone, Copy)]
+struct Arrival {
+    /// The store's time.
+    at: Micros,
+    /// Its number in each log; none where it had to wait in line.
+    alone: Option<[u64; MOST_BUCKETS]>,
+}
+
 /// A slot taken for an attempt in flight. Say how it ended. One that is dropped unsaid counts as a
 /// failure once [`window::HOLD_LIFE`](super::window::HOLD_LIFE) has passed.
 #[derive(Debug)]
@@ -217,7 +235,7 @@ pub struct Hold<S: WindowStore + 'static> {
     limiter: Limiter<S>,
     buckets: Vec<OwnedBucket>,
     id: HitId,
-    arrived: Micros,
+    arrived: Arrival,
     pub room: Option<Room>,
     pub noted: Option<Refusal>,
 }
@@ -234,10 +252,19 @@ impl<S: WindowStore + 'static> Hold<S> {
     }
 
     /// The attempt succeeded: it counts nowhere, and in the buckets chosen (by index) the failures from
-    /// before it came are forgiven.
+    /// before it came are forgiven, if it came alone. Where others came to the same log while it was in
+    /// flight, or it had to wait for them, it forgives nothing: under attack one success would buy the
+    /// attacker as many guesses again.
     pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(), StoreError> {
-        let up_to = self.arrived;
-        self.end(|bucket| if forgive(bucket) { Outcome::Forgive { up_to } } else { Outcome::Refund }).await
+        let Arrival { at: up_to, alone } = self.arrived;
+        let limiter = self.limiter.clone();
+        let keys: Vec<Key> = self.buckets.iter().map(|bucket| bucket.key).collect();
+        let came_alone =
+            |bucket: usize| alone.is_some_and(|number| limiter.0.line.is_last(keys[bucket], number[bucket]));
+        self.end(|bucket| {
+            if forgive(bucket) && came_alone(bucket) { Outcome::Forgive { up_to } } else { Outcome::Refund }
+        })
+        .await
     }
 
     async fn end(self, outcome: impl Fn(usize) -> Outcome) -> Result<(), StoreError> {

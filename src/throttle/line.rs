@@ -2,7 +2,7 @@
 //! they came, one line a log.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,8 +15,13 @@ const MOST_WAITING: usize = 1024;
 /// A hold of another instance resolves unseen by this one, so the first in line also looks this often.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-#[derive(Debug, Default)]
+/// Places to count arrivals in, a power of two. Logs that share one only find themselves less alone.
+const PLACES: usize = 16_384;
+
+#[derive(Debug)]
 pub struct Line {
+    /// How many attempts have asked for a slot in the logs that fall into a place.
+    arrivals: Box<[AtomicU64]>,
     queues: Mutex<HashMap<Key, VecDeque<Arc<Notify>>>>,
     waiting: AtomicUsize,
 }
@@ -29,7 +34,24 @@ pub struct Place<'a> {
     turn: Arc<Notify>,
 }
 
+impl Default for Line {
+    fn default() -> Self {
+        let arrivals = (0..PLACES).map(|_| AtomicU64::new(0)).collect();
+        Self { arrivals, queues: Mutex::default(), waiting: AtomicUsize::new(0) }
+    }
+}
+
 impl Line {
+    /// Counts an attempt at this log in; its number.
+    pub fn arrive(&self, key: Key) -> u64 {
+        self.arrivals[place(key)].fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Whether nobody has come to this log since the attempt with that number.
+    pub fn is_last(&self, key: Key, number: u64) -> bool {
+        self.arrivals[place(key)].load(Ordering::SeqCst) == number
+    }
+
     /// Whether anybody waits for this log: who comes later must not pass them by.
     pub fn stands_at(&self, key: Key) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0 && self.queues().contains_key(&key)
@@ -64,6 +86,11 @@ impl Line {
     fn queues(&self) -> MutexGuard<'_, HashMap<Key, VecDeque<Arc<Notify>>>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Keys are keyed hashes already: any of their bits will do.
+fn place(key: Key) -> usize {
+    usize::from(u16::from_le_bytes([key.0[10], key.0[11]])) % PLACES
 }
 
 impl Place<'_> {

@@ -136,7 +136,7 @@ impl MemoryStore {
                     let Some(entry) = shard.logs.get_mut(&bucket.key) else { continue };
                     entry.now(clock);
                     entry.remove(id);
-                    if let Outcome::Forgive { up_to } = outcome {
+                    if let (Outcome::Forgive { up_to }, None) = (outcome, &entry.holds) {
                         entry.kept.retain(|hit| hit.at > *up_to);
                     }
                     if entry.kept.is_empty() && entry.holds.is_none() {

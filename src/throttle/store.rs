@@ -103,8 +103,9 @@ pub enum Outcome {
     Keep,
     /// It never was. Harmless when repeated.
     Refund,
-    /// It never was, and the kept hits up to that time are forgiven. What was kept later, beside the
-    /// attempt that succeeded, stays: a burst cannot use one success to wipe its own failures.
+    /// It never was, and the kept hits up to that time are forgiven, unless another hold is in flight.
+    /// What was kept later, beside the attempt that succeeded, stays too: a burst cannot use one success
+    /// to wipe its own failures.
     Forgive { up_to: Micros },
 }
 

@@ -51,6 +51,7 @@ conformance! {
     a_hold_whose_owner_died_is_a_failure
     a_dead_hold_that_is_settled_late_counts_once
     success_forgives_what_came_before_it_and_not_what_came_beside
+    success_forgives_nothing_while_another_hold_is_in_flight
     kept_after_a_clear_counts
     raising_max_keeps_what_was_counted
     lowering_max_applies_to_what_was_counted
@@ -421,6 +422,18 @@ async fn success_forgives_what_came_before_it_and_not_what_came_beside(rig: &imp
     settle(rig, bucket, right, Outcome::Forgive { up_to: arrived }).await;
     assert_eq!(rig.members(bucket), 1, "the failure that was told beside it stays");
     assert_eq!(rig.store().peek(bucket).await.unwrap().rules[0].count, 1);
+}
+
+async fn success_forgives_nothing_while_another_hold_is_in_flight(rig: &impl Rig) {
+    let limit = limit("three", &[sliding(3, MINUTE)]);
+    let bucket = rig.limiter().bucket(&limit, b"a");
+    hit(rig, &[bucket]).await;
+    rig.advance(SECOND);
+    let (right, beside) = (hold(rig, bucket).await, hold(rig, bucket).await);
+    settle(rig, bucket, right, Outcome::Forgive { up_to: rig.now() }).await;
+    assert_eq!(rig.store().peek(bucket).await.unwrap().rules[0].count, 1);
+    settle(rig, bucket, beside, Outcome::Forgive { up_to: rig.now() }).await;
+    assert_eq!(rig.members(bucket), 0, "the last one was alone");
 }
 
 async fn kept_after_a_clear_counts(rig: &impl Rig) {

@@ -103,7 +103,10 @@ impl Model {
             }
             Outcome::Refund => self.logs[log].retain(|hit| hit.id != id),
             Outcome::Forgive { up_to } => {
-                self.logs[log].retain(|hit| hit.id != id && (hit.held || hit.at > up_to));
+                self.logs[log].retain(|hit| hit.id != id);
+                if self.logs[log].iter().all(|hit| !hit.held) {
+                    self.logs[log].retain(|hit| hit.at > up_to);
+                }
             }
         }
     }
