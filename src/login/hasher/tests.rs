@@ -109,7 +109,7 @@ async fn stored_parameters_beyond_bounds_are_not_computed() {
 #[tokio::test]
 async fn a_full_queue_refuses_at_once_and_says_when_to_come_back() {
     let hasher = hasher(HashSettings { queue: 2, ..CHEAP });
-    let worker = Arc::clone(&hasher.0.permits).acquire_owned().await.unwrap();
+    let worker = Arc::clone(&hasher.0.permits).acquire_many_owned(PERMITS_A_WORKER as u32).await.unwrap();
     let waiters: Vec<_> = (0..2)
         .map(|_| {
             let hasher = hasher.clone();
@@ -131,7 +131,7 @@ async fn a_full_queue_refuses_at_once_and_says_when_to_come_back() {
 #[tokio::test]
 async fn who_stops_waiting_gives_the_place_back() {
     let hasher = hasher(HashSettings { queue: 1, ..CHEAP });
-    let worker = Arc::clone(&hasher.0.permits).acquire_owned().await.unwrap();
+    let worker = Arc::clone(&hasher.0.permits).acquire_many_owned(PERMITS_A_WORKER as u32).await.unwrap();
     let waiter = tokio::spawn({
         let hasher = hasher.clone();
         async move { hasher.verify(&password("x"), None).await }
@@ -152,7 +152,8 @@ async fn a_hash_whose_caller_is_gone_keeps_its_worker_until_it_ends() {
     // Some tens of milliseconds of work, so that it is still going when the caller leaves.
     let hasher = hasher(HashSettings { memory_kib: 19_456, iterations: 4, queue: 0, ..CHEAP });
     let guess = password("x");
-    {
+    // One that is computed, and one that the worker has at hand.
+    for _ in 0..PERMITS_A_WORKER {
         let mut verify = Box::pin(hasher.verify(&guess, None));
         let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(verify.as_mut().poll(cx))).await;
         assert!(polled.is_pending());
@@ -161,8 +162,8 @@ async fn a_hash_whose_caller_is_gone_keeps_its_worker_until_it_ends() {
         matches!(hasher.verify(&guess, None).await, Err(HashError::Busy { .. })),
         "the worker is not free"
     );
-    let permit = Arc::clone(&hasher.0.permits).acquire_owned().await.unwrap();
-    assert_eq!(hasher.verifications(), 1, "it went on to its end");
+    let permit = Arc::clone(&hasher.0.permits).acquire_many_owned(PERMITS_A_WORKER as u32).await.unwrap();
+    assert_eq!(hasher.verifications(), 2, "they went on to their ends");
     drop(permit);
 }
 
