@@ -82,6 +82,30 @@ macro_rules! on_tx {
 }
 pub(crate) use {on_db, on_tx};
 
+/// The change to WAL, which the first connection to a new file makes, does not wait for another's: of two
+/// instances that start at once one is told that the file is locked, and only has to ask again.
+async fn connect_sqlite(
+    pool: &SqlitePoolOptions,
+    options: &SqliteConnectOptions,
+) -> Result<SqlitePool, sqlx::Error> {
+    const TRIES: u32 = 100;
+    const PAUSE: Duration = Duration::from_millis(20);
+    for _ in 1..TRIES {
+        match pool.clone().connect_with(options.clone()).await {
+            Err(sqlx::Error::Database(error))
+                if error.code().is_some_and(|code| LOCKED.contains(&&*code)) =>
+            {
+                tokio::time::sleep(PAUSE).await;
+            }
+            other => return other,
+        }
+    }
+    pool.clone().connect_with(options.clone()).await
+}
+
+/// SQLITE_BUSY, and the same while another connection recovers the log.
+const LOCKED: [&str; 2] = ["5", "261"];
+
 impl Db {
     /// Opens the database at `sqlite://path`, `sqlite::memory:` or `postgres://…`, and brings its
     /// tables up to date. A SQLite file that is not there is made, readable by its owner only.
@@ -110,7 +134,7 @@ impl Db {
             make_private(&path).map_err(|reason| ConnectError::File { path, reason })?;
             pool = pool.max_connections(SQLITE_CONNECTIONS);
         }
-        let pool = pool.connect_with(options).await.map_err(ConnectError::Connect)?;
+        let pool = connect_sqlite(&pool, &options).await.map_err(ConnectError::Connect)?;
         // sqlx locks nothing while it migrates SQLite: two instances that start at once would both
         // create the tables. Inside one write transaction the second waits, then finds them made.
         let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.map_err(ConnectError::Connect)?;
