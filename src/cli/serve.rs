@@ -1,10 +1,11 @@
 //! `gatehouse serve`
 
-use gatehouse::app::{self, Application, StartError, World};
+use gatehouse::app::{Application, StartError, World};
 use gatehouse::clock::Clock;
-use gatehouse::config::{Loaded, ReloadOutcome, Settings, Source, Watcher};
+use gatehouse::config::{Loaded, ReloadOutcome, Source, Watcher};
 use gatehouse::entropy::Entropy;
-use gatehouse::login::{CreateError, Hasher, Password, Username};
+use gatehouse::login::{CreateError, Password, Username};
+use gatehouse::web::services::Services;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tracing_subscriber::EnvFilter;
 
@@ -27,9 +28,10 @@ async fn serve(source: Source, loaded: Loaded) -> Result<(), Failure> {
         .map_err(Failure::broken)?;
     let application =
         Application::build(settings.clone(), live, world.clone(), metrics).await.map_err(start_failure)?;
+    let services = application.services.clone();
     let serving = application.serve().map_err(start_failure)?;
     // Not before the port is had: who starts again after a failure would not be shown the password again.
-    make_first_admin(&settings, &world).await?;
+    make_first_admin(&services, &world).await?;
     println!("Gatehouse listens on http://{} ({})", serving.address, settings.server.public_url);
     let reloading = tokio::spawn(reload_on_hangup(watcher));
     let ended = serving.run().await.map_err(Failure::broken);
@@ -63,15 +65,14 @@ async fn reload_on_hangup(watcher: Watcher) {
 
 /// Where there is no administrator, one is made, and its one-time password is shown once: here, on the
 /// terminal, and in no log.
-async fn make_first_admin(settings: &Settings, world: &World) -> Result<(), Failure> {
-    let accounts = app::open_accounts(settings, world).await.map_err(Failure::broken)?;
+async fn make_first_admin(services: &Services, world: &World) -> Result<(), Failure> {
+    let Services { accounts, hasher, .. } = services;
     if accounts.has_admin().await.map_err(Failure::broken)? {
         return Ok(());
     }
     let login = Username::parse(FIRST_ADMIN).expect("a user name");
     let word = one_time_password(&world.entropy);
     let password = Password::attempt(&word).expect("a password");
-    let hasher = Hasher::new(app::hash_settings(settings), world.entropy.clone()).map_err(Failure::broken)?;
     let hash = hasher.hash(&password).await.map_err(Failure::broken)?;
     match accounts.create_first_admin(&login, &hash).await {
         Ok(Some(_)) => println!(

@@ -14,6 +14,8 @@ use crate::entropy::Entropy;
 use crate::secret;
 
 const OUTPUT_BYTES: usize = 32;
+/// Nobody waits longer for a worker: a slot taken at the limiter is not to die meanwhile.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const PERMITS_A_WORKER: usize = 2;
 const MOST_WORKERS: usize = 1024;
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
@@ -204,7 +206,13 @@ impl Pool {
             return Ok(permit);
         }
         let _place = self.place()?;
-        Arc::clone(&self.permits).acquire_owned().await.map_err(|_| HashError::Stopped)
+        let permit = Arc::clone(&self.permits).acquire_owned();
+        match tokio::time::timeout(LONGEST_WAIT, permit).await {
+            Ok(permit) => permit.map_err(|_| HashError::Stopped),
+            Err(_) => {
+                Err(HashError::Busy { retry_after: self.drained_in(self.waiting.load(Ordering::Relaxed)) })
+            }
+        }
     }
 
     fn place(&self) -> Result<Place<'_>, HashError> {

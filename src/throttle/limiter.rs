@@ -96,37 +96,26 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let line = buckets.iter().map(|bucket| bucket.key).find(|key| self.0.line.stands_at(*key));
         let Some(key) = line else {
             let verdict = self.reserve_or_refund(&ask).await?;
-            return match self.attempt(
-                &ask,
-                verdict,
-                Arrival { at: verdict_time(&verdict), alone: Some(numbers) },
-            ) {
+            return match self.attempt(&ask, verdict, Some(Arrival { at: verdict_time(&verdict), numbers })) {
                 Ok(attempt) => Ok(attempt),
-                Err(key) => self.hold_in_line(&ask, key, Some(verdict_time(&verdict)), patience).await,
+                Err(key) => self.hold_in_line(&ask, key, patience).await,
             };
         };
-        self.hold_in_line(&ask, key, None, patience).await
+        self.hold_in_line(&ask, key, patience).await
     }
 
-    /// `arrived` is the store's time at which the attempt first asked.
     async fn hold_in_line(
         &self,
         ask: &Ask<'_>,
         key: Key,
-        mut arrived: Option<Micros>,
         patience: Duration,
     ) -> Result<Attempt<S>, StoreError> {
         let Some(mut place) = self.0.line.join(key) else { return Ok(Attempt::OutOfPatience) };
-        if arrived.is_none() {
-            // Only its time is wanted: a later arrival must not forgive what this one may not.
-            arrived = Some(self.0.store.peek(ask.buckets[0]).await?.at);
-        }
         let waiting = async {
             loop {
                 place.turn().await;
                 let verdict = self.reserve_or_refund(ask).await?;
-                let at = arrived.unwrap_or(verdict_time(&verdict));
-                match self.attempt(ask, verdict, Arrival { at, alone: None }) {
+                match self.attempt(ask, verdict, None) {
                     Ok(attempt) => return Ok(attempt),
                     Err(key) if key == place.key() => {}
                     Err(other) => match self.0.line.join(other) {
@@ -139,16 +128,18 @@ impl<S: WindowStore + 'static> Limiter<S> {
         tokio::time::timeout(patience, waiting).await.unwrap_or(Ok(Attempt::OutOfPatience))
     }
 
-    /// Asks for a slot; where the asker goes away before the answer comes, gives back what it may say.
+    /// Asks for a slot; where no answer comes, or the asker goes away before it does, gives back what it
+    /// may say.
     async fn reserve_or_refund(&self, ask: &Ask<'_>) -> Result<Verdict, StoreError> {
         let mut unheard = Unheard { limiter: self, ask, answered: false };
         let verdict = self.0.store.reserve(ask).await;
-        unheard.answered = true;
+        // A question that timed out may be carried out all the same.
+        unheard.answered = verdict.is_ok();
         verdict
     }
 
     /// What a verdict means for an attempt; where it must wait, for which log.
-    fn attempt(&self, ask: &Ask<'_>, verdict: Verdict, arrived: Arrival) -> Result<Attempt<S>, Key> {
+    fn attempt(&self, ask: &Ask<'_>, verdict: Verdict, arrived: Option<Arrival>) -> Result<Attempt<S>, Key> {
         match verdict {
             Verdict::Admitted { room, noted, .. } => Ok(Attempt::Held(Hold {
                 limiter: self.clone(),
@@ -218,13 +209,13 @@ impl<S: WindowStore + 'static> Drop for Unheard<'_, S> {
     }
 }
 
-/// How an attempt came.
+/// How an attempt came that did not have to wait.
 #[derive(Debug, Clone, Copy)]
 struct Arrival {
     /// The store's time.
     at: Micros,
-    /// Its number in each log; none where it had to wait in line.
-    alone: Option<[u64; MOST_BUCKETS]>,
+    /// Its number in each log.
+    numbers: [u64; MOST_BUCKETS],
 }
 
 /// A slot taken for an attempt in flight. Say how it ended. One that is dropped unsaid counts as a
@@ -235,7 +226,8 @@ pub struct Hold<S: WindowStore + 'static> {
     limiter: Limiter<S>,
     buckets: Vec<OwnedBucket>,
     id: HitId,
-    arrived: Arrival,
+    /// None where it had to wait in line.
+    arrived: Option<Arrival>,
     pub room: Option<Room>,
     pub noted: Option<Refusal>,
 }
@@ -252,17 +244,19 @@ impl<S: WindowStore + 'static> Hold<S> {
     }
 
     /// The attempt succeeded: it counts nowhere, and in the buckets chosen (by index) the failures from
-    /// before it came are forgiven, if it came alone. Where others came to the same log while it was in
-    /// flight, or it had to wait for them, it forgives nothing: under attack one success would buy the
+    /// before it came are forgiven, if it came alone. Where others came to the same log through this limiter
+    /// while it was in flight, or it had to wait for them, or another hold is in flight anywhere, it forgives nothing: under attack one success would buy the
     /// attacker as many guesses again.
     pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(), StoreError> {
-        let Arrival { at: up_to, alone } = self.arrived;
-        let limiter = self.limiter.clone();
+        let (limiter, arrived) = (self.limiter.clone(), self.arrived);
         let keys: Vec<Key> = self.buckets.iter().map(|bucket| bucket.key).collect();
-        let came_alone =
-            |bucket: usize| alone.is_some_and(|number| limiter.0.line.is_last(keys[bucket], number[bucket]));
-        self.end(|bucket| {
-            if forgive(bucket) && came_alone(bucket) { Outcome::Forgive { up_to } } else { Outcome::Refund }
+        self.end(|bucket| match arrived {
+            Some(Arrival { at, numbers })
+                if forgive(bucket) && limiter.0.line.is_last(keys[bucket], numbers[bucket]) =>
+            {
+                Outcome::Forgive { up_to: at }
+            }
+            _ => Outcome::Refund,
         })
         .await
     }

@@ -153,7 +153,7 @@ pub trait WindowStore: Send + Sync {
         outcomes: &[Outcome],
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Reads a log. Writes nothing.
+    /// Reads a log. Writes nothing, but that holds whose owner died become kept hits.
     fn peek(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<Peek, StoreError>> + Send;
 
     /// Forgets a log whole. A hold in flight is written anew when it is kept.
