@@ -207,7 +207,7 @@ async fn a_sigterm_lets_a_request_in_flight_end_and_exits_with_0() {
     let client = running.client();
     assert_eq!(client.get("/healthz").await.status, 200);
     let slow = tokio::spawn(async move { client.login("nobody", WRONG).await });
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    tokio::time::sleep(Duration::from_millis(300)).await; // another process: no clock of ours
     let start = tokio::time::Instant::now();
     running.signal("TERM");
     let answer = slow.await.unwrap();
@@ -312,7 +312,7 @@ async fn why_redis_is_out_is_said_once() {
         let mut running = home.start(&["serve"]).await;
         running.until("it is said", |running| running.stderr().contains("redis is out of service")).await;
         // Attempts come 40 times a second at first; none of these may be a line of its own.
-        tokio::time::sleep(Duration::from_millis(700)).await;
+        tokio::time::sleep(Duration::from_millis(700)).await; // another process: no clock of ours
         let log = running.stderr();
         let lines: Vec<_> = log.lines().filter(|line| line.contains("out of service")).collect();
         assert_eq!(lines.len(), 1, "{lines:#?}");

@@ -77,7 +77,7 @@ async fn pass(client: TcpStream, port: u16, shared: Arc<Shared>) -> Option<()> {
     loop {
         while shared.is(Way::Deaf) {
             spoilt = true;
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await; // a connection of another process
         }
         tokio::select! {
             read = from_client.read(&mut sent) => {

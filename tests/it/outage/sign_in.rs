@@ -50,7 +50,7 @@ async fn normal_again(app: &TestApp) {
     let client = app.client();
     let normal = async {
         while client.login("known", PASSWORD).await.status != 200 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await; // a server that comes back in real time
         }
         while client.get("/readyz").await.body["store"] != "up" {
             tokio::time::sleep(Duration::from_millis(20)).await;
