@@ -10,11 +10,11 @@ pub struct Micros(pub i64);
 
 impl Micros {
     pub const fn plus(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(span.as_micros() as i64))
+        Self(self.0.saturating_add(micros(span)))
     }
 
     pub const fn minus(self, span: Duration) -> Self {
-        Self(self.0.saturating_sub(span.as_micros() as i64))
+        Self(self.0.saturating_sub(micros(span)))
     }
 
     /// From `earlier` to here; zero where `earlier` is later.
@@ -31,6 +31,11 @@ impl Micros {
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000))
     }
+}
+
+/// Whole microseconds. `Duration::as_micros` goes by way of 128 bits, which every decision would pay for.
+const fn micros(span: Duration) -> i64 {
+    (span.as_secs() as i64).saturating_mul(1_000_000).saturating_add(span.subsec_micros() as i64)
 }
 
 /// Where the time comes from. Clones share the same clock.

@@ -34,6 +34,14 @@ pub fn subjects(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("user-{number:08}@example.org")).collect()
 }
 
+/// The same subjects in an order of their own, each read from where the one before it ends: callers do
+/// not come back in the order they first came in, but what they ask with has just been read.
+pub fn scattered(subjects: &[String]) -> Vec<String> {
+    let mut order: Vec<usize> = (0..subjects.len()).collect();
+    order.sort_by_key(|place| id(*place as u64).0);
+    order.into_iter().map(|place| subjects[place].clone()).collect()
+}
+
 /// Another id at every call, as a limiter makes them.
 pub fn id(number: u64) -> HitId {
     let [id @ .., _, _] = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();

@@ -22,7 +22,11 @@ pub struct Limit(Arc<Inner>);
 #[derive(Debug, PartialEq)]
 struct Inner {
     name: String,
+    /// Stands for the name where a subject is hashed.
+    tag: [u8; 8],
     rules: Vec<Rule>,
+    /// The largest `max`.
+    capacity: u32,
     mode: Mode,
 }
 
@@ -108,7 +112,15 @@ impl Limit {
                 return Err(LimitError::Duplicate { rule: index, other });
             }
         }
-        Ok(Self(Arc::new(Inner { name: name.into(), rules, mode })))
+        let name = name.into();
+        let tag = *blake3::hash(name.as_bytes()).as_bytes().first_chunk().expect("32 bytes hold 8");
+        let capacity = rules.iter().map(|rule| rule.max).max().unwrap_or(0);
+        Ok(Self(Arc::new(Inner { name, tag, rules, capacity, mode })))
+    }
+
+    /// What tells this limit's subjects from another's, whatever the subjects are called: a hash of the name.
+    pub fn tag(&self) -> [u8; 8] {
+        self.0.tag
     }
 
     pub fn name(&self) -> &str {
@@ -130,7 +142,7 @@ impl Limit {
 
     /// How many hits a log is kept for: the largest `max` of its rules.
     pub fn capacity(&self) -> u32 {
-        self.0.rules.iter().map(|rule| rule.max).max().unwrap_or(0)
+        self.0.capacity
     }
 }
 

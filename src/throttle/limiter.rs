@@ -62,9 +62,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
     /// The log of a subject under a limit. The same bytes are the same subject; two limits never share
     /// a log.
     pub fn bucket<'a>(&self, limit: &'a Limit, subject: &[u8]) -> Bucket<'a> {
-        let hash = self.0.subjects.hash(&[limit.name().as_bytes(), subject]);
-        let (key, _) = hash.split_first_chunk().expect("32 bytes hold 16");
-        Bucket { limit, key: Key(*key) }
+        Bucket { limit, key: Key(self.0.subjects.short_hash(limit.tag(), subject)) }
     }
 
     /// A hit in every bucket, or in none. One round trip, or two for who was refused

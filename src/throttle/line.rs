@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -20,8 +20,9 @@ const PLACES: usize = 16_384;
 
 #[derive(Debug)]
 pub struct Line {
-    /// How many attempts have asked for a slot in the logs that fall into a place.
-    arrivals: Box<[AtomicU64]>,
+    /// How many attempts have asked for a slot in the logs that fall into a place. Made at the first one:
+    /// where nothing is held it would be 128 KiB for nothing.
+    arrivals: LazyLock<Box<[AtomicU64]>>,
     queues: Mutex<HashMap<Key, VecDeque<Arc<Notify>>>>,
     waiting: AtomicUsize,
 }
@@ -36,7 +37,7 @@ pub struct Place<'a> {
 
 impl Default for Line {
     fn default() -> Self {
-        let arrivals = (0..PLACES).map(|_| AtomicU64::new(0)).collect();
+        let arrivals = LazyLock::new(|| (0..PLACES).map(|_| AtomicU64::new(0)).collect());
         Self { arrivals, queues: Mutex::default(), waiting: AtomicUsize::new(0) }
     }
 }

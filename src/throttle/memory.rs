@@ -1,10 +1,11 @@
 //! The in-process store: window logs in sharded maps, for one instance and for tests.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::hits::{Hit, Hits};
 use super::limit::Limit;
 use super::store::*;
 use super::window::{self, Gathered, HOLD_LIFE, Log, Standing};
@@ -32,18 +33,11 @@ struct Shard {
 
 #[derive(Debug)]
 struct Entry {
-    /// Oldest first.
-    kept: VecDeque<Hit>,
+    kept: Hits,
     /// Boxed because there are none nearly always.
     #[expect(clippy::box_collection, reason = "one word a log instead of three; few logs have holds")]
     holds: Option<Box<Vec<Hit>>>,
     expires: Micros,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Hit {
-    at: Micros,
-    id: HitId,
 }
 
 impl MemoryStore {
@@ -81,12 +75,34 @@ impl MemoryStore {
     pub fn reserve_now(&self, ask: &Ask<'_>) -> Verdict {
         let clock = self.clock.now();
         match ask.buckets {
-            [only] => Self::decide(ask, clock, self.lock_one(only.key)),
-            buckets => Self::decide(ask, clock, self.lock(buckets)),
+            [only] => Self::decide_one(ask, clock, *only, &mut self.lock_one(only.key)),
+            buckets => Self::decide(ask, clock, &mut self.lock(buckets)),
         }
     }
 
-    fn decide(ask: &Ask<'_>, clock: Micros, mut shards: impl Shards) -> Verdict {
+    /// One bucket is found once, where it is judged and written.
+    fn decide_one(ask: &Ask<'_>, clock: Micros, bucket: Bucket<'_>, shard: &mut Shard) -> Verdict {
+        let mut gathered = Gathered::default();
+        let Some(entry) = shard.logs.get_mut(&bucket.key) else {
+            gathered.add(0, bucket.limit, &Empty, clock, ask.solved);
+            return verdict(&gathered, clock).unwrap_or_else(|| {
+                if bucket.limit.capacity() > 0 {
+                    shard.open(bucket.key, clock).take(ask, clock, bucket.limit);
+                }
+                admitted(&gathered, clock)
+            });
+        };
+        let now = entry.now(clock);
+        gathered.add(0, bucket.limit, entry, now, ask.solved);
+        verdict(&gathered, now).unwrap_or_else(|| {
+            if bucket.limit.capacity() > 0 {
+                entry.take(ask, now, bucket.limit);
+            }
+            admitted(&gathered, now)
+        })
+    }
+
+    fn decide(ask: &Ask<'_>, clock: Micros, shards: &mut Locked<'_>) -> Verdict {
         let mut gathered = Gathered::default();
         let mut at = clock;
         for (index, bucket) in ask.buckets.iter().enumerate() {
@@ -104,22 +120,14 @@ impl MemoryStore {
             };
             at = at.max(now);
         }
-        if let Some(refusal) = gathered.refused {
-            return Verdict::Refused { at, refusal };
-        }
-        if let Some(bucket) = gathered.held {
-            return Verdict::Held { at, bucket };
-        }
-        for bucket in ask.buckets.iter().filter(|bucket| bucket.limit.capacity() > 0) {
-            let entry = shards.of(bucket.key).open(bucket.key, clock);
-            let hit = Hit { at: entry.now(clock), id: ask.id };
-            match ask.kind {
-                Kind::Hit => entry.keep(hit, bucket.limit),
-                Kind::Hold => entry.holds.get_or_insert_default().push(hit),
+        verdict(&gathered, at).unwrap_or_else(|| {
+            for bucket in ask.buckets.iter().filter(|bucket| bucket.limit.capacity() > 0) {
+                let entry = shards.of(bucket.key).open(bucket.key, clock);
+                let now = entry.now(clock);
+                entry.take(ask, now, bucket.limit);
             }
-            entry.expires = hit.at.plus(window::life(bucket.limit, hit.at));
-        }
-        Verdict::Admitted { at, room: gathered.room, noted: gathered.noted }
+            admitted(&gathered, at)
+        })
     }
 
     fn settle_now(&self, buckets: &[Bucket<'_>], id: HitId, outcomes: &[Outcome]) {
@@ -186,18 +194,19 @@ struct Locked<'a> {
     shards: [Option<(usize, MutexGuard<'a, Shard>)>; MOST_BUCKETS],
 }
 
-/// Where the logs of a decision are, locked.
-trait Shards {
-    fn of(&mut self, key: Key) -> &mut Shard;
-}
-
-impl Shards for MutexGuard<'_, Shard> {
-    fn of(&mut self, _: Key) -> &mut Shard {
-        self
+/// Why what was gathered admits nothing; None where it does.
+fn verdict(gathered: &Gathered, at: Micros) -> Option<Verdict> {
+    if let Some(refusal) = gathered.refused {
+        return Some(Verdict::Refused { at, refusal });
     }
+    gathered.held.map(|bucket| Verdict::Held { at, bucket })
 }
 
-impl Shards for Locked<'_> {
+fn admitted(gathered: &Gathered, at: Micros) -> Verdict {
+    Verdict::Admitted { at, room: gathered.room, noted: gathered.noted }
+}
+
+impl Locked<'_> {
     fn of(&mut self, key: Key) -> &mut Shard {
         let wanted = shard_of(key);
         let found = self.shards.iter_mut().flatten().find(|(index, _)| *index == wanted);
@@ -214,7 +223,7 @@ impl Shard {
         if self.logs.len() >= self.sweep_at.max(SWEEP_FROM) && !self.logs.contains_key(&key) {
             self.sweep(now);
         }
-        self.logs.entry(key).or_insert_with(|| Entry { kept: VecDeque::new(), holds: None, expires: now })
+        self.logs.entry(key).or_insert_with(|| Entry { kept: Hits::default(), holds: None, expires: now })
     }
 
     fn sweep(&mut self, now: Micros) {
@@ -227,44 +236,41 @@ impl Entry {
     /// The time this log counts by: never older than its newest hit, whatever the clock says. Holds
     /// whose owner died become kept hits on the way.
     fn now(&mut self, clock: Micros) -> Micros {
-        let newest = self.kept.back().map_or(clock, |hit| hit.at.max(clock));
+        let newest = self.kept.last().map_or(clock, |at| at.max(clock));
         let Some(holds) = &mut self.holds else { return newest };
         let now = holds.iter().map(|hold| hold.at).fold(newest, Micros::max);
         let dead = now.minus(HOLD_LIFE);
         if holds.iter().any(|hold| hold.at <= dead) {
-            let (kept, alive) = holds.iter().partition(|hold| hold.at <= dead);
-            let kept: Vec<Hit> = kept;
-            self.kept.extend(kept);
-            self.kept.make_contiguous().sort_by_key(|hit| (hit.at, hit.id.0));
-            self.set_holds(alive);
+            for hold in holds.extract_if(.., |hold| hold.at <= dead) {
+                self.kept.insert(hold, usize::MAX - 1);
+            }
+            if holds.is_empty() {
+                self.holds = None;
+            }
         }
         now
     }
 
-    fn set_holds(&mut self, alive: Vec<Hit>) {
-        self.holds = (!alive.is_empty()).then(|| Box::new(alive));
+    /// Notes what was asked for and admitted.
+    fn take(&mut self, ask: &Ask<'_>, now: Micros, limit: &Limit) {
+        let hit = Hit { at: now, id: ask.id };
+        match ask.kind {
+            Kind::Hit => self.keep(hit, limit),
+            Kind::Hold => self.holds.get_or_insert_default().push(hit),
+        }
+        self.expires = now.plus(window::life(limit, now));
     }
 
     fn keep(&mut self, hit: Hit, limit: &Limit) {
         let capacity = limit.capacity() as usize;
-        if self.kept.len() == self.kept.capacity() {
-            // By half, for most logs stay short; but not past what the limit can ever fill.
-            let wanted = (self.kept.len() + self.kept.len() / 2).clamp(2, capacity + 1);
-            self.kept.reserve_exact(wanted.saturating_sub(self.kept.len()));
-        }
-        // Equal times stand in the order of their ids, as in a sorted set.
-        let behind =
-            self.kept.iter().rev().take_while(|other| (other.at, other.id.0) > (hit.at, hit.id.0)).count();
-        self.kept.insert(self.kept.len() - behind, hit);
-        while self.kept.len() > capacity {
-            self.kept.pop_front();
-        }
+        self.kept.insert(hit, capacity);
+        self.kept.trim(capacity);
     }
 
     fn settle_kept(&mut self, id: HitId, clock: Micros, limit: &Limit) {
         let now = self.now(clock);
         let held = self.take_hold(id);
-        if held || !self.kept.iter().any(|hit| hit.id == id) {
+        if held || !self.kept.contains(id) {
             self.keep(Hit { at: now, id }, limit);
         }
         self.expires = now.plus(window::life(limit, now));
@@ -282,27 +288,19 @@ impl Entry {
     }
 
     fn remove(&mut self, id: HitId) {
-        if !self.take_hold(id)
-            && let Some(index) = self.kept.iter().rposition(|hit| hit.id == id)
-        {
-            self.kept.remove(index);
+        if !self.take_hold(id) {
+            self.kept.remove(id);
         }
     }
 }
 
 impl Log for Entry {
     fn nth_newest(&self, n: u32) -> Option<Micros> {
-        let index = self.kept.len().checked_sub(n as usize)?;
-        self.kept.get(index).map(|hit| hit.at)
+        self.kept.nth_newest(n as usize)
     }
 
     fn newer_than(&self, start: Micros) -> u32 {
-        // Nearly always few are; they lie beside the newest, which has just been read.
-        let few = self.kept.iter().rev().take(8).take_while(|hit| hit.at > start).count();
-        if few < 8 {
-            return few as u32;
-        }
-        (self.kept.len() - self.kept.partition_point(|hit| hit.at <= start)) as u32
+        self.kept.newer_than(start) as u32
     }
 
     fn holds(&self) -> u32 {
