@@ -37,8 +37,8 @@ pub struct Place<'a> {
 
 impl Default for Line {
     fn default() -> Self {
-        let arrivals = LazyLock::new(|| (0..PLACES).map(|_| AtomicU64::new(0)).collect());
-        Self { arrivals, queues: Mutex::default(), waiting: AtomicUsize::new(0) }
+        let zeros = || (0..PLACES).map(|_| AtomicU64::new(0)).collect();
+        Self { arrivals: LazyLock::new(zeros), queues: Mutex::default(), waiting: AtomicUsize::new(0) }
     }
 }
 
