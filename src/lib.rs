@@ -17,6 +17,7 @@ pub mod entropy;
 pub mod login;
 pub mod routes;
 pub mod secret;
+pub mod sms;
 pub mod throttle;
 pub mod web;
 
