@@ -51,7 +51,7 @@ pub(super) fn read(section: &mut Section<'_>) -> (Gateway, SmsTunables) {
 
 fn country(node: Node) -> Parsed<String> {
     let text = node.text()?;
-    if text.len() == 2 && text.bytes().all(|letter| letter.is_ascii_uppercase()) {
+    if crate::sms::is_country(&text) {
         Ok(text)
     } else {
         Err(format!("{text:?} is no country; write its two capital letters (ISO 3166-1): \"CN\""))

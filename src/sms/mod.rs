@@ -10,7 +10,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use crate::entropy::Entropy;
 
 pub use gateway::{Delivery, Gateway, Message, Report, ReportCall, ReportError, ReportState, Reported};
-pub use phone::{Phone, PhoneError};
+pub use phone::{Phone, PhoneError, is_country};
 
 /// What a code is good for; one that was sent for one purpose opens no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -258,6 +258,14 @@ fn sms_and_its_gateways() {
             "sms.countries = ['China']",
             "sms.countries[0]: \"China\" is no country; write its two capital letters (ISO 3166-1): \"CN\"",
         ),
+        (
+            "sms.default_region = 'UK'",
+            "sms.default_region: \"UK\" is no country; write its two capital letters (ISO 3166-1): \"CN\"",
+        ),
+        (
+            "sms.countries = ['CN', 'cn']",
+            "sms.countries[1]: \"cn\" is no country; write its two capital letters (ISO 3166-1): \"CN\"",
+        ),
         ("sms.code_ttl = '11m'", "sms.code_ttl: 11m is out of range; it must be from 1s to 10m"),
         (
             "sms.http.body = '{nmae}'",
