@@ -20,9 +20,33 @@ pub enum PhoneError {
 }
 
 impl Phone {
+    /// Out of a column that only ever held one.
+    pub fn stored(canonical: impl Into<String>) -> Self {
+        Self(canonical.into())
+    }
+
     /// In E.164.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The number without its last four digits: its 10,000 neighbours share it.
+    pub fn block(&self) -> &str {
+        self.less(4)
+    }
+
+    /// The number without its last six digits: an operator's range of a million.
+    pub fn range(&self) -> &str {
+        self.less(6)
+    }
+
+    /// For the ledger, which shows the block.
+    pub fn ledger_mask(&self) -> String {
+        format!("{}****", self.block())
+    }
+
+    fn less(&self, digits: usize) -> &str {
+        &self.0[..self.0.len().saturating_sub(digits)]
     }
 }
 
