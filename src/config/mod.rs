@@ -39,7 +39,7 @@ pub use secrets::Secrets;
 pub use server::Server;
 pub use session::SessionSettings;
 pub use settings::{Config, Live, Settings};
-pub use sms::SmsTunables;
+pub use sms::{Brake, SmsTunables};
 pub use sms_gateways::{Aliyun, Gateway, HttpGateway, HttpMethod, Twilio};
 pub use source::{DEFAULT_FILE, Fingerprint, Loaded, Source, check, parse};
 pub use store::{StoreSettings, StoreUrl};

@@ -23,6 +23,27 @@ pub(super) fn integer(bounds: RangeInclusive<u32>) -> impl Fn(Node) -> Parsed<u3
     }
 }
 
+/// A part of a whole, from 0 to 1.
+pub(super) fn share(node: Node) -> Parsed<f64> {
+    let value = match node.typed().value {
+        Value::Fraction(value) => value,
+        Value::Integer(Ok(value @ 0..=1)) => value as f64,
+        Value::Integer(number) => {
+            let number = number.map_or_else(|digits| digits, |number| number.to_string());
+            return Err(out_of_range(number, &(0..=1)));
+        }
+        other => return Err(format!("is {} where a number from 0 to 1 is wanted", other.kind())),
+    };
+    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(out_of_range(value, &(0..=1))) }
+}
+
+pub(super) fn yes_or_no(node: Node) -> Parsed<bool> {
+    match node.typed().value {
+        Value::Boolean(value) => Ok(value),
+        other => Err(format!("is {} where true or false is wanted", other.kind())),
+    }
+}
+
 fn out_of_range<T: Display>(value: impl Display, bounds: &RangeInclusive<T>) -> String {
     format!("{value} is out of range; it must be from {} to {}", bounds.start(), bounds.end())
 }

@@ -1,7 +1,16 @@
 //! Codes by SMS: who may have one, how it is sent once, and what proves that it was received.
 
+mod brake;
+mod budgets;
+mod codes;
 mod gateway;
+mod ledger;
+mod metrics;
+mod once;
 mod phone;
+mod rebuild;
+mod sending;
+mod text;
 
 use std::fmt;
 
@@ -9,7 +18,10 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::entropy::Entropy;
 
+pub use brake::{Held as HeldBrake, NAME as BRAKE};
+pub use codes::{Ask, Checked, Codes, Parts, Proven, Sending, Sent, SmsError};
 pub use gateway::{Delivery, Gateway, Message, Report, ReportCall, ReportError, ReportState, Reported};
+pub use ledger::{Cursor, Entry, Filter, Ledger, Page, State};
 pub use phone::{Phone, PhoneError, is_country};
 
 /// What a code is good for; one that was sent for one purpose opens no other.

@@ -72,7 +72,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
     pub async fn reserve(&self, buckets: &[Bucket<'_>], solved: bool) -> Result<Decision, StoreError> {
         let id = self.0.ids.next();
         let ask = Ask { buckets, id, kind: Kind::Hit, solved };
-        Ok(match self.0.store.reserve(&ask).await? {
+        Ok(match self.reserve_or_refund(&ask).await? {
             Verdict::Admitted { room, noted, .. } => Decision::Admitted(Admission { id, room, noted }),
             Verdict::Refused { refusal, .. } => Decision::Refused(refusal),
             Verdict::Held { .. } => Decision::Held,
@@ -168,6 +168,28 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let cleared = self.0.store.clear(bucket).await;
         self.0.line.call(bucket.key);
         cleared
+    }
+
+    /// Writes hits back that are known from elsewhere; see [`WindowStore::restore`].
+    pub async fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> Result<(), StoreError> {
+        self.0.store.restore(hits).await
+    }
+
+    /// Which writing back `name` is whole by; see [`WindowStore::whole_by`].
+    pub async fn whole_by(&self, name: &str) -> Result<Option<HitId>, StoreError> {
+        self.0.store.whole_by(name).await
+    }
+
+    /// Starts to write back what `name` stands for.
+    pub async fn begin_whole(&self, name: &str) -> Result<HitId, StoreError> {
+        let by = self.0.ids.next();
+        self.0.store.begin_whole(name, by).await?;
+        Ok(by)
+    }
+
+    /// It is written back. False where the store lost its data meanwhile: begin again.
+    pub async fn set_whole(&self, name: &str, by: HitId) -> Result<bool, StoreError> {
+        self.0.store.set_whole(name, by).await
     }
 
     async fn settle(

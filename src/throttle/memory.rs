@@ -20,6 +20,8 @@ const SWEEP_FROM: usize = 64;
 pub struct MemoryStore {
     clock: Clock,
     shards: Box<[Mutex<Shard>]>,
+    /// What was written back whole, and by which writing back.
+    whole: Mutex<HashMap<String, HitId>>,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +50,7 @@ struct Hit {
 
 impl MemoryStore {
     pub fn new(clock: Clock) -> Self {
-        Self { clock, shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        Self { clock, shards: (0..SHARDS).map(|_| Mutex::default()).collect(), whole: Mutex::default() }
     }
 
     /// Drops the logs that no rule can see any more. Writes do a share of it as they come; this is for
@@ -158,6 +160,19 @@ impl MemoryStore {
         }
     }
 
+    fn restore_one(&self, bucket: Bucket<'_>, hit: Hit, clock: Micros) {
+        let expires = hit.at.plus(window::life(bucket.limit, hit.at));
+        if bucket.limit.capacity() == 0 || expires <= clock {
+            return;
+        }
+        let mut shard = self.lock_one(bucket.key);
+        let entry = shard.open(bucket.key, clock);
+        if !entry.has(hit.id) {
+            entry.keep(hit, bucket.limit);
+        }
+        entry.expires = entry.expires.max(expires);
+    }
+
     fn lock_one(&self, key: Key) -> MutexGuard<'_, Shard> {
         self.shards[shard_of(key)].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -239,6 +254,10 @@ impl Entry {
             self.set_holds(alive);
         }
         now
+    }
+
+    fn has(&self, id: HitId) -> bool {
+        self.kept.iter().chain(self.holds.iter().flat_map(|holds| holds.iter())).any(|hit| hit.id == id)
     }
 
     fn set_holds(&mut self, alive: Vec<Hit>) {
@@ -364,6 +383,28 @@ impl WindowStore for MemoryStore {
     async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
         self.lock_one(bucket.key).logs.remove(&bucket.key);
         Ok(())
+    }
+
+    async fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> Result<(), StoreError> {
+        let clock = self.clock.now();
+        for (bucket, Kept { at, id }) in hits {
+            self.restore_one(*bucket, Hit { at: *at, id: *id }, clock);
+        }
+        Ok(())
+    }
+
+    async fn whole_by(&self, name: &str) -> Result<Option<HitId>, StoreError> {
+        Ok(self.whole.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied())
+    }
+
+    /// Nothing is lost here but with the process, and the mark with it.
+    async fn begin_whole(&self, _: &str, _: HitId) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn set_whole(&self, name: &str, by: HitId) -> Result<bool, StoreError> {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), by);
+        Ok(true)
     }
 }
 

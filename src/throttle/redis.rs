@@ -17,6 +17,10 @@ use crate::clock::{Clock, Micros};
 /// How often a decision may be asked again because the server's clock stood in another calendar unit
 /// than ours, or had forgotten the script: once each is what happens.
 const MOST_TRIES: usize = 3;
+/// How many hits one script writes back: well under a millisecond of the server's time.
+const RESTORED_AT_ONCE: usize = 100;
+/// How long a writing back may take; what it left behind goes away by itself.
+const RESTORING_FOR: Duration = Duration::from_secs(60 * 60);
 
 /// Window logs on a Redis (or Valkey) server, shared by every instance that speaks to it.
 pub struct RedisStore {
@@ -25,6 +29,8 @@ pub struct RedisStore {
     reserve: Script,
     settle: Script,
     peek: Script,
+    restore: Script,
+    whole: Script,
     clock: Clock,
     /// The server's clock less ours, in microseconds, as last seen where it mattered: it only chooses
     /// which calendar unit is asked about first. The server decides.
@@ -37,14 +43,16 @@ impl RedisStore {
     /// Starts connecting in the background; see [`RedisStore::link`] to wait for it.
     /// Keys are named `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
     pub fn new(client: Client, timeout: Duration, prefix: impl Into<String>, clock: Clock) -> Self {
-        let [reserve, settle, peek] = scripts();
-        let all = vec![reserve.clone(), settle.clone(), peek.clone()];
+        let [reserve, settle, peek, restore, whole] = SOURCES.map(Script::new);
+        let all = [&reserve, &settle, &peek, &restore, &whole].into_iter().cloned().collect();
         Self {
             link: Link::open(client, timeout, all),
             prefix: prefix.into(),
             reserve,
             settle,
             peek,
+            restore,
+            whole,
             clock,
             skew: AtomicI64::new(0),
             remembered: None,
@@ -94,6 +102,17 @@ impl RedisStore {
         command
     }
 
+    /// What says that `name` is whole, and what a writing back leaves until its end. Neither is a log's
+    /// name: those have a third part.
+    fn whole_keys(&self, name: &str, by: HitId) -> [String; 2] {
+        let by = URL_SAFE_NO_PAD.encode(by.0);
+        [self.whole_key(name), format!("{}:restoring-{name}-{by}", self.prefix)]
+    }
+
+    fn whole_key(&self, name: &str) -> String {
+        format!("{}:whole-{name}", self.prefix)
+    }
+
     fn now(&self) -> Micros {
         Micros(self.clock.now().0 + self.skew.load(Ordering::Relaxed))
     }
@@ -132,20 +151,18 @@ impl RedisStore {
     }
 }
 
-fn scripts() -> [Script; 3] {
-    SOURCES.map(Script::new)
-}
-
-const SOURCES: [&str; 3] = [
+const SOURCES: [&str; 5] = [
     concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/reserve.lua")),
     concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/settle.lua")),
     concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/peek.lua")),
+    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/restore.lua")),
+    include_str!("../../lua/whole.lua"),
 ];
 
 fn text_of(script: &Script, store: &RedisStore) -> &'static str {
-    let known = [&store.reserve, &store.settle, &store.peek];
+    let known = [&store.reserve, &store.settle, &store.peek, &store.restore, &store.whole];
     let index = known.iter().position(|other| other.get_hash() == script.get_hash());
-    SOURCES[index.expect("one of the three")]
+    SOURCES[index.expect("one of the five")]
 }
 
 impl WindowStore for RedisStore {
@@ -237,6 +254,47 @@ impl WindowStore for RedisStore {
         let cleared = self.link.call(&command).await.map(drop).map_err(fault);
         self.forget_refusals(&[bucket]);
         cleared
+    }
+
+    async fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> Result<(), StoreError> {
+        let logged: Vec<_> = hits.iter().filter(|(bucket, _)| bucket.limit.capacity() > 0).collect();
+        for some in logged.chunks(RESTORED_AT_ONCE) {
+            let mut command = self.command(&self.restore, some.iter().map(|(bucket, _)| *bucket));
+            for (bucket, hit) in some {
+                command.arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, hit.at));
+                command.arg(hit.at.0).arg(&hit.id.0);
+            }
+            self.run(&command, &self.restore).await?;
+        }
+        Ok(())
+    }
+
+    async fn whole_by(&self, name: &str) -> Result<Option<HitId>, StoreError> {
+        let mut command = redis::cmd("GET");
+        command.arg(self.whole_key(name));
+        match self.link.call(&command).await.map_err(fault)? {
+            Value::Nil => Ok(None),
+            Value::BulkString(bytes) => match bytes.try_into() {
+                Ok(id) => Ok(Some(HitId(id))),
+                Err(other) => Err(StoreError::Broken(format!("{} bytes for an id", other.len()))),
+            },
+            other => Err(StoreError::Broken(format!("{other:?} where an id belongs"))),
+        }
+    }
+
+    async fn begin_whole(&self, name: &str, by: HitId) -> Result<(), StoreError> {
+        let [_, restoring] = self.whole_keys(name, by);
+        let mut command = redis::cmd("SET");
+        command.arg(restoring).arg(1).arg("PX").arg(RESTORING_FOR.as_millis() as u64);
+        self.link.call(&command).await.map(drop).map_err(fault)
+    }
+
+    async fn set_whole(&self, name: &str, by: HitId) -> Result<bool, StoreError> {
+        let [whole, restoring] = self.whole_keys(name, by);
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(self.whole.get_hash()).arg(2).arg(whole).arg(restoring).arg(&by.0);
+        let answer = self.run(&command, &self.whole).await?;
+        Ok(answer == [1])
     }
 }
 
