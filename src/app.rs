@@ -18,9 +18,12 @@ use crate::config::{
 };
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
-use crate::login::{Accounts, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn};
+use crate::login::{
+    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn,
+};
 use crate::routes;
 use crate::secret::{KeyFileError, MasterKey};
+use crate::sms::{self, Codes, Gateway, Outbox};
 use crate::throttle::{AnyStore, Limiter, Link, MemoryStore, RedisStore};
 use crate::web::client::TrustedProxies;
 use crate::web::headers::SecurityHeaders;
@@ -102,11 +105,32 @@ impl Application {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
         }
         let sessions = sessions(&settings, &db, &clock, &entropy, &master);
+        let (gateway, outbox) = open_gateway(&clock);
+        let (clock_, entropy_) = (clock.clone(), entropy.clone());
+        let standing = sms::Parts {
+            db: db.clone(),
+            limiter: limiter.clone(),
+            gateway,
+            clock: clock_,
+            entropy: entropy_,
+        };
+        let codes = Codes::new(standing, &master);
+        // Where it fails, the first request for a code tries again.
+        let _ = codes.make_whole(&live.snapshot()).await;
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,
             sign_in: SignIn::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
-            registration: Registration::new(guard, accounts.clone(), hasher.clone()),
+            registration: Registration::new(
+                Arc::clone(&guard),
+                accounts.clone(),
+                hasher.clone(),
+                codes.clone(),
+            ),
+            by_code: ByCode::new(codes.clone(), guard, accounts.clone(), hasher.clone(), entropy.clone()),
+            codes,
+            outbox,
+            public_url: settings.server.public_url.as_str().trim_end_matches('/').to_owned(),
             accounts,
             sessions,
             session_lasts: settings.session.absolute,
@@ -193,8 +217,18 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }
+            let live = services.live.snapshot();
+            while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
+            {
+            }
         }
     })
+}
+
+/// The gateway, and what it keeps for developers.
+fn open_gateway(clock: &Clock) -> (Arc<dyn Gateway>, Option<Outbox>) {
+    let outbox = Outbox::new(clock.clone());
+    (Arc::new(outbox.clone()), Some(outbox))
 }
 
 async fn open_store(settings: &StoreSettings, clock: &Clock) -> Result<(AnyStore, Option<Link>), StartError> {

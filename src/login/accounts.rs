@@ -6,6 +6,7 @@ use super::{AccountId, Client, Phc, Username, id};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db, on_tx};
 use crate::entropy::Entropy;
+use crate::sms::Phone;
 
 /// Recent sign-ins kept for an account.
 const KEPT_SIGN_INS: i64 = 20;
@@ -16,6 +17,10 @@ pub struct Account {
     pub login: Username,
     /// None: no password opens it.
     pub password_hash: Option<Phc>,
+    /// One more with each password that was set: a session starts only for the one that was verified.
+    pub password_version: i64,
+    /// None: no code opens it.
+    pub phone: Option<Phone>,
     pub roles: Roles,
     /// The password was given out once, and is to be changed before anything else.
     pub must_change_password: bool,
@@ -41,8 +46,29 @@ pub struct PastSignIn {
 pub enum CreateError {
     #[error("this user name is taken")]
     LoginTaken,
+    #[error("another account has this number")]
+    PhoneTaken,
     #[error(transparent)]
     Db(DbError),
+}
+
+/// What became of the wish to have a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PhoneSet {
+    Done,
+    /// Another account has it.
+    Taken,
+    /// The account is no more.
+    Gone,
+}
+
+/// By what somebody has shown that they may set a password.
+#[derive(Debug, Clone, Copy)]
+pub enum ShownBy<'a> {
+    /// The password of that version.
+    Password(i64),
+    /// A code that came to the account's number.
+    Phone(&'a Phone),
 }
 
 #[derive(Debug, Clone)]
@@ -57,12 +83,32 @@ impl Accounts {
         Self { db, clock, entropy }
     }
 
-    /// Makes an account. Of any number that ask for one login at once, one gets it: the table decides.
+    /// Makes an account that a password opens. Of any number that ask for one login at once, one gets it:
+    /// the table decides.
     pub async fn create(&self, login: &Username, phc: &Phc, roles: Roles) -> Result<Account, CreateError> {
-        let account = self.fresh(login, phc, roles, false);
+        self.insert(self.fresh(login, Some(phc), None, roles)).await
+    }
+
+    /// The same with a number that was shown to be theirs, which no two accounts have.
+    pub async fn create_with_phone(
+        &self,
+        login: &Username,
+        phc: Option<&Phc>,
+        phone: &Phone,
+    ) -> Result<Account, CreateError> {
+        self.insert(self.fresh(login, phc, Some(phone), Roles::default())).await
+    }
+
+    async fn insert(&self, account: Account) -> Result<Account, CreateError> {
         let rows = on_db!(&self.db, pool => insert!(account).execute(pool).await
             .map(|done| done.rows_affected()))?;
-        if rows == 0 { Err(CreateError::LoginTaken) } else { Ok(account) }
+        match &account.phone {
+            _ if rows > 0 => Ok(account),
+            Some(phone) if self.find_by_phone(phone).await.map_err(CreateError::Db)?.is_some() => {
+                Err(CreateError::PhoneTaken)
+            }
+            _ => Err(CreateError::LoginTaken),
+        }
     }
 
     /// Makes an administrator with a one-time password, unless there is one by now; None where there is.
@@ -76,7 +122,8 @@ impl Accounts {
         if on_tx!(&mut tx, connection => query_scalar::<_, i64>(HAS_ADMIN).fetch_one(connection).await)? > 0 {
             return Ok(None);
         }
-        let account = self.fresh(login, phc, Roles { admin: true }, true);
+        let fresh = self.fresh(login, Some(phc), None, Roles { admin: true });
+        let account = Account { must_change_password: true, ..fresh };
         let rows = on_tx!(&mut tx, connection => insert!(account).execute(connection).await
             .map(|done| done.rows_affected()))?;
         if rows == 0 {
@@ -86,19 +133,25 @@ impl Accounts {
         Ok(Some(account))
     }
 
-    fn fresh(&self, login: &Username, phc: &Phc, roles: Roles, must_change_password: bool) -> Account {
+    fn fresh(&self, login: &Username, phc: Option<&Phc>, phone: Option<&Phone>, roles: Roles) -> Account {
         Account {
             id: AccountId::random(&self.entropy),
             login: login.clone(),
-            password_hash: Some(phc.clone()),
+            password_hash: phc.cloned(),
+            password_version: 0,
+            phone: phone.cloned(),
             roles,
-            must_change_password,
+            must_change_password: false,
             created_at: self.clock.now(),
         }
     }
 
     pub async fn find(&self, login: &Username) -> Result<Option<Account>, DbError> {
         self.one(BY_LOGIN, login.as_str()).await
+    }
+
+    pub async fn find_by_phone(&self, phone: &Phone) -> Result<Option<Account>, DbError> {
+        self.one(BY_PHONE, phone.as_str()).await
     }
 
     pub async fn by_id(&self, id: AccountId) -> Result<Option<Account>, DbError> {
@@ -116,11 +169,56 @@ impl Accounts {
         Ok(count > 0)
     }
 
-    /// Sets a password that its owner chose. False where the account is gone. Sessions are not ended here.
-    pub async fn set_password(&self, id: AccountId, phc: &Phc) -> Result<bool, DbError> {
-        const SQL: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0 WHERE id = $2";
-        let rows = on_db!(&self.db, pool => query(SQL).bind(phc.as_str()).bind(id.to_string()).execute(pool)
-            .await.map(|done| done.rows_affected()))?;
+    /// Sets a password that its owner chose, and ends every session of the account, at once: whoever
+    /// verified another password meanwhile starts no session with it. The version it has now; None where
+    /// what was shown does not hold any more.
+    pub async fn set_password(
+        &self,
+        id: AccountId,
+        phc: &Phc,
+        shown: ShownBy<'_>,
+    ) -> Result<Option<i64>, DbError> {
+        const END_SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
+        let account = id.to_string();
+        let mut tx = self.db.begin_exclusive().await?;
+        // The account first: a session that starts at the same time holds its row, or finds it changed.
+        let version: Option<i64> = on_tx!(&mut tx, connection => {
+            let set = match shown {
+                ShownBy::Password(version) => query_scalar(SET_VERIFIED).bind(phc.as_str()).bind(&account).bind(version),
+                ShownBy::Phone(phone) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account).bind(phone.as_str()),
+            };
+            set.fetch_optional(connection).await
+        })?;
+        if version.is_some() {
+            on_tx!(&mut tx, connection => query(END_SESSIONS).bind(&account).execute(connection).await.map(drop))?;
+            tx.commit().await?;
+        }
+        Ok(version)
+    }
+
+    /// Gives the account a number in place of the one that it may have.
+    pub async fn set_phone(&self, id: AccountId, phone: &Phone) -> Result<PhoneSet, DbError> {
+        // Asked first, because a statement that fails on the index is logged by PostgreSQL, number and all.
+        const SQL: &str = "UPDATE accounts SET phone = $1 WHERE id = $2
+            AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
+        let set =
+            on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(id.to_string()).execute(pool).await
+            .map(|done| done.rows_affected()))
+            .map_err(DbError::from);
+        match set {
+            Ok(0) if self.find_by_phone(phone).await?.is_some() => Ok(PhoneSet::Taken),
+            Ok(0) => Ok(PhoneSet::Gone),
+            Ok(_) => Ok(PhoneSet::Done),
+            Err(error) if error.is_unique_violation() => Ok(PhoneSet::Taken),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the number away. False where it is the only way in.
+    pub async fn remove_phone(&self, id: AccountId) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE accounts SET phone = NULL WHERE id = $1 AND password_hash IS NOT NULL";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(id.to_string()).execute(pool).await
+            .map(|done| done.rows_affected()))?;
         Ok(rows > 0)
     }
 
@@ -173,11 +271,17 @@ impl From<sqlx::Error> for CreateError {
 
 const BY_LOGIN: &str = "SELECT * FROM accounts WHERE login = $1";
 const BY_ID: &str = "SELECT * FROM accounts WHERE id = $1";
+const BY_PHONE: &str = "SELECT * FROM accounts WHERE phone = $1";
+const SET_VERIFIED: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
+    password_version = password_version + 1 WHERE id = $2 AND password_version = $3
+    RETURNING password_version";
+const SET_PROVEN: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
+    password_version = password_version + 1 WHERE id = $2 AND phone = $3 RETURNING password_version";
 const HAS_ADMIN: &str = "SELECT COUNT(*) FROM accounts WHERE admin = 1";
-/// No row where the login is taken. Not left to fail on the key: PostgreSQL would log it, login and all.
-const INSERT: &str =
-    "INSERT INTO accounts (id, login, password_hash, admin, must_change_password, created_at)
-    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (login) DO NOTHING";
+/// No row where the login or the number is taken. Not left to fail on the key: PostgreSQL would log it,
+/// login and all.
+const INSERT: &str = "INSERT INTO accounts (id, login, password_hash, admin, must_change_password,
+    created_at, phone) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING";
 
 macro_rules! insert {
     ($account:expr) => {
@@ -188,6 +292,7 @@ macro_rules! insert {
             .bind(i64::from($account.roles.admin))
             .bind(i64::from($account.must_change_password))
             .bind($account.created_at.0)
+            .bind($account.phone.as_ref().map(Phone::as_str))
     };
 }
 use insert;
@@ -201,6 +306,8 @@ pub(super) struct AccountRow {
     admin: i64,
     must_change_password: i64,
     created_at: i64,
+    phone: Option<String>,
+    password_version: i64,
 }
 
 impl AccountRow {
@@ -209,6 +316,8 @@ impl AccountRow {
             id: id::stored(AccountId::parse(&self.id))?,
             login: Username::stored(self.login),
             password_hash: self.password_hash.map(Phc::stored),
+            password_version: self.password_version,
+            phone: self.phone.map(Phone::stored),
             roles: Roles { admin: self.admin != 0 },
             must_change_password: self.must_change_password != 0,
             created_at: Micros(self.created_at),

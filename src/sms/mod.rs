@@ -20,7 +20,9 @@ use crate::entropy::Entropy;
 
 pub use brake::{Held as HeldBrake, NAME as BRAKE};
 pub use codes::{Ask, Checked, Codes, Parts, Proven, Sending, Sent, SmsError};
-pub use gateway::{Delivery, Gateway, Message, Report, ReportCall, ReportError, ReportState, Reported};
+pub use gateway::{
+    Delivery, Gateway, Message, Outbox, OutboxMessage, Report, ReportCall, ReportError, ReportState, Reported,
+};
 pub use ledger::{Cursor, Entry, Filter, Ledger, Page, State};
 pub use phone::{Phone, PhoneError, is_country};
 

@@ -1,9 +1,13 @@
 //! What carries a message to a telephone, behind one trait; a file each.
 
+mod outbox;
+
 use std::future::Future;
 use std::pin::Pin;
 
 use super::{Code, MessageId, Phone};
+
+pub use outbox::{Outbox, OutboxMessage};
 
 /// One message to one number.
 #[derive(Debug, Clone, Copy)]
