@@ -9,7 +9,7 @@ use super::reader::Section;
 use super::secrets::Secrets;
 use super::server::Server;
 use super::session::SessionSettings;
-use super::sms::{self, SmsTunables};
+use super::sms::{self, SmsSettings, SmsTunables};
 use super::sms_gateways::Gateway;
 use super::store::StoreSettings;
 
@@ -30,7 +30,7 @@ pub struct Settings {
     pub password: PasswordSettings,
     pub session: SessionSettings,
     pub captcha_provider: CaptchaProvider,
-    pub sms_gateway: Gateway,
+    pub sms: SmsSettings,
 }
 
 /// What is swapped as a whole when the document changes. A request takes one snapshot of it.
@@ -55,17 +55,25 @@ impl Config {
         let session = root.section("session", SessionSettings::read);
         let (captcha_provider, captcha) = root.section("captcha", captcha::read);
         // A gateway that was refused stands as the outbox here; it must not be blamed a second time.
-        let (sms_gateway, sms, outbox) = root.section("sms", |section| {
-            let (gateway, tunables) = sms::read(section);
-            let outbox = gateway == Gateway::Outbox && !section.failed();
-            (gateway, tunables, outbox)
+        let (sms_settings, sms, outbox) = root.section("sms", |section| {
+            let (settings, tunables) = sms::read(section);
+            let outbox = settings.gateway == Gateway::Outbox && !section.failed();
+            (settings, tunables, outbox)
         });
         let limits = root.section("limits", Limits::read);
         if let Some(place) = bind_at.filter(|_| !server.on_loopback()) {
             refuse_development_parts(root, &server, &place, &captcha_provider, outbox);
         }
-        let settings =
-            Settings { server, database, store, secrets, password, session, captcha_provider, sms_gateway };
+        let settings = Settings {
+            server,
+            database,
+            store,
+            secrets,
+            password,
+            session,
+            captcha_provider,
+            sms: sms_settings,
+        };
         Self { settings, live: Live { limits, captcha, sms } }
     }
 }
@@ -121,7 +129,8 @@ impl Settings {
             session.idle => "session.idle",
             session.absolute => "session.absolute",
             captcha_provider => "captcha.provider",
-            sms_gateway => "sms.gateway",
+            sms.gateway => "sms.gateway",
+            sms.timeout => "sms.timeout",
         )
     }
 }

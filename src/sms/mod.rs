@@ -1,6 +1,6 @@
 //! Codes by SMS: who may have one, how it is sent once, and what proves that it was received.
 
-mod gateway;
+pub mod gateway;
 mod phone;
 
 use std::fmt;
