@@ -23,7 +23,8 @@ use crate::login::{
 };
 use crate::routes;
 use crate::secret::{KeyFileError, MasterKey};
-use crate::sms::{self, Codes, Gateway, Outbox};
+use crate::sms::gateway::{self, Opened};
+use crate::sms::{self, Codes};
 use crate::throttle::{AnyStore, Limiter, Link, MemoryStore, RedisStore};
 use crate::web::client::TrustedProxies;
 use crate::web::headers::SecurityHeaders;
@@ -55,6 +56,8 @@ pub enum StartError {
     Key(#[from] KeyFileError),
     #[error("store.url: {0}")]
     Store(redis::RedisError),
+    #[error(transparent)]
+    Gateway(#[from] gateway::OpenError),
     #[error("password: {0}")]
     Hash(argon2::Error),
     #[error("server.bind: cannot listen on {address}: {reason}")]
@@ -105,15 +108,11 @@ impl Application {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
         }
         let sessions = sessions(&settings, &db, &clock, &entropy, &master);
-        let (gateway, outbox) = open_gateway(&clock);
-        let (clock_, entropy_) = (clock.clone(), entropy.clone());
-        let standing = sms::Parts {
-            db: db.clone(),
-            limiter: limiter.clone(),
-            gateway,
-            clock: clock_,
-            entropy: entropy_,
-        };
+        let Opened { gateway, outbox } =
+            gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
+        let (db_, clock_, entropy_) = (db.clone(), clock.clone(), entropy.clone());
+        let standing =
+            sms::Parts { db: db_, limiter: limiter.clone(), gateway, clock: clock_, entropy: entropy_ };
         let codes = Codes::new(standing, &master);
         // Where it fails, the first request for a code tries again.
         let _ = codes.make_whole(&live.snapshot()).await;
@@ -225,10 +224,19 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
     })
 }
 
-/// The gateway, and what it keeps for developers.
-fn open_gateway(clock: &Clock) -> (Arc<dyn Gateway>, Option<Outbox>) {
-    let outbox = Outbox::new(clock.clone());
-    (Arc::new(outbox.clone()), Some(outbox))
+fn to_gateways<'a>(
+    settings: &'a Settings,
+    master: &'a MasterKey,
+    clock: &Clock,
+    entropy: &Entropy,
+) -> gateway::Parts<'a> {
+    gateway::Parts {
+        master,
+        public_url: &settings.server.public_url,
+        timeout: settings.sms.timeout,
+        clock: clock.clone(),
+        entropy: entropy.clone(),
+    }
 }
 
 async fn open_store(settings: &StoreSettings, clock: &Clock) -> Result<(AnyStore, Option<Link>), StartError> {

@@ -9,7 +9,7 @@ use super::reader::Section;
 use super::secrets::Secrets;
 use super::server::Server;
 use super::session::SessionSettings;
-use super::sms::{self, SmsTunables};
+use super::sms::{self, SmsSettings, SmsTunables};
 use super::sms_gateways::Gateway;
 use super::store::StoreSettings;
 use super::values::shown;
@@ -32,7 +32,7 @@ pub struct Settings {
     pub password: PasswordSettings,
     pub session: SessionSettings,
     pub captcha_provider: CaptchaProvider,
-    pub sms_gateway: Gateway,
+    pub sms: SmsSettings,
 }
 
 /// What is swapped as a whole when the document changes. A request takes one snapshot of it.
@@ -58,11 +58,11 @@ impl Config {
         let (captcha_provider, captcha) = root.section("captcha", captcha::read);
         // A gateway that was refused stands as the outbox here; it must not be blamed a second time.
         let mut retention_at = None;
-        let (sms_gateway, sms, outbox) = root.section("sms", |section| {
+        let (sms_settings, sms, outbox) = root.section("sms", |section| {
             retention_at = section.place_of("retention");
-            let (gateway, tunables) = sms::read(section);
-            let outbox = gateway == Gateway::Outbox && !section.failed();
-            (gateway, tunables, outbox)
+            let (settings, tunables) = sms::read(section);
+            let outbox = settings.gateway == Gateway::Outbox && !section.failed();
+            (settings, tunables, outbox)
         });
         let limits_at = root.place_of("limits");
         let limits = root.section("limits", Limits::read);
@@ -71,8 +71,16 @@ impl Config {
         }
         // Without a place there is nothing to point at but the limit, and its longest is checked below.
         refuse_short_memory(root, retention_at.or_else(|| limits_at.clone()), &sms, &limits);
-        let settings =
-            Settings { server, database, store, secrets, password, session, captcha_provider, sms_gateway };
+        let settings = Settings {
+            server,
+            database,
+            store,
+            secrets,
+            password,
+            session,
+            captcha_provider,
+            sms: sms_settings,
+        };
         Self { settings, live: Live { limits, captcha, sms } }
     }
 }
@@ -146,7 +154,8 @@ impl Settings {
             session.idle => "session.idle",
             session.absolute => "session.absolute",
             captcha_provider => "captcha.provider",
-            sms_gateway => "sms.gateway",
+            sms.gateway => "sms.gateway",
+            sms.timeout => "sms.timeout",
         )
     }
 }

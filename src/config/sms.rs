@@ -79,9 +79,25 @@ impl Brake {
     }
 }
 
-pub(super) fn read(section: &mut Section<'_>) -> (Gateway, SmsTunables) {
+/// What takes a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SmsSettings {
+    pub gateway: Gateway,
+    /// How long a gateway may take for one message; whoever asked for it waits as long.
+    pub timeout: Duration,
+}
+
+impl Default for SmsSettings {
+    fn default() -> Self {
+        Self { gateway: Gateway::default(), timeout: Duration::from_secs(5) }
+    }
+}
+
+pub(super) fn read(section: &mut Section<'_>) -> (SmsSettings, SmsTunables) {
     let default = SmsTunables::default();
     let place = section.place_of("gateway");
+    let patience = duration(Duration::from_secs(1)..=Duration::from_secs(10));
+    let timeout = section.value("timeout", SmsSettings::default().timeout, patience);
     let name = section.value("gateway", GatewayName::Outbox, word(&GatewayName::WORDS));
     let bounds = Duration::from_secs(1)..=Duration::from_secs(10 * 60);
     let tunables = SmsTunables {
@@ -103,7 +119,7 @@ pub(super) fn read(section: &mut Section<'_>) -> (Gateway, SmsTunables) {
         GatewayName::Twilio => twilio.map(Gateway::Twilio),
         GatewayName::Aliyun => aliyun.map(Gateway::Aliyun),
     };
-    (gateway.unwrap_or_default(), tunables)
+    (SmsSettings { gateway: gateway.unwrap_or_default(), timeout }, tunables)
 }
 
 fn country(node: Node) -> Parsed<String> {

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::document::{Node, Value};
@@ -148,6 +149,17 @@ pub enum SecretRef {
     Literal(String),
 }
 
+/// Why a secret cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    #[error("the environment variable {name} is not set, or is no text")]
+    Variable { name: String },
+    #[error("{path} cannot be read: {reason}", path = path.display())]
+    File { path: PathBuf, reason: std::io::Error },
+    #[error("{place} is empty, or holds more than one line")]
+    Unfit { place: String },
+}
+
 impl fmt::Debug for SecretRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -159,8 +171,28 @@ impl fmt::Debug for SecretRef {
 }
 
 impl SecretRef {
+    /// The secret. Waits for the file, where it stands in one.
+    pub fn read(&self) -> Result<SecretString, SecretError> {
+        let text = match self {
+            Self::Literal(text) => return Ok(text.clone().into()),
+            Self::Variable(name) => {
+                std::env::var(name).map_err(|_| SecretError::Variable { name: name.clone() })?
+            }
+            Self::File(path) => std::fs::read_to_string(path)
+                .map_err(|reason| SecretError::File { path: path.clone(), reason })?,
+        };
+        let text = SecretString::from(text);
+        let line = text.expose_secret().strip_suffix('\n').unwrap_or(text.expose_secret());
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        // What is quoted here is never the secret.
+        if line.is_empty() || line.contains(char::is_control) {
+            return Err(SecretError::Unfit { place: format!("{self:?}") });
+        }
+        Ok(line.to_owned().into())
+    }
+
     /// A reference, or the value itself.
-    pub(super) fn parse(text: String) -> Parsed<Self> {
+    pub(crate) fn parse(text: String) -> Parsed<Self> {
         if let Some(name) = text.strip_prefix("env:") {
             let fits = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
             let named = !name.is_empty() && !name.starts_with(|letter: char| letter.is_ascii_digit());

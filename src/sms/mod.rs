@@ -3,7 +3,7 @@
 mod brake;
 mod budgets;
 mod codes;
-mod gateway;
+pub mod gateway;
 mod ledger;
 mod metrics;
 mod once;

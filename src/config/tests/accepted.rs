@@ -139,7 +139,7 @@ fn urls_come_to_what_they_name() {
 fn a_chosen_gateway_keeps_what_it_needs() {
     let text = "[server]\nbind = '0.0.0.0:80'\n[sms]\ngateway = 'http'\n[sms.http]\n\
                 url = 'https://sms.example/send?to={phone}'\nheaders = { X-Key = 'env:SMS_KEY' }";
-    let Gateway::Http(http) = read(text).expect("valid").settings.sms_gateway else {
+    let Gateway::Http(http) = read(text).expect("valid").settings.sms.gateway else {
         panic!("the chosen gateway")
     };
     assert_eq!(http.headers, [("X-Key".to_owned(), SecretRef::Variable("SMS_KEY".to_owned()))]);

@@ -269,7 +269,28 @@ fn sms_and_its_gateways() {
         ("sms.code_ttl = '11m'", "sms.code_ttl: 11m is out of range; it must be from 1s to 10m"),
         (
             "sms.http.body = '{nmae}'",
-            "sms.http.body: {nmae} is no placeholder; there are {phone}, {text}, {code} and {id}",
+            "sms.http.body: {nmae} is no placeholder; there are {phone}, {phone_digits}, {text}, {text_utf16_hex}, {code}, {id}, {report_token}, {report_url}, {env:NAME} and {file:PATH}",
+        ),
+        (
+            "sms.http.body = '{\"to\":\"{phone}\"'",
+            "sms.http.body: is no JSON once it is filled in: EOF while parsing an object at line 1 column 9",
+        ),
+        (
+            "sms.http = { method = 'GET', body = 'x' }",
+            "sms.http.body: is set, and GET takes no body; write what is sent into url, or choose POST",
+        ),
+        (
+            "sms.http.url = 'https://sms.example/?key={env:}'",
+            "sms.http.url: names no environment variable after env:; write it as \"env:NAME\"",
+        ),
+        ("sms.timeout = '11s'", "sms.timeout: 11s is out of range; it must be from 1s to 10s"),
+        (
+            "sms.twilio.url = 'https://api.twilio.com/2010'",
+            "sms.twilio.url: is no address of a service; write scheme and host alone: \"https://api.example\"",
+        ),
+        (
+            "sms.aliyun.url = 'http://dysmsapi.aliyuncs.com'",
+            "sms.aliyun.url: is http, and secrets are sent there; write https",
         ),
         (
             "sms.http.url = 'https://{phone}.example/'",

@@ -1,13 +1,30 @@
 //! What carries a message to a telephone, behind one trait; a file each.
 
+mod aliyun;
+mod call;
+mod http;
 mod outbox;
+mod template;
+mod token;
+mod twilio;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::Url;
 
 use super::{Code, MessageId, Phone};
+use crate::clock::Clock;
+use crate::config::{self, SecretError};
+use crate::entropy::Entropy;
+use crate::secret::MasterKey;
 
 pub use outbox::{Outbox, OutboxMessage};
+pub(crate) use template::BodyKind;
+pub use template::Template;
+use token::Tokens;
 
 /// One message to one number.
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +47,9 @@ pub enum Delivery {
     Unknown { reason: String },
 }
 
+/// What comes of a send.
+pub type Sending<'a> = Pin<Box<dyn Future<Output = Delivery> + Send + 'a>>;
+
 /// Carries messages.
 pub trait Gateway: Send + Sync {
     /// As in the configuration, the ledger and the address of its reports.
@@ -37,10 +57,23 @@ pub trait Gateway: Send + Sync {
 
     /// Tries once; only a connection that was never made is tried again. Waits at most the gateway's
     /// time-out.
-    fn send<'a>(&'a self, message: Message<'a>) -> Pin<Box<dyn Future<Output = Delivery> + Send + 'a>>;
+    fn send<'a>(&'a self, message: Message<'a>) -> Sending<'a>;
 
     /// What a call to `/sms/reports/{gateway}` says, where it is authentic.
     fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<Report>, ReportError>;
+
+    /// What a call that was understood has to be answered with, status 200, so that it is not made
+    /// again; `None` where an empty answer does.
+    fn acknowledgement(&self) -> Option<Acknowledgement<'_>> {
+        None
+    }
+}
+
+/// An answer to a delivery report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acknowledgement<'a> {
+    pub content_type: &'static str,
+    pub body: &'a str,
 }
 
 /// A delivery report as it came in.
@@ -86,4 +119,63 @@ pub enum ReportError {
     Unreadable(String),
     #[error("this gateway reports nothing")]
     NotOffered,
+}
+
+/// The gateway that the configuration chooses.
+#[derive(Clone)]
+pub struct Opened {
+    pub gateway: Arc<dyn Gateway>,
+    /// The same gateway, where it is the outbox: for the page that shows it.
+    pub outbox: Option<Outbox>,
+}
+
+/// Why the chosen gateway cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{field}: {reason}")]
+    Secret { field: String, reason: SecretError },
+    #[error("{field}: {reason}")]
+    Setting { field: &'static str, reason: String },
+    #[error("sms: no TLS to speak to a gateway with: {0}")]
+    Tls(String),
+}
+
+impl OpenError {
+    fn secret(field: impl Into<String>) -> impl FnOnce(SecretError) -> Self {
+        let field = field.into();
+        |reason| Self::Secret { field, reason }
+    }
+}
+
+/// What every gateway stands on.
+pub struct Parts<'a> {
+    pub master: &'a MasterKey,
+    /// Under which gateways call back with their reports.
+    pub public_url: &'a Url,
+    /// `sms.timeout`
+    pub timeout: Duration,
+    pub clock: Clock,
+    pub entropy: Entropy,
+}
+
+/// Opens the gateway that is chosen; its secrets are read now.
+pub fn open(chosen: &config::Gateway, parts: Parts<'_>) -> Result<Opened, OpenError> {
+    let tokens = Tokens::new(parts.master, parts.public_url);
+    let gateway: Arc<dyn Gateway> = match chosen {
+        config::Gateway::Outbox => {
+            let outbox = Outbox::new(parts.clock);
+            return Ok(Opened { gateway: Arc::new(outbox.clone()), outbox: Some(outbox) });
+        }
+        config::Gateway::Http(settings) => {
+            Arc::new(http::HttpGateway::open(settings, call::Line::open(parts.timeout)?, tokens)?)
+        }
+        config::Gateway::Twilio(settings) => {
+            Arc::new(twilio::Twilio::open(settings, call::Line::open(parts.timeout)?, tokens)?)
+        }
+        config::Gateway::Aliyun(settings) => {
+            let line = call::Line::open(parts.timeout)?;
+            Arc::new(aliyun::Aliyun::open(settings, line, tokens, parts.clock, parts.entropy)?)
+        }
+    };
+    Ok(Opened { gateway, outbox: None })
 }

@@ -2,11 +2,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Delivery, Gateway, Message, MessageId, Phone, Report, ReportCall, ReportError};
+use super::{Delivery, Gateway, Message, MessageId, Phone, Report, ReportCall, ReportError, Sending};
 use crate::clock::{Clock, Micros};
 
 /// How many messages stay; the oldest goes first.
@@ -57,7 +55,7 @@ impl Gateway for Outbox {
         "outbox"
     }
 
-    fn send<'a>(&'a self, message: Message<'a>) -> Pin<Box<dyn Future<Output = Delivery> + Send + 'a>> {
+    fn send<'a>(&'a self, message: Message<'a>) -> Sending<'a> {
         let kept = OutboxMessage {
             id: message.id,
             at: self.clock.now(),

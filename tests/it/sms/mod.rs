@@ -1,9 +1,14 @@
-//! Codes by SMS: what is sent, what is counted, and what a code that comes back is good for.
+//! Codes by SMS: what is sent, what is counted, what carries it, and what a code that comes back is good for.
 
+mod flows;
+mod gateways;
 mod guessing;
+mod http;
+mod kannel;
 mod ledger;
 mod outage;
 mod pumping;
 mod rebuild;
 mod rig;
 mod sending;
+mod spoilt;

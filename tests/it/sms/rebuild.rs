@@ -5,7 +5,8 @@ use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
 /// The number's own rules are the ledger's; these are the store's alone.
-const BUDGETS: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = [{ max = 3, window = '1h' }]
+const BUDGETS: &str =
+    "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = [{ max = 3, window = '1h' }]
     [limits.sms-prefix]\nrules = [{ max = 4, window = '1h' }]
     [limits.sms-total]\nrules = [{ max = 6, window = '1h' }]";
 
@@ -157,7 +158,8 @@ async fn a_ledger_of_many_pages_comes_back_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_that_is_raised_counts_what_went_out_before() {
-    let mut rig = rig(Loss::NewProcess, "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = []").await;
+    let mut rig =
+        rig(Loss::NewProcess, "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = []").await;
     let instance = rig.instance().await;
     for _ in 0..4 {
         sent(instance.send(&phone()).await);
