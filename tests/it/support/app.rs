@@ -265,6 +265,27 @@ impl Client {
             .await
     }
 
+    /// Asks for a code.
+    pub async fn ask_code(&self, phone: &str, purpose: &str) -> Answer {
+        self.call("/sms/codes", serde_json::json!({ "phone": phone, "purpose": purpose })).await
+    }
+
+    /// The codes in the outbox, the newest first; those that went to one number where one is given.
+    pub async fn codes(&self, phone: &str) -> Vec<String> {
+        let query: String = url::form_urlencoded::byte_serialize(phone.as_bytes()).collect();
+        let answer = self.get(&format!("/dev/outbox.json?phone={query}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let messages = answer.body.as_array().unwrap().iter();
+        messages.map(|message| message["code"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Asks for a code and reads it.
+    pub async fn code(&self, phone: &str, purpose: &str) -> String {
+        let answer = self.ask_code(phone, purpose).await;
+        assert_eq!(answer.status, 202, "{}", answer.text);
+        self.codes(phone).await.remove(0)
+    }
+
     /// A fresh challenge's id.
     pub async fn challenge(&self) -> String {
         let answer = self.call("/captcha", serde_json::json!({})).await;
