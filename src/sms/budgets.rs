@@ -136,7 +136,7 @@ impl Budgets {
             let before = self.known(&mark);
             let id = match self.limiter.reserve(&buckets, solved).await {
                 Ok(Decision::Admitted(admission)) => admission.id,
-                Ok(Decision::Refused(refusal)) => return self.refused(&buckets, refusal).await,
+                Ok(Decision::Refused(refusal)) => return self.refused(watched, keys, refusal).await,
                 // No log here knows holds.
                 Ok(Decision::Held) => return Admission::Out(None),
                 Err(error) => return Admission::Out(Some(error)),
@@ -157,21 +157,20 @@ impl Budgets {
         Admission::Out(None)
     }
 
-    async fn refused(&self, buckets: &[Bucket<'_>], refusal: Refusal) -> Admission {
-        let limit = buckets[refusal.bucket].limit;
-        let own = |bucket: &&Bucket<'_>| bucket.limit.name() == once::NAME;
-        if limit.name() == once::NAME {
-            return Admission::Repeated;
-        }
+    async fn refused(&self, watched: &Watched, keys: &Keys, refusal: Refusal) -> Admission {
+        let limit = watched.buckets(keys)[refusal.bucket].limit.name().to_owned();
         // The log of repetitions says the longest wait of all, but for months and years.
-        if refusal.retry_after >= once::LIFE
-            && let Some(once) = buckets.iter().find(own)
-            && let Ok(peek) = self.limiter.peek(*once).await
-            && peek.rules.iter().any(|rule| rule.count > 0)
-        {
+        if limit == once::NAME || refusal.retry_after >= once::LIFE && self.is_repeated(watched, keys).await {
             return Admission::Repeated;
         }
-        Admission::Refused(limit.name().to_owned(), refusal)
+        Admission::Refused(limit, refusal)
+    }
+
+    /// Whether a request of that name stands in the store.
+    pub async fn is_repeated(&self, watched: &Watched, keys: &Keys) -> bool {
+        let Some(key) = keys.once else { return false };
+        let peek = self.limiter.peek(Bucket { limit: &watched.once, key }).await;
+        peek.is_ok_and(|peek| peek.rules.iter().any(|rule| rule.count > 0))
     }
 
     /// The message came to nothing. Where that cannot be written it counts, which errs towards refusing.

@@ -1,11 +1,12 @@
 //! The ledger: every message that was admitted, in SQL. It decides for good, whatever the window store
 //! remembers, and it holds the codes that are good now.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::brake::{self, Braked};
+use super::brake::{self, Braked, Remembered};
 use super::budgets::Keys;
 use super::{Delivery, MessageId, Phone, Purpose, once};
 use crate::clock::{Clock, Micros};
@@ -23,11 +24,12 @@ use rows::hex;
 pub use rows::{HitRow, Place, State};
 
 /// The ledger over its database. Clones share it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Ledger {
     db: Db,
     clock: Clock,
     entropy: Entropy,
+    brakes: Arc<Remembered>,
 }
 
 /// A message about to be sent.
@@ -80,8 +82,13 @@ pub struct Current {
 }
 
 impl Ledger {
-    pub const fn new(db: Db, clock: Clock, entropy: Entropy) -> Self {
-        Self { db, clock, entropy }
+    pub fn new(db: Db, clock: Clock, entropy: Entropy) -> Self {
+        Self { db, clock, entropy, brakes: Arc::new(Remembered::new()) }
+    }
+
+    /// How long the number is braked, where this process ran into that brake a moment ago.
+    pub fn known_brake(&self, phone: &Phone) -> Option<Duration> {
+        self.brakes.recall(phone, self.clock.now())
     }
 
     /// The time that windows of messages are counted by.
@@ -105,7 +112,8 @@ impl Ledger {
         if let Some(refusal) = judge(draft.limit, &sent, now, draft.solved) {
             return Ok(Written::Not(WhyNot::Refused(refusal)));
         }
-        if let Some(braked) = brake::judge(&mut tx, draft.phone, draft.brake, now, &self.entropy).await? {
+        let context = brake::Context { remembered: &self.brakes, clock: &self.clock, entropy: &self.entropy };
+        if let Some(braked) = brake::judge(&mut tx, draft.phone, draft.brake, now, context).await? {
             tx.commit().await?;
             return Ok(Written::Not(WhyNot::Braked(braked)));
         }

@@ -69,6 +69,9 @@ impl Job {
             None => None,
         };
         let Ok(_place) = inner.places.try_acquire() else { return Ok(unavailable()) };
+        if let Some(retry_after) = self.known_brake().await {
+            return Ok(braked(retry_after));
+        }
         let mut earlier = None;
         for _ in 0..MOST_LOOKS {
             match inner.budgets.admit(&self.watched, &self.keys, self.solved).await {
@@ -91,6 +94,15 @@ impl Job {
             Some(earlier) => Ok(self.repeated(earlier).await?),
             None => Ok(unavailable()),
         }
+    }
+
+    /// A flood at a braked prefix writes nothing and asks nobody. But who repeats a request is told what
+    /// became of it.
+    async fn known_brake(&self) -> Option<Duration> {
+        let inner = &*self.codes.0;
+        let known = inner.ledger.known_brake(&self.phone).filter(|_| self.brake.enabled)?;
+        let repeated = inner.budgets.is_repeated(&self.watched, &self.keys).await;
+        (!repeated).then_some(known)
     }
 
     async fn earlier(&self) -> Result<Option<Earlier>, DbError> {
@@ -152,8 +164,7 @@ impl Job {
             WhyNot::Refused(refusal) => Ok(refused(self.watched.phone.name().to_owned(), refusal)),
             WhyNot::Braked(braked) => {
                 inner.metrics.brakes.increment(u64::from(braked.tripped));
-                let limit = brake::NAME.to_owned();
-                Ok(Sending::Throttled { limit, retry_after: braked.retry_after })
+                Ok(self::braked(braked.retry_after))
             }
         }
     }
@@ -208,6 +219,10 @@ fn refused(limit: String, refusal: Refusal) -> Sending {
         Then::Captcha => Sending::Challenged { limit, retry_after },
         Then::Block => Sending::Throttled { limit, retry_after },
     }
+}
+
+fn braked(retry_after: Duration) -> Sending {
+    Sending::Throttled { limit: brake::NAME.to_owned(), retry_after }
 }
 
 const fn unavailable() -> Sending {

@@ -5,7 +5,8 @@ use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
 /// The number's own rules are the ledger's; these are the store's alone.
-const BUDGETS: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = [{ max = 3, window = '1h' }]
+const BUDGETS: &str =
+    "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = [{ max = 3, window = '1h' }]
     [limits.sms-prefix]\nrules = [{ max = 4, window = '1h' }]
     [limits.sms-total]\nrules = [{ max = 6, window = '1h' }]";
 
@@ -26,10 +27,7 @@ async fn rig(loss: Loss, toml: &str) -> Rig {
 async fn lose(loss: Loss, rig: &mut Rig, instance: Instance) -> Instance {
     match loss {
         Loss::Flush => rig.flush(),
-        Loss::Restart => {
-            rig.restart_redis();
-            rig.wait_for_redis(&instance).await;
-        }
+        Loss::Restart => rig.restart_redis(&instance).await,
         Loss::NewProcess => return rig.instance().await,
     }
     instance
@@ -157,7 +155,8 @@ async fn a_ledger_of_many_pages_comes_back_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_that_is_raised_counts_what_went_out_before() {
-    let mut rig = rig(Loss::NewProcess, "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = []").await;
+    let mut rig =
+        rig(Loss::NewProcess, "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = []").await;
     let instance = rig.instance().await;
     for _ in 0..4 {
         sent(instance.send(&phone()).await);
