@@ -131,7 +131,8 @@ async fn a_transaction_that_is_dropped_has_written_nothing() {
 
 #[tokio::test]
 async fn the_time_is_a_moved_clocks_or_the_one_that_instances_share() {
-    let db = TestDatabase::new().await.open().await;
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
     let mut tx = db.begin_exclusive().await.unwrap();
     let moved = Clock::manual(Micros(5));
     assert_eq!((tx.now(&moved).await.unwrap(), tx.now(&moved).await.unwrap()), (Micros(5), Micros(5)));
