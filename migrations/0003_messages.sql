@@ -34,7 +34,7 @@ CREATE INDEX sms_messages_by_reference ON sms_messages (gateway, reference) WHER
 CREATE TABLE sms_codes (
     phone_key  TEXT   NOT NULL,
     purpose    TEXT   NOT NULL,
-    message    TEXT   NOT NULL,
+    message    TEXT   NOT NULL UNIQUE,
     code_hash  TEXT   NOT NULL,                    -- keyed, bound to number, purpose and message
     expires_at BIGINT NOT NULL,
     PRIMARY KEY (phone_key, purpose)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::{query, query_as, query_scalar};
 
 use super::Phone;
-use crate::clock::Micros;
+use crate::clock::{Clock, Micros};
 use crate::config::Brake;
 use crate::db::{DbError, Tx, on_tx};
 use crate::entropy::Entropy;
@@ -37,6 +37,47 @@ pub struct Held {
     pub entered: i64,
 }
 
+/// How long a brake is known by heart: a flood at a braked prefix asks the database once in so long, and an
+/// administrator's lift is noticed by the other instances as late.
+const REMEMBERED: Duration = Duration::from_secs(1);
+/// Prefixes known at once.
+const MOST_REMEMBERED: usize = 10_000;
+
+/// Brakes that this process ran into a moment ago. What is remembered only ever refuses.
+pub struct Remembered(quick_cache::sync::Cache<String, Seen>);
+
+#[derive(Clone, Copy)]
+struct Seen {
+    /// By this process's clock.
+    at: Micros,
+    wait: Duration,
+}
+
+impl Remembered {
+    pub fn new() -> Self {
+        Self(quick_cache::sync::Cache::new(MOST_REMEMBERED))
+    }
+
+    fn note(&self, prefix: &str, at: Micros, wait: Duration) {
+        self.0.insert(prefix.to_owned(), Seen { at, wait });
+    }
+
+    pub fn forget(&self, prefix: &str) {
+        self.0.remove(prefix);
+    }
+
+    /// How long the number is braked still.
+    pub fn recall(&self, phone: &Phone, now: Micros) -> Option<Duration> {
+        let wait = |prefix| {
+            let seen = self.0.get(prefix)?;
+            let gone = now.since(seen.at);
+            let stands = now >= seen.at && gone < REMEMBERED && gone < seen.wait;
+            stands.then(|| seen.wait.saturating_sub(gone))
+        };
+        [phone.block(), phone.range()].into_iter().filter_map(wait).max()
+    }
+}
+
 /// Whether so few of so many codes came back that the prefix is to be braked.
 fn trips(sent: i64, entered: i64, min_sent: u32, min_entered: f64) -> bool {
     sent >= i64::from(min_sent) && (entered as f64) < min_entered * sent as f64
@@ -48,13 +89,21 @@ fn since(now: Micros, window: Duration, last_end: Option<Micros>) -> Micros {
     last_end.map_or(start, |end| end.max(start))
 }
 
+/// What a look at the brakes needs besides the database.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub remembered: &'a Remembered,
+    pub clock: &'a Clock,
+    pub entropy: &'a Entropy,
+}
+
 /// Whether the number's block or range is braked, or is to be from now on. The one that lasts longer.
 pub async fn judge(
     tx: &mut Tx,
     phone: &Phone,
     brake: &Brake,
     now: Micros,
-    entropy: &Entropy,
+    context: Context<'_>,
 ) -> Result<Option<Braked>, DbError> {
     const BLOCK: &str = "SELECT COUNT(*), COUNT(entered_at) FROM sms_messages
         WHERE block = $1 AND created_at > $2 AND state <> 'refused'";
@@ -78,10 +127,11 @@ pub async fn judge(
                     continue;
                 }
                 let end = now.plus(brake.lifts_after);
-                put_on(tx, prefix, now, end, (sent, entered), entropy).await?;
+                put_on(tx, prefix, (now, end), (sent, entered), context.entropy).await?;
                 (end, true)
             }
         };
+        context.remembered.note(prefix, context.clock.now(), ends_at.since(now));
         let tripped = tripped || braked.is_some_and(|other| other.tripped);
         let retry_after = braked.map_or(Duration::ZERO, |other| other.retry_after).max(ends_at.since(now));
         braked = Some(Braked { retry_after, tripped });
@@ -99,8 +149,7 @@ async fn last_end(tx: &mut Tx, prefix: &str) -> Result<Option<Micros>, DbError> 
 async fn put_on(
     tx: &mut Tx,
     prefix: &str,
-    now: Micros,
-    end: Micros,
+    (now, end): (Micros, Micros),
     (sent, entered): (i64, i64),
     entropy: &Entropy,
 ) -> Result<(), DbError> {

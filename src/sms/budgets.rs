@@ -10,9 +10,7 @@ use super::once;
 use super::rebuild::{self, Rebuild};
 use crate::clock::Micros;
 use crate::config::Live;
-use crate::throttle::{
-    AnyStore, Bucket, Decision, HitId, Kept, Key, Limit, Limiter, Refusal, StoreError, window,
-};
+use crate::throttle::{AnyStore, Bucket, Decision, HitId, Key, Limit, Limiter, Refusal, StoreError, window};
 
 /// A store that loses its data more often than this in one question has more wrong with it.
 const MOST_TRIES: usize = 4;
@@ -42,13 +40,20 @@ pub struct Keys {
 /// What the budgets say of a message.
 pub enum Admission {
     /// It stands in every log now.
-    In(HitId),
+    In(Ticket),
     /// By which limit, and how.
     Refused(String, Refusal),
     /// The same request came before, and stands in the logs.
     Repeated,
     /// The store is out, or has yet to get its windows back.
     Out(Option<StoreError>),
+}
+
+/// An admission, and the state of the store that it holds for.
+#[derive(Debug, Clone, Copy)]
+pub struct Ticket {
+    pub hit: HitId,
+    whole_by: HitId,
 }
 
 /// The budgets over their store. Clones share it.
@@ -136,14 +141,16 @@ impl Budgets {
             let before = self.known(&mark);
             let id = match self.limiter.reserve(&buckets, solved).await {
                 Ok(Decision::Admitted(admission)) => admission.id,
-                Ok(Decision::Refused(refusal)) => return self.refused(&buckets, refusal).await,
+                Ok(Decision::Refused(refusal)) => return self.refused(watched, keys, refusal).await,
                 // No log here knows holds.
                 Ok(Decision::Held) => return Admission::Out(None),
                 Err(error) => return Admission::Out(Some(error)),
             };
             let now = self.limiter.whole_by(&mark).await;
-            if before.is_some() && matches!(now, Ok(now) if now == before) {
-                return Admission::In(id);
+            if let (Some(whole_by), Ok(Some(now))) = (before, &now)
+                && whole_by == *now
+            {
+                return Admission::In(Ticket { hit: id, whole_by });
             }
             // It was admitted by windows with holes in them, or nobody can say that it was not.
             let refunded = self.limiter.refund(&buckets, id).await;
@@ -157,21 +164,20 @@ impl Budgets {
         Admission::Out(None)
     }
 
-    async fn refused(&self, buckets: &[Bucket<'_>], refusal: Refusal) -> Admission {
-        let limit = buckets[refusal.bucket].limit;
-        let own = |bucket: &&Bucket<'_>| bucket.limit.name() == once::NAME;
-        if limit.name() == once::NAME {
-            return Admission::Repeated;
-        }
+    async fn refused(&self, watched: &Watched, keys: &Keys, refusal: Refusal) -> Admission {
+        let limit = watched.buckets(keys)[refusal.bucket].limit.name().to_owned();
         // The log of repetitions says the longest wait of all, but for months and years.
-        if refusal.retry_after >= once::LIFE
-            && let Some(once) = buckets.iter().find(own)
-            && let Ok(peek) = self.limiter.peek(*once).await
-            && peek.rules.iter().any(|rule| rule.count > 0)
-        {
+        if limit == once::NAME || refusal.retry_after >= once::LIFE && self.is_repeated(watched, keys).await {
             return Admission::Repeated;
         }
-        Admission::Refused(limit.name().to_owned(), refusal)
+        Admission::Refused(limit, refusal)
+    }
+
+    /// Whether a request of that name stands in the store.
+    pub async fn is_repeated(&self, watched: &Watched, keys: &Keys) -> bool {
+        let Some(key) = keys.once else { return false };
+        let peek = self.limiter.peek(Bucket { limit: &watched.once, key }).await;
+        peek.is_ok_and(|peek| peek.rules.iter().any(|rule| rule.count > 0))
     }
 
     /// The message came to nothing. Where that cannot be written it counts, which errs towards refusing.
@@ -181,14 +187,10 @@ impl Budgets {
         }
     }
 
-    /// Writes a message's hits once more, with the time that the ledger has it at: the store may have lost
-    /// them, and have been made whole from a ledger that did not know of them yet.
-    pub async fn confirm(&self, watched: &Watched, keys: &Keys, id: HitId, at: Micros) {
-        let hits: Vec<_> =
-            watched.buckets(keys).into_iter().map(|bucket| (bucket, Kept { at, id })).collect();
-        if let Err(error) = self.limiter.restore(&hits).await {
-            tracing::debug!(%error, "a message's hits could not be written once more");
-        }
+    /// Whether the store has not lost its data since the ticket was given. Asked once the message stands in
+    /// the ledger: whatever is lost later is written back with it.
+    pub async fn stands(&self, watched: &Watched, ticket: &Ticket) -> bool {
+        matches!(self.limiter.whole_by(&watched.mark()).await, Ok(Some(by)) if by == ticket.whole_by)
     }
 
     /// Writes the windows back where the store lacks them; whether it is whole now. A request that has

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::budgets::{Budgets, Watched};
-use super::ledger::{Current, Ledger};
+use super::ledger::Ledger;
 use super::metrics::Metrics;
 use super::once::{self, Turns};
 use super::{Code, Gateway, MessageId, Phone, Purpose, Report};
@@ -14,15 +14,13 @@ use crate::clock::Clock;
 use crate::config::Live;
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
-use crate::secret::{MasterKey, SubKey, same};
-use crate::throttle::{AnyStore, Attempt, Hold, Key, Limiter};
+use crate::secret::{MasterKey, SubKey};
+use crate::throttle::{AnyStore, Key, Limiter};
 
 /// Messages on their way at once in this process. Past it something behind us is stuck.
 const MOST_UNDER_WAY: usize = 256;
 /// How long a gateway may take, whatever its own time-out is.
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a guess may wait for others in flight to be compared.
-const GUESS_PATIENCE: Duration = Duration::from_secs(5);
 /// What a caller is told while something that a message needs is out.
 pub(super) const TRY_AGAIN: Duration = Duration::from_secs(5);
 
@@ -123,6 +121,11 @@ pub enum Checked {
 pub struct Proven(Phone);
 
 impl Proven {
+    /// For the one that has compared a code, and nobody else.
+    pub(super) const fn of(phone: Phone) -> Self {
+        Self(phone)
+    }
+
     pub const fn phone(&self) -> &Phone {
         &self.0
     }
@@ -155,7 +158,7 @@ impl Codes {
             turns: Turns::default(),
             places: Semaphore::new(MOST_UNDER_WAY),
             metrics: Metrics::register(),
-            key: master.derive("sms.code"),
+            key: master.derive("code.hash"),
         }))
     }
 
@@ -176,76 +179,6 @@ impl Codes {
     /// first request need not wait for it. False where it could not be done yet.
     pub async fn make_whole(&self, live: &Live) -> bool {
         self.0.budgets.make_whole(&Watched::of(live)).await
-    }
-
-    /// Compares a code. A guess takes its place among the number's wrong ones before anything is
-    /// compared, and gives it back where it is right.
-    pub async fn check(
-        &self,
-        live: &Live,
-        phone: &Phone,
-        purpose: Purpose,
-        code: &Code,
-    ) -> Result<Checked, SmsError> {
-        let limiter = self.0.budgets.limiter();
-        let bucket = limiter.bucket(&live.limits.sms_guess, phone.as_str().as_bytes());
-        let hold = match limiter.hold(&[bucket], false, GUESS_PATIENCE).await {
-            Ok(Attempt::Held(hold)) => hold,
-            Ok(Attempt::Refused(refusal)) => {
-                self.0.metrics.guesses.throttled.increment(1);
-                let limit = bucket.limit.name().to_owned();
-                return Ok(Checked::Throttled { limit, retry_after: refusal.retry_after });
-            }
-            Ok(Attempt::OutOfPatience) | Err(_) => {
-                self.0.metrics.guesses.unavailable.increment(1);
-                return Ok(Checked::Unavailable { retry_after: TRY_AGAIN });
-            }
-        };
-        let guess =
-            Guess { phone: phone.clone(), key: self.phone_key(live, phone), purpose, code: code.clone() };
-        let service = self.clone();
-        // Whoever hangs up now must not leave the hold unsettled: this runs to its end without them.
-        let compared = tokio::spawn(async move { service.compare(guess, hold).await });
-        compared.await.expect("a comparison does not panic")
-    }
-
-    async fn compare(&self, guess: Guess, hold: Hold<AnyStore>) -> Result<Checked, SmsError> {
-        let right = match self.is_right(&guess).await {
-            Ok(right) => right,
-            Err(error) => {
-                let _ = hold.refund().await;
-                return Err(error.into());
-            }
-        };
-        // A hold whose end cannot be told becomes a failure by itself.
-        let told = if right { hold.refund().await } else { hold.keep().await };
-        if let Err(error) = told {
-            tracing::debug!(%error, "the outcome of a guess could not be told to the window store");
-        }
-        let guesses = &self.0.metrics.guesses;
-        let counter = if right { &guesses.right } else { &guesses.wrong };
-        counter.increment(1);
-        Ok(if right { Checked::Right(Proven(guess.phone)) } else { Checked::Wrong })
-    }
-
-    async fn is_right(&self, guess: &Guess) -> Result<bool, DbError> {
-        let ledger = &self.0.ledger;
-        let Some(current) = ledger.current_code(guess.key, guess.purpose).await? else { return Ok(false) };
-        let hash = self.code_hash(guess.key, guess.purpose, current.message, &guess.code);
-        if !same(hash.as_bytes(), current.code_hash.as_bytes()) {
-            return Ok(false);
-        }
-        self.use_up(guess, &current).await
-    }
-
-    async fn use_up(&self, guess: &Guess, current: &Current) -> Result<bool, DbError> {
-        let ledger = &self.0.ledger;
-        let right = ledger.redeem(guess.key, guess.purpose, current).await?;
-        // The code is used up, so it has to be right whatever happens here: only the brake asks for it.
-        if right && let Err(error) = ledger.note_entered(current.message).await {
-            tracing::warn!(%error, "a code that came back is not in the ledger");
-        }
-        Ok(right)
     }
 
     /// Bound to the number, the purpose and the message: equal codes have different hashes.
@@ -269,12 +202,4 @@ impl Codes {
         let before = now.minus(longest.unwrap_or_default()).min(Watched::of(live).horizon(now));
         Ok(self.0.ledger.purge(before, batch).await?)
     }
-}
-
-/// A guess on a task of its own.
-struct Guess {
-    phone: Phone,
-    key: Key,
-    purpose: Purpose,
-    code: Code,
 }

@@ -4,6 +4,7 @@ mod brake;
 mod budgets;
 mod codes;
 pub mod gateway;
+mod guessing;
 mod ledger;
 mod metrics;
 mod once;

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::brake;
-use super::budgets::{Admission, Keys, Watched};
+use super::budgets::{Admission, Keys, Ticket, Watched};
 use super::codes::{Ask, Codes, Sending, Sent, SmsError, TRY_AGAIN};
 use super::ledger::{Draft, Earlier, State, WhyNot, Written};
 use super::text::text;
 use super::{Code, Delivery, Message, MessageId, Phone, Purpose};
-use crate::clock::Micros;
 use crate::config::{Brake, Live};
 use crate::db::DbError;
-use crate::throttle::{HitId, Refusal, Then};
+use crate::throttle::{Refusal, Then};
 
 /// How often, and how long, a request looks how another instance fares with the same one.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -68,11 +67,16 @@ impl Job {
             Some(name) => Some(inner.turns.wait(name).await),
             None => None,
         };
-        let Ok(_place) = inner.places.try_acquire() else { return Ok(unavailable()) };
+        if let Some(retry_after) = self.known_brake().await {
+            return Ok(braked(retry_after));
+        }
         let mut earlier = None;
         for _ in 0..MOST_LOOKS {
             match inner.budgets.admit(&self.watched, &self.keys, self.solved).await {
-                Admission::In(hit) => return self.write(hit).await,
+                Admission::In(ticket) => match self.write(ticket).await? {
+                    Some(answer) => return Ok(answer),
+                    None => continue,
+                },
                 Admission::Refused(limit, refusal) => return Ok(refused(limit, refusal)),
                 Admission::Out(error) => {
                     tracing::debug!(?error, "no message is sent while the window store is out");
@@ -93,6 +97,15 @@ impl Job {
         }
     }
 
+    /// A flood at a braked prefix writes nothing and asks nobody. But who repeats a request is told what
+    /// became of it.
+    async fn known_brake(&self) -> Option<Duration> {
+        let inner = &*self.codes.0;
+        let known = inner.ledger.known_brake(&self.phone).filter(|_| self.brake.enabled)?;
+        let repeated = inner.budgets.is_repeated(&self.watched, &self.keys).await;
+        (!repeated).then_some(known)
+    }
+
     async fn earlier(&self) -> Result<Option<Earlier>, DbError> {
         match self.keys.once {
             Some(name) => self.codes.ledger().earlier(name).await,
@@ -107,15 +120,16 @@ impl Job {
         Ok(Sending::Sent(Sent { expires_in: earlier.expires_in, resend_after, confirmed }))
     }
 
-    /// It stands in the window store. Where it does not come to stand in the ledger it never was.
-    async fn write(&self, hit: HitId) -> Result<Sending, SmsError> {
+    /// It stands in the window store. Where it does not come to stand in the ledger it never was. None
+    /// where the store lost its data meanwhile, so that others may stand in its place.
+    async fn write(&self, ticket: Ticket) -> Result<Option<Sending>, SmsError> {
         let inner = &*self.codes.0;
         let (id, code) = (MessageId::random(&inner.entropy), Code::random(&inner.entropy));
         let code_hash = self.codes.code_hash(self.keys.phone, self.purpose, id, &code);
         let draft = Draft {
             id,
             keys: &self.keys,
-            hit,
+            hit: ticket.hit,
             phone: &self.phone,
             purpose: self.purpose,
             gateway: inner.gateway.name(),
@@ -125,42 +139,49 @@ impl Job {
             limit: &self.watched.phone,
             brake: &self.brake,
         };
+        let Ok(_place) = inner.places.try_acquire() else {
+            inner.budgets.refund(&self.watched, &self.keys, ticket.hit).await;
+            return Ok(Some(unavailable()));
+        };
+        let begun = inner.clock.now();
         let why_not = match inner.ledger.write(&draft).await {
-            Ok(Written::New { at, resend_after }) => {
-                let begun = inner.clock.now();
-                let delivery = self.deliver(&draft, code, at).await;
+            Ok(Written::New { resend_after }) if inner.budgets.stands(&self.watched, &ticket).await => {
+                let delivery = self.deliver(&draft, code).await;
                 let gone = inner.clock.now().since(begun);
-                let sent = |confirmed| {
-                    Sending::Sent(Sent {
-                        expires_in: self.code_ttl.saturating_sub(gone),
-                        resend_after: resend_after.saturating_sub(gone),
-                        confirmed,
-                    })
-                };
-                return Ok(match delivery {
-                    Delivery::Accepted { .. } => sent(true),
-                    Delivery::Unknown { .. } => sent(false),
-                    Delivery::Refused { .. } => Sending::NotSent,
-                });
+                return Ok(Some(self.answer(&delivery, resend_after, gone)));
             }
-            Ok(Written::Not(why)) => Ok(why),
+            Ok(Written::New { .. }) => inner.ledger.withdraw(&draft).await.map(|()| None),
+            Ok(Written::Not(why)) => Ok(Some(why)),
             Err(error) => Err(error),
         };
-        inner.budgets.refund(&self.watched, &self.keys, hit).await;
-        match why_not? {
-            WhyNot::Repeated(earlier) => Ok(self.repeated(earlier).await?),
-            WhyNot::Refused(refusal) => Ok(refused(self.watched.phone.name().to_owned(), refusal)),
-            WhyNot::Braked(braked) => {
+        inner.budgets.refund(&self.watched, &self.keys, ticket.hit).await;
+        Ok(match why_not? {
+            None => None,
+            Some(WhyNot::Repeated(earlier)) => Some(self.repeated(earlier).await?),
+            Some(WhyNot::Refused(refusal)) => Some(refused(self.watched.phone.name().to_owned(), refusal)),
+            Some(WhyNot::Braked(braked)) => {
                 inner.metrics.brakes.increment(u64::from(braked.tripped));
-                let limit = brake::NAME.to_owned();
-                Ok(Sending::Throttled { limit, retry_after: braked.retry_after })
+                Some(self::braked(braked.retry_after))
             }
+        })
+    }
+
+    fn answer(&self, delivery: &Delivery, resend_after: Duration, gone: Duration) -> Sending {
+        let sent = |confirmed| {
+            let (expires_in, resend_after) =
+                (self.code_ttl.saturating_sub(gone), resend_after.saturating_sub(gone));
+            Sending::Sent(Sent { expires_in, resend_after, confirmed })
+        };
+        match delivery {
+            Delivery::Accepted { .. } => sent(true),
+            Delivery::Unknown { .. } => sent(false),
+            Delivery::Refused { .. } => Sending::NotSent,
         }
     }
 
     /// Hands the message to the gateway, once, and writes what became of it: in the ledger first, which
     /// decides.
-    async fn deliver(&self, draft: &Draft<'_>, code: Code, at: Micros) -> Delivery {
+    async fn deliver(&self, draft: &Draft<'_>, code: Code) -> Delivery {
         let inner = &*self.codes.0;
         let text = text(self.purpose, &code, self.code_ttl, &self.locale);
         let (gateway, phone, id) = (Arc::clone(&inner.gateway), self.phone.clone(), draft.id);
@@ -169,10 +190,7 @@ impl Job {
             gateway.send(Message { id, phone: &phone, code: &code, text: &text }).await
         });
         let stop = sending.abort_handle();
-        let patient = tokio::time::timeout(inner.gateway_patience, sending);
-        let confirmed = inner.budgets.confirm(&self.watched, &self.keys, draft.hit, at);
-        let (answer, ()) = tokio::join!(patient, confirmed);
-        let delivery = match answer {
+        let delivery = match tokio::time::timeout(inner.gateway_patience, sending).await {
             Ok(Ok(delivery)) => delivery,
             Ok(Err(_)) => Delivery::Unknown { reason: "the gateway's code failed".to_owned() },
             Err(_) => {
@@ -208,6 +226,10 @@ fn refused(limit: String, refusal: Refusal) -> Sending {
         Then::Captcha => Sending::Challenged { limit, retry_after },
         Then::Block => Sending::Throttled { limit, retry_after },
     }
+}
+
+fn braked(retry_after: Duration) -> Sending {
+    Sending::Throttled { limit: brake::NAME.to_owned(), retry_after }
 }
 
 const fn unavailable() -> Sending {

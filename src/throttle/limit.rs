@@ -46,7 +46,6 @@ pub enum Span {
 impl Span {
     /// How far back it can look at the most.
     pub const fn longest(&self) -> Duration {
-        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
         match self {
             Self::Sliding(window) => *window,
             Self::Calendar { unit, .. } => match unit {
@@ -56,7 +55,7 @@ impl Span {
                 CalendarUnit::Day => Duration::from_secs(2 * 24 * 60 * 60),
                 CalendarUnit::Week => Duration::from_secs(8 * 24 * 60 * 60),
                 CalendarUnit::Month => Duration::from_secs(32 * 24 * 60 * 60),
-                CalendarUnit::Year => LONGEST_WINDOW.saturating_add(DAY),
+                CalendarUnit::Year => LONGEST_WINDOW,
             },
         }
     }

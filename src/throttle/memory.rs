@@ -1,13 +1,12 @@
 //! The in-process store: window logs in sharded maps, for one instance and for tests.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use super::limit::Limit;
+use super::entry::{Empty, Entry, Hit, PeekLog};
 use super::store::*;
-use super::window::{self, Gathered, HOLD_LIFE, Log, Standing};
+use super::window::{self, Gathered, Log};
 use crate::clock::{Clock, Micros};
 
 /// Enough that two cores seldom meet at one; a power of two, so that a key's bits choose.
@@ -30,22 +29,6 @@ struct Shard {
     /// The number of logs at which the expired ones are looked for again: twice those that lived
     /// through the last sweep, so that a write pays for a bounded share of it.
     sweep_at: usize,
-}
-
-#[derive(Debug)]
-struct Entry {
-    /// Oldest first.
-    kept: VecDeque<Hit>,
-    /// Boxed because there are none nearly always.
-    #[expect(clippy::box_collection, reason = "one word a log instead of three; few logs have holds")]
-    holds: Option<Box<Vec<Hit>>>,
-    expires: Micros,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Hit {
-    at: Micros,
-    id: HitId,
 }
 
 impl MemoryStore {
@@ -167,9 +150,7 @@ impl MemoryStore {
         }
         let mut shard = self.lock_one(bucket.key);
         let entry = shard.open(bucket.key, clock);
-        if !entry.has(hit.id) {
-            entry.keep(hit, bucket.limit);
-        }
+        entry.restore(hit, bucket.limit);
         entry.expires = entry.expires.max(expires);
     }
 
@@ -229,7 +210,7 @@ impl Shard {
         if self.logs.len() >= self.sweep_at.max(SWEEP_FROM) && !self.logs.contains_key(&key) {
             self.sweep(now);
         }
-        self.logs.entry(key).or_insert_with(|| Entry { kept: VecDeque::new(), holds: None, expires: now })
+        self.logs.entry(key).or_insert_with(|| Entry::new(now))
     }
 
     fn sweep(&mut self, now: Micros) {
@@ -237,129 +218,6 @@ impl Shard {
         self.sweep_at = self.logs.len() * 2;
     }
 }
-
-impl Entry {
-    /// The time this log counts by: never older than its newest hit, whatever the clock says. Holds
-    /// whose owner died become kept hits on the way.
-    fn now(&mut self, clock: Micros) -> Micros {
-        let newest = self.kept.back().map_or(clock, |hit| hit.at.max(clock));
-        let Some(holds) = &mut self.holds else { return newest };
-        let now = holds.iter().map(|hold| hold.at).fold(newest, Micros::max);
-        let dead = now.minus(HOLD_LIFE);
-        if holds.iter().any(|hold| hold.at <= dead) {
-            let (kept, alive) = holds.iter().partition(|hold| hold.at <= dead);
-            let kept: Vec<Hit> = kept;
-            self.kept.extend(kept);
-            self.kept.make_contiguous().sort_by_key(|hit| (hit.at, hit.id.0));
-            self.set_holds(alive);
-        }
-        now
-    }
-
-    fn has(&self, id: HitId) -> bool {
-        self.kept.iter().chain(self.holds.iter().flat_map(|holds| holds.iter())).any(|hit| hit.id == id)
-    }
-
-    fn set_holds(&mut self, alive: Vec<Hit>) {
-        self.holds = (!alive.is_empty()).then(|| Box::new(alive));
-    }
-
-    fn keep(&mut self, hit: Hit, limit: &Limit) {
-        let capacity = limit.capacity() as usize;
-        if self.kept.len() == self.kept.capacity() {
-            // By half, for most logs stay short; but not past what the limit can ever fill.
-            let wanted = (self.kept.len() + self.kept.len() / 2).clamp(2, capacity + 1);
-            self.kept.reserve_exact(wanted.saturating_sub(self.kept.len()));
-        }
-        // Equal times stand in the order of their ids, as in a sorted set.
-        let behind =
-            self.kept.iter().rev().take_while(|other| (other.at, other.id.0) > (hit.at, hit.id.0)).count();
-        self.kept.insert(self.kept.len() - behind, hit);
-        while self.kept.len() > capacity {
-            self.kept.pop_front();
-        }
-    }
-
-    fn settle_kept(&mut self, id: HitId, clock: Micros, limit: &Limit) {
-        let now = self.now(clock);
-        let held = self.take_hold(id);
-        if held || !self.kept.iter().any(|hit| hit.id == id) {
-            self.keep(Hit { at: now, id }, limit);
-        }
-        self.expires = now.plus(window::life(limit, now));
-    }
-
-    fn take_hold(&mut self, id: HitId) -> bool {
-        let Some(holds) = &mut self.holds else { return false };
-        let before = holds.len();
-        holds.retain(|hold| hold.id != id);
-        let taken = holds.len() < before;
-        if holds.is_empty() {
-            self.holds = None;
-        }
-        taken
-    }
-
-    fn remove(&mut self, id: HitId) {
-        if !self.take_hold(id)
-            && let Some(index) = self.kept.iter().rposition(|hit| hit.id == id)
-        {
-            self.kept.remove(index);
-        }
-    }
-}
-
-impl Log for Entry {
-    fn nth_newest(&self, n: u32) -> Option<Micros> {
-        let index = self.kept.len().checked_sub(n as usize)?;
-        self.kept.get(index).map(|hit| hit.at)
-    }
-
-    fn newer_than(&self, start: Micros) -> u32 {
-        // Nearly always few are; they lie beside the newest, which has just been read.
-        let few = self.kept.iter().rev().take(8).take_while(|hit| hit.at > start).count();
-        if few < 8 {
-            return few as u32;
-        }
-        (self.kept.len() - self.kept.partition_point(|hit| hit.at <= start)) as u32
-    }
-
-    fn holds(&self) -> u32 {
-        self.holds.as_ref().map_or(0, |holds| holds.len() as u32)
-    }
-}
-
-/// A subject without a log.
-struct Empty;
-
-impl Log for Empty {
-    fn nth_newest(&self, _: u32) -> Option<Micros> {
-        None
-    }
-
-    fn newer_than(&self, _: Micros) -> u32 {
-        0
-    }
-
-    fn holds(&self) -> u32 {
-        0
-    }
-}
-
-trait PeekLog: Log + Sized {
-    fn peek(&self, limit: &Limit, now: Micros) -> Peek {
-        let rule = |rule| {
-            let retry_after = match window::judge(rule, self, now) {
-                Standing::Full { frees_at } => frees_at.since(now),
-                Standing::Free(_) | Standing::Held => Duration::ZERO,
-            };
-            RulePeek { count: self.newer_than(window::start(&rule.span, now)).min(rule.max), retry_after }
-        };
-        Peek { at: now, holds: self.holds(), rules: limit.rules().iter().map(rule).collect() }
-    }
-}
-
-impl<L: Log> PeekLog for L {}
 
 impl WindowStore for MemoryStore {
     async fn reserve(&self, ask: &Ask<'_>) -> Result<Verdict, StoreError> {

@@ -168,7 +168,7 @@ pub trait WindowStore: Send + Sync {
 
     /// Writes kept hits back, each with its own time and id, in any order and however often: one that
     /// stands in its log stays as it stands, one that no rule can see any more is left out, and a log
-    /// keeps its newest. Atomic for each hit, not for all of them; some may stand where it fails.
+    /// keeps its newest: twice as many as its largest `max`, until the next hit that it admits. Atomic for each hit, not for all of them; some may stand where it fails.
     fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// The writing back by which what `name` stands for became whole in this store; none where it never

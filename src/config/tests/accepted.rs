@@ -147,6 +147,26 @@ fn a_chosen_gateway_keeps_what_it_needs() {
 }
 
 #[test]
+fn the_brake_takes_its_bounds_and_a_whole_number_for_a_share() {
+    let text = "[sms]\nretention = '366d'\n[sms.brake]\nenabled = false\nwindow = '7d'\nmin_sent = 1\n\
+                min_sent_range = 1000000\nmin_entered = 1\nlifts_after = '30d'\n\
+                [limits.sms-phone]\nrules = [{ max = 1, per = 'year' }]";
+    let sms = read(text).expect("valid").live.sms;
+    let day = Duration::from_secs(24 * 60 * 60);
+    let brake = Brake {
+        enabled: false,
+        window: 7 * day,
+        min_sent: 1,
+        min_sent_range: 1_000_000,
+        min_entered: 1.0,
+        lifts_after: 30 * day,
+    };
+    assert_eq!((sms.retention, sms.brake), (366 * day, brake));
+    let share = |text: &str| read(text).expect("valid").live.sms.brake.min_entered;
+    assert_eq!((share("sms.brake.min_entered = 0.25"), share("sms.brake.min_entered = 0")), (0.25, 0.0));
+}
+
+#[test]
 fn debug_lines_hold_no_password() {
     let text = "database.url = 'postgres://u:hunter2@db/x?password=hunter2'\nstore.url = 'redis://:hunter2@r'\n\
                 [sms]\ngateway = 'http'\n[sms.http]\nurl = 'http://a/'\nheaders = { k = 'hunter2' }";

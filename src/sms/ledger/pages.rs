@@ -142,6 +142,7 @@ impl Ledger {
         let now = self.now().await?;
         let rows = on_db!(&self.db, pool => query(brake::LIFT).bind(now.0).bind(by).bind(prefix).execute(pool)
             .await.map(|done| done.rows_affected()))?;
+        self.brakes.forget(prefix);
         Ok(rows > 0)
     }
 

@@ -27,10 +27,7 @@ async fn rig(loss: Loss, toml: &str) -> Rig {
 async fn lose(loss: Loss, rig: &mut Rig, instance: Instance) -> Instance {
     match loss {
         Loss::Flush => rig.flush(),
-        Loss::Restart => {
-            rig.restart_redis();
-            rig.wait_for_redis(&instance).await;
-        }
+        Loss::Restart => rig.restart_redis(&instance).await,
         Loss::NewProcess => return rig.instance().await,
     }
     instance
@@ -73,6 +70,50 @@ async fn stays_five(loss: Loss) {
     assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 5, "the store knows again");
     rig.advance(45 * MINUTE);
     sent(instance.send(&phone).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flushed_again_and_again_under_two_instances_no_budget_is_exceeded() {
+    let toml = "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = [{ max = 30, window = '1h' }]";
+    let rig = rig(Loss::Flush, toml).await;
+    let (one, other) = (rig.instance().await, rig.instance().await);
+    for _ in 0..8 {
+        let burst = tokio::spawn(all([one.clone(), other.clone()].into_iter().flat_map(|instance| {
+            (0..20).map(move |_| {
+                let instance = instance.clone();
+                async move { instance.send(&phone()).await }
+            })
+        })));
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+            rig.flush();
+        }
+        burst.await.unwrap();
+        assert!(rig.sent().len() <= 30, "{} messages", rig.sent().len());
+    }
+    // What was refused for the flushes alone had its chance by now.
+    while is_sent(&one.send(&phone()).await) {}
+    assert_eq!(rig.sent().len(), 30);
+    assert_eq!(one.counted("sms-total", b"everyone").await, 30);
+    assert_eq!(one.ledger().await.len(), 30, "nothing stands in the ledger that did not go out");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_process_died_before_its_gateway_answered_counts() {
+    let rig = rig(Loss::NewProcess, "[limits.sms-phone]\nrules = [{ max = 1, window = '1h' }]").await;
+    let (dead, phone) = (rig.instance().await, phone());
+    rig.mood(Mood::Hangs);
+    tokio::spawn({
+        let (dead, phone) = (dead.clone(), phone.clone());
+        async move { dead.send(&phone).await }
+    });
+    while rig.sent_to(&phone) == 0 {
+        tokio::task::yield_now().await;
+    }
+    // Nobody lets that gateway go any more: the row stays as it is.
+    let fresh = rig.instance().await;
+    assert_eq!(throttled(fresh.send(&phone).await), ("sms-phone".to_owned(), HOUR));
+    assert_eq!(fresh.ledger().await[0].state, State::Pending);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -194,17 +194,17 @@ impl Rig {
     }
 
     /// Killed without a word, and back on the same port with nothing in it.
-    pub fn restart_redis(&mut self) {
+    pub async fn restart_redis(&mut self, instance: &Instance) {
         let mut old = self.redis.take().expect("a rig on Redis");
         old.kill();
+        let AnyStore::Redis(store) = instance.limiter.store() else { panic!("a rig on Redis") };
+        // The link has to see that another process is gone, and then that it is back: no clock of ours.
+        while store.link().is_up() {
+            tokio::time::sleep(SECOND / 200).await;
+        }
         let (port, steered) = (old.port, self.steered.as_ref().expect("a clock for it"));
         self.redis = Some(RedisServer::start_at(port, |command| steered.steer(command)));
-    }
-
-    pub async fn wait_for_redis(&self, instance: &Instance) {
-        if let AnyStore::Redis(store) = instance.limiter.store() {
-            assert!(store.link().ready(10 * SECOND).await);
-        }
+        assert!(store.link().ready(10 * SECOND).await);
     }
 }
 

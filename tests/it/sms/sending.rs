@@ -8,6 +8,7 @@ const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h
 const NO_RULES: &str = "[limits.sms-phone]\nrules = []";
 
 on_each_store! {
+    the_message_says_its_code_in_the_language_asked_for,
     hundred_parallel_requests_send_exactly_max,
     hundred_parallel_requests_at_two_instances_send_exactly_max,
     no_span_holds_more_than_max,
@@ -28,6 +29,21 @@ on_each_store! {
     a_refused_message_frees_its_name,
     a_name_is_known_for_a_day,
     a_broken_ledger_sends_nothing_and_counts_nothing,
+}
+
+async fn the_message_says_its_code_in_the_language_asked_for(store: Store) {
+    let rig = Rig::new(store, "[sms]\ncode_ttl = '4m'").await;
+    let (instance, address) = (rig.instance().await, address());
+    for (locale, words) in [("en", "good for 4 min"), ("zh-CN", "4 分钟内有效"), ("tlh", "good for 4 min")]
+    {
+        let phone = phone();
+        let answer = sent(instance.ask(Ask { locale, ..ask(&phone, &address) }).await);
+        assert_eq!(answer, Sent { expires_in: 4 * MINUTE, resend_after: MINUTE, confirmed: true });
+        let message = rig.sent().pop().unwrap();
+        assert!(message.text.contains(message.code.expose()) && message.text.contains(words));
+        assert_eq!(instance.ledger().await[0].id, message.id);
+        rig.advance(SECOND);
+    }
 }
 
 async fn hundred_parallel_requests_send_exactly_max(store: Store) {
