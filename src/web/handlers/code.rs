@@ -89,7 +89,8 @@ pub async fn send(
         }
         Ok(Sending::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,
         Ok(Sending::Throttled { retry_after, .. }) => {
-            reply.plain(Notice::TooManyCodes(reply.until(retry_after)))
+            let step = step_of(fields, visit.now()).not_before(retry_after, visit.now());
+            show(step, Notice::TooManyCodes(reply.until(retry_after)), CaptchaBlock::Absent)
         }
         Ok(Sending::NotSent) => reply.plain(Notice::NotSent),
         Ok(Sending::Unavailable { retry_after }) => reply.no_codes(retry_after),

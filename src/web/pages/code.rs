@@ -1,6 +1,8 @@
 //! Forms of two steps, a number and then the code that went to it: `/login/code`, `/password/reset` and
 //! `/account/phone`; the registration has the same fields in it.
 
+use std::time::Duration;
+
 use actix_web::HttpResponse;
 use askama::Template;
 
@@ -51,11 +53,10 @@ impl CodeStep {
     }
 
     pub fn sent(sent: SentCode, now: Micros) -> Self {
-        let up = |at: Micros| at.plus(std::time::Duration::from_micros(999_999)).seconds();
         let wait = sent.next_code.since(now);
         let second = SecondStep {
-            good_until: up(sent.good_until),
-            next_code: up(sent.next_code),
+            good_until: seconds_up(sent.good_until),
+            next_code: seconds_up(sent.next_code),
             lasts: sent.good_until.since(now).as_secs().min(86_400),
             again: (!wait.is_zero()).then(|| Wait::new(now, wait)),
             confirmed: sent.confirmed,
@@ -63,10 +64,24 @@ impl CodeStep {
         Self { number: sent.number.chars().take(64).collect(), second: Some(second) }
     }
 
+    /// Another code has been asked for, and there is none for so long.
+    pub fn not_before(mut self, retry_after: Duration, now: Micros) -> Self {
+        if let Some(second) = &mut self.second {
+            second.next_code = seconds_up(now.plus(retry_after));
+            second.again = Some(Wait::new(now, retry_after));
+        }
+        self
+    }
+
     /// What has to be typed next.
     pub const fn field(&self) -> Field {
         if self.second.is_some() { Field::Code } else { Field::Phone }
     }
+}
+
+/// Never a moment too early.
+const fn seconds_up(at: Micros) -> i64 {
+    at.plus(Duration::from_micros(999_999)).seconds()
 }
 
 impl SecondStep {
