@@ -332,7 +332,7 @@ async fn aliyun_is_asked_as_it_describes_and_its_reports_are_ours_alone() {
     assert_eq!(field(&query, "TemplateCode"), "SMS_0123");
     assert_eq!(field(&query, "TemplateParam"), r#"{"code":"314159"}"#);
     assert_eq!(
-        (&*request.headers["x-acs-action"].to_str().unwrap(), request.method.as_str()),
+        (request.headers["x-acs-action"].to_str().unwrap(), request.method.as_str()),
         ("SendSms", "POST")
     );
     assert_eq!(request.headers["x-acs-version"], "2017-05-25");
@@ -405,6 +405,62 @@ async fn aliyuns_answers_are_understood() {
         (503, "", unknown("answered 503")),
     ];
     judged(|uri| aliyun(uri, &path), &cases).await;
+}
+
+/// The settings that gatehouse.example.toml gives for a gateway, with its address and its secret replaced.
+pub fn example(of: &str, address: &str, at: &str, variable: &str, secret: &std::path::Path) -> String {
+    let example = include_str!("../../../gatehouse.example.toml");
+    let (_, after) = example.split_once(&format!("# For {of}:\n")).unwrap();
+    let lines = after.lines().map_while(|line| line.strip_prefix("#   ")).collect::<Vec<_>>().join("\n");
+    assert!(lines.contains(address) && lines.contains(variable), "{lines}");
+    let lines = lines.replace(address, at).replace(variable, &format!("{{file:{}}}", secret.display()));
+    format!("[sms]\ngateway = 'http'\n{lines}")
+}
+
+#[tokio::test]
+async fn the_example_for_jasmin_is_what_jasmin_asks_for() {
+    let secret = secret_file("jas&min\n");
+    let config =
+        |uri: &str| example("Jasmin", "http://127.0.0.1:1401", uri, "{env:JASMIN_PASSWORD}", secret.path());
+    let success = "Success \"07033084-5cfd-4812-90a4-e4d24ffb6e3d\"";
+    let (request, id) = received(config, ResponseTemplate::new(200).set_body_string(success)).await;
+    assert_eq!((request.method.as_str(), request.url.path()), ("POST", "/send"));
+    let form = fields(&request.body);
+    assert_eq!((field(&form, "username"), field(&form, "password")), ("app", "jas&min"));
+    assert_eq!((field(&form, "to"), field(&form, "coding")), (NUMBER, "8"));
+    let utf16: String = TEXT.encode_utf16().map(|unit| format!("{unit:04x}")).collect();
+    assert_eq!(field(&form, "hex-content"), utf16);
+    let report = url::Url::parse(field(&form, "dlr-url")).unwrap();
+    let jasmin = gateway(&config("http://127.0.0.1:1"));
+    let posted = "id=07033084-5cfd-4812-90a4-e4d24ffb6e3d&message_status=DELIVRD&level=2&connector=x";
+    let expected = Report {
+        message: Reported::Id(id),
+        state: ReportState::Delivered,
+        detail: Some("DELIVRD".to_owned()),
+    };
+    let kind = "application/x-www-form-urlencoded";
+    assert_eq!(reported(&*jasmin, report.query().unwrap(), kind, posted), Ok(vec![expected]));
+    let cases = [
+        (200, success, accepted(None)),
+        (200, "Error \"no route\"", unknown("answered 200 without what sms.http.accepted_if says")),
+        (403, "Error \"Authentication failure for username:app\"", refused("answered 403")),
+        (412, "Error \"No route found\"", refused("answered 412")),
+    ];
+    judged(config, &cases).await;
+}
+
+#[tokio::test]
+async fn the_example_for_a_gateway_of_ones_own_holds() {
+    let secret = secret_file("t0ken");
+    let config = |uri: &str| {
+        example("one of your own", "https://sms.internal.example", uri, "{env:SMS_TOKEN}", secret.path())
+    };
+    let (request, id) = received(config, ResponseTemplate::new(200).set_body_string(r#"{"ok":true}"#)).await;
+    assert_eq!(request.headers["authorization"], "Bearer t0ken");
+    assert_eq!(request.headers["idempotency-key"], id.to_string().as_str());
+    let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
+    assert_eq!((&body["to"], &body["content"]), (&NUMBER.into(), &TEXT.into()));
+    assert!(body["callback"].as_str().unwrap().contains(&id.to_string()));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use gatehouse::sms::{Delivery, Report, ReportCall, ReportState, Reported};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::gateways::{NUMBER, TEXT, gateway, opened, send, some_id};
-use crate::support::kannel::{Delivered, Kannel};
+use super::gateways::{NUMBER, TEXT, example, gateway, opened, send, some_id};
+use crate::support::kannel::{Delivered, Kannel, PASSWORD};
 
 fn config(url: &str, public_url: &str) -> String {
     format!(
@@ -47,6 +47,17 @@ async fn a_message_reaches_the_handset_and_its_reports_come_back() {
         let expected = Report { message: Reported::Id(id), state, detail: Some(detail.to_owned()) };
         assert_eq!(gateway.reports(&call), Ok(vec![expected]));
     }
+}
+
+#[tokio::test]
+async fn the_example_for_kannel_sends() {
+    let kannel = Kannel::start();
+    let mut secret = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut secret, PASSWORD.as_bytes()).unwrap();
+    let (at, variable) = ("http://127.0.0.1:13013", "{env:KANNEL_PASSWORD}");
+    let gateway = gateway(&example("Kannel", at, &kannel.address(), variable, secret.path()));
+    assert_eq!(send(&*gateway, some_id()).await, Delivery::Accepted { reference: None });
+    assert_eq!(kannel.until_delivered(1), [arrived()]);
 }
 
 #[tokio::test]

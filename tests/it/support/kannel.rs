@@ -55,6 +55,11 @@ impl Kannel {
         kannel
     }
 
+    /// Where it takes messages, without a path.
+    pub fn address(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
     /// What `sms.http.url` has to be, with `sms.http.method = "GET"`.
     pub fn url(&self) -> String {
         self.url_with(PASSWORD)
@@ -62,9 +67,9 @@ impl Kannel {
 
     pub fn url_with(&self, password: &str) -> String {
         format!(
-            "http://127.0.0.1:{}/cgi-bin/sendsms?username=app&password={password}&from=10690000&to={{phone}}\
-             &text={{text}}&charset=UTF-8&coding=2&dlr-mask=31&dlr-url={{report_url}}%26status%3D%25d",
-            self.port
+            "{}/cgi-bin/sendsms?username=app&password={password}&from=10690000&to={{phone}}&text={{text}}\
+             &charset=UTF-8&coding=2&dlr-mask=31&dlr-url={{report_url}}%26status%3D%25d",
+            self.address()
         )
     }
 
