@@ -2,6 +2,7 @@
 
 mod aliyun;
 mod call;
+mod escape;
 mod http;
 mod outbox;
 mod template;
@@ -21,8 +22,8 @@ use crate::config::{self, SecretError};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 
+pub(crate) use escape::BodyKind;
 pub use outbox::{Outbox, OutboxMessage};
-pub(crate) use template::BodyKind;
 pub use template::Template;
 use token::Tokens;
 
@@ -48,7 +49,7 @@ pub enum Delivery {
 }
 
 /// What comes of a send.
-pub type Sending<'a> = Pin<Box<dyn Future<Output = Delivery> + Send + 'a>>;
+pub type SendFuture<'a> = Pin<Box<dyn Future<Output = Delivery> + Send + 'a>>;
 
 /// Carries messages.
 pub trait Gateway: Send + Sync {
@@ -57,7 +58,7 @@ pub trait Gateway: Send + Sync {
 
     /// Tries once; only a connection that was never made is tried again. Waits at most the gateway's
     /// time-out.
-    fn send<'a>(&'a self, message: Message<'a>) -> Sending<'a>;
+    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a>;
 
     /// What a call to `/sms/reports/{gateway}` says, where it is authentic.
     fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<Report>, ReportError>;
@@ -167,13 +168,14 @@ pub fn open(chosen: &config::Gateway, parts: Parts<'_>) -> Result<Opened, OpenEr
             return Ok(Opened { gateway: Arc::new(outbox.clone()), outbox: Some(outbox) });
         }
         config::Gateway::Http(settings) => {
-            Arc::new(http::HttpGateway::open(settings, call::Line::open(parts.timeout)?, tokens)?)
+            let line = call::Line::open(parts.timeout, settings.ca_file.as_deref())?;
+            Arc::new(http::HttpGateway::open(settings, line, tokens)?)
         }
         config::Gateway::Twilio(settings) => {
-            Arc::new(twilio::Twilio::open(settings, call::Line::open(parts.timeout)?, tokens)?)
+            Arc::new(twilio::Twilio::open(settings, call::Line::open(parts.timeout, None)?, tokens)?)
         }
         config::Gateway::Aliyun(settings) => {
-            let line = call::Line::open(parts.timeout)?;
+            let line = call::Line::open(parts.timeout, None)?;
             Arc::new(aliyun::Aliyun::open(settings, line, tokens, parts.clock, parts.entropy)?)
         }
     };
