@@ -3,3 +3,4 @@
 mod gateways;
 mod kannel;
 mod spoilt;
+mod tls;
