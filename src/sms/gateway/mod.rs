@@ -9,6 +9,7 @@ mod template;
 mod token;
 mod twilio;
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,13 +29,19 @@ pub use template::Template;
 use token::Tokens;
 
 /// One message to one number.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Message<'a> {
     pub id: MessageId,
     pub phone: &'a Phone,
     pub code: &'a Code,
     /// The whole text, the code in it. As secret as the code.
     pub text: &'a str,
+}
+
+impl fmt::Debug for Message<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Message({})", self.id)
+    }
 }
 
 /// What became of a message, as far as its gateway says.

@@ -89,7 +89,7 @@ async fn a_kannel_that_is_down_refuses() {
 async fn what_a_kannel_that_hangs_was_given_is_unknown_and_arrives_once() {
     let kannel = Kannel::start();
     let url = config(&kannel.url(), "http://127.0.0.1:8080");
-    let gateway = opened(&url, Duration::from_secs(1)).gateway;
+    let gateway = opened(&url, Duration::from_secs(2)).gateway;
     kannel.signal("STOP");
     let unknown = Delivery::Unknown { reason: "the gateway did not answer in time".to_owned() };
     assert_eq!(send(&*gateway, some_id()).await, unknown);
