@@ -2,5 +2,6 @@
 
 mod gateways;
 mod kannel;
+mod providers;
 mod spoilt;
 mod tls;
