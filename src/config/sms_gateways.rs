@@ -1,11 +1,13 @@
 //! `[sms.http]`, `[sms.twilio]`, `[sms.aliyun]`: what each gateway needs to be reached.
 
+use std::path::PathBuf;
+
 use url::Url;
 
 use super::document::Node;
 use super::error::Place;
 use super::reader::{Parsed, Section};
-use super::values::{SecretRef, origin, secret, text, word};
+use super::values::{SecretRef, origin, path, secret, text, word};
 use crate::sms::gateway::{BodyKind, Template};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -44,6 +46,8 @@ pub struct HttpGateway {
     pub accepted_if: Option<String>,
     /// What a success says that is none.
     pub refused_if: Option<String>,
+    /// Certificate authorities (PEM) that are believed besides those that everyone believes.
+    pub ca_file: Option<PathBuf>,
     /// What a delivery report is answered with.
     pub report_answer: Option<String>,
 }
@@ -103,9 +107,10 @@ impl HttpGateway {
         };
         let accepted_if = section.optional("accepted_if", text);
         let refused_if = section.optional("refused_if", text);
+        let ca_file = section.optional("ca_file", path);
         let report_answer = section.optional("report_answer", text);
         let url = required(section, "url", chosen.as_ref(), url_template)?;
-        Some(Self { method, url, headers, body, accepted_if, refused_if, report_answer })
+        Some(Self { method, url, headers, body, accepted_if, refused_if, ca_file, report_answer })
     }
 }
 

@@ -167,9 +167,23 @@ fn the_brake_takes_its_bounds_and_a_whole_number_for_a_share() {
 }
 
 #[test]
+fn get_sends_no_body_and_post_the_default_one() {
+    let chosen = |method: &str| {
+        let text =
+            format!("[sms]\ngateway = 'http'\n[sms.http]\nmethod = '{method}'\nurl = 'http://a/?t={{text}}'");
+        match read(&text).expect("valid").settings.sms.gateway {
+            Gateway::Http(http) => http.body,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(chosen("GET"), None);
+    assert_eq!(format!("{:?}", chosen("POST")), "Some([Place(Phone), Place(Text)])");
+}
+
+#[test]
 fn debug_lines_hold_no_password() {
     let text = "database.url = 'postgres://u:hunter2@db/x?password=hunter2'\nstore.url = 'redis://:hunter2@r'\n\
-                [sms]\ngateway = 'http'\n[sms.http]\nurl = 'http://a/'\nheaders = { k = 'hunter2' }";
+                [sms]\ngateway = 'http'\n[sms.http]\nurl = 'http://a/?p=hunter2'\nbody = 'p=hunter2'\nheaders = { k = 'hunter2' }";
     let shown = format!("{:?}", read(text).expect("valid"));
     assert!(!shown.contains("hunter2"), "{shown}");
 }
@@ -177,7 +191,9 @@ fn debug_lines_hold_no_password() {
 #[test]
 fn what_takes_a_restart_is_named() {
     let one = read("").expect("valid").settings;
-    let other = read("server.workers = 3\npassword.queue = 9\ncaptcha.ttl = '1m'").expect("valid").settings;
-    assert_eq!(one.differences(&other), ["server.workers", "password.queue"]);
+    let other = read("server.workers = 3\npassword.queue = 9\ncaptcha.ttl = '1m'\nsms.timeout = '9s'")
+        .expect("valid")
+        .settings;
+    assert_eq!(one.differences(&other), ["server.workers", "password.queue", "sms.timeout"]);
     assert!(one.differences(&one).is_empty());
 }

@@ -9,11 +9,11 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::call::{Answer, Line, reference, refused, unknown, word};
-use super::template::percent_encode;
+use super::escape::percent_encode;
 use super::token::Tokens;
 use super::{
     Acknowledgement, Delivery, Gateway, Message, MessageId, OpenError, Phone, Report, ReportCall,
-    ReportError, ReportState, Reported, Sending,
+    ReportError, ReportState, Reported, SendFuture,
 };
 use crate::clock::{Clock, Micros};
 use crate::config;
@@ -207,7 +207,7 @@ impl Gateway for Aliyun {
         NAME
     }
 
-    fn send<'a>(&'a self, message: Message<'a>) -> Sending<'a> {
+    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a> {
         Box::pin(self.ask(message))
     }
 

@@ -1,9 +1,14 @@
 //! One request to a gateway, and what its outcome means for the message: gone out, not gone out, or who
 //! knows.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
 
 use super::{Delivery, OpenError};
 
@@ -27,10 +32,10 @@ pub(super) struct Answer {
 impl Line {
     /// `timeout` is for a message as a whole: a third of it for a connection, which is tried twice, so
     /// that whoever runs out of time has had a connection.
-    pub fn open(timeout: Duration) -> Result<Self, OpenError> {
+    pub fn open(timeout: Duration, authorities: Option<&Path>) -> Result<Self, OpenError> {
         let client = Client::builder()
             .user_agent(concat!("gatehouse/", env!("CARGO_PKG_VERSION")))
-            .tls_backend_preconfigured(tls()?)
+            .tls_backend_preconfigured(tls(authorities)?)
             .connect_timeout(timeout / 3)
             .pool_idle_timeout(REST)
             // A redirect or a proxy that nobody configured would hand the code to strangers, and a
@@ -118,12 +123,27 @@ async fn read(mut response: Response) -> Result<Answer, Delivery> {
     }
 }
 
-/// Certificates are held to Mozilla's list, which is built in: the same on every machine, with or without
-/// certificates of its own.
-fn tls() -> Result<rustls::ClientConfig, OpenError> {
-    let roots = rustls::RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider)
+/// Certificates are held to Mozilla's list of authorities, which is built in: the same on every machine,
+/// with or without a list of its own. A company's own authorities come on top.
+fn tls(authorities: Option<&Path>) -> Result<ClientConfig, OpenError> {
+    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    if let Some(path) = authorities {
+        let refused = |reason: String| OpenError::Setting {
+            field: "sms.http.ca_file",
+            reason: format!("{}: {reason}", path.display()),
+        };
+        let listed = CertificateDer::pem_file_iter(path).map_err(|wrong| refused(wrong.to_string()))?;
+        let before = roots.len();
+        for certificate in listed {
+            let certificate = certificate.map_err(|wrong| refused(wrong.to_string()))?;
+            roots.add(certificate).map_err(|wrong| refused(wrong.to_string()))?;
+        }
+        if roots.len() == before {
+            return Err(refused("holds no certificate".to_owned()));
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|wrong| OpenError::Tls(wrong.to_string()))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())

@@ -7,11 +7,12 @@ use secrecy::ExposeSecret;
 use url::form_urlencoded;
 
 use super::call::{Answer, Line, refused, unknown};
-use super::template::{BodyKind, Escape, Ready, Values};
+use super::escape::{BodyKind, Escape};
+use super::template::{Ready, Values};
 use super::token::Tokens;
 use super::{
     Acknowledgement, Delivery, Gateway, Message, OpenError, Report, ReportCall, ReportError, ReportState,
-    Reported, Sending, Template, call,
+    Reported, SendFuture, Template, call,
 };
 use crate::config::{self, HttpMethod, SecretRef};
 
@@ -120,7 +121,7 @@ impl Gateway for HttpGateway {
         NAME
     }
 
-    fn send<'a>(&'a self, message: Message<'a>) -> Sending<'a> {
+    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a> {
         Box::pin(self.ask(message))
     }
 

@@ -2,12 +2,14 @@
 
 mod aliyun;
 mod call;
+mod escape;
 mod http;
 mod outbox;
 mod template;
 mod token;
 mod twilio;
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,19 +23,25 @@ use crate::config::{self, SecretError};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 
+pub(crate) use escape::BodyKind;
 pub use outbox::{Outbox, OutboxMessage};
-pub(crate) use template::BodyKind;
 pub use template::Template;
 use token::Tokens;
 
 /// One message to one number.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Message<'a> {
     pub id: MessageId,
     pub phone: &'a Phone,
     pub code: &'a Code,
     /// The whole text, the code in it. As secret as the code.
     pub text: &'a str,
+}
+
+impl fmt::Debug for Message<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Message({})", self.id)
+    }
 }
 
 /// What became of a message, as far as its gateway says.
@@ -48,7 +56,7 @@ pub enum Delivery {
 }
 
 /// What comes of a send.
-pub type Sending<'a> = Pin<Box<dyn Future<Output = Delivery> + Send + 'a>>;
+pub type SendFuture<'a> = Pin<Box<dyn Future<Output = Delivery> + Send + 'a>>;
 
 /// Carries messages.
 pub trait Gateway: Send + Sync {
@@ -57,7 +65,7 @@ pub trait Gateway: Send + Sync {
 
     /// Tries once; only a connection that was never made is tried again. Waits at most the gateway's
     /// time-out.
-    fn send<'a>(&'a self, message: Message<'a>) -> Sending<'a>;
+    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a>;
 
     /// What a call to `/sms/reports/{gateway}` says, where it is authentic.
     fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<Report>, ReportError>;
@@ -167,13 +175,14 @@ pub fn open(chosen: &config::Gateway, parts: Parts<'_>) -> Result<Opened, OpenEr
             return Ok(Opened { gateway: Arc::new(outbox.clone()), outbox: Some(outbox) });
         }
         config::Gateway::Http(settings) => {
-            Arc::new(http::HttpGateway::open(settings, call::Line::open(parts.timeout)?, tokens)?)
+            let line = call::Line::open(parts.timeout, settings.ca_file.as_deref())?;
+            Arc::new(http::HttpGateway::open(settings, line, tokens)?)
         }
         config::Gateway::Twilio(settings) => {
-            Arc::new(twilio::Twilio::open(settings, call::Line::open(parts.timeout)?, tokens)?)
+            Arc::new(twilio::Twilio::open(settings, call::Line::open(parts.timeout, None)?, tokens)?)
         }
         config::Gateway::Aliyun(settings) => {
-            let line = call::Line::open(parts.timeout)?;
+            let line = call::Line::open(parts.timeout, None)?;
             Arc::new(aliyun::Aliyun::open(settings, line, tokens, parts.clock, parts.entropy)?)
         }
     };

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Delivery, Gateway, Message, MessageId, Phone, Report, ReportCall, ReportError, Sending};
+use super::{Delivery, Gateway, Message, MessageId, Phone, Report, ReportCall, ReportError, SendFuture};
 use crate::clock::{Clock, Micros};
 
 /// How many messages stay; the oldest goes first.
@@ -55,20 +55,22 @@ impl Gateway for Outbox {
         "outbox"
     }
 
-    fn send<'a>(&'a self, message: Message<'a>) -> Sending<'a> {
-        let kept = OutboxMessage {
-            id: message.id,
-            at: self.clock.now(),
-            phone: message.phone.clone(),
-            text: message.text.to_owned(),
-            code: message.code.expose().to_owned(),
-        };
-        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        if messages.len() >= KEPT {
-            messages.pop_front();
-        }
-        messages.push_back(kept);
-        Box::pin(std::future::ready(Delivery::Accepted { reference: None }))
+    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a> {
+        Box::pin(async move {
+            let kept = OutboxMessage {
+                id: message.id,
+                at: self.clock.now(),
+                phone: message.phone.clone(),
+                text: message.text.to_owned(),
+                code: message.code.expose().to_owned(),
+            };
+            let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+            if messages.len() >= KEPT {
+                messages.pop_front();
+            }
+            messages.push_back(kept);
+            Delivery::Accepted { reference: None }
+        })
     }
 
     fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {

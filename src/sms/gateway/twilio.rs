@@ -10,11 +10,11 @@ use sha1::Sha1;
 use url::{Url, form_urlencoded};
 
 use super::call::{Answer, Line, reference, refused, unknown, word};
-use super::template::percent_encode;
+use super::escape::percent_encode;
 use super::token::Tokens;
 use super::{
     Delivery, Gateway, Message, MessageId, OpenError, Report, ReportCall, ReportError, ReportState, Reported,
-    Sending,
+    SendFuture,
 };
 use crate::config;
 use crate::secret::same;
@@ -127,7 +127,7 @@ impl Gateway for Twilio {
         NAME
     }
 
-    fn send<'a>(&'a self, message: Message<'a>) -> Sending<'a> {
+    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a> {
         Box::pin(self.ask(message))
     }
 
@@ -170,7 +170,7 @@ mod tests {
         };
         let url = Url::parse("https://login.example").unwrap();
         let tokens = Tokens::new(&MasterKey::from_bytes([1; 32]), &url);
-        Twilio::open(&settings, Line::open(Duration::from_secs(1)).unwrap(), tokens).unwrap()
+        Twilio::open(&settings, Line::open(Duration::from_secs(1), None).unwrap(), tokens).unwrap()
     }
 
     /// The example in Twilio's description of the signature, which its own libraries are tested with.

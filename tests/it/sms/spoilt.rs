@@ -11,7 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::gateways::{CODE, NUMBER, opened, send, some_id};
 
-const PATIENCE: Duration = Duration::from_millis(900);
+/// What it takes a gateway that hangs to be given up; the connection alone may take a third.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the other side does with a connection.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +149,7 @@ fn is_refused(delivery: &Delivery) -> bool {
 
 #[tokio::test]
 async fn what_may_have_gone_out_is_unknown_and_never_sent_twice() {
-    for way in [
+    let ways = [
         Way::Drop,
         Way::Hang,
         Way::Say("hello?\r\n\r\n"),
@@ -161,12 +162,17 @@ async fn what_may_have_gone_out_is_unknown_and_never_sent_twice() {
         Way::Drip("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
         Way::Flood,
         Way::Say("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\nhalf"),
-    ] {
-        let server = Server::start(way).await;
-        let delivery = outcome(&*server.gateway("http")).await;
-        assert!(is_unknown(&delivery), "{way:?}: {delivery:?}");
-        assert_eq!(server.requests(), 1, "{way:?}");
+    ];
+    let mut sends = tokio::task::JoinSet::new();
+    for way in ways {
+        sends.spawn(async move {
+            let server = Server::start(way).await;
+            let delivery = outcome(&*server.gateway("http")).await;
+            assert!(is_unknown(&delivery), "{way:?}: {delivery:?}");
+            assert_eq!(server.requests(), 1, "{way:?}");
+        });
     }
+    sends.join_all().await;
 }
 
 #[tokio::test]
@@ -232,4 +238,27 @@ async fn a_connection_is_kept_and_one_that_was_closed_meanwhile_is_no_trouble() 
         // The close travels by itself; a real gateway's next message is later than that.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// By itself as any other test; and once more below, with proxies in its environment.
+#[tokio::test]
+async fn a_message_goes_straight_to_its_gateway() {
+    let server = Server::start(Way::SayAndStay("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")).await;
+    assert_eq!(outcome(&*server.gateway("http")).await, Delivery::Accepted { reference: None });
+}
+
+#[tokio::test]
+async fn a_proxy_of_the_environment_is_told_nothing() {
+    let proxy = Server::start(Way::Drop).await;
+    let address = format!("http://127.0.0.1:{}", proxy.port);
+    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+    again.args(["--exact", "sms::spoilt::a_message_goes_straight_to_its_gateway"]);
+    for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+        again.env(name, &address);
+    }
+    again.env_remove("no_proxy").env_remove("NO_PROXY");
+    let ended = tokio::task::spawn_blocking(move || again.output()).await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && said.contains("1 passed"), "{said}");
+    assert_eq!(proxy.connections.load(Ordering::SeqCst), 0);
 }
