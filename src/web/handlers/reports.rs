@@ -9,7 +9,8 @@ use crate::web::services::Shared;
 /// The longest report, a batch of them, that is read.
 pub const LONGEST: usize = 64 * 1024;
 
-/// By POST, or by GET as Kannel calls. Only programs read the answer: it is a status, and nothing else.
+/// By POST, or by GET as Kannel calls. Only programs read the answer: it is a status, and
+/// what the gateway waits for, if anything.
 pub async fn take(
     request: HttpRequest,
     gateway: Path<String>,
@@ -31,11 +32,12 @@ pub async fn take(
         Err(ReportError::Unreadable(_)) => return HttpResponse::UnprocessableEntity().finish(),
     };
     match services.codes.report(ours.name(), reports).await {
-        // Alibaba Cloud calls again until it reads this.
-        Ok(_) if ours.name() == "aliyun" => {
-            HttpResponse::Ok().content_type("application/json").body(r#"{"code":0,"msg":"ok"}"#)
-        }
-        Ok(_) => HttpResponse::NoContent().finish(),
+        Ok(_) => match ours.acknowledgement() {
+            Some(expected) => {
+                HttpResponse::Ok().content_type(expected.content_type).body(expected.body.to_owned())
+            }
+            None => HttpResponse::NoContent().finish(),
+        },
         Err(error) => {
             tracing::error!(%error, "a delivery report could not be kept");
             HttpResponse::ServiceUnavailable().finish()

@@ -1,5 +1,6 @@
 //! Codes by SMS: what is sent, what is counted, what carries it, and what a code that comes back is good for.
 
+mod carried;
 mod flows;
 mod gateways;
 mod guessing;
