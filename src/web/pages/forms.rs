@@ -79,6 +79,8 @@ pub struct RegisterForm {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CodeForm {
+    /// Also as the registration calls it: there is only one password here.
+    #[serde(alias = "password")]
     pub new_password: Typed,
     pub next: String,
     #[serde(flatten)]

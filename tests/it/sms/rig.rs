@@ -16,6 +16,7 @@ use gatehouse::throttle::{AnyStore, Limiter, MemoryStore, RedisStore};
 use tokio::sync::Semaphore;
 
 pub use crate::support::app::Store;
+use crate::support::database::database;
 use crate::support::redis::RedisServer;
 use crate::support::steered::SteeredClock;
 use crate::throttle::NOON;
@@ -325,19 +326,4 @@ pub fn other_than(code: &Code) -> Code {
     let mut digits = code.expose().as_bytes().to_vec();
     digits[0] = if digits[0] == b'9' { b'0' } else { digits[0] + 1 };
     Code::parse(std::str::from_utf8(&digits).unwrap()).unwrap()
-}
-
-/// SQLite in the folder; or, where `GATEHOUSE_TEST_POSTGRES` names a server, a database made there.
-async fn database(folder: &tempfile::TempDir) -> String {
-    let Ok(server) = std::env::var("GATEHOUSE_TEST_POSTGRES") else {
-        return format!("sqlite://{}", folder.path().join("test.db").display());
-    };
-    let mut url = url::Url::parse(&server).unwrap();
-    let name = format!("gatehouse_{:016x}", u64::from_be_bytes(Entropy::Os.bytes()));
-    url.set_path("/postgres");
-    let pool = sqlx::PgPool::connect(url.as_str()).await.unwrap();
-    let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"));
-    sqlx::query(create).execute(&pool).await.unwrap();
-    url.set_path(&name);
-    url.into()
 }

@@ -13,6 +13,7 @@ use gatehouse::entropy::Entropy;
 use gatehouse::web::services::Services;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
+use super::database::database;
 use super::redis::{RedisServer, free_port};
 use super::steered::SteeredClock;
 use crate::throttle::NOON;
@@ -78,7 +79,7 @@ impl TestApp {
         if !toml.contains("public_url") {
             set("SERVER__PUBLIC_URL", format!("http://{address}"));
         }
-        set("DATABASE__URL", format!("sqlite://{}", folder.path().join("test.db").display()));
+        set("DATABASE__URL", database(&folder).await);
         set("SECRETS__KEY_FILE", folder.path().join("secret.key").display().to_string());
         // Two busy cores are no outage; the tests of outages set their own.
         if !toml.contains("[store]") {

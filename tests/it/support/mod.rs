@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod browser;
+pub mod database;
 pub mod kannel;
 pub mod process;
 pub mod redis;
