@@ -21,8 +21,8 @@ pub enum PhoneError {
 
 impl Phone {
     /// Out of a column that only ever held one.
-    pub fn stored(canonical: impl Into<String>) -> Self {
-        Self(canonical.into())
+    pub fn stored(e164: String) -> Self {
+        Self(e164)
     }
 
     /// In E.164.

@@ -317,7 +317,7 @@ pub fn neighbour(phone: &Phone) -> Phone {
 }
 
 pub fn number_of(canonical: &str) -> Phone {
-    Phone::stored(canonical)
+    Phone::stored(canonical.to_owned())
 }
 
 /// A wrong code, whatever the right one is.

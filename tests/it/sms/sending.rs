@@ -23,6 +23,7 @@ on_each_store! {
     a_gateway_that_panics_may_have_sent,
     a_gateway_that_hangs_is_given_up_and_may_have_sent,
     whoever_hangs_up_leaves_nothing_unsettled,
+    no_more_than_so_many_messages_are_under_way,
     every_budget_is_kept,
     one_name_is_one_message,
     one_name_at_two_instances_is_one_message,
@@ -243,6 +244,24 @@ async fn whoever_hangs_up_leaves_nothing_unsettled(store: Store) {
     }
     assert_eq!(instance.ledger().await[0].state, State::Accepted);
     assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 1);
+}
+
+async fn no_more_than_so_many_messages_are_under_way(store: Store) {
+    let toml = "[limits.sms-phone]\nrules = []\n[sms.brake]\nenabled = false";
+    let rig = Rig::new(store, toml).await;
+    let instance = rig.instance().await;
+    rig.mood(Mood::Hangs);
+    let callers = vec![instance.clone(); 256];
+    let stuck =
+        tokio::spawn(all(callers.into_iter().map(|instance| async move { instance.send(&phone()).await })));
+    while rig.sent().len() < 256 {
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(instance.send(&phone()).await, Sending::Unavailable { .. }));
+    assert_eq!(instance.counted("sms-total", b"everyone").await, 256, "given back");
+    rig.gateway.let_go.add_permits(257);
+    assert!(stuck.await.unwrap().iter().all(is_sent));
+    sent(instance.send(&phone()).await);
 }
 
 async fn every_budget_is_kept(store: Store) {
