@@ -139,7 +139,7 @@ impl Budgets {
         let (buckets, mark) = (watched.buckets(keys), watched.mark());
         for _ in 0..MOST_TRIES {
             let before = self.known(&mark);
-            let id = match self.limiter.reserve(&buckets, solved).await {
+            let id = match self.limiter.reserve_or_nothing(&buckets, solved).await {
                 Ok(Decision::Admitted(admission)) => admission.id,
                 Ok(Decision::Refused(refusal)) => return self.refused(watched, keys, refusal).await,
                 // No log here knows holds.

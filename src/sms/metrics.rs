@@ -3,6 +3,7 @@
 use metrics::Counter;
 
 use super::codes::Sending;
+use super::sending::Answer;
 
 pub struct Metrics {
     messages: Messages,
@@ -10,8 +11,9 @@ pub struct Metrics {
     pub brakes: Counter,
 }
 
-/// `gatehouse_sms_messages_total` by outcome. A repeated request counts for what it is answered with, too.
+/// `gatehouse_sms_messages_total` by outcome; `repeated` is a request whose message was sent before.
 struct Messages {
+    repeated: Counter,
     accepted: Counter,
     unknown: Counter,
     refused: Counter,
@@ -34,6 +36,7 @@ impl Metrics {
         let guess = |outcome| metrics::counter!("gatehouse_sms_guesses_total", "outcome" => outcome);
         Self {
             messages: Messages {
+                repeated: message("repeated"),
                 accepted: message("accepted"),
                 unknown: message("unknown"),
                 refused: message("refused"),
@@ -51,8 +54,9 @@ impl Metrics {
         }
     }
 
-    pub fn count(&self, outcome: &Sending) {
-        let counter = match outcome {
+    pub fn count(&self, answer: &Answer) {
+        let counter = match &answer.sending {
+            _ if answer.repeated => &self.messages.repeated,
             Sending::Sent(sent) if sent.confirmed => &self.messages.accepted,
             Sending::Sent(_) => &self.messages.unknown,
             Sending::NotSent => &self.messages.refused,
@@ -61,5 +65,49 @@ impl Metrics {
             Sending::Unavailable { .. } => &self.messages.unavailable,
         };
         counter.increment(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use metrics_exporter_prometheus::PrometheusBuilder;
+
+    use super::*;
+    use crate::sms::Sent;
+
+    #[test]
+    fn each_outcome_is_counted_by_its_name() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let metrics = metrics::with_local_recorder(&recorder, Metrics::register);
+        let (limit, retry_after) = ("sms-phone".to_owned(), Duration::ZERO);
+        let sent = |confirmed| {
+            Sending::Sent(Sent { expires_in: Duration::ZERO, resend_after: Duration::ZERO, confirmed })
+        };
+        let outcomes = [
+            ("accepted", sent(true)),
+            ("unknown", sent(false)),
+            ("refused", Sending::NotSent),
+            ("challenged", Sending::Challenged { limit: limit.clone(), retry_after }),
+            ("throttled", Sending::Throttled { limit, retry_after }),
+            ("unavailable", Sending::Unavailable { retry_after }),
+        ];
+        let told = |name: &str, outcome: &str| {
+            let line = format!("{name}{{outcome=\"{outcome}\"}} 1");
+            recorder.handle().render().lines().any(|other| other == line)
+        };
+        for (name, outcome) in outcomes {
+            assert!(!told("gatehouse_sms_messages_total", name));
+            metrics.count(&outcome.into());
+            assert!(told("gatehouse_sms_messages_total", name), "{name}");
+        }
+        metrics.count(&Answer { sending: sent(true), repeated: true });
+        assert!(told("gatehouse_sms_messages_total", "repeated"));
+        assert!(told("gatehouse_sms_messages_total", "accepted"), "once, and no more");
+        metrics.guesses.wrong.increment(1);
+        assert!(told("gatehouse_sms_guesses_total", "wrong"));
+        metrics.brakes.increment(1);
+        assert!(recorder.handle().render().contains("gatehouse_sms_brakes_total 1"));
     }
 }

@@ -34,9 +34,21 @@ impl Codes {
     /// Sends a code, if every budget admits it. Whoever asks may go away: what was begun is ended.
     pub async fn send(&self, live: &Live, ask: Ask<'_>) -> Result<Sending, SmsError> {
         let job = Job::new(self.clone(), live, ask);
-        let outcome = tokio::spawn(job.run()).await.expect("sending does not panic")?;
-        self.0.metrics.count(&outcome);
-        Ok(outcome)
+        let answer = tokio::spawn(job.run()).await.expect("sending does not panic")?;
+        self.0.metrics.count(&answer);
+        Ok(answer.sending)
+    }
+}
+
+/// What a request is answered, and whether an earlier one of the same name was answered so.
+pub struct Answer {
+    pub sending: Sending,
+    pub repeated: bool,
+}
+
+impl From<Sending> for Answer {
+    fn from(sending: Sending) -> Self {
+        Self { sending, repeated: false }
     }
 }
 
@@ -61,14 +73,14 @@ impl Job {
         }
     }
 
-    async fn run(self) -> Result<Sending, SmsError> {
+    async fn run(self) -> Result<Answer, SmsError> {
         let inner = Arc::clone(&self.codes.0);
         let _turn = match self.keys.once {
             Some(name) => Some(inner.turns.wait(name).await),
             None => None,
         };
         if let Some(retry_after) = self.known_brake().await {
-            return Ok(braked(retry_after));
+            return Ok(braked(retry_after).into());
         }
         let mut earlier = None;
         for _ in 0..MOST_LOOKS {
@@ -77,10 +89,10 @@ impl Job {
                     Some(answer) => return Ok(answer),
                     None => continue,
                 },
-                Admission::Refused(limit, refusal) => return Ok(refused(limit, refusal)),
+                Admission::Refused(limit, refusal) => return Ok(refused(limit, refusal).into()),
                 Admission::Out(error) => {
                     tracing::debug!(?error, "no message is sent while the window store is out");
-                    return Ok(unavailable());
+                    return Ok(unavailable().into());
                 }
                 Admission::Repeated => {}
             }
@@ -93,7 +105,7 @@ impl Job {
         }
         match earlier {
             Some(earlier) => Ok(self.repeated(earlier).await?),
-            None => Ok(unavailable()),
+            None => Ok(unavailable().into()),
         }
     }
 
@@ -114,15 +126,16 @@ impl Job {
     }
 
     /// The answer that the first request of this name got, or would get now.
-    async fn repeated(&self, earlier: Earlier) -> Result<Sending, DbError> {
+    async fn repeated(&self, earlier: Earlier) -> Result<Answer, DbError> {
         let resend_after = self.codes.ledger().resend_after(self.keys.phone, &self.watched.phone).await?;
         let confirmed = earlier.state == State::Accepted;
-        Ok(Sending::Sent(Sent { expires_in: earlier.expires_in, resend_after, confirmed }))
+        let sent = Sent { expires_in: earlier.expires_in, resend_after, confirmed };
+        Ok(Answer { sending: Sending::Sent(sent), repeated: true })
     }
 
     /// It stands in the window store. Where it does not come to stand in the ledger it never was. None
     /// where the store lost its data meanwhile, so that others may stand in its place.
-    async fn write(&self, ticket: Ticket) -> Result<Option<Sending>, SmsError> {
+    async fn write(&self, ticket: Ticket) -> Result<Option<Answer>, SmsError> {
         let inner = &*self.codes.0;
         let (id, code) = (MessageId::random(&inner.entropy), Code::random(&inner.entropy));
         let code_hash = self.codes.code_hash(self.keys.phone, self.purpose, id, &code);
@@ -141,14 +154,14 @@ impl Job {
         };
         let Ok(_place) = inner.places.try_acquire() else {
             inner.budgets.refund(&self.watched, &self.keys, ticket.hit).await;
-            return Ok(Some(unavailable()));
+            return Ok(Some(unavailable().into()));
         };
         let begun = inner.clock.now();
         let why_not = match inner.ledger.write(&draft).await {
             Ok(Written::New { resend_after }) if inner.budgets.stands(&self.watched, &ticket).await => {
                 let delivery = self.deliver(&draft, code).await;
                 let gone = inner.clock.now().since(begun);
-                return Ok(Some(self.answer(&delivery, resend_after, gone)));
+                return Ok(Some(self.answer(&delivery, resend_after, gone).into()));
             }
             Ok(Written::New { .. }) => inner.ledger.withdraw(&draft).await.map(|()| None),
             Ok(Written::Not(why)) => Ok(Some(why)),
@@ -158,10 +171,12 @@ impl Job {
         Ok(match why_not? {
             None => None,
             Some(WhyNot::Repeated(earlier)) => Some(self.repeated(earlier).await?),
-            Some(WhyNot::Refused(refusal)) => Some(refused(self.watched.phone.name().to_owned(), refusal)),
+            Some(WhyNot::Refused(refusal)) => {
+                Some(refused(self.watched.phone.name().to_owned(), refusal).into())
+            }
             Some(WhyNot::Braked(braked)) => {
                 inner.metrics.brakes.increment(u64::from(braked.tripped));
-                Some(self::braked(braked.retry_after))
+                Some(self::braked(braked.retry_after).into())
             }
         })
     }

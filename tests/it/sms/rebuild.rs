@@ -99,6 +99,51 @@ async fn flushed_again_and_again_under_two_instances_no_budget_is_exceeded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_hits_are_lost_before_it_stands_in_the_ledger_is_admitted_anew() {
+    let rig = rig(Loss::Flush, "").await;
+    let (instance, other, phone) = (rig.instance().await, rig.instance().await, phone());
+    assert!(instance.codes.make_whole(instance.live()).await);
+    let server = rig.redis.as_ref().expect("a server");
+    let looks = server.calls("get");
+    // While somebody else writes, it is held up between the store and the ledger.
+    let writer = rig.instance().await.db.begin_exclusive().await.unwrap();
+    let sending = tokio::spawn({
+        let (instance, phone) = (instance.clone(), phone.clone());
+        async move { instance.send(&phone).await }
+    });
+    while server.calls("get") == looks {
+        tokio::task::yield_now().await;
+    }
+    rig.flush();
+    assert!(other.codes.make_whole(other.live()).await, "from a ledger that does not know of it");
+    drop(writer);
+    sent(sending.await.unwrap());
+    assert_eq!(other.counted("sms-total", b"everyone").await, 1);
+    assert_eq!((rig.sent_to(&phone), instance.ledger().await.len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_missed_a_writing_back_trusts_no_admission_from_around_it() {
+    let rig = rig(Loss::Flush, "").await;
+    let (instance, other) = (rig.instance().await, rig.instance().await);
+    sent(instance.send(&phone()).await);
+    let server = rig.redis.as_ref().expect("a server");
+    let scripts = || server.calls("evalsha");
+    let before = scripts();
+    sent(instance.send(&phone()).await);
+    assert_eq!(scripts() - before, 1, "a reservation");
+    rig.flush();
+    assert!(other.codes.make_whole(other.live()).await);
+    let before = scripts();
+    sent(instance.send(&phone()).await);
+    assert_eq!(
+        scripts() - before,
+        3,
+        "a reservation that may have been made by an empty store, its refund, another"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_whose_process_died_before_its_gateway_answered_counts() {
     let rig = rig(Loss::NewProcess, "[limits.sms-phone]\nrules = [{ max = 1, window = '1h' }]").await;
     let (dead, phone) = (rig.instance().await, phone());

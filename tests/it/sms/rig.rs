@@ -122,9 +122,18 @@ pub struct Instance {
 
 impl Rig {
     pub async fn new(store: Store, toml: &str) -> Self {
-        let clock = Clock::manual(NOON);
         let steered = (store == Store::Redis).then(|| SteeredClock::at(NOON));
         let redis = steered.as_ref().map(RedisServer::steered);
+        Self::by(Clock::manual(NOON), steered, redis, toml).await
+    }
+
+    /// By the clocks that a server runs by: the machine's, Redis's and the database's.
+    pub async fn by_real_clocks(store: Store, toml: &str) -> Self {
+        let redis = (store == Store::Redis).then(RedisServer::start);
+        Self::by(Clock::System, None, redis, toml).await
+    }
+
+    async fn by(clock: Clock, steered: Option<SteeredClock>, redis: Option<RedisServer>, toml: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let live = config::parse(Path::new("test.toml"), toml, &[]).unwrap().live;
         let gateway = Arc::new(CountingGateway {

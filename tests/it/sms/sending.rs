@@ -11,6 +11,7 @@ on_each_store! {
     the_message_says_its_code_in_the_language_asked_for,
     hundred_parallel_requests_send_exactly_max,
     hundred_parallel_requests_at_two_instances_send_exactly_max,
+    real_clocks_hold_a_number_to_max_and_tell_the_true_wait,
     no_span_holds_more_than_max,
     resend_after_is_the_true_time,
     a_store_that_forgot_a_number_lets_no_sixth_message_out,
@@ -23,6 +24,7 @@ on_each_store! {
     a_gateway_that_panics_may_have_sent,
     a_gateway_that_hangs_is_given_up_and_may_have_sent,
     whoever_hangs_up_leaves_nothing_unsettled,
+    no_more_than_so_many_messages_are_under_way,
     every_budget_is_kept,
     one_name_is_one_message,
     one_name_at_two_instances_is_one_message,
@@ -64,6 +66,24 @@ async fn hundred_parallel_requests_at_two_instances_send_exactly_max(store: Stor
     let (first, second) = tokio::join!(one.send_many(&phone, 50), other.send_many(&phone, 50));
     assert_eq!(rig.sent_to(&phone), 5);
     assert_eq!(first.iter().chain(&second).filter(|answer| is_sent(answer)).count(), 5);
+}
+
+async fn real_clocks_hold_a_number_to_max_and_tell_the_true_wait(store: Store) {
+    let rig = Rig::by_real_clocks(store, FIVE_AN_HOUR).await;
+    let (one, other, phone) = (rig.instance().await, rig.instance().await, phone());
+    let (first, second) = tokio::join!(one.send_many(&phone, 50), other.send_many(&phone, 50));
+    assert_eq!(rig.sent_to(&phone), 5);
+    // Nobody has to wait for longer than the hour, nor much less of it than has gone by.
+    let waits = first.into_iter().chain(second).filter(|answer| !is_sent(answer)).map(throttled);
+    assert!(waits.into_iter().all(|(_, wait)| wait <= HOUR && wait > HOUR - MINUTE));
+    let rows = one.ledger().await;
+    let ours = rig.clock.now();
+    assert!(rows.iter().all(|row| ours.since(row.at).max(row.at.since(ours)) < MINUTE));
+    assert!(matches!(one.check(&phone, &newest_code(&rig, rows[0].id)).await, Checked::Right(_)));
+}
+
+fn newest_code(rig: &Rig, id: MessageId) -> Code {
+    rig.sent().into_iter().find(|message| message.id == id).expect("the newest row's message").code
 }
 
 async fn no_span_holds_more_than_max(store: Store) {
@@ -243,6 +263,24 @@ async fn whoever_hangs_up_leaves_nothing_unsettled(store: Store) {
     }
     assert_eq!(instance.ledger().await[0].state, State::Accepted);
     assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 1);
+}
+
+async fn no_more_than_so_many_messages_are_under_way(store: Store) {
+    let toml = "[limits.sms-phone]\nrules = []\n[sms.brake]\nenabled = false";
+    let rig = Rig::new(store, toml).await;
+    let instance = rig.instance().await;
+    rig.mood(Mood::Hangs);
+    let callers = vec![instance.clone(); 256];
+    let stuck =
+        tokio::spawn(all(callers.into_iter().map(|instance| async move { instance.send(&phone()).await })));
+    while rig.sent().len() < 256 {
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(instance.send(&phone()).await, Sending::Unavailable { .. }));
+    assert_eq!(instance.counted("sms-total", b"everyone").await, 256, "given back");
+    rig.gateway.let_go.add_permits(257);
+    assert!(stuck.await.unwrap().iter().all(is_sent));
+    sent(instance.send(&phone()).await);
 }
 
 async fn every_budget_is_kept(store: Store) {
