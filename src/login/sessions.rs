@@ -176,10 +176,6 @@ impl Sessions {
         self.delete("DELETE FROM sessions WHERE account = $1 AND id <> $2", &ids).await
     }
 
-    pub async fn end_all(&self, account: AccountId) -> Result<u64, DbError> {
-        self.delete("DELETE FROM sessions WHERE account = $1", &[account.to_string()]).await
-    }
-
     /// Removes at most `batch` expired sessions; how many. Few at a time, so that no sign-in waits long
     /// for the write lock: call it again while it returns `batch`.
     pub async fn purge_expired(&self, batch: u32) -> Result<u64, DbError> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::login::Authenticated;
 use crate::sms::{Cursor, Entry, Filter, HeldBrake, ReportState, State};
-use crate::web::api::{Call, broken};
+use crate::web::api::{Call, broken, member};
 use crate::web::problem::{InputError, Problem};
 use crate::web::services::{Services, Shared};
 use crate::web::visit::Edge;
@@ -157,6 +157,7 @@ pub async fn lift(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
+    Call::admit(&request, &edge)?;
     let who = admin(&request, &services, &edge).await?;
     let by = who.account.id.to_string();
     match services.codes.ledger().lift(&prefix, &by).await.map_err(|error| broken(&error))? {
@@ -166,6 +167,6 @@ pub async fn lift(
 }
 
 async fn admin(request: &HttpRequest, services: &Services, edge: &Edge) -> Result<Authenticated, Problem> {
-    let who = Call::admit(request, edge)?.member(services, edge).await?;
+    let who = member(request, services, edge).await?;
     if who.account.roles.admin { Ok(who) } else { Err(Problem::Forbidden) }
 }

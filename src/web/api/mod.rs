@@ -88,8 +88,7 @@ impl<'a> Call<'a> {
 
     /// Who is signed in, with a password of their own choice.
     pub async fn member(&self, services: &Services, edge: &Edge) -> Result<Authenticated, Problem> {
-        let who = signed_in(self.request, services, edge).await?;
-        if who.account.must_change_password { Err(Problem::PasswordChangeRequired) } else { Ok(who) }
+        member(self.request, services, edge).await
     }
 
     pub fn asker(&self, form: Form) -> Asker<'_> {
@@ -134,6 +133,16 @@ pub async fn drawn(services: &Services, challenge: Challenge) -> Option<CaptchaB
     let mut image = String::from("data:image/png;base64,");
     STANDARD.encode_string(&png, &mut image);
     Some(CaptchaBody { id: challenge.id, image, expires_in: challenge.expires_in.as_secs() })
+}
+
+/// For a call that changes nothing, and may come from anywhere.
+pub async fn member(
+    request: &HttpRequest,
+    services: &Services,
+    edge: &Edge,
+) -> Result<Authenticated, Problem> {
+    let who = signed_in(request, services, edge).await?;
+    if who.account.must_change_password { Err(Problem::PasswordChangeRequired) } else { Ok(who) }
 }
 
 /// Who is signed in, whatever they may do.

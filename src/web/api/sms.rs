@@ -92,11 +92,12 @@ pub async fn send(
 }
 
 fn accepted(phone: &Phone, sent: Sent) -> Accepted {
-    // Whoever comes back when told to is not too early, and nobody is told of time that a code has not.
+    // Rounded up: who comes back when told to is not too early, and a code that is good for five minutes
+    // but for the time it took to send it is said to be good for five.
     let resend_after = if sent.resend_after == Duration::ZERO { 0 } else { whole_seconds(sent.resend_after) };
     Accepted {
         phone: phone.masked(),
-        expires_in: sent.expires_in.as_secs(),
+        expires_in: whole_seconds(sent.expires_in),
         resend_after,
         delivery: (!sent.confirmed).then_some("unknown"),
     }

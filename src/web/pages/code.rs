@@ -15,7 +15,7 @@ use crate::web::pages::Layout;
 use crate::web::pages::captcha::CaptchaBlock;
 use crate::web::pages::login::{Notice, here, with_wait};
 use crate::web::visit::Visit;
-use crate::web::wait::{Wait, span_in_words};
+use crate::web::wait::{Wait, span_in_words, whole_seconds};
 
 /// What is remembered of a code that was sent: by the page, in hidden fields, to be shown again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl CodeStep {
         let second = SecondStep {
             good_until: seconds_up(sent.good_until),
             next_code: seconds_up(sent.next_code),
-            lasts: sent.good_until.since(now).as_secs().min(86_400),
+            lasts: Some(sent.good_until.since(now)).filter(|left| !left.is_zero()).map_or(0, whole_seconds),
             again: (!wait.is_zero()).then(|| Wait::new(now, wait)),
             confirmed: sent.confirmed,
         };
