@@ -110,10 +110,14 @@ impl Application {
         let sessions = sessions(&settings, &db, &clock, &entropy, &master);
         let Opened { gateway, outbox } =
             gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
-        let (db_, clock_, entropy_) = (db.clone(), clock.clone(), entropy.clone());
-        let standing =
-            sms::Parts { db: db_, limiter: limiter.clone(), gateway, clock: clock_, entropy: entropy_ };
-        let codes = Codes::new(standing, &master);
+        let under_codes = sms::Parts {
+            db: db.clone(),
+            limiter: limiter.clone(),
+            gateway,
+            clock: clock.clone(),
+            entropy: entropy.clone(),
+        };
+        let codes = Codes::new(under_codes, &master);
         // Where it fails, the first request for a code tries again.
         let _ = codes.make_whole(&live.snapshot()).await;
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });

@@ -1,5 +1,10 @@
 //! Accounts in the database: who there is, what opens them, and their recent sign-ins.
 
+mod passwords;
+mod phones;
+#[cfg(test)]
+mod tests;
+
 use sqlx::{query, query_as, query_scalar};
 
 use super::{AccountId, Client, Phc, Username, id};
@@ -7,6 +12,9 @@ use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::sms::Phone;
+
+pub use passwords::ShownBy;
+pub use phones::PhoneSet;
 
 /// Recent sign-ins kept for an account.
 const KEPT_SIGN_INS: i64 = 20;
@@ -50,25 +58,6 @@ pub enum CreateError {
     PhoneTaken,
     #[error(transparent)]
     Db(DbError),
-}
-
-/// What became of the wish to have a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PhoneSet {
-    Done,
-    /// Another account has it.
-    Taken,
-    /// The account is no more.
-    Gone,
-}
-
-/// By what somebody has shown that they may set a password.
-#[derive(Debug, Clone, Copy)]
-pub enum ShownBy<'a> {
-    /// The password of that version.
-    Password(i64),
-    /// A code that came to the account's number.
-    Phone(&'a Phone),
 }
 
 #[derive(Debug, Clone)]
@@ -169,67 +158,6 @@ impl Accounts {
         Ok(count > 0)
     }
 
-    /// Sets a password that its owner chose, and ends every session of the account, at once: whoever
-    /// verified another password meanwhile starts no session with it. The version it has now; None where
-    /// what was shown does not hold any more.
-    pub async fn set_password(
-        &self,
-        id: AccountId,
-        phc: &Phc,
-        shown: ShownBy<'_>,
-    ) -> Result<Option<i64>, DbError> {
-        const END_SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
-        let account = id.to_string();
-        let mut tx = self.db.begin_exclusive().await?;
-        // The account first: a session that starts at the same time holds its row, or finds it changed.
-        let version: Option<i64> = on_tx!(&mut tx, connection => {
-            let set = match shown {
-                ShownBy::Password(version) => query_scalar(SET_VERIFIED).bind(phc.as_str()).bind(&account).bind(version),
-                ShownBy::Phone(phone) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account).bind(phone.as_str()),
-            };
-            set.fetch_optional(connection).await
-        })?;
-        if version.is_some() {
-            on_tx!(&mut tx, connection => query(END_SESSIONS).bind(&account).execute(connection).await.map(drop))?;
-            tx.commit().await?;
-        }
-        Ok(version)
-    }
-
-    /// Gives the account a number in place of the one that it may have.
-    pub async fn set_phone(&self, id: AccountId, phone: &Phone) -> Result<PhoneSet, DbError> {
-        // Asked first, because a statement that fails on the index is logged by PostgreSQL, number and all.
-        const SQL: &str = "UPDATE accounts SET phone = $1 WHERE id = $2
-            AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
-        let set =
-            on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(id.to_string()).execute(pool).await
-            .map(|done| done.rows_affected()))
-            .map_err(DbError::from);
-        match set {
-            Ok(0) if self.find_by_phone(phone).await?.is_some() => Ok(PhoneSet::Taken),
-            Ok(0) => Ok(PhoneSet::Gone),
-            Ok(_) => Ok(PhoneSet::Done),
-            Err(error) if error.is_unique_violation() => Ok(PhoneSet::Taken),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Takes the number away. False where it is the only way in.
-    pub async fn remove_phone(&self, id: AccountId) -> Result<bool, DbError> {
-        const SQL: &str = "UPDATE accounts SET phone = NULL WHERE id = $1 AND password_hash IS NOT NULL";
-        let rows = on_db!(&self.db, pool => query(SQL).bind(id.to_string()).execute(pool).await
-            .map(|done| done.rows_affected()))?;
-        Ok(rows > 0)
-    }
-
-    /// Replaces the hash of the same password. False where the password was changed meanwhile: that one stays.
-    pub async fn rehash(&self, id: AccountId, old: &Phc, new: &Phc) -> Result<bool, DbError> {
-        const SQL: &str = "UPDATE accounts SET password_hash = $1 WHERE id = $2 AND password_hash = $3";
-        let rows = on_db!(&self.db, pool => query(SQL).bind(new.as_str()).bind(id.to_string()).bind(old.as_str())
-            .execute(pool).await.map(|done| done.rows_affected()))?;
-        Ok(rows > 0)
-    }
-
     /// Remembers a sign-in that succeeded; the oldest are forgotten past 20.
     pub async fn record_sign_in(&self, account: AccountId, client: &Client) -> Result<(), DbError> {
         const INSERT: &str = "INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
@@ -272,11 +200,6 @@ impl From<sqlx::Error> for CreateError {
 const BY_LOGIN: &str = "SELECT * FROM accounts WHERE login = $1";
 const BY_ID: &str = "SELECT * FROM accounts WHERE id = $1";
 const BY_PHONE: &str = "SELECT * FROM accounts WHERE phone = $1";
-const SET_VERIFIED: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
-    password_version = password_version + 1 WHERE id = $2 AND password_version = $3
-    RETURNING password_version";
-const SET_PROVEN: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
-    password_version = password_version + 1 WHERE id = $2 AND phone = $3 RETURNING password_version";
 const HAS_ADMIN: &str = "SELECT COUNT(*) FROM accounts WHERE admin = 1";
 /// No row where the login or the number is taken. Not left to fail on the key: PostgreSQL would log it,
 /// login and all.
@@ -324,6 +247,3 @@ impl AccountRow {
         })
     }
 }
-
-#[cfg(test)]
-mod tests;

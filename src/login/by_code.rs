@@ -122,8 +122,7 @@ impl ByCode {
     fn name(&self) -> Username {
         const ALPHABET: &[u8; 32] = b"23456789abcdefghijkmnpqrstuvwxyz";
         let letters = self.0.entropy.bytes::<8>().map(|byte| char::from(ALPHABET[usize::from(byte % 32)]));
-        let name =
-            letters.iter().fold("user-".to_owned(), |name, letter| name + letter.encode_utf8(&mut [0; 4]));
+        let name = format!("user-{}", letters.iter().collect::<String>());
         Username::parse(&name).expect("small letters, digits and a dash")
     }
 

@@ -3,29 +3,19 @@
 
 use std::time::Duration;
 
-use gatehouse::login::{Roles, Username};
 use serde_json::json;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::support::app::{Client, PASSWORD, Store, TestApp};
+use super::administration::admin;
+use super::http::NUMBER;
+use crate::support::app::{Store, TestApp};
 use crate::support::kannel::Kannel;
-
-const NUMBER: &str = "+8613800138000";
-
-async fn admin(app: &TestApp) -> Client {
-    let (login, services) = (Username::parse("boss").unwrap(), &app.services);
-    let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
-    services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
-    let client = app.client();
-    assert_eq!(client.login("boss", PASSWORD).await.status, 200);
-    client
-}
 
 /// The six digits in a text.
 fn code_in(text: &str) -> String {
     let digits = text.split(|letter: char| !letter.is_ascii_digit());
-    digits.filter(|digits| digits.len() == 6).last().expect("a code").to_owned()
+    digits.filter(|digits| digits.len() == 6).next_back().expect("a code").to_owned()
 }
 
 #[tokio::test]
