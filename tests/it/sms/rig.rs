@@ -286,6 +286,16 @@ pub async fn all<T: Send + 'static>(
     done
 }
 
+/// Waits until something is so; never for a time.
+pub async fn until(so: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !so().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(30 * SECOND, waiting).await.expect("what is waited for comes about");
+}
+
 pub fn is_sent(sending: &Sending) -> bool {
     matches!(sending, Sending::Sent(_))
 }
