@@ -14,8 +14,8 @@ use crate::support::kannel::Kannel;
 
 /// The six digits in a text.
 fn code_in(text: &str) -> String {
-    let digits = text.split(|letter: char| !letter.is_ascii_digit());
-    digits.filter(|digits| digits.len() == 6).next_back().expect("a code").to_owned()
+    let mut digits = text.split(|letter: char| !letter.is_ascii_digit());
+    digits.rfind(|digits| digits.len() == 6).expect("a code").to_owned()
 }
 
 #[tokio::test]
