@@ -18,9 +18,13 @@ use crate::config::{
 };
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
-use crate::login::{Accounts, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn};
+use crate::login::{
+    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn,
+};
 use crate::routes;
 use crate::secret::{KeyFileError, MasterKey};
+use crate::sms::gateway::{self, Opened};
+use crate::sms::{self, Codes};
 use crate::throttle::{AnyStore, Limiter, Link, MemoryStore, RedisStore};
 use crate::web::client::TrustedProxies;
 use crate::web::headers::SecurityHeaders;
@@ -52,6 +56,8 @@ pub enum StartError {
     Key(#[from] KeyFileError),
     #[error("store.url: {0}")]
     Store(redis::RedisError),
+    #[error(transparent)]
+    Gateway(#[from] gateway::OpenError),
     #[error("password: {0}")]
     Hash(argon2::Error),
     #[error("server.bind: cannot listen on {address}: {reason}")]
@@ -102,11 +108,32 @@ impl Application {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
         }
         let sessions = sessions(&settings, &db, &clock, &entropy, &master);
+        let Opened { gateway, outbox } =
+            gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
+        let under_codes = sms::Parts {
+            db: db.clone(),
+            limiter: limiter.clone(),
+            gateway,
+            clock: clock.clone(),
+            entropy: entropy.clone(),
+        };
+        let codes = Codes::new(under_codes, &master);
+        // Where it fails, the first request for a code tries again.
+        let _ = codes.make_whole(&live.snapshot()).await;
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,
             sign_in: SignIn::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
-            registration: Registration::new(guard, accounts.clone(), hasher.clone()),
+            registration: Registration::new(
+                Arc::clone(&guard),
+                accounts.clone(),
+                hasher.clone(),
+                codes.clone(),
+            ),
+            by_code: ByCode::new(codes.clone(), guard, accounts.clone(), hasher.clone(), entropy.clone()),
+            codes,
+            outbox,
+            public_url: settings.server.public_url.as_str().trim_end_matches('/').to_owned(),
             accounts,
             sessions,
             session_lasts: settings.session.absolute,
@@ -193,8 +220,27 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }
+            let live = services.live.snapshot();
+            while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
+            {
+            }
         }
     })
+}
+
+fn to_gateways<'a>(
+    settings: &'a Settings,
+    master: &'a MasterKey,
+    clock: &Clock,
+    entropy: &Entropy,
+) -> gateway::Parts<'a> {
+    gateway::Parts {
+        master,
+        public_url: &settings.server.public_url,
+        timeout: settings.sms.timeout,
+        clock: clock.clone(),
+        entropy: entropy.clone(),
+    }
 }
 
 async fn open_store(settings: &StoreSettings, clock: &Clock) -> Result<(AnyStore, Option<Link>), StartError> {

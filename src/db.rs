@@ -8,6 +8,8 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{PgPool, Postgres, Sqlite, SqlitePool, Transaction};
 
+use crate::clock::{Clock, Micros};
+
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
 /// How long a statement waits for another's write to end (SQLite).
@@ -180,13 +182,37 @@ impl Db {
         Ok(())
     }
 
+    /// The time that several instances agree on: PostgreSQL's own. With SQLite they share a machine, and
+    /// where `clock` is none of the system's a test moves it: then it is `clock`'s.
+    pub async fn now(&self, clock: &Clock) -> Result<Micros, DbError> {
+        match (self, clock) {
+            (Self::Postgres(pool), Clock::System) => {
+                Ok(Micros(sqlx::query_scalar(NOW).fetch_one(pool).await?))
+            }
+            _ => Ok(clock.now()),
+        }
+    }
+
     /// Lets the connections go once they are idle; SQLite's write-ahead log is folded in.
     pub async fn close(&self) {
         on_db!(self, pool => pool.close().await);
     }
 }
 
+/// The moment of asking, not that of the transaction's begin.
+const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
+
 impl Tx {
+    /// As [`Db::now`].
+    pub async fn now(&mut self, clock: &Clock) -> Result<Micros, DbError> {
+        match (self, clock) {
+            (Self::Postgres(tx), Clock::System) => {
+                Ok(Micros(sqlx::query_scalar(NOW).fetch_one(&mut **tx).await?))
+            }
+            _ => Ok(clock.now()),
+        }
+    }
+
     pub async fn commit(self) -> Result<(), DbError> {
         match self {
             Self::Sqlite(tx) => tx.commit().await?,

@@ -5,6 +5,10 @@
 //! and the address's windows ([`throttle`]) before it verifies the password, and settles the slot by
 //! the outcome, which comes back to one `match` in [`web`].
 //!
+//! A code by SMS, top to bottom: [`web`] parses the number; [`sms`] takes a hit on the windows of number,
+//! address, prefix and everyone ([`throttle`]), writes the message into its ledger ([`db`]), which decides
+//! for good, and hands it to the gateway; what a code that comes back opens is [`login`]'s to say.
+//!
 //! What runs is put together in [`app`], from what [`config`] read. Calls go down only: `web` names no
 //! database and no store, and `throttle` serves as a library of its own.
 
@@ -17,6 +21,7 @@ pub mod entropy;
 pub mod login;
 pub mod routes;
 pub mod secret;
+pub mod sms;
 pub mod throttle;
 pub mod web;
 

@@ -4,10 +4,12 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::middleware::from_fn;
-use actix_web::web::{Data, post, resource, route, scope};
+use actix_web::web::{Data, PayloadConfig, delete, post, resource, route, scope};
 use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
-use crate::web::handlers::{account, captcha, login, register, session};
+use crate::web::handlers::{
+    account, captcha, code_login, login, messages, outbox, phone, register, reports, reset, session,
+};
 use crate::web::headers::{self, SecurityHeaders};
 use crate::web::services::Services;
 use crate::web::visit::Edge;
@@ -38,11 +40,32 @@ pub fn app(
                 .service(calls("/login", "POST").route(post().to(api::login::submit)))
                 .service(calls("/logout", "POST").route(post().to(api::session::logout)))
                 .service(calls("/register", "POST").route(post().to(api::register::submit)))
-                .service(calls("/session", "GET, HEAD").route(get().to(api::session::show))),
+                .service(calls("/session", "GET, HEAD").route(get().to(api::session::show)))
+                .service(calls("/sms/codes", "POST").route(post().to(api::sms::send)))
+                .service(calls("/sms/login", "POST").route(post().to(api::sms::login)))
+                .service(calls("/password/reset", "POST").route(post().to(api::password::reset)))
+                .service(
+                    calls("/account/phone", "POST, DELETE")
+                        .route(post().to(api::account::set_phone))
+                        .route(delete().to(api::account::remove_phone)),
+                )
+                .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
+                .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
+                .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(api::admin::lift))),
         )
         .service(calls("/", "GET, HEAD").route(get().to(session::home)))
         .service(
             calls("/login", "GET, HEAD, POST").route(get().to(login::show)).route(post().to(login::submit)),
+        )
+        .service(
+            calls("/login/code", "GET, HEAD, POST")
+                .route(get().to(code_login::show))
+                .route(post().to(code_login::submit)),
+        )
+        .service(
+            calls("/password/reset", "GET, HEAD, POST")
+                .route(get().to(reset::show))
+                .route(post().to(reset::submit)),
         )
         .service(calls("/logout", "POST").route(post().to(session::logout)))
         .service(
@@ -52,8 +75,25 @@ pub fn app(
         )
         .service(calls("/account", "GET, HEAD").route(get().to(account::show)))
         .service(calls("/account/password", "POST").route(post().to(account::change_password)))
+        .service(
+            calls("/account/phone", "GET, HEAD, POST")
+                .route(get().to(phone::show))
+                .route(post().to(phone::submit)),
+        )
+        .service(calls("/account/phone/remove", "POST").route(post().to(phone::remove)))
         .service(calls("/account/sessions/revoke", "POST").route(post().to(account::revoke)))
         .service(calls("/account/sessions/revoke-others", "POST").route(post().to(account::revoke_others)))
+        .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
+        .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
+        .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page)))
+        .service(calls("/dev/outbox.json", "GET, HEAD").route(get().to(outbox::json)))
+        .service(
+            // No HEAD: a report is taken, by whichever method it comes.
+            calls("/sms/reports/{gateway}", "GET, POST")
+                .app_data(PayloadConfig::new(reports::LONGEST))
+                .route(route().guard(guard::Get()).to(reports::take))
+                .route(post().to(reports::take)),
+        )
         .service(calls("/captcha/{id}.png", "GET, HEAD").route(get().to(captcha::image)))
         .service(calls("/problems/{name}", "GET, HEAD").route(get().to(pages::problem::show)))
         .service(calls("/openapi.json", "GET, HEAD").route(get().to(openapi::serve)))

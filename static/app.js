@@ -44,9 +44,11 @@ for (const notice of document.querySelectorAll("[data-wait]")) {
   const line = notice.querySelector("[data-ticking]");
   const left = notice.querySelector("[data-left]");
   const done = notice.querySelector("[data-done]");
+  const after = notice.querySelector("[data-after-wait]");
   const tick = () => {
     const rest = Math.ceil(seconds - (Date.now() - start) / 1000);
     line.hidden = rest <= 0;
+    if (after) after.disabled = rest > 0;
     if (rest > 0) {
       left.textContent = words(rest);
       return;

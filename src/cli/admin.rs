@@ -31,7 +31,7 @@ async fn create_account(loaded: &Loaded, login: &Username, password: &str) -> Re
         .map_err(|unfit| Failure::unusable(format!("password: {unfit}")))?;
     match accounts.create(login, &hash, Roles { admin: true }).await {
         Ok(_) => Ok(()),
-        Err(CreateError::LoginTaken) => {
+        Err(CreateError::LoginTaken | CreateError::PhoneTaken) => {
             Err(Failure::unusable(format!("NAME: {} is taken; choose another", login.as_str())))
         }
         Err(CreateError::Db(error)) => Err(Failure::broken(error)),

@@ -50,7 +50,7 @@ fn count_reload(outcome: &ReloadOutcome) {
 
 fn start_failure(error: StartError) -> Failure {
     match error {
-        StartError::Hash(_) | StartError::Key(_) => Failure::unusable(error),
+        StartError::Hash(_) | StartError::Key(_) | StartError::Gateway(_) => Failure::unusable(error),
         StartError::Database(_) | StartError::Store(_) | StartError::Bind { .. } => Failure::broken(error),
     }
 }
@@ -79,7 +79,7 @@ async fn make_first_admin(services: &Services, world: &World) -> Result<(), Fail
             "There is no administrator yet, so one was made.\n  name:              {FIRST_ADMIN}\n  one-time password: {word}\nSign in with it and choose a password of your own. It is not shown again."
         ),
         Ok(None) => {}
-        Err(CreateError::LoginTaken) => println!(
+        Err(CreateError::LoginTaken | CreateError::PhoneTaken) => println!(
             "There is no administrator, and the name {FIRST_ADMIN:?} is taken. Make one: gatehouse admin create NAME"
         ),
         Err(CreateError::Db(error)) => return Err(Failure::broken(error)),

@@ -20,7 +20,9 @@ pub(super) enum Value {
     Text(String),
     /// Digits that fit no i64 are kept as the text that was written.
     Integer(Result<i64, String>),
-    /// A float, boolean or date: no setting takes one, so that only its kind matters.
+    Fraction(f64),
+    Boolean(bool),
+    /// A date, or a fraction too large to be kept: no setting takes one, so that only its kind matters.
     Other(&'static str),
     Array(Vec<Node>),
     Table(Table),
@@ -88,8 +90,8 @@ fn convert(from: DeValue<'_>, place: &dyn Fn(usize) -> Place) -> Value {
         DeValue::Integer(digits) => Value::Integer(
             i64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| digits.as_str().to_owned()),
         ),
-        DeValue::Float(_) => Value::Other("a number with a fraction"),
-        DeValue::Boolean(_) => Value::Other("a boolean"),
+        DeValue::Float(digits) => digits.as_str().parse().map_or(Value::Other(FRACTION), Value::Fraction),
+        DeValue::Boolean(value) => Value::Boolean(value),
         DeValue::Datetime(_) => Value::Other("a date"),
         DeValue::Array(items) => Value::Array(
             items
@@ -129,12 +131,16 @@ fn field_at(text: &str, offset: usize, key: &str) -> String {
     }
 }
 
+const FRACTION: &str = "a number with a fraction";
+
 impl Value {
     /// The kind of the value in an owner's words, with its article.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) | Self::Raw(_) => "text",
             Self::Integer(_) => "a number",
+            Self::Fraction(_) => FRACTION,
+            Self::Boolean(_) => "a boolean",
             Self::Other(kind) => kind,
             Self::Array(_) => "a list",
             Self::Table(_) => "a table",

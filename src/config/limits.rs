@@ -76,6 +76,11 @@ limits! {
 }
 
 impl Limits {
+    /// Those that count messages sent, which the ledger must remember as long as they look back.
+    pub fn on_messages(&self) -> [&Limit; 4] {
+        [&self.sms_phone, &self.sms_address, &self.sms_prefix, &self.sms_total]
+    }
+
     /// By its full name: `login-account`, `custom.reply`.
     pub fn get(&self, name: &str) -> Option<&Limit> {
         self.iter().find(|limit| limit.name() == name)

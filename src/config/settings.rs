@@ -9,9 +9,11 @@ use super::reader::Section;
 use super::secrets::Secrets;
 use super::server::Server;
 use super::session::SessionSettings;
-use super::sms::{self, SmsTunables};
+use super::sms::{self, SmsSettings, SmsTunables};
 use super::sms_gateways::Gateway;
 use super::store::StoreSettings;
+use super::values::shown;
+use crate::throttle::Limit;
 
 /// What one document says.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,7 +32,7 @@ pub struct Settings {
     pub password: PasswordSettings,
     pub session: SessionSettings,
     pub captcha_provider: CaptchaProvider,
-    pub sms_gateway: Gateway,
+    pub sms: SmsSettings,
 }
 
 /// What is swapped as a whole when the document changes. A request takes one snapshot of it.
@@ -55,17 +57,30 @@ impl Config {
         let session = root.section("session", SessionSettings::read);
         let (captcha_provider, captcha) = root.section("captcha", captcha::read);
         // A gateway that was refused stands as the outbox here; it must not be blamed a second time.
-        let (sms_gateway, sms, outbox) = root.section("sms", |section| {
-            let (gateway, tunables) = sms::read(section);
-            let outbox = gateway == Gateway::Outbox && !section.failed();
-            (gateway, tunables, outbox)
+        let mut retention_at = None;
+        let (sms_settings, sms, outbox) = root.section("sms", |section| {
+            retention_at = section.place_of("retention");
+            let (settings, tunables) = sms::read(section);
+            let outbox = settings.gateway == Gateway::Outbox && !section.failed();
+            (settings, tunables, outbox)
         });
+        let limits_at = root.place_of("limits");
         let limits = root.section("limits", Limits::read);
         if let Some(place) = bind_at.filter(|_| !server.on_loopback()) {
             refuse_development_parts(root, &server, &place, &captcha_provider, outbox);
         }
-        let settings =
-            Settings { server, database, store, secrets, password, session, captcha_provider, sms_gateway };
+        // Without a place there is nothing to point at but the limit, and its longest is checked below.
+        refuse_short_memory(root, retention_at.or_else(|| limits_at.clone()), &sms, &limits);
+        let settings = Settings {
+            server,
+            database,
+            store,
+            secrets,
+            password,
+            session,
+            captcha_provider,
+            sms: sms_settings,
+        };
         Self { settings, live: Live { limits, captcha, sms } }
     }
 }
@@ -90,6 +105,24 @@ fn refuse_development_parts(
         server.bind
     );
     root.refuse(place.clone(), "server.bind".to_owned(), reason);
+}
+
+/// A limit that looks back further than the ledger would be wrong once it has to be rebuilt from it.
+fn refuse_short_memory(root: &Section<'_>, place: Option<Place>, sms: &SmsTunables, limits: &Limits) {
+    let Some(place) = place else { return };
+    let longest = |limit: &Limit| limit.rules().iter().map(|rule| rule.span.longest()).max();
+    for limit in limits.on_messages() {
+        if let Some(span) = longest(limit).filter(|span| *span > sms.retention) {
+            let reason = format!(
+                "{} is shorter than limits.{} looks back; it must be at least {}",
+                shown(sms.retention),
+                limit.name(),
+                shown(span)
+            );
+            root.refuse(place, "sms.retention".to_owned(), reason);
+            return;
+        }
+    }
 }
 
 /// The dotted keys whose values differ, out of those listed.
@@ -121,7 +154,8 @@ impl Settings {
             session.idle => "session.idle",
             session.absolute => "session.absolute",
             captcha_provider => "captcha.provider",
-            sms_gateway => "sms.gateway",
+            sms.gateway => "sms.gateway",
+            sms.timeout => "sms.timeout",
         )
     }
 }

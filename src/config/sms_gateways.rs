@@ -1,11 +1,14 @@
 //! `[sms.http]`, `[sms.twilio]`, `[sms.aliyun]`: what each gateway needs to be reached.
 
+use std::path::PathBuf;
+
 use url::Url;
 
 use super::document::Node;
 use super::error::Place;
 use super::reader::{Parsed, Section};
-use super::values::{SecretRef, secret, text, word};
+use super::values::{SecretRef, origin, path, secret, text, word};
+use crate::sms::gateway::{BodyKind, Template};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Gateway {
@@ -34,11 +37,19 @@ impl GatewayName {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpGateway {
     pub method: HttpMethod,
-    /// A template, as `body` is.
-    pub url: String,
+    pub url: Template,
+    /// A value that is no reference to a secret is a template, too.
     pub headers: Vec<(String, SecretRef)>,
-    /// `{phone}`, `{text}`, `{code}` and `{id}` are filled in, escaped for where they stand.
-    pub body: String,
+    /// None where the method takes none.
+    pub body: Option<Template>,
+    /// What a success has to say: one that does not counts as unknown.
+    pub accepted_if: Option<String>,
+    /// What a success says that is none.
+    pub refused_if: Option<String>,
+    /// Certificate authorities (PEM) that are believed besides those that everyone believes.
+    pub ca_file: Option<PathBuf>,
+    /// What a delivery report is answered with.
+    pub report_answer: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +61,7 @@ pub enum HttpMethod {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Twilio {
+    pub url: Url,
     pub account_sid: String,
     pub auth_token: SecretRef,
     /// A number, or the id of a messaging service.
@@ -59,6 +71,7 @@ pub struct Twilio {
 /// Alibaba Cloud SMS; its template must have the variable `code`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Aliyun {
+    pub url: Url,
     pub access_key_id: String,
     pub access_key_secret: SecretRef,
     pub sign_name: String,
@@ -66,7 +79,8 @@ pub struct Aliyun {
 }
 
 const DEFAULT_BODY: &str = r#"{"to":"{phone}","text":"{text}"}"#;
-const PLACEHOLDERS: [&str; 4] = ["phone", "text", "code", "id"];
+const TWILIO: &str = "https://api.twilio.com";
+const ALIYUN: &str = "https://dysmsapi.aliyuncs.com";
 
 /// `chosen` is where the gateway is chosen, and `None` where another one is: then keys may be missing.
 fn required<T>(
@@ -84,30 +98,43 @@ impl HttpGateway {
         let methods = [("GET", HttpMethod::Get), ("POST", HttpMethod::Post), ("PUT", HttpMethod::Put)];
         let method = section.value("method", HttpMethod::Post, word(&methods));
         let headers = section.section("headers", |inner| inner.pairs(header));
-        let body = section.value("body", DEFAULT_BODY.to_owned(), template);
+        let kind = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let kind = kind.map(|(_, value)| value);
+        let body_of = |node| body(method, kind, node);
+        let body = match method {
+            HttpMethod::Get => section.optional("body", body_of),
+            _ => section.optional("body", body_of).or_else(|| Template::parse(DEFAULT_BODY).ok()),
+        };
+        let accepted_if = section.optional("accepted_if", text);
+        let refused_if = section.optional("refused_if", text);
+        let ca_file = section.optional("ca_file", path);
+        let report_answer = section.optional("report_answer", text);
         let url = required(section, "url", chosen.as_ref(), url_template)?;
-        Some(Self { method, url, headers, body })
+        Some(Self { method, url, headers, body, accepted_if, refused_if, ca_file, report_answer })
     }
 }
 
 impl Twilio {
     pub(super) fn read(section: &mut Section<'_>, chosen: Option<Place>) -> Option<Self> {
         let chosen = chosen.as_ref();
+        let url = section.optional("url", service).or_else(|| Url::parse(TWILIO).ok());
         let account_sid = required(section, "account_sid", chosen, text);
         let auth_token = required(section, "auth_token", chosen, secret);
         let from = required(section, "from", chosen, text);
-        Some(Self { account_sid: account_sid?, auth_token: auth_token?, from: from? })
+        Some(Self { url: url?, account_sid: account_sid?, auth_token: auth_token?, from: from? })
     }
 }
 
 impl Aliyun {
     pub(super) fn read(section: &mut Section<'_>, chosen: Option<Place>) -> Option<Self> {
         let chosen = chosen.as_ref();
+        let url = section.optional("url", service).or_else(|| Url::parse(ALIYUN).ok());
         let access_key_id = required(section, "access_key_id", chosen, text);
         let access_key_secret = required(section, "access_key_secret", chosen, secret);
         let sign_name = required(section, "sign_name", chosen, text);
         let template_code = required(section, "template_code", chosen, text);
         Some(Self {
+            url: url?,
             access_key_id: access_key_id?,
             access_key_secret: access_key_secret?,
             sign_name: sign_name?,
@@ -126,29 +153,56 @@ fn header(name: &str, node: Node) -> Parsed<SecretRef> {
     if value.chars().any(char::is_control) {
         return Err("holds a control character, which no HTTP header may".to_owned());
     }
-    SecretRef::parse(value)
-}
-
-/// Text with placeholders. Braces around anything but a small word are the text's own, as in JSON.
-fn template(node: Node) -> Parsed<String> {
-    let text = node.text()?;
-    for rest in text.split('{').skip(1) {
-        let name = rest.split('}').next().unwrap_or_default();
-        let word =
-            rest.len() > name.len() && !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase());
-        if word && !PLACEHOLDERS.contains(&name) {
-            return Err(format!(
-                "{{{name}}} is no placeholder; there are {{phone}}, {{text}}, {{code}} and {{id}}"
-            ));
-        }
+    let value = SecretRef::parse(value)?;
+    if let SecretRef::Literal(text) = &value {
+        Template::parse(text)?;
     }
-    Ok(text)
+    Ok(value)
 }
 
-fn url_template(node: Node) -> Parsed<String> {
-    let text = template(node)?;
-    let filled = PLACEHOLDERS.iter().fold(text.clone(), |url, name| url.replace(&format!("{{{name}}}"), "0"));
-    let url = Url::parse(&filled).map_err(|wrong| format!("is no URL: {wrong}"))?;
+/// Where a provider's service is. Its secrets go there, so that nothing may listen in on the way.
+fn service(node: Node) -> Parsed<Url> {
+    let wanted = "is no address of a service; write scheme and host alone: \"https://api.example\"";
+    let url = origin(node).map_err(|_| wanted.to_owned())?;
+    let here = match url.host() {
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    match url.scheme() {
+        "http" if !here => Err("is http, and secrets are sent there; write https".to_owned()),
+        _ => Ok(url),
+    }
+}
+
+fn template(node: Node) -> Parsed<Template> {
+    Template::parse(&node.text()?)
+}
+
+/// `content_type` is the header that goes with it.
+fn body(method: HttpMethod, content_type: Option<&SecretRef>, node: Node) -> Parsed<Template> {
+    if method == HttpMethod::Get {
+        return Err("is set, and GET takes no body; write what is sent into url, or choose POST".to_owned());
+    }
+    let template = template(node)?;
+    // Placeholders stand for text inside quotation marks and for numbers without.
+    let sample = template.sample("0");
+    let kind = match content_type {
+        Some(SecretRef::Literal(value)) => BodyKind::of_type(value),
+        Some(_) => BodyKind::Other,
+        None => BodyKind::of_shape(&sample),
+    };
+    match serde_json::from_str::<serde_json::Value>(&sample) {
+        Err(wrong) if kind == BodyKind::Json => Err(format!("is no JSON once it is filled in: {wrong}")),
+        _ => Ok(template),
+    }
+}
+
+fn url_template(node: Node) -> Parsed<Template> {
+    let text = node.text()?;
+    let template = Template::parse(&text)?;
+    let url = Url::parse(&template.sample("0")).map_err(|wrong| format!("is no URL: {wrong}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("has the scheme {:?}; it must be http or https", url.scheme()));
     }
@@ -156,5 +210,5 @@ fn url_template(node: Node) -> Parsed<String> {
     if authority.is_some_and(|host| host.contains('{')) {
         return Err("has a placeholder in its host; placeholders go behind it".to_owned());
     }
-    Ok(text)
+    Ok(template)
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
 use super::document::{Node, Value};
@@ -20,6 +21,27 @@ pub(super) fn integer(bounds: RangeInclusive<u32>) -> impl Fn(Node) -> Parsed<u3
             _ => Err(out_of_range(number.map_or_else(|digits| digits, |number| number.to_string()), &bounds)),
         },
         other => Err(format!("is {} where a whole number is wanted", other.kind())),
+    }
+}
+
+/// A part of a whole, from 0 to 1.
+pub(super) fn share(node: Node) -> Parsed<f64> {
+    let value = match node.typed().value {
+        Value::Fraction(value) => value,
+        Value::Integer(Ok(value @ 0..=1)) => value as f64,
+        Value::Integer(number) => {
+            let number = number.map_or_else(|digits| digits, |number| number.to_string());
+            return Err(out_of_range(number, &(0..=1)));
+        }
+        other => return Err(format!("is {} where a number from 0 to 1 is wanted", other.kind())),
+    };
+    if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(out_of_range(value, &(0..=1))) }
+}
+
+pub(super) fn yes_or_no(node: Node) -> Parsed<bool> {
+    match node.typed().value {
+        Value::Boolean(value) => Ok(value),
+        other => Err(format!("is {} where true or false is wanted", other.kind())),
     }
 }
 
@@ -127,6 +149,17 @@ pub enum SecretRef {
     Literal(String),
 }
 
+/// Why a secret cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    #[error("the environment variable {name} is not set, or is no text")]
+    Variable { name: String },
+    #[error("{path} cannot be read: {reason}", path = path.display())]
+    File { path: PathBuf, reason: std::io::Error },
+    #[error("{place} is empty, or holds more than one line")]
+    Unfit { place: String },
+}
+
 impl fmt::Debug for SecretRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -138,8 +171,28 @@ impl fmt::Debug for SecretRef {
 }
 
 impl SecretRef {
+    /// The secret. Waits for the file, where it stands in one.
+    pub fn read(&self) -> Result<SecretString, SecretError> {
+        let text = match self {
+            Self::Literal(text) => return Ok(text.clone().into()),
+            Self::Variable(name) => {
+                std::env::var(name).map_err(|_| SecretError::Variable { name: name.clone() })?
+            }
+            Self::File(path) => std::fs::read_to_string(path)
+                .map_err(|reason| SecretError::File { path: path.clone(), reason })?,
+        };
+        let text = SecretString::from(text);
+        let line = text.expose_secret().strip_suffix('\n').unwrap_or(text.expose_secret());
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        // What is quoted here is never the secret.
+        if line.is_empty() || line.contains(char::is_control) {
+            return Err(SecretError::Unfit { place: format!("{self:?}") });
+        }
+        Ok(line.to_owned().into())
+    }
+
     /// A reference, or the value itself.
-    pub(super) fn parse(text: String) -> Parsed<Self> {
+    pub(crate) fn parse(text: String) -> Parsed<Self> {
         if let Some(name) = text.strip_prefix("env:") {
             let fits = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
             let named = !name.is_empty() && !name.starts_with(|letter: char| letter.is_ascii_digit());

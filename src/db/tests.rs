@@ -130,6 +130,25 @@ async fn a_transaction_that_is_dropped_has_written_nothing() {
 }
 
 #[tokio::test]
+async fn the_time_is_a_moved_clocks_or_the_one_that_instances_share() {
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
+    let mut tx = db.begin_exclusive().await.unwrap();
+    let moved = Clock::manual(Micros(5));
+    assert_eq!((tx.now(&moved).await.unwrap(), tx.now(&moved).await.unwrap()), (Micros(5), Micros(5)));
+    let first = tx.now(&Clock::System).await.unwrap();
+    let mut second = first;
+    for _ in 0..1000 {
+        second = tx.now(&Clock::System).await.unwrap();
+    }
+    assert!(first < second, "the moment of asking, not of the transaction: {first:?}");
+    drop(tx);
+    let (third, ours) = (db.now(&Clock::System).await.unwrap(), Clock::System.now());
+    assert!(second <= third && ours.since(third).max(third.since(ours)) < Duration::from_secs(60));
+    assert_eq!(db.now(&moved).await.unwrap(), Micros(5));
+}
+
+#[tokio::test]
 async fn foreign_keys_are_kept() {
     let database = TestDatabase::new().await;
     let db = database.open().await;

@@ -1,11 +1,20 @@
 //! Accounts in the database: who there is, what opens them, and their recent sign-ins.
 
+mod passwords;
+mod phones;
+#[cfg(test)]
+mod tests;
+
 use sqlx::{query, query_as, query_scalar};
 
 use super::{AccountId, Client, Phc, Username, id};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db, on_tx};
 use crate::entropy::Entropy;
+use crate::sms::Phone;
+
+pub use passwords::ShownBy;
+pub use phones::PhoneSet;
 
 /// Recent sign-ins kept for an account.
 const KEPT_SIGN_INS: i64 = 20;
@@ -16,6 +25,10 @@ pub struct Account {
     pub login: Username,
     /// None: no password opens it.
     pub password_hash: Option<Phc>,
+    /// One more with each password that was set: a session starts only for the one that was verified.
+    pub password_version: i64,
+    /// None: no code opens it.
+    pub phone: Option<Phone>,
     pub roles: Roles,
     /// The password was given out once, and is to be changed before anything else.
     pub must_change_password: bool,
@@ -41,6 +54,8 @@ pub struct PastSignIn {
 pub enum CreateError {
     #[error("this user name is taken")]
     LoginTaken,
+    #[error("another account has this number")]
+    PhoneTaken,
     #[error(transparent)]
     Db(DbError),
 }
@@ -57,12 +72,32 @@ impl Accounts {
         Self { db, clock, entropy }
     }
 
-    /// Makes an account. Of any number that ask for one login at once, one gets it: the table decides.
+    /// Makes an account that a password opens. Of any number that ask for one login at once, one gets it:
+    /// the table decides.
     pub async fn create(&self, login: &Username, phc: &Phc, roles: Roles) -> Result<Account, CreateError> {
-        let account = self.fresh(login, phc, roles, false);
+        self.insert(self.fresh(login, Some(phc), None, roles)).await
+    }
+
+    /// The same with a number that was shown to be theirs, which no two accounts have.
+    pub async fn create_with_phone(
+        &self,
+        login: &Username,
+        phc: Option<&Phc>,
+        phone: &Phone,
+    ) -> Result<Account, CreateError> {
+        self.insert(self.fresh(login, phc, Some(phone), Roles::default())).await
+    }
+
+    async fn insert(&self, account: Account) -> Result<Account, CreateError> {
         let rows = on_db!(&self.db, pool => insert!(account).execute(pool).await
             .map(|done| done.rows_affected()))?;
-        if rows == 0 { Err(CreateError::LoginTaken) } else { Ok(account) }
+        match &account.phone {
+            _ if rows > 0 => Ok(account),
+            Some(phone) if self.find_by_phone(phone).await.map_err(CreateError::Db)?.is_some() => {
+                Err(CreateError::PhoneTaken)
+            }
+            _ => Err(CreateError::LoginTaken),
+        }
     }
 
     /// Makes an administrator with a one-time password, unless there is one by now; None where there is.
@@ -76,7 +111,8 @@ impl Accounts {
         if on_tx!(&mut tx, connection => query_scalar::<_, i64>(HAS_ADMIN).fetch_one(connection).await)? > 0 {
             return Ok(None);
         }
-        let account = self.fresh(login, phc, Roles { admin: true }, true);
+        let fresh = self.fresh(login, Some(phc), None, Roles { admin: true });
+        let account = Account { must_change_password: true, ..fresh };
         let rows = on_tx!(&mut tx, connection => insert!(account).execute(connection).await
             .map(|done| done.rows_affected()))?;
         if rows == 0 {
@@ -86,19 +122,25 @@ impl Accounts {
         Ok(Some(account))
     }
 
-    fn fresh(&self, login: &Username, phc: &Phc, roles: Roles, must_change_password: bool) -> Account {
+    fn fresh(&self, login: &Username, phc: Option<&Phc>, phone: Option<&Phone>, roles: Roles) -> Account {
         Account {
             id: AccountId::random(&self.entropy),
             login: login.clone(),
-            password_hash: Some(phc.clone()),
+            password_hash: phc.cloned(),
+            password_version: 0,
+            phone: phone.cloned(),
             roles,
-            must_change_password,
+            must_change_password: false,
             created_at: self.clock.now(),
         }
     }
 
     pub async fn find(&self, login: &Username) -> Result<Option<Account>, DbError> {
         self.one(BY_LOGIN, login.as_str()).await
+    }
+
+    pub async fn find_by_phone(&self, phone: &Phone) -> Result<Option<Account>, DbError> {
+        self.one(BY_PHONE, phone.as_str()).await
     }
 
     pub async fn by_id(&self, id: AccountId) -> Result<Option<Account>, DbError> {
@@ -114,22 +156,6 @@ impl Accounts {
     pub async fn has_admin(&self) -> Result<bool, DbError> {
         let count: i64 = on_db!(&self.db, pool => query_scalar(HAS_ADMIN).fetch_one(pool).await)?;
         Ok(count > 0)
-    }
-
-    /// Sets a password that its owner chose. False where the account is gone. Sessions are not ended here.
-    pub async fn set_password(&self, id: AccountId, phc: &Phc) -> Result<bool, DbError> {
-        const SQL: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0 WHERE id = $2";
-        let rows = on_db!(&self.db, pool => query(SQL).bind(phc.as_str()).bind(id.to_string()).execute(pool)
-            .await.map(|done| done.rows_affected()))?;
-        Ok(rows > 0)
-    }
-
-    /// Replaces the hash of the same password. False where the password was changed meanwhile: that one stays.
-    pub async fn rehash(&self, id: AccountId, old: &Phc, new: &Phc) -> Result<bool, DbError> {
-        const SQL: &str = "UPDATE accounts SET password_hash = $1 WHERE id = $2 AND password_hash = $3";
-        let rows = on_db!(&self.db, pool => query(SQL).bind(new.as_str()).bind(id.to_string()).bind(old.as_str())
-            .execute(pool).await.map(|done| done.rows_affected()))?;
-        Ok(rows > 0)
     }
 
     /// Remembers a sign-in that succeeded; the oldest are forgotten past 20.
@@ -173,11 +199,12 @@ impl From<sqlx::Error> for CreateError {
 
 const BY_LOGIN: &str = "SELECT * FROM accounts WHERE login = $1";
 const BY_ID: &str = "SELECT * FROM accounts WHERE id = $1";
+const BY_PHONE: &str = "SELECT * FROM accounts WHERE phone = $1";
 const HAS_ADMIN: &str = "SELECT COUNT(*) FROM accounts WHERE admin = 1";
-/// No row where the login is taken. Not left to fail on the key: PostgreSQL would log it, login and all.
-const INSERT: &str =
-    "INSERT INTO accounts (id, login, password_hash, admin, must_change_password, created_at)
-    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (login) DO NOTHING";
+/// No row where the login or the number is taken. Not left to fail on the key: PostgreSQL would log it,
+/// login and all.
+const INSERT: &str = "INSERT INTO accounts (id, login, password_hash, admin, must_change_password,
+    created_at, phone) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING";
 
 macro_rules! insert {
     ($account:expr) => {
@@ -188,6 +215,7 @@ macro_rules! insert {
             .bind(i64::from($account.roles.admin))
             .bind(i64::from($account.must_change_password))
             .bind($account.created_at.0)
+            .bind($account.phone.as_ref().map(Phone::as_str))
     };
 }
 use insert;
@@ -201,6 +229,8 @@ pub(super) struct AccountRow {
     admin: i64,
     must_change_password: i64,
     created_at: i64,
+    phone: Option<String>,
+    password_version: i64,
 }
 
 impl AccountRow {
@@ -209,12 +239,11 @@ impl AccountRow {
             id: id::stored(AccountId::parse(&self.id))?,
             login: Username::stored(self.login),
             password_hash: self.password_hash.map(Phc::stored),
+            password_version: self.password_version,
+            phone: self.phone.map(Phone::stored),
             roles: Roles { admin: self.admin != 0 },
             must_change_password: self.must_change_password != 0,
             created_at: Micros(self.created_at),
         })
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -110,12 +110,17 @@ impl Hasher {
         input: &str,
         login: &Username,
     ) -> Result<Result<Phc, PasswordError>, HashError> {
+        self.hash_beside(input, login.as_str()).await
+    }
+
+    /// The same for an account of which only something else is known: `own` is what it must not be made of.
+    pub async fn hash_beside(&self, input: &str, own: &str) -> Result<Result<Phc, PasswordError>, HashError> {
         let password = match Password::choose(input) {
             Ok(password) => password,
             Err(refused) => return Ok(Err(refused)),
         };
-        let login = login.clone();
-        self.work(move |pool| match password.guessable(&login) {
+        let own = own.to_owned();
+        self.work(move |pool| match password.guessable(&own) {
             true => Err(PasswordError::Guessable),
             false => Ok(pool.hash(&password)),
         })

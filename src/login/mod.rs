@@ -1,6 +1,7 @@
 //! Who people are: user names, passwords and their hashes, accounts, and where they are signed in.
 
 mod accounts;
+mod by_code;
 mod client;
 mod guard;
 mod hasher;
@@ -12,14 +13,24 @@ mod sessions;
 mod sign_in;
 mod username;
 
-pub use accounts::{Account, Accounts, CreateError, PastSignIn, Roles};
+pub use accounts::{Account, Accounts, CreateError, PastSignIn, PhoneSet, Roles, ShownBy};
+pub use by_code::{ByCode, Entered, Given, NotOpened, Reset, Resetting};
 pub use client::Client;
 pub use guard::{Admission, Guard, Slot, Subject, Who};
 pub use hasher::{HashError, HashSettings, Hasher, Verified};
 pub use id::{AccountId, SessionId};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use phc::Phc;
-pub use registration::{Changed, Registered, Registration};
+pub use registration::{Changed, Newcomer, Registered, Registration};
 pub use sessions::{Authenticated, Session, SessionSettings, Sessions, Token};
 pub use sign_in::{Attempt, Outcome, SignIn};
 pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
+
+/// What a service stands on has failed; its caller hears no more than that.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    #[error(transparent)]
+    Db(#[from] crate::db::DbError),
+    #[error(transparent)]
+    Sms(#[from] crate::sms::SmsError),
+}

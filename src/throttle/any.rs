@@ -42,4 +42,32 @@ impl WindowStore for AnyStore {
             Self::Redis(store) => store.clear(bucket).await,
         }
     }
+
+    async fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.restore(hits).await,
+            Self::Redis(store) => store.restore(hits).await,
+        }
+    }
+
+    async fn whole_by(&self, name: &str) -> Result<Option<HitId>, StoreError> {
+        match self {
+            Self::Memory(store) => store.whole_by(name).await,
+            Self::Redis(store) => store.whole_by(name).await,
+        }
+    }
+
+    async fn begin_whole(&self, name: &str, by: HitId) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.begin_whole(name, by).await,
+            Self::Redis(store) => store.begin_whole(name, by).await,
+        }
+    }
+
+    async fn set_whole(&self, name: &str, by: HitId) -> Result<bool, StoreError> {
+        match self {
+            Self::Memory(store) => store.set_whole(name, by).await,
+            Self::Redis(store) => store.set_whole(name, by).await,
+        }
+    }
 }

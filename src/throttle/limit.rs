@@ -47,6 +47,24 @@ pub enum Span {
     Calendar { unit: CalendarUnit, zone: TimeZone },
 }
 
+impl Span {
+    /// How far back it can look at the most.
+    pub const fn longest(&self) -> Duration {
+        match self {
+            Self::Sliding(window) => *window,
+            Self::Calendar { unit, .. } => match unit {
+                CalendarUnit::Minute => Duration::from_secs(60),
+                CalendarUnit::Hour => Duration::from_secs(60 * 60),
+                // A clock that is put back makes a day an hour longer, and some zones have moved by more.
+                CalendarUnit::Day => Duration::from_secs(2 * 24 * 60 * 60),
+                CalendarUnit::Week => Duration::from_secs(8 * 24 * 60 * 60),
+                CalendarUnit::Month => Duration::from_secs(32 * 24 * 60 * 60),
+                CalendarUnit::Year => LONGEST_WINDOW,
+            },
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CalendarUnit {
     Minute,

@@ -68,13 +68,19 @@ impl<S: WindowStore + 'static> Limiter<S> {
     /// A hit in every bucket, or in none. One round trip, or two for who was refused
     /// last time and may pass now; each waits at most the store's time-out.
     pub async fn reserve(&self, buckets: &[Bucket<'_>], solved: bool) -> Result<Decision, StoreError> {
-        let id = self.0.ids.next();
-        let ask = Ask { buckets, id, kind: Kind::Hit, solved };
-        Ok(match self.0.store.reserve(&ask).await? {
-            Verdict::Admitted { room, noted, .. } => Decision::Admitted(Admission { id, room, noted }),
-            Verdict::Refused { refusal, .. } => Decision::Refused(refusal),
-            Verdict::Held { .. } => Decision::Held,
-        })
+        let ask = Ask { buckets, id: self.0.ids.next(), kind: Kind::Hit, solved };
+        self.0.store.reserve(&ask).await.map(|verdict| decision(&ask, verdict))
+    }
+
+    /// As [`Limiter::reserve`], for what is not done unless it was admitted: where no answer comes, or
+    /// the asker goes away before it does, the hit that may stand all the same is given back.
+    pub async fn reserve_or_nothing(
+        &self,
+        buckets: &[Bucket<'_>],
+        solved: bool,
+    ) -> Result<Decision, StoreError> {
+        let ask = Ask { buckets, id: self.0.ids.next(), kind: Kind::Hit, solved };
+        self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
     /// Takes a slot in every bucket for an attempt whose outcome decides whether it counts. Where the
@@ -166,6 +172,28 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let cleared = self.0.store.clear(bucket).await;
         self.0.line.call(bucket.key);
         cleared
+    }
+
+    /// Writes hits back that are known from elsewhere; see [`WindowStore::restore`].
+    pub async fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> Result<(), StoreError> {
+        self.0.store.restore(hits).await
+    }
+
+    /// Which writing back `name` is whole by; see [`WindowStore::whole_by`].
+    pub async fn whole_by(&self, name: &str) -> Result<Option<HitId>, StoreError> {
+        self.0.store.whole_by(name).await
+    }
+
+    /// Starts to write back what `name` stands for.
+    pub async fn begin_whole(&self, name: &str) -> Result<HitId, StoreError> {
+        let by = self.0.ids.next();
+        self.0.store.begin_whole(name, by).await?;
+        Ok(by)
+    }
+
+    /// It is written back. False where the store lost its data meanwhile: begin again.
+    pub async fn set_whole(&self, name: &str, by: HitId) -> Result<bool, StoreError> {
+        self.0.store.set_whole(name, by).await
     }
 
     async fn settle(
@@ -263,6 +291,15 @@ impl<S: WindowStore + 'static> Hold<S> {
         let outcomes: Vec<Outcome> = (0..self.buckets.len()).map(outcome).collect();
         let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
         self.limiter.settle(&buckets, self.id, &outcomes).await
+    }
+}
+
+/// What a verdict means where what is asked for counts at once.
+fn decision(ask: &Ask<'_>, verdict: Verdict) -> Decision {
+    match verdict {
+        Verdict::Admitted { room, noted, .. } => Decision::Admitted(Admission { id: ask.id, room, noted }),
+        Verdict::Refused { refusal, .. } => Decision::Refused(refusal),
+        Verdict::Held { .. } => Decision::Held,
     }
 }
 

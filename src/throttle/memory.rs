@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use super::hits::{Hit, Hits};
-use super::limit::Limit;
+use super::entry::{Empty, Entry, PeekLog};
+use super::hits::Hit;
 use super::store::*;
-use super::window::{self, Gathered, HOLD_LIFE, Log, Standing};
+use super::window::{self, Gathered, Log};
 use crate::clock::{Clock, Micros};
 
 /// Enough that two cores seldom meet at one; a power of two, so that a key's bits choose.
@@ -21,6 +20,8 @@ const SWEEP_FROM: usize = 64;
 pub struct MemoryStore {
     clock: Clock,
     shards: Box<[Mutex<Shard>]>,
+    /// What was written back whole, and by which writing back.
+    whole: Mutex<HashMap<String, HitId>>,
 }
 
 #[derive(Debug, Default)]
@@ -31,18 +32,9 @@ struct Shard {
     sweep_at: usize,
 }
 
-#[derive(Debug)]
-struct Entry {
-    kept: Hits,
-    /// Boxed because there are none nearly always.
-    #[expect(clippy::box_collection, reason = "one word a log instead of three; few logs have holds")]
-    holds: Option<Box<Vec<Hit>>>,
-    expires: Micros,
-}
-
 impl MemoryStore {
     pub fn new(clock: Clock) -> Self {
-        Self { clock, shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+        Self { clock, shards: (0..SHARDS).map(|_| Mutex::default()).collect(), whole: Mutex::default() }
     }
 
     /// Drops the logs that no rule can see any more. Writes do a share of it as they come; this is for
@@ -166,6 +158,17 @@ impl MemoryStore {
         }
     }
 
+    fn restore_one(&self, bucket: Bucket<'_>, hit: Hit, clock: Micros) {
+        let expires = hit.at.plus(window::life(bucket.limit, hit.at));
+        if bucket.limit.capacity() == 0 || expires <= clock {
+            return;
+        }
+        let mut shard = self.lock_one(bucket.key);
+        let entry = shard.open(bucket.key, clock);
+        entry.restore(hit, bucket.limit);
+        entry.expires = entry.expires.max(expires);
+    }
+
     fn lock_one(&self, key: Key) -> MutexGuard<'_, Shard> {
         self.shards[shard_of(key)].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -223,7 +226,7 @@ impl Shard {
         if self.logs.len() >= self.sweep_at.max(SWEEP_FROM) && !self.logs.contains_key(&key) {
             self.sweep(now);
         }
-        self.logs.entry(key).or_insert_with(|| Entry { kept: Hits::default(), holds: None, expires: now })
+        self.logs.entry(key).or_insert_with(|| Entry::new(now))
     }
 
     fn sweep(&mut self, now: Micros) {
@@ -231,114 +234,6 @@ impl Shard {
         self.sweep_at = self.logs.len() * 2;
     }
 }
-
-impl Entry {
-    /// The time this log counts by: never older than its newest hit, whatever the clock says. Holds
-    /// whose owner died become kept hits on the way.
-    fn now(&mut self, clock: Micros) -> Micros {
-        let newest = self.kept.last().map_or(clock, |at| at.max(clock));
-        let Some(holds) = &mut self.holds else { return newest };
-        let now = holds.iter().map(|hold| hold.at).fold(newest, Micros::max);
-        let dead = now.minus(HOLD_LIFE);
-        if holds.iter().any(|hold| hold.at <= dead) {
-            for hold in holds.extract_if(.., |hold| hold.at <= dead) {
-                self.kept.insert(hold, usize::MAX - 1);
-            }
-            if holds.is_empty() {
-                self.holds = None;
-            }
-        }
-        now
-    }
-
-    /// Notes what was asked for and admitted.
-    fn take(&mut self, ask: &Ask<'_>, now: Micros, limit: &Limit) {
-        let hit = Hit { at: now, id: ask.id };
-        match ask.kind {
-            Kind::Hit => self.keep(hit, limit),
-            Kind::Hold => self.holds.get_or_insert_default().push(hit),
-        }
-        self.expires = now.plus(window::life(limit, now));
-    }
-
-    fn keep(&mut self, hit: Hit, limit: &Limit) {
-        let capacity = limit.capacity() as usize;
-        self.kept.insert(hit, capacity);
-        self.kept.trim(capacity);
-    }
-
-    fn settle_kept(&mut self, id: HitId, clock: Micros, limit: &Limit) {
-        let now = self.now(clock);
-        let held = self.take_hold(id);
-        if held || !self.kept.contains(id) {
-            self.keep(Hit { at: now, id }, limit);
-        }
-        self.expires = now.plus(window::life(limit, now));
-    }
-
-    fn take_hold(&mut self, id: HitId) -> bool {
-        let Some(holds) = &mut self.holds else { return false };
-        let before = holds.len();
-        holds.retain(|hold| hold.id != id);
-        let taken = holds.len() < before;
-        if holds.is_empty() {
-            self.holds = None;
-        }
-        taken
-    }
-
-    fn remove(&mut self, id: HitId) {
-        if !self.take_hold(id) {
-            self.kept.remove(id);
-        }
-    }
-}
-
-impl Log for Entry {
-    fn nth_newest(&self, n: u32) -> Option<Micros> {
-        self.kept.nth_newest(n as usize)
-    }
-
-    fn newer_than(&self, start: Micros) -> u32 {
-        self.kept.newer_than(start) as u32
-    }
-
-    fn holds(&self) -> u32 {
-        self.holds.as_ref().map_or(0, |holds| holds.len() as u32)
-    }
-}
-
-/// A subject without a log.
-struct Empty;
-
-impl Log for Empty {
-    fn nth_newest(&self, _: u32) -> Option<Micros> {
-        None
-    }
-
-    fn newer_than(&self, _: Micros) -> u32 {
-        0
-    }
-
-    fn holds(&self) -> u32 {
-        0
-    }
-}
-
-trait PeekLog: Log + Sized {
-    fn peek(&self, limit: &Limit, now: Micros) -> Peek {
-        let rule = |rule| {
-            let retry_after = match window::judge(rule, self, now) {
-                Standing::Full { frees_at } => frees_at.since(now),
-                Standing::Free(_) | Standing::Held => Duration::ZERO,
-            };
-            RulePeek { count: self.newer_than(window::start(&rule.span, now)).min(rule.max), retry_after }
-        };
-        Peek { at: now, holds: self.holds(), rules: limit.rules().iter().map(rule).collect() }
-    }
-}
-
-impl<L: Log> PeekLog for L {}
 
 impl WindowStore for MemoryStore {
     async fn reserve(&self, ask: &Ask<'_>) -> Result<Verdict, StoreError> {
@@ -362,6 +257,28 @@ impl WindowStore for MemoryStore {
     async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
         self.lock_one(bucket.key).logs.remove(&bucket.key);
         Ok(())
+    }
+
+    async fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> Result<(), StoreError> {
+        let clock = self.clock.now();
+        for (bucket, Kept { at, id }) in hits {
+            self.restore_one(*bucket, Hit { at: *at, id: *id }, clock);
+        }
+        Ok(())
+    }
+
+    async fn whole_by(&self, name: &str) -> Result<Option<HitId>, StoreError> {
+        Ok(self.whole.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied())
+    }
+
+    /// Nothing is lost here but with the process, and the mark with it.
+    async fn begin_whole(&self, _: &str, _: HitId) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn set_whole(&self, name: &str, by: HitId) -> Result<bool, StoreError> {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), by);
+        Ok(true)
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`Limiter::reserve`] a hit, or [`Limiter::hold`] a slot until the outcome is known.
 
 mod any;
+mod entry;
 mod hits;
 mod limit;
 mod limiter;

@@ -17,14 +17,16 @@ use crate::clock::{Clock, Micros};
 /// How often a decision may be asked again because the server's clock stood in another calendar unit
 /// than ours, or had forgotten the script: once each is what happens.
 const MOST_TRIES: usize = 3;
+/// How many hits one script writes back: well under a millisecond of the server's time.
+const RESTORED_AT_ONCE: usize = 100;
+/// How long a writing back may take; what it left behind goes away by itself.
+const RESTORING_FOR: Duration = Duration::from_secs(60 * 60);
 
 /// Window logs on a Redis (or Valkey) server, shared by every instance that speaks to it.
 pub struct RedisStore {
     link: Link,
     prefix: String,
-    reserve: Script,
-    settle: Script,
-    peek: Script,
+    scripts: Box<Scripts>,
     clock: Clock,
     /// The server's clock less ours, in microseconds, as last seen where it mattered: it only chooses
     /// which calendar unit is asked about first. The server decides.
@@ -33,18 +35,24 @@ pub struct RedisStore {
     remembered: Option<Remembered>,
 }
 
+struct Scripts {
+    reserve: Script,
+    settle: Script,
+    peek: Script,
+    restore: Script,
+    whole: Script,
+}
+
 impl RedisStore {
     /// Starts connecting in the background; see [`RedisStore::link`] to wait for it.
     /// Keys are named `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
     pub fn new(client: Client, timeout: Duration, prefix: impl Into<String>, clock: Clock) -> Self {
-        let [reserve, settle, peek] = scripts();
-        let all = vec![reserve.clone(), settle.clone(), peek.clone()];
+        let all = SOURCES.map(Script::new);
+        let [reserve, settle, peek, restore, whole] = all.clone();
         Self {
-            link: Link::open(client, timeout, all),
+            link: Link::open(client, timeout, all.into()),
             prefix: prefix.into(),
-            reserve,
-            settle,
-            peek,
+            scripts: Box::new(Scripts { reserve, settle, peek, restore, whole }),
             clock,
             skew: AtomicI64::new(0),
             remembered: None,
@@ -86,12 +94,23 @@ impl RedisStore {
     pub fn reservation(&self, ask: &Ask<'_>) -> Cmd {
         let buckets = || ask.buckets.iter().filter(|bucket| !bucket.limit.rules().is_empty());
         let now = self.now();
-        let mut command = self.command(&self.reserve, buckets().copied());
+        let mut command = self.command(&self.scripts.reserve, buckets().copied());
         command.arg(&ask.id.0).arg(u8::from(ask.kind == Kind::Hold)).arg(u8::from(ask.solved));
         for bucket in buckets() {
             write_bucket(&mut command, bucket.limit, now);
         }
         command
+    }
+
+    /// What says that `name` is whole, and what a writing back leaves until its end. Neither is a log's
+    /// name: those have a third part.
+    fn whole_keys(&self, name: &str, by: HitId) -> [String; 2] {
+        let by = URL_SAFE_NO_PAD.encode(by.0);
+        [self.whole_key(name), format!("{}:restoring-{name}-{by}", self.prefix)]
+    }
+
+    fn whole_key(&self, name: &str) -> String {
+        format!("{}:whole-{name}", self.prefix)
     }
 
     fn now(&self) -> Micros {
@@ -132,20 +151,19 @@ impl RedisStore {
     }
 }
 
-fn scripts() -> [Script; 3] {
-    SOURCES.map(Script::new)
-}
-
-const SOURCES: [&str; 3] = [
+const SOURCES: [&str; 5] = [
     concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/reserve.lua")),
     concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/settle.lua")),
     concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/peek.lua")),
+    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/restore.lua")),
+    include_str!("../../lua/whole.lua"),
 ];
 
 fn text_of(script: &Script, store: &RedisStore) -> &'static str {
-    let known = [&store.reserve, &store.settle, &store.peek];
+    let Scripts { reserve, settle, peek, restore, whole } = &*store.scripts;
+    let known = [reserve, settle, peek, restore, whole];
     let index = known.iter().position(|other| other.get_hash() == script.get_hash());
-    SOURCES[index.expect("one of the three")]
+    SOURCES[index.expect("one of the five")]
 }
 
 impl WindowStore for RedisStore {
@@ -160,7 +178,7 @@ impl WindowStore for RedisStore {
             return Ok(refused);
         }
         for _ in 0..MOST_TRIES {
-            let reply = self.run(&self.reservation(ask), &self.reserve).await?;
+            let reply = self.run(&self.reservation(ask), &self.scripts.reserve).await?;
             // The script counts the buckets that it was sent; the caller counts those it asked for.
             let place = |sent: i64| buckets().nth(sent as usize).map(|(index, _)| index);
             match verdict(&reply, ask, place)? {
@@ -194,7 +212,7 @@ impl WindowStore for RedisStore {
             return Ok(());
         }
         let now = self.now();
-        let mut command = self.command(&self.settle, sent.iter().copied());
+        let mut command = self.command(&self.scripts.settle, sent.iter().copied());
         command.arg(&id.0);
         for (bucket, outcome) in pairs() {
             let (letter, up_to) = match outcome {
@@ -204,7 +222,7 @@ impl WindowStore for RedisStore {
             };
             command.arg(letter).arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, now)).arg(up_to);
         }
-        let settled = self.run(&command, &self.settle).await.map(drop);
+        let settled = self.run(&command, &self.scripts.settle).await.map(drop);
         self.forget_refusals(buckets);
         settled
     }
@@ -212,11 +230,11 @@ impl WindowStore for RedisStore {
     async fn peek(&self, bucket: Bucket<'_>) -> Result<Peek, StoreError> {
         for _ in 0..MOST_TRIES {
             let now = self.now();
-            let mut command = self.command(&self.peek, [bucket].into_iter());
+            let mut command = self.command(&self.scripts.peek, [bucket].into_iter());
             for rule in bucket.limit.rules() {
                 write_rule(&mut command, rule, bucket.limit.mode(), now);
             }
-            match self.run(&command, &self.peek).await?.as_slice() {
+            match self.run(&command, &self.scripts.peek).await?.as_slice() {
                 [-1, at] => self.learn(Micros(*at)),
                 [at, holds, rules @ ..] => {
                     let rules = rules.chunks_exact(2).map(|pair| RulePeek {
@@ -237,6 +255,47 @@ impl WindowStore for RedisStore {
         let cleared = self.link.call(&command).await.map(drop).map_err(fault);
         self.forget_refusals(&[bucket]);
         cleared
+    }
+
+    async fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> Result<(), StoreError> {
+        let logged: Vec<_> = hits.iter().filter(|(bucket, _)| bucket.limit.capacity() > 0).collect();
+        for some in logged.chunks(RESTORED_AT_ONCE) {
+            let mut command = self.command(&self.scripts.restore, some.iter().map(|(bucket, _)| *bucket));
+            for (bucket, hit) in some {
+                command.arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, hit.at));
+                command.arg(hit.at.0).arg(&hit.id.0);
+            }
+            self.run(&command, &self.scripts.restore).await?;
+        }
+        Ok(())
+    }
+
+    async fn whole_by(&self, name: &str) -> Result<Option<HitId>, StoreError> {
+        let mut command = redis::cmd("GET");
+        command.arg(self.whole_key(name));
+        match self.link.call(&command).await.map_err(fault)? {
+            Value::Nil => Ok(None),
+            Value::BulkString(bytes) => match bytes.try_into() {
+                Ok(id) => Ok(Some(HitId(id))),
+                Err(other) => Err(StoreError::Broken(format!("{} bytes for an id", other.len()))),
+            },
+            other => Err(StoreError::Broken(format!("{other:?} where an id belongs"))),
+        }
+    }
+
+    async fn begin_whole(&self, name: &str, by: HitId) -> Result<(), StoreError> {
+        let [_, restoring] = self.whole_keys(name, by);
+        let mut command = redis::cmd("SET");
+        command.arg(restoring).arg(1).arg("PX").arg(RESTORING_FOR.as_millis() as u64);
+        self.link.call(&command).await.map(drop).map_err(fault)
+    }
+
+    async fn set_whole(&self, name: &str, by: HitId) -> Result<bool, StoreError> {
+        let [whole, restoring] = self.whole_keys(name, by);
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(self.scripts.whole.get_hash()).arg(2).arg(whole).arg(restoring).arg(&by.0);
+        let answer = self.run(&command, &self.scripts.whole).await?;
+        Ok(answer == [1])
     }
 }
 

@@ -109,6 +109,13 @@ pub enum Outcome {
     Forgive { up_to: Micros },
 }
 
+/// A kept hit as it is known elsewhere, to be written back to a store that may have lost it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    pub at: Micros,
+    pub id: HitId,
+}
+
 /// What a log holds, rule by rule, without touching it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peek {
@@ -158,4 +165,20 @@ pub trait WindowStore: Send + Sync {
 
     /// Forgets a log whole. A hold in flight is written anew when it is kept.
     fn clear(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Writes kept hits back, each with its own time and id, in any order and however often: one that
+    /// stands in its log stays as it stands, one that no rule can see any more is left out, and a log
+    /// keeps its newest: twice as many as its largest `max`, until the next hit that it admits. Atomic for each hit, not for all of them; some may stand where it fails.
+    fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// The writing back by which what `name` stands for became whole in this store; none where it never
+    /// was, or where the store has lost its data since.
+    fn whole_by(&self, name: &str) -> impl Future<Output = Result<Option<HitId>, StoreError>> + Send;
+
+    /// Starts to write back what `name` stands for. `by` is new each time.
+    fn begin_whole(&self, name: &str, by: HitId) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// What `name` stands for is whole. False, and it is not, where the store has lost its data since
+    /// [`begin_whole`](Self::begin_whole).
+    fn set_whole(&self, name: &str, by: HitId) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }

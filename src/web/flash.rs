@@ -14,16 +14,24 @@ pub enum Flash {
     PasswordChanged,
     SessionRevoked,
     OthersRevoked,
+    PasswordReset,
+    PhoneSet,
+    PhoneRemoved,
+    BrakeLifted,
 }
 
 impl Flash {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 10] = [
         Self::SignedOut,
         Self::SessionEnded,
         Self::Registered,
         Self::PasswordChanged,
         Self::SessionRevoked,
         Self::OthersRevoked,
+        Self::PasswordReset,
+        Self::PhoneSet,
+        Self::PhoneRemoved,
+        Self::BrakeLifted,
     ];
 
     const fn code(self) -> &'static str {
@@ -34,6 +42,10 @@ impl Flash {
             Self::PasswordChanged => "password-changed",
             Self::SessionRevoked => "session-revoked",
             Self::OthersRevoked => "others-revoked",
+            Self::PasswordReset => "password-reset",
+            Self::PhoneSet => "phone-set",
+            Self::PhoneRemoved => "phone-removed",
+            Self::BrakeLifted => "brake-lifted",
         }
     }
 
@@ -45,6 +57,10 @@ impl Flash {
             Self::PasswordChanged => "flash.password-changed",
             Self::SessionRevoked => "flash.session-revoked",
             Self::OthersRevoked => "flash.others-revoked",
+            Self::PasswordReset => "flash.password-reset",
+            Self::PhoneSet => "flash.phone-set",
+            Self::PhoneRemoved => "flash.phone-removed",
+            Self::BrakeLifted => "flash.brake-lifted",
         }
     }
 }

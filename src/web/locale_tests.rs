@@ -57,7 +57,7 @@ fn every_word_that_is_asked_for_is_there_and_none_is_left_over() {
     let known = words("en");
     let sections: BTreeSet<&str> = known.keys().filter_map(|key| key.split('.').next()).collect();
     let mut asked = BTreeSet::new();
-    for folder in ["src/web", "templates"] {
+    for folder in ["src/web", "src/sms/text.rs", "templates"] {
         visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut |text| {
             let is_key = |literal: &&str| {
                 let key = literal.split_once('.').is_some_and(|(section, _)| sections.contains(section));
@@ -76,6 +76,9 @@ fn every_word_that_is_asked_for_is_there_and_none_is_left_over() {
 }
 
 fn visit(folder: &Path, read: &mut impl FnMut(&str)) {
+    if folder.is_file() {
+        return read(&std::fs::read_to_string(folder).unwrap());
+    }
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

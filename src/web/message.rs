@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use actix_web::http::StatusCode;
 use rust_i18n::t;
 
 use crate::web::locale::Locale;
@@ -13,6 +14,8 @@ pub enum Field {
     Password,
     CurrentPassword,
     NewPassword,
+    Phone,
+    Code,
     CaptchaAnswer,
 }
 
@@ -23,6 +26,8 @@ impl Field {
             Self::Password => "password",
             Self::CurrentPassword => "current_password",
             Self::NewPassword => "new_password",
+            Self::Phone => "phone",
+            Self::Code => "code",
             Self::CaptchaAnswer => "captcha_answer",
         }
     }
@@ -53,6 +58,19 @@ pub enum Message {
     PasswordUnchanged,
     CurrentPasswordMissing,
     CurrentPasswordWrong,
+    PhoneMissing,
+    PhoneInvalid,
+    /// A number that takes no messages.
+    PhoneNotMobile,
+    CountryNotAllowed,
+    PhoneTaken,
+    /// Told to who has shown that the number is theirs.
+    NoAccount,
+    CodeMissing,
+    /// Not six digits.
+    CodeDigits,
+    /// Wrong, expired, used or never sent.
+    CodeWrong,
     CaptchaMissing,
     CaptchaWrong,
 }
@@ -74,8 +92,29 @@ impl Message {
             Self::PasswordUnchanged => locale.t("error.password-unchanged"),
             Self::CurrentPasswordMissing => locale.t("error.current-missing"),
             Self::CurrentPasswordWrong => locale.t("error.current-wrong"),
+            Self::PhoneMissing => locale.t("error.phone-missing"),
+            Self::PhoneInvalid => locale.t("error.phone-invalid"),
+            Self::PhoneNotMobile => locale.t("error.phone-not-mobile"),
+            Self::CountryNotAllowed => locale.t("error.phone-country"),
+            Self::PhoneTaken => locale.t("error.phone-taken"),
+            Self::NoAccount => locale.t("error.phone-no-account"),
+            Self::CodeMissing => locale.t("error.code-missing"),
+            Self::CodeDigits => locale.t("error.code-digits"),
+            Self::CodeWrong => locale.t("error.code-wrong"),
             Self::CaptchaMissing => locale.t("error.captcha-missing"),
             Self::CaptchaWrong => locale.t("error.captcha-wrong"),
+        }
+    }
+}
+
+impl Message {
+    /// What a page that says it is answered with.
+    const fn status(self) -> StatusCode {
+        match self {
+            Self::LoginTaken | Self::PhoneTaken => StatusCode::CONFLICT,
+            Self::NoAccount => StatusCode::NOT_FOUND,
+            Self::CodeWrong => StatusCode::UNAUTHORIZED,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
         }
     }
 }
@@ -107,6 +146,11 @@ impl FieldErrors {
 
     pub fn of(&self, field: Field) -> Option<Message> {
         self.0.iter().find(|(at, _)| *at == field).map(|(_, message)| *message)
+    }
+
+    /// The status of the first.
+    pub fn status(&self) -> StatusCode {
+        self.0.first().map_or(StatusCode::UNPROCESSABLE_ENTITY, |(_, message)| message.status())
     }
 
     pub fn first(&self) -> Option<Field> {

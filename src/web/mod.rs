@@ -17,6 +17,7 @@ pub mod message;
 pub mod next;
 pub mod openapi;
 pub mod pages;
+pub mod phone;
 pub mod problem;
 pub mod ratelimit_fields;
 pub mod services;

@@ -37,7 +37,7 @@ impl Next {
 
 fn comes_back(path: &str) -> bool {
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    ["login", "logout", "register", "api", "captcha"].contains(&first)
+    ["login", "logout", "register", "password", "api", "captcha"].contains(&first)
 }
 
 /// The same question put to a URL parser that follows what browsers do.

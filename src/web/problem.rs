@@ -16,19 +16,45 @@ use crate::web::wait::whole_seconds;
 /// A refusal. What it carries is for its caller to read; causes stay in the log.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Problem {
-    InvalidCredentials { captcha_required: bool },
-    CaptchaRequired { captcha: Option<CaptchaBody> },
-    CaptchaInvalid { captcha: Option<CaptchaBody> },
-    Throttled { limit: Cow<'static, str>, retry_after: Duration },
-    Busy { retry_after: Duration },
-    Unavailable { retry_after: Duration },
+    InvalidCredentials {
+        captcha_required: bool,
+    },
+    CaptchaRequired {
+        captcha: Option<CaptchaBody>,
+    },
+    CaptchaInvalid {
+        captcha: Option<CaptchaBody>,
+    },
+    Throttled {
+        limit: Cow<'static, str>,
+        retry_after: Duration,
+    },
+    Busy {
+        retry_after: Duration,
+    },
+    Unavailable {
+        retry_after: Duration,
+    },
     Unauthenticated,
     Forbidden,
     Csrf,
     LoginTaken,
-    InvalidInput { errors: Vec<InputError> },
+    InvalidPhone,
+    CountryNotAllowed,
+    InvalidCode,
+    NoAccount,
+    PhoneTaken,
+    /// The gateway refused the message; nothing was counted.
+    NotSent,
+    OnlyWayIn,
+    PasswordChangeRequired,
+    InvalidInput {
+        errors: Vec<InputError>,
+    },
     NotFound,
-    MethodNotAllowed { allow: &'static str },
+    MethodNotAllowed {
+        allow: &'static str,
+    },
     PayloadTooLarge,
     UnsupportedMediaType,
     MalformedJson,
@@ -79,6 +105,14 @@ mod kinds {
     pub const FORBIDDEN: Kind = kind("forbidden", S::FORBIDDEN, "Not allowed", "This account may not do this. Ask an administrator for the role that may.");
     pub const CSRF: Kind = kind("csrf", S::FORBIDDEN, "The call does not come from this site", "Call from a page of this site, or from a program that sends application/json and no Origin of another site.");
     pub const LOGIN_TAKEN: Kind = kind("login-taken", S::CONFLICT, "This name is taken", "Choose another name. If it is yours, sign in instead.");
+    pub const INVALID_PHONE: Kind = kind("invalid-phone", S::UNPROCESSABLE_ENTITY, "This is no mobile number", "Send a mobile number, best with its country code: +8613800138000.");
+    pub const COUNTRY_NOT_ALLOWED: Kind = kind("country-not-allowed", S::UNPROCESSABLE_ENTITY, "No codes are sent to this country", "Use a number of another country, or sign in with a name and a password.");
+    pub const INVALID_CODE: Kind = kind("invalid-code", S::UNAUTHORIZED, "The code is not right", "It was wrong, too old, used before, or sent for something else. Check it, or ask for another with POST /api/v1/sms/codes.");
+    pub const NO_ACCOUNT: Kind = kind("no-account", S::NOT_FOUND, "No account has this number", "Make one with POST /api/v1/register, or sign in with POST /api/v1/sms/login, which makes one.");
+    pub const PHONE_TAKEN: Kind = kind("phone-taken", S::CONFLICT, "Another account has this number", "Sign in to that account with POST /api/v1/sms/login, or use another number.");
+    pub const NOT_SENT: Kind = kind("unavailable", S::SERVICE_UNAVAILABLE, "Not available at the moment", "The message was not sent: the SMS gateway did not take it. Nothing was counted. Send the same call again after Retry-After.");
+    pub const ONLY_WAY_IN: Kind = kind("only-way-in", S::CONFLICT, "The number is the only way into this account", "Set a password with POST /api/v1/password/reset first; then the number can be removed.");
+    pub const PASSWORD_CHANGE_REQUIRED: Kind = kind("password-change-required", S::FORBIDDEN, "The password has to be changed first", "It was given out once. Change it on /account; until then only GET /api/v1/session and POST /api/v1/logout answer.");
     pub const INVALID_INPUT: Kind = kind("invalid-input", S::UNPROCESSABLE_ENTITY, "Some of the input cannot be used", "Correct the fields listed in errors and send the call again.");
     pub const NOT_FOUND: Kind = kind("not-found", S::NOT_FOUND, "There is nothing at this address", "Check the path against /openapi.json.");
     pub const METHOD_NOT_ALLOWED: Kind = kind("method-not-allowed", S::METHOD_NOT_ALLOWED, "This address does not take this method", "Use one of the methods in the Allow header.");
@@ -90,7 +124,7 @@ mod kinds {
 use kinds as k;
 
 impl Kind {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 24] = [
         k::INVALID_CREDENTIALS,
         k::CAPTCHA_REQUIRED,
         k::CAPTCHA_INVALID,
@@ -101,6 +135,13 @@ impl Kind {
         k::FORBIDDEN,
         k::CSRF,
         k::LOGIN_TAKEN,
+        k::INVALID_PHONE,
+        k::COUNTRY_NOT_ALLOWED,
+        k::INVALID_CODE,
+        k::NO_ACCOUNT,
+        k::PHONE_TAKEN,
+        k::ONLY_WAY_IN,
+        k::PASSWORD_CHANGE_REQUIRED,
         k::INVALID_INPUT,
         k::NOT_FOUND,
         k::METHOD_NOT_ALLOWED,
@@ -155,6 +196,14 @@ impl Problem {
             Self::Forbidden => k::FORBIDDEN,
             Self::Csrf => k::CSRF,
             Self::LoginTaken => k::LOGIN_TAKEN,
+            Self::InvalidPhone => k::INVALID_PHONE,
+            Self::CountryNotAllowed => k::COUNTRY_NOT_ALLOWED,
+            Self::InvalidCode => k::INVALID_CODE,
+            Self::NoAccount => k::NO_ACCOUNT,
+            Self::PhoneTaken => k::PHONE_TAKEN,
+            Self::NotSent => k::NOT_SENT,
+            Self::OnlyWayIn => k::ONLY_WAY_IN,
+            Self::PasswordChangeRequired => k::PASSWORD_CHANGE_REQUIRED,
             Self::InvalidInput { .. } => k::INVALID_INPUT,
             Self::NotFound => k::NOT_FOUND,
             Self::MethodNotAllowed { .. } => k::METHOD_NOT_ALLOWED,
@@ -171,6 +220,8 @@ impl Problem {
             Self::Throttled { retry_after, .. }
             | Self::Busy { retry_after }
             | Self::Unavailable { retry_after } => Some(whole_seconds(*retry_after)),
+            // A gateway that has just refused is better not asked again at once.
+            Self::NotSent => Some(10),
             _ => None,
         }
     }
@@ -189,7 +240,9 @@ impl Problem {
             Self::Throttled { limit, .. } => {
                 Body { limit: Some(limit), retry_after: self.retry_after(), ..bare }
             }
-            Self::Busy { .. } | Self::Unavailable { .. } => Body { retry_after: self.retry_after(), ..bare },
+            Self::Busy { .. } | Self::Unavailable { .. } | Self::NotSent => {
+                Body { retry_after: self.retry_after(), ..bare }
+            }
             Self::InvalidInput { errors } => Body { errors: Some(errors), ..bare },
             _ => bare,
         }
@@ -214,7 +267,7 @@ impl Problem {
                 headers.insert(ALLOW, HeaderValue::from_static(allow));
             }
             // RFC 9110 §15.5.2 wants a challenge with 401; this one makes no browser ask by itself.
-            Self::InvalidCredentials { .. } | Self::Unauthenticated => {
+            Self::InvalidCredentials { .. } | Self::InvalidCode | Self::Unauthenticated => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Cookie realm=\"gatehouse\""));
             }
             _ => {}

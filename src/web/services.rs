@@ -8,7 +8,8 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::captcha::Desk;
 use crate::config::LiveHandle;
-use crate::login::{Accounts, Hasher, Registration, Sessions, SignIn};
+use crate::login::{Accounts, ByCode, Hasher, Registration, Sessions, SignIn};
+use crate::sms::{Codes, Outbox};
 use crate::web::client::TrustedProxies;
 use crate::web::status::Health;
 
@@ -16,6 +17,12 @@ pub struct Services {
     pub live: LiveHandle,
     pub sign_in: SignIn,
     pub registration: Registration,
+    pub by_code: ByCode,
+    pub codes: Codes,
+    /// Where messages stay on this machine.
+    pub outbox: Option<Outbox>,
+    /// As gateways are told to call it.
+    pub public_url: String,
     pub accounts: Accounts,
     pub sessions: Sessions,
     /// The longest that a session lasts, for its cookie.

@@ -99,7 +99,7 @@ impl Visit {
             .and_then(|(_, code)| Locale::named(&code));
         Self {
             client: ClientAddress::of(request, &edge.trusted),
-            locale: chosen.unwrap_or_else(|| reads(headers, edge.cookies)),
+            locale: chosen.unwrap_or_else(|| language(headers, edge.cookies)),
             browser: sent.unwrap_or_else(|| Browser::random(&edge.entropy)),
             flash: flash.and_then(|signed| edge.flashes.read(signed)),
             is_new: sent.is_none(),
@@ -193,7 +193,8 @@ pub fn set(response: &mut HttpResponse, cookie: Cookie<'static>) {
     debug_assert!(added.is_ok(), "our cookies are plain ASCII");
 }
 
-fn reads(headers: &HeaderMap, jar: Cookies) -> Locale {
+/// What the reader chose, or what the browser says they read.
+pub fn language(headers: &HeaderMap, jar: Cookies) -> Locale {
     let kept = cookies::value(headers, jar.language_name()).and_then(Locale::named);
     let accepted =
         || headers.get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok()).and_then(Locale::accepted);

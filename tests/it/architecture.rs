@@ -85,6 +85,11 @@ fn the_throttle_names_neither_http_nor_sql_nor_accounts() {
 fn calls_go_down_only() {
     for (folder, above) in [
         ("src/login", &["actix_web", "crate::web", "crate::routes", "crate::app"][..]),
+        (
+            "src/sms",
+            &["actix_web", "crate::web", "crate::login", "crate::captcha", "crate::routes", "crate::app"],
+        ),
+        ("src/sms", &["actix_web", "crate::web", "crate::login", "crate::routes", "crate::app"]),
         ("src/captcha", &["actix_web", "crate::web", "crate::login", "crate::routes", "crate::app"]),
         ("src/config", &["actix_web", "crate::web", "crate::login", "crate::routes", "crate::app"]),
     ] {

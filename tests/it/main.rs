@@ -8,5 +8,6 @@ mod openapi;
 mod outage;
 mod reload;
 mod sign_in;
+mod sms;
 mod support;
 mod throttle;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use gatehouse::login::{Roles, Username};
 use gatehouse::web::problem::Kind;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -68,8 +69,11 @@ async fn every_call_that_is_described_is_answered() {
     for call in described(&document()) {
         let (method, path) = call.split_once(' ').unwrap();
         let client = app.client();
-        let path =
-            path.replace("{name}", "reply").replace("{limit}", "login-account").replace("{subject}", "x");
+        let path = path
+            .replace("{prefix}", "+861380013")
+            .replace("{name}", "reply")
+            .replace("{limit}", "login-account")
+            .replace("{subject}", "x");
         let request = client.http.request(method.parse().unwrap(), format!("{}{path}", app.url));
         let request = if method == "GET" { request } else { request.json(&json!({})) };
         let answer = Answer::read(request.send().await.unwrap()).await;
@@ -173,12 +177,12 @@ impl Held {
     }
 
     async fn raw(&self, method: Method, path: &str, kind: &str, body: &str) -> (u16, String) {
-        let path = format!("/api/v1{path}");
+        let (path, name) = (format!("/api/v1{path}"), method.as_str().to_lowercase());
         let request = self.client.http.request(method, format!("{}{path}", self.client.url));
         let answer =
             Answer::read(request.header("content-type", kind).body(body.to_owned()).send().await.unwrap())
                 .await;
-        as_described(&self.document, "post", &path, &answer);
+        as_described(&self.document, &name, &path, &answer);
         (answer.status, answer.problem().to_owned())
     }
 }
@@ -250,6 +254,97 @@ async fn answers_carry_what_is_described_and_nothing_else() {
     };
     assert_eq!(limited("/captcha", json!({})).await, told(429, "throttled"));
     assert_eq!(limited("/register", credentials("bea", "short")).await, told(429, "throttled"));
+}
+
+/// The codes of every purpose, and what they open.
+#[tokio::test]
+async fn answers_about_codes_carry_what_is_described_and_nothing_else() {
+    const NUMBER: &str = "+8613800138000";
+    let toml = "[sms]\ncountries = [\"CN\"]\n[limits.sms-phone]\nrules = [{ max = 5, window = \"1h\" }]\n\
+        [limits.sms-address]\nrules = [{ max = 6, window = \"1h\", then = \"captcha\" }]\n\
+        [limits.sms-guess]\nrules = [{ max = 4, window = \"10m\" }]\n";
+    let app = TestApp::with(Store::Memory, toml).await;
+    let held = Held::by(&app);
+    let told = |status: u16, name: &str| (status, name.to_owned());
+    let ask = |phone: &str, purpose: &str| json!({ "phone": phone, "purpose": purpose });
+    let enter = |code: &str| json!({ "phone": NUMBER, "code": code });
+    let code = async || held.client.codes(NUMBER).await.remove(0);
+
+    for path in ["/sms/codes", "/sms/login", "/password/reset"] {
+        assert_eq!(held.raw(Method::POST, path, "application/json", "{").await, told(400, "malformed-json"));
+        assert_eq!(
+            held.raw(Method::POST, path, "text/plain", "{}").await,
+            told(415, "unsupported-media-type")
+        );
+        assert_eq!(held.post(path, json!({ "unknown": 1 })).await, told(422, "invalid-input"));
+        assert_eq!(
+            held.post(path, json!({ "phone": "1".repeat(20_000) })).await,
+            told(413, "payload-too-large")
+        );
+    }
+    assert_eq!(held.post("/sms/codes", ask("12", "login")).await, told(422, "invalid-phone"));
+    assert_eq!(
+        held.post("/sms/codes", ask("+4915123456789", "login")).await,
+        told(422, "country-not-allowed")
+    );
+    assert_eq!(held.post("/sms/codes", ask(NUMBER, "verify")).await, told(401, "unauthenticated"));
+    assert_eq!(held.post("/account/phone", enter("123456")).await, told(401, "unauthenticated"));
+    assert_eq!(held.post("/sms/codes", ask(NUMBER, "reset")).await, told(202, ""));
+    let reset =
+        |code: &str, password: &str| json!({ "phone": NUMBER, "code": code, "new_password": password });
+    assert_eq!(held.post("/password/reset", reset("12", PASSWORD)).await, told(422, "invalid-input"));
+    assert_eq!(held.post("/password/reset", reset(&code().await, PASSWORD)).await, told(404, "no-account"));
+    assert_eq!(held.post("/sms/login", enter("123456")).await, told(401, "invalid-code"));
+    assert_eq!(held.post("/sms/codes", ask(NUMBER, "login")).await, told(202, ""));
+    assert_eq!(held.post("/sms/login", enter(&code().await)).await, told(200, ""));
+    assert_eq!(held.get("/api/v1/session").await, 200);
+    assert_eq!(
+        held.raw(Method::DELETE, "/account/phone", "application/json", "").await,
+        told(409, "only-way-in")
+    );
+    assert_eq!(held.post("/sms/codes", ask(NUMBER, "verify")).await, told(202, ""));
+    assert_eq!(held.post("/account/phone", enter(&code().await)).await, told(204, ""));
+    assert_eq!(held.post("/account/phone", enter("123456")).await, told(401, "invalid-code"));
+    assert_eq!(held.get("/api/v1/admin/messages").await, 403);
+    assert_eq!(held.get("/api/v1/admin/brakes").await, 403);
+    assert_eq!(held.post("/sms/codes", ask(NUMBER, "register")).await, told(202, ""));
+    let newcomer = json!({ "login": "ada", "password": PASSWORD, "phone": NUMBER, "code": code().await });
+    assert_eq!(held.post("/register", newcomer.clone()).await, told(409, "phone-taken"));
+    assert_eq!(held.post("/register", newcomer).await, told(401, "invalid-code"));
+    assert_eq!(held.post("/sms/codes", ask(NUMBER, "reset")).await, told(202, ""));
+    assert_eq!(held.post("/password/reset", reset(&code().await, "short")).await, told(422, "invalid-input"));
+    assert_eq!(held.post("/password/reset", reset(&code().await, PASSWORD)).await, told(204, ""));
+    assert_eq!(held.post("/sms/codes", ask(NUMBER, "login")).await, told(429, "throttled"));
+    assert_eq!(held.post("/sms/codes", ask("13900139000", "login")).await, told(202, ""));
+    assert_eq!(held.post("/sms/codes", ask("13900139000", "login")).await, told(403, "captcha-required"));
+    assert_eq!(held.post("/captcha", json!({ "for": "sms" })).await, told(201, ""));
+    assert_eq!(held.post("/sms/login", enter("123456")).await, told(401, "invalid-code"));
+    assert_eq!(held.post("/sms/login", enter("123456")).await, told(429, "throttled"));
+    assert_eq!(held.get("/api/v1/admin/messages").await, 401);
+}
+
+#[tokio::test]
+async fn answers_to_administrators_carry_what_is_described_and_nothing_else() {
+    let toml = "[sms.brake]\nmin_sent = 1\n[limits.sms-phone]\nrules = []\n";
+    let app = TestApp::with(Store::Memory, toml).await;
+    let (login, services) = (Username::parse("boss").unwrap(), &app.services);
+    let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
+    services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
+    let held = Held::by(&app);
+    assert_eq!(held.post("/login", credentials("boss", PASSWORD)).await.0, 200);
+    for _ in 0..3 {
+        held.post("/sms/codes", json!({ "phone": "13800138000", "purpose": "login" })).await;
+    }
+    assert_eq!(held.get("/api/v1/admin/messages").await, 200);
+    assert_eq!(held.get("/api/v1/admin/brakes").await, 200);
+    let lift = Method::DELETE;
+    let path = "/admin/brakes/%2B861380013";
+    for (status, problem) in [(204, ""), (404, "not-found")] {
+        let request = held.client.http.request(lift.clone(), format!("{}/api/v1{path}", app.url));
+        let answer = Answer::read(request.send().await.unwrap()).await;
+        as_described(&held.document, "delete", "/api/v1/admin/brakes/{prefix}", &answer);
+        assert_eq!((answer.status, answer.problem()), (status, problem));
+    }
 }
 
 /// The words of an example are the product's, and an example fits its schema.

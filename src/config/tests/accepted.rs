@@ -139,7 +139,7 @@ fn urls_come_to_what_they_name() {
 fn a_chosen_gateway_keeps_what_it_needs() {
     let text = "[server]\nbind = '0.0.0.0:80'\n[sms]\ngateway = 'http'\n[sms.http]\n\
                 url = 'https://sms.example/send?to={phone}'\nheaders = { X-Key = 'env:SMS_KEY' }";
-    let Gateway::Http(http) = read(text).expect("valid").settings.sms_gateway else {
+    let Gateway::Http(http) = read(text).expect("valid").settings.sms.gateway else {
         panic!("the chosen gateway")
     };
     assert_eq!(http.headers, [("X-Key".to_owned(), SecretRef::Variable("SMS_KEY".to_owned()))]);
@@ -147,9 +147,43 @@ fn a_chosen_gateway_keeps_what_it_needs() {
 }
 
 #[test]
+fn the_brake_takes_its_bounds_and_a_whole_number_for_a_share() {
+    let text = "[sms]\nretention = '366d'\n[sms.brake]\nenabled = false\nwindow = '7d'\nmin_sent = 1\n\
+                min_sent_range = 1000000\nmin_entered = 1\nlifts_after = '30d'\n\
+                [limits.sms-phone]\nrules = [{ max = 1, per = 'year' }]";
+    let sms = read(text).expect("valid").live.sms;
+    let day = Duration::from_secs(24 * 60 * 60);
+    let brake = Brake {
+        enabled: false,
+        window: 7 * day,
+        min_sent: 1,
+        min_sent_range: 1_000_000,
+        min_entered: 1.0,
+        lifts_after: 30 * day,
+    };
+    assert_eq!((sms.retention, sms.brake), (366 * day, brake));
+    let share = |text: &str| read(text).expect("valid").live.sms.brake.min_entered;
+    assert_eq!((share("sms.brake.min_entered = 0.25"), share("sms.brake.min_entered = 0")), (0.25, 0.0));
+}
+
+#[test]
+fn get_sends_no_body_and_post_the_default_one() {
+    let chosen = |method: &str| {
+        let text =
+            format!("[sms]\ngateway = 'http'\n[sms.http]\nmethod = '{method}'\nurl = 'http://a/?t={{text}}'");
+        match read(&text).expect("valid").settings.sms.gateway {
+            Gateway::Http(http) => http.body,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(chosen("GET"), None);
+    assert_eq!(format!("{:?}", chosen("POST")), "Some([Place(Phone), Place(Text)])");
+}
+
+#[test]
 fn debug_lines_hold_no_password() {
     let text = "database.url = 'postgres://u:hunter2@db/x?password=hunter2'\nstore.url = 'redis://:hunter2@r'\n\
-                [sms]\ngateway = 'http'\n[sms.http]\nurl = 'http://a/'\nheaders = { k = 'hunter2' }";
+                [sms]\ngateway = 'http'\n[sms.http]\nurl = 'http://a/?p=hunter2'\nbody = 'p=hunter2'\nheaders = { k = 'hunter2' }";
     let shown = format!("{:?}", read(text).expect("valid"));
     assert!(!shown.contains("hunter2"), "{shown}");
 }
@@ -157,7 +191,9 @@ fn debug_lines_hold_no_password() {
 #[test]
 fn what_takes_a_restart_is_named() {
     let one = read("").expect("valid").settings;
-    let other = read("server.workers = 3\npassword.queue = 9\ncaptcha.ttl = '1m'").expect("valid").settings;
-    assert_eq!(one.differences(&other), ["server.workers", "password.queue"]);
+    let other = read("server.workers = 3\npassword.queue = 9\ncaptcha.ttl = '1m'\nsms.timeout = '9s'")
+        .expect("valid")
+        .settings;
+    assert_eq!(one.differences(&other), ["server.workers", "password.queue", "sms.timeout"]);
     assert!(one.differences(&one).is_empty());
 }

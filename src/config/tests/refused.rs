@@ -258,10 +258,39 @@ fn sms_and_its_gateways() {
             "sms.countries = ['China']",
             "sms.countries[0]: \"China\" is no country; write its two capital letters (ISO 3166-1): \"CN\"",
         ),
+        (
+            "sms.default_region = 'UK'",
+            "sms.default_region: \"UK\" is no country; write its two capital letters (ISO 3166-1): \"CN\"",
+        ),
+        (
+            "sms.countries = ['CN', 'cn']",
+            "sms.countries[1]: \"cn\" is no country; write its two capital letters (ISO 3166-1): \"CN\"",
+        ),
         ("sms.code_ttl = '11m'", "sms.code_ttl: 11m is out of range; it must be from 1s to 10m"),
         (
             "sms.http.body = '{nmae}'",
-            "sms.http.body: {nmae} is no placeholder; there are {phone}, {text}, {code} and {id}",
+            "sms.http.body: {nmae} is no placeholder; there are {phone}, {phone_digits}, {text}, {text_utf16_hex}, {code}, {id}, {report_token}, {report_url}, {env:NAME} and {file:PATH}",
+        ),
+        (
+            "sms.http.body = '{\"to\":\"{phone}\"'",
+            "sms.http.body: is no JSON once it is filled in: EOF while parsing an object at line 1 column 9",
+        ),
+        (
+            "sms.http = { method = 'GET', body = 'x' }",
+            "sms.http.body: is set, and GET takes no body; write what is sent into url, or choose POST",
+        ),
+        (
+            "sms.http.url = 'https://sms.example/?key={env:}'",
+            "sms.http.url: names no environment variable after env:; write it as \"env:NAME\"",
+        ),
+        ("sms.timeout = '11s'", "sms.timeout: 11s is out of range; it must be from 1s to 10s"),
+        (
+            "sms.twilio.url = 'https://api.twilio.com/2010'",
+            "sms.twilio.url: is no address of a service; write scheme and host alone: \"https://api.example\"",
+        ),
+        (
+            "sms.aliyun.url = 'http://dysmsapi.aliyuncs.com'",
+            "sms.aliyun.url: is http, and secrets are sent there; write https",
         ),
         (
             "sms.http.url = 'https://{phone}.example/'",
@@ -278,6 +307,57 @@ fn sms_and_its_gateways() {
         message,
         "gatehouse.toml:1: sms.twilio.auth_token: holds the secret itself; write \"env:NAME\" or \"file:PATH\", where it is read from"
     );
+}
+
+#[test]
+fn the_brake_and_the_ledgers_memory() {
+    told(&[
+        ("sms.retention = '6d'", "sms.retention: 6d is out of range; it must be from 7days to 3660days"),
+        (
+            "sms.retention = '11y'",
+            "sms.retention: \"11y\" is written in months or years, whose length varies; write days (\"30d\"), or minutes as \"m\"",
+        ),
+        ("sms.brake = true", "sms.brake: is a boolean where a table is wanted"),
+        ("sms.brake.enabled = 1", "sms.brake.enabled: is a number where true or false is wanted"),
+        ("sms.brake.enabled = 'yes'", "sms.brake.enabled: is text where true or false is wanted"),
+        ("sms.brake.window = '59s'", "sms.brake.window: 59s is out of range; it must be from 1m to 7days"),
+        ("sms.brake.window = '8d'", "sms.brake.window: 8d is out of range; it must be from 1m to 7days"),
+        (
+            "sms.brake.lifts_after = '1s'",
+            "sms.brake.lifts_after: 1s is out of range; it must be from 1m to 30days",
+        ),
+        ("sms.brake.min_sent = 0", "sms.brake.min_sent: 0 is out of range; it must be from 1 to 1000000"),
+        (
+            "sms.brake.min_sent_range = 0",
+            "sms.brake.min_sent_range: 0 is out of range; it must be from 1 to 1000000",
+        ),
+        ("sms.brake.min_entered = 1.5", "sms.brake.min_entered: 1.5 is out of range; it must be from 0 to 1"),
+        (
+            "sms.brake.min_entered = -0.1",
+            "sms.brake.min_entered: -0.1 is out of range; it must be from 0 to 1",
+        ),
+        ("sms.brake.min_entered = nan", "sms.brake.min_entered: NaN is out of range; it must be from 0 to 1"),
+        ("sms.brake.min_entered = 2", "sms.brake.min_entered: 2 is out of range; it must be from 0 to 1"),
+        (
+            "sms.brake.min_entered = '10 %'",
+            "sms.brake.min_entered: is text where a number from 0 to 1 is wanted",
+        ),
+        ("sms.brake.min_snet = 1", "sms.brake.min_snet: is not a setting; did you mean min_sent?"),
+    ]);
+}
+
+#[test]
+fn a_limit_that_looks_back_further_than_the_ledger() {
+    assert_eq!(
+        refusal("[sms]\nretention = '30d'\n[limits.sms-total]\nrules = [{ max = 1, window = '31d' }]"),
+        "gatehouse.toml:2: sms.retention: 30days is shorter than limits.sms-total looks back; it must be at least 31days"
+    );
+    assert_eq!(
+        refusal("[limits.sms-phone]\nrules = [{ max = 1, per = 'year' }]"),
+        "gatehouse.toml:1: sms.retention: 90days is shorter than limits.sms-phone looks back; it must be at least 366days"
+    );
+    let others = "[limits.sms-guess]\nrules = [{ max = 1, window = '366d' }]\n[limits.login-account]\nrules = [{ max = 1, per = 'year' }]";
+    assert!(read(others).is_ok(), "the ledger is not asked about these");
 }
 
 #[test]

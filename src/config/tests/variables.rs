@@ -44,7 +44,7 @@ fn underscores_stand_for_the_dashes_of_limits_and_headers() {
     .expect("valid");
     assert_eq!(config.live.limits.login_account.capacity(), 4);
     assert!(config.live.limits.custom.contains_key("leave-campus"));
-    let Gateway::Http(http) = config.settings.sms_gateway else { panic!("the chosen gateway") };
+    let Gateway::Http(http) = config.settings.sms.gateway else { panic!("the chosen gateway") };
     assert_eq!(http.headers[0].0, "x-key");
 }
 

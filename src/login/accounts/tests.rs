@@ -24,6 +24,13 @@ fn phc(text: &str) -> Phc {
     Phc::stored(text.to_owned())
 }
 
+/// The password that an account was made with.
+const FIRST: ShownBy<'static> = ShownBy::Password(0);
+
+fn phone(last: u8) -> Phone {
+    Phone::stored(format!("+86138001380{last:02}"))
+}
+
 #[tokio::test]
 async fn what_was_created_is_found() {
     let (_database, accounts) = alone().await;
@@ -50,6 +57,7 @@ async fn of_fifty_that_ask_for_one_login_at_once_one_gets_it() {
         match task.await.unwrap() {
             Ok(_) => made += 1,
             Err(CreateError::LoginTaken) => {}
+            Err(CreateError::PhoneTaken) => panic!("nobody has a number"),
             Err(CreateError::Db(error)) => panic!("{error}"),
         }
     }
@@ -96,17 +104,17 @@ async fn a_user_is_no_admin_and_may_hold_the_admins_login() {
 async fn a_chosen_password_replaces_the_one_time_password() {
     let (_database, accounts) = alone().await;
     let admin = accounts.create_first_admin(&name("admin"), &phc("once")).await.unwrap().unwrap();
-    assert!(accounts.set_password(admin.id, &phc("chosen")).await.unwrap());
+    assert_eq!(accounts.set_password(admin.id, &phc("chosen"), FIRST).await.unwrap(), Some(1));
     let now = accounts.by_id(admin.id).await.unwrap().unwrap();
     assert_eq!((now.password_hash, now.must_change_password), (Some(phc("chosen")), false));
-    assert!(!accounts.set_password(AccountId::random(&Entropy::Os), &phc("x")).await.unwrap());
+    assert_eq!(accounts.set_password(AccountId::random(&Entropy::Os), &phc("x"), FIRST).await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn a_rehash_never_undoes_a_change_of_password() {
     let (_database, accounts) = alone().await;
     let alice = accounts.create(&name("alice"), &phc("old"), Roles::default()).await.unwrap();
-    accounts.set_password(alice.id, &phc("changed")).await.unwrap();
+    accounts.set_password(alice.id, &phc("changed"), FIRST).await.unwrap();
     assert!(!accounts.rehash(alice.id, &phc("old"), &phc("rehashed")).await.unwrap());
     assert!(accounts.rehash(alice.id, &phc("changed"), &phc("rehashed")).await.unwrap());
     let now = accounts.by_id(alice.id).await.unwrap().unwrap();
@@ -137,4 +145,68 @@ async fn the_newest_twenty_sign_ins_are_kept_for_each_account() {
         on_db!(&accounts.db, pool => query_scalar("SELECT COUNT(*) FROM sign_ins").fetch_one(pool).await)
             .unwrap();
     assert_eq!(rows, 21);
+}
+
+#[tokio::test]
+async fn an_account_is_found_by_its_number() {
+    let (_database, accounts) = alone().await;
+    let made = accounts.create_with_phone(&name("alice"), None, &phone(1)).await.unwrap();
+    assert_eq!(accounts.find_by_phone(&phone(1)).await.unwrap(), Some(made.clone()));
+    assert_eq!(accounts.find(&name("alice")).await.unwrap(), Some(made));
+    assert_eq!(accounts.find_by_phone(&phone(2)).await.unwrap(), None);
+    let again = accounts.create_with_phone(&name("bob"), Some(&phc("x")), &phone(1)).await;
+    assert!(matches!(again, Err(CreateError::PhoneTaken)));
+    let again = accounts.create_with_phone(&name("alice"), Some(&phc("x")), &phone(2)).await;
+    assert!(matches!(again, Err(CreateError::LoginTaken)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_fifty_accounts_that_want_one_number_at_once_one_gets_it() {
+    let (_database, accounts) = alone().await;
+    let mut tasks = Vec::new();
+    for n in 0..50 {
+        let login = name(&format!("user{n}"));
+        let account = accounts.create(&login, &phc("x"), Roles::default()).await.unwrap();
+        let accounts = accounts.clone();
+        tasks.push(tokio::spawn(async move { accounts.set_phone(account.id, &phone(1)).await.unwrap() }));
+    }
+    let mut done = 0;
+    for task in tasks {
+        match task.await.unwrap() {
+            PhoneSet::Done => done += 1,
+            PhoneSet::Taken => {}
+            PhoneSet::Gone => panic!("none was removed"),
+        }
+    }
+    assert_eq!(done, 1);
+}
+
+#[tokio::test]
+async fn a_number_is_replaced_and_removed_where_a_password_is_left() {
+    let (_database, accounts) = alone().await;
+    let alice = accounts.create(&name("alice"), &phc("x"), Roles::default()).await.unwrap();
+    let bob = accounts.create_with_phone(&name("bob"), None, &phone(1)).await.unwrap();
+    assert_eq!(accounts.set_phone(alice.id, &phone(1)).await.unwrap(), PhoneSet::Taken);
+    for number in [phone(2), phone(2), phone(3)] {
+        assert_eq!(accounts.set_phone(alice.id, &number).await.unwrap(), PhoneSet::Done);
+        assert_eq!(accounts.by_id(alice.id).await.unwrap().unwrap().phone, Some(number));
+    }
+    assert_eq!(accounts.find_by_phone(&phone(2)).await.unwrap(), None, "free again");
+    let nobody = AccountId::random(&Entropy::Os);
+    assert_eq!(accounts.set_phone(nobody, &phone(4)).await.unwrap(), PhoneSet::Gone);
+    assert!(accounts.remove_phone(alice.id).await.unwrap());
+    assert_eq!(accounts.by_id(alice.id).await.unwrap().unwrap().phone, None);
+    assert!(!accounts.remove_phone(bob.id).await.unwrap(), "his only way in");
+}
+
+#[tokio::test]
+async fn a_password_is_set_by_who_shows_the_number_that_the_account_has_now() {
+    let (_database, accounts) = alone().await;
+    let bob = accounts.create_with_phone(&name("bob"), None, &phone(1)).await.unwrap();
+    let set =
+        async |number| accounts.set_password(bob.id, &phc("new"), ShownBy::Phone(&number)).await.unwrap();
+    assert_eq!(set(phone(2)).await, None);
+    assert_eq!(accounts.by_id(bob.id).await.unwrap().unwrap().password_hash, None);
+    assert_eq!(set(phone(1)).await, Some(1));
+    assert_eq!(set(phone(1)).await, Some(2));
 }

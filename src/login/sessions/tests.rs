@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::db::tests::TestDatabase;
-use crate::login::{Accounts, Phc, Roles, Username};
+use crate::login::{Accounts, Phc, Roles, ShownBy, Username};
 use crate::secret::MasterKey;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -12,6 +12,7 @@ struct Bench {
     _database: TestDatabase,
     sessions: Sessions,
     clock: Clock,
+    accounts: Accounts,
     alice: AccountId,
     bob: AccountId,
 }
@@ -29,11 +30,16 @@ async fn bench() -> Bench {
     let key = MasterKey::from_bytes([7; 32]).derive("session.token");
     let settings = SessionSettings { idle: DAY, absolute: 3 * DAY };
     let sessions = Sessions::new(db, clock.clone(), Entropy::Os, key, settings);
-    Bench { _database: database, sessions, clock, alice: ids[0], bob: ids[1] }
+    Bench { _database: database, sessions, clock, accounts, alice: ids[0], bob: ids[1] }
 }
 
 impl Bench {
     async fn start(&self, account: AccountId) -> Token {
+        let account = self.accounts.by_id(account).await.unwrap().unwrap();
+        self.start_for(&account).await.unwrap()
+    }
+
+    async fn start_for(&self, account: &Account) -> Option<Token> {
         let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
         self.sessions.start(account, &client).await.unwrap()
     }
@@ -166,8 +172,6 @@ async fn signing_out_ends_this_session_and_others_on_demand() {
     assert_eq!(bench.sessions.end_others(bench.alice, keep).await.unwrap(), 1);
     assert!(bench.session(&three).await.is_none());
     assert!(bench.session(&two).await.is_some());
-    assert_eq!(bench.sessions.end_all(bench.alice).await.unwrap(), 1);
-    assert!(bench.session(&two).await.is_none());
     assert!(bench.session(&bobs).await.is_some(), "bob's are his");
 }
 
@@ -185,4 +189,72 @@ async fn purging_removes_what_has_expired_a_batch_at_a_time() {
     }
     assert_eq!(removed, [2, 2, 1, 0]);
     assert!(bench.session(&live).await.is_some());
+}
+
+#[tokio::test]
+async fn a_sign_in_verified_with_the_old_password_starts_nothing_after_the_change() {
+    let bench = bench().await;
+    let before = bench.start(bench.alice).await;
+    let bobs = bench.start(bench.bob).await;
+    // Verified, and then held up on its way to a session.
+    let verified = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    let shown = ShownBy::Password(verified.password_version);
+    let set = bench.accounts.set_password(bench.alice, &Phc::stored("new".into()), shown).await.unwrap();
+    assert_eq!(set, Some(verified.password_version + 1));
+    assert!(bench.session(&before).await.is_none(), "ended with the change");
+    assert!(bench.start_for(&verified).await.is_none());
+    assert_eq!(bench.sessions.list(bench.alice).await.unwrap(), []);
+    let again = bench.accounts.set_password(bench.alice, &Phc::stored("late".into()), shown).await.unwrap();
+    assert_eq!(again, None, "nor can it set a password of its own");
+    bench.start(bench.alice).await;
+    assert!(bench.session(&bobs).await.is_some(), "bob's are his");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_sign_ins_beside_a_change_of_password_none_outlives_it() {
+    let bench = bench().await;
+    let verified = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    let start = |_| {
+        let (sessions, verified) = (bench.sessions.clone(), verified.clone());
+        let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
+        tokio::spawn(async move { sessions.start(&verified, &client).await.unwrap().is_some() })
+    };
+    let early: Vec<_> = (0..20).map(start).collect();
+    let change = {
+        let (accounts, verified) = (bench.accounts.clone(), verified.clone());
+        let shown = ShownBy::Password(verified.password_version);
+        tokio::spawn(async move {
+            accounts.set_password(verified.id, &Phc::stored("new".into()), shown).await.unwrap()
+        })
+    };
+    let late: Vec<_> = (0..20).map(start).collect();
+    for task in early.into_iter().chain(late) {
+        task.await.unwrap();
+    }
+    assert_eq!(change.await.unwrap(), Some(1));
+    assert_eq!(bench.sessions.list(bench.alice).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn past_a_hundred_sessions_the_one_used_longest_ago_ends() {
+    let bench = bench().await;
+    let mut tokens = Vec::new();
+    for _ in 0..100 {
+        tokens.push(bench.start(bench.alice).await);
+        bench.clock.advance(Duration::from_secs(1));
+    }
+    bench.clock.advance(Duration::from_secs(60));
+    assert!(bench.session(&tokens[0]).await.is_some(), "used again, so no longer the oldest");
+    let bobs = bench.start(bench.bob).await;
+    let newest = bench.start(bench.alice).await;
+    assert!(bench.session(&tokens[1]).await.is_none());
+    for token in [&tokens[0], &tokens[2], &tokens[99], &newest, &bobs] {
+        assert!(bench.session(token).await.is_some());
+    }
+    // A clock that stands still makes the newest no older than the rest.
+    for _ in 0..3 {
+        let newest = bench.start(bench.alice).await;
+        assert!(bench.session(&newest).await.is_some());
+    }
+    assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 100);
 }

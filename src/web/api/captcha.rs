@@ -26,6 +26,10 @@ enum For {
     #[default]
     Login,
     Register,
+    /// `POST /sms/codes`
+    Sms,
+    /// `POST /password/reset`
+    Reset,
 }
 
 pub async fn issue(
@@ -38,6 +42,8 @@ pub async fn issue(
     let form = match body.r#for {
         For::Login => Form::Login,
         For::Register => Form::Register,
+        For::Sms => Form::SmsCode,
+        For::Reset => Form::PasswordReset,
     };
     let live = services.live.snapshot();
     let challenge = call.asker(form).issue(&services, &live).await.map_err(|later| Problem::Throttled {

@@ -1,23 +1,17 @@
 //! `POST /api/v1/login`
 
-use std::time::Duration;
-
-use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::web::{Data, Json};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
 use crate::captcha::Form;
-use crate::config::Live;
 use crate::login::{Attempt, Outcome, Password, Username};
-use crate::throttle::{Limit, Span};
-use crate::web::api::{Call, Solution, UserBody, broken, invalid_unless};
+use crate::web::api::{Call, Solution, UserBody, broken, invalid_unless, limited};
 use crate::web::handlers::session::renew;
 use crate::web::handlers::{about_login, about_password};
 use crate::web::message::{Field, FieldErrors};
 use crate::web::pages::forms::Typed;
 use crate::web::problem::Problem;
-use crate::web::ratelimit_fields::{POLICY, Policy, STANDING, Standing, policies, standings};
 use crate::web::services::Shared;
 use crate::web::visit::{Edge, set};
 
@@ -42,15 +36,19 @@ pub async fn submit(
     let address = call.client.subject().as_ref().to_vec();
     let attempt = Attempt { login, password, address, client: call.shown(), solved };
     let outcome = services.sign_in.attempt(&live, attempt).await.map_err(|error| broken(&error))?;
-    let refused = |problem: &Problem, wait| limited(problem.respond(), &live, wait);
+    let limits = [&live.limits.login_account, &live.limits.login_address];
+    let refused = |problem: &Problem, wait| limited(problem.respond(), &limits, wait);
     Ok(match outcome {
         Outcome::SignedIn(account) => {
             let old = edge.session_token(request.headers());
             let token = renew(&services, &account, &call.shown(), old).await;
-            let token = token.map_err(|error| broken(&error))?;
+            let Some(token) = token.map_err(|error| broken(&error))? else {
+                // The password was changed while this one was verified.
+                return Ok(refused(&Problem::InvalidCredentials { captcha_required: false }, None));
+            };
             let mut response = HttpResponse::Ok().json(UserBody::from(&*account));
             set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));
-            limited(response, &live, None)
+            limited(response, &limits, None)
         }
         Outcome::Rejected { captcha_required, .. } => {
             refused(&Problem::InvalidCredentials { captcha_required }, None)
@@ -72,32 +70,4 @@ fn parse(body: &Body) -> Result<(Username, Password), Problem> {
     let password = Password::attempt(body.password.expose()).map_err(about_password);
     let password = errors.take(Field::Password, password);
     invalid_unless(login.zip(password), &errors)
-}
-
-/// Adds the `RateLimit` fields: what the limits are, and, to who is refused, when the next slot frees.
-fn limited(mut response: HttpResponse, live: &Live, full: Option<(&str, Duration)>) -> HttpResponse {
-    let limits = [&live.limits.login_account, &live.limits.login_address];
-    let policy = policies(limits.into_iter().flat_map(policies_of));
-    let mut add = |name, text: String| {
-        if let Ok(value) = HeaderValue::try_from(text) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
-        }
-    };
-    if !policy.is_empty() {
-        add(POLICY, policy);
-    }
-    if let Some((name, wait)) = full {
-        add(STANDING, standings([Standing { name, remaining: 0, reset: Some(wait) }]));
-    }
-    response
-}
-
-fn policies_of(limit: &Limit) -> impl Iterator<Item = Policy<'_>> {
-    limit.rules().iter().map(|rule| {
-        let window = match rule.span {
-            Span::Sliding(window) => Some(window),
-            Span::Calendar { .. } => None,
-        };
-        Policy { name: limit.name(), quota: rule.max, window }
-    })
 }

@@ -1,26 +1,33 @@
 //! The JSON API: the same services as the pages, refusals as problems (RFC 9457).
 
+pub mod account;
+pub mod admin;
 pub mod captcha;
 pub mod login;
+pub mod password;
 pub mod register;
 pub mod session;
+pub mod sms;
 
-use actix_web::HttpRequest;
-use actix_web::http::header::USER_AGENT;
+use std::time::Duration;
+
+use actix_web::http::header::{HeaderName, HeaderValue, USER_AGENT};
+use actix_web::{HttpRequest, HttpResponse};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::captcha::{Challenge, Form};
 use crate::config::Live;
-use crate::db::DbError;
-use crate::login::{Account, Client};
+use crate::login::{Account, Authenticated, Client, Token};
+use crate::throttle::{Limit, Span};
 use crate::web::challenge::{Answered, Asker};
 use crate::web::client::ClientAddress;
 use crate::web::csrf::Browser;
 use crate::web::message::FieldErrors;
 use crate::web::pages::forms::Typed;
 use crate::web::problem::{CaptchaBody, Problem};
+use crate::web::ratelimit_fields::{POLICY, Policy, STANDING, Standing, policies, standings};
 use crate::web::services::Services;
 use crate::web::visit::Edge;
 
@@ -42,6 +49,9 @@ pub struct UserBody {
 struct User {
     id: String,
     login: String,
+    /// In E.164.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phone: Option<String>,
     roles: Vec<&'static str>,
     /// The password was given out once: nothing but changing it is of use.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -54,6 +64,7 @@ impl From<&Account> for UserBody {
             user: User {
                 id: account.id.to_string(),
                 login: account.login.as_str().to_owned(),
+                phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),
                 roles: account.roles.names(),
                 must_change_password: account.must_change_password,
             },
@@ -73,6 +84,11 @@ impl<'a> Call<'a> {
     pub fn admit(request: &'a HttpRequest, edge: &Edge) -> Result<Self, Problem> {
         let client = edge.caller(request)?;
         Ok(Self { client, browser: edge.browser(request.headers()), request })
+    }
+
+    /// Who is signed in, with a password of their own choice.
+    pub async fn member(&self, services: &Services, edge: &Edge) -> Result<Authenticated, Problem> {
+        member(self.request, services, edge).await
     }
 
     pub fn asker(&self, form: Form) -> Asker<'_> {
@@ -119,12 +135,65 @@ pub async fn drawn(services: &Services, challenge: Challenge) -> Option<CaptchaB
     Some(CaptchaBody { id: challenge.id, image, expires_in: challenge.expires_in.as_secs() })
 }
 
+/// For a call that changes nothing, and may come from anywhere.
+pub async fn member(
+    request: &HttpRequest,
+    services: &Services,
+    edge: &Edge,
+) -> Result<Authenticated, Problem> {
+    let who = signed_in(request, services, edge).await?;
+    if who.account.must_change_password { Err(Problem::PasswordChangeRequired) } else { Ok(who) }
+}
+
+/// Who is signed in, whatever they may do.
+pub async fn signed_in(
+    request: &HttpRequest,
+    services: &Services,
+    edge: &Edge,
+) -> Result<Authenticated, Problem> {
+    let token =
+        edge.session_token(request.headers()).and_then(Token::parse).ok_or(Problem::Unauthenticated)?;
+    let found = services.sessions.find(&token).await.map_err(|error| broken(&error))?;
+    found.ok_or(Problem::Unauthenticated)
+}
+
 /// Something is broken: logged here, once, and told without its cause.
-pub fn broken(error: &DbError) -> Problem {
+pub fn broken(error: &impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "a call could not be answered");
-    Problem::Unavailable { retry_after: std::time::Duration::from_secs(5) }
+    Problem::Unavailable { retry_after: Duration::from_secs(5) }
 }
 
 pub fn invalid_unless<T>(parsed: Option<T>, errors: &FieldErrors) -> Result<T, Problem> {
     parsed.filter(|_| errors.is_empty()).ok_or_else(|| Problem::invalid(errors))
+}
+
+/// Adds the `RateLimit` fields: what the limits are, and, to who is refused, when the next slot frees.
+pub fn limited(
+    mut response: HttpResponse,
+    limits: &[&Limit],
+    full: Option<(&str, Duration)>,
+) -> HttpResponse {
+    let policy = policies(limits.iter().copied().flat_map(policies_of));
+    let mut add = |name, text: String| {
+        if let Ok(value) = HeaderValue::try_from(text) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    };
+    if !policy.is_empty() {
+        add(POLICY, policy);
+    }
+    if let Some((name, wait)) = full {
+        add(STANDING, standings([Standing { name, remaining: 0, reset: Some(wait) }]));
+    }
+    response
+}
+
+fn policies_of(limit: &Limit) -> impl Iterator<Item = Policy<'_>> {
+    limit.rules().iter().map(|rule| {
+        let window = match rule.span {
+            Span::Sliding(window) => Some(window),
+            Span::Calendar { .. } => None,
+        };
+        Policy { name: limit.name(), quota: rule.max, window }
+    })
 }

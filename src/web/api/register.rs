@@ -5,7 +5,10 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
 use crate::captcha::Form;
-use crate::login::{Registered, Username};
+use crate::config::Live;
+use crate::login::{Newcomer, NotOpened, Registered, Username};
+use crate::sms::{Code, Phone};
+use crate::web::api::sms::{not_opened, parse_code, parse_phone};
 use crate::web::api::{Call, Solution, UserBody, broken, invalid_unless};
 use crate::web::handlers::session::renew;
 use crate::web::handlers::{about_login, about_password};
@@ -20,6 +23,9 @@ use crate::web::visit::{Edge, set};
 pub struct Body {
     login: String,
     password: Typed,
+    /// With the code that came to it, or neither.
+    phone: Option<Typed>,
+    code: Option<Typed>,
     captcha: Option<Solution>,
 }
 
@@ -32,19 +38,28 @@ pub async fn submit(
     let call = Call::admit(&request, &edge)?;
     let login = parse(&body)?;
     let live = services.live.snapshot();
+    let phone = parse_number(&live, &body)?;
     let solved = call.redeem(Form::Register, &services, &live, body.captcha.as_ref()).await?;
     let address = call.client.subject();
-    let password = body.password.expose();
-    let registered = services.registration.register(&live, &login, password, address.as_ref(), solved).await;
-    match registered.map_err(|error| broken(&error))? {
+    let newcomer = Newcomer {
+        login: &login,
+        password: body.password.expose(),
+        phone: phone.as_ref().map(|(phone, code)| (phone, code)),
+        address: address.as_ref(),
+        solved,
+    };
+    match services.registration.register(&live, newcomer).await.map_err(|error| broken(&error))? {
         Registered::Made(account) => {
             let old = edge.session_token(request.headers());
-            let token =
-                renew(&services, &account, &call.shown(), old).await.map_err(|error| broken(&error))?;
+            let token = renew(&services, &account, &call.shown(), old).await;
+            let token = token.map_err(|error| broken(&error))?.ok_or(Problem::Unauthenticated)?;
             let mut response = HttpResponse::Created().json(UserBody::from(&*account));
             set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));
             Ok(response)
         }
+        Registered::PhoneTaken => Err(Problem::PhoneTaken),
+        Registered::WrongCode => Ok(not_opened(&live, NotOpened::Wrong)),
+        Registered::Unavailable { retry_after } => Err(Problem::Unavailable { retry_after }),
         Registered::LoginTaken => Err(Problem::LoginTaken),
         Registered::Unfit(unfit) => {
             Err(Problem::invalid(&FieldErrors::one(Field::Password, about_password(unfit))))
@@ -67,4 +82,15 @@ fn parse(body: &Body) -> Result<Username, Problem> {
         errors.add(Field::Password, Message::PasswordMissing);
     }
     invalid_unless(login, &errors)
+}
+
+/// Number and code: both, or neither.
+fn parse_number(live: &Live, body: &Body) -> Result<Option<(Phone, Code)>, Problem> {
+    let alone = |field, message| Err(Problem::invalid(&FieldErrors::one(field, message)));
+    match (&body.phone, &body.code) {
+        (None, None) => Ok(None),
+        (Some(phone), Some(code)) => Ok(Some((parse_phone(live, phone)?, parse_code(code)?))),
+        (Some(_), None) => alone(Field::Code, Message::CodeMissing),
+        (None, Some(_)) => alone(Field::Phone, Message::PhoneMissing),
+    }
 }

@@ -4,16 +4,13 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 
 use crate::login::Token;
-use crate::web::api::{UserBody, broken};
+use crate::web::api::{UserBody, broken, signed_in};
 use crate::web::problem::Problem;
 use crate::web::services::Shared;
 use crate::web::visit::{Edge, set};
 
 pub async fn show(request: HttpRequest, services: Shared, edge: Data<Edge>) -> Result<HttpResponse, Problem> {
-    let token =
-        edge.session_token(request.headers()).and_then(Token::parse).ok_or(Problem::Unauthenticated)?;
-    let found = services.sessions.find(&token).await.map_err(|error| broken(&error))?;
-    let who = found.ok_or(Problem::Unauthenticated)?;
+    let who = signed_in(&request, &services, &edge).await?;
     Ok(HttpResponse::Ok().json(UserBody::from(&who.account)))
 }
 

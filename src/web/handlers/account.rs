@@ -5,15 +5,18 @@ use actix_web::web::Form;
 
 use crate::captcha;
 use crate::db::DbError;
-use crate::login::{Attempt as SignInAttempt, Authenticated, Changed, Outcome, Password, SessionId};
+use crate::login::{
+    Account, Attempt as SignInAttempt, Authenticated, Changed, Outcome, Password, ServiceError, SessionId,
+};
 use crate::web::challenge::Answered;
 use crate::web::flash::Flash;
+use crate::web::handlers::reply::{asker, fresh_challenge, unanswered};
 use crate::web::handlers::session::{client, renew, signed_in};
-use crate::web::handlers::{about_password, asker, broken, fresh_challenge};
+use crate::web::handlers::{about_password, broken};
 use crate::web::message::{Field, FieldErrors, Message};
 use crate::web::pages::account::{AccountPage, Attempt, AttemptRow, SessionRow};
 use crate::web::pages::captcha::CaptchaBlock;
-use crate::web::pages::forms::{PasswordForm, RevokeForm, TokenForm};
+use crate::web::pages::forms::{Guarded, PasswordForm, RevokeForm, TokenForm};
 use crate::web::services::{Services, Shared};
 use crate::web::visit::{self, Visit};
 use crate::web::wait::Wait;
@@ -51,7 +54,7 @@ async fn try_to_change(
     form: &PasswordForm,
     services: &Services,
     who: &Authenticated,
-) -> Result<HttpResponse, DbError> {
+) -> Result<HttpResponse, ServiceError> {
     let live = services.live.snapshot();
     let challenge = || fresh_challenge(visit, services, &live, FORM);
     let page = |errors: FieldErrors, captcha: CaptchaBlock| {
@@ -61,19 +64,21 @@ async fn try_to_change(
         let wait = Wait::new(visit.now(), retry_after);
         respond(visit, services, who, move |page| page.wait(wait))
     };
-    if !visit.admits_form(&form.csrf_token) {
+    if !visit.admits_form(&form.guarded.csrf_token) {
         return Ok(respond(visit, services, who, AccountPage::expired_form).await);
     }
-    if form.captcha_refresh.is_some() {
+    if form.guarded.captcha_refresh.is_some() {
         return Ok(page(FieldErrors::default(), challenge().await).await);
     }
     let current = match parse(form) {
         Ok(current) => current,
-        Err(errors) if form.captcha_id.is_empty() => return Ok(page(errors, CaptchaBlock::Absent).await),
+        Err(errors) if form.guarded.captcha_id.is_empty() => {
+            return Ok(page(errors, CaptchaBlock::Absent).await);
+        }
         Err(errors) => return Ok(page(errors, challenge().await).await),
     };
-    let answered =
-        asker(visit, FORM).redeem(services, &live, &form.captcha_id, form.captcha_answer.expose()).await;
+    let Guarded { captcha_id, captcha_answer, .. } = &form.guarded;
+    let answered = asker(visit, FORM).redeem(services, &live, captcha_id, captcha_answer.expose()).await;
     let solved = match answered {
         Answered::Nothing => false,
         Answered::Solved => true,
@@ -91,8 +96,8 @@ async fn try_to_change(
         solved,
     };
     let wrong = || FieldErrors::one(Field::CurrentPassword, Message::CurrentPasswordWrong);
-    match services.sign_in.attempt(&live, attempt).await? {
-        Outcome::SignedIn(_) => {}
+    let verified = match services.sign_in.attempt(&live, attempt).await? {
+        Outcome::SignedIn(account) => account,
         Outcome::Rejected { captcha_required: false, .. } => {
             return Ok(page(wrong(), CaptchaBlock::Absent).await);
         }
@@ -104,9 +109,10 @@ async fn try_to_change(
         Outcome::Throttled { retry_after, .. } | Outcome::Busy { retry_after } => {
             return Ok(wait(retry_after).await);
         }
-    }
-    match services.registration.change_password(&who.account, form.new_password.expose()).await? {
-        Changed::Done => signed_in_anew(visit, services, who).await,
+    };
+    match services.registration.change_password(&verified, form.new_password.expose()).await? {
+        Changed::Done(account) => Ok(signed_in_anew(visit, services, &account).await?),
+        Changed::Stale => Ok(page(wrong(), CaptchaBlock::Absent).await),
         Changed::Unfit(unfit) => {
             let errors = FieldErrors::one(Field::NewPassword, about_password(unfit));
             Ok(page(errors, CaptchaBlock::Absent).await)
@@ -115,14 +121,15 @@ async fn try_to_change(
     }
 }
 
-/// After a change of password every session ends; this browser gets a new one.
+/// With the change of password every session has ended; this browser gets a new one.
 async fn signed_in_anew(
     visit: &Visit,
     services: &Services,
-    who: &Authenticated,
+    account: &Account,
 ) -> Result<HttpResponse, DbError> {
-    services.sessions.end_all(who.account.id).await?;
-    let token = renew(services, &who.account, &client(visit), None).await?;
+    let Some(token) = renew(services, account, &client(visit), None).await? else {
+        return Ok(visit.see_other("/login", Some(Flash::PasswordChanged)));
+    };
     let mut response = visit.see_other("/account", Some(Flash::PasswordChanged));
     visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
     Ok(response)
@@ -141,9 +148,7 @@ fn parse(form: &PasswordForm) -> Result<Password, FieldErrors> {
     } else if form.new_password.expose() == form.current_password.expose() {
         errors.add(Field::NewPassword, Message::PasswordUnchanged);
     }
-    if !form.captcha_id.is_empty() && form.captcha_answer.expose().trim().is_empty() {
-        errors.add(Field::CaptchaAnswer, Message::CaptchaMissing);
-    }
+    unanswered(&form.guarded, &mut errors);
     current.filter(|_| errors.is_empty()).ok_or(errors)
 }
 
@@ -152,6 +157,9 @@ pub async fn revoke(visit: Visit, form: Form<RevokeForm>, services: Shared) -> H
     let who = who_is_signed_in!(visit, services);
     if !visit.admits_form(&form.csrf_token) {
         return respond(&visit, &services, &who, AccountPage::expired_form).await;
+    }
+    if who.account.must_change_password {
+        return visit.keep_flash().see_other("/account", None);
     }
     // One that has ended meanwhile is as well revoked as any.
     if let Some(id) = SessionId::parse(&form.session_id)
@@ -167,6 +175,9 @@ pub async fn revoke_others(visit: Visit, form: Form<TokenForm>, services: Shared
     let who = who_is_signed_in!(visit, services);
     if !visit.admits_form(&form.csrf_token) {
         return respond(&visit, &services, &who, AccountPage::expired_form).await;
+    }
+    if who.account.must_change_password {
+        return visit.keep_flash().see_other("/account", None);
     }
     match services.sessions.end_others(who.account.id, who.session.id).await {
         Ok(_) => visit.see_other("/account", Some(Flash::OthersRevoked)),
@@ -202,6 +213,8 @@ async fn page(visit: &Visit, services: &Services, who: &Authenticated) -> Result
         });
     let shortest = crate::login::SHORTEST_PASSWORD;
     Ok(AccountPage::new(visit, account.login.as_str(), account.created_at, shortest)
+        .ways_in(account.phone.as_ref().map(|phone| phone.as_str()), account.password_hash.is_some())
+        .admin(account.roles.admin)
         .sessions(sessions.collect())
         .attempts(attempts.collect())
         .must_change(account.must_change_password))

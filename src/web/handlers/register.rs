@@ -1,25 +1,27 @@
-//! `/register`
+//! `/register`: a name, a password, and a number where somebody wants one.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
 
 use crate::captcha;
 use crate::config::Live;
-use crate::login::{Registered, Username};
-use crate::web::challenge::Answered;
+use crate::login::{Newcomer, NotOpened, Registered, Username};
+use crate::sms::{Code, Phone, Purpose};
 use crate::web::flash::Flash;
+use crate::web::handlers::code::{Wish, not_opened, parse_both, parse_phone, send, step_of};
+use crate::web::handlers::reply::Reply;
 use crate::web::handlers::session::{signed_in, welcome};
-use crate::web::handlers::{about_login, about_password, asker, broken, fresh_challenge};
+use crate::web::handlers::{about_login, about_password, broken};
 use crate::web::message::{Field, FieldErrors, Message};
 use crate::web::next::Next;
+use crate::web::pages::captcha::CaptchaBlock;
+use crate::web::pages::code::CodeStep;
 use crate::web::pages::forms::{NextQuery, RegisterForm};
 use crate::web::pages::login::Notice;
 use crate::web::pages::register::{Hints, RegisterPage};
-use crate::web::services::{Services, Shared};
+use crate::web::services::Shared;
 use crate::web::visit::Visit;
-use crate::web::wait::Wait;
 
-const FORM: captcha::Form = captcha::Form::Register;
 const HINTS: Hints =
     Hints { login_max: crate::login::LONGEST_LOGIN, password_min: crate::login::SHORTEST_PASSWORD };
 
@@ -35,86 +37,94 @@ pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> Ht
 
 /// `POST /register`
 pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) -> HttpResponse {
-    let form = form.into_inner();
     let live = services.live.snapshot();
-    let page = Reply { visit: &visit, services: &services, live: &live, form: &form };
-    if !visit.admits_form(&form.csrf_token) {
-        return page.plain(Notice::Expired);
-    }
-    if form.captcha_refresh.is_some() {
-        return page.challenged(Notice::Refreshed).await;
-    }
-    let login = match parse(&form) {
-        Ok(login) => login,
-        Err(errors) if form.captcha_id.is_empty() => return page.plain(Notice::Invalid(errors)),
-        Err(errors) => return page.challenged(Notice::Invalid(errors)).await,
+    let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
+        let page = RegisterPage::new(&visit, HINTS, Next::parse(&form.next)).login(&form.login);
+        page.step(step).notice(notice).captcha(captcha).respond(&visit)
     };
-    let answered =
-        asker(&visit, FORM).redeem(&services, &live, &form.captcha_id, form.captcha_answer.expose()).await;
-    let solved = match answered {
-        Answered::Nothing => false,
-        Answered::Solved => true,
-        Answered::Wrong => return page.challenged(Notice::CaptchaWrong).await,
-        Answered::Throttled(refusal) => return page.wait(refusal.retry_after),
-    };
+    let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
+    let reply =
+        Reply { visit: &visit, services: &services, live: &live, form: captcha::Form::Register, show: &show };
+    match wish(&form) {
+        Some(Wish::AnotherNumber) => return reply.plain(Notice::None),
+        Some(Wish::Code) if form.fields.send.is_some() || passes(&live, &form) => {
+            return send(reply, Purpose::Register, &form.fields, &form.guarded, &page).await;
+        }
+        Some(Wish::Code | Wish::Entry) | None => {}
+    }
+    let ((login, phone), solved) =
+        match reply.admit(&form.guarded, |errors| parse(&live, &form, errors)).await {
+            Ok(admitted) => admitted,
+            Err(response) => return response,
+        };
     let address = visit.client.subject();
-    let registered =
-        services.registration.register(&live, &login, form.password.expose(), address.as_ref(), solved).await;
-    match registered {
+    let newcomer = Newcomer {
+        login: &login,
+        password: form.password.expose(),
+        phone: phone.as_ref().map(|(phone, code)| (phone, code)),
+        address: address.as_ref(),
+        solved,
+    };
+    match services.registration.register(&live, newcomer).await {
         Ok(Registered::Made(account)) => {
             let next = Next::parse(&form.next);
-            let welcomed = welcome(&visit, &services, &account, next, Some(Flash::Registered)).await;
-            welcomed.unwrap_or_else(|error| broken(&visit, &error))
+            match welcome(&visit, &services, &account, next, Some(Flash::Registered)).await {
+                Ok(Some(response)) => response,
+                // Its password was set anew within a moment of its making: it is there to be signed in to.
+                Ok(None) => visit.see_other("/login", None),
+                Err(error) => broken(&visit, &error),
+            }
         }
-        Ok(Registered::LoginTaken) => page.invalid(Field::Login, Message::LoginTaken),
-        Ok(Registered::Unfit(unfit)) => page.invalid(Field::Password, about_password(unfit)),
-        Ok(Registered::Challenged { .. }) => page.challenged(Notice::CaptchaNeeded).await,
-        Ok(Registered::Throttled { retry_after, .. }) => page.wait(retry_after),
-        Ok(Registered::Busy { retry_after }) => page.plain(Notice::Busy(Wait::new(visit.now(), retry_after))),
+        Ok(Registered::LoginTaken) => reply.invalid(Field::Login, Message::LoginTaken),
+        Ok(Registered::PhoneTaken) => {
+            let taken = FieldErrors::one(Field::Phone, Message::PhoneTaken);
+            page(CodeStep::asking(""), Notice::Invalid(taken), CaptchaBlock::Absent)
+        }
+        Ok(Registered::WrongCode) => not_opened(&reply, NotOpened::Wrong),
+        Ok(Registered::Unfit(unfit)) => reply.invalid(Field::Password, about_password(unfit)),
+        Ok(Registered::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,
+        Ok(Registered::Throttled { retry_after, .. }) => reply.wait(retry_after),
+        Ok(Registered::Busy { retry_after }) => reply.busy(retry_after),
+        Ok(Registered::Unavailable { retry_after }) => reply.no_codes(retry_after),
         Err(error) => broken(&visit, &error),
     }
 }
 
-/// The ways in which the form comes back.
-struct Reply<'a> {
-    visit: &'a Visit,
-    services: &'a Services,
-    live: &'a Live,
-    form: &'a RegisterForm,
+/// None where no number is given.
+fn wish(form: &RegisterForm) -> Option<Wish> {
+    let named = !form.fields.phone.expose().trim().is_empty() || !form.fields.code.expose().is_empty();
+    named.then(|| Wish::of(&form.fields))
 }
 
-impl Reply<'_> {
-    fn page(&self, notice: Notice) -> RegisterPage {
-        let next = Next::parse(&self.form.next);
-        RegisterPage::new(self.visit, HINTS, next).login(&self.form.login).notice(notice)
-    }
-
-    fn plain(&self, notice: Notice) -> HttpResponse {
-        self.page(notice).respond(self.visit)
-    }
-
-    fn invalid(&self, field: Field, message: Message) -> HttpResponse {
-        self.plain(Notice::Invalid(FieldErrors::one(field, message)))
-    }
-
-    fn wait(&self, retry_after: std::time::Duration) -> HttpResponse {
-        self.plain(Notice::Throttled(Wait::new(self.visit.now(), retry_after)))
-    }
-
-    async fn challenged(&self, notice: Notice) -> HttpResponse {
-        let challenge = fresh_challenge(self.visit, self.services, self.live, FORM).await;
-        self.page(notice).captcha(challenge).respond(self.visit)
-    }
-}
-
-fn parse(form: &RegisterForm) -> Result<Username, FieldErrors> {
+/// Whether nothing else is wrong, so that no message is sent for a form that comes back anyway.
+fn passes(live: &Live, form: &RegisterForm) -> bool {
     let mut errors = FieldErrors::default();
+    parse_name(form, &mut errors);
+    parse_phone(live, &form.fields, &mut errors);
+    errors.is_empty()
+}
+
+type Parsed = (Username, Option<(Phone, Code)>);
+
+fn parse(live: &Live, form: &RegisterForm, errors: &mut FieldErrors) -> Option<Parsed> {
+    let login = parse_name(form, errors);
+    match wish(form) {
+        None => login.map(|login| (login, None)),
+        Some(Wish::Entry) => {
+            let both = parse_both(live, &form.fields, errors);
+            login.zip(both).map(|(login, both)| (login, Some(both)))
+        }
+        Some(Wish::Code | Wish::AnotherNumber) => {
+            parse_phone(live, &form.fields, errors);
+            None
+        }
+    }
+}
+
+fn parse_name(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username> {
     let login = errors.take(Field::Login, Username::parse(&form.login).map_err(about_login));
     if form.password.expose().is_empty() {
         errors.add(Field::Password, Message::PasswordMissing);
     }
-    if !form.captcha_id.is_empty() && form.captcha_answer.expose().trim().is_empty() {
-        errors.add(Field::CaptchaAnswer, Message::CaptchaMissing);
-    }
-    login.filter(|_| errors.is_empty()).ok_or(errors)
+    login
 }

@@ -22,33 +22,56 @@ pub async fn signed_in(visit: &Visit, services: &Services) -> Result<Option<Auth
     }
 }
 
-/// Renews: a new token, and the one that this browser came with ends.
+/// Whether a page that is for members is open to a visit.
+pub enum Member {
+    Is(Box<Authenticated>),
+    /// What is answered instead.
+    Not(HttpResponse),
+}
+
+/// Somebody who is signed in and has a password of their own choice. `here` is where signing in leads
+/// back to.
+pub async fn member(visit: &Visit, services: &Services, here: &str) -> Member {
+    match signed_in(visit, services).await {
+        Ok(Some(who)) if who.account.must_change_password => {
+            Member::Not(visit.clone().keep_flash().see_other("/account", None))
+        }
+        Ok(Some(who)) => Member::Is(Box::new(who)),
+        Ok(None) => Member::Not(visit.clone().keep_flash().see_other(&format!("/login?next={here}"), None)),
+        Err(error) => Member::Not(broken(visit, &error)),
+    }
+}
+
+/// Renews: a new token, and the one that this browser came with ends. None where the password was changed
+/// since the account was verified.
 pub async fn renew(
     services: &Services,
     account: &Account,
     client: &Client,
     old: Option<&str>,
-) -> Result<Token, DbError> {
+) -> Result<Option<Token>, DbError> {
+    let Some(token) = services.sessions.start(account, client).await? else { return Ok(None) };
     if let Some(old) = old.and_then(Token::parse) {
         services.sessions.end(&old).await?;
     }
     services.accounts.record_sign_in(account.id, client).await?;
-    services.sessions.start(account.id, client).await
+    Ok(Some(token))
 }
 
-/// The answer to a sign-in that succeeded.
+/// The answer to a sign-in that succeeded; None where it does not count any more.
 pub async fn welcome(
     visit: &Visit,
     services: &Services,
     account: &Account,
     next: Option<Next>,
     flash: Option<Flash>,
-) -> Result<HttpResponse, DbError> {
-    let token = renew(services, account, &client(visit), visit.session_token()).await?;
+) -> Result<Option<HttpResponse>, DbError> {
+    let renewed = renew(services, account, &client(visit), visit.session_token()).await?;
+    let Some(token) = renewed else { return Ok(None) };
     let next = if account.must_change_password { Next::home() } else { next.unwrap_or_else(Next::home) };
     let mut response = visit.see_other(next.as_str(), flash);
     visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
-    Ok(response)
+    Ok(Some(response))
 }
 
 pub fn client(visit: &Visit) -> Client {

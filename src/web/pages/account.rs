@@ -82,6 +82,9 @@ impl AttemptRow {
 pub struct AccountPage {
     layout: Layout,
     login: String,
+    phone: Option<String>,
+    has_password: bool,
+    admin: bool,
     created: Moment,
     password_min: usize,
     sessions: Vec<SessionRow>,
@@ -99,6 +102,9 @@ impl AccountPage {
         Self {
             layout: visit.layout("/account", Some(login)),
             login: login.to_owned(),
+            phone: None,
+            has_password: true,
+            admin: false,
             created: Moment(created),
             password_min,
             sessions: Vec::new(),
@@ -110,6 +116,18 @@ impl AccountPage {
             wait: None,
             captcha: CaptchaBlock::Absent,
         }
+    }
+
+    /// The ways in: the number in E.164, and whether there is a password.
+    pub fn ways_in(mut self, phone: Option<&str>, has_password: bool) -> Self {
+        (self.phone, self.has_password) = (phone.map(str::to_owned), has_password);
+        self
+    }
+
+    /// With the links to what is theirs alone.
+    pub fn admin(mut self, admin: bool) -> Self {
+        self.admin = admin;
+        self
     }
 
     pub fn sessions(mut self, rows: Vec<SessionRow>) -> Self {

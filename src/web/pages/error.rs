@@ -74,20 +74,28 @@ impl ErrorKind {
 impl From<&Problem> for ErrorKind {
     fn from(problem: &Problem) -> Self {
         match problem {
-            Problem::InvalidInput { .. } | Problem::MalformedJson | Problem::LoginTaken => Self::BadRequest,
+            Problem::InvalidInput { .. }
+            | Problem::MalformedJson
+            | Problem::LoginTaken
+            | Problem::InvalidPhone
+            | Problem::CountryNotAllowed
+            | Problem::PhoneTaken
+            | Problem::OnlyWayIn => Self::BadRequest,
             Problem::InvalidCredentials { .. }
+            | Problem::InvalidCode
             | Problem::Unauthenticated
             | Problem::Forbidden
+            | Problem::PasswordChangeRequired
             | Problem::CaptchaRequired { .. }
             | Problem::CaptchaInvalid { .. } => Self::Forbidden,
             Problem::Csrf => Self::ForeignForm,
-            Problem::NotFound => Self::NotFound,
+            Problem::NotFound | Problem::NoAccount => Self::NotFound,
             Problem::MethodNotAllowed { .. } => Self::MethodNotAllowed,
             Problem::PayloadTooLarge => Self::TooLarge,
             Problem::UnsupportedMediaType => Self::WrongType,
             Problem::Throttled { .. } => Self::TooMany,
             Problem::Internal => Self::Internal,
-            Problem::Busy { .. } | Problem::Unavailable { .. } => Self::Unavailable,
+            Problem::Busy { .. } | Problem::Unavailable { .. } | Problem::NotSent => Self::Unavailable,
         }
     }
 }

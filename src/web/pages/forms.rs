@@ -23,18 +23,43 @@ impl fmt::Debug for Typed {
     }
 }
 
+/// What every form that may be challenged carries.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Guarded {
+    pub captcha_id: String,
+    pub captcha_answer: Typed,
+    /// There where another image was asked for.
+    pub captcha_refresh: Option<String>,
+    pub csrf_token: String,
+}
+
+/// The part of a form that is about a number and the code that goes to it. A form has two steps, and
+/// nothing of the first is remembered here: it comes back with the second, and is judged anew.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct CodeFields {
+    pub phone: Typed,
+    pub code: Typed,
+    /// There where a code, or another one, was asked for.
+    pub send: Option<String>,
+    /// There where the number is to be typed anew.
+    pub change: Option<String>,
+    /// Unix seconds, to be shown again: when another code may be asked for.
+    pub next_code: String,
+    /// The same: until when the code is good. There in the second step.
+    pub good_until: String,
+}
+
 /// `POST /login`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct LoginForm {
     pub login: String,
     pub password: Typed,
-    pub captcha_id: String,
-    pub captcha_answer: Typed,
-    /// There where another image was asked for.
-    pub captcha_refresh: Option<String>,
-    pub csrf_token: String,
     pub next: String,
+    #[serde(flatten)]
+    pub guarded: Guarded,
 }
 
 /// `POST /register`
@@ -43,11 +68,25 @@ pub struct LoginForm {
 pub struct RegisterForm {
     pub login: String,
     pub password: Typed,
-    pub captcha_id: String,
-    pub captcha_answer: Typed,
-    pub captcha_refresh: Option<String>,
-    pub csrf_token: String,
     pub next: String,
+    #[serde(flatten)]
+    pub fields: CodeFields,
+    #[serde(flatten)]
+    pub guarded: Guarded,
+}
+
+/// `POST /login/code`, `POST /password/reset` and `POST /account/phone`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct CodeForm {
+    /// Also as the registration calls it: there is only one password here.
+    #[serde(alias = "password")]
+    pub new_password: Typed,
+    pub next: String,
+    #[serde(flatten)]
+    pub fields: CodeFields,
+    #[serde(flatten)]
+    pub guarded: Guarded,
 }
 
 /// `POST /account/password`
@@ -56,10 +95,8 @@ pub struct RegisterForm {
 pub struct PasswordForm {
     pub current_password: Typed,
     pub new_password: Typed,
-    pub captcha_id: String,
-    pub captcha_answer: Typed,
-    pub captcha_refresh: Option<String>,
-    pub csrf_token: String,
+    #[serde(flatten)]
+    pub guarded: Guarded,
 }
 
 /// `POST /account/sessions/revoke`
@@ -70,14 +107,14 @@ pub struct RevokeForm {
     pub csrf_token: String,
 }
 
-/// `POST /logout` and `POST /account/sessions/revoke-others`
+/// `POST /logout`, and what else needs to know no more than who asks
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct TokenForm {
     pub csrf_token: String,
 }
 
-/// `GET /login` and `GET /register`
+/// `GET /login`, `GET /login/code` and `GET /register`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NextQuery {
@@ -95,5 +132,9 @@ mod tests {
         let shown = format!("{form:?}");
         assert!(!shown.contains("hunter2") && !shown.contains("xyz"), "{shown}");
         assert_eq!(form.password.expose(), "hunter2");
+        let form: CodeForm = serde_json::from_str(r#"{"code":"123456","new_password":"hunter2"}"#).unwrap();
+        let shown = format!("{form:?}");
+        assert!(!shown.contains("hunter2") && !shown.contains("123456"), "{shown}");
+        assert_eq!(form.fields.code.expose(), "123456");
     }
 }

@@ -6,7 +6,7 @@ use actix_web::http::header::{HeaderValue, RETRY_AFTER};
 use askama::Template;
 use url::form_urlencoded;
 
-use crate::web::message::{Field, FieldErrors};
+use crate::web::message::{Field, FieldErrors, Message};
 use crate::web::next::Next;
 use crate::web::pages::Layout;
 use crate::web::pages::captcha::CaptchaBlock;
@@ -27,6 +27,12 @@ pub enum Notice {
     Throttled(Wait),
     /// More sign-ins at once than there is room to check.
     Busy(Wait),
+    /// No code was sent: there were enough of late.
+    TooManyCodes(Wait),
+    /// Nothing that has to do with codes works at the moment.
+    NoCodes(Wait),
+    /// The gateway did not take the message; it may be tried again at once.
+    NotSent,
     /// See the fields.
     Invalid(FieldErrors),
     /// The form was too old, or not one of ours.
@@ -39,23 +45,27 @@ impl Notice {
             Self::None | Self::Refreshed => StatusCode::OK,
             Self::Rejected => StatusCode::UNAUTHORIZED,
             Self::CaptchaNeeded | Self::CaptchaWrong | Self::Expired => StatusCode::FORBIDDEN,
-            Self::Throttled(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Throttled(_) | Self::TooManyCodes(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Busy(_) | Self::NoCodes(_) | Self::NotSent => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Invalid(errors) => errors.status(),
         }
     }
 
     pub const fn wait(&self) -> Option<&Wait> {
         match self {
-            Self::Throttled(wait) | Self::Busy(wait) => Some(wait),
+            Self::Throttled(wait) | Self::Busy(wait) | Self::TooManyCodes(wait) | Self::NoCodes(wait) => {
+                Some(wait)
+            }
             _ => None,
         }
     }
 
-    pub const fn errors(&self) -> Option<&FieldErrors> {
+    /// What stands at the fields of a form that is shown with it.
+    pub fn errors(&self) -> FieldErrors {
         match self {
-            Self::Invalid(errors) => Some(errors),
-            _ => None,
+            Self::Invalid(errors) => errors.clone(),
+            Self::CaptchaWrong => FieldErrors::one(Field::CaptchaAnswer, Message::CaptchaWrong),
+            _ => FieldErrors::default(),
         }
     }
 }
@@ -92,12 +102,7 @@ impl LoginPage {
     }
 
     pub fn notice(mut self, notice: Notice) -> Self {
-        self.errors = match &notice {
-            Notice::CaptchaWrong => {
-                FieldErrors::one(Field::CaptchaAnswer, crate::web::message::Message::CaptchaWrong)
-            }
-            other => other.errors().cloned().unwrap_or_default(),
-        };
+        self.errors = notice.errors();
         self.notice = notice;
         self
     }
@@ -115,7 +120,7 @@ impl LoginPage {
     /// wait takes no focus, so that what it says is read first.
     fn focus(&self) -> &'static str {
         match (&self.notice, self.errors.first()) {
-            (Notice::Throttled(_) | Notice::Busy(_), _) => "",
+            (notice, _) if notice.wait().is_some() => "",
             (Notice::CaptchaWrong, _) => "password",
             (_, Some(field)) => field.name(),
             _ if self.login.is_empty() => "login",

@@ -2,9 +2,12 @@
 
 pub mod account;
 pub mod captcha;
+pub mod code;
 pub mod error;
 pub mod forms;
 pub mod login;
+pub mod messages;
+pub mod outbox;
 pub mod problem;
 pub mod register;
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! `/register`: a new account with a name and a password.
 
 use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
 use askama::Template;
 
-use crate::web::message::{Field, FieldErrors, Message};
+use crate::web::message::{Field, FieldErrors};
 use crate::web::next::Next;
 use crate::web::pages::Layout;
 use crate::web::pages::captcha::CaptchaBlock;
+use crate::web::pages::code::CodeStep;
 use crate::web::pages::login::{Notice, here, with_wait};
 use crate::web::visit::Visit;
 
@@ -24,6 +24,7 @@ pub struct RegisterPage {
     layout: Layout,
     hints: Hints,
     login: String,
+    step: CodeStep,
     next: Option<Next>,
     notice: Notice,
     errors: FieldErrors,
@@ -37,6 +38,7 @@ impl RegisterPage {
             layout,
             hints,
             login: String::new(),
+            step: CodeStep::asking(""),
             next,
             notice: Notice::None,
             errors: FieldErrors::default(),
@@ -49,12 +51,14 @@ impl RegisterPage {
         self
     }
 
+    pub fn step(mut self, step: CodeStep) -> Self {
+        self.step = step;
+        self
+    }
+
     /// `Notice::Rejected` has no meaning here; a taken name is `Message::LoginTaken` at its field.
     pub fn notice(mut self, notice: Notice) -> Self {
-        self.errors = match &notice {
-            Notice::CaptchaWrong => FieldErrors::one(Field::CaptchaAnswer, Message::CaptchaWrong),
-            other => other.errors().cloned().unwrap_or_default(),
-        };
+        self.errors = notice.errors();
         self.notice = notice;
         self
     }
@@ -65,19 +69,16 @@ impl RegisterPage {
     }
 
     pub fn respond(&self, visit: &Visit) -> HttpResponse {
-        let status = match self.errors.of(Field::Login) {
-            Some(Message::LoginTaken) => StatusCode::CONFLICT,
-            _ => self.notice.status(),
-        };
-        with_wait(visit.page(status, self), self.notice.wait())
+        with_wait(visit.page(self.notice.status(), self), self.notice.wait())
     }
 
     fn focus(&self) -> &'static str {
         match (&self.notice, self.errors.first()) {
-            (Notice::Throttled(_) | Notice::Busy(_), _) => "",
+            (notice, _) if notice.wait().is_some() => "",
             (Notice::CaptchaWrong, _) => "password",
             (_, Some(field)) => field.name(),
             _ if self.login.is_empty() => "login",
+            _ if self.step.second.is_some() => "code",
             _ => "password",
         }
     }

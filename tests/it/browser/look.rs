@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gatehouse::clock::Clock;
-use gatehouse::login::{Password, Username};
+use gatehouse::login::{Password, Roles, Username};
 
 use super::WRONG;
 use crate::support::app::{PASSWORD, Store, TestApp};
@@ -21,6 +21,11 @@ const HOUSE: &str = r#"
     rules = []
     [limits.register-address]
     rules = []
+    [limits.sms-phone]
+    rules = [{ max = 1, window = "1m" }]
+    [sms.brake]
+    min_sent = 5
+    min_entered = 0.9
 "#;
 /// A house with room for one: where what is rare is met at once.
 const CRAMPED: &str = r#"
@@ -62,6 +67,7 @@ async fn tour(language: &str) {
     cramped_pages(&look, &cramped).await;
     register_pages(&look).await;
     account_pages(&look, &house).await;
+    code_pages(&look, &house).await;
     error_pages(&look).await;
     let faults = look.faults.into_inner();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -197,6 +203,68 @@ async fn register_pages(look: &Look<'_>) {
     look.at("register-invalid").await;
     browser.try_password("kim", "short").await;
     look.at("register-short").await;
+}
+
+/// Every page on which a number is typed, and the code that went to it.
+async fn code_pages(look: &Look<'_>, app: &TestApp) {
+    const NUMBER: &str = "+8613800138000";
+    let browser = look.browser;
+    let newest = async |number: &str| app.client().codes(number).await.remove(0);
+    browser.open("/login/code").await;
+    look.at("code").await;
+    browser.js("document.querySelector('form').noValidate = true").await;
+    browser.fill(&[("phone", "010 6552 9988")]).await;
+    browser.submit().await;
+    look.at("code-invalid").await;
+    browser.fill(&[("phone", NUMBER)]).await;
+    browser.submit().await;
+    look.at("code-sent").await;
+    browser.fill(&[("code", "000000")]).await;
+    browser.submit().await;
+    look.at("code-wrong").await;
+    browser.ask_again_too_early().await;
+    look.at("code-too-many").await;
+    app.advance(Duration::from_secs(60));
+    browser.open("/password/reset").await;
+    browser.fill(&[("phone", NUMBER)]).await;
+    browser.submit().await;
+    look.at("reset-sent").await;
+    let code = newest(NUMBER).await;
+    browser.fill(&[("code", &code), ("new_password", PASSWORD)]).await;
+    browser.submit().await;
+    look.at("reset-no-account").await;
+    app.advance(Duration::from_secs(60));
+    browser.open("/register").await;
+    browser.fill(&[("login", "lin"), ("phone", NUMBER), ("password", PASSWORD)]).await;
+    browser.submit().await;
+    look.at("register-code").await;
+    let code = newest(NUMBER).await;
+    browser.fill(&[("code", &code), ("password", PASSWORD)]).await;
+    browser.submit().await;
+    look.at("account-phone").await;
+    browser.open("/account/phone").await;
+    look.at("phone").await;
+    browser.sign_out().await;
+    browser.open("/dev/outbox").await;
+    look.at("outbox").await;
+    admin_pages(look, app, NUMBER).await;
+}
+
+async fn admin_pages(look: &Look<'_>, app: &TestApp, number: &str) {
+    let (browser, services) = (look.browser, &app.services);
+    let login = Username::parse("watchman").unwrap();
+    let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
+    services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
+    browser.sign_in("watchman").await;
+    browser.open("/admin/messages").await;
+    look.at("messages").await;
+    for _ in 0..8 {
+        app.advance(Duration::from_secs(60));
+        app.client().ask_code(number, "login").await;
+    }
+    browser.open("/admin/messages?state=accepted").await;
+    look.at("messages-braked").await;
+    browser.sign_out().await;
 }
 
 /// With a name of the longest kind, and signed in from many places.

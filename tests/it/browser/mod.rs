@@ -3,6 +3,7 @@
 mod access;
 mod account;
 mod captcha;
+mod codes;
 mod look;
 mod sign_in;
 

@@ -195,6 +195,27 @@ async fn a_reservation_whose_answer_got_lost_counts_at_most_once() {
 }
 
 #[tokio::test]
+async fn what_is_not_done_unless_admitted_is_given_back_where_the_answer_got_lost() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port).await;
+    let limiter = over(&proxy.url()).await;
+    let limit = limit("a", &[sliding(3, MINUTE)]);
+    let bucket = limiter.bucket(&limit, b"x");
+    proxy.set(Way::Mute);
+    assert!(limiter.reserve_or_nothing(&[bucket], false).await.is_err());
+    // Its refund follows right behind it; the server carries out both, though nobody hears of it.
+    let given_back = async {
+        while server.calls("zadd") == 0 || server.calls("zrem") == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), given_back).await.expect("a hit, and its refund");
+    proxy.set(Way::Clear);
+    recovered(&limiter).await;
+    assert_eq!(limiter.peek(bucket).await.unwrap().rules[0].count, 0);
+}
+
+#[tokio::test]
 async fn a_hold_whose_answer_got_lost_is_given_back() {
     let server = RedisServer::start();
     let proxy = Proxy::to(server.port).await;

@@ -88,6 +88,10 @@ async fn ten_thousand_refusals_write_nothing_to_redis() {
     }
     let mut logs = 0;
     for (key, members) in everything(redis) {
+        // Says that the windows of messages are whole, for as long as what it speaks of is there.
+        if key.split(':').nth(1).unwrap().starts_with("whole-") {
+            continue;
+        }
         let most = match key.split(':').nth(1).unwrap() {
             "login-account" => 20,
             "login-address" => 200,

@@ -13,6 +13,7 @@ use gatehouse::entropy::Entropy;
 use gatehouse::web::services::Services;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
+use super::database::database;
 use super::redis::{RedisServer, free_port};
 use super::steered::SteeredClock;
 use crate::throttle::NOON;
@@ -78,7 +79,7 @@ impl TestApp {
         if !toml.contains("public_url") {
             set("SERVER__PUBLIC_URL", format!("http://{address}"));
         }
-        set("DATABASE__URL", format!("sqlite://{}", folder.path().join("test.db").display()));
+        set("DATABASE__URL", database(&folder).await);
         set("SECRETS__KEY_FILE", folder.path().join("secret.key").display().to_string());
         // Two busy cores are no outage; the tests of outages set their own.
         if !toml.contains("[store]") {
@@ -263,6 +264,27 @@ impl Client {
         let captcha = serde_json::json!({ "id": id, "answer": answer });
         self.call("/login", serde_json::json!({ "login": login, "password": password, "captcha": captcha }))
             .await
+    }
+
+    /// Asks for a code.
+    pub async fn ask_code(&self, phone: &str, purpose: &str) -> Answer {
+        self.call("/sms/codes", serde_json::json!({ "phone": phone, "purpose": purpose })).await
+    }
+
+    /// The codes in the outbox, the newest first; those that went to one number where one is given.
+    pub async fn codes(&self, phone: &str) -> Vec<String> {
+        let query: String = url::form_urlencoded::byte_serialize(phone.as_bytes()).collect();
+        let answer = self.get(&format!("/dev/outbox.json?phone={query}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let messages = answer.body.as_array().unwrap().iter();
+        messages.map(|message| message["code"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Asks for a code and reads it.
+    pub async fn code(&self, phone: &str, purpose: &str) -> String {
+        let answer = self.ask_code(phone, purpose).await;
+        assert_eq!(answer.status, 202, "{}", answer.text);
+        self.codes(phone).await.remove(0)
     }
 
     /// A fresh challenge's id.

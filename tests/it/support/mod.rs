@@ -2,6 +2,8 @@
 
 pub mod app;
 pub mod browser;
+pub mod database;
+pub mod kannel;
 pub mod process;
 pub mod redis;
 pub mod steered;

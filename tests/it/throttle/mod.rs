@@ -2,6 +2,7 @@
 
 mod conformance;
 mod model;
+mod restoring;
 pub mod rig;
 
 pub use rig::NOON;

@@ -81,6 +81,11 @@ impl RedisRig {
         Self { limiter: limiter(store), server, clock, own }
     }
 
+    /// As an operator does by mistake.
+    pub fn flush(&self) {
+        redis::cmd("FLUSHALL").query::<()>(&mut self.server.connection()).unwrap();
+    }
+
     /// Refusals are remembered for a moment.
     pub async fn remembering() -> Self {
         let Self { clock, server, limiter: _, own } = Self::new().await;

@@ -1,0 +1,60 @@
+//! An account's password in the database, and what its change ends.
+
+use sqlx::{query, query_scalar};
+
+use super::Accounts;
+use crate::db::{DbError, on_db, on_tx};
+use crate::login::{AccountId, Phc};
+use crate::sms::Phone;
+
+/// By what somebody has shown that they may set a password.
+#[derive(Debug, Clone, Copy)]
+pub enum ShownBy<'a> {
+    /// The password of that version.
+    Password(i64),
+    /// A code that came to the account's number.
+    Phone(&'a Phone),
+}
+
+const SET_VERIFIED: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
+    password_version = password_version + 1 WHERE id = $2 AND password_version = $3
+    RETURNING password_version";
+const SET_PROVEN: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
+    password_version = password_version + 1 WHERE id = $2 AND phone = $3 RETURNING password_version";
+
+impl Accounts {
+    /// Sets a password that its owner chose, and ends every session of the account, at once: whoever
+    /// verified another password meanwhile starts no session with it. The version it has now; None where
+    /// what was shown does not hold any more.
+    pub async fn set_password(
+        &self,
+        id: AccountId,
+        phc: &Phc,
+        shown: ShownBy<'_>,
+    ) -> Result<Option<i64>, DbError> {
+        const END_SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
+        let account = id.to_string();
+        let mut tx = self.db.begin_exclusive().await?;
+        // The account first: a session that starts at the same time holds its row, or finds it changed.
+        let version: Option<i64> = on_tx!(&mut tx, connection => {
+            let set = match shown {
+                ShownBy::Password(version) => query_scalar(SET_VERIFIED).bind(phc.as_str()).bind(&account).bind(version),
+                ShownBy::Phone(phone) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account).bind(phone.as_str()),
+            };
+            set.fetch_optional(connection).await
+        })?;
+        if version.is_some() {
+            on_tx!(&mut tx, connection => query(END_SESSIONS).bind(&account).execute(connection).await.map(drop))?;
+            tx.commit().await?;
+        }
+        Ok(version)
+    }
+
+    /// Replaces the hash of the same password. False where the password was changed meanwhile: that one stays.
+    pub async fn rehash(&self, id: AccountId, old: &Phc, new: &Phc) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE accounts SET password_hash = $1 WHERE id = $2 AND password_hash = $3";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(new.as_str()).bind(id.to_string()).bind(old.as_str())
+            .execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(rows > 0)
+    }
+}

@@ -1,0 +1,46 @@
+//! The number of an account: no two have the same.
+
+use sqlx::query;
+
+use super::Accounts;
+use crate::db::{DbError, on_db};
+use crate::login::AccountId;
+use crate::sms::Phone;
+
+/// What became of the wish to have a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PhoneSet {
+    Done,
+    /// Another account has it.
+    Taken,
+    /// The account is no more.
+    Gone,
+}
+
+impl Accounts {
+    /// Gives the account a number in place of the one that it may have.
+    pub async fn set_phone(&self, id: AccountId, phone: &Phone) -> Result<PhoneSet, DbError> {
+        // Asked first, because a statement that fails on the index is logged by PostgreSQL, number and all.
+        const SQL: &str = "UPDATE accounts SET phone = $1 WHERE id = $2
+            AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
+        let set =
+            on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(id.to_string()).execute(pool).await
+            .map(|done| done.rows_affected()))
+            .map_err(DbError::from);
+        match set {
+            Ok(0) if self.find_by_phone(phone).await?.is_some() => Ok(PhoneSet::Taken),
+            Ok(0) => Ok(PhoneSet::Gone),
+            Ok(_) => Ok(PhoneSet::Done),
+            Err(error) if error.is_unique_violation() => Ok(PhoneSet::Taken),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the number away. False where it is the only way in.
+    pub async fn remove_phone(&self, id: AccountId) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE accounts SET phone = NULL WHERE id = $1 AND password_hash IS NOT NULL";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(id.to_string()).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        Ok(rows > 0)
+    }
+}

@@ -1,0 +1,197 @@
+//! What a code that came to a number opens: signing in, a new password, a number for an account.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::guard::Guard;
+use super::registration::retry_after;
+use super::{
+    Account, Accounts, CreateError, Hasher, PasswordError, PhoneSet, ServiceError, ShownBy, Username,
+};
+use crate::config::Live;
+use crate::db::DbError;
+use crate::entropy::Entropy;
+use crate::sms::{Checked, Code, Codes, Phone, Purpose};
+use crate::throttle::Then;
+
+/// The service. Clones share it.
+#[derive(Clone)]
+pub struct ByCode(Arc<Inner>);
+
+struct Inner {
+    codes: Codes,
+    guard: Arc<Guard>,
+    accounts: Accounts,
+    hasher: Hasher,
+    entropy: Entropy,
+}
+
+/// Why a code opened nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotOpened {
+    /// Wrong, expired, used or never sent, whichever.
+    Wrong,
+    /// Nothing was compared: too many wrong codes for this number.
+    Throttled { limit: String, retry_after: Duration },
+    /// Codes cannot be checked at the moment.
+    Unavailable { retry_after: Duration },
+}
+
+#[derive(Debug)]
+pub enum Entered {
+    SignedIn {
+        account: Box<Account>,
+        /// There was none with this number before.
+        made: bool,
+    },
+    Not(NotOpened),
+}
+
+/// A request for a new password.
+#[derive(Clone, Copy)]
+pub struct Resetting<'a> {
+    pub phone: &'a Phone,
+    pub code: &'a Code,
+    pub new_password: &'a str,
+    /// The client's address as it is counted.
+    pub address: &'a [u8],
+    /// A CAPTCHA was solved with this attempt.
+    pub solved: bool,
+}
+
+#[derive(Debug)]
+pub enum Reset {
+    /// Every session has ended, and the account's failures are forgiven.
+    Done,
+    /// Told to who has shown that the number is theirs.
+    NoAccount,
+    Not(NotOpened),
+    Unfit(PasswordError),
+    /// A CAPTCHA must be solved first.
+    Challenged {
+        retry_after: Duration,
+    },
+    Busy {
+        retry_after: Duration,
+    },
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Given {
+    Done,
+    /// Told to who has shown that the number is theirs.
+    PhoneTaken,
+    Not(NotOpened),
+}
+
+impl ByCode {
+    pub fn new(
+        codes: Codes,
+        guard: Arc<Guard>,
+        accounts: Accounts,
+        hasher: Hasher,
+        entropy: Entropy,
+    ) -> Self {
+        Self(Arc::new(Inner { codes, guard, accounts, hasher, entropy }))
+    }
+
+    /// A first sign-in with a number makes its account, under a name of ours.
+    pub async fn sign_in(&self, live: &Live, phone: &Phone, code: &Code) -> Result<Entered, ServiceError> {
+        let Inner { codes, guard, accounts, .. } = &*self.0;
+        let proven = match opened(codes.check(live, phone, Purpose::Login, code).await?) {
+            Ok(proven) => proven,
+            Err(not) => return Ok(Entered::Not(not)),
+        };
+        loop {
+            if let Some(account) = accounts.find_by_phone(proven.phone()).await? {
+                return Ok(Entered::SignedIn { account: Box::new(account), made: false });
+            }
+            match accounts.create_with_phone(&self.name(), None, proven.phone()).await {
+                Ok(account) => {
+                    guard.made(&account);
+                    return Ok(Entered::SignedIn { account: Box::new(account), made: true });
+                }
+                // Made by another sign-in meanwhile: found when looked for again. A taken name: another is drawn.
+                Err(CreateError::PhoneTaken | CreateError::LoginTaken) => {}
+                Err(CreateError::Db(error)) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Like `user-7k3m9q2x`, of letters and digits that are not taken for one another.
+    fn name(&self) -> Username {
+        const ALPHABET: &[u8; 32] = b"23456789abcdefghijkmnpqrstuvwxyz";
+        let letters = self.0.entropy.bytes::<8>().map(|byte| char::from(ALPHABET[usize::from(byte % 32)]));
+        let name = format!("user-{}", letters.iter().collect::<String>());
+        Username::parse(&name).expect("small letters, digits and a dash")
+    }
+
+    /// Everything that can be judged without the code is judged before it, and the same whoever has the
+    /// number. Each try counts for the address like a failed sign-in, since each has us compute a hash.
+    pub async fn reset(&self, live: &Live, ask: Resetting<'_>) -> Result<Reset, ServiceError> {
+        let Inner { codes, guard, hasher, .. } = &*self.0;
+        if let Some(refusal) = guard.count_address(&live.limits.login_address, ask.address, ask.solved).await
+        {
+            let retry_after = refusal.retry_after;
+            return Ok(match refusal.then {
+                Then::Captcha => Reset::Challenged { retry_after },
+                Then::Block => {
+                    Reset::Not(NotOpened::Throttled { limit: "login-address".into(), retry_after })
+                }
+            });
+        }
+        let hash = match hasher.hash_beside(ask.new_password, ask.phone.as_str()).await {
+            Ok(Ok(hash)) => hash,
+            Ok(Err(unfit)) => return Ok(Reset::Unfit(unfit)),
+            Err(error) => return Ok(Reset::Busy { retry_after: retry_after(error) }),
+        };
+        let proven = match opened(codes.check(live, ask.phone, Purpose::Reset, ask.code).await?) {
+            Ok(proven) => proven,
+            Err(not) => return Ok(Reset::Not(not)),
+        };
+        let phone = proven.phone();
+        let Some(account) = self.0.accounts.find_by_phone(phone).await? else { return Ok(Reset::NoAccount) };
+        if self.0.accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?.is_none() {
+            return Ok(Reset::NoAccount);
+        }
+        // In an outage of the store there are none to forgive that would last.
+        if let Err(error) = guard.forgive(&live.limits, account.id).await {
+            tracing::debug!(%error, "an account's failures could not be forgiven");
+        }
+        Ok(Reset::Done)
+    }
+
+    /// Gives an account the number, in place of the one that it may have.
+    pub async fn give(
+        &self,
+        live: &Live,
+        account: &Account,
+        phone: &Phone,
+        code: &Code,
+    ) -> Result<Given, ServiceError> {
+        let proven = match opened(self.0.codes.check(live, phone, Purpose::Verify, code).await?) {
+            Ok(proven) => proven,
+            Err(not) => return Ok(Given::Not(not)),
+        };
+        match self.0.accounts.set_phone(account.id, proven.phone()).await? {
+            PhoneSet::Done => Ok(Given::Done),
+            PhoneSet::Taken => Ok(Given::PhoneTaken),
+            // Removed under its own session, which has ended with it.
+            PhoneSet::Gone => Ok(Given::Not(NotOpened::Wrong)),
+        }
+    }
+
+    /// Takes an account's number away. False where it is the only way in.
+    pub async fn take_away(&self, account: &Account) -> Result<bool, DbError> {
+        self.0.accounts.remove_phone(account.id).await
+    }
+}
+
+fn opened(checked: Checked) -> Result<crate::sms::Proven, NotOpened> {
+    match checked {
+        Checked::Right(proven) => Ok(proven),
+        Checked::Wrong => Err(NotOpened::Wrong),
+        Checked::Throttled { limit, retry_after } => Err(NotOpened::Throttled { limit, retry_after }),
+        Checked::Unavailable { retry_after } => Err(NotOpened::Unavailable { retry_after }),
+    }
+}

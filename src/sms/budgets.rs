@@ -1,0 +1,223 @@
+//! The budgets that a message is counted against: its number's, its asker's address', its dialling
+//! prefix', everyone's. A store that has lost its windows gets them back before anything is admitted by it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::Phone;
+use super::ledger::{HitRow, Ledger};
+use super::once;
+use super::rebuild::{self, Rebuild};
+use crate::clock::Micros;
+use crate::config::Live;
+use crate::throttle::{AnyStore, Bucket, Decision, HitId, Key, Limit, Limiter, Refusal, StoreError, window};
+
+/// A store that loses its data more often than this in one question has more wrong with it.
+const MOST_TRIES: usize = 4;
+/// How long a request waits for the windows to be written back. That goes on without it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The limits of one moment.
+#[derive(Debug, Clone)]
+pub struct Watched {
+    pub phone: Limit,
+    address: Limit,
+    prefix: Limit,
+    total: Limit,
+    once: Limit,
+}
+
+/// Whom a message counts against: names of window logs, which say nothing of whom they stand for.
+#[derive(Debug, Clone, Copy)]
+pub struct Keys {
+    pub phone: Key,
+    pub address: Key,
+    prefix: Key,
+    total: Key,
+    pub once: Option<Key>,
+}
+
+/// What the budgets say of a message.
+pub enum Admission {
+    /// It stands in every log now.
+    In(Ticket),
+    /// By which limit, and how.
+    Refused(String, Refusal),
+    /// The same request came before, and stands in the logs.
+    Repeated,
+    /// The store is out, or has yet to get its windows back.
+    Out(Option<StoreError>),
+}
+
+/// An admission, and the state of the store that it holds for.
+#[derive(Debug, Clone, Copy)]
+pub struct Ticket {
+    pub hit: HitId,
+    whole_by: HitId,
+}
+
+/// The budgets over their store. Clones share it.
+#[derive(Clone)]
+pub struct Budgets {
+    limiter: Limiter<AnyStore>,
+    rebuild: Arc<Rebuild>,
+    /// The writing back that the store was whole by when last looked at, and for which limits.
+    whole_by: Arc<Mutex<Option<(String, HitId)>>>,
+}
+
+impl Watched {
+    pub fn of(live: &Live) -> Self {
+        let [phone, address, prefix, total] = live.limits.on_messages().map(Limit::clone);
+        Self { phone, address, prefix, total, once: once::limit() }
+    }
+
+    fn all(&self) -> [&Limit; 5] {
+        [&self.phone, &self.address, &self.prefix, &self.total, &self.once]
+    }
+
+    /// In the order of [`Watched::all`].
+    pub fn buckets(&self, keys: &Keys) -> Vec<Bucket<'_>> {
+        let keys = [Some(keys.phone), Some(keys.address), Some(keys.prefix), Some(keys.total), keys.once];
+        let bucket = |(limit, key): (_, Option<Key>)| Some(Bucket { limit, key: key? });
+        self.all().into_iter().zip(keys).filter_map(bucket).collect()
+    }
+
+    /// Nothing at this time or before it counts any more.
+    pub fn horizon(&self, now: Micros) -> Micros {
+        let rules = self.all().into_iter().flat_map(Limit::rules);
+        rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
+    }
+
+    /// What the store's mark is for. A limit that is raised, or looks back further than before, wants
+    /// more than the store has kept by then: so its size is part of the name.
+    pub fn mark(&self) -> String {
+        let size = |limit: &Limit| {
+            let span = limit.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default();
+            format!("-{}x{}", limit.capacity(), span.as_secs())
+        };
+        std::iter::once("sms".to_owned()).chain(self.all().into_iter().map(size)).collect()
+    }
+}
+
+impl Keys {
+    /// As the ledger has them; what it leaves out follows from the rest.
+    pub fn of_row(limiter: &Limiter<AnyStore>, watched: &Watched, row: &HitRow) -> Self {
+        Self {
+            phone: row.phone,
+            address: row.address,
+            prefix: limiter.bucket(&watched.prefix, row.block.as_bytes()).key,
+            total: limiter.bucket(&watched.total, rebuild::EVERYONE).key,
+            once: row.once,
+        }
+    }
+}
+
+impl Budgets {
+    pub fn new(limiter: Limiter<AnyStore>, ledger: Ledger) -> Self {
+        let rebuild = Arc::new(Rebuild::new(limiter.clone(), ledger));
+        Self { limiter, rebuild, whole_by: Arc::default() }
+    }
+
+    pub const fn limiter(&self) -> &Limiter<AnyStore> {
+        &self.limiter
+    }
+
+    pub fn keys(&self, watched: &Watched, phone: &Phone, address: &[u8], once: Option<&[&[u8]]>) -> Keys {
+        let key = |limit, subject: &[u8]| self.limiter.bucket(limit, subject).key;
+        Keys {
+            phone: key(&watched.phone, phone.as_str().as_bytes()),
+            address: key(&watched.address, address),
+            prefix: key(&watched.prefix, phone.block().as_bytes()),
+            total: key(&watched.total, rebuild::EVERYONE),
+            once: once.map(|parts| once::key(&self.limiter, &watched.once, parts)),
+        }
+    }
+
+    /// A hit in every log, or in none. It is given by a store whose windows are whole, and were when it
+    /// was asked.
+    pub async fn admit(&self, watched: &Watched, keys: &Keys, solved: bool) -> Admission {
+        let (buckets, mark) = (watched.buckets(keys), watched.mark());
+        for _ in 0..MOST_TRIES {
+            let before = self.known(&mark);
+            let id = match self.limiter.reserve_or_nothing(&buckets, solved).await {
+                Ok(Decision::Admitted(admission)) => admission.id,
+                Ok(Decision::Refused(refusal)) => return self.refused(watched, keys, refusal).await,
+                // No log here knows holds.
+                Ok(Decision::Held) => return Admission::Out(None),
+                Err(error) => return Admission::Out(Some(error)),
+            };
+            let now = self.limiter.whole_by(&mark).await;
+            if let (Some(whole_by), Ok(Some(now))) = (before, &now)
+                && whole_by == *now
+            {
+                return Admission::In(Ticket { hit: id, whole_by });
+            }
+            // It was admitted by windows with holes in them, or nobody can say that it was not.
+            let refunded = self.limiter.refund(&buckets, id).await;
+            match (now, refunded) {
+                (Err(error), _) | (Ok(_), Err(error)) => return Admission::Out(Some(error)),
+                (Ok(Some(now)), Ok(())) => self.learn(&mark, now),
+                (Ok(None), Ok(())) if self.make_whole(watched).await => {}
+                (Ok(None), Ok(())) => return Admission::Out(None),
+            }
+        }
+        Admission::Out(None)
+    }
+
+    async fn refused(&self, watched: &Watched, keys: &Keys, refusal: Refusal) -> Admission {
+        let limit = watched.buckets(keys)[refusal.bucket].limit.name().to_owned();
+        // The log of repetitions says the longest wait of all, but for months and years.
+        if limit == once::NAME || refusal.retry_after >= once::LIFE && self.is_repeated(watched, keys).await {
+            return Admission::Repeated;
+        }
+        Admission::Refused(limit, refusal)
+    }
+
+    /// Whether a request of that name stands in the store.
+    pub async fn is_repeated(&self, watched: &Watched, keys: &Keys) -> bool {
+        let Some(key) = keys.once else { return false };
+        let peek = self.limiter.peek(Bucket { limit: &watched.once, key }).await;
+        peek.is_ok_and(|peek| peek.rules.iter().any(|rule| rule.count > 0))
+    }
+
+    /// The message came to nothing. Where that cannot be written it counts, which errs towards refusing.
+    pub async fn refund(&self, watched: &Watched, keys: &Keys, id: HitId) {
+        if let Err(error) = self.limiter.refund(&watched.buckets(keys), id).await {
+            tracing::warn!(%error, "a message that did not go out counts all the same");
+        }
+    }
+
+    /// Whether the store has not lost its data since the ticket was given. Asked once the message stands in
+    /// the ledger: whatever is lost later is written back with it.
+    pub async fn stands(&self, watched: &Watched, ticket: &Ticket) -> bool {
+        matches!(self.limiter.whole_by(&watched.mark()).await, Ok(Some(by)) if by == ticket.whole_by)
+    }
+
+    /// Writes the windows back where the store lacks them; whether it is whole now. A request that has
+    /// no more patience leaves it to go on alone.
+    pub async fn make_whole(&self, watched: &Watched) -> bool {
+        let (budgets, watched) = (self.clone(), watched.clone());
+        let task = tokio::spawn(async move {
+            match budgets.rebuild.run(&watched).await {
+                Ok(by) => {
+                    budgets.learn(&watched.mark(), by);
+                    true
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the windows of messages are not whole; none is sent until they are");
+                    false
+                }
+            }
+        });
+        matches!(tokio::time::timeout(PATIENCE, task).await, Ok(Ok(true)))
+    }
+
+    fn known(&self, mark: &str) -> Option<HitId> {
+        let known = self.whole_by.lock().unwrap_or_else(PoisonError::into_inner);
+        known.as_ref().filter(|(name, _)| name == mark).map(|(_, by)| *by)
+    }
+
+    fn learn(&self, mark: &str, by: HitId) {
+        *self.whole_by.lock().unwrap_or_else(PoisonError::into_inner) = Some((mark.to_owned(), by));
+    }
+}

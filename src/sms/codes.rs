@@ -1,0 +1,205 @@
+//! The code service: who may be sent one, and what a code that comes back proves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::budgets::{Budgets, Watched};
+use super::ledger::Ledger;
+use super::metrics::Metrics;
+use super::once::{self, Turns};
+use super::{Code, Gateway, MessageId, Phone, Purpose, Report};
+use crate::clock::Clock;
+use crate::config::Live;
+use crate::db::{Db, DbError};
+use crate::entropy::Entropy;
+use crate::secret::{MasterKey, SubKey};
+use crate::throttle::{AnyStore, Key, Limiter};
+
+/// Messages on their way at once in this process. Past it something behind us is stuck.
+const MOST_UNDER_WAY: usize = 256;
+/// How long a gateway may take, whatever its own time-out is.
+const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
+/// What a caller is told while something that a message needs is out.
+pub(super) const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// The code service. Clones share it.
+#[derive(Clone)]
+pub struct Codes(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub ledger: Ledger,
+    pub budgets: Budgets,
+    pub gateway: Arc<dyn Gateway>,
+    pub gateway_patience: Duration,
+    pub clock: Clock,
+    pub entropy: Entropy,
+    pub turns: Turns,
+    pub places: Semaphore,
+    pub metrics: Metrics,
+    key: SubKey,
+}
+
+/// What the service stands on.
+pub struct Parts {
+    pub db: Db,
+    /// Over the store that every instance shares.
+    pub limiter: Limiter<AnyStore>,
+    pub gateway: Arc<dyn Gateway>,
+    pub clock: Clock,
+    pub entropy: Entropy,
+}
+
+/// One request for a code.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    pub phone: &'a Phone,
+    pub purpose: Purpose,
+    /// The asker's address as it is counted.
+    pub address: &'a [u8],
+    /// A challenge was solved with it.
+    pub solved: bool,
+    /// What the asker calls this request: the same again is the same request, whose message is not sent
+    /// twice.
+    pub once: Option<&'a str>,
+    /// The language of the message.
+    pub locale: &'a str,
+}
+
+/// What became of a request for a code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sending {
+    Sent(Sent),
+    /// A challenge must be solved with it; without one not before that time.
+    Challenged {
+        limit: String,
+        retry_after: Duration,
+    },
+    /// Whatever comes with it, not before that time.
+    Throttled {
+        limit: String,
+        retry_after: Duration,
+    },
+    /// The gateway has refused it: it did not go out, and counts nowhere.
+    NotSent,
+    /// Something that a message needs is out: the window store, the gateway, or room for one more.
+    Unavailable {
+        retry_after: Duration,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// How long its code is good.
+    pub expires_in: Duration,
+    /// Until the number's rules admit the next message.
+    pub resend_after: Duration,
+    /// The gateway said so. Otherwise it may have gone out, and will not be sent again.
+    pub confirmed: bool,
+}
+
+/// What became of a guess.
+#[derive(Debug)]
+pub enum Checked {
+    Right(Proven),
+    /// It is not the code, or there is none (any more): the difference is nobody's business.
+    Wrong,
+    /// Nothing was compared.
+    Throttled {
+        limit: String,
+        retry_after: Duration,
+    },
+    /// Nothing was compared: the window store is out, or too many guesses are in flight.
+    Unavailable {
+        retry_after: Duration,
+    },
+}
+
+/// A number that was just shown to be somebody's. Only [`Codes::check`] makes one.
+#[derive(Debug)]
+pub struct Proven(Phone);
+
+impl Proven {
+    /// For the one that has compared a code, and nobody else.
+    pub(super) const fn of(phone: Phone) -> Self {
+        Self(phone)
+    }
+
+    pub const fn phone(&self) -> &Phone {
+        &self.0
+    }
+}
+
+/// The database is out: nothing was sent that is not in the ledger, and nothing is known to be right.
+#[derive(Debug, thiserror::Error)]
+pub enum SmsError {
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+impl Codes {
+    pub fn new(parts: Parts, master: &MasterKey) -> Self {
+        Self::with_patience(parts, master, GATEWAY_PATIENCE)
+    }
+
+    /// With another bound on how long the gateway may take.
+    pub fn with_patience(parts: Parts, master: &MasterKey, gateway_patience: Duration) -> Self {
+        let Parts { db, limiter, gateway, clock, entropy } = parts;
+        let ledger = Ledger::new(db, clock.clone(), entropy.clone());
+        let budgets = Budgets::new(limiter, ledger.clone());
+        Self(Arc::new(Inner {
+            ledger,
+            budgets,
+            gateway,
+            gateway_patience,
+            clock,
+            entropy,
+            turns: Turns::default(),
+            places: Semaphore::new(MOST_UNDER_WAY),
+            metrics: Metrics::register(),
+            key: master.derive("code.hash"),
+        }))
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.0.ledger
+    }
+
+    pub fn gateway(&self) -> &dyn Gateway {
+        &*self.0.gateway
+    }
+
+    /// How the ledger knows a number.
+    pub fn phone_key(&self, live: &Live, phone: &Phone) -> Key {
+        self.0.budgets.limiter().bucket(&live.limits.sms_phone, phone.as_str().as_bytes()).key
+    }
+
+    /// Sees that the window store has the windows of what was sent before: for the start, so that the
+    /// first request need not wait for it. False where it could not be done yet.
+    pub async fn make_whole(&self, live: &Live) -> bool {
+        self.0.budgets.make_whole(&Watched::of(live)).await
+    }
+
+    /// Bound to the number, the purpose and the message: equal codes have different hashes.
+    pub(super) fn code_hash(&self, phone: Key, purpose: Purpose, message: MessageId, code: &Code) -> String {
+        let message = message.to_string();
+        let parts: [&[u8]; 4] =
+            [&phone.0, purpose.as_str().as_bytes(), message.as_bytes(), code.expose().as_bytes()];
+        blake3::Hash::from_bytes(self.0.key.hash(&parts)).to_hex().to_string()
+    }
+
+    /// Writes what a gateway reports, as it has been found authentic; how many messages it told of.
+    pub async fn report(&self, gateway: &str, reports: Vec<Report>) -> Result<usize, SmsError> {
+        Ok(self.0.ledger.report(gateway, &reports).await?)
+    }
+
+    /// Forgets at most `batch` messages that are older than the ledger is to remember; how many. Never one
+    /// that a window still needs.
+    pub async fn purge(&self, live: &Live, batch: u32) -> Result<u64, SmsError> {
+        let now = self.0.ledger.now().await?;
+        let longest = [live.sms.retention, live.sms.brake.window, once::LIFE].into_iter().max();
+        let before = now.minus(longest.unwrap_or_default()).min(Watched::of(live).horizon(now));
+        Ok(self.0.ledger.purge(before, batch).await?)
+    }
+}

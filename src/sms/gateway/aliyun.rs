@@ -1,0 +1,274 @@
+//! Alibaba Cloud SMS (Dysmsapi 2017-05-25, SendSms), signed with ACS3-HMAC-SHA256; reports that it
+//! pushes in batches, each of which proves itself.
+
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::header::AUTHORIZATION;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use url::Url;
+
+use super::call::{Answer, Line, reference, refused, unknown, word};
+use super::escape::percent_encode;
+use super::token::Tokens;
+use super::{
+    Acknowledgement, Delivery, Gateway, Message, MessageId, OpenError, Phone, Report, ReportCall,
+    ReportError, ReportState, Reported, SendFuture,
+};
+use crate::clock::{Clock, Micros};
+use crate::config;
+use crate::entropy::Entropy;
+
+const NAME: &str = "aliyun";
+const ALGORITHM: &str = "ACS3-HMAC-SHA256";
+/// A message's id in hex; its token follows.
+const ID_LENGTH: usize = 32;
+
+pub(super) struct Aliyun {
+    line: Line,
+    tokens: Tokens,
+    clock: Clock,
+    entropy: Entropy,
+    url: Url,
+    key_id: String,
+    key_secret: SecretString,
+    sign_name: String,
+    template_code: String,
+}
+
+/// What is signed of a request; its body is empty.
+struct Request<'a> {
+    host: &'a str,
+    action: &'a str,
+    version: &'a str,
+    date: &'a str,
+    nonce: &'a str,
+    /// In canonical form.
+    query: &'a str,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Said {
+    code: Option<String>,
+    biz_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Pushed {
+    success: bool,
+    #[serde(default)]
+    err_code: Option<String>,
+    #[serde(default)]
+    out_id: Option<String>,
+}
+
+impl Aliyun {
+    pub fn open(
+        settings: &config::Aliyun,
+        line: Line,
+        tokens: Tokens,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> Result<Self, OpenError> {
+        let secret = settings.access_key_secret.read();
+        Ok(Self {
+            line,
+            tokens,
+            clock,
+            entropy,
+            url: settings.url.clone(),
+            key_id: settings.access_key_id.clone(),
+            key_secret: secret.map_err(OpenError::secret("sms.aliyun.access_key_secret"))?,
+            sign_name: settings.sign_name.clone(),
+            template_code: settings.template_code.clone(),
+        })
+    }
+
+    async fn ask(&self, message: Message<'_>) -> Delivery {
+        let parameter = serde_json::json!({ "code": message.code.expose() }).to_string();
+        let query = canonical_query(&mut [
+            ("PhoneNumbers", &called(message.phone)),
+            ("SignName", &self.sign_name),
+            ("TemplateCode", &self.template_code),
+            ("TemplateParam", &parameter),
+            // Comes back with the report, which nothing else authenticates.
+            ("OutId", &format!("{}{}", message.id, self.tokens.of(message.id))),
+        ]);
+        let host = match (self.url.host_str().unwrap_or_default(), self.url.port()) {
+            (host, Some(port)) => format!("{host}:{port}"),
+            (host, None) => host.to_owned(),
+        };
+        let nonce: [u8; 16] = self.entropy.bytes();
+        let request = Request {
+            host: &host,
+            action: "SendSms",
+            version: "2017-05-25",
+            date: &iso8601(self.clock.now()),
+            nonce: &hex(&nonce),
+            query: &query,
+        };
+        let mut url = self.url.clone();
+        url.set_query(Some(&query));
+        let answer = self.line.call(|client| {
+            let mut call = client.post(url.clone());
+            for (name, value) in request.headers() {
+                call = call.header(name, value);
+            }
+            call.header(AUTHORIZATION, request.authorization(&self.key_id, self.key_secret.expose_secret()))
+        });
+        match answer.await {
+            Ok(answer) => judge(&answer),
+            Err(delivery) => delivery,
+        }
+    }
+}
+
+impl Request<'_> {
+    /// In the order of their names, which is the order that they are signed in.
+    fn headers(&self) -> [(&'static str, String); 6] {
+        [
+            ("host", self.host.to_owned()),
+            ("x-acs-action", self.action.to_owned()),
+            ("x-acs-content-sha256", hex(&Sha256::digest(b""))),
+            ("x-acs-date", self.date.to_owned()),
+            ("x-acs-signature-nonce", self.nonce.to_owned()),
+            ("x-acs-version", self.version.to_owned()),
+        ]
+    }
+
+    fn authorization(&self, key_id: &str, key_secret: &str) -> String {
+        let headers = self.headers();
+        let names = headers.each_ref().map(|(name, _)| *name).join(";");
+        let lines: String = headers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+        let body = hex(&Sha256::digest(b""));
+        let canonical = format!("POST\n/\n{}\n{lines}\n{names}\n{body}", self.query);
+        let to_sign = format!("{ALGORITHM}\n{}", hex(&Sha256::digest(canonical.as_bytes())));
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(key_secret.as_bytes()).expect("HMAC takes a key of any length");
+        mac.update(to_sign.as_bytes());
+        let signature = hex(&mac.finalize().into_bytes());
+        format!("{ALGORITHM} Credential={key_id},SignedHeaders={names},Signature={signature}")
+    }
+}
+
+/// Sorted by name, and encoded as RFC 3986 has it.
+fn canonical_query(parameters: &mut [(&str, &str)]) -> String {
+    parameters.sort_unstable();
+    let mut out = String::new();
+    for (name, value) in parameters {
+        if !out.is_empty() {
+            out.push('&');
+        }
+        percent_encode(&mut out, name);
+        out.push('=');
+        percent_encode(&mut out, value);
+    }
+    out
+}
+
+/// As the service wants it: in mainland China without the country code, elsewhere without the plus.
+fn called(phone: &Phone) -> String {
+    phone.as_str().strip_prefix("+86").unwrap_or_else(|| phone.digits()).to_owned()
+}
+
+fn iso8601(at: Micros) -> String {
+    let at = jiff::Timestamp::from_second(at.seconds()).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The service tells most of its refusals by a code in an answer that is 200.
+fn judge(answer: &Answer) -> Delivery {
+    let said: Option<Said> = serde_json::from_slice(&answer.body).ok();
+    let code = said.as_ref().and_then(|said| said.code.as_deref()).and_then(word);
+    if let Some(delivery) = answer.unless_success(code.as_deref()) {
+        return delivery;
+    }
+    match code.as_deref() {
+        Some("OK") => Delivery::Accepted { reference: said.and_then(|said| reference(&said.biz_id?)) },
+        // isv: the caller's fault; VALVE, FILTER: its own limits. isp: its systems failed, somewhere.
+        Some(code) if is_refusal(code) => refused(&format!("answered {code}")),
+        Some(code) => unknown(&format!("answered {code}")),
+        None => unknown("gave an answer that has no code"),
+    }
+}
+
+fn is_refusal(code: &str) -> bool {
+    ["isv.", "VALVE:", "FILTER"].iter().any(|start| code.starts_with(start))
+        || code == "isp.RAM_PERMISSION_DENY"
+}
+
+impl Gateway for Aliyun {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a> {
+        Box::pin(self.ask(message))
+    }
+
+    /// A list, and of other programs on the same account, too: those are passed over. One in which none is
+    /// ours is not believed.
+    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
+        let pushed: Vec<Pushed> = serde_json::from_slice(call.body)
+            .map_err(|_| ReportError::Unreadable("it is no list of reports".to_owned()))?;
+        let ours = |out_id: &str| -> Option<MessageId> {
+            let (id, token) = out_id.split_at_checked(ID_LENGTH)?;
+            self.tokens.verify(id, token)
+        };
+        let reports = pushed.iter().filter_map(|report| {
+            let id = ours(report.out_id.as_deref()?)?;
+            let state = if report.success { ReportState::Delivered } else { ReportState::Failed };
+            let detail = report.err_code.as_deref().and_then(word);
+            Some(Report { message: Reported::Id(id), state, detail })
+        });
+        let reports: Vec<_> = reports.collect();
+        if reports.is_empty() { Err(ReportError::NotAuthentic) } else { Ok(reports) }
+    }
+
+    /// Anything else is pushed again.
+    fn acknowledgement(&self) -> Option<Acknowledgement<'_>> {
+        Some(Acknowledgement { content_type: "application/json", body: r#"{"code":0,"msg":"OK"}"# })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example in Alibaba Cloud's description of the signature.
+    #[test]
+    fn the_published_example_has_the_published_signature() {
+        let query = canonical_query(&mut [
+            ("RegionId", "cn-shanghai"),
+            ("ImageId", "win2019_1809_x64_dtc_zh-cn_40G_alibase_20230811.vhd"),
+        ]);
+        let request = Request {
+            host: "ecs.cn-shanghai.aliyuncs.com",
+            action: "RunInstances",
+            version: "2014-05-26",
+            date: "2023-10-26T10:22:32Z",
+            nonce: "3156853299f313e23d1673dc12e1703d",
+            query: &query,
+        };
+        assert_eq!(
+            request.authorization("YourAccessKeyId", "YourAccessKeySecret"),
+            "ACS3-HMAC-SHA256 Credential=YourAccessKeyId,SignedHeaders=host;x-acs-action;x-acs-content-sha256;\
+             x-acs-date;x-acs-signature-nonce;x-acs-version,\
+             Signature=06563a9e1b43f5dfe96b81484da74bceab24a1d853912eee15083a6f0f3283c0"
+        );
+    }
+
+    #[test]
+    fn numbers_and_times_are_written_as_the_service_wants_them() {
+        for (phone, written) in [("+8613800138000", "13800138000"), ("+85291234567", "85291234567")] {
+            assert_eq!(called(&Phone::parse(phone, "CN").unwrap()), written);
+        }
+        assert_eq!(iso8601(Micros(1_698_315_752_999_999)), "2023-10-26T10:22:32Z");
+        assert_eq!(canonical_query(&mut [("b", "a b*~"), ("a", "中/")]), "a=%E4%B8%AD%2F&b=a%20b%2A~");
+    }
+}

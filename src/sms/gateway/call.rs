@@ -1,0 +1,165 @@
+//! One request to a gateway, and what its outcome means for the message: gone out, not gone out, or who
+//! knows.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::{Delivery, OpenError};
+
+/// Longer than any gateway's answer.
+const LONGEST_ANSWER: usize = 64 * 1024;
+/// A connection that rested longer may be gone by now; a request on one that is may have been taken.
+const REST: Duration = Duration::from_secs(15);
+
+/// Connections to a gateway, kept for the next message.
+pub(super) struct Line {
+    client: Client,
+    timeout: Duration,
+}
+
+/// A gateway's whole answer.
+pub(super) struct Answer {
+    pub status: StatusCode,
+    pub body: Vec<u8>,
+}
+
+impl Line {
+    /// `timeout` is for a message as a whole: a third of it for a connection, which is tried twice, so
+    /// that whoever runs out of time has had a connection.
+    pub fn open(timeout: Duration, authorities: Option<&Path>) -> Result<Self, OpenError> {
+        let client = Client::builder()
+            .user_agent(concat!("gatehouse/", env!("CARGO_PKG_VERSION")))
+            .tls_backend_preconfigured(tls(authorities)?)
+            .connect_timeout(timeout / 3)
+            .pool_idle_timeout(REST)
+            // A redirect or a proxy that nobody configured would hand the code to strangers, and a
+            // repeated request would send it twice.
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .build()
+            .map_err(|wrong| OpenError::Tls(wrong.without_url().to_string()))?;
+        Ok(Self { client, timeout })
+    }
+
+    /// What the gateway answers to the request, or what the lack of an answer means. `request` is asked
+    /// a second time where the first never had a connection.
+    pub async fn call(&self, request: impl Fn(&Client) -> RequestBuilder) -> Result<Answer, Delivery> {
+        let whole = async {
+            let mut answer = request(&self.client).send().await;
+            if answer.as_ref().is_err_and(reqwest::Error::is_connect) {
+                answer = request(&self.client).send().await;
+            }
+            match answer {
+                Ok(response) => read(response).await,
+                Err(wrong) if wrong.is_connect() => Err(refused("cannot be reached")),
+                Err(wrong) if wrong.is_builder() => Err(refused("cannot be asked: the request has no form")),
+                Err(_) => Err(unknown("broke off the connection without an answer")),
+            }
+        };
+        // The clock that tests move cannot hurry another machine: this is the runtime's timer.
+        let answered = tokio::time::timeout(self.timeout, whole).await;
+        answered.unwrap_or_else(|_| Err(unknown("did not answer in time")))
+    }
+}
+
+impl Answer {
+    /// What a status means that is no success, whatever else the answer says. After a server's own
+    /// error, and after a redirect, the message may have gone out.
+    pub fn unless_success(&self, said: Option<&str>) -> Option<Delivery> {
+        let said = said.map(|code| format!(" ({code})")).unwrap_or_default();
+        let reason = format!("answered {}{said}", self.status.as_u16());
+        match self.status.as_u16() {
+            200..300 => None,
+            400..500 => Some(refused(&reason)),
+            _ => Some(unknown(&reason)),
+        }
+    }
+}
+
+pub(super) fn refused(reason: &str) -> Delivery {
+    Delivery::Refused { reason: format!("the gateway {reason}") }
+}
+
+pub(super) fn unknown(reason: &str) -> Delivery {
+    Delivery::Unknown { reason: format!("the gateway {reason}") }
+}
+
+/// A gateway's own word for something, where it has the form of one: what else it says may hold the
+/// number or the code.
+pub(super) fn word(text: &str) -> Option<String> {
+    let form = |letter: u8| letter.is_ascii_alphanumeric() || b"._:-".contains(&letter);
+    let short = (1..=64).contains(&text.len()) && text.bytes().all(form);
+    // Six digits in a row may be the code, and more the number.
+    let digits = text.split(|letter: char| !letter.is_ascii_digit()).all(|run| run.len() < 6);
+    (short && digits).then(|| text.to_owned())
+}
+
+/// What a gateway calls a message, where it can be kept.
+pub(super) fn reference(text: &str) -> Option<String> {
+    let fits = (1..=64).contains(&text.len()) && text.bytes().all(|letter| letter.is_ascii_graphic());
+    fits.then(|| text.to_owned())
+}
+
+/// The body, to its end. A success that cannot be read is none; for the rest the status says enough.
+async fn read(mut response: Response) -> Result<Answer, Delivery> {
+    let status = response.status();
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) if body.len() + chunk.len() <= LONGEST_ANSWER => body.extend_from_slice(&chunk),
+            Ok(None) => return Ok(Answer { status, body }),
+            Ok(Some(_)) if status.is_success() => return Err(unknown("gave an answer that has no end")),
+            Err(_) if status.is_success() => return Err(unknown("broke off in the midst of its answer")),
+            Ok(Some(_)) | Err(_) => return Ok(Answer { status, body: Vec::new() }),
+        }
+    }
+}
+
+/// Certificates are held to Mozilla's list of authorities, which is built in: the same on every machine,
+/// with or without a list of its own. A company's own authorities come on top.
+fn tls(authorities: Option<&Path>) -> Result<ClientConfig, OpenError> {
+    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    if let Some(path) = authorities {
+        let refused = |reason: String| OpenError::Setting {
+            field: "sms.http.ca_file",
+            reason: format!("{}: {reason}", path.display()),
+        };
+        let listed = CertificateDer::pem_file_iter(path).map_err(|wrong| refused(wrong.to_string()))?;
+        let before = roots.len();
+        for certificate in listed {
+            let certificate = certificate.map_err(|wrong| refused(wrong.to_string()))?;
+            roots.add(certificate).map_err(|wrong| refused(wrong.to_string()))?;
+        }
+        if roots.len() == before {
+            return Err(refused("holds no certificate".to_owned()));
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|wrong| OpenError::Tls(wrong.to_string()))?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_gateway_hold_no_number_and_no_code() {
+        for plain in ["isv.BUSINESS_LIMIT_CONTROL", "21211", "VALVE:M_MC", "DELIVRD", "Throttling.User"] {
+            assert_eq!(word(plain).as_deref(), Some(plain));
+        }
+        for spoken in ["", "your code is 123456", "123456", "+8613800138000", "x123456", "词"] {
+            assert_eq!(word(spoken), None, "{spoken}");
+        }
+    }
+}

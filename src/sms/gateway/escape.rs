@@ -1,0 +1,118 @@
+//! How a value is written where it stands: in an address, a form, JSON, XML or a header.
+
+use std::fmt::Write as _;
+
+use url::form_urlencoded;
+
+/// How a value is kept from being more than a value where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Escape {
+    /// Percent-encoded, all but RFC 3986's unreserved characters.
+    Url,
+    Form,
+    Json,
+    Xml,
+    /// Into a header: one line.
+    Line,
+    Nothing,
+}
+
+impl Escape {
+    pub fn push(self, out: &mut String, value: &str) {
+        match self {
+            Self::Url => percent_encode(out, value),
+            Self::Form => out.extend(form_urlencoded::byte_serialize(value.as_bytes())),
+            Self::Json => {
+                let quoted = serde_json::Value::from(value).to_string();
+                out.push_str(&quoted[1..quoted.len() - 1]);
+            }
+            Self::Xml => value.chars().for_each(|letter| push_xml(out, letter)),
+            Self::Line => {
+                out.extend(value.chars().map(|letter| if letter.is_control() { ' ' } else { letter }))
+            }
+            Self::Nothing => out.push_str(value),
+        }
+    }
+}
+
+/// RFC 3986, section 2.3: what needs no encoding anywhere.
+pub(super) fn percent_encode(out: &mut String, value: &str) {
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a String does not fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+}
+
+fn push_xml(out: &mut String, letter: char) {
+    match letter {
+        '<' => out.push_str("&lt;"),
+        '>' => out.push_str("&gt;"),
+        '&' => out.push_str("&amp;"),
+        '"' => out.push_str("&quot;"),
+        '\'' => out.push_str("&apos;"),
+        // XML 1.0 has no way to write these.
+        '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => {}
+        _ => out.push(letter),
+    }
+}
+
+/// What a body is, and so how values in it are escaped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyKind {
+    Json,
+    Form,
+    Xml,
+    Other,
+}
+
+impl BodyKind {
+    /// By what its Content-Type header says.
+    pub fn of_type(content_type: &str) -> Self {
+        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match essence.as_str() {
+            "application/x-www-form-urlencoded" => Self::Form,
+            "application/json" | "text/json" => Self::Json,
+            "application/xml" | "text/xml" => Self::Xml,
+            other if other.ends_with("+json") => Self::Json,
+            other if other.ends_with("+xml") => Self::Xml,
+            _ => Self::Other,
+        }
+    }
+
+    /// By the shape of a sample of it, where no header says.
+    pub fn of_shape(sample: &str) -> Self {
+        let body = sample.trim_start();
+        let is_key = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.[]%+".contains(&byte);
+        let is_pair = |pair: &str| {
+            pair.split_once('=').is_some_and(|(key, _)| !key.is_empty() && key.bytes().all(is_key))
+        };
+        match body.as_bytes().first() {
+            Some(b'{' | b'[') => Self::Json,
+            Some(b'<') => Self::Xml,
+            Some(_) if body.split('&').all(is_pair) => Self::Form,
+            _ => Self::Other,
+        }
+    }
+
+    pub(super) const fn escape(self) -> Escape {
+        match self {
+            Self::Json => Escape::Json,
+            Self::Form => Escape::Form,
+            Self::Xml => Escape::Xml,
+            Self::Other => Escape::Nothing,
+        }
+    }
+
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Form => "application/x-www-form-urlencoded",
+            Self::Xml => "application/xml; charset=utf-8",
+            Self::Other => "text/plain; charset=utf-8",
+        }
+    }
+}

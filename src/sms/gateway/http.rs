@@ -1,0 +1,209 @@
+//! Any gateway that takes a message in one HTTP request: Kannel, Jasmin, a company's own.
+
+use std::collections::HashMap;
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use secrecy::ExposeSecret;
+use url::form_urlencoded;
+
+use super::call::{Answer, Line, refused, unknown};
+use super::escape::{BodyKind, Escape};
+use super::template::{Ready, Values};
+use super::token::Tokens;
+use super::{
+    Acknowledgement, Delivery, Gateway, Message, OpenError, Report, ReportCall, ReportError, ReportState,
+    Reported, SendFuture, Template, call,
+};
+use crate::config::{self, HttpMethod, SecretRef};
+
+const NAME: &str = "http";
+
+pub(super) struct HttpGateway {
+    line: Line,
+    tokens: Tokens,
+    method: reqwest::Method,
+    url: Ready,
+    headers: Vec<(HeaderName, Header)>,
+    body: Option<Ready>,
+    accepted_if: Option<String>,
+    refused_if: Option<String>,
+    report_answer: Option<String>,
+}
+
+enum Header {
+    Fixed(HeaderValue),
+    Filled(Ready),
+}
+
+impl HttpGateway {
+    pub fn open(settings: &config::HttpGateway, line: Line, tokens: Tokens) -> Result<Self, OpenError> {
+        let mut headers = Vec::new();
+        for (name, value) in &settings.headers {
+            headers.push(header(name, value)?);
+        }
+        let content_type = headers.iter().find_map(|(name, value)| match value {
+            Header::Fixed(value) if name == CONTENT_TYPE => value.to_str().ok().map(BodyKind::of_type),
+            _ => None,
+        });
+        let kind = |body: &Template| content_type.unwrap_or_else(|| BodyKind::of_shape(&body.sample("0")));
+        if let (None, Some(body)) = (content_type, &settings.body) {
+            let value = HeaderValue::from_static(kind(body).content_type());
+            headers.push((CONTENT_TYPE, Header::Fixed(value)));
+        }
+        let body = settings.body.as_ref().map(|body| body.open(kind(body).escape())).transpose();
+        Ok(Self {
+            line,
+            tokens,
+            method: match settings.method {
+                HttpMethod::Get => reqwest::Method::GET,
+                HttpMethod::Post => reqwest::Method::POST,
+                HttpMethod::Put => reqwest::Method::PUT,
+            },
+            url: settings.url.open(Escape::Url).map_err(OpenError::secret("sms.http.url"))?,
+            headers,
+            body: body.map_err(OpenError::secret("sms.http.body"))?,
+            accepted_if: settings.accepted_if.clone(),
+            refused_if: settings.refused_if.clone(),
+            report_answer: settings.report_answer.clone(),
+        })
+    }
+
+    async fn ask(&self, message: Message<'_>) -> Delivery {
+        let (report_token, report_url) = (self.tokens.of(message.id), self.tokens.url(NAME, message.id));
+        let values =
+            Values { message: &message, report_token: &report_token, report_url: report_url.as_str() };
+        let Ok(url) = reqwest::Url::parse(&self.url.fill(&values)) else {
+            return refused("cannot be asked: the filled in address is no URL");
+        };
+        let mut headers = HeaderMap::new();
+        for (name, header) in &self.headers {
+            let value = match header {
+                Header::Fixed(value) => Ok(value.clone()),
+                Header::Filled(template) => HeaderValue::from_str(&template.fill(&values))
+                    .or_else(|_| HeaderValue::from_bytes(template.fill(&values).as_bytes())),
+            };
+            let Ok(value) = value else { return refused("cannot be asked: a filled in header has no form") };
+            headers.append(name, value);
+        }
+        let body = self.body.as_ref().map(|body| body.fill(&values));
+        let answer = self.line.call(|client| {
+            let request = client.request(self.method.clone(), url.clone()).headers(headers.clone());
+            match &body {
+                Some(body) => request.body(body.clone()),
+                None => request,
+            }
+        });
+        match answer.await {
+            Ok(answer) => self.judge(&answer),
+            Err(delivery) => delivery,
+        }
+    }
+
+    fn judge(&self, answer: &Answer) -> Delivery {
+        if let Some(delivery) = answer.unless_success(None) {
+            return delivery;
+        }
+        let said = String::from_utf8_lossy(&answer.body);
+        let says = |wanted: &Option<String>| wanted.as_ref().map(|wanted| said.contains(wanted.as_str()));
+        let status = answer.status.as_u16();
+        if says(&self.refused_if) == Some(true) {
+            return refused(&format!("answered {status} with what sms.http.refused_if says"));
+        }
+        if says(&self.accepted_if) == Some(false) {
+            return unknown(&format!("answered {status} without what sms.http.accepted_if says"));
+        }
+        Delivery::Accepted { reference: None }
+    }
+}
+
+impl Gateway for HttpGateway {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a> {
+        Box::pin(self.ask(message))
+    }
+
+    /// `id`, `token` and `status`, each from the query or, where it is not there, from a body that is a
+    /// form or a JSON object: Kannel puts all into the query, Jasmin posts its own words to it.
+    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
+        let query = form_fields(call.query.as_bytes());
+        let body = body_fields(call);
+        let field = |name: &str| query.get(name).or_else(|| body.get(name)).map(String::as_str);
+        let (Some(id), Some(token)) = (field("id"), field("token")) else {
+            return Err(ReportError::NotAuthentic);
+        };
+        let id = self.tokens.verify(id, token).ok_or(ReportError::NotAuthentic)?;
+        let said = field("status").or_else(|| field("message_status"));
+        let said = said.ok_or_else(|| ReportError::Unreadable("it has no status".to_owned()))?;
+        let state = state_of(said)
+            .ok_or_else(|| ReportError::Unreadable("its status is none that is known".to_owned()))?;
+        Ok(vec![Report { message: Reported::Id(id), state, detail: call::word(said) }])
+    }
+
+    fn acknowledgement(&self) -> Option<Acknowledgement<'_>> {
+        let body = self.report_answer.as_deref()?;
+        Some(Acknowledgement { content_type: "text/plain; charset=utf-8", body })
+    }
+}
+
+fn header(name: &str, value: &SecretRef) -> Result<(HeaderName, Header), OpenError> {
+    let field = || format!("sms.http.headers.{name}");
+    let setting = |reason: &str| OpenError::Setting { field: "sms.http.headers", reason: reason.to_owned() };
+    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| setting("holds a name that is none"))?;
+    if let SecretRef::Literal(text) = value {
+        let template = Template::parse(text).map_err(|wrong| setting(&wrong))?;
+        // One without placeholders is known now, and says what the body is.
+        if template.sample("") != *text {
+            let ready = template.open(Escape::Line).map_err(OpenError::secret(field()))?;
+            return Ok((header, Header::Filled(ready)));
+        }
+    }
+    let secret = value.read().map_err(OpenError::secret(field()))?;
+    let mut value = HeaderValue::from_bytes(secret.expose_secret().as_bytes())
+        .map_err(|_| setting("holds a value that no header may have"))?;
+    // So that no debug line of the client's shows it.
+    value.set_sensitive(header != CONTENT_TYPE);
+    Ok((header, Header::Fixed(value)))
+}
+
+/// Kannel's numbers, the words of SMPP that Jasmin and others pass on, and plain ones.
+fn state_of(said: &str) -> Option<ReportState> {
+    Some(match said.to_ascii_lowercase().as_str() {
+        "1" | "delivered" | "delivrd" | "success" | "ok" => ReportState::Delivered,
+        "2" | "16" | "failed" | "failure" | "undelivered" | "undeliv" | "undeliverable" | "expired"
+        | "rejectd" | "rejected" | "deleted" | "error" => ReportState::Failed,
+        "4" | "8" | "32" | "pending" | "sent" | "queued" | "buffered" | "accepted" | "acceptd"
+        | "enroute" | "submitted" | "unknown" | "esme_rok" => ReportState::Pending,
+        // Jasmin reports how the operator took a message by SMPP's error names.
+        other if other.starts_with("esme_r") => ReportState::Failed,
+        _ => return None,
+    })
+}
+
+fn form_fields(form: &[u8]) -> HashMap<String, String> {
+    let mut fields = HashMap::new();
+    for (name, value) in form_urlencoded::parse(form) {
+        fields.entry(name.into_owned()).or_insert_with(|| value.into_owned());
+    }
+    fields
+}
+
+fn body_fields(call: &ReportCall<'_>) -> HashMap<String, String> {
+    let content_type = (call.header)("content-type").unwrap_or_default();
+    match BodyKind::of_type(&content_type) {
+        BodyKind::Form => form_fields(call.body),
+        BodyKind::Json => {
+            let object: HashMap<String, serde_json::Value> =
+                serde_json::from_slice(call.body).unwrap_or_default();
+            let text = |value: serde_json::Value| match value {
+                serde_json::Value::String(text) => Some(text),
+                serde_json::Value::Number(number) => Some(number.to_string()),
+                _ => None,
+            };
+            object.into_iter().filter_map(|(name, value)| Some((name, text(value)?))).collect()
+        }
+        BodyKind::Xml | BodyKind::Other => HashMap::new(),
+    }
+}

@@ -1,0 +1,190 @@
+//! What carries a message to a telephone, behind one trait; a file each.
+
+mod aliyun;
+mod call;
+mod escape;
+mod http;
+mod outbox;
+mod template;
+mod token;
+mod twilio;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::Url;
+
+use super::{Code, MessageId, Phone};
+use crate::clock::Clock;
+use crate::config::{self, SecretError};
+use crate::entropy::Entropy;
+use crate::secret::MasterKey;
+
+pub(crate) use escape::BodyKind;
+pub use outbox::{Outbox, OutboxMessage};
+pub use template::Template;
+use token::Tokens;
+
+/// One message to one number.
+#[derive(Clone, Copy)]
+pub struct Message<'a> {
+    pub id: MessageId,
+    pub phone: &'a Phone,
+    pub code: &'a Code,
+    /// The whole text, the code in it. As secret as the code.
+    pub text: &'a str,
+}
+
+impl fmt::Debug for Message<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Message({})", self.id)
+    }
+}
+
+/// What became of a message, as far as its gateway says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivery {
+    /// The gateway has taken it. `reference` is what the gateway calls it.
+    Accepted { reference: Option<String> },
+    /// It has certainly not gone out. `reason` is for the log and the ledger: no number, no code.
+    Refused { reason: String },
+    /// It may have gone out: it counts, and is never sent again.
+    Unknown { reason: String },
+}
+
+/// What comes of a send.
+pub type SendFuture<'a> = Pin<Box<dyn Future<Output = Delivery> + Send + 'a>>;
+
+/// Carries messages.
+pub trait Gateway: Send + Sync {
+    /// As in the configuration, the ledger and the address of its reports.
+    fn name(&self) -> &'static str;
+
+    /// Tries once; only a connection that was never made is tried again. Waits at most the gateway's
+    /// time-out.
+    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a>;
+
+    /// What a call to `/sms/reports/{gateway}` says, where it is authentic.
+    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<Report>, ReportError>;
+
+    /// What a call that was understood has to be answered with, status 200, so that it is not made
+    /// again; `None` where an empty answer does.
+    fn acknowledgement(&self) -> Option<Acknowledgement<'_>> {
+        None
+    }
+}
+
+/// An answer to a delivery report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Acknowledgement<'a> {
+    pub content_type: &'static str,
+    pub body: &'a str,
+}
+
+/// A delivery report as it came in.
+pub struct ReportCall<'a> {
+    /// The address that was called, as the gateway was told it: with `server.public_url` and the query.
+    pub url: &'a str,
+    pub query: &'a str,
+    pub header: &'a dyn Fn(&str) -> Option<String>,
+    pub body: &'a [u8],
+}
+
+/// How one message fared on its way from the gateway to the telephone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    pub message: Reported,
+    pub state: ReportState,
+    /// The gateway's own code or word for it; no number, no code.
+    pub detail: Option<String>,
+}
+
+/// Which message a report is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reported {
+    Id(MessageId),
+    /// What the gateway called it when it accepted it.
+    Reference(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportState {
+    /// On its way still.
+    Pending,
+    Delivered,
+    Failed,
+}
+
+/// Why a report is not believed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReportError {
+    #[error("this report is not from the gateway")]
+    NotAuthentic,
+    #[error("this report cannot be read: {0}")]
+    Unreadable(String),
+    #[error("this gateway reports nothing")]
+    NotOffered,
+}
+
+/// The gateway that the configuration chooses.
+#[derive(Clone)]
+pub struct Opened {
+    pub gateway: Arc<dyn Gateway>,
+    /// The same gateway, where it is the outbox: for the page that shows it.
+    pub outbox: Option<Outbox>,
+}
+
+/// Why the chosen gateway cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{field}: {reason}")]
+    Secret { field: String, reason: SecretError },
+    #[error("{field}: {reason}")]
+    Setting { field: &'static str, reason: String },
+    #[error("sms: no TLS to speak to a gateway with: {0}")]
+    Tls(String),
+}
+
+impl OpenError {
+    fn secret(field: impl Into<String>) -> impl FnOnce(SecretError) -> Self {
+        let field = field.into();
+        |reason| Self::Secret { field, reason }
+    }
+}
+
+/// What every gateway stands on.
+pub struct Parts<'a> {
+    pub master: &'a MasterKey,
+    /// Under which gateways call back with their reports.
+    pub public_url: &'a Url,
+    /// `sms.timeout`
+    pub timeout: Duration,
+    pub clock: Clock,
+    pub entropy: Entropy,
+}
+
+/// Opens the gateway that is chosen; its secrets are read now.
+pub fn open(chosen: &config::Gateway, parts: Parts<'_>) -> Result<Opened, OpenError> {
+    let tokens = Tokens::new(parts.master, parts.public_url);
+    let gateway: Arc<dyn Gateway> = match chosen {
+        config::Gateway::Outbox => {
+            let outbox = Outbox::new(parts.clock);
+            return Ok(Opened { gateway: Arc::new(outbox.clone()), outbox: Some(outbox) });
+        }
+        config::Gateway::Http(settings) => {
+            let line = call::Line::open(parts.timeout, settings.ca_file.as_deref())?;
+            Arc::new(http::HttpGateway::open(settings, line, tokens)?)
+        }
+        config::Gateway::Twilio(settings) => {
+            Arc::new(twilio::Twilio::open(settings, call::Line::open(parts.timeout, None)?, tokens)?)
+        }
+        config::Gateway::Aliyun(settings) => {
+            let line = call::Line::open(parts.timeout, None)?;
+            Arc::new(aliyun::Aliyun::open(settings, line, tokens, parts.clock, parts.entropy)?)
+        }
+    };
+    Ok(Opened { gateway, outbox: None })
+}

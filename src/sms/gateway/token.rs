@@ -1,0 +1,85 @@
+//! What a delivery report proves itself with: a keyed hash of its message's id, which only the gateway
+//! was told.
+
+use url::Url;
+
+use super::MessageId;
+use crate::secret::{MasterKey, SubKey, same};
+
+pub(super) struct Tokens {
+    key: SubKey,
+    public_url: Url,
+}
+
+impl Tokens {
+    pub fn new(master: &MasterKey, public_url: &Url) -> Self {
+        Self { key: master.derive("sms.report"), public_url: public_url.clone() }
+    }
+
+    /// 128 bits in hex: they go where digits and letters go, unescaped.
+    pub fn of(&self, id: MessageId) -> String {
+        let hash = self.key.hash(&[id.to_string().as_bytes()]);
+        hash[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The message that id and token name, where the token is the id's.
+    pub fn verify(&self, id: &str, token: &str) -> Option<MessageId> {
+        let id = MessageId::parse(id)?;
+        same(self.of(id).as_bytes(), token.as_bytes()).then_some(id)
+    }
+
+    /// Where a gateway is to report on one message.
+    pub fn url(&self, gateway: &str, id: MessageId) -> Url {
+        let mut url = self.public_url.clone();
+        url.set_path(&format!("/sms/reports/{gateway}"));
+        url.query_pairs_mut().append_pair("id", &id.to_string()).append_pair("token", &self.of(id));
+        url
+    }
+
+    /// Whether anything outside this machine can call back.
+    pub fn can_be_called(&self) -> bool {
+        match self.public_url.host() {
+            Some(url::Host::Domain(name)) => name != "localhost" && !name.ends_with(".localhost"),
+            Some(url::Host::Ipv4(address)) => !address.is_loopback(),
+            Some(url::Host::Ipv6(address)) => !address.is_loopback(),
+            None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entropy::Entropy;
+
+    #[test]
+    fn a_token_is_good_for_its_message_and_key_alone() {
+        let url = Url::parse("https://login.example").unwrap();
+        let tokens = Tokens::new(&MasterKey::from_bytes([1; 32]), &url);
+        let (one, other) = (MessageId::random(&Entropy::Os), MessageId::random(&Entropy::Os));
+        assert_eq!(tokens.verify(&one.to_string(), &tokens.of(one)), Some(one));
+        assert_eq!(tokens.verify(&one.to_string(), &tokens.of(other)), None);
+        assert_eq!(tokens.verify(&one.to_string(), &tokens.of(one)[..31]), None);
+        assert_eq!(tokens.verify(&one.to_string(), ""), None);
+        let others = Tokens::new(&MasterKey::from_bytes([2; 32]), &url);
+        assert_eq!(others.verify(&one.to_string(), &tokens.of(one)), None);
+        assert_eq!(
+            tokens.url("http", one).as_str(),
+            format!("https://login.example/sms/reports/http?id={one}&token={}", tokens.of(one))
+        );
+    }
+
+    #[test]
+    fn loopback_is_called_by_nobody_else() {
+        let key = MasterKey::from_bytes([1; 32]);
+        for (url, can) in [
+            ("http://127.0.0.1:8080", false),
+            ("http://localhost", false),
+            ("http://[::1]", false),
+            ("https://login.example", true),
+            ("http://192.0.2.1", true),
+        ] {
+            assert_eq!(Tokens::new(&key, &Url::parse(url).unwrap()).can_be_called(), can, "{url}");
+        }
+    }
+}

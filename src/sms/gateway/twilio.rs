@@ -1,0 +1,224 @@
+//! Twilio's Messages API: a form with basic authentication, and reports that Twilio signs.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::header::CONTENT_TYPE;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use sha1::Sha1;
+use url::{Url, form_urlencoded};
+
+use super::call::{Answer, Line, reference, refused, unknown, word};
+use super::escape::percent_encode;
+use super::token::Tokens;
+use super::{
+    Delivery, Gateway, Message, MessageId, OpenError, Report, ReportCall, ReportError, ReportState, Reported,
+    SendFuture,
+};
+use crate::config;
+use crate::secret::same;
+
+const NAME: &str = "twilio";
+
+pub(super) struct Twilio {
+    line: Line,
+    tokens: Tokens,
+    url: Url,
+    account_sid: String,
+    auth_token: SecretString,
+    from: String,
+}
+
+/// What is read of an answer, be it a message or an error.
+#[derive(Deserialize)]
+struct Said {
+    sid: Option<String>,
+    #[serde(default)]
+    status: serde_json::Value,
+    code: Option<u32>,
+    error_code: Option<u32>,
+}
+
+impl Twilio {
+    pub fn open(settings: &config::Twilio, line: Line, tokens: Tokens) -> Result<Self, OpenError> {
+        let auth_token = settings.auth_token.read().map_err(OpenError::secret("sms.twilio.auth_token"))?;
+        let mut account = String::new();
+        percent_encode(&mut account, &settings.account_sid);
+        let mut url = settings.url.clone();
+        url.set_path(&format!("/2010-04-01/Accounts/{account}/Messages.json"));
+        let (account_sid, from) = (settings.account_sid.clone(), settings.from.clone());
+        Ok(Self { line, tokens, url, account_sid, auth_token, from })
+    }
+
+    fn form(&self, message: &Message<'_>) -> String {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.append_pair("To", message.phone.as_str()).append_pair("Body", message.text);
+        // The id of a messaging service has this form; all else is a sender's number or name.
+        let service = self.from.len() == 34 && self.from.starts_with("MG");
+        form.append_pair(if service { "MessagingServiceSid" } else { "From" }, &self.from);
+        // Twilio refuses a message whose reports it could not deliver.
+        if self.tokens.can_be_called() {
+            form.append_pair("StatusCallback", self.tokens.url(NAME, message.id).as_str());
+        }
+        form.finish()
+    }
+
+    async fn ask(&self, message: Message<'_>) -> Delivery {
+        let form = self.form(&message);
+        let answer = self.line.call(|client| {
+            client
+                .post(self.url.clone())
+                .basic_auth(&self.account_sid, Some(self.auth_token.expose_secret()))
+                .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                .body(form.clone())
+        });
+        match answer.await {
+            Ok(answer) => judge(&answer),
+            Err(delivery) => delivery,
+        }
+    }
+
+    /// As Twilio describes it: HMAC-SHA1 with the account's token over the address and, in the order of
+    /// their names, every field's name and value.
+    fn signature(&self, url: &str, fields: &[(String, String)]) -> String {
+        let mut sorted: Vec<_> = fields.iter().collect();
+        sorted.sort();
+        sorted.dedup();
+        let key = self.auth_token.expose_secret().as_bytes();
+        let mut mac = Hmac::<Sha1>::new_from_slice(key).expect("HMAC takes a key of any length");
+        mac.update(url.as_bytes());
+        for (name, value) in sorted {
+            mac.update(name.as_bytes());
+            mac.update(value.as_bytes());
+        }
+        STANDARD.encode(mac.finalize().into_bytes())
+    }
+}
+
+fn judge(answer: &Answer) -> Delivery {
+    let said: Option<Said> = serde_json::from_slice(&answer.body).ok();
+    let code = said.as_ref().and_then(|said| said.code).map(|code| code.to_string());
+    if let Some(delivery) = answer.unless_success(code.as_deref()) {
+        return delivery;
+    }
+    let Some(said) = said else { return unknown("gave an answer that is no JSON") };
+    match (said.status.as_str().map(state_of), said.sid) {
+        (Some(Some(ReportState::Failed)), _) => {
+            let code = said.error_code.map(|code| format!(" ({code})")).unwrap_or_default();
+            refused(&format!("took the message and failed at once{code}"))
+        }
+        (Some(Some(_)), Some(sid)) => Delivery::Accepted { reference: reference(&sid) },
+        _ => unknown("gave an answer that names no message"),
+    }
+}
+
+fn state_of(status: &str) -> Option<ReportState> {
+    Some(match status {
+        "accepted" | "scheduled" | "queued" | "sending" | "sent" => ReportState::Pending,
+        "delivered" | "read" => ReportState::Delivered,
+        "failed" | "undelivered" | "canceled" => ReportState::Failed,
+        _ => return None,
+    })
+}
+
+impl Gateway for Twilio {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a> {
+        Box::pin(self.ask(message))
+    }
+
+    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
+        let fields: Vec<(String, String)> = form_urlencoded::parse(call.body).into_owned().collect();
+        let signature = (call.header)("x-twilio-signature").ok_or(ReportError::NotAuthentic)?;
+        if !same(self.signature(call.url, &fields).as_bytes(), signature.as_bytes()) {
+            return Err(ReportError::NotAuthentic);
+        }
+        let field =
+            |name: &str| fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        // The signature covers the query, and so the id that we wrote there.
+        let ours = form_urlencoded::parse(call.query.as_bytes())
+            .find_map(|(name, value)| (name == "id").then(|| MessageId::parse(&value)).flatten());
+        let theirs = || field("MessageSid").and_then(reference).map(Reported::Reference);
+        let message = ours.map(Reported::Id).or_else(theirs);
+        let message = message.ok_or_else(|| ReportError::Unreadable("it names no message".to_owned()))?;
+        let state = field("MessageStatus").and_then(state_of);
+        let state =
+            state.ok_or_else(|| ReportError::Unreadable("its status is none that is known".to_owned()))?;
+        let detail = field("ErrorCode").filter(|code| *code != "0").or(field("MessageStatus")).and_then(word);
+        Ok(vec![Report { message, state, detail }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::SecretRef;
+    use crate::secret::MasterKey;
+
+    fn twilio(auth_token: &str) -> Twilio {
+        let settings = config::Twilio {
+            url: Url::parse("https://api.twilio.com").unwrap(),
+            account_sid: "AC0123".to_owned(),
+            auth_token: SecretRef::Literal(auth_token.to_owned()),
+            from: "+15005550006".to_owned(),
+        };
+        let url = Url::parse("https://login.example").unwrap();
+        let tokens = Tokens::new(&MasterKey::from_bytes([1; 32]), &url);
+        Twilio::open(&settings, Line::open(Duration::from_secs(1), None).unwrap(), tokens).unwrap()
+    }
+
+    /// The example in Twilio's description of the signature, which its own libraries are tested with.
+    #[test]
+    fn the_published_example_has_the_published_signature() {
+        let fields = [
+            ("CallSid", "CA1234567890ABCDE"),
+            ("Caller", "+14158675309"),
+            ("Digits", "1234"),
+            ("From", "+14158675309"),
+            ("To", "+18005551212"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let url = "https://mycompany.com/myapp.php?foo=1&bar=2";
+        assert_eq!(twilio("12345").signature(url, &fields), "RSOYDt4T1cUTdK1PDd93/VVr8B8=");
+    }
+
+    fn report(twilio: &Twilio, url: &str, body: &str, signed: &str) -> Result<Vec<Report>, ReportError> {
+        let fields: Vec<_> = form_urlencoded::parse(signed.as_bytes()).into_owned().collect();
+        let signature = twilio.signature(url, &fields);
+        let header = |name: &str| (name == "x-twilio-signature").then(|| signature.clone());
+        let query = url.split_once('?').map_or("", |(_, query)| query);
+        twilio.reports(&ReportCall { url, query, header: &header, body: body.as_bytes() })
+    }
+
+    #[test]
+    fn reports_are_believed_by_their_signature_alone() {
+        let (twilio, id) = (twilio("12345"), MessageId::parse("0123456789abcdef0123456789abcdef").unwrap());
+        let url = format!("https://login.example/sms/reports/twilio?id={id}&token=x");
+        for (body, state, detail) in [
+            ("MessageSid=SM1&MessageStatus=delivered", ReportState::Delivered, "delivered"),
+            ("MessageSid=SM1&MessageStatus=undelivered&ErrorCode=30003", ReportState::Failed, "30003"),
+            ("MessageStatus=sent&To=%2B8613800138000", ReportState::Pending, "sent"),
+        ] {
+            let expected = Report { message: Reported::Id(id), state, detail: Some(detail.to_owned()) };
+            assert_eq!(report(&twilio, &url, body, body), Ok(vec![expected]), "{body}");
+        }
+        let by_reference = report(
+            &twilio,
+            "https://x/",
+            "MessageSid=SM1&MessageStatus=read",
+            "MessageSid=SM1&MessageStatus=read",
+        );
+        assert_eq!(by_reference.unwrap()[0].message, Reported::Reference("SM1".to_owned()));
+        let (failed, delivered) = ("MessageStatus=failed", "MessageStatus=delivered");
+        assert_eq!(report(&twilio, &url, delivered, failed), Err(ReportError::NotAuthentic));
+        let unsigned = ReportCall { url: &url, query: "", header: &|_| None, body: delivered.as_bytes() };
+        assert_eq!(twilio.reports(&unsigned), Err(ReportError::NotAuthentic));
+        assert!(matches!(report(&twilio, &url, "a=b", "a=b"), Err(ReportError::Unreadable(_))));
+    }
+}

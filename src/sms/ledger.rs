@@ -1,0 +1,184 @@
+//! The ledger: every message that was admitted, in SQL. It decides for good, whatever the window store
+//! remembers, and it holds the codes that are good now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{query, query_as, query_scalar};
+
+use super::brake::Remembered;
+use super::{MessageId, Phone, Purpose, once};
+use crate::clock::{Clock, Micros};
+use crate::db::{Db, DbError, on_db};
+use crate::entropy::Entropy;
+use crate::throttle::window::{self, Gathered, Log};
+use crate::throttle::{Key, Limit, Refusal};
+
+mod pages;
+mod rows;
+mod write;
+
+pub use pages::{Cursor, Entry, Filter, Page};
+use rows::hex;
+pub use rows::{HitRow, Place, State};
+pub use write::{Draft, WhyNot, Written};
+
+/// The ledger over its database. Clones share it.
+#[derive(Clone)]
+pub struct Ledger {
+    db: Db,
+    clock: Clock,
+    entropy: Entropy,
+    brakes: Arc<Remembered>,
+}
+
+/// A message that was sent by a request of the same name.
+pub struct Earlier {
+    pub state: State,
+    pub expires_in: Duration,
+}
+
+/// The code of a number for a purpose.
+pub struct Current {
+    pub message: MessageId,
+    pub code_hash: String,
+    pub expires_at: Micros,
+}
+
+impl Ledger {
+    pub fn new(db: Db, clock: Clock, entropy: Entropy) -> Self {
+        Self { db, clock, entropy, brakes: Arc::new(Remembered::new()) }
+    }
+
+    /// How long the number is braked, where this process ran into that brake a moment ago.
+    pub fn known_brake(&self, phone: &Phone) -> Option<Duration> {
+        self.brakes.recall(phone, self.clock.now())
+    }
+
+    /// The time that windows of messages are counted by.
+    pub async fn now(&self) -> Result<Micros, DbError> {
+        self.db.now(&self.clock).await
+    }
+
+    /// The message that an earlier request of this name sent.
+    pub async fn earlier(&self, once: Key) -> Result<Option<Earlier>, DbError> {
+        let now = self.now().await?;
+        let row: Option<EarlierRow> =
+            on_db!(&self.db, pool => query_as(EARLIER).bind(hex(&once.0)).fetch_optional(pool).await)?;
+        Ok(row.map(|row| Earlier::read(row, now)).transpose()?.flatten())
+    }
+
+    /// How long until the number's rules admit the next message.
+    pub async fn resend_after(&self, phone: Key, limit: &Limit) -> Result<Duration, DbError> {
+        let now = self.now().await?;
+        let times: Vec<i64> = on_db!(&self.db, pool => query_scalar(SENT).bind(hex(&phone.0))
+            .bind(horizon(limit, now).0).bind(i64::from(limit.capacity())).fetch_all(pool).await)?;
+        Ok(wait(limit, &Sent(times.into_iter().map(Micros).collect()), now))
+    }
+
+    pub async fn current_code(&self, phone: Key, purpose: Purpose) -> Result<Option<Current>, DbError> {
+        const SQL: &str =
+            "SELECT message, code_hash, expires_at FROM sms_codes WHERE phone_key = $1 AND purpose = $2";
+        let row: Option<(String, String, i64)> = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
+            .bind(purpose.as_str()).fetch_optional(pool).await)?;
+        let Some((message, code_hash, expires_at)) = row else { return Ok(None) };
+        Ok(Some(Current { message: rows::stored_id(&message)?, code_hash, expires_at: Micros(expires_at) }))
+    }
+
+    /// Uses a code up. Of any number of callers that show it at once, one is told that it was there.
+    pub async fn redeem(&self, phone: Key, purpose: Purpose, code: &Current) -> Result<bool, DbError> {
+        const SQL: &str = "DELETE FROM sms_codes WHERE phone_key = $1 AND purpose = $2 AND message = $3
+            AND code_hash = $4 AND expires_at > $5";
+        let now = self.now().await?;
+        let rows = on_db!(&self.db, pool => query(SQL).bind(hex(&phone.0)).bind(purpose.as_str())
+            .bind(code.message.to_string()).bind(&code.code_hash).bind(now.0).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        Ok(rows == 1)
+    }
+
+    /// The code of this message came back, and was right.
+    pub async fn note_entered(&self, message: MessageId) -> Result<(), DbError> {
+        const SQL: &str = "UPDATE sms_messages SET entered_at = $1 WHERE id = $2";
+        let now = self.now().await?;
+        on_db!(&self.db, pool => query(SQL).bind(now.0).bind(message.to_string()).execute(pool).await
+            .map(drop))?;
+        Ok(())
+    }
+
+    /// What the window store is written back from: messages that count, newest first, later than `from`
+    /// and behind `place`.
+    pub async fn hits(&self, from: Micros, place: &Place, limit: u32) -> Result<Vec<HitRow>, DbError> {
+        const SQL: &str = "SELECT created_at, id, phone_key, address_key, once_key, hit, block
+            FROM sms_messages WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
+            ORDER BY created_at DESC, id DESC LIMIT $4";
+        let rows: Vec<rows::RawHit> = on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(place.at.0)
+            .bind(&place.id).bind(i64::from(limit)).fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(rows::RawHit::parse).collect::<Result<_, _>>()?)
+    }
+
+    /// Forgets at most `batch` messages from before that time, and as many codes and brakes that are
+    /// over; how many went.
+    pub async fn purge(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
+        const MESSAGES: &str = "DELETE FROM sms_messages WHERE id IN (SELECT id FROM sms_messages
+            WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
+        const CODES: &str = "DELETE FROM sms_codes WHERE message IN (SELECT message FROM sms_codes
+            WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+        const BRAKES: &str = "DELETE FROM sms_brakes WHERE id IN (SELECT id FROM sms_brakes
+            WHERE ends_at < $1 ORDER BY ends_at LIMIT $2)";
+        let now = self.now().await?;
+        let mut gone = 0;
+        for (sql, until) in [(MESSAGES, before), (CODES, now), (BRAKES, before)] {
+            gone += on_db!(&self.db, pool => query(sql).bind(until.0).bind(i64::from(batch)).execute(pool)
+                .await.map(|done| done.rows_affected()))?;
+        }
+        Ok(gone)
+    }
+}
+
+const SENT: &str = "SELECT created_at FROM sms_messages WHERE phone_key = $1 AND created_at > $2
+    AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
+const EARLIER: &str = "SELECT state, created_at, expires_at FROM sms_messages WHERE once_key = $1";
+
+/// When messages went to a number, newest first: as many as its limit can ask for.
+struct Sent(Vec<Micros>);
+
+impl Log for Sent {
+    fn nth_newest(&self, n: u32) -> Option<Micros> {
+        self.0.get((n as usize).checked_sub(1)?).copied()
+    }
+
+    fn newer_than(&self, start: Micros) -> u32 {
+        self.0.iter().take_while(|&&at| at > start).count() as u32
+    }
+
+    fn holds(&self) -> u32 {
+        0
+    }
+}
+
+fn horizon(limit: &Limit, now: Micros) -> Micros {
+    limit.rules().iter().map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
+}
+
+fn judge(limit: &Limit, sent: &Sent, now: Micros, solved: bool) -> Option<Refusal> {
+    let mut gathered = Gathered::default();
+    gathered.add(0, limit, sent, now, solved);
+    gathered.refused
+}
+
+/// Until the rules that nothing lifts admit one more.
+fn wait(limit: &Limit, sent: &Sent, now: Micros) -> Duration {
+    judge(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
+}
+
+type EarlierRow = (String, i64, i64);
+
+impl Earlier {
+    /// None where the name is free again.
+    fn read(row: EarlierRow, now: Micros) -> Result<Option<Self>, sqlx::Error> {
+        let (state, created_at, expires_at) = row;
+        let known = now < Micros(created_at).plus(once::LIFE);
+        let earlier = Self { state: State::stored(&state)?, expires_in: Micros(expires_at).since(now) };
+        Ok(known.then_some(earlier))
+    }
+}

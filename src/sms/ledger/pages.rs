@@ -1,0 +1,224 @@
+//! The ledger as an administrator reads it, and what gateways report into it.
+
+use std::fmt;
+
+use sqlx::{query, query_as, query_scalar};
+
+use super::rows::{Place, State, decode, hex, short, stored_id};
+use super::{Key, Ledger, MessageId, Micros, Purpose};
+use crate::db::{DbError, on_db};
+use crate::sms::brake::{self, Held};
+use crate::sms::{Report, ReportState, Reported};
+
+/// What of the ledger is asked for. Everything where all is None.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub state: Option<State>,
+    /// A dialling prefix: a block (a number without its last four digits) or an operator's range (without
+    /// its last six), whole.
+    pub prefix: Option<String>,
+    /// A number, by [`Codes::phone_key`](crate::sms::Codes::phone_key).
+    pub phone: Option<Key>,
+}
+
+/// Behind which row the next page begins. What a page may carry in its address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor(Place);
+
+#[derive(Debug, Clone)]
+pub struct Page {
+    pub entries: Vec<Entry>,
+    /// None where this is the last page.
+    pub next: Option<Cursor>,
+}
+
+/// One message as an administrator sees it: nothing in it is a number or a code.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub id: MessageId,
+    pub at: Micros,
+    /// The block, and four stars.
+    pub phone: String,
+    pub block: String,
+    pub purpose: Purpose,
+    pub gateway: String,
+    pub state: State,
+    /// What the gateway calls it.
+    pub reference: Option<String>,
+    /// Why it was refused, or why nobody knows.
+    pub reason: Option<String>,
+    /// When its code came back, and was right.
+    pub entered_at: Option<Micros>,
+    pub report: Option<ReportState>,
+    pub report_detail: Option<String>,
+    pub reported_at: Option<Micros>,
+}
+
+impl Cursor {
+    pub fn parse(text: &str) -> Option<Self> {
+        let (at, id) = text.split_once('-')?;
+        let at = Micros(at.parse().ok()?);
+        Some(Self(Place { at, id: MessageId::parse(id)?.to_string() }))
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}-{}", self.0.at.0, self.0.id)
+    }
+}
+
+const COLUMNS: &str = "id, created_at, block, purpose, gateway, state, reference, reason, entered_at, report,
+    report_detail, reported_at";
+
+impl Ledger {
+    /// At most `limit` messages, newest first, behind the cursor.
+    pub async fn page(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Page, DbError> {
+        let place = after.map_or(Place::NEWEST, |cursor| cursor.0.clone());
+        let mut wanted = Vec::new();
+        let mut texts = Vec::new();
+        let mut equal = |column: &str, value: String| {
+            texts.push(value);
+            wanted.push(format!("{column} = ${}", texts.len() + 3));
+        };
+        if let Some(state) = filter.state {
+            equal("state", state.as_str().to_owned());
+        }
+        if let Some(prefix) = &filter.prefix {
+            equal(self.prefix_column(prefix).await?, prefix.clone());
+        }
+        if let Some(phone) = filter.phone {
+            equal("phone_key", hex(&phone.0));
+        }
+        let wanted: String = wanted.into_iter().map(|test| format!(" AND {test}")).collect();
+        let sql = format!(
+            "SELECT {COLUMNS} FROM sms_messages WHERE (created_at, id) < ($1, $2){wanted}
+            ORDER BY created_at DESC, id DESC LIMIT $3"
+        );
+        // One more than wanted says whether there is a next page.
+        let rows: Vec<RawEntry> = on_db!(&self.db, pool => {
+            let mut question = query_as(sqlx::AssertSqlSafe(sql)).bind(place.at.0).bind(&place.id);
+            question = question.bind(i64::from(limit) + 1);
+            for text in &texts {
+                question = question.bind(text);
+            }
+            question.fetch_all(pool).await
+        })?;
+        let more = rows.len() > limit as usize;
+        let entries: Vec<Entry> =
+            rows.into_iter().take(limit as usize).map(RawEntry::parse).collect::<Result<_, _>>()?;
+        let place = |last: &Entry| Cursor(Place { at: last.at, id: last.id.to_string() });
+        let next = entries.last().filter(|_| more).map(place);
+        Ok(Page { entries, next })
+    }
+
+    /// How long a prefix is depends on its country, so the rows are asked which of the two it is.
+    async fn prefix_column(&self, prefix: &str) -> Result<&'static str, DbError> {
+        const SQL: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM sms_messages WHERE block = $1 LIMIT 1) AS one";
+        let rows: i64 = on_db!(&self.db, pool => query_scalar(SQL).bind(prefix).fetch_one(pool).await)?;
+        Ok(if rows > 0 { "block" } else { "number_range" })
+    }
+
+    /// The brakes that hold now, the newest first; at most 1000.
+    pub async fn brakes(&self) -> Result<Vec<Held>, DbError> {
+        const SQL: &str = "SELECT prefix, began_at, ends_at, sent, entered FROM sms_brakes WHERE ends_at > $1
+            ORDER BY began_at DESC, id LIMIT 1000";
+        let now = self.now().await?;
+        let rows: Vec<(String, i64, i64, i64, i64)> =
+            on_db!(&self.db, pool => query_as(SQL).bind(now.0).fetch_all(pool).await)?;
+        let held = |(prefix, began_at, ends_at, sent, entered)| Held {
+            prefix,
+            began_at: Micros(began_at),
+            ends_at: Micros(ends_at),
+            sent,
+            entered,
+        };
+        Ok(rows.into_iter().map(held).collect())
+    }
+
+    /// Lifts the brake on a prefix; false where there is none. `by` is whom the ledger names for it: an
+    /// account's id. What was sent before counts for no brake after.
+    pub async fn lift(&self, prefix: &str, by: &str) -> Result<bool, DbError> {
+        let now = self.now().await?;
+        let rows = on_db!(&self.db, pool => query(brake::LIFT).bind(now.0).bind(by).bind(prefix).execute(pool)
+            .await.map(|done| done.rows_affected()))?;
+        self.brakes.forget(prefix);
+        Ok(rows > 0)
+    }
+
+    /// Writes what a gateway reports of its messages. What was delivered stays delivered, and a failure
+    /// does not become pending again. How many rows changed; an id that is not known changes none.
+    pub async fn report(&self, gateway: &str, reports: &[Report]) -> Result<usize, DbError> {
+        const BY_ID: &str = "UPDATE sms_messages SET report = $1, report_detail = $2, reported_at = $3
+            WHERE gateway = $4 AND id = $5 AND (report IS NULL OR report = 'pending'
+            OR (report = 'failed' AND $1 <> 'pending'))";
+        const BY_REFERENCE: &str = "UPDATE sms_messages SET report = $1, report_detail = $2, reported_at = $3
+            WHERE gateway = $4 AND reference = $5 AND (report IS NULL OR report = 'pending'
+            OR (report = 'failed' AND $1 <> 'pending'))";
+        let now = self.now().await?;
+        let mut changed = 0;
+        for report in reports {
+            let (sql, name) = match &report.message {
+                Reported::Id(id) => (BY_ID, id.to_string()),
+                Reported::Reference(reference) => (BY_REFERENCE, reference.clone()),
+            };
+            let detail = report.detail.as_deref().map(short);
+            changed += on_db!(&self.db, pool => query(sql).bind(report_word(report.state)).bind(detail)
+                .bind(now.0).bind(gateway).bind(name).execute(pool).await
+                .map(|done| done.rows_affected()))?;
+        }
+        Ok(changed as usize)
+    }
+}
+
+const fn report_word(state: ReportState) -> &'static str {
+    match state {
+        ReportState::Pending => "pending",
+        ReportState::Delivered => "delivered",
+        ReportState::Failed => "failed",
+    }
+}
+
+fn stored_report(text: &str) -> Result<ReportState, sqlx::Error> {
+    let all = [ReportState::Pending, ReportState::Delivered, ReportState::Failed];
+    all.into_iter()
+        .find(|state| report_word(*state) == text)
+        .ok_or_else(|| decode("a report that there is none of"))
+}
+
+#[derive(sqlx::FromRow)]
+struct RawEntry {
+    id: String,
+    created_at: i64,
+    block: String,
+    purpose: String,
+    gateway: String,
+    state: String,
+    reference: Option<String>,
+    reason: Option<String>,
+    entered_at: Option<i64>,
+    report: Option<String>,
+    report_detail: Option<String>,
+    reported_at: Option<i64>,
+}
+
+impl RawEntry {
+    fn parse(self) -> Result<Entry, sqlx::Error> {
+        Ok(Entry {
+            id: stored_id(&self.id)?,
+            at: Micros(self.created_at),
+            phone: format!("{}****", self.block),
+            block: self.block,
+            purpose: Purpose::parse(&self.purpose)
+                .ok_or_else(|| decode("a purpose that there is none of"))?,
+            gateway: self.gateway,
+            state: State::stored(&self.state)?,
+            reference: self.reference,
+            reason: self.reason,
+            entered_at: self.entered_at.map(Micros),
+            report: self.report.as_deref().map(stored_report).transpose()?,
+            report_detail: self.report_detail,
+            reported_at: self.reported_at.map(Micros),
+        })
+    }
+}

@@ -1,0 +1,151 @@
+//! How the ledger's columns are written and read back.
+
+use super::{Key, MessageId, Micros};
+use crate::throttle::HitId;
+
+/// The most of a gateway's own words that is kept.
+const LONGEST_WORDS: usize = 200;
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// It was admitted, and its gateway has not answered (yet: a process may have died meanwhile). Counts.
+    Pending,
+    /// The gateway has taken it.
+    Accepted,
+    /// It did not go out, and counts nowhere.
+    Refused,
+    /// It may have gone out. Counts, and is never sent again.
+    Unknown,
+}
+
+impl State {
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Accepted, Self::Refused, Self::Unknown];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Accepted => "accepted",
+            Self::Refused => "refused",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == text)
+    }
+
+    pub(super) fn stored(text: &str) -> Result<Self, sqlx::Error> {
+        Self::parse(text).ok_or_else(|| decode("a state that there is none of"))
+    }
+}
+
+/// A row's place in the order of the ledger, newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub at: Micros,
+    pub id: String,
+}
+
+impl Place {
+    /// Before the newest row.
+    pub const NEWEST: Self = Self { at: Micros(i64::MAX), id: String::new() };
+}
+
+/// What the window store had of a message.
+#[derive(Debug, Clone)]
+pub struct HitRow {
+    pub place: Place,
+    pub phone: Key,
+    pub address: Key,
+    pub once: Option<Key>,
+    pub hit: HitId,
+    pub block: String,
+}
+
+#[derive(sqlx::FromRow)]
+pub struct RawHit {
+    created_at: i64,
+    id: String,
+    phone_key: String,
+    address_key: String,
+    once_key: Option<String>,
+    hit: String,
+    block: String,
+}
+
+impl RawHit {
+    pub fn parse(self) -> Result<HitRow, sqlx::Error> {
+        Ok(HitRow {
+            place: Place { at: Micros(self.created_at), id: self.id },
+            phone: stored_key(&self.phone_key)?,
+            address: stored_key(&self.address_key)?,
+            once: self.once_key.as_deref().map(stored_key).transpose()?,
+            hit: stored_hit(&self.hit)?,
+            block: self.block,
+        })
+    }
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a String takes what it is given");
+        text
+    })
+}
+
+fn unhex<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
+    let mut bytes = [0; N];
+    let digits = text.len() == 2 * N && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !digits {
+        return Err(decode("hexadecimal digits of another length"));
+    }
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let pair = std::str::from_utf8(pair).expect("ASCII");
+        *byte = u8::from_str_radix(pair, 16).expect("two hexadecimal digits");
+    }
+    Ok(bytes)
+}
+
+pub fn stored_key(text: &str) -> Result<Key, sqlx::Error> {
+    unhex(text).map(Key)
+}
+
+pub fn stored_hit(text: &str) -> Result<HitId, sqlx::Error> {
+    unhex(text).map(HitId)
+}
+
+pub fn stored_id(text: &str) -> Result<MessageId, sqlx::Error> {
+    MessageId::parse(text).ok_or_else(|| decode("an id that is none"))
+}
+
+pub fn decode(what: &str) -> sqlx::Error {
+    sqlx::Error::Decode(format!("a column holds {what}").into())
+}
+
+/// A gateway may find many words.
+pub fn short(words: &str) -> &str {
+    let end = words.char_indices().nth(LONGEST_WORDS).map_or(words.len(), |(at, _)| at);
+    &words[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_back_from_their_text() {
+        let key = Key([0x0f, 0xa0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 255]);
+        assert_eq!(stored_key(&hex(&key.0)).unwrap(), key);
+        for text in ["", "0f", "+f0102030405060708090a0b0c0d0e0f", &"é".repeat(16)] {
+            assert!(stored_key(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn words_are_cut_between_letters() {
+        assert_eq!(short(&"短".repeat(300)).chars().count(), LONGEST_WORDS);
+        assert_eq!(short("brief"), "brief");
+    }
+}

@@ -1,0 +1,151 @@
+//! How a message comes into the ledger: judged and written in one step, settled by its gateway's answer.
+
+use std::time::Duration;
+
+use sqlx::{query, query_as, query_scalar};
+
+use super::rows::{State, hex, short};
+use super::{EARLIER, Earlier, EarlierRow, Ledger, SENT, Sent, horizon, judge, wait};
+use crate::clock::Micros;
+use crate::config::Brake;
+use crate::db::{DbError, Tx, on_db, on_tx};
+use crate::sms::brake::{self, Braked};
+use crate::sms::budgets::Keys;
+use crate::sms::{Delivery, MessageId, Phone, Purpose};
+use crate::throttle::{HitId, Key, Limit, Refusal};
+
+/// A message about to be sent.
+pub struct Draft<'a> {
+    pub id: MessageId,
+    pub keys: &'a Keys,
+    pub hit: HitId,
+    pub phone: &'a Phone,
+    pub purpose: Purpose,
+    pub gateway: &'static str,
+    pub code_hash: &'a str,
+    pub code_ttl: Duration,
+    /// A challenge was solved with it.
+    pub solved: bool,
+    /// The number's own limit.
+    pub limit: &'a Limit,
+    pub brake: &'a Brake,
+}
+
+/// What the ledger says of a draft.
+pub enum Written {
+    /// It stands, and its code is the number's code for its purpose.
+    New {
+        /// Until the number's rules admit the next.
+        resend_after: Duration,
+    },
+    Not(WhyNot),
+}
+
+/// Why a draft was not written.
+pub enum WhyNot {
+    /// The same request stands already.
+    Repeated(Earlier),
+    /// The number's rules, which the ledger knows better than the window store.
+    Refused(Refusal),
+    Braked(Braked),
+}
+
+impl Ledger {
+    /// Judges a draft and writes it, in one step that nothing else writes beside. A brake that it trips
+    /// stays, though the draft is refused.
+    pub async fn write(&self, draft: &Draft<'_>) -> Result<Written, DbError> {
+        let mut tx = self.db.begin_exclusive().await?;
+        let mut now = tx.now(&self.clock).await?;
+        if let Some(once) = draft.keys.once
+            && let Some(earlier) = earlier(&mut tx, once, now).await?
+        {
+            return Ok(Written::Not(WhyNot::Repeated(earlier)));
+        }
+        let mut sent = sent_to(&mut tx, draft.keys.phone, draft.limit, now).await?;
+        // Never older than the newest, whatever the clock says.
+        now = sent.0.first().map_or(now, |&newest| newest.max(now));
+        if let Some(refusal) = judge(draft.limit, &sent, now, draft.solved) {
+            return Ok(Written::Not(WhyNot::Refused(refusal)));
+        }
+        let context = brake::Context { remembered: &self.brakes, clock: &self.clock, entropy: &self.entropy };
+        if let Some(braked) = brake::judge(&mut tx, draft.phone, draft.brake, now, context).await? {
+            tx.commit().await?;
+            return Ok(Written::Not(WhyNot::Braked(braked)));
+        }
+        insert(&mut tx, draft, now).await?;
+        tx.commit().await?;
+        sent.0.insert(0, now);
+        Ok(Written::New { resend_after: wait(draft.limit, &sent, now) })
+    }
+
+    /// Takes back a draft that no gateway has seen: it never was. The number's older code is gone all the
+    /// same.
+    pub async fn withdraw(&self, draft: &Draft<'_>) -> Result<(), DbError> {
+        const MESSAGE: &str = "DELETE FROM sms_messages WHERE id = $1";
+        const CODE: &str = "DELETE FROM sms_codes WHERE message = $1";
+        let id = draft.id.to_string();
+        for sql in [CODE, MESSAGE] {
+            on_db!(&self.db, pool => query(sql).bind(&id).execute(pool).await.map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what became of a message. Of one that did not go out the code is void, and its caller may
+    /// ask again by the same name.
+    pub async fn settle(&self, draft: &Draft<'_>, delivery: &Delivery) -> Result<(), DbError> {
+        const SQL: &str = "UPDATE sms_messages SET state = $1, reference = $2, reason = $3, settled_at = $4,
+            once_key = CASE WHEN $5 = 1 THEN NULL ELSE once_key END WHERE id = $6 AND state = 'pending'";
+        const VOID: &str = "DELETE FROM sms_codes WHERE message = $1";
+        let now = self.now().await?;
+        let (state, reference, reason) = match delivery {
+            Delivery::Accepted { reference } => (State::Accepted, reference.as_deref(), None),
+            Delivery::Refused { reason } => (State::Refused, None, Some(short(reason))),
+            Delivery::Unknown { reason } => (State::Unknown, None, Some(short(reason))),
+        };
+        let (id, refused) = (draft.id.to_string(), state == State::Refused);
+        on_db!(&self.db, pool => query(SQL).bind(state.as_str()).bind(reference).bind(reason).bind(now.0)
+            .bind(i64::from(refused)).bind(&id).execute(pool).await.map(drop))?;
+        if refused {
+            on_db!(&self.db, pool => query(VOID).bind(&id).execute(pool).await.map(drop))?;
+        }
+        Ok(())
+    }
+}
+
+async fn sent_to(tx: &mut Tx, phone: Key, limit: &Limit, now: Micros) -> Result<Sent, DbError> {
+    let (horizon, capacity) = (horizon(limit, now), i64::from(limit.capacity()));
+    let times: Vec<i64> = on_tx!(tx, connection => query_scalar(SENT).bind(hex(&phone.0)).bind(horizon.0)
+        .bind(capacity).fetch_all(connection).await)?;
+    Ok(Sent(times.into_iter().map(Micros).collect()))
+}
+
+async fn earlier(tx: &mut Tx, once: Key, now: Micros) -> Result<Option<Earlier>, DbError> {
+    const FREE: &str = "UPDATE sms_messages SET once_key = NULL WHERE once_key = $1";
+    let once = hex(&once.0);
+    let row: Option<EarlierRow> =
+        on_tx!(tx, connection => query_as(EARLIER).bind(&once).fetch_optional(connection).await)?;
+    let Some(row) = row else { return Ok(None) };
+    let earlier = Earlier::read(row, now)?;
+    if earlier.is_none() {
+        on_tx!(tx, connection => query(FREE).bind(&once).execute(connection).await.map(drop))?;
+    }
+    Ok(earlier)
+}
+
+async fn insert(tx: &mut Tx, draft: &Draft<'_>, now: Micros) -> Result<(), DbError> {
+    const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, once_key, hit,
+        block, number_range, purpose, gateway, state, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'pending', $11)";
+    const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
+        VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
+        message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at";
+    let (id, phone_key) = (draft.id.to_string(), hex(&draft.keys.phone.0));
+    let (purpose, expires_at) = (draft.purpose.as_str(), now.plus(draft.code_ttl).0);
+    on_tx!(tx, connection => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)
+        .bind(hex(&draft.keys.address.0)).bind(draft.keys.once.map(|key| hex(&key.0)))
+        .bind(hex(&draft.hit.0)).bind(draft.phone.block()).bind(draft.phone.range()).bind(purpose)
+        .bind(draft.gateway).bind(expires_at).execute(connection).await.map(drop))?;
+    on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(purpose).bind(&id).bind(draft.code_hash)
+        .bind(expires_at).execute(connection).await.map(drop))?;
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Codes by SMS: who may have one, how it is sent once, and what proves that it was received.
+
+mod brake;
+mod budgets;
+mod codes;
+pub mod gateway;
+mod guessing;
+mod ledger;
+mod metrics;
+mod once;
+mod phone;
+mod rebuild;
+mod sending;
+mod text;
+
+use std::fmt;
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::entropy::Entropy;
+
+pub use brake::{Held as HeldBrake, NAME as BRAKE};
+pub use codes::{Ask, Checked, Codes, Parts, Proven, Sending, Sent, SmsError};
+pub use gateway::{
+    Delivery, Gateway, Message, Outbox, OutboxMessage, Report, ReportCall, ReportError, ReportState, Reported,
+};
+pub use ledger::{Cursor, Entry, Filter, Ledger, Page, State};
+pub use phone::{Phone, PhoneError, is_country};
+
+/// What a code is good for; one that was sent for one purpose opens no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    Login,
+    Register,
+    Reset,
+    /// To add a number to the account of who is signed in.
+    Verify,
+}
+
+impl Purpose {
+    pub const ALL: [Self; 4] = [Self::Login, Self::Register, Self::Reset, Self::Verify];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Login => "login",
+            Self::Register => "register",
+            Self::Reset => "reset",
+            Self::Verify => "verify",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|purpose| purpose.as_str() == text)
+    }
+}
+
+/// Names one message, here and where its gateway reports on it. Random, not secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MessageId(u128);
+
+impl MessageId {
+    pub fn random(entropy: &Entropy) -> Self {
+        Self(u128::from_be_bytes(entropy.bytes()))
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let hex = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        hex.then(|| u128::from_str_radix(text, 16).ok().map(Self)).flatten()
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:032x}", self.0)
+    }
+}
+
+/// Six digits that one person is to know. Wiped when dropped, never printed.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Code([u8; 6]);
+
+impl Code {
+    /// Every code equally likely.
+    pub fn random(entropy: &Entropy) -> Self {
+        const CODES: u32 = 1_000_000;
+        // The part of the range that would make small codes likelier is thrown away.
+        const FAIR: u32 = u32::MAX - u32::MAX % CODES;
+        let mut number = u32::from_le_bytes(entropy.bytes());
+        while number >= FAIR {
+            number = u32::from_le_bytes(entropy.bytes());
+        }
+        let mut rest = number % CODES;
+        let mut digits = [b'0'; 6];
+        for digit in digits.iter_mut().rev() {
+            *digit += (rest % 10) as u8;
+            rest /= 10;
+        }
+        Self(digits)
+    }
+
+    /// As people type it: spaces, dashes and full-width digits are understood. None where it is not six
+    /// digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut digits = [0; 6];
+        let mut count = 0;
+        for letter in text.chars().filter(|letter| !letter.is_whitespace() && !matches!(letter, '-' | '–'))
+        {
+            let digit = match letter {
+                '0'..='9' => letter as u32 - u32::from('0'),
+                '０'..='９' => letter as u32 - u32::from('０'),
+                _ => return None,
+            };
+            *digits.get_mut(count)? = b'0' + digit as u8;
+            count += 1;
+        }
+        (count == digits.len()).then_some(Self(digits))
+    }
+
+    pub fn expose(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("six ASCII digits")
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Code(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_read_as_people_type_them() {
+        for text in ["012345", " 012 345 ", "012-345", "０１２３４５", "0 1 2 3 4 5"] {
+            assert_eq!(Code::parse(text).unwrap().expose(), "012345", "{text:?}");
+        }
+        for text in ["", "12345", "1234567", "12345a", "１２３４５", "+12345", "12\u{663}456"] {
+            assert!(Code::parse(text).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn codes_use_every_digit_at_every_place() {
+        let entropy = Entropy::seeded(7);
+        let mut seen = [[0u32; 10]; 6];
+        for _ in 0..10_000 {
+            let code = Code::random(&entropy);
+            for (place, digit) in code.expose().bytes().enumerate() {
+                seen[place][usize::from(digit - b'0')] += 1;
+            }
+        }
+        // 1000 each are due; five standard deviations are 150.
+        assert!(seen.iter().flatten().all(|&count| (850..=1150).contains(&count)), "{seen:?}");
+        assert_eq!(format!("{:?}", Code::random(&entropy)), "Code(…)");
+    }
+
+    #[test]
+    fn ids_and_purposes_come_back_from_their_text() {
+        let id = MessageId::random(&Entropy::Os);
+        assert_eq!(MessageId::parse(&id.to_string()), Some(id));
+        assert_eq!(MessageId::parse("+0000000000000000000000000000001"), None);
+        assert!(Purpose::ALL.iter().all(|purpose| Purpose::parse(purpose.as_str()) == Some(*purpose)));
+    }
+}

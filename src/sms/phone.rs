@@ -1,0 +1,207 @@
+//! A telephone number that can take a message: parsed, canonical, and safe to print.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use rlibphonenumber::{PHONE_NUMBER_UTIL, PhoneNumber, PhoneNumberFormat, PhoneNumberType, Region};
+
+#[cfg(test)]
+mod tests;
+
+/// A mobile number in E.164 (`+8613800138000`): every spelling of it is the same bytes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Phone(String);
+
+/// Why a text is no number that a code can be sent to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PhoneError {
+    #[error("is missing")]
+    Missing,
+    #[error("is no telephone number")]
+    NotANumber,
+    #[error("is no mobile number")]
+    NotMobile,
+    #[error("is of a country that no codes are sent to")]
+    CountryNotAllowed,
+}
+
+/// In bytes: room for the longest number in full-width digits with something between them.
+const LONGEST_TEXT: usize = 64;
+/// E.164 has 15; before them may stand an international prefix, a carrier's code and a trunk zero.
+const MOST_DIGITS: usize = 24;
+
+impl Phone {
+    /// Understands what people type and paste; `default_region` (ISO 3166-1) is where a number without
+    /// a country code is of. Anything but digits, a leading plus and what stands between digits is
+    /// refused: so no extension and no letter comes along.
+    pub fn parse(text: &str, default_region: &str) -> Result<Self, PhoneError> {
+        if text.len() > LONGEST_TEXT {
+            return Err(PhoneError::NotANumber);
+        }
+        let dialled = dialled(text)?;
+        let mut number = parsed(&dialled, default_region).ok_or(PhoneError::NotANumber)?;
+        // Written as from abroad, in a region where another prefix than 00 leads abroad.
+        if let Some(rest) = dialled.strip_prefix("00").filter(|_| !number.is_valid()) {
+            number = parsed(&format!("+{rest}"), default_region).ok_or(PhoneError::NotANumber)?;
+        }
+        let number = current(number);
+        if !number.is_valid() {
+            return Err(PhoneError::NotANumber);
+        }
+        match number.get_type() {
+            PhoneNumberType::Mobile | PhoneNumberType::FixedLineOrMobile if !is_of_the_past(&number) => {
+                Ok(Self(e164(&number).into_owned()))
+            }
+            _ => Err(PhoneError::NotMobile),
+        }
+    }
+
+    /// As it was once parsed, from a row of ours.
+    pub fn stored(e164: String) -> Self {
+        Self(e164)
+    }
+
+    /// In E.164.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// E.164 without its plus sign, as some gateways want it.
+    pub fn digits(&self) -> &str {
+        self.0.trim_start_matches('+')
+    }
+
+    /// ISO 3166-1, two letters; none where the numbering plans no longer know the number.
+    pub fn country(&self) -> Option<String> {
+        self.number()?.get_region_code().map(|region| region.to_string())
+    }
+
+    /// Refuses a number of any other country; an empty list is all of them.
+    pub fn allowed_in(self, countries: &[String]) -> Result<Self, PhoneError> {
+        if countries.is_empty() || self.country().is_some_and(|country| countries.contains(&country)) {
+            return Ok(self);
+        }
+        Err(PhoneError::CountryNotAllowed)
+    }
+
+    /// The dialling prefix that it shares with 9,999 neighbours: all but the last four digits.
+    pub fn block(&self) -> &str {
+        self.without_last(4)
+    }
+
+    /// The million numbers that an operator was given at once: all but the last six digits.
+    pub fn range(&self) -> &str {
+        self.without_last(6)
+    }
+
+    /// For its owner: `+86138****8000`. At least four digits are hidden, and of a number with no more
+    /// than eight after the country code, half.
+    pub fn masked(&self) -> String {
+        // A row that was spoilt is no number, and nothing of it is shown.
+        let Some(number) = self.number() else { return "****".to_owned() };
+        let national = number.get_national_significant_number();
+        let last = (national.len() / 2).min(4);
+        let first = national.len().saturating_sub(8).min(3);
+        format!("+{}{}****{}", number.country_code, &national[..first], &national[national.len() - last..])
+    }
+
+    /// For whoever reads the ledger, which keeps [`Self::block`] in clear: just the rest is hidden.
+    pub fn ledger_mask(&self) -> String {
+        format!("{}****", self.block())
+    }
+
+    fn number(&self) -> Option<PhoneNumber> {
+        PHONE_NUMBER_UTIL.parse(&self.0, None).ok()
+    }
+
+    fn without_last(&self, digits: usize) -> &str {
+        let end = self.0.len().saturating_sub(digits);
+        self.0.get(..end).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Phone {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Phone(…)")
+    }
+}
+
+/// Whether the numbering plans know the country, by its two capital letters.
+pub fn is_country(code: &str) -> bool {
+    code.bytes().all(|letter| letter.is_ascii_uppercase())
+        && Region::from_code(code)
+            .is_ok_and(|region| PHONE_NUMBER_UTIL.get_country_code_for_region(region).is_some())
+}
+
+/// The digits of a text, after a plus where one leads it.
+fn dialled(text: &str) -> Result<String, PhoneError> {
+    let mut out = String::new();
+    for letter in text.trim().chars().filter(|letter| !is_invisible(*letter)) {
+        match letter {
+            _ if digit(letter).is_some() => out.extend(digit(letter)),
+            '+' | '＋' | '﹢' if out.is_empty() => out.push('+'),
+            _ if is_between_digits(letter) => {}
+            _ => return Err(PhoneError::NotANumber),
+        }
+    }
+    match out.len() {
+        0 => Err(PhoneError::Missing),
+        2..=MOST_DIGITS => Ok(out),
+        _ => Err(PhoneError::NotANumber),
+    }
+}
+
+/// As keyboards have them: ASCII, full-width, Arabic and Persian.
+fn digit(letter: char) -> Option<char> {
+    let zero = match letter {
+        '0'..='9' => return Some(letter),
+        '０'..='９' => '０',
+        '٠'..='٩' => '٠',
+        '۰'..='۹' => '۰',
+        _ => return None,
+    };
+    char::from_digit(u32::from(letter) - u32::from(zero), 10)
+}
+
+/// What people and address books put between digits.
+fn is_between_digits(letter: char) -> bool {
+    let dash = matches!(letter, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' | '－' | 'ー');
+    let bracket = matches!(letter, '(' | ')' | '[' | ']' | '（' | '）');
+    dash || bracket || matches!(letter, '.' | '．' | '/') || (letter.is_whitespace() && !letter.is_control())
+}
+
+/// Marks of no width and of direction: numbers pasted from an address book come wrapped in them.
+fn is_invisible(letter: char) -> bool {
+    matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+fn parsed(dialled: &str, default_region: &str) -> Option<PhoneNumber> {
+    PHONE_NUMBER_UTIL.parse(dialled, Region::from_code(default_region).ok()).ok()
+}
+
+fn e164(number: &PhoneNumber) -> Cow<'_, str> {
+    number.format_as(PhoneNumberFormat::E164)
+}
+
+/// Mexico did away with the digits that led to mobiles (1, 01, 044, 045) in 2019, and they are still
+/// written; the plans hold such a number for none at all.
+fn current(number: PhoneNumber) -> PhoneNumber {
+    const MEXICO: i32 = 52;
+    const DIGITS: usize = 10;
+    let national = number.get_national_significant_number();
+    let prefix = national.len().checked_sub(DIGITS).and_then(|end| national.get(..end));
+    match prefix {
+        Some("1" | "01" | "044" | "045") if number.country_code == MEXICO && !number.is_valid() => {
+            parsed(&format!("+{MEXICO}{}", &national[national.len() - DIGITS..]), "MX").unwrap_or(number)
+        }
+        _ => number,
+    }
+}
+
+/// Gabon's plan of before 2019 stands in the tables beside today's, with and without a leading zero:
+/// two names of one number that no longer works. Today's mobile numbers are 6x or 7x and six digits.
+fn is_of_the_past(number: &PhoneNumber) -> bool {
+    const GABON: i32 = 241;
+    let national = number.get_national_significant_number();
+    number.country_code == GABON && (national.len() < 8 || national.starts_with('0'))
+}

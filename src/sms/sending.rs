@@ -1,0 +1,252 @@
+//! Sends one code, top to bottom: budgets, ledger, gateway, and what its answer means for both.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::brake;
+use super::budgets::{Admission, Keys, Ticket, Watched};
+use super::codes::{Ask, Codes, Sending, Sent, SmsError, TRY_AGAIN};
+use super::ledger::{Draft, Earlier, State, WhyNot, Written};
+use super::text::text;
+use super::{Code, Delivery, Message, MessageId, Phone, Purpose};
+use crate::config::{Brake, Live};
+use crate::db::DbError;
+use crate::throttle::{Refusal, Then};
+
+/// How often, and how long, a request looks how another instance fares with the same one.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const MOST_LOOKS: usize = 40;
+
+/// One request on a task of its own: what it was asked with, and what was in force then.
+struct Job {
+    codes: Codes,
+    watched: Watched,
+    keys: Keys,
+    brake: Brake,
+    code_ttl: Duration,
+    phone: Phone,
+    purpose: Purpose,
+    solved: bool,
+    locale: String,
+}
+
+impl Codes {
+    /// Sends a code, if every budget admits it. Whoever asks may go away: what was begun is ended.
+    pub async fn send(&self, live: &Live, ask: Ask<'_>) -> Result<Sending, SmsError> {
+        let job = Job::new(self.clone(), live, ask);
+        let answer = tokio::spawn(job.run()).await.expect("sending does not panic")?;
+        self.0.metrics.count(&answer);
+        Ok(answer.sending)
+    }
+}
+
+/// What a request is answered, and whether an earlier one of the same name was answered so.
+pub struct Answer {
+    pub sending: Sending,
+    pub repeated: bool,
+}
+
+impl From<Sending> for Answer {
+    fn from(sending: Sending) -> Self {
+        Self { sending, repeated: false }
+    }
+}
+
+impl Job {
+    fn new(codes: Codes, live: &Live, ask: Ask<'_>) -> Self {
+        let watched = Watched::of(live);
+        let name = ask
+            .once
+            .map(|name| [ask.phone.as_str().as_bytes(), ask.purpose.as_str().as_bytes(), name.as_bytes()]);
+        let keys =
+            codes.0.budgets.keys(&watched, ask.phone, ask.address, name.as_ref().map(|parts| &parts[..]));
+        Self {
+            codes,
+            watched,
+            keys,
+            brake: live.sms.brake.clone(),
+            code_ttl: live.sms.code_ttl,
+            phone: ask.phone.clone(),
+            purpose: ask.purpose,
+            solved: ask.solved,
+            locale: ask.locale.to_owned(),
+        }
+    }
+
+    async fn run(self) -> Result<Answer, SmsError> {
+        let inner = Arc::clone(&self.codes.0);
+        let _turn = match self.keys.once {
+            Some(name) => Some(inner.turns.wait(name).await),
+            None => None,
+        };
+        if let Some(retry_after) = self.known_brake().await {
+            return Ok(braked(retry_after).into());
+        }
+        let mut earlier = None;
+        for _ in 0..MOST_LOOKS {
+            match inner.budgets.admit(&self.watched, &self.keys, self.solved).await {
+                Admission::In(ticket) => match self.write(ticket).await? {
+                    Some(answer) => return Ok(answer),
+                    None => continue,
+                },
+                Admission::Refused(limit, refusal) => return Ok(refused(limit, refusal).into()),
+                Admission::Out(error) => {
+                    tracing::debug!(?error, "no message is sent while the window store is out");
+                    return Ok(unavailable().into());
+                }
+                Admission::Repeated => {}
+            }
+            // Sent, being sent by another instance, or about to be given up by it.
+            earlier = self.earlier().await?;
+            if earlier.as_ref().is_some_and(|earlier| earlier.state != State::Pending) {
+                break;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        match earlier {
+            Some(earlier) => Ok(self.repeated(earlier).await?),
+            None => Ok(unavailable().into()),
+        }
+    }
+
+    /// A flood at a braked prefix writes nothing and asks nobody. But who repeats a request is told what
+    /// became of it.
+    async fn known_brake(&self) -> Option<Duration> {
+        let inner = &*self.codes.0;
+        let known = inner.ledger.known_brake(&self.phone).filter(|_| self.brake.enabled)?;
+        let repeated = inner.budgets.is_repeated(&self.watched, &self.keys).await;
+        (!repeated).then_some(known)
+    }
+
+    async fn earlier(&self) -> Result<Option<Earlier>, DbError> {
+        match self.keys.once {
+            Some(name) => self.codes.ledger().earlier(name).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The answer that the first request of this name got, or would get now.
+    async fn repeated(&self, earlier: Earlier) -> Result<Answer, DbError> {
+        let resend_after = self.codes.ledger().resend_after(self.keys.phone, &self.watched.phone).await?;
+        let confirmed = earlier.state == State::Accepted;
+        let sent = Sent { expires_in: earlier.expires_in, resend_after, confirmed };
+        Ok(Answer { sending: Sending::Sent(sent), repeated: true })
+    }
+
+    /// It stands in the window store. Where it does not come to stand in the ledger it never was. None
+    /// where the store lost its data meanwhile, so that others may stand in its place.
+    async fn write(&self, ticket: Ticket) -> Result<Option<Answer>, SmsError> {
+        let inner = &*self.codes.0;
+        let (id, code) = (MessageId::random(&inner.entropy), Code::random(&inner.entropy));
+        let code_hash = self.codes.code_hash(self.keys.phone, self.purpose, id, &code);
+        let draft = Draft {
+            id,
+            keys: &self.keys,
+            hit: ticket.hit,
+            phone: &self.phone,
+            purpose: self.purpose,
+            gateway: inner.gateway.name(),
+            code_hash: &code_hash,
+            code_ttl: self.code_ttl,
+            solved: self.solved,
+            limit: &self.watched.phone,
+            brake: &self.brake,
+        };
+        let Ok(_place) = inner.places.try_acquire() else {
+            inner.budgets.refund(&self.watched, &self.keys, ticket.hit).await;
+            return Ok(Some(unavailable().into()));
+        };
+        let begun = inner.clock.now();
+        let why_not = match inner.ledger.write(&draft).await {
+            Ok(Written::New { resend_after }) if inner.budgets.stands(&self.watched, &ticket).await => {
+                let delivery = self.deliver(&draft, code).await;
+                let gone = inner.clock.now().since(begun);
+                return Ok(Some(self.answer(&delivery, resend_after, gone).into()));
+            }
+            Ok(Written::New { .. }) => inner.ledger.withdraw(&draft).await.map(|()| None),
+            Ok(Written::Not(why)) => Ok(Some(why)),
+            Err(error) => Err(error),
+        };
+        inner.budgets.refund(&self.watched, &self.keys, ticket.hit).await;
+        Ok(match why_not? {
+            None => None,
+            Some(WhyNot::Repeated(earlier)) => Some(self.repeated(earlier).await?),
+            Some(WhyNot::Refused(refusal)) => {
+                Some(refused(self.watched.phone.name().to_owned(), refusal).into())
+            }
+            Some(WhyNot::Braked(braked)) => {
+                inner.metrics.brakes.increment(u64::from(braked.tripped));
+                Some(self::braked(braked.retry_after).into())
+            }
+        })
+    }
+
+    fn answer(&self, delivery: &Delivery, resend_after: Duration, gone: Duration) -> Sending {
+        let sent = |confirmed| {
+            let (expires_in, resend_after) =
+                (self.code_ttl.saturating_sub(gone), resend_after.saturating_sub(gone));
+            Sending::Sent(Sent { expires_in, resend_after, confirmed })
+        };
+        match delivery {
+            Delivery::Accepted { .. } => sent(true),
+            Delivery::Unknown { .. } => sent(false),
+            Delivery::Refused { .. } => Sending::NotSent,
+        }
+    }
+
+    /// Hands the message to the gateway, once, and writes what became of it: in the ledger first, which
+    /// decides.
+    async fn deliver(&self, draft: &Draft<'_>, code: Code) -> Delivery {
+        let inner = &*self.codes.0;
+        let text = text(self.purpose, &code, self.code_ttl, &self.locale);
+        let (gateway, phone, id) = (Arc::clone(&inner.gateway), self.phone.clone(), draft.id);
+        // A gateway that panics takes this task along, and nothing else.
+        let sending = tokio::spawn(async move {
+            gateway.send(Message { id, phone: &phone, code: &code, text: &text }).await
+        });
+        let stop = sending.abort_handle();
+        let delivery = match tokio::time::timeout(inner.gateway_patience, sending).await {
+            Ok(Ok(delivery)) => delivery,
+            Ok(Err(_)) => Delivery::Unknown { reason: "the gateway's code failed".to_owned() },
+            Err(_) => {
+                stop.abort();
+                Delivery::Unknown { reason: "the gateway took too long".to_owned() }
+            }
+        };
+        self.note(draft, &delivery).await;
+        delivery
+    }
+
+    async fn note(&self, draft: &Draft<'_>, delivery: &Delivery) {
+        let inner = &*self.codes.0;
+        match inner.ledger.settle(draft, delivery).await {
+            Ok(()) if matches!(delivery, Delivery::Refused { .. }) => {
+                inner.budgets.refund(&self.watched, &self.keys, draft.hit).await;
+            }
+            Ok(()) => {}
+            // It stays pending, and counts, in the window store as well.
+            Err(error) => {
+                tracing::warn!(%error, message = %draft.id, "what became of a message is not in the ledger");
+            }
+        }
+        if let Delivery::Refused { reason } | Delivery::Unknown { reason } = delivery {
+            tracing::warn!(gateway = draft.gateway, message = %draft.id, reason, "a message is not known to have gone out");
+        }
+    }
+}
+
+fn refused(limit: String, refusal: Refusal) -> Sending {
+    let retry_after = refusal.retry_after;
+    match refusal.then {
+        Then::Captcha => Sending::Challenged { limit, retry_after },
+        Then::Block => Sending::Throttled { limit, retry_after },
+    }
+}
+
+fn braked(retry_after: Duration) -> Sending {
+    Sending::Throttled { limit: brake::NAME.to_owned(), retry_after }
+}
+
+const fn unavailable() -> Sending {
+    Sending::Unavailable { retry_after: TRY_AGAIN }
+}

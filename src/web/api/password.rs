@@ -1,0 +1,59 @@
+//! `POST /api/v1/password/reset`
+
+use actix_web::web::{Data, Json};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Deserialize;
+
+use crate::captcha::Form;
+use crate::login::{Reset, Resetting};
+use crate::web::api::sms::{not_opened, parse_code, parse_phone};
+use crate::web::api::{Call, Solution, broken};
+use crate::web::handlers::about_password;
+use crate::web::message::{Field, FieldErrors, Message};
+use crate::web::pages::forms::Typed;
+use crate::web::problem::Problem;
+use crate::web::services::Shared;
+use crate::web::visit::{Edge, set};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Body {
+    phone: Typed,
+    code: Typed,
+    new_password: Typed,
+    captcha: Option<Solution>,
+}
+
+pub async fn reset(
+    request: HttpRequest,
+    body: Json<Body>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> Result<HttpResponse, Problem> {
+    let call = Call::admit(&request, &edge)?;
+    let live = services.live.snapshot();
+    let (phone, code) = (parse_phone(&live, &body.phone)?, parse_code(&body.code)?);
+    let about = |message| Problem::invalid(&FieldErrors::one(Field::NewPassword, message));
+    if body.new_password.expose().is_empty() {
+        return Err(about(Message::PasswordMissing));
+    }
+    let solved = call.redeem(Form::PasswordReset, &services, &live, body.captcha.as_ref()).await?;
+    let address = call.client.subject();
+    let new_password = body.new_password.expose();
+    let ask = Resetting { phone: &phone, code: &code, new_password, address: address.as_ref(), solved };
+    match services.by_code.reset(&live, ask).await.map_err(|error| broken(&error))? {
+        Reset::Done => {
+            let mut response = HttpResponse::NoContent().finish();
+            set(&mut response, edge.cookies.end_session());
+            Ok(response)
+        }
+        Reset::NoAccount => Err(Problem::NoAccount),
+        Reset::Not(not) => Ok(not_opened(&live, not)),
+        Reset::Unfit(unfit) => Err(about(about_password(unfit))),
+        Reset::Challenged { .. } => {
+            let captcha = call.challenge(Form::PasswordReset, &services, &live).await;
+            Err(Problem::CaptchaRequired { captcha })
+        }
+        Reset::Busy { retry_after } => Err(Problem::Busy { retry_after }),
+    }
+}

@@ -1,0 +1,175 @@
+//! `POST /api/v1/sms/codes` and `POST /api/v1/sms/login`
+
+use std::time::Duration;
+
+use actix_web::http::header::HeaderMap;
+use actix_web::web::{Data, Json};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::{Deserialize, Serialize};
+
+use crate::captcha::Form;
+use crate::config::Live;
+use crate::login::{Entered, NotOpened};
+use crate::sms::{Ask, Code, Phone, PhoneError, Purpose, Sending, Sent};
+use crate::web::api::{Call, Solution, UserBody, broken, limited};
+use crate::web::handlers::session::renew;
+use crate::web::message::{Field, FieldErrors, Message};
+use crate::web::pages::forms::Typed;
+use crate::web::phone;
+use crate::web::problem::{InputError, Problem};
+use crate::web::services::Shared;
+use crate::web::visit::{Edge, language, set};
+use crate::web::wait::whole_seconds;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    phone: Typed,
+    purpose: For,
+    captcha: Option<Solution>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum For {
+    Login,
+    Register,
+    Reset,
+    Verify,
+}
+
+#[derive(Serialize)]
+struct Accepted {
+    /// In E.164, masked.
+    phone: String,
+    expires_in: u64,
+    resend_after: u64,
+    /// `unknown` where the gateway did not say whether it has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivery: Option<&'static str>,
+}
+
+/// Sends a code: the same whether or not an account has the number.
+pub async fn send(
+    request: HttpRequest,
+    body: Json<Wanted>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> Result<HttpResponse, Problem> {
+    let call = Call::admit(&request, &edge)?;
+    let purpose = match body.purpose {
+        For::Login => Purpose::Login,
+        For::Register => Purpose::Register,
+        For::Reset => Purpose::Reset,
+        For::Verify => Purpose::Verify,
+    };
+    if purpose == Purpose::Verify {
+        call.member(&services, &edge).await?;
+    }
+    let live = services.live.snapshot();
+    let phone = parse_phone(&live, &body.phone)?;
+    let once = idempotency_key(request.headers())?;
+    let solved = call.redeem(Form::SmsCode, &services, &live, body.captcha.as_ref()).await?;
+    let address = call.client.subject();
+    let locale = language(request.headers(), edge.cookies).code();
+    let ask = Ask { phone: &phone, purpose, address: address.as_ref(), solved, once, locale };
+    let sending = services.codes.send(&live, ask).await.map_err(|error| broken(&error))?;
+    let answer =
+        |response, full| limited(response, &[&live.limits.sms_phone, &live.limits.sms_address], full);
+    Ok(match sending {
+        Sending::Sent(sent) => answer(HttpResponse::Accepted().json(accepted(&phone, sent)), None),
+        Sending::Challenged { limit, retry_after } => {
+            let captcha = call.challenge(Form::SmsCode, &services, &live).await;
+            answer(Problem::CaptchaRequired { captcha }.respond(), Some((&limit, retry_after)))
+        }
+        Sending::Throttled { limit, retry_after } => {
+            let problem = Problem::Throttled { limit: limit.clone().into(), retry_after };
+            answer(problem.respond(), Some((&limit, retry_after)))
+        }
+        Sending::NotSent => Problem::NotSent.respond(),
+        Sending::Unavailable { retry_after } => Problem::Unavailable { retry_after }.respond(),
+    })
+}
+
+fn accepted(phone: &Phone, sent: Sent) -> Accepted {
+    // Rounded up: who comes back when told to is not too early, and a code that is good for five minutes
+    // but for the time it took to send it is said to be good for five.
+    let resend_after = if sent.resend_after == Duration::ZERO { 0 } else { whole_seconds(sent.resend_after) };
+    Accepted {
+        phone: phone.masked(),
+        expires_in: whole_seconds(sent.expires_in),
+        resend_after,
+        delivery: (!sent.confirmed).then_some("unknown"),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Credentials {
+    phone: Typed,
+    code: Typed,
+}
+
+pub async fn login(
+    request: HttpRequest,
+    body: Json<Credentials>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> Result<HttpResponse, Problem> {
+    let call = Call::admit(&request, &edge)?;
+    let live = services.live.snapshot();
+    let (phone, code) = (parse_phone(&live, &body.phone)?, parse_code(&body.code)?);
+    match services.by_code.sign_in(&live, &phone, &code).await.map_err(|error| broken(&error))? {
+        Entered::SignedIn { account, .. } => {
+            let old = edge.session_token(request.headers());
+            let token = renew(&services, &account, &call.shown(), old).await;
+            let token = token.map_err(|error| broken(&error))?.ok_or(Problem::InvalidCode)?;
+            let mut response = HttpResponse::Ok().json(UserBody::from(&*account));
+            set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));
+            Ok(guessing(response, &live, None))
+        }
+        Entered::Not(not) => Ok(not_opened(&live, not)),
+    }
+}
+
+/// The refusal of a code that opened nothing.
+pub fn not_opened(live: &Live, not: NotOpened) -> HttpResponse {
+    match not {
+        NotOpened::Wrong => guessing(Problem::InvalidCode.respond(), live, None),
+        NotOpened::Throttled { limit, retry_after } => {
+            let problem = Problem::Throttled { limit: limit.clone().into(), retry_after };
+            guessing(problem.respond(), live, Some((&limit, retry_after)))
+        }
+        NotOpened::Unavailable { retry_after } => Problem::Unavailable { retry_after }.respond(),
+    }
+}
+
+fn guessing(response: HttpResponse, live: &Live, full: Option<(&str, Duration)>) -> HttpResponse {
+    limited(response, &[&live.limits.sms_guess], full)
+}
+
+pub fn parse_phone(live: &Live, typed: &Typed) -> Result<Phone, Problem> {
+    phone::parse(live, typed.expose()).map_err(|error| match error {
+        PhoneError::Missing | PhoneError::NotANumber | PhoneError::NotMobile => Problem::InvalidPhone,
+        PhoneError::CountryNotAllowed => Problem::CountryNotAllowed,
+    })
+}
+
+pub fn parse_code(typed: &Typed) -> Result<Code, Problem> {
+    let not_six = || Problem::invalid(&FieldErrors::one(Field::Code, Message::CodeDigits));
+    Code::parse(typed.expose()).ok_or_else(not_six)
+}
+
+/// Of 1 to 64 visible characters (draft-ietf-httpapi-idempotency-key-header).
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let fits = |key: &&str| (1..=64).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+    let wrong = InputError {
+        field: "Idempotency-Key".into(),
+        message: "Use 1 to 64 visible ASCII characters without spaces.".into(),
+    };
+    match value.to_str().ok().filter(fits) {
+        Some(key) => Ok(Some(key)),
+        None => Err(Problem::InvalidInput { errors: vec![wrong] }),
+    }
+}

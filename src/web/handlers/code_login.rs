@@ -1,0 +1,65 @@
+//! `/login/code`: signing in with a number and the code that goes to it.
+
+use actix_web::HttpResponse;
+use actix_web::web::{Form, Query};
+
+use crate::captcha;
+use crate::login::Entered;
+use crate::sms::Purpose;
+use crate::web::flash::Flash;
+use crate::web::handlers::broken;
+use crate::web::handlers::code::{Wish, not_opened, parse_both, send, step_of};
+use crate::web::handlers::reply::Reply;
+use crate::web::handlers::session::{signed_in, welcome};
+use crate::web::message::{Field, Message};
+use crate::web::next::Next;
+use crate::web::pages::captcha::CaptchaBlock;
+use crate::web::pages::code::{CodePage, CodeStep};
+use crate::web::pages::forms::{CodeForm, NextQuery};
+use crate::web::pages::login::Notice;
+use crate::web::services::Shared;
+use crate::web::visit::Visit;
+
+/// `GET /login/code`
+pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> HttpResponse {
+    let next = Next::parse(&query.next);
+    match signed_in(&visit, &services).await {
+        Ok(Some(_)) => visit.keep_flash().see_other(next.unwrap_or_else(Next::home).as_str(), None),
+        Ok(None) => CodePage::new(&visit, Purpose::Login, None, next).respond(&visit),
+        Err(error) => broken(&visit, &error),
+    }
+}
+
+/// `POST /login/code`
+pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> HttpResponse {
+    let live = services.live.snapshot();
+    let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
+        let page = CodePage::new(&visit, Purpose::Login, None, Next::parse(&form.next));
+        page.step(step).notice(notice).captcha(captcha).respond(&visit)
+    };
+    let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
+    let reply =
+        Reply { visit: &visit, services: &services, live: &live, form: captcha::Form::SmsCode, show: &show };
+    match Wish::of(&form.fields) {
+        Wish::AnotherNumber => return reply.plain(Notice::None),
+        Wish::Code => return send(reply, Purpose::Login, &form.fields, &form.guarded, &page).await,
+        Wish::Entry => {}
+    }
+    let admitted = reply.admit(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await;
+    let (phone, code) = match admitted {
+        Ok((parsed, _)) => parsed,
+        Err(response) => return response,
+    };
+    match services.by_code.sign_in(&live, &phone, &code).await {
+        Ok(Entered::SignedIn { account, made }) => {
+            let flash = made.then_some(Flash::Registered);
+            match welcome(&visit, &services, &account, Next::parse(&form.next), flash).await {
+                Ok(Some(response)) => response,
+                Ok(None) => reply.invalid(Field::Code, Message::CodeWrong),
+                Err(error) => broken(&visit, &error),
+            }
+        }
+        Ok(Entered::Not(not)) => not_opened(&reply, not),
+        Err(error) => broken(&visit, &error),
+    }
+}

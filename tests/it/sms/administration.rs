@@ -1,0 +1,127 @@
+//! The ledger and the brakes, as administrators see them and nobody else does.
+
+use std::time::Duration;
+
+use gatehouse::login::{Roles, Username};
+use serde_json::json;
+
+use super::flows::{NEW, NO_LIMITS};
+use super::http::{NUMBER, OTHER};
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
+
+#[tokio::test]
+async fn a_one_time_password_opens_nothing_but_its_change() {
+    let app = TestApp::start(Store::Memory).await;
+    let (login, services) = (Username::parse("gatekeeper").unwrap(), &app.services);
+    let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
+    services.accounts.create_first_admin(&login, &hash).await.unwrap().unwrap();
+    let client = app.client();
+    assert_eq!(client.login("gatekeeper", PASSWORD).await.body["user"]["must_change_password"], true);
+    assert_eq!(client.get("/api/v1/session").await.status, 200);
+    let phone = json!({ "phone": NUMBER, "code": "123456" });
+    for answer in [
+        client.ask_code(NUMBER, "verify").await,
+        client.call("/account/phone", phone).await,
+        client.get("/api/v1/admin/messages").await,
+        client.get("/api/v1/admin/brakes").await,
+    ] {
+        assert_eq!((answer.status, answer.problem()), (403, "password-change-required"));
+    }
+    for path in ["/account/phone", "/admin/messages"] {
+        assert_eq!(client.get(path).await.header("location"), "/account");
+    }
+    let others = client.submit("/account", "/account/sessions/revoke-others", &[]).await;
+    assert_eq!((others.status, others.header("location")), (303, "/account"));
+    let fields = [("current_password", PASSWORD), ("new_password", NEW)];
+    assert_eq!(client.submit("/account", "/account/password", &fields).await.status, 303);
+    assert_eq!(client.get("/api/v1/admin/messages").await.status, 200);
+}
+
+/// Somebody who may look into the ledger, signed in.
+pub async fn admin(app: &TestApp) -> Client {
+    let (login, services) = (Username::parse("boss").unwrap(), &app.services);
+    let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
+    services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
+    let client = app.client();
+    assert_eq!(client.login("boss", PASSWORD).await.status, 200);
+    client
+}
+
+#[tokio::test]
+async fn the_ledger_is_for_administrators() {
+    let toml = format!("{NO_LIMITS}[sms.brake]\nenabled = false\n");
+    let app = TestApp::with(Store::Memory, &toml).await;
+    let user = app.client();
+    user.register("alice", PASSWORD).await;
+    for path in ["/api/v1/admin/messages", "/api/v1/admin/brakes"] {
+        assert_eq!(app.client().get(path).await.problem(), "unauthenticated");
+        assert_eq!(user.get(path).await.problem(), "forbidden");
+    }
+    assert_eq!(user.get("/admin/messages").await.status, 403);
+    let lift = user.submit("/account", "/admin/brakes/lift", &[("prefix", "+861380013")]).await;
+    assert_eq!(lift.status, 403);
+
+    let boss = admin(&app).await;
+    for n in 0..55 {
+        app.advance(Duration::from_secs(1));
+        assert_eq!(user.ask_code(if n < 2 { OTHER } else { NUMBER }, "login").await.status, 202);
+    }
+    let code = user.codes(OTHER).await.remove(0);
+    app.client().call("/sms/login", json!({ "phone": OTHER, "code": code })).await;
+    let newest = boss.get("/api/v1/admin/messages").await;
+    let next = newest.body["next"].as_str().unwrap();
+    let older = boss.get(&format!("/api/v1/admin/messages?after={next}")).await;
+    let count = |answer: &Answer| answer.body["messages"].as_array().unwrap().len();
+    assert_eq!((count(&newest), count(&older), older.body.get("next")), (50, 5, None));
+    let first = &newest.body["messages"][0];
+    assert_eq!((&first["phone"], &first["state"]), (&json!("+861380013****"), &json!("accepted")));
+    assert!(!newest.text.contains(NUMBER) && !newest.text.contains(&code));
+    assert!(older.body["messages"][3]["entered_at"].is_string(), "{}", older.text);
+    let found = boss.get("/api/v1/admin/messages?prefix=%2B861390013&state=accepted").await;
+    assert_eq!(count(&found), 2, "{}", found.text);
+    assert_eq!(count(&boss.get("/api/v1/admin/messages?state=refused").await), 0);
+    for query in ["state=x", "after=x", "limit=0", "limit=201"] {
+        assert_eq!(boss.get(&format!("/api/v1/admin/messages?{query}")).await.status, 422, "{query}");
+    }
+    let page = boss.get("/admin/messages").await;
+    assert_eq!(page.text.matches("+861380013****").count(), 50);
+    let after = page.text.split("href=\"/admin/messages?after=").nth(1).unwrap().split('"').next().unwrap();
+    let older = boss.get(&format!("/admin/messages?after={after}")).await;
+    assert_eq!(older.text.matches("****</bdi>").count(), 5);
+    assert!(
+        boss.get("/admin/messages?state=refused&prefix=%2B861390013").await.text.contains("No message fits")
+    );
+}
+
+#[tokio::test]
+async fn a_braked_prefix_is_shown_and_lifted() {
+    let toml = format!("{NO_LIMITS}[sms.brake]\nmin_sent = 3\n");
+    let app = TestApp::with(Store::Memory, &toml).await;
+    let (user, boss) = (app.client(), admin(&app).await);
+    let brake = async || {
+        for _ in 0..10 {
+            let answer = user.ask_code(NUMBER, "login").await;
+            if answer.status == 429 {
+                return answer.body["limit"].clone();
+            }
+        }
+        panic!("nothing brakes");
+    };
+    assert_eq!(brake().await, "sms-brake");
+    let listed = boss.get("/api/v1/admin/brakes").await;
+    assert_eq!(listed.body["brakes"][0]["prefix"], "+861380013", "{}", listed.text);
+    assert!(boss.get("/admin/messages").await.text.contains("+861380013…"));
+    assert_eq!(user.ask_code(OTHER, "login").await.status, 202, "others are not stopped");
+    let lifted = boss.submit("/admin/messages", "/admin/brakes/lift", &[("prefix", "+861380013")]).await;
+    assert_eq!((lifted.status, lifted.header("location")), (303, "/admin/messages"));
+    assert_eq!(boss.post("/admin/brakes/lift", &[("prefix", "+861380013")]).await.status, 403, "no token");
+    app.advance(Duration::from_secs(1));
+    assert_eq!(brake().await, "sms-brake");
+    let lift = async || {
+        let request = boss.http.delete(format!("{}/api/v1/admin/brakes/%2B861380013", app.url));
+        Answer::read(request.send().await.unwrap()).await
+    };
+    assert_eq!(lift().await.status, 204);
+    assert_eq!(lift().await.problem(), "not-found");
+    assert_eq!(user.ask_code(NUMBER, "login").await.status, 202);
+}

@@ -1,0 +1,123 @@
+//! What is refused at the edge before a code is sent or compared, and who sees what.
+
+use serde_json::json;
+
+use super::http::{NUMBER, OTHER, enter, with_number};
+use crate::support::app::{ANSWER, Answer, PASSWORD, Store, TestApp};
+
+#[tokio::test]
+async fn numbers_that_no_code_goes_to_are_refused() {
+    let app = TestApp::with(Store::Memory, "[sms]\ncountries = [\"CN\"]\n").await;
+    let client = app.client();
+    for phone in ["", "12", "+86 10 6552 9988", "138001380001234", "+8613800138000;ext=5", "hello"] {
+        let refused = client.ask_code(phone, "login").await;
+        assert_eq!((refused.status, refused.problem()), (422, "invalid-phone"), "{phone}");
+    }
+    let refused = client.ask_code("+49 1512 3456789", "login").await;
+    assert_eq!((refused.status, refused.problem()), (422, "country-not-allowed"));
+    assert_eq!(enter(&client, "+49 1512 3456789", "123456").await.problem(), "country-not-allowed");
+    assert_eq!(client.ask_code(NUMBER, "gift").await.problem(), "invalid-input");
+    assert_eq!(client.codes("").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn past_a_captcha_rule_a_solved_one_is_asked_for() {
+    let toml = "[limits.sms-phone]\nrules = [{ max = 1, window = \"1h\", then = \"captcha\" }, { max = 2, window = \"1h\" }]\n";
+    let app = TestApp::with(Store::Memory, toml).await;
+    let client = app.client();
+    assert_eq!(client.ask_code(NUMBER, "login").await.status, 202);
+    let asked = client.ask_code(NUMBER, "login").await;
+    assert_eq!((asked.status, asked.problem()), (403, "captcha-required"));
+    let ask_with = async |id: &str, answer: &str| {
+        let captcha = json!({ "id": id, "answer": answer });
+        client.call("/sms/codes", json!({ "phone": NUMBER, "purpose": "login", "captcha": captcha })).await
+    };
+    let for_login = client.challenge().await;
+    assert_eq!(ask_with(&for_login, ANSWER).await.problem(), "captcha-invalid", "of another form");
+    let id = asked.body["captcha"]["id"].as_str().unwrap();
+    assert_eq!(ask_with(id, ANSWER).await.status, 202);
+    assert_eq!(ask_with(id, ANSWER).await.problem(), "captcha-invalid", "once");
+    let answer = client.call("/captcha", json!({ "for": "sms" })).await;
+    let refused = ask_with(answer.body["id"].as_str().unwrap(), ANSWER).await;
+    assert_eq!((refused.problem(), &refused.body["limit"]), ("throttled", &json!("sms-phone")));
+    assert_eq!(client.codes("").await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_can_ask_for_nothing() {
+    let app = TestApp::start(Store::Memory).await;
+    let client = with_number(&app, "alice", NUMBER).await;
+    let before = client.codes("").await.len();
+    for (method, path) in [
+        ("POST", "/sms/codes"),
+        ("POST", "/sms/login"),
+        ("POST", "/password/reset"),
+        ("POST", "/account/phone"),
+        ("DELETE", "/account/phone"),
+        ("DELETE", "/admin/brakes/+861380013"),
+    ] {
+        let request = client.http.request(method.parse().unwrap(), format!("{}/api/v1{path}", app.url));
+        let body = match path {
+            "/sms/codes" => json!({ "phone": OTHER, "purpose": "login" }),
+            "/password/reset" => json!({ "phone": OTHER, "code": "123456", "new_password": PASSWORD }),
+            _ => json!({ "phone": OTHER, "code": "123456" }),
+        };
+        let request = request.header("origin", "https://evil.example").json(&body);
+        let refused = Answer::read(request.send().await.unwrap()).await;
+        assert_eq!((refused.status, refused.problem()), (403, "csrf"), "{path}");
+    }
+    assert_eq!(client.codes("").await.len(), before);
+    assert_eq!(client.get("/api/v1/session").await.body["user"]["phone"], NUMBER);
+}
+
+#[tokio::test]
+async fn without_the_store_no_code_is_sent_or_compared() {
+    let mut app = TestApp::with(Store::Redis, "[store]\ntimeout = \"200ms\"\n").await;
+    let client = app.client();
+    let code = client.code(NUMBER, "login").await;
+    drop(app.redis.take());
+    for answer in [client.ask_code(OTHER, "login").await, enter(&client, NUMBER, &code).await] {
+        assert_eq!((answer.status, answer.problem()), (503, "unavailable"), "{}", answer.text);
+        assert!(!answer.header("retry-after").is_empty());
+    }
+    assert_eq!(client.codes("").await.len(), 1);
+}
+
+#[tokio::test]
+async fn the_outbox_is_for_this_machine_alone() {
+    let app = TestApp::with(Store::Memory, "[server]\ntrusted_proxies = [\"127.0.0.0/8\"]\n").await;
+    app.client().code(NUMBER, "login").await;
+    for path in ["/dev/outbox", "/dev/outbox.json"] {
+        let seen = app.client().get(path).await;
+        assert!(seen.status == 200 && seen.text.contains(NUMBER), "{path}: {}", seen.text);
+        for address in ["127.0.0.1", "203.0.113.7"] {
+            assert_eq!(app.client_at(address).get(path).await.status, 404, "{path} for {address}");
+        }
+    }
+    let none = app.client().get("/dev/outbox.json?phone=nonsense").await;
+    assert_eq!(none.body, json!([]));
+    let toml = "[sms]\ngateway = \"http\"\n[sms.http]\nurl = \"http://127.0.0.1:9/\"\n";
+    let app = TestApp::with(Store::Memory, toml).await;
+    for path in ["/dev/outbox", "/dev/outbox.json"] {
+        assert_eq!(app.client().get(path).await.status, 404);
+    }
+    let refused = app.client().ask_code(NUMBER, "login").await;
+    assert_eq!((refused.status, refused.problem()), (503, "unavailable"), "nobody listens there");
+    assert!(refused.body["detail"].as_str().unwrap().contains("not sent"));
+    assert_eq!(app.client().ask_code(NUMBER, "login").await.status, 503, "and it counted nowhere");
+}
+
+#[tokio::test]
+async fn reports_are_taken_from_the_gateway_that_there_is() {
+    let app = TestApp::start(Store::Memory).await;
+    for gateway in ["outbox", "twilio", "nothing", "%2e%2e"] {
+        assert_eq!(app.client().get(&format!("/sms/reports/{gateway}")).await.status, 404, "{gateway}");
+    }
+    let toml = "[sms]\ngateway = \"http\"\n[sms.http]\nurl = \"http://127.0.0.1:9/\"\n";
+    let app = TestApp::with(Store::Memory, toml).await;
+    let client = app.client();
+    let forged = client.get("/sms/reports/http?id=0123456789abcdef0123456789abcdef&token=x&status=1").await;
+    assert_eq!((forged.status, forged.text.as_str()), (401, ""));
+    let request = client.http.post(format!("{}/sms/reports/http", app.url)).body(vec![b'x'; 65 * 1024]);
+    assert_eq!(request.send().await.unwrap().status(), 413);
+}

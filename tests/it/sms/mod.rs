@@ -1,0 +1,19 @@
+//! Codes by SMS: what is sent, what is counted, what carries it, and what a code that comes back is good for.
+
+mod administration;
+mod carried;
+mod edge;
+mod flows;
+mod gateways;
+mod guessing;
+mod http;
+mod kannel;
+mod ledger;
+mod outage;
+mod providers;
+mod pumping;
+mod rebuild;
+mod rig;
+mod sending;
+mod spoilt;
+mod tls;

@@ -1,0 +1,259 @@
+//! The cap outlives its store: whatever the store forgets in mid-hour comes back from the ledger.
+
+use super::rig::*;
+use gatehouse::sms::*;
+
+const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
+/// The number's own rules are the ledger's; these are the store's alone.
+const BUDGETS: &str =
+    "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = [{ max = 3, window = '1h' }]
+    [limits.sms-prefix]\nrules = [{ max = 4, window = '1h' }]
+    [limits.sms-total]\nrules = [{ max = 6, window = '1h' }]";
+
+/// How a store loses what it knows.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    Flush,
+    Restart,
+    NewProcess,
+}
+
+async fn rig(loss: Loss, toml: &str) -> Rig {
+    let store = if matches!(loss, Loss::NewProcess) { Store::Memory } else { Store::Redis };
+    Rig::new(store, toml).await
+}
+
+/// The instance to go on with.
+async fn lose(loss: Loss, rig: &mut Rig, instance: Instance) -> Instance {
+    match loss {
+        Loss::Flush => rig.flush(),
+        Loss::Restart => rig.restart_redis(&instance).await,
+        Loss::NewProcess => return rig.instance().await,
+    }
+    instance
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flushed_in_mid_hour_under_parallel_requests_it_stays_five() {
+    stays_five(Loss::Flush).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_and_empty_in_mid_hour_under_parallel_requests_it_stays_five() {
+    stays_five(Loss::Restart).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_with_its_process_in_mid_hour_under_parallel_requests_it_stays_five() {
+    stays_five(Loss::NewProcess).await;
+}
+
+async fn stays_five(loss: Loss) {
+    let mut rig = rig(loss, FIVE_AN_HOUR).await;
+    let (mut instance, phone) = (rig.instance().await, phone());
+    for _ in 0..3 {
+        sent(instance.send(&phone).await);
+        rig.advance(5 * MINUTE);
+    }
+    for _ in 0..3 {
+        let before = tokio::spawn({
+            let (instance, phone) = (instance.clone(), phone.clone());
+            async move { instance.send_many(&phone, 40).await }
+        });
+        instance = lose(loss, &mut rig, instance).await;
+        instance.send_many(&phone, 40).await;
+        before.await.unwrap();
+        assert!(rig.sent_to(&phone) <= 5, "{loss:?}: {}", rig.sent_to(&phone));
+        // While the windows are lost, who came first may be refused for the sake of who is refused next.
+        for _ in 0..2 {
+            instance.send(&phone).await;
+        }
+        assert_eq!(rig.sent_to(&phone), 5, "{loss:?}");
+    }
+    let (limit, wait) = throttled(instance.send(&phone).await);
+    assert_eq!((limit.as_str(), wait), ("sms-phone", 45 * MINUTE));
+    assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 5, "the store knows again");
+    rig.advance(45 * MINUTE);
+    sent(instance.send(&phone).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flushed_again_and_again_under_two_instances_no_budget_is_exceeded() {
+    let toml = "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = [{ max = 30, window = '1h' }]";
+    let rig = rig(Loss::Flush, toml).await;
+    let (one, other) = (rig.instance().await, rig.instance().await);
+    for _ in 0..8 {
+        let burst = tokio::spawn(all([one.clone(), other.clone()].into_iter().flat_map(|instance| {
+            (0..20).map(move |_| {
+                let instance = instance.clone();
+                async move { instance.send(&phone()).await }
+            })
+        })));
+        for _ in 0..5 {
+            tokio::task::yield_now().await;
+            rig.flush();
+        }
+        burst.await.unwrap();
+        assert!(rig.sent().len() <= 30, "{} messages", rig.sent().len());
+    }
+    // What was refused for the flushes alone had its chance by now.
+    while is_sent(&one.send(&phone()).await) {}
+    assert_eq!(rig.sent().len(), 30);
+    assert_eq!(one.counted("sms-total", b"everyone").await, 30);
+    assert_eq!(one.ledger().await.len(), 30, "nothing stands in the ledger that did not go out");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_hits_are_lost_before_it_stands_in_the_ledger_is_admitted_anew() {
+    let rig = rig(Loss::Flush, "").await;
+    let (instance, other, phone) = (rig.instance().await, rig.instance().await, phone());
+    assert!(instance.codes.make_whole(instance.live()).await);
+    let server = rig.redis.as_ref().expect("a server");
+    let looks = server.calls("get");
+    // While somebody else writes, it is held up between the store and the ledger.
+    let writer = rig.instance().await.db.begin_exclusive().await.unwrap();
+    let sending = tokio::spawn({
+        let (instance, phone) = (instance.clone(), phone.clone());
+        async move { instance.send(&phone).await }
+    });
+    until(async || server.calls("get") > looks).await;
+    rig.flush();
+    assert!(other.codes.make_whole(other.live()).await, "from a ledger that does not know of it");
+    drop(writer);
+    sent(sending.await.unwrap());
+    assert_eq!(other.counted("sms-total", b"everyone").await, 1);
+    assert_eq!((rig.sent_to(&phone), instance.ledger().await.len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_instance_that_missed_a_writing_back_trusts_no_admission_from_around_it() {
+    let rig = rig(Loss::Flush, "").await;
+    let (instance, other) = (rig.instance().await, rig.instance().await);
+    sent(instance.send(&phone()).await);
+    let server = rig.redis.as_ref().expect("a server");
+    let scripts = || server.calls("evalsha");
+    let before = scripts();
+    sent(instance.send(&phone()).await);
+    assert_eq!(scripts() - before, 1, "a reservation");
+    rig.flush();
+    assert!(other.codes.make_whole(other.live()).await);
+    let before = scripts();
+    sent(instance.send(&phone()).await);
+    assert_eq!(
+        scripts() - before,
+        3,
+        "a reservation that may have been made by an empty store, its refund, another"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_process_died_before_its_gateway_answered_counts() {
+    let rig = rig(Loss::NewProcess, "[limits.sms-phone]\nrules = [{ max = 1, window = '1h' }]").await;
+    let (dead, phone) = (rig.instance().await, phone());
+    rig.mood(Mood::Hangs);
+    tokio::spawn({
+        let (dead, phone) = (dead.clone(), phone.clone());
+        async move { dead.send(&phone).await }
+    });
+    until(async || rig.sent_to(&phone) > 0).await;
+    // Nobody lets that gateway go any more: the row stays as it is.
+    let fresh = rig.instance().await;
+    assert_eq!(throttled(fresh.send(&phone).await), ("sms-phone".to_owned(), HOUR));
+    assert_eq!(fresh.ledger().await[0].state, State::Pending);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_budget_comes_back_after_a_flush() {
+    budgets_come_back(Loss::Flush).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_budget_comes_back_after_a_restart() {
+    budgets_come_back(Loss::Restart).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_budget_comes_back_in_a_new_process() {
+    budgets_come_back(Loss::NewProcess).await;
+}
+
+async fn budgets_come_back(loss: Loss) {
+    let mut rig = rig(loss, BUDGETS).await;
+    let (instance, crowd, address) = (rig.instance().await, phone(), address());
+    let refusal = |sending: Sending| throttled(sending);
+    for _ in 0..3 {
+        sent(instance.send_from(&neighbour(&crowd), &address).await);
+        rig.advance(MINUTE);
+    }
+    // One that did not go out comes back to nobody's account.
+    rig.mood(Mood::Refuses);
+    assert_eq!(instance.send(&neighbour(&crowd)).await, Sending::NotSent);
+    rig.mood(Mood::Accepts);
+    let instance = lose(loss, &mut rig, instance).await;
+    let told = refusal(instance.send_from(&phone(), &address).await);
+    assert_eq!(told, ("sms-address".to_owned(), 57 * MINUTE), "{loss:?}");
+    sent(instance.send(&neighbour(&crowd)).await);
+    let instance = lose(loss, &mut rig, instance).await;
+    assert_eq!(refusal(instance.send(&neighbour(&crowd)).await).0, "sms-prefix", "{loss:?}");
+    for _ in 0..2 {
+        sent(instance.send(&phone()).await);
+    }
+    let instance = lose(loss, &mut rig, instance).await;
+    let told = refusal(instance.send(&phone()).await);
+    assert_eq!(told, ("sms-total".to_owned(), 57 * MINUTE), "{loss:?}");
+    assert_eq!(rig.sent().len(), 7, "six, and the one that was refused");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_is_known_again_after_a_flush() {
+    let rig = rig(Loss::Flush, "").await;
+    let (instance, phone) = (rig.instance().await, phone());
+    let address = address();
+    let named = Ask { once: Some("click"), ..ask(&phone, &address) };
+    let first = instance.ask(named).await;
+    rig.flush();
+    assert_eq!(instance.ask(named).await, first);
+    assert_eq!(rig.sent_to(&phone), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_start_makes_the_store_whole_and_a_request_finds_it_so() {
+    let rig = rig(Loss::NewProcess, FIVE_AN_HOUR).await;
+    let (old, phone) = (rig.instance().await, phone());
+    for _ in 0..5 {
+        sent(old.send(&phone).await);
+    }
+    let fresh = rig.instance().await;
+    assert!(fresh.codes.make_whole(fresh.live()).await);
+    assert_eq!(fresh.counted("sms-phone", phone.as_str().as_bytes()).await, 5);
+    assert_eq!(fresh.counted("sms-total", b"everyone").await, 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ledger_of_many_pages_comes_back_whole() {
+    let toml = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = []
+        [limits.sms-prefix]\nrules = []\n[sms.brake]\nenabled = false";
+    let rig = rig(Loss::Flush, toml).await;
+    let instance = rig.instance().await;
+    for _ in 0..600 {
+        sent(instance.send(&phone()).await);
+    }
+    rig.flush();
+    sent(instance.send(&phone()).await);
+    assert_eq!(instance.counted("sms-total", b"everyone").await, 601);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_is_raised_counts_what_went_out_before() {
+    let mut rig =
+        rig(Loss::NewProcess, "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = []").await;
+    let instance = rig.instance().await;
+    for _ in 0..4 {
+        sent(instance.send(&phone()).await);
+    }
+    let toml = "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = [{ max = 5, window = '1h' }]";
+    rig.live = gatehouse::config::parse(std::path::Path::new("test.toml"), toml, &[]).unwrap().live;
+    let instance = instance.with(&rig.live);
+    sent(instance.send(&phone()).await);
+    assert_eq!(throttled(instance.send(&phone()).await).0, "sms-total");
+}

@@ -1,0 +1,348 @@
+//! The code service over real parts, with a gateway that counts and does as it is told.
+
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gatehouse::clock::Clock;
+use gatehouse::config::{self, Live};
+use gatehouse::db::Db;
+use gatehouse::entropy::Entropy;
+use gatehouse::secret::MasterKey;
+use gatehouse::sms::*;
+use gatehouse::throttle::{AnyStore, Limiter, MemoryStore, RedisStore};
+use tokio::sync::Semaphore;
+
+pub use crate::support::app::Store;
+use crate::support::database::database;
+use crate::support::redis::RedisServer;
+use crate::support::steered::SteeredClock;
+use crate::throttle::NOON;
+
+pub const SECOND: Duration = Duration::from_secs(1);
+pub const MINUTE: Duration = Duration::from_secs(60);
+pub const HOUR: Duration = Duration::from_secs(3600);
+pub const MICRO: Duration = Duration::from_micros(1);
+
+/// Each function of a store becomes a test on each of them, on two threads.
+macro_rules! on_each_store {
+    ($($test:ident),+ $(,)?) => {
+        mod in_process {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test($crate::support::app::Store::Memory).await;
+            })+
+        }
+
+        mod on_redis {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test($crate::support::app::Store::Redis).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_each_store;
+
+/// What the gateway does with a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mood {
+    Accepts,
+    Refuses,
+    DoesNotKnow,
+    /// Until it is let go.
+    Hangs,
+    Panics,
+}
+
+/// Keeps what it is given.
+pub struct CountingGateway {
+    mood: Mutex<Mood>,
+    sent: Mutex<Vec<SentMessage>>,
+    pub let_go: Semaphore,
+}
+
+#[derive(Clone)]
+pub struct SentMessage {
+    pub id: MessageId,
+    pub phone: Phone,
+    pub code: Code,
+    pub text: String,
+}
+
+impl Gateway for CountingGateway {
+    fn name(&self) -> &'static str {
+        "outbox"
+    }
+
+    fn send<'a>(&'a self, message: Message<'a>) -> Pin<Box<dyn Future<Output = Delivery> + Send + 'a>> {
+        let Message { id, phone, code, text } = message;
+        let (phone, code) = (phone.clone(), code.clone());
+        self.sent.lock().unwrap().push(SentMessage { id, phone, code, text: text.to_owned() });
+        let mood = *self.mood.lock().unwrap();
+        Box::pin(async move {
+            match mood {
+                Mood::Accepts => Delivery::Accepted { reference: Some(format!("ref-{id}")) },
+                Mood::Refuses => Delivery::Refused { reason: "told to".into() },
+                Mood::DoesNotKnow => Delivery::Unknown { reason: "told to".into() },
+                Mood::Hangs => {
+                    self.let_go.acquire().await.unwrap().forget();
+                    Delivery::Accepted { reference: None }
+                }
+                Mood::Panics => panic!("told to"),
+            }
+        })
+    }
+
+    fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
+        Err(ReportError::NotOffered)
+    }
+}
+
+pub struct Rig {
+    pub clock: Clock,
+    steered: Option<SteeredClock>,
+    pub redis: Option<RedisServer>,
+    pub gateway: Arc<CountingGateway>,
+    pub live: Live,
+    url: String,
+    _folder: tempfile::TempDir,
+}
+
+/// One instance of the service.
+#[derive(Clone)]
+pub struct Instance {
+    pub codes: Codes,
+    pub limiter: Limiter<AnyStore>,
+    pub db: Db,
+    live: Live,
+}
+
+impl Rig {
+    pub async fn new(store: Store, toml: &str) -> Self {
+        let steered = (store == Store::Redis).then(|| SteeredClock::at(NOON));
+        let redis = steered.as_ref().map(RedisServer::steered);
+        Self::by(Clock::manual(NOON), steered, redis, toml).await
+    }
+
+    /// By the clocks that a server runs by: the machine's, Redis's and the database's.
+    pub async fn by_real_clocks(store: Store, toml: &str) -> Self {
+        let redis = (store == Store::Redis).then(RedisServer::start);
+        Self::by(Clock::System, None, redis, toml).await
+    }
+
+    async fn by(clock: Clock, steered: Option<SteeredClock>, redis: Option<RedisServer>, toml: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let live = config::parse(Path::new("test.toml"), toml, &[]).unwrap().live;
+        let gateway = Arc::new(CountingGateway {
+            mood: Mutex::new(Mood::Accepts),
+            sent: Mutex::default(),
+            let_go: Semaphore::new(0),
+        });
+        let url = database(&folder).await;
+        Self { clock, steered, redis, gateway, live, url, _folder: folder }
+    }
+
+    /// One more, over the same database; on Redis over the same store.
+    pub async fn instance(&self) -> Instance {
+        self.patient_instance(30 * SECOND).await
+    }
+
+    pub async fn patient_instance(&self, patience: Duration) -> Instance {
+        let store = match &self.redis {
+            None => AnyStore::Memory(MemoryStore::new(self.clock.clone())),
+            Some(server) => {
+                let store = RedisStore::new(server.client(), 5 * SECOND, "gh", self.clock.clone());
+                let store = store.remembering_refusals();
+                assert!(store.link().ready(5 * SECOND).await);
+                AnyStore::Redis(store)
+            }
+        };
+        let master = MasterKey::from_bytes([3; 32]);
+        let limiter = Limiter::new(store, master.derive("throttle.subject"), &Entropy::Os);
+        let db = Db::connect(&self.url).await.unwrap();
+        let parts = Parts {
+            db: db.clone(),
+            limiter: limiter.clone(),
+            gateway: Arc::<CountingGateway>::clone(&self.gateway),
+            clock: self.clock.clone(),
+            entropy: Entropy::Os,
+        };
+        let codes = Codes::with_patience(parts, &master, patience);
+        Instance { codes, limiter, db, live: self.live.clone() }
+    }
+
+    pub fn advance(&self, span: Duration) {
+        self.clock.advance(span);
+        if let Some(steered) = &self.steered {
+            steered.advance(span);
+        }
+    }
+
+    pub fn mood(&self, mood: Mood) {
+        *self.gateway.mood.lock().unwrap() = mood;
+    }
+
+    /// Every message that the gateway was given, oldest first.
+    pub fn sent(&self) -> Vec<SentMessage> {
+        self.gateway.sent.lock().unwrap().clone()
+    }
+
+    pub fn sent_to(&self, phone: &Phone) -> usize {
+        self.sent().iter().filter(|message| message.phone == *phone).count()
+    }
+
+    pub fn last_code(&self) -> Code {
+        self.sent().last().expect("a message").code.clone()
+    }
+
+    pub fn flush(&self) {
+        let server = self.redis.as_ref().expect("a rig on Redis");
+        redis::cmd("FLUSHALL").query::<()>(&mut server.connection()).unwrap();
+    }
+
+    /// Killed without a word, and back on the same port with nothing in it.
+    pub async fn restart_redis(&mut self, instance: &Instance) {
+        let mut old = self.redis.take().expect("a rig on Redis");
+        old.kill();
+        let AnyStore::Redis(store) = instance.limiter.store() else { panic!("a rig on Redis") };
+        // The link has to see that another process is gone, and then that it is back: no clock of ours.
+        while store.link().is_up() {
+            tokio::time::sleep(SECOND / 200).await;
+        }
+        let (port, steered) = (old.port, self.steered.as_ref().expect("a clock for it"));
+        self.redis = Some(RedisServer::start_at(port, |command| steered.steer(command)));
+        assert!(store.link().ready(10 * SECOND).await);
+    }
+}
+
+impl Instance {
+    pub async fn send(&self, phone: &Phone) -> Sending {
+        self.send_from(phone, &address()).await
+    }
+
+    pub async fn send_from(&self, phone: &Phone, address: &[u8]) -> Sending {
+        self.ask(ask(phone, address)).await
+    }
+
+    pub async fn ask(&self, ask: Ask<'_>) -> Sending {
+        self.codes.send(&self.live, ask).await.unwrap()
+    }
+
+    pub async fn check(&self, phone: &Phone, code: &Code) -> Checked {
+        self.codes.check(&self.live, phone, Purpose::Login, code).await.unwrap()
+    }
+
+    pub async fn send_many(&self, phone: &Phone, count: usize) -> Vec<Sending> {
+        all((0..count).map(|_| {
+            let (instance, phone) = (self.clone(), phone.clone());
+            async move { instance.send(&phone).await }
+        }))
+        .await
+    }
+
+    /// Hits that a limit counts for a subject.
+    pub async fn counted(&self, limit: &str, subject: &[u8]) -> u32 {
+        let bucket = self.limiter.bucket(self.live.limits.get(limit).unwrap(), subject);
+        let peek = self.limiter.peek(bucket).await.unwrap();
+        peek.rules.iter().map(|rule| rule.count).max().unwrap_or(0)
+    }
+
+    /// As a fail-over does that has lost some writes: the mark stands, the log does not.
+    pub async fn forget(&self, limit: &str, subject: &[u8]) {
+        let bucket = self.limiter.bucket(self.live.limits.get(limit).unwrap(), subject);
+        self.limiter.clear(bucket).await.unwrap();
+    }
+
+    pub async fn ledger(&self) -> Vec<Entry> {
+        self.codes.ledger().page(&Filter::default(), None, 1000).await.unwrap().entries
+    }
+
+    /// The same, after a reload.
+    pub fn with(self, live: &Live) -> Self {
+        Self { live: live.clone(), ..self }
+    }
+
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+}
+
+pub fn ask<'a>(phone: &'a Phone, address: &'a [u8]) -> Ask<'a> {
+    Ask { phone, purpose: Purpose::Login, address, solved: false, once: None, locale: "en" }
+}
+
+/// All at once, on tasks of their own.
+pub async fn all<T: Send + 'static>(
+    futures: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let tasks: Vec<_> = futures.map(tokio::spawn).collect();
+    let mut done = Vec::new();
+    for task in tasks {
+        done.push(task.await.unwrap());
+    }
+    done
+}
+
+/// Waits until something is so; never for a time.
+pub async fn until(so: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !so().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(30 * SECOND, waiting).await.expect("what is waited for comes about");
+}
+
+pub fn is_sent(sending: &Sending) -> bool {
+    matches!(sending, Sending::Sent(_))
+}
+
+#[track_caller]
+pub fn sent(sending: Sending) -> Sent {
+    match sending {
+        Sending::Sent(sent) => sent,
+        other => panic!("expected a message, got {other:?}"),
+    }
+}
+
+/// By which limit, and how long.
+#[track_caller]
+pub fn throttled(sending: Sending) -> (String, Duration) {
+    match sending {
+        Sending::Throttled { limit, retry_after } => (limit, retry_after),
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+/// An IPv6 address as it is counted, another one each time.
+pub fn address() -> Vec<u8> {
+    Entropy::Os.bytes::<8>().to_vec()
+}
+
+/// A mobile number that no other test has.
+pub fn phone() -> Phone {
+    let number = u64::from_be_bytes(Entropy::Os.bytes()) % 100_000_000;
+    number_of(&format!("+86138{number:08}"))
+}
+
+/// Of the same block.
+pub fn neighbour(phone: &Phone) -> Phone {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let last = NEXT.fetch_add(1, Ordering::SeqCst) % 10_000;
+    let other = number_of(&format!("{}{last:04}", phone.block()));
+    if other == *phone { neighbour(phone) } else { other }
+}
+
+pub fn number_of(canonical: &str) -> Phone {
+    Phone::stored(canonical.to_owned())
+}
+
+/// A wrong code, whatever the right one is.
+pub fn other_than(code: &Code) -> Code {
+    let mut digits = code.expose().as_bytes().to_vec();
+    digits[0] = if digits[0] == b'9' { b'0' } else { digits[0] + 1 };
+    Code::parse(std::str::from_utf8(&digits).unwrap()).unwrap()
+}
