@@ -1,0 +1,225 @@
+//! Messages a second through the code service, admitted and refused, beside what bounds each: two write
+//! transactions of SQLite, and one decision of the limiter. How to run and read it: benches/README.md.
+
+mod support;
+
+use std::path::Path;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gatehouse::clock::Clock;
+use gatehouse::config::{self, Live};
+use gatehouse::db::{Db, Tx};
+use gatehouse::entropy::Entropy;
+use gatehouse::secret::MasterKey;
+use gatehouse::sms::*;
+use gatehouse::throttle::{AnyStore, Decision, Limiter, MemoryStore, RedisStore};
+use support::contest::{self, Contest, Place};
+use support::cores;
+use support::harness::redis::RedisServer;
+use support::redis::{drive, runtime};
+use tokio::runtime::Runtime;
+
+const CALLERS: u64 = 64;
+const ADMITTED: u64 = 1_280;
+const REFUSED: u64 = 32_000;
+const ROUNDS: usize = 7;
+/// Numbers whose hour is used up.
+const NUMBERS: u64 = 1_000;
+const REDIS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Every budget has room for the whole bench, and nobody enters a code.
+const ROOMY: &str = r#"
+[sms.brake]
+enabled = false
+[limits.sms-phone]
+rules = [{ max = 1, window = "1m" }, { max = 5, window = "1h" }, { max = 10, window = "24h" }]
+[limits.sms-address]
+rules = [{ max = 1000000, window = "1h" }]
+[limits.sms-prefix]
+rules = [{ max = 1000000, window = "24h" }]
+[limits.sms-total]
+rules = [{ max = 1000000, window = "24h" }]
+"#;
+
+fn main() {
+    let cores = cores::pin_to_one();
+    println!("sms: {cores}; {CALLERS} callers; medians of {ROUNDS} rounds in turn");
+    let runtime = runtime();
+    let server = RedisServer::start();
+    let rigs = [("in process", Rig::new(&runtime, None)), ("on Redis", Rig::new(&runtime, Some(&server)))];
+    let met = admitted(&runtime, &rigs) & refused(&runtime, &rigs);
+    contest::end(met);
+}
+
+fn admitted(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
+    let mut contest =
+        Contest::new("admitted, each to another number; SQLite in a file, a gateway that answers at once");
+    let bare = enter_bare_transactions(&mut contest, runtime);
+    for (name, rig) in rigs {
+        let (rig, mut next) = (Rc::new(rig.clone()), 0);
+        let place = contest.enter(format!("Codes::send, windows {name}"), move || {
+            let rig = Rc::clone(&rig);
+            let send = async move |turn| match rig.send(NUMBERS + turn).await {
+                Sending::Sent(sent) if sent.confirmed => {}
+                other => panic!("{other:?}"),
+            };
+            let round = drive(runtime, CALLERS, next, ADMITTED, &Rc::new(send));
+            next += round.decisions;
+            round
+        });
+        contest.compare(place, bare, None);
+    }
+    contest.run(ROUNDS)
+}
+
+/// What the ledger cannot do without: a row before the message goes out, and its outcome after.
+fn enter_bare_transactions<'c>(contest: &mut Contest<'c>, runtime: &'c Runtime) -> Place {
+    let folder = tempfile::tempdir().expect("a folder");
+    let db = runtime.block_on(database(&folder));
+    let (db, mut next) = (Rc::new(db), 0);
+    contest.enter("two write transactions, one row each", move || {
+        let (db, _keep) = (Rc::clone(&db), &folder);
+        let write = async move |turn: u64| {
+            const ROW: &str = "INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
+                VALUES ($1, 'bench', 1, '', '')";
+            let id = format!("{turn:032x}");
+            in_transaction(&db, ROW, &id).await;
+            in_transaction(&db, "UPDATE sign_ins SET network = 'x' WHERE id = $1", &id).await;
+        };
+        let round = drive(runtime, CALLERS, next, ADMITTED, &Rc::new(write));
+        next += round.decisions;
+        round
+    })
+}
+
+async fn in_transaction(db: &Db, sql: &'static str, id: &str) {
+    let mut tx = db.begin_exclusive().await.expect("the database is free");
+    if let Tx::Sqlite(tx) = &mut tx {
+        sqlx::query(sql).bind(id).execute(&mut **tx).await.expect("a row");
+    }
+    tx.commit().await.expect("it is written");
+}
+
+fn refused(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
+    let mut met = true;
+    for (name, rig) in rigs {
+        runtime.block_on(async {
+            for number in 0..NUMBERS {
+                assert!(matches!(rig.send(number).await, Sending::Sent(_)));
+            }
+        });
+        let mut contest = Contest::new(format!(
+            "refused, {NUMBERS} numbers that were sent a code just now; windows {name}"
+        ));
+        let bare = {
+            let rig = Rc::new(rig.clone());
+            let reserve = Rc::new(async move |turn| rig.reserve(turn % NUMBERS).await);
+            contest.enter("Limiter::reserve of the same four logs", move || {
+                drive(runtime, CALLERS, 0, REFUSED, &reserve)
+            })
+        };
+        let rig = Rc::new(rig.clone());
+        let send = Rc::new(async move |turn| {
+            assert!(matches!(rig.send(turn % NUMBERS).await, Sending::Throttled { .. }));
+        });
+        let place = contest.enter("Codes::send", move || drive(runtime, CALLERS, 0, REFUSED, &send));
+        contest.compare(place, bare, None);
+        met &= contest.run(ROUNDS);
+    }
+    met
+}
+
+#[derive(Clone)]
+struct Rig {
+    codes: Codes,
+    limiter: Limiter<AnyStore>,
+    live: Arc<Live>,
+    _folder: Arc<tempfile::TempDir>,
+}
+
+impl Rig {
+    fn new(runtime: &Runtime, redis: Option<&RedisServer>) -> Self {
+        let _inside = runtime.enter();
+        let store = match redis {
+            None => AnyStore::Memory(MemoryStore::new(Clock::System)),
+            Some(server) => {
+                let store = RedisStore::new(server.client(), REDIS_TIMEOUT, "gh", Clock::System);
+                assert!(runtime.block_on(store.link().ready(REDIS_TIMEOUT)), "the server is up");
+                AnyStore::Redis(store)
+            }
+        };
+        let limiter = support::limiter(store);
+        let folder = tempfile::tempdir().expect("a folder");
+        let db = runtime.block_on(database(&folder));
+        let parts = Parts {
+            db,
+            limiter: limiter.clone(),
+            gateway: Arc::new(AtOnce),
+            clock: Clock::System,
+            entropy: Entropy::Os,
+        };
+        let codes = Codes::new(parts, &MasterKey::from_bytes([1; 32]));
+        let live = config::parse(Path::new("bench.toml"), ROOMY, &[]).expect("a fine file").live;
+        assert!(runtime.block_on(codes.make_whole(&live)));
+        Self { codes, limiter, live: Arc::new(live), _folder: Arc::new(folder) }
+    }
+
+    async fn send(&self, number: u64) -> Sending {
+        let phone = phone(number);
+        let ask = Ask {
+            phone: &phone,
+            purpose: Purpose::Login,
+            address: b"203.0.113.7",
+            solved: false,
+            once: None,
+            locale: "en",
+        };
+        self.codes.send(&self.live, ask).await.expect("the database answers")
+    }
+
+    async fn reserve(&self, number: u64) {
+        let (phone, limits) = (phone(number), &self.live.limits);
+        let buckets = [
+            self.limiter.bucket(&limits.sms_phone, phone.as_str().as_bytes()),
+            self.limiter.bucket(&limits.sms_address, b"203.0.113.7"),
+            self.limiter.bucket(&limits.sms_prefix, phone.block().as_bytes()),
+            self.limiter.bucket(&limits.sms_total, b"bench"),
+        ];
+        let decision = self.limiter.reserve(&buckets, false).await.expect("the store answers");
+        assert!(matches!(decision, Decision::Refused(_)));
+    }
+}
+
+fn phone(number: u64) -> Phone {
+    Phone::stored(format!("+86138{number:08}"))
+}
+
+async fn database(folder: &tempfile::TempDir) -> Db {
+    let url = format!("sqlite://{}", folder.path().join("bench.db").display());
+    let db = Db::connect(&url).await.expect("a database");
+    if let Db::Sqlite(pool) = &db {
+        const ACCOUNT: &str = "INSERT INTO accounts (id, login, created_at) VALUES ('bench', 'bench', 1)";
+        sqlx::query(ACCOUNT).execute(pool).await.expect("an account");
+    }
+    db
+}
+
+/// Takes every message.
+struct AtOnce;
+
+impl Gateway for AtOnce {
+    fn name(&self) -> &'static str {
+        "outbox"
+    }
+
+    fn send<'a>(&'a self, _: Message<'a>) -> Pin<Box<dyn Future<Output = Delivery> + Send + 'a>> {
+        Box::pin(std::future::ready(Delivery::Accepted { reference: None }))
+    }
+
+    fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
+        Err(ReportError::NotOffered)
+    }
+}
