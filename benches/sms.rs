@@ -200,10 +200,7 @@ fn phone(number: u64) -> Phone {
 async fn database(folder: &tempfile::TempDir) -> Db {
     let url = format!("sqlite://{}", folder.path().join("bench.db").display());
     let db = Db::connect(&url).await.expect("a database");
-    if let Db::Sqlite(pool) = &db {
-        const ACCOUNT: &str = "INSERT INTO accounts (id, login, created_at) VALUES ('bench', 'bench', 1)";
-        sqlx::query(ACCOUNT).execute(pool).await.expect("an account");
-    }
+    in_transaction(&db, "INSERT INTO accounts (id, login, created_at) VALUES ($1, $1, 1)", "bench").await;
     db
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{PgPool, Postgres, Sqlite, SqlitePool, Transaction};
+use sqlx::{Executor, Pool, Postgres, Sqlite, SqlitePool, Transaction};
 
 use crate::clock::{Clock, Micros};
 
@@ -19,16 +19,28 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// SQLite has one writer, but readers need not wait for it. 64 callers on two cores did 8,100 queries a
 /// second over 1 connection, 10,600 over 4 and 11,700 over 8 (a tenth of them writes; a debug build).
 const SQLITE_CONNECTIONS: u32 = 4;
-const POSTGRES_CONNECTIONS: u32 = 16;
+const POSTGRES_CONNECTIONS: u32 = 14;
+/// One has the lock, and one asks for it already.
+const POSTGRES_EXCLUSIVE: u32 = 2;
+/// An instance that stalls while it has the lock must not hold up the others for as long as it likes.
+const POSTGRES_PATIENCE: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '5s'";
 
 /// Held by one transaction at a time over all instances (PostgreSQL): "gatehous" in ASCII.
 const EXCLUSIVE_LOCK: i64 = 0x6761_7465_686f_7573;
 
-/// A pool of connections. Clones share it.
+/// Pools of connections. Clones share them.
 #[derive(Debug, Clone)]
 pub enum Db {
-    Sqlite(SqlitePool),
-    Postgres(PgPool),
+    Sqlite(Pools<Sqlite>),
+    Postgres(Pools<Postgres>),
+}
+
+/// What waits for the exclusive lock has connections of its own, few and taken in turn: a burst of it
+/// would hold every connection otherwise, and nothing else could be read meanwhile.
+#[derive(Debug)]
+pub struct Pools<D: sqlx::Database> {
+    pub all: Pool<D>,
+    exclusive: Pool<D>,
 }
 
 /// A transaction that nothing else writes beside; rolled back where it is dropped uncommitted.
@@ -63,8 +75,8 @@ pub enum ConnectError {
 macro_rules! on_db {
     ($db:expr, $pool:ident => $run:expr) => {
         match $db {
-            $crate::db::Db::Sqlite($pool) => $run,
-            $crate::db::Db::Postgres($pool) => $run,
+            $crate::db::Db::Sqlite($crate::db::Pools { all: $pool, .. }) => $run,
+            $crate::db::Db::Postgres($crate::db::Pools { all: $pool, .. }) => $run,
         }
     };
 }
@@ -136,37 +148,49 @@ impl Db {
             make_private(&path).map_err(|reason| ConnectError::File { path, reason })?;
             pool = pool.max_connections(SQLITE_CONNECTIONS);
         }
-        let pool = connect_sqlite(&pool, &options).await.map_err(ConnectError::Connect)?;
+        let all = connect_sqlite(&pool, &options).await.map_err(ConnectError::Connect)?;
         // sqlx locks nothing while it migrates SQLite: two instances that start at once would both
         // create the tables. Inside one write transaction the second waits, then finds them made.
-        let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.map_err(ConnectError::Connect)?;
+        let mut tx = all.begin_with(IMMEDIATE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run_direct(None, &mut *tx, false).await?;
         tx.commit().await.map_err(ConnectError::Connect)?;
-        Ok(Self::Sqlite(pool))
+        let exclusive = if in_memory {
+            all.clone()
+        } else {
+            // What is decided under the lock is on the disk before anybody acts on it: after a power cut a
+            // message that went out must still be in the ledger. The rest may lose its last moments.
+            let durable = options.synchronous(SqliteSynchronous::Full);
+            connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?
+        };
+        Ok(Self::Sqlite(Pools { all, exclusive }))
     }
 
     async fn open_postgres(url: &str) -> Result<Self, ConnectError> {
         let options = PgConnectOptions::from_str(url).map_err(ConnectError::Url)?;
-        let pool = PgPoolOptions::new()
-            .max_connections(POSTGRES_CONNECTIONS)
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            .connect_with(options)
-            .await
-            .map_err(ConnectError::Connect)?;
-        MIGRATIONS.run(&pool).await?;
-        Ok(Self::Postgres(pool))
+        let pool = |connections| {
+            PgPoolOptions::new()
+                .max_connections(connections)
+                .acquire_timeout(ACQUIRE_TIMEOUT)
+                .after_connect(|connection, _| {
+                    Box::pin(async { connection.execute(POSTGRES_PATIENCE).await.map(drop) })
+                })
+                .connect_with(options.clone())
+        };
+        let all = pool(POSTGRES_CONNECTIONS).await.map_err(ConnectError::Connect)?;
+        let exclusive = pool(POSTGRES_EXCLUSIVE).await.map_err(ConnectError::Connect)?;
+        MIGRATIONS.run(&all).await?;
+        Ok(Self::Postgres(Pools { all, exclusive }))
     }
 
     /// Begins a transaction that may read and then write on what it read: no other such transaction,
-    /// of any instance, runs until it ends. Waits for the other at most 5 s on SQLite. Ask nothing of
-    /// the `Db` itself meanwhile: in memory it has one connection, and this holds it.
+    /// of any instance, runs until it ends. Waits at most 5 s for its turn in this process, and 5 s for
+    /// other instances. Once it is committed a power cut does not undo it. Ask nothing of the `Db` itself
+    /// meanwhile: in memory it has one connection, and this holds it.
     pub async fn begin_exclusive(&self) -> Result<Tx, DbError> {
         match self {
-            // A plain BEGIN takes the write lock at its first write and, where another has written
-            // since its first read, fails at once with "database is locked", whatever the time-out.
-            Self::Sqlite(pool) => Ok(Tx::Sqlite(pool.begin_with("BEGIN IMMEDIATE").await?)),
-            Self::Postgres(pool) => {
-                let mut tx = pool.begin().await?;
+            Self::Sqlite(pools) => Ok(Tx::Sqlite(pools.exclusive.begin_with(IMMEDIATE).await?)),
+            Self::Postgres(pools) => {
+                let mut tx = pools.exclusive.begin_with(READ_COMMITTED).await?;
                 sqlx::query("SELECT pg_advisory_xact_lock($1)")
                     .bind(EXCLUSIVE_LOCK)
                     .execute(&mut *tx)
@@ -186,8 +210,8 @@ impl Db {
     /// where `clock` is none of the system's a test moves it: then it is `clock`'s.
     pub async fn now(&self, clock: &Clock) -> Result<Micros, DbError> {
         match (self, clock) {
-            (Self::Postgres(pool), Clock::System) => {
-                Ok(Micros(sqlx::query_scalar(NOW).fetch_one(pool).await?))
+            (Self::Postgres(pools), Clock::System) => {
+                Ok(Micros(sqlx::query_scalar(NOW).fetch_one(&pools.all).await?))
             }
             _ => Ok(clock.now()),
         }
@@ -195,12 +219,35 @@ impl Db {
 
     /// Lets the connections go once they are idle; SQLite's write-ahead log is folded in.
     pub async fn close(&self) {
-        on_db!(self, pool => pool.close().await);
+        match self {
+            Self::Sqlite(pools) => pools.close().await,
+            Self::Postgres(pools) => pools.close().await,
+        }
     }
 }
 
 /// The moment of asking, not that of the transaction's begin.
 const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
+
+impl<D: sqlx::Database> Clone for Pools<D> {
+    fn clone(&self) -> Self {
+        Self { all: self.all.clone(), exclusive: self.exclusive.clone() }
+    }
+}
+
+impl<D: sqlx::Database> Pools<D> {
+    async fn close(&self) {
+        self.exclusive.close().await;
+        self.all.close().await;
+    }
+}
+
+/// A plain BEGIN takes the write lock at its first write and, where another has written since its first
+/// read, fails at once with "database is locked", whatever the time-out.
+const IMMEDIATE: &str = "BEGIN IMMEDIATE";
+/// What is read has to be what others committed before the lock was given: under a stricter default of the
+/// database it would be what stood there when the lock was asked for.
+const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 impl Tx {
     /// As [`Db::now`].

@@ -17,7 +17,7 @@ impl TestDatabase {
                 let mut url = url::Url::parse(&server).unwrap();
                 let name = format!("gatehouse_{:016x}", u64::from_be_bytes(Entropy::Os.bytes()));
                 url.set_path("/postgres");
-                let pool = PgPool::connect(url.as_str()).await.unwrap();
+                let pool = sqlx::PgPool::connect(url.as_str()).await.unwrap();
                 let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"));
                 sqlx::query(create).execute(&pool).await.unwrap();
                 url.set_path(&name);
@@ -164,4 +164,53 @@ async fn a_url_that_is_none_is_refused_without_repeating_it() {
         assert!(error.starts_with("database.url: "), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn who_waits_for_the_exclusive_lock_keeps_nobody_from_reading() {
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
+    let held = db.begin_exclusive().await.unwrap();
+    let waiting: Vec<_> = (0..40)
+        .map(|_| {
+            let db = db.clone();
+            tokio::spawn(async move { db.begin_exclusive().await.unwrap().commit().await.unwrap() })
+        })
+        .collect();
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+        db.ping().await.unwrap();
+    }
+    assert!(waiting.iter().all(|waits| !waits.is_finished()));
+    held.commit().await.unwrap();
+    for waits in waiting {
+        waits.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_has_waited_for_the_exclusive_lock_sees_what_was_written_meanwhile() {
+    let database = TestDatabase::new().await;
+    let one = database.open().await;
+    if let Db::Postgres(pools) = &one {
+        // The strictest that an owner may have made the default; it holds for connections made later.
+        let name = database.url.rsplit('/').next().unwrap();
+        let strict = format!("ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'");
+        sqlx::query(sqlx::AssertSqlSafe(strict)).execute(&pools.all).await.unwrap();
+    }
+    let (one, other) = (database.open().await, database.open().await);
+    let mut first = one.begin_exclusive().await.unwrap();
+    let second = tokio::spawn(async move {
+        let mut second = other.begin_exclusive().await.unwrap();
+        const COUNT: &str = "SELECT COUNT(*) FROM accounts";
+        on_tx!(&mut second, connection => sqlx::query_scalar::<_, i64>(COUNT).fetch_one(connection).await)
+            .unwrap()
+    });
+    tokio::task::yield_now().await;
+    const INSERT: &str = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
+    on_tx!(&mut first, connection => sqlx::query(INSERT).execute(connection).await.map(drop)).unwrap();
+    // The other asks for the lock while this one has it: a foreign process, which no clock of ours moves.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    first.commit().await.unwrap();
+    assert_eq!(second.await.unwrap(), 1);
 }
