@@ -161,7 +161,8 @@ impl ByCode {
         Ok(Reset::Done)
     }
 
-    /// Gives an account the number, in place of the one that it may have.
+    /// Gives an account the number, in place of the one that it may have. A number opens the account, so
+    /// the account is one whose password was just verified.
     pub async fn give(
         &self,
         live: &Live,

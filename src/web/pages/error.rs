@@ -80,7 +80,8 @@ impl From<&Problem> for ErrorKind {
             | Problem::InvalidPhone
             | Problem::CountryNotAllowed
             | Problem::PhoneTaken
-            | Problem::OnlyWayIn => Self::BadRequest,
+            | Problem::OnlyWayIn
+            | Problem::NoPassword => Self::BadRequest,
             Problem::InvalidCredentials { .. }
             | Problem::InvalidCode
             | Problem::Unauthenticated
