@@ -44,6 +44,8 @@ pub enum Entered {
         /// There was none with this number before.
         made: bool,
     },
+    /// An administrator's account: told to who has shown that the number is theirs.
+    PasswordRequired,
     Not(NotOpened),
 }
 
@@ -65,6 +67,8 @@ pub enum Reset {
     Done,
     /// Told to who has shown that the number is theirs.
     NoAccount,
+    /// An administrator's account: told to who has shown that the number is theirs.
+    PasswordRequired,
     Not(NotOpened),
     Unfit(PasswordError),
     /// A CAPTCHA must be solved first.
@@ -104,6 +108,10 @@ impl ByCode {
         };
         loop {
             if let Some(account) = accounts.find_by_phone(proven.phone()).await? {
+                // Whoever talks a carrier into another SIM has the number: too little for what all depends on.
+                if account.roles.admin {
+                    return Ok(Entered::PasswordRequired);
+                }
                 return Ok(Entered::SignedIn { account: Box::new(account), made: false });
             }
             match accounts.create_with_phone(&self.name(), None, proven.phone()).await {
@@ -151,6 +159,9 @@ impl ByCode {
         };
         let phone = proven.phone();
         let Some(account) = self.0.accounts.find_by_phone(phone).await? else { return Ok(Reset::NoAccount) };
+        if account.roles.admin {
+            return Ok(Reset::PasswordRequired);
+        }
         if self.0.accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?.is_none() {
             return Ok(Reset::NoAccount);
         }

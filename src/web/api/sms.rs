@@ -129,6 +129,7 @@ pub async fn login(
             set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));
             Ok(guessing(response, &live, None))
         }
+        Entered::PasswordRequired => Err(Problem::PasswordRequired),
         Entered::Not(not) => Ok(not_opened(&live, not)),
     }
 }

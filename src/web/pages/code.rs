@@ -218,7 +218,7 @@ impl CodePage {
 
     /// The form would lead nowhere.
     const fn closed(&self) -> bool {
-        matches!(self.notice, Notice::PasswordFirst)
+        matches!(self.notice, Notice::PasswordFirst | Notice::PasswordRequired)
     }
 
     fn password_hint(&self) -> String {

@@ -13,7 +13,7 @@ const CURRENT: (&str, &str) = ("current_password", PASSWORD);
 pub const NO_LIMITS: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = []\n";
 
 /// Sends the form of the page that was just shown, with its hidden fields and these.
-async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &str)]) -> Answer {
+pub async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &str)]) -> Answer {
     let hidden = ["csrf_token", "phone", "good_until", "next_code", "next", "captcha_id"];
     let hidden = hidden.into_iter().filter_map(|name| Some((name, shown.hidden(name)?)));
     let hidden: Vec<_> = hidden.filter(|(name, _)| fields.iter().all(|(field, _)| field != name)).collect();
@@ -22,7 +22,7 @@ async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &
     client.post(path, &all).await
 }
 
-async fn ask(client: &Client, path: &str, phone: &str) -> Answer {
+pub async fn ask(client: &Client, path: &str, phone: &str) -> Answer {
     let first = client.get(path).await;
     assert!(first.text.contains("name=\"phone\"") && !first.text.contains("name=\"code\""));
     send_on(client, path, &first, &[("phone", phone)]).await

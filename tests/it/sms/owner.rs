@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::flows::{NEW, NO_LIMITS};
+use super::administration::admin;
+use super::flows::{NEW, NO_LIMITS, ask, send_on};
 use super::http::{NUMBER, OTHER, enter, with_number};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
 
@@ -67,4 +68,33 @@ async fn an_account_without_a_password_keeps_its_number_until_it_has_one() {
         assert_eq!((refused.status, refused.problem()), (409, "no-password"));
     }
     assert_eq!(client.get("/api/v1/session").await.body["user"]["phone"], NUMBER);
+}
+
+#[tokio::test]
+async fn an_administrator_is_opened_by_no_code() {
+    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let boss = admin(&app).await;
+    let code = boss.code(OTHER, "verify").await;
+    assert_eq!(boss.call("/account/phone", giving(&code, Some(PASSWORD))).await.status, 204);
+    let thief = app.client();
+    let code = thief.code(OTHER, "login").await;
+    let refused = enter(&thief, OTHER, &code).await;
+    assert_eq!((refused.status, refused.problem()), (403, "password-required"));
+    let code = thief.code(OTHER, "reset").await;
+    let reset = json!({ "phone": OTHER, "code": code, "new_password": NEW });
+    let refused = thief.call("/password/reset", reset).await;
+    assert_eq!((refused.status, refused.problem()), (403, "password-required"));
+    for path in ["/login/code", "/password/reset"] {
+        let second = ask(&thief, path, OTHER).await;
+        let code = thief.codes(OTHER).await.remove(0);
+        let page = send_on(&thief, path, &second, &[("code", &code), ("new_password", NEW)]).await;
+        assert!(page.status == 403 && page.text.contains("gatehouse admin create"), "{}", page.text);
+        // Who has not shown the number is told nothing of it.
+        let wrong = if code == "000000" { "000001" } else { "000000" };
+        let page = send_on(&thief, path, &second, &[("code", wrong), ("new_password", NEW)]).await;
+        assert!(page.status == 401 && !page.text.contains("gatehouse admin create"));
+    }
+    assert_eq!(thief.get("/api/v1/session").await.status, 401);
+    assert_eq!(boss.get("/api/v1/session").await.status, 200);
+    assert_eq!(thief.login("boss", PASSWORD).await.status, 200);
 }
