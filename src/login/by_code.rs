@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::Counter;
+
 use super::guard::Guard;
 use super::registration::retry_after;
+use super::sign_in::signed_in_counter;
 use super::{
     Account, Accounts, CreateError, Hasher, PasswordError, PhoneSet, ServiceError, ShownBy, Username,
 };
@@ -24,6 +27,7 @@ struct Inner {
     accounts: Accounts,
     hasher: Hasher,
     entropy: Entropy,
+    signed_in: Counter,
 }
 
 /// Why a code opened nothing.
@@ -96,7 +100,7 @@ impl ByCode {
         hasher: Hasher,
         entropy: Entropy,
     ) -> Self {
-        Self(Arc::new(Inner { codes, guard, accounts, hasher, entropy }))
+        Self(Arc::new(Inner { codes, guard, accounts, hasher, entropy, signed_in: signed_in_counter() }))
     }
 
     /// A first sign-in with a number makes its account, under a name of ours.
@@ -112,11 +116,13 @@ impl ByCode {
                 if account.roles.admin {
                     return Ok(Entered::PasswordRequired);
                 }
+                self.0.signed_in.increment(1);
                 return Ok(Entered::SignedIn { account: Box::new(account), made: false });
             }
             match accounts.create_with_phone(&self.name(), None, proven.phone()).await {
                 Ok(account) => {
                     guard.made(&account);
+                    self.0.signed_in.increment(1);
                     return Ok(Entered::SignedIn { account: Box::new(account), made: true });
                 }
                 // Made by another sign-in meanwhile: found when looked for again. A taken name: another is drawn.
