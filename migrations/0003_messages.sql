@@ -7,6 +7,7 @@ CREATE TABLE sms_messages (
     created_at    BIGINT NOT NULL,                 -- by the database's clock; what windows count by
     phone_key     TEXT   NOT NULL,                 -- the keys and the id of its hits in the window store,
     address_key   TEXT   NOT NULL,                 -- from which they are written back
+    network_key   TEXT   NOT NULL,
     once_key      TEXT   UNIQUE,                   -- what the caller calls this request, keyed and hashed
     hit           TEXT   NOT NULL,
     block         TEXT   NOT NULL,

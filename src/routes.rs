@@ -80,7 +80,11 @@ pub fn app(
                 .route(get().to(phone::show))
                 .route(post().to(phone::submit)),
         )
-        .service(calls("/account/phone/remove", "POST").route(post().to(phone::remove)))
+        .service(
+            calls("/account/phone/remove", "GET, HEAD, POST")
+                .route(get().to(phone::show_removal))
+                .route(post().to(phone::remove)),
+        )
         .service(calls("/account/sessions/revoke", "POST").route(post().to(account::revoke)))
         .service(calls("/account/sessions/revoke-others", "POST").route(post().to(account::revoke_others)))
         .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))

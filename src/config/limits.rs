@@ -67,6 +67,9 @@ limits! {
          Rule::sliding(10, DAY, Then::Block)];
     /// Messages asked for from one client address.
     sms_address = "sms-address", Captcha::Possible, [Rule::sliding(20, HOUR, Then::Block)];
+    /// Messages asked for from one network, as one customer or one machine room has it: a /48 is 65,536
+    /// addresses as they are counted.
+    sms_network = "sms-network", Captcha::Possible, [Rule::sliding(100, HOUR, Then::Block)];
     /// Messages to one dialling prefix.
     sms_prefix = "sms-prefix", Captcha::Possible, [Rule::sliding(200, DAY, Then::Block)];
     /// Messages to everyone: what the owner is ready to pay for.
@@ -77,8 +80,8 @@ limits! {
 
 impl Limits {
     /// Those that count messages sent, which the ledger must remember as long as they look back.
-    pub fn on_messages(&self) -> [&Limit; 4] {
-        [&self.sms_phone, &self.sms_address, &self.sms_prefix, &self.sms_total]
+    pub fn on_messages(&self) -> [&Limit; 5] {
+        [&self.sms_phone, &self.sms_address, &self.sms_network, &self.sms_prefix, &self.sms_total]
     }
 
     /// By its full name: `login-account`, `custom.reply`.

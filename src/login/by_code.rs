@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use metrics::Counter;
+
 use super::guard::Guard;
 use super::registration::retry_after;
+use super::sign_in::signed_in_counter;
 use super::{
     Account, Accounts, CreateError, Hasher, PasswordError, PhoneSet, ServiceError, ShownBy, Username,
 };
@@ -24,6 +27,7 @@ struct Inner {
     accounts: Accounts,
     hasher: Hasher,
     entropy: Entropy,
+    signed_in: Counter,
 }
 
 /// Why a code opened nothing.
@@ -44,6 +48,8 @@ pub enum Entered {
         /// There was none with this number before.
         made: bool,
     },
+    /// An administrator's account: told to who has shown that the number is theirs.
+    PasswordRequired,
     Not(NotOpened),
 }
 
@@ -65,6 +71,8 @@ pub enum Reset {
     Done,
     /// Told to who has shown that the number is theirs.
     NoAccount,
+    /// An administrator's account: told to who has shown that the number is theirs.
+    PasswordRequired,
     Not(NotOpened),
     Unfit(PasswordError),
     /// A CAPTCHA must be solved first.
@@ -92,7 +100,7 @@ impl ByCode {
         hasher: Hasher,
         entropy: Entropy,
     ) -> Self {
-        Self(Arc::new(Inner { codes, guard, accounts, hasher, entropy }))
+        Self(Arc::new(Inner { codes, guard, accounts, hasher, entropy, signed_in: signed_in_counter() }))
     }
 
     /// A first sign-in with a number makes its account, under a name of ours.
@@ -104,11 +112,17 @@ impl ByCode {
         };
         loop {
             if let Some(account) = accounts.find_by_phone(proven.phone()).await? {
+                // Whoever talks a carrier into another SIM has the number: too little for what all depends on.
+                if account.roles.admin {
+                    return Ok(Entered::PasswordRequired);
+                }
+                self.0.signed_in.increment(1);
                 return Ok(Entered::SignedIn { account: Box::new(account), made: false });
             }
             match accounts.create_with_phone(&self.name(), None, proven.phone()).await {
                 Ok(account) => {
                     guard.made(&account);
+                    self.0.signed_in.increment(1);
                     return Ok(Entered::SignedIn { account: Box::new(account), made: true });
                 }
                 // Made by another sign-in meanwhile: found when looked for again. A taken name: another is drawn.
@@ -151,6 +165,9 @@ impl ByCode {
         };
         let phone = proven.phone();
         let Some(account) = self.0.accounts.find_by_phone(phone).await? else { return Ok(Reset::NoAccount) };
+        if account.roles.admin {
+            return Ok(Reset::PasswordRequired);
+        }
         if self.0.accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?.is_none() {
             return Ok(Reset::NoAccount);
         }
@@ -161,7 +178,8 @@ impl ByCode {
         Ok(Reset::Done)
     }
 
-    /// Gives an account the number, in place of the one that it may have.
+    /// Gives an account the number, in place of the one that it may have. A number opens the account, so
+    /// the account is one whose password was just verified.
     pub async fn give(
         &self,
         live: &Live,

@@ -164,6 +164,11 @@ fn who(attempt: &Attempt) -> Who<'_> {
     Who { login: &attempt.login, address: &attempt.address, solved: attempt.solved }
 }
 
+/// Of every sign-in that succeeded, by whatever way.
+pub fn signed_in_counter() -> Counter {
+    metrics::counter!("gatehouse_sign_ins_total", "outcome" => "signed-in")
+}
+
 /// `gatehouse_sign_ins_total` by outcome; the handles are kept, because refusals come by the million.
 struct Counters {
     signed_in: Counter,
@@ -177,7 +182,7 @@ impl Counters {
     fn register() -> Self {
         let counter = |outcome| metrics::counter!("gatehouse_sign_ins_total", "outcome" => outcome);
         Self {
-            signed_in: counter("signed-in"),
+            signed_in: signed_in_counter(),
             rejected: counter("rejected"),
             challenged: counter("challenged"),
             throttled: counter("throttled"),

@@ -1,10 +1,10 @@
-//! The budgets that a message is counted against: its number's, its asker's address', its dialling
-//! prefix', everyone's. A store that has lost its windows gets them back before anything is admitted by it.
+//! The budgets that a message is counted against: its number's, its asker's address' and network's, its
+//! dialling prefix', everyone's. A store that has lost its windows gets them back before anything is admitted by it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Phone;
+use super::codes::Ask;
 use super::ledger::{HitRow, Ledger};
 use super::once;
 use super::rebuild::{self, Rebuild};
@@ -22,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Watched {
     pub phone: Limit,
     address: Limit,
+    network: Limit,
     prefix: Limit,
     total: Limit,
     once: Limit,
@@ -32,6 +33,7 @@ pub struct Watched {
 pub struct Keys {
     pub phone: Key,
     pub address: Key,
+    pub network: Key,
     prefix: Key,
     total: Key,
     pub once: Option<Key>,
@@ -67,17 +69,18 @@ pub struct Budgets {
 
 impl Watched {
     pub fn of(live: &Live) -> Self {
-        let [phone, address, prefix, total] = live.limits.on_messages().map(Limit::clone);
-        Self { phone, address, prefix, total, once: once::limit() }
+        let [phone, address, network, prefix, total] = live.limits.on_messages().map(Limit::clone);
+        Self { phone, address, network, prefix, total, once: once::limit() }
     }
 
-    fn all(&self) -> [&Limit; 5] {
-        [&self.phone, &self.address, &self.prefix, &self.total, &self.once]
+    fn all(&self) -> [&Limit; 6] {
+        [&self.phone, &self.address, &self.network, &self.prefix, &self.total, &self.once]
     }
 
     /// In the order of [`Watched::all`].
     pub fn buckets(&self, keys: &Keys) -> Vec<Bucket<'_>> {
-        let keys = [Some(keys.phone), Some(keys.address), Some(keys.prefix), Some(keys.total), keys.once];
+        let Keys { phone, address, network, prefix, total, once } = *keys;
+        let keys = [Some(phone), Some(address), Some(network), Some(prefix), Some(total), once];
         let bucket = |(limit, key): (_, Option<Key>)| Some(Bucket { limit, key: key? });
         self.all().into_iter().zip(keys).filter_map(bucket).collect()
     }
@@ -105,6 +108,7 @@ impl Keys {
         Self {
             phone: row.phone,
             address: row.address,
+            network: row.network,
             prefix: limiter.bucket(&watched.prefix, row.block.as_bytes()).key,
             total: limiter.bucket(&watched.total, rebuild::EVERYONE).key,
             once: row.once,
@@ -122,12 +126,13 @@ impl Budgets {
         &self.limiter
     }
 
-    pub fn keys(&self, watched: &Watched, phone: &Phone, address: &[u8], once: Option<&[&[u8]]>) -> Keys {
+    pub fn keys(&self, watched: &Watched, ask: &Ask<'_>, once: Option<&[&[u8]]>) -> Keys {
         let key = |limit, subject: &[u8]| self.limiter.bucket(limit, subject).key;
         Keys {
-            phone: key(&watched.phone, phone.as_str().as_bytes()),
-            address: key(&watched.address, address),
-            prefix: key(&watched.prefix, phone.block().as_bytes()),
+            phone: key(&watched.phone, ask.phone.as_str().as_bytes()),
+            address: key(&watched.address, ask.address),
+            network: key(&watched.network, ask.network),
+            prefix: key(&watched.prefix, ask.phone.block().as_bytes()),
             total: key(&watched.total, rebuild::EVERYONE),
             once: once.map(|parts| once::key(&self.limiter, &watched.once, parts)),
         }

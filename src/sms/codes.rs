@@ -58,6 +58,8 @@ pub struct Ask<'a> {
     pub purpose: Purpose,
     /// The asker's address as it is counted.
     pub address: &'a [u8],
+    /// The network that it is in.
+    pub network: &'a [u8],
     /// A challenge was solved with it.
     pub solved: bool,
     /// What the asker calls this request: the same again is the same request, whose message is not sent

@@ -108,7 +108,7 @@ impl Ledger {
     /// What the window store is written back from: messages that count, newest first, later than `from`
     /// and behind `place`.
     pub async fn hits(&self, from: Micros, place: &Place, limit: u32) -> Result<Vec<HitRow>, DbError> {
-        const SQL: &str = "SELECT created_at, id, phone_key, address_key, once_key, hit, block
+        const SQL: &str = "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block
             FROM sms_messages WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
             ORDER BY created_at DESC, id DESC LIMIT $4";
         let rows: Vec<rows::RawHit> = on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(place.at.0)

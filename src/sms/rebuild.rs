@@ -63,7 +63,7 @@ impl Rebuild {
             let Some(last) = page.last() else { return Ok(messages) };
             place = last.place.clone();
             messages += page.len();
-            let mut hits = Vec::with_capacity(5 * page.len());
+            let mut hits = Vec::with_capacity(6 * page.len());
             for row in &page {
                 let keys = Keys::of_row(&self.limiter, watched, row);
                 let kept = Kept { at: row.place.at, id: row.hit };

@@ -58,8 +58,7 @@ impl Job {
         let name = ask
             .once
             .map(|name| [ask.phone.as_str().as_bytes(), ask.purpose.as_str().as_bytes(), name.as_bytes()]);
-        let keys =
-            codes.0.budgets.keys(&watched, ask.phone, ask.address, name.as_ref().map(|parts| &parts[..]));
+        let keys = codes.0.budgets.keys(&watched, &ask, name.as_ref().map(|parts| &parts[..]));
         Self {
             codes,
             watched,

@@ -94,6 +94,25 @@ impl ClientAddress {
         SubjectBytes { bytes, length }
     }
 
+    /// The /24 of an IPv4 address or the /48 of an IPv6 one. Who is given that much has thousands of /64
+    /// to ask from, so what is paid for by the piece is counted by it too.
+    pub fn network(self) -> SubjectBytes {
+        let mut bytes = [0; 9];
+        let length = match self.0 {
+            IpAddr::V4(v4) => {
+                bytes[0] = 4;
+                bytes[1..4].copy_from_slice(&v4.octets()[..3]);
+                4
+            }
+            IpAddr::V6(v6) => {
+                bytes[0] = 6;
+                bytes[1..7].copy_from_slice(&v6.octets()[..6]);
+                7
+            }
+        };
+        SubjectBytes { bytes, length }
+    }
+
     /// For people to recognise, not to track by: `203.0.113.0/24`, `2001:db8::/48`.
     pub fn masked(self) -> String {
         match self.0 {

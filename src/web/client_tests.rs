@@ -97,6 +97,20 @@ fn an_ipv6_client_counts_by_its_64() {
 }
 
 #[test]
+fn a_network_is_a_48_or_a_24_and_a_mapped_address_is_in_its_ipv4_network() {
+    let network = |peer: &str| {
+        ClientAddress::told_by(peer.parse().unwrap(), [].into_iter(), &TrustedProxies::default()).network()
+    };
+    assert_eq!(network("2001:db8:1:2::1"), network("2001:db8:1:ffff::9"));
+    assert_ne!(network("2001:db8:1:2::1"), network("2001:db8:2:2::1"));
+    assert_eq!(network("192.0.2.1"), network("192.0.2.254"));
+    assert_ne!(network("192.0.2.1"), network("192.0.3.1"));
+    assert_eq!(network("::ffff:192.0.2.7"), network("192.0.2.1"));
+    assert_eq!(network("192.0.2.1").as_ref(), [4, 192, 0, 2]);
+    assert_eq!(network("2001:db8:1:2::1").as_ref(), [6, 0x20, 1, 0xd, 0xb8, 0, 1]);
+}
+
+#[test]
 fn what_is_shown_is_a_network_and_debug_shows_no_subject() {
     let masked = |text: &str| ClientAddress(text.parse().unwrap()).masked();
     assert_eq!(masked("203.0.113.77"), "203.0.113.0/24");

@@ -299,12 +299,12 @@ async fn answers_about_codes_carry_what_is_described_and_nothing_else() {
     assert_eq!(held.post("/sms/login", enter(&code().await)).await, told(200, ""));
     assert_eq!(held.get("/api/v1/session").await, 200);
     assert_eq!(
-        held.raw(Method::DELETE, "/account/phone", "application/json", "").await,
+        held.raw(Method::DELETE, "/account/phone", "application/json", "{}").await,
         told(409, "only-way-in")
     );
     assert_eq!(held.post("/sms/codes", ask(NUMBER, "verify")).await, told(202, ""));
-    assert_eq!(held.post("/account/phone", enter(&code().await)).await, told(204, ""));
-    assert_eq!(held.post("/account/phone", enter("123456")).await, told(401, "invalid-code"));
+    assert_eq!(held.post("/account/phone", enter(&code().await)).await, told(409, "no-password"));
+    assert_eq!(held.post("/sms/login", enter("123456")).await, told(401, "invalid-code"));
     assert_eq!(held.get("/api/v1/admin/messages").await, 403);
     assert_eq!(held.get("/api/v1/admin/brakes").await, 403);
     assert_eq!(held.post("/sms/codes", ask(NUMBER, "register")).await, told(202, ""));

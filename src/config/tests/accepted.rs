@@ -43,6 +43,8 @@ rules = [{ max = 20, window = "1m", then = "captcha" }, { max = 200, window = "1
 rules = [{ max = 1, window = "1m" }, { max = 5, window = "1h" }, { max = 10, window = "24h" }]
 [limits.sms-address]
 rules = [{ max = 20, window = "1h" }]
+[limits.sms-network]
+rules = [{ max = 100, window = "1h" }]
 [limits.sms-prefix]
 rules = [{ max = 200, window = "24h" }]
 [limits.sms-total]

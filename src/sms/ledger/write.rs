@@ -133,16 +133,17 @@ async fn earlier(tx: &mut Tx, once: Key, now: Micros) -> Result<Option<Earlier>,
 }
 
 async fn insert(tx: &mut Tx, draft: &Draft<'_>, now: Micros) -> Result<(), DbError> {
-    const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, once_key, hit,
-        block, number_range, purpose, gateway, state, expires_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'pending', $11)";
+    const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, network_key,
+        once_key, hit, block, number_range, purpose, gateway, state, expires_at)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
         message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at";
     let (id, phone_key) = (draft.id.to_string(), hex(&draft.keys.phone.0));
     let (purpose, expires_at) = (draft.purpose.as_str(), now.plus(draft.code_ttl).0);
     on_tx!(tx, connection => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)
-        .bind(hex(&draft.keys.address.0)).bind(draft.keys.once.map(|key| hex(&key.0)))
+        .bind(hex(&draft.keys.address.0)).bind(hex(&draft.keys.network.0))
+        .bind(draft.keys.once.map(|key| hex(&key.0)))
         .bind(hex(&draft.hit.0)).bind(draft.phone.block()).bind(draft.phone.range()).bind(purpose)
         .bind(draft.gateway).bind(expires_at).execute(connection).await.map(drop))?;
     on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(purpose).bind(&id).bind(draft.code_hash)

@@ -1,15 +1,21 @@
-//! `POST` and `DELETE /api/v1/account/phone`
+//! `POST` and `DELETE /api/v1/account/phone`: a number opens the account, so both need the password.
+
+use std::sync::Arc;
 
 use actix_web::web::{Data, Json};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
-use crate::login::Given;
+use crate::captcha::Form;
+use crate::config::Live;
+use crate::login::{Account, Attempt, Given, Outcome, Password};
 use crate::web::api::sms::{not_opened, parse_code, parse_phone};
-use crate::web::api::{Call, broken};
+use crate::web::api::{Call, Solution, broken, limited};
+use crate::web::handlers::about_current;
+use crate::web::message::{Field, FieldErrors};
 use crate::web::pages::forms::Typed;
 use crate::web::problem::Problem;
-use crate::web::services::Shared;
+use crate::web::services::{Services, Shared};
 use crate::web::visit::Edge;
 
 #[derive(Deserialize)]
@@ -17,9 +23,21 @@ use crate::web::visit::Edge;
 pub struct Body {
     phone: Typed,
     code: Typed,
+    #[serde(default)]
+    current_password: Typed,
+    captcha: Option<Solution>,
 }
 
-/// Gives the account the number, in place of the one that it may have.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Removal {
+    #[serde(default)]
+    current_password: Typed,
+    captcha: Option<Solution>,
+}
+
+/// Gives the account the number, in place of the one that it may have. The password is judged before the
+/// code, so that none is spent on a mistake.
 pub async fn set_phone(
     request: HttpRequest,
     body: Json<Body>,
@@ -30,7 +48,15 @@ pub async fn set_phone(
     let who = call.member(&services, &edge).await?;
     let live = services.live.snapshot();
     let (phone, code) = (parse_phone(&live, &body.phone)?, parse_code(&body.code)?);
-    match services.by_code.give(&live, &who.account, &phone, &code).await.map_err(|error| broken(&error))? {
+    if who.account.password_hash.is_none() {
+        return Err(Problem::NoPassword);
+    }
+    let password = parse_current(&body.current_password)?;
+    let owner = match confirm(&call, &services, &live, &who.account, password, body.captcha.as_ref()).await? {
+        Ok(owner) => owner,
+        Err(refusal) => return Ok(refusal),
+    };
+    match services.by_code.give(&live, &owner, &phone, &code).await.map_err(|error| broken(&error))? {
         Given::Done => Ok(HttpResponse::NoContent().finish()),
         Given::PhoneTaken => Err(Problem::PhoneTaken),
         Given::Not(not) => Ok(not_opened(&live, not)),
@@ -40,13 +66,58 @@ pub async fn set_phone(
 /// 204 also where there is none.
 pub async fn remove_phone(
     request: HttpRequest,
+    body: Json<Removal>,
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let call = Call::admit(&request, &edge)?;
     let who = call.member(&services, &edge).await?;
-    match services.by_code.take_away(&who.account).await.map_err(|error| broken(&error))? {
+    let live = services.live.snapshot();
+    if who.account.password_hash.is_none() {
+        return Err(Problem::OnlyWayIn);
+    }
+    let password = parse_current(&body.current_password)?;
+    let owner = match confirm(&call, &services, &live, &who.account, password, body.captcha.as_ref()).await? {
+        Ok(owner) => owner,
+        Err(refusal) => return Ok(refusal),
+    };
+    match services.by_code.take_away(&owner).await.map_err(|error| broken(&error))? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::OnlyWayIn),
     }
+}
+
+/// The account with its password verified, as at sign-in, or the refusal.
+async fn confirm(
+    call: &Call<'_>,
+    services: &Services,
+    live: &Arc<Live>,
+    account: &Account,
+    password: Password,
+    captcha: Option<&Solution>,
+) -> Result<Result<Box<Account>, HttpResponse>, Problem> {
+    let solved = call.redeem(Form::PasswordChange, services, live, captcha).await?;
+    let address = call.client.subject().as_ref().to_vec();
+    let attempt = Attempt { login: account.login.clone(), password, address, client: call.shown(), solved };
+    let limits = [&live.limits.login_account, &live.limits.login_address];
+    let refused = |problem: &Problem, wait| Ok(Err(limited(problem.respond(), &limits, wait)));
+    match services.sign_in.attempt(live, attempt).await.map_err(|error| broken(&error))? {
+        Outcome::SignedIn(owner) => Ok(Ok(owner)),
+        Outcome::Rejected { captcha_required } => {
+            refused(&Problem::InvalidCredentials { captcha_required }, None)
+        }
+        Outcome::Challenged { limit, retry_after } => {
+            let captcha = call.challenge(Form::PasswordChange, services, live).await;
+            refused(&Problem::CaptchaRequired { captcha }, Some((limit, retry_after)))
+        }
+        Outcome::Throttled { limit, retry_after } => {
+            refused(&Problem::Throttled { limit: limit.into(), retry_after }, Some((limit, retry_after)))
+        }
+        Outcome::Busy { retry_after } => Err(Problem::Busy { retry_after }),
+    }
+}
+
+fn parse_current(typed: &Typed) -> Result<Password, Problem> {
+    let about = |error| Problem::invalid(&FieldErrors::one(Field::CurrentPassword, about_current(error)));
+    Password::attempt(typed.expose()).map_err(about)
 }

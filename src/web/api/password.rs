@@ -48,6 +48,7 @@ pub async fn reset(
             Ok(response)
         }
         Reset::NoAccount => Err(Problem::NoAccount),
+        Reset::PasswordRequired => Err(Problem::PasswordRequired),
         Reset::Not(not) => Ok(not_opened(&live, not)),
         Reset::Unfit(unfit) => Err(about(about_password(unfit))),
         Reset::Challenged { .. } => {

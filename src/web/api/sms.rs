@@ -70,12 +70,13 @@ pub async fn send(
     let phone = parse_phone(&live, &body.phone)?;
     let once = idempotency_key(request.headers())?;
     let solved = call.redeem(Form::SmsCode, &services, &live, body.captcha.as_ref()).await?;
-    let address = call.client.subject();
+    let (address, network) = (call.client.subject(), call.client.network());
+    let (address, network) = (address.as_ref(), network.as_ref());
     let locale = language(request.headers(), edge.cookies).code();
-    let ask = Ask { phone: &phone, purpose, address: address.as_ref(), solved, once, locale };
+    let ask = Ask { phone: &phone, purpose, address, network, solved, once, locale };
     let sending = services.codes.send(&live, ask).await.map_err(|error| broken(&error))?;
-    let answer =
-        |response, full| limited(response, &[&live.limits.sms_phone, &live.limits.sms_address], full);
+    let told = [&live.limits.sms_phone, &live.limits.sms_address, &live.limits.sms_network];
+    let answer = |response, full| limited(response, &told, full);
     Ok(match sending {
         Sending::Sent(sent) => answer(HttpResponse::Accepted().json(accepted(&phone, sent)), None),
         Sending::Challenged { limit, retry_after } => {
@@ -128,6 +129,7 @@ pub async fn login(
             set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));
             Ok(guessing(response, &live, None))
         }
+        Entered::PasswordRequired => Err(Problem::PasswordRequired),
         Entered::Not(not) => Ok(not_opened(&live, not)),
     }
 }

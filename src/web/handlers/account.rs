@@ -12,7 +12,7 @@ use crate::web::challenge::Answered;
 use crate::web::flash::Flash;
 use crate::web::handlers::reply::{asker, fresh_challenge, unanswered};
 use crate::web::handlers::session::{client, renew, signed_in};
-use crate::web::handlers::{about_password, broken};
+use crate::web::handlers::{about_current, about_password, broken};
 use crate::web::message::{Field, FieldErrors, Message};
 use crate::web::pages::account::{AccountPage, Attempt, AttemptRow, SessionRow};
 use crate::web::pages::captcha::CaptchaBlock;
@@ -137,11 +137,7 @@ async fn signed_in_anew(
 
 fn parse(form: &PasswordForm) -> Result<Password, FieldErrors> {
     let mut errors = FieldErrors::default();
-    let current =
-        Password::attempt(form.current_password.expose()).map_err(|error| match about_password(error) {
-            Message::PasswordMissing => Message::CurrentPasswordMissing,
-            _ => Message::CurrentPasswordWrong,
-        });
+    let current = Password::attempt(form.current_password.expose()).map_err(about_current);
     let current = errors.take(Field::CurrentPassword, current);
     if form.new_password.expose().is_empty() {
         errors.add(Field::NewPassword, Message::PasswordMissing);

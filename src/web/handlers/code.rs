@@ -69,11 +69,12 @@ pub async fn send(
         Ok(admitted) => admitted,
         Err(response) => return response,
     };
-    let address = visit.client.subject();
+    let (address, network) = (visit.client.subject(), visit.client.network());
     let ask = Ask {
         phone: &phone,
         purpose,
         address: address.as_ref(),
+        network: network.as_ref(),
         solved,
         // A page is good for one message: its button pressed twice is the same wish.
         once: Some(&guarded.csrf_token),

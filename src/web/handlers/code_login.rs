@@ -59,6 +59,7 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
                 Err(error) => broken(&visit, &error),
             }
         }
+        Ok(Entered::PasswordRequired) => reply.plain(Notice::PasswordRequired),
         Ok(Entered::Not(not)) => not_opened(&reply, not),
         Err(error) => broken(&visit, &error),
     }

@@ -56,6 +56,14 @@ pub const fn about_password(error: PasswordError) -> Message {
     }
 }
 
+/// The same of one that is in force: what could not be set cannot be right either.
+pub const fn about_current(error: PasswordError) -> Message {
+    match error {
+        PasswordError::Empty => Message::CurrentPasswordMissing,
+        _ => Message::CurrentPasswordWrong,
+    }
+}
+
 pub const fn about_phone(error: PhoneError) -> Message {
     match error {
         PhoneError::Missing => Message::PhoneMissing,

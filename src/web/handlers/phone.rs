@@ -4,35 +4,40 @@ use actix_web::HttpResponse;
 use actix_web::web::Form;
 
 use crate::captcha;
-use crate::login::Given;
+use crate::login::{Account, Attempt, Given, Outcome, Password};
 use crate::sms::Purpose;
 use crate::web::flash::Flash;
-use crate::web::handlers::broken;
 use crate::web::handlers::code::{Wish, not_opened, parse_both, send, step_of};
 use crate::web::handlers::reply::Reply;
-use crate::web::handlers::session::{Member, member};
+use crate::web::handlers::session::{Member, client, member};
+use crate::web::handlers::{about_current, broken};
 use crate::web::message::{Field, FieldErrors, Message};
 use crate::web::pages::captcha::CaptchaBlock;
 use crate::web::pages::code::{CodePage, CodeStep};
-use crate::web::pages::error::{ErrorKind, ErrorPage};
-use crate::web::pages::forms::{CodeForm, TokenForm};
+use crate::web::pages::forms::{CodeForm, Typed};
 use crate::web::pages::login::Notice;
 use crate::web::services::Shared;
 use crate::web::visit::Visit;
 
 const HERE: &str = "/account/phone";
+/// What the current password is tried with, as where it is changed.
+const FORM: captcha::Form = captcha::Form::PasswordChange;
 
 /// `GET /account/phone`
 pub async fn show(visit: Visit, services: Shared) -> HttpResponse {
     match member(&visit, &services, HERE).await {
         Member::Is(who) => {
-            CodePage::new(&visit, Purpose::Verify, Some(who.account.login.as_str()), None).respond(&visit)
+            let notice =
+                if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
+            let page = CodePage::new(&visit, Purpose::Verify, Some(who.account.login.as_str()), None);
+            page.notice(notice).respond(&visit)
         }
         Member::Not(response) => response,
     }
 }
 
-/// `POST /account/phone`
+/// `POST /account/phone`. A number opens the account, so whoever sets one shows the password; before the
+/// code is looked at, so that none is spent on a mistake.
 pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> HttpResponse {
     let who = match member(&visit, &services, HERE).await {
         Member::Is(who) => who,
@@ -47,19 +52,28 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
             .respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
-    let reply =
-        Reply { visit: &visit, services: &services, live: &live, form: captcha::Form::SmsCode, show: &show };
+    let reply = Reply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    if who.account.password_hash.is_none() {
+        return reply.plain(Notice::PasswordFirst);
+    }
     match Wish::of(&form.fields) {
         Wish::AnotherNumber => return reply.plain(Notice::None),
         Wish::Code => return send(reply, Purpose::Verify, &form.fields, &form.guarded, &page).await,
         Wish::Entry => {}
     }
-    let admitted = reply.admit(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await;
-    let (phone, code) = match admitted {
-        Ok((parsed, _)) => parsed,
+    let parse = |errors: &mut _| {
+        let parsed = parse_both(&live, &form.fields, errors);
+        parsed.zip(parse_current(&form.current_password, errors))
+    };
+    let (((phone, code), password), solved) = match reply.admit(&form.guarded, parse).await {
+        Ok(admitted) => admitted,
         Err(response) => return response,
     };
-    match services.by_code.give(&live, &who.account, &phone, &code).await {
+    let owner = match confirm(&reply, &who.account, password, solved).await {
+        Ok(owner) => owner,
+        Err(response) => return response,
+    };
+    match services.by_code.give(&live, &owner, &phone, &code).await {
         Ok(Given::Done) => visit.see_other("/account", Some(Flash::PhoneSet)),
         Ok(Given::PhoneTaken) => page(
             CodeStep::asking(phone.as_str()),
@@ -71,19 +85,75 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
     }
 }
 
+/// `GET /account/phone/remove`
+pub async fn show_removal(visit: Visit, services: Shared) -> HttpResponse {
+    match member(&visit, &services, "/account").await {
+        Member::Is(who) if who.account.password_hash.is_some() => {
+            CodePage::removal(&visit, who.account.login.as_str()).respond(&visit)
+        }
+        // The number is the only way in.
+        Member::Is(_) => visit.see_other("/account", None),
+        Member::Not(response) => response,
+    }
+}
+
 /// `POST /account/phone/remove`
-pub async fn remove(visit: Visit, form: Form<TokenForm>, services: Shared) -> HttpResponse {
+pub async fn remove(visit: Visit, form: Form<CodeForm>, services: Shared) -> HttpResponse {
     let who = match member(&visit, &services, "/account").await {
         Member::Is(who) => who,
         Member::Not(response) => return response,
     };
-    if !visit.admits_form(&form.csrf_token) {
-        return ErrorPage::new(visit.layout("/account", None), ErrorKind::ForeignForm).respond(&visit);
+    let live = services.live.snapshot();
+    let show = |notice, captcha| {
+        let page = CodePage::removal(&visit, who.account.login.as_str());
+        page.notice(notice).captcha(captcha).respond(&visit)
+    };
+    let reply = Reply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    if who.account.password_hash.is_none() {
+        return reply.plain(Notice::PasswordFirst);
     }
-    match services.by_code.take_away(&who.account).await {
+    let parse = |errors: &mut _| parse_current(&form.current_password, errors);
+    let (password, solved) = match reply.admit(&form.guarded, parse).await {
+        Ok(admitted) => admitted,
+        Err(response) => return response,
+    };
+    let owner = match confirm(&reply, &who.account, password, solved).await {
+        Ok(owner) => owner,
+        Err(response) => return response,
+    };
+    match services.by_code.take_away(&owner).await {
         Ok(true) => visit.see_other("/account", Some(Flash::PhoneRemoved)),
         // Only a page from before offers it.
         Ok(false) => visit.see_other("/account", None),
         Err(error) => broken(&visit, &error),
     }
+}
+
+/// The account with its password verified, as at sign-in, or the page that goes back.
+async fn confirm(
+    reply: &Reply<'_>,
+    account: &Account,
+    password: Password,
+    solved: bool,
+) -> Result<Box<Account>, HttpResponse> {
+    let Reply { visit, services, live, .. } = *reply;
+    let address = visit.client.subject().as_ref().to_vec();
+    let attempt = Attempt { login: account.login.clone(), password, address, client: client(visit), solved };
+    let (field, wrong) = (Field::CurrentPassword, Message::CurrentPasswordWrong);
+    Err(match services.sign_in.attempt(live, attempt).await {
+        Ok(Outcome::SignedIn(owner)) => return Ok(owner),
+        Ok(Outcome::Rejected { captcha_required: false }) => reply.invalid(field, wrong),
+        Ok(Outcome::Rejected { captcha_required: true }) => {
+            reply.challenged(Notice::Invalid(FieldErrors::one(field, wrong))).await
+        }
+        Ok(Outcome::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,
+        Ok(Outcome::Throttled { retry_after, .. }) => reply.wait(retry_after),
+        Ok(Outcome::Busy { retry_after }) => reply.busy(retry_after),
+        Err(error) => broken(visit, &error),
+    })
+}
+
+fn parse_current(typed: &Typed, errors: &mut FieldErrors) -> Option<Password> {
+    let current = Password::attempt(typed.expose()).map_err(about_current);
+    errors.take(Field::CurrentPassword, current)
 }

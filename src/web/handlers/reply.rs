@@ -1,5 +1,6 @@
 //! What every form goes through before it is acted on, and the ways in which it comes back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -19,7 +20,7 @@ use crate::web::wait::Wait;
 pub struct Reply<'a> {
     pub visit: &'a Visit,
     pub services: &'a Services,
-    pub live: &'a Live,
+    pub live: &'a Arc<Live>,
     pub form: Form,
     pub show: &'a dyn Fn(Notice, CaptchaBlock) -> HttpResponse,
 }

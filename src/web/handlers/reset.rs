@@ -66,6 +66,7 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
             Notice::Invalid(crate::web::FieldErrors::one(Field::Phone, Message::NoAccount)),
             CaptchaBlock::Absent,
         ),
+        Ok(Reset::PasswordRequired) => reply.plain(Notice::PasswordRequired),
         Ok(Reset::Not(not)) => not_opened(&reply, not),
         Ok(Reset::Unfit(unfit)) => reply.invalid(Field::NewPassword, about_password(unfit)),
         Ok(Reset::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,

@@ -111,6 +111,10 @@ struct Words {
     lead: &'static str,
     submit: &'static str,
     new_password: bool,
+    /// The second step, or the only one, asks for the current password.
+    current_password: bool,
+    /// There is no number to type, and no code.
+    one_step: bool,
     /// What stands below the form: before the link, the link, and where it goes.
     aside: [&'static str; 3],
 }
@@ -121,6 +125,8 @@ const LOGIN: Words = Words {
     lead: "code-login.lead",
     submit: "login.submit",
     new_password: false,
+    current_password: false,
+    one_step: false,
     aside: ["code-login.have-password", "code-login.password", "/login"],
 };
 const RESET: Words = Words {
@@ -129,6 +135,8 @@ const RESET: Words = Words {
     lead: "reset.lead",
     submit: "reset.submit",
     new_password: true,
+    current_password: false,
+    one_step: false,
     aside: ["reset.remembered", "reset.login", "/login"],
 };
 const PHONE: Words = Words {
@@ -137,7 +145,17 @@ const PHONE: Words = Words {
     lead: "phone.lead",
     submit: "phone.submit",
     new_password: false,
+    current_password: true,
+    one_step: false,
     aside: ["phone.no-change", "phone.account", "/account"],
+};
+const REMOVAL: Words = Words {
+    path: "/account/phone/remove",
+    title: "phone.remove-title",
+    lead: "phone.remove-lead",
+    submit: "account.remove-phone",
+    one_step: true,
+    ..PHONE
 };
 
 impl CodePage {
@@ -148,6 +166,15 @@ impl CodePage {
             Purpose::Verify => PHONE,
             Purpose::Login | Purpose::Register => LOGIN,
         };
+        Self::with(visit, words, user, next)
+    }
+
+    /// For taking the number away.
+    pub fn removal(visit: &Visit, user: &str) -> Self {
+        Self::with(visit, REMOVAL, Some(user), None)
+    }
+
+    fn with(visit: &Visit, words: Words, user: Option<&str>, next: Option<Next>) -> Self {
         Self {
             layout: visit.layout(here(words.path, next.as_ref()), user),
             words,
@@ -184,8 +211,14 @@ impl CodePage {
         match (self.notice.wait(), self.errors.first()) {
             (Some(_), _) => "",
             (None, Some(field)) => field.name(),
+            (None, None) if self.words.one_step => Field::CurrentPassword.name(),
             (None, None) => self.step.field().name(),
         }
+    }
+
+    /// The form would lead nowhere.
+    const fn closed(&self) -> bool {
+        matches!(self.notice, Notice::PasswordFirst | Notice::PasswordRequired)
     }
 
     fn password_hint(&self) -> String {

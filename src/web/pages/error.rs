@@ -80,11 +80,13 @@ impl From<&Problem> for ErrorKind {
             | Problem::InvalidPhone
             | Problem::CountryNotAllowed
             | Problem::PhoneTaken
-            | Problem::OnlyWayIn => Self::BadRequest,
+            | Problem::OnlyWayIn
+            | Problem::NoPassword => Self::BadRequest,
             Problem::InvalidCredentials { .. }
             | Problem::InvalidCode
             | Problem::Unauthenticated
             | Problem::Forbidden
+            | Problem::PasswordRequired
             | Problem::PasswordChangeRequired
             | Problem::CaptchaRequired { .. }
             | Problem::CaptchaInvalid { .. } => Self::Forbidden,

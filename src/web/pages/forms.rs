@@ -75,13 +75,15 @@ pub struct RegisterForm {
     pub guarded: Guarded,
 }
 
-/// `POST /login/code`, `POST /password/reset` and `POST /account/phone`
+/// `POST /login/code`, `POST /password/reset`, `POST /account/phone` and `POST /account/phone/remove`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CodeForm {
     /// Also as the registration calls it: there is only one password here.
     #[serde(alias = "password")]
     pub new_password: Typed,
+    /// What a change to an account's number needs besides.
+    pub current_password: Typed,
     pub next: String,
     #[serde(flatten)]
     pub fields: CodeFields,

@@ -33,6 +33,10 @@ pub enum Notice {
     NoCodes(Wait),
     /// The gateway did not take the message; it may be tried again at once.
     NotSent,
+    /// The account has no password to show, and one is needed first.
+    PasswordFirst,
+    /// An administrator's account, which no code opens.
+    PasswordRequired,
     /// See the fields.
     Invalid(FieldErrors),
     /// The form was too old, or not one of ours.
@@ -44,7 +48,11 @@ impl Notice {
         match self {
             Self::None | Self::Refreshed => StatusCode::OK,
             Self::Rejected => StatusCode::UNAUTHORIZED,
-            Self::CaptchaNeeded | Self::CaptchaWrong | Self::Expired => StatusCode::FORBIDDEN,
+            Self::CaptchaNeeded
+            | Self::CaptchaWrong
+            | Self::Expired
+            | Self::PasswordFirst
+            | Self::PasswordRequired => StatusCode::FORBIDDEN,
             Self::Throttled(_) | Self::TooManyCodes(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Busy(_) | Self::NoCodes(_) | Self::NotSent => StatusCode::SERVICE_UNAVAILABLE,
             Self::Invalid(errors) => errors.status(),

@@ -118,11 +118,13 @@ async fn changes_the_number(app: &TestApp, browser: &Browser) {
     browser.fill(&[("phone", "+86 139 0013 9000")]).await;
     browser.submit().await;
     let code = app.client().codes("+8613900139000").await.remove(0);
-    browser.fill(&[("code", &code)]).await;
+    browser.fill(&[("code", &code), ("current_password", NEW)]).await;
     browser.submit().await;
     assert_eq!(browser.path().await, "/account");
     assert!(browser.text("main").await.contains("+8613900139000"));
-    browser.follow("form[action='/account/phone/remove'] button").await;
+    browser.follow("a[href='/account/phone/remove']").await;
+    browser.fill(&[("current_password", NEW)]).await;
+    browser.submit().await;
     assert!(!browser.text("main").await.contains("+8613900139000"));
     browser.sign_out().await;
 }

@@ -9,10 +9,11 @@ use super::http::{NUMBER, OTHER};
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
 
 pub const NEW: &str = "quiet lanterns drift above marble";
+const CURRENT: (&str, &str) = ("current_password", PASSWORD);
 pub const NO_LIMITS: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = []\n";
 
 /// Sends the form of the page that was just shown, with its hidden fields and these.
-async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &str)]) -> Answer {
+pub async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &str)]) -> Answer {
     let hidden = ["csrf_token", "phone", "good_until", "next_code", "next", "captcha_id"];
     let hidden = hidden.into_iter().filter_map(|name| Some((name, shown.hidden(name)?)));
     let hidden: Vec<_> = hidden.filter(|(name, _)| fields.iter().all(|(field, _)| field != name)).collect();
@@ -21,7 +22,7 @@ async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &
     client.post(path, &all).await
 }
 
-async fn ask(client: &Client, path: &str, phone: &str) -> Answer {
+pub async fn ask(client: &Client, path: &str, phone: &str) -> Answer {
     let first = client.get(path).await;
     assert!(first.text.contains("name=\"phone\"") && !first.text.contains("name=\"code\""));
     send_on(client, path, &first, &[("phone", phone)]).await
@@ -173,11 +174,15 @@ async fn a_number_is_added_replaced_and_removed_on_the_account() {
     for number in [OTHER, NUMBER] {
         let second = ask(&client, "/account/phone", number).await;
         let code = client.codes(number).await.remove(0);
-        let done = send_on(&client, "/account/phone", &second, &[("code", &code)]).await;
+        let done = send_on(&client, "/account/phone", &second, &[("code", &code), CURRENT]).await;
         assert_eq!((done.status, done.header("location")), (303, "/account"), "{}", done.text);
         assert!(client.get("/account").await.text.contains(number));
     }
-    let removed = client.submit("/account", "/account/phone/remove", &[]).await;
+    let wrong = [("current_password", "not this one")];
+    let kept = client.submit("/account/phone/remove", "/account/phone/remove", &wrong).await;
+    assert!(kept.status == 422 && kept.text.contains("id=\"current_password-error\""), "{}", kept.text);
+    assert!(client.get("/account").await.text.contains(NUMBER));
+    let removed = client.submit("/account/phone/remove", "/account/phone/remove", &[CURRENT]).await;
     assert_eq!((removed.status, removed.header("location")), (303, "/account"));
     assert!(!client.get("/account").await.text.contains(NUMBER));
 }
@@ -191,8 +196,11 @@ async fn an_account_without_a_password_is_led_to_one() {
     let page = client.get("/account").await;
     assert!(page.text.contains("href=\"/password/reset\"") && !page.text.contains("current_password"));
     assert!(!page.text.contains("/account/phone/remove"), "the only way in");
+    assert_eq!(client.get("/account/phone/remove").await.header("location"), "/account");
     let kept = client.submit("/account", "/account/phone/remove", &[]).await;
-    assert_eq!((kept.status, client.get("/account").await.text.contains(NUMBER)), (303, true));
+    assert_eq!((kept.status, client.get("/account").await.text.contains(NUMBER)), (403, true));
+    let closed = client.get("/account/phone").await;
+    assert!(closed.text.contains("href=\"/password/reset\"") && !closed.text.contains("name=\"phone\""));
     let second = ask(&client, "/password/reset", NUMBER).await;
     let code = client.codes(NUMBER).await.remove(0);
     let fields = [("code", code.as_str()), ("new_password", NEW)];

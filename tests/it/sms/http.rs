@@ -287,6 +287,8 @@ async fn known_and_unknown_numbers_are_answered_alike() {
             let mut body = json!({ "phone": phone, "code": wrong(&code) });
             if path == "/password/reset" {
                 body["new_password"] = json!(PASSWORD);
+            } else if path == "/account/phone" {
+                body["current_password"] = json!(PASSWORD);
             } else if path == "/register" {
                 (body["login"], body["password"]) = (json!("bob"), json!(PASSWORD));
             }
@@ -312,7 +314,8 @@ async fn a_number_is_given_to_an_account_and_taken_away() {
     alice.login("alice", PASSWORD).await;
     let give = async |client: &Client, phone: &str| {
         let code = client.code(phone, "verify").await;
-        client.call("/account/phone", json!({ "phone": phone, "code": code })).await
+        let body = json!({ "phone": phone, "code": code, "current_password": PASSWORD });
+        client.call("/account/phone", body).await
     };
     for number in [OTHER, NUMBER, NUMBER] {
         assert_eq!(give(&alice, number).await.status, 204);
@@ -321,9 +324,13 @@ async fn a_number_is_given_to_an_account_and_taken_away() {
     let code = app.client().code(OTHER, "login").await;
     let new = app.client();
     assert_ne!(enter(&new, OTHER, &code).await.body["user"]["login"], "alice", "she has another number now");
-    assert_eq!(give(&new, NUMBER).await.problem(), "phone-taken");
+    assert_eq!(give(&new, NUMBER).await.problem(), "no-password", "it has no password to show");
+    let other = app.client();
+    other.register("bob", PASSWORD).await;
+    assert_eq!(give(&other, NUMBER).await.problem(), "phone-taken");
     let remove = async |client: &Client| {
         let request = client.http.delete(format!("{}/api/v1/account/phone", app.url));
+        let request = request.json(&json!({ "current_password": PASSWORD }));
         Answer::read(request.send().await.unwrap()).await
     };
     let kept = remove(&new).await;
@@ -331,5 +338,5 @@ async fn a_number_is_given_to_an_account_and_taken_away() {
     assert_eq!(remove(&alice).await.status, 204);
     assert_eq!(remove(&alice).await.status, 204, "as asked for");
     assert!(alice.get("/api/v1/session").await.body["user"].get("phone").is_none());
-    assert_eq!(give(&new, NUMBER).await.status, 204, "it is free");
+    assert_eq!(give(&other, NUMBER).await.status, 204, "it is free");
 }

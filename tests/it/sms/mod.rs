@@ -10,6 +10,7 @@ mod http;
 mod kannel;
 mod ledger;
 mod outage;
+mod owner;
 mod providers;
 mod pumping;
 mod rebuild;

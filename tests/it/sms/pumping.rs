@@ -15,21 +15,10 @@ on_each_store! {
     what_was_refused_counts_for_no_brake,
 }
 
-/// One /48: 65,536 networks of /64, which are an address each.
-struct Network {
-    next: u16,
-    prefix: [u8; 6],
-}
-
-impl Network {
-    fn new() -> Self {
-        Self { next: 0, prefix: [0x20, 0x01, 0x0d, 0xb8, 0, 1] }
-    }
-
-    fn address(&mut self) -> Vec<u8> {
-        self.next = self.next.wrapping_add(1);
-        [&self.prefix[..], &self.next.to_be_bytes()].concat()
-    }
+/// So many networks of /48 by turns, and in each of them another /64 each time, which is an address.
+fn address_of(networks: u16, index: u16) -> Vec<u8> {
+    let network = (index % networks).to_be_bytes();
+    [&[0x20, 0x01, 0x0d, 0xb8], &network[..], &index.to_be_bytes()].concat()
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +27,7 @@ struct Tally {
     by_brake: usize,
     by_prefix: usize,
     by_address: usize,
+    by_network: usize,
     by_total: usize,
 }
 
@@ -49,6 +39,7 @@ impl Tally {
                 "sms-brake" => &mut self.by_brake,
                 "sms-prefix" => &mut self.by_prefix,
                 "sms-address" => &mut self.by_address,
+                "sms-network" => &mut self.by_network,
                 "sms-total" => &mut self.by_total,
                 other => panic!("{other}"),
             },
@@ -58,11 +49,11 @@ impl Tally {
     }
 }
 
-/// Ten thousand forged numbers, an address of the network each.
-async fn pump(instance: &Instance, numbers: impl Fn(u32) -> String) -> Tally {
-    let (mut network, mut tally) = (Network::new(), Tally::default());
+/// Ten thousand forged numbers, an address each.
+async fn pump(instance: &Instance, networks: u16, numbers: impl Fn(u32) -> String) -> Tally {
+    let mut tally = Tally::default();
     for index in 0..10_000 {
-        let (phone, address) = (number_of(&numbers(index)), network.address());
+        let (phone, address) = (number_of(&numbers(index.into())), address_of(networks, index));
         tally.add(&instance.send_from(&phone, &address).await);
     }
     tally
@@ -80,7 +71,7 @@ async fn honest_users_get_theirs(rig: &Rig, instance: &Instance) {
 async fn ten_thousand_numbers_of_one_block_cost_twenty_messages() {
     let rig = Rig::new(Store::Redis, "").await;
     let instance = rig.instance().await;
-    let tally = pump(&instance, |index| format!("+861380013{index:04}")).await;
+    let tally = pump(&instance, 1, |index| format!("+861380013{index:04}")).await;
     println!("one block, one /48: {tally:?}");
     assert_eq!(tally.sent, 20);
     assert_eq!(tally.by_address, 0, "no /64 came twice: the address' budget stops nothing");
@@ -91,20 +82,32 @@ async fn ten_thousand_numbers_of_one_block_cost_twenty_messages() {
 async fn ten_thousand_numbers_of_one_range_cost_a_hundred_messages() {
     let rig = Rig::new(Store::Redis, "").await;
     let instance = rig.instance().await;
-    let tally = pump(&instance, |index| format!("+8613800{:06}", index * 7919 % 1_000_000)).await;
-    println!("one range of a hundred blocks, one /48: {tally:?}");
-    assert_eq!(tally.sent, 100);
+    let tally = pump(&instance, 50, |index| format!("+8613800{:06}", index * 7919 % 1_000_000)).await;
+    println!("one range of a hundred blocks, fifty /48: {tally:?}");
+    assert_eq!((tally.sent, tally.by_network), (100, 0));
     honest_users_get_theirs(&rig, &instance).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_blocks_of_a_hundred_ranges_are_stopped_by_each_range_and_the_total() {
-    let rig = Rig::new(Store::Memory, "").await;
+async fn ten_thousand_blocks_cost_one_network_a_hundred_messages() {
+    let rig = Rig::new(Store::Redis, "").await;
     let instance = rig.instance().await;
     // Every block once: this is as thinly as numbers can be spread over a hundred million.
-    let tally = pump(&instance, |index| format!("+86138{:08}", u64::from(index) * 10_000)).await;
+    let tally = pump(&instance, 1, |index| format!("+86138{:08}", u64::from(index) * 10_000)).await;
     println!("ten thousand blocks, one /48: {tally:?}");
-    // What the defaults cannot tell from honest people: a hundred to a range, and no block twice.
+    assert_eq!((tally.sent, tally.by_network), (100, 9_900));
+    honest_users_get_theirs(&rig, &instance).await;
+    rig.advance(HOUR);
+    sent(instance.send_from(&phone(), &address_of(1, 0)).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_blocks_asked_for_from_a_hundred_networks_are_stopped_by_the_total() {
+    let rig = Rig::new(Store::Memory, "").await;
+    let instance = rig.instance().await;
+    let tally = pump(&instance, 100, |index| format!("+86138{:08}", u64::from(index) * 10_000)).await;
+    println!("ten thousand blocks, a hundred /48: {tally:?}");
+    // What the defaults cannot tell from honest people: a hundred to a range and from a network, and no block twice.
     assert_eq!(tally.sent, 10_000);
     let spent = instance.send(&phone()).await;
     assert_eq!(throttled(spent).0, "sms-total", "what the owner is ready to pay for is the last stop");

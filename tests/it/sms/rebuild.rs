@@ -205,6 +205,24 @@ async fn budgets_come_back(loss: Loss) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_budget_of_a_network_comes_back_whatever_loses_it() {
+    let toml = "[limits.sms-network]\nrules = [{ max = 3, window = '1h' }]";
+    for loss in [Loss::Flush, Loss::Restart, Loss::NewProcess] {
+        let mut rig = rig(loss, toml).await;
+        let (instance, network) = (rig.instance().await, address());
+        let of_it = |last: u8| [&network[..6], &[0, last]].concat();
+        for last in 0..3 {
+            sent(instance.send_from(&phone(), &of_it(last)).await);
+            rig.advance(MINUTE);
+        }
+        let instance = lose(loss, &mut rig, instance).await;
+        let told = throttled(instance.send_from(&phone(), &of_it(3)).await);
+        assert_eq!(told, ("sms-network".to_owned(), 57 * MINUTE), "{loss:?}");
+        sent(instance.send(&phone()).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_is_known_again_after_a_flush() {
     let rig = rig(Loss::Flush, "").await;
     let (instance, phone) = (rig.instance().await, phone());

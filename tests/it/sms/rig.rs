@@ -270,8 +270,10 @@ impl Instance {
     }
 }
 
+/// The network of an address is its first six bytes: a /48.
 pub fn ask<'a>(phone: &'a Phone, address: &'a [u8]) -> Ask<'a> {
-    Ask { phone, purpose: Purpose::Login, address, solved: false, once: None, locale: "en" }
+    let network = &address[..address.len().min(6)];
+    Ask { phone, purpose: Purpose::Login, address, network, solved: false, once: None, locale: "en" }
 }
 
 /// All at once, on tasks of their own.
