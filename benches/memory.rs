@@ -47,11 +47,12 @@ fn table(title: String, threads: u64, subjects: &[String], refused: bool) -> boo
 
 /// Each subject hashed as it comes, as a request would have it.
 fn enter_ours<'c>(contest: &mut Contest<'c>, threads: u64, subjects: &'c [String], refused: bool) -> Place {
-    // Admitted: as many in a window as one subject can possibly ask for here, or a small log for each.
+    // Admitted: as many in a window as one subject can possibly ask for here, or a small log for each that
+    // holds what a whole round asks of it, however fast that passes.
     let limit = match (refused, subjects.len()) {
         (true, _) => limit(5, HOUR),
         (false, 1) => limit(1_000_000, SHORT),
-        (false, _) => limit(10, SHORT),
+        (false, _) => limit(10 * threads as u32, SHORT),
     };
     let limiter = limiter(MemoryStore::new(Clock::System));
     let decide = move |turn: u64, subject: &String| {
