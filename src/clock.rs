@@ -1,7 +1,7 @@
 //! Wall-clock time as a parameter: the system's, or one that a test moves.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Microseconds since the Unix epoch.
@@ -52,12 +52,9 @@ impl Clock {
         Self::Manual(Arc::new(AtomicI64::new(start.0)))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
     pub fn now(&self) -> Micros {
         match self {
-            Self::System => Micros(
-                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64),
-            ),
+            Self::System => SYSTEM.now(),
             Self::Manual(micros) => Micros(micros.load(Ordering::SeqCst)),
         }
     }
@@ -73,6 +70,89 @@ impl Clock {
     pub fn set(&self, to: Micros) {
         if let Self::Manual(micros) = self {
             micros.store(to.0, Ordering::SeqCst);
+        }
+    }
+}
+
+static SYSTEM: LazyLock<Counted> = LazyLock::new(Counted::new);
+
+/// How long the counter is believed before the system's clock is asked again: so late a step of that
+/// clock is seen, and no longer can the two drift apart.
+const BELIEVED: i64 = 10_000;
+/// Two readings of the counter further apart were not taken at one moment: this thread had to wait.
+const AT_ONCE: i64 = 20;
+
+/// The system's clock by way of the processor's counter, which is read in a third of the time. All in
+/// microseconds.
+struct Counted {
+    counter: quanta::Clock,
+    /// The counter when the system's clock was last asked, and how far that was ahead of it.
+    asked: AtomicI64,
+    ahead: AtomicI64,
+}
+
+impl Counted {
+    fn new() -> Self {
+        let (asked, ahead) = (AtomicI64::new(-BELIEVED), AtomicI64::new(0));
+        Self { counter: quanta::Clock::new(), asked, ahead }
+    }
+
+    fn now(&self) -> Micros {
+        let count = self.count();
+        let since = count - self.asked.load(Ordering::Acquire);
+        // Less than nothing where the machine was moved to another and the counter went back.
+        if (0..BELIEVED).contains(&since) {
+            Micros(count + self.ahead.load(Ordering::Relaxed))
+        } else {
+            self.ask(count)
+        }
+    }
+
+    fn count(&self) -> i64 {
+        (self.counter.delta_as_nanos(0, self.counter.raw()) / 1_000) as i64
+    }
+
+    #[cold]
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
+    fn ask(&self, count: i64) -> Micros {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64);
+        if (0..=AT_ONCE).contains(&(self.count() - count)) {
+            self.ahead.store(now - count, Ordering::Relaxed);
+            self.asked.store(count, Ordering::Release);
+        }
+        Micros(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "what the clock is held to")]
+    fn the_counted_clock_tells_the_systems_time() {
+        let system = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64;
+        let begun = system();
+        loop {
+            let (before, now, after) = (system(), Clock::System.now().0, system());
+            assert!(before - 100 <= now && now <= after + 100, "{before} {now} {after}");
+            if after > begun + 5 * BELIEVED {
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_of_the_systems_clock_is_followed_and_so_is_one_of_the_counter() {
+        let clock = Counted::new();
+        let hour = Duration::from_secs(3600);
+        for step in [-BELIEVED, BELIEVED] {
+            let begun =
+                std::iter::repeat_with(|| clock.now()).find(|_| clock.ahead.load(Ordering::Relaxed) != 0);
+            let begun = begun.expect("it is asked until it is believed");
+            clock.ahead.fetch_add(hour.as_micros() as i64, Ordering::Relaxed);
+            clock.asked.fetch_add(step, Ordering::Relaxed);
+            assert!(clock.now().since(begun) < hour, "the system's clock is asked again");
         }
     }
 }

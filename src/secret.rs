@@ -5,7 +5,7 @@ use std::hash::Hasher;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use siphasher::sip128::{Hasher128, SipHasher24};
+use siphasher::sip128::SipHasher24;
 use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
@@ -117,9 +117,8 @@ impl SubKey {
     pub fn short_hash(&self, tag: [u8; 8], input: &[u8]) -> [u8; 16] {
         let key = self.0.first_chunk().expect("32 bytes hold 16");
         let mut hasher = SipHasher24::new_with_key(key);
-        hasher.write(&tag);
-        hasher.write(input);
-        hasher.finish128().as_bytes()
+        hasher.write_u64(u64::from_le_bytes(tag));
+        hasher.hash(input).as_bytes()
     }
 
     fn hash_long(&self, parts: &[&[u8]]) -> [u8; 32] {

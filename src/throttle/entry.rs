@@ -1,41 +1,74 @@
 //! One subject's log in process: its kept hits, its holds, and what the window arithmetic asks of them.
 
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
 use super::hits::{Hit, Hits};
 use super::limit::Limit;
-use super::store::{Ask, HitId, Kind, Peek, RulePeek};
+use super::store::{Ask, HitId, Key, Kind, Peek, RulePeek};
 use super::window::{self, HOLD_LIFE, Log, Standing};
 use crate::clock::Micros;
 
+/// What every decision about a subject reads, and nearly every refusal is content with: one line of the
+/// cache, because with many subjects waiting for memory is most of a decision.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Entry {
+    pub key: Key,
     pub kept: Hits,
-    /// Boxed because there are none nearly always.
-    #[expect(clippy::box_collection, reason = "one word a log instead of three; few logs have holds")]
-    pub holds: Option<Box<Vec<Hit>>>,
-    pub expires: Micros,
+    /// How many hits were not newer than the start that was last asked about: the next answer lies near.
+    past: Cell<u32>,
+    /// The second it ends with, from the epoch.
+    expires: u32,
 }
+
+const _: () = assert!(size_of::<Entry>() == 64);
 
 impl Entry {
     /// Without a hit: of a log that is about to get one.
-    pub fn new(expires: Micros) -> Self {
-        Self { kept: Hits::default(), holds: None, expires }
+    pub fn new(key: Key, expires: Micros) -> Self {
+        Self { key, kept: Hits::default(), past: Cell::new(0), expires: second(expires) }
     }
 
+    pub fn live_until(&mut self, expires: Micros) {
+        self.expires = self.expires.max(second(expires));
+    }
+
+    pub fn is_expired(&self, now: Micros) -> bool {
+        self.expires < u32::MAX && i64::from(self.expires) < now.seconds()
+    }
+}
+
+/// The last one that can be told never ends.
+fn second(at: Micros) -> u32 {
+    u32::try_from(at.seconds().max(0)).unwrap_or(u32::MAX)
+}
+
+/// Attempts in flight, by subject: few of the subjects have any.
+pub(super) type Holds = HashMap<Key, Vec<Hit>, BuildHasherDefault<KeyHasher>>;
+
+/// A log with its holds.
+pub(super) struct Subject<'s> {
+    pub entry: &'s mut Entry,
+    pub holds: &'s mut Holds,
+}
+
+impl Subject<'_> {
     /// The time this log counts by: never older than its newest hit, whatever the clock says. Holds
     /// whose owner died become kept hits on the way.
     pub fn now(&mut self, clock: Micros) -> Micros {
-        let newest = self.kept.last().map_or(clock, |at| at.max(clock));
-        let Some(holds) = &mut self.holds else { return newest };
+        let newest = self.entry.kept.last().map_or(clock, |at| at.max(clock));
+        let Some(holds) = self.holds.get_mut(&self.entry.key) else { return newest };
         let now = holds.iter().map(|hold| hold.at).fold(newest, Micros::max);
         let dead = now.minus(HOLD_LIFE);
         if holds.iter().any(|hold| hold.at <= dead) {
             for hold in holds.extract_if(.., |hold| hold.at <= dead) {
-                self.kept.insert(hold, usize::MAX / 2);
+                self.entry.kept.insert(hold, usize::MAX / 2);
             }
             if holds.is_empty() {
-                self.holds = None;
+                self.holds.remove(&self.entry.key);
             }
         }
         now
@@ -46,13 +79,21 @@ impl Entry {
         let hit = Hit { at: now, id: ask.id };
         match ask.kind {
             Kind::Hit => self.keep(hit, limit),
-            Kind::Hold => self.holds.get_or_insert_default().push(hit),
+            Kind::Hold => self.holds.entry(self.entry.key).or_default().push(hit),
         }
-        self.expires = now.plus(window::life(limit, now));
+        self.entry.live_until(now.plus(window::life(limit, now)));
+    }
+
+    fn in_flight(&self) -> &[Hit] {
+        self.holds.get(&self.entry.key).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entry.kept.is_empty() && self.in_flight().is_empty()
     }
 
     fn has(&self, id: HitId) -> bool {
-        self.kept.contains(id) || self.holds.iter().flat_map(|holds| holds.iter()).any(|hold| hold.id == id)
+        self.entry.kept.contains(id) || self.in_flight().iter().any(|hold| hold.id == id)
     }
 
     fn keep(&mut self, hit: Hit, limit: &Limit) {
@@ -69,48 +110,50 @@ impl Entry {
     }
 
     fn insert(&mut self, hit: Hit, capacity: usize) {
-        self.kept.insert(hit, capacity);
-        self.kept.trim(capacity);
+        self.entry.kept.insert(hit, capacity);
+        self.entry.kept.trim(capacity);
     }
 
     pub fn settle_kept(&mut self, id: HitId, clock: Micros, limit: &Limit) {
         let now = self.now(clock);
         let held = self.take_hold(id);
-        if held || !self.kept.contains(id) {
+        if held || !self.entry.kept.contains(id) {
             self.keep(Hit { at: now, id }, limit);
         }
-        self.expires = now.plus(window::life(limit, now));
+        self.entry.live_until(now.plus(window::life(limit, now)));
     }
 
     fn take_hold(&mut self, id: HitId) -> bool {
-        let Some(holds) = &mut self.holds else { return false };
+        let Some(holds) = self.holds.get_mut(&self.entry.key) else { return false };
         let before = holds.len();
         holds.retain(|hold| hold.id != id);
         let taken = holds.len() < before;
         if holds.is_empty() {
-            self.holds = None;
+            self.holds.remove(&self.entry.key);
         }
         taken
     }
 
     pub fn remove(&mut self, id: HitId) {
         if !self.take_hold(id) {
-            self.kept.remove(id);
+            self.entry.kept.remove(id);
         }
     }
 }
 
-impl Log for Entry {
+impl Log for Subject<'_> {
     fn nth_newest(&self, n: u32) -> Option<Micros> {
-        self.kept.nth_newest(n as usize)
+        self.entry.kept.nth_newest(n as usize)
     }
 
     fn newer_than(&self, start: Micros) -> u32 {
-        self.kept.newer_than(start) as u32
+        let past = self.entry.kept.not_newer(start, self.entry.past.get() as usize);
+        self.entry.past.set(past as u32);
+        (self.entry.kept.len() - past) as u32
     }
 
     fn holds(&self) -> u32 {
-        self.holds.as_ref().map_or(0, |holds| holds.len() as u32)
+        self.in_flight().len() as u32
     }
 }
 
@@ -145,3 +188,22 @@ pub(super) trait PeekLog: Log + Sized {
 }
 
 impl<L: Log> PeekLog for L {}
+
+/// Keys are keyed hashes already, so their own bits spread them.
+#[derive(Debug, Default)]
+pub(super) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk() {
+            self.0 = u64::from_le_bytes(*first);
+        }
+    }
+
+    /// The length before an array: the same for every key.
+    fn write_usize(&mut self, _: usize) {}
+}

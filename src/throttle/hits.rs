@@ -1,13 +1,7 @@
-//! The hits of one log in memory, oldest first: the first few beside the key they are found by, so that
-//! most decisions touch one place in memory only.
-
-use std::collections::VecDeque;
+//! The hits of one log in memory, oldest first: a ring whose ends are known without looking into it.
 
 use super::store::HitId;
 use crate::clock::Micros;
-
-/// As many as fit where the ring of a longer log would stand. Most logs never hold more.
-const FEW: usize = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hit {
@@ -15,186 +9,173 @@ pub struct Hit {
     pub id: HitId,
 }
 
-/// Ordered by time, and by id where times are equal, as in a sorted set.
+/// Ordered by time, and by id where times are equal, as in a sorted set. The times of the two ends
+/// answer nearly every question by themselves.
 #[derive(Debug)]
-pub enum Hits {
-    Few { len: u8, hits: [Hit; FEW] },
-    Many(Ring),
-}
-
-/// A longer log. The times of its ends are copied here: they answer nearly every question by themselves.
-#[derive(Debug)]
-pub struct Ring {
-    hits: VecDeque<Hit>,
+pub struct Hits {
+    ring: Box<[Hit]>,
     first: Micros,
     last: Micros,
+    head: u32,
+    len: u32,
 }
 
 const NONE: Hit = Hit { at: Micros(0), id: HitId([0; 6]) };
 
 impl Default for Hits {
     fn default() -> Self {
-        Self::Few { len: 0, hits: [NONE; FEW] }
+        Self { ring: Box::default(), first: NONE.at, last: NONE.at, head: 0, len: 0 }
     }
 }
 
 impl Hits {
     pub fn len(&self) -> usize {
-        match self {
-            Self::Few { len, .. } => usize::from(*len),
-            Self::Many(ring) => ring.hits.len(),
-        }
+        self.len as usize
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 
     /// When the newest was.
     pub fn last(&self) -> Option<Micros> {
-        match self {
-            Self::Few { .. } => self.few().last().map(|hit| hit.at),
-            Self::Many(ring) => Some(ring.last),
-        }
+        (self.len > 0).then_some(self.last)
     }
 
     /// When the n-th newest was, from 1.
     pub fn nth_newest(&self, n: usize) -> Option<Micros> {
         let index = self.len().checked_sub(n)?;
-        match self {
-            Self::Few { .. } => self.few().get(index).map(|hit| hit.at),
-            Self::Many(ring) if index == 0 => Some(ring.first),
-            Self::Many(ring) => ring.hits.get(index).map(|hit| hit.at),
-        }
+        Some(if index == 0 { self.first } else { self.get(index).at })
     }
 
-    /// How many are newer than `start`.
-    pub fn newer_than(&self, start: Micros) -> usize {
-        match self {
-            Self::Few { .. } => self.few().iter().filter(|hit| hit.at > start).count(),
-            Self::Many(ring) if ring.first > start => ring.hits.len(),
-            Self::Many(ring) if ring.last <= start => 0,
-            Self::Many(Ring { hits, .. }) => {
-                // Nearly always few are; they lie beside the place of the next one.
-                let few = hits.iter().rev().take(8).take_while(|hit| hit.at > start).count();
-                if few < 8 { few } else { hits.len() - hits.partition_point(|hit| hit.at <= start) }
+    /// How many are not newer than `start`, looked for from `near`: from one decision to the next it
+    /// changes by few.
+    pub fn not_newer(&self, start: Micros, near: usize) -> usize {
+        let len = self.len();
+        if len == 0 || self.first > start {
+            return 0;
+        } else if self.last <= start {
+            return len;
+        }
+        let mut found = near.clamp(1, len);
+        for _ in 0..8 {
+            if found < len && self.get(found).at <= start {
+                found += 1;
+            } else if self.get(found - 1).at > start {
+                found -= 1;
+            } else {
+                return found;
             }
         }
+        let (mut low, mut high) = (1, len);
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.get(middle).at <= start { low = middle + 1 } else { high = middle }
+        }
+        low
     }
 
     pub fn contains(&self, id: HitId) -> bool {
-        match self {
-            Self::Few { .. } => self.few().iter().any(|hit| hit.id == id),
-            Self::Many(ring) => ring.hits.iter().any(|hit| hit.id == id),
-        }
+        self.iter().any(|hit| hit.id == id)
     }
 
     /// Puts one in its place. `capacity` is how many the log will ever be asked for: no memory is taken
     /// for more.
     pub fn insert(&mut self, hit: Hit, capacity: usize) {
-        match self {
-            Self::Few { len, hits } if usize::from(*len) < FEW => {
-                let end = usize::from(*len);
-                let place = end - behind(hits[..end].iter().rev(), hit);
-                hits.copy_within(place..end, place + 1);
-                hits[place] = hit;
-                *len += 1;
-            }
-            Self::Few { hits, .. } => {
-                let [first, .., last] = hits.map(|hit| hit.at);
-                let mut ring = Ring { hits: VecDeque::new(), first, last };
-                ring.hits.reserve_exact((FEW + 2).min(capacity.max(FEW) + 1));
-                ring.hits.extend(hits.iter());
-                ring.insert(hit, capacity);
-                *self = Self::Many(ring);
-            }
-            Self::Many(ring) => ring.insert(hit, capacity),
+        if self.len() == self.ring.len() {
+            self.grow(capacity);
         }
+        let mut index = self.len();
+        if self.len > 0 && hit.at <= self.last {
+            index -=
+                self.iter().rev().take_while(|other| (other.at, other.id.0) > (hit.at, hit.id.0)).count();
+        }
+        self.open(index);
+        self.set(index, hit);
+        self.first = if index == 0 { hit.at } else { self.first };
+        self.last = if index + 1 == self.len() { hit.at } else { self.last };
     }
 
     /// Drops the oldest until no more than `capacity` are left.
     pub fn trim(&mut self, capacity: usize) {
         let excess = self.len().saturating_sub(capacity);
-        if excess == 0 {
-            return;
-        }
-        match self {
-            Self::Few { len, hits } => {
-                hits.copy_within(excess..usize::from(*len), 0);
-                *len -= excess as u8;
-            }
-            Self::Many(ring) => {
-                ring.hits.drain(..excess);
-                self.look_at_ends();
-            }
+        if excess > 0 {
+            self.head = self.place(excess) as u32;
+            self.len -= excess as u32;
+            self.look_at_ends();
         }
     }
 
     /// Whether there was one of that id.
     pub fn remove(&mut self, id: HitId) -> bool {
-        let before = self.len();
+        let before = self.len;
         self.retain(|hit| hit.id != id);
-        self.len() < before
+        self.len < before
     }
 
     pub fn retain(&mut self, keep: impl Fn(&Hit) -> bool) {
-        match self {
-            Self::Few { len, hits } => {
-                let mut kept = 0;
-                for index in 0..usize::from(*len) {
-                    if keep(&hits[index]) {
-                        hits[kept] = hits[index];
-                        kept += 1;
-                    }
-                }
-                *len = kept as u8;
-            }
-            Self::Many(ring) => {
-                ring.hits.retain(keep);
-                self.look_at_ends();
+        let mut kept = 0;
+        for index in 0..self.len() {
+            let hit = self.get(index);
+            if keep(&hit) {
+                self.set(kept, hit);
+                kept += 1;
             }
         }
+        self.len = kept as u32;
+        self.look_at_ends();
     }
 
-    fn few(&self) -> &[Hit] {
-        match self {
-            Self::Few { len, hits } => &hits[..usize::from(*len)],
-            Self::Many(_) => &[],
-        }
+    fn iter(&self) -> impl DoubleEndedIterator<Item = Hit> {
+        (0..self.len()).map(|index| self.get(index))
     }
 
-    /// After hits have left: a log without any is a short one again.
-    fn look_at_ends(&mut self) {
-        let Self::Many(ring) = self else { return };
-        match (ring.hits.front(), ring.hits.back()) {
-            (Some(first), Some(last)) => (ring.first, ring.last) = (first.at, last.at),
-            _ => *self = Self::default(),
-        }
+    fn get(&self, index: usize) -> Hit {
+        self.ring[self.place(index)]
     }
-}
 
-impl Ring {
-    fn insert(&mut self, hit: Hit, capacity: usize) {
-        let Self { hits, first, last } = self;
-        if hits.len() == hits.capacity() {
-            // By half, for most logs stay short; but not past what the limit can ever fill.
-            let wanted = (hits.len() + hits.len() / 2).clamp(2, capacity.max(1) + 1);
-            hits.reserve_exact(wanted.saturating_sub(hits.len()).max(1));
-        }
-        if hit.at > *last {
-            hits.push_back(hit);
+    fn set(&mut self, index: usize, hit: Hit) {
+        self.ring[self.place(index)] = hit;
+    }
+
+    fn place(&self, index: usize) -> usize {
+        let place = self.head as usize + index;
+        if place < self.ring.len() { place } else { place - self.ring.len() }
+    }
+
+    /// By half, for most logs stay short; but not past what the limit can ever fill.
+    fn grow(&mut self, capacity: usize) {
+        let len = self.len();
+        let wanted = (len + len / 2).clamp(2, capacity.max(1) + 1).max(len + 1);
+        let mut ring = Vec::with_capacity(wanted);
+        ring.extend(self.iter());
+        ring.resize(wanted, NONE);
+        (self.ring, self.head) = (ring.into_boxed_slice(), 0);
+    }
+
+    /// Makes room at `index`; the fewer step aside.
+    fn open(&mut self, index: usize) {
+        let len = self.len();
+        self.len += 1;
+        if index > len / 2 || index == len {
+            for behind in (index..len).rev() {
+                self.set(behind + 1, self.get(behind));
+            }
         } else {
-            let place = hits.len() - behind(hits.iter().rev(), hit);
-            hits.insert(place, hit);
+            self.head = self.place(self.ring.len() - 1) as u32;
+            for before in 0..index {
+                self.set(before, self.get(before + 1));
+            }
         }
-        *first = hits.front().map_or(hit.at, |hit| hit.at);
-        *last = hits.back().map_or(hit.at, |hit| hit.at);
     }
-}
 
-/// How many of those, newest first, belong behind this one.
-fn behind<'h>(newest_first: impl Iterator<Item = &'h Hit>, hit: Hit) -> usize {
-    newest_first.take_while(|other| (other.at, other.id.0) > (hit.at, hit.id.0)).count()
+    /// After hits have left: without any there is nothing to hold memory for.
+    fn look_at_ends(&mut self) {
+        match self.len() {
+            0 => *self = Self::default(),
+            len => (self.first, self.last) = (self.get(0).at, self.get(len - 1).at),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -221,7 +202,7 @@ mod tests {
     proptest! {
         /// Whatever happens to it, it answers as a sorted list would.
         #[test]
-        fn hits_answer_as_a_sorted_list(steps in proptest::collection::vec(step(), 0..60), capacity in 1usize..9) {
+        fn hits_answer_as_a_sorted_list(steps in proptest::collection::vec(step(), 0..60), capacity in 1usize..30, near in 0usize..40) {
             let (mut hits, mut list) = (Hits::default(), Vec::<(i64, u8)>::new());
             for step in steps {
                 match step {
@@ -248,8 +229,8 @@ mod tests {
                     prop_assert_eq!(hits.nth_newest(n).map(|at| at.0), expected);
                 }
                 for start in 0..40 {
-                    let expected = list.iter().filter(|(at, _)| *at > start).count();
-                    prop_assert_eq!(hits.newer_than(Micros(start)), expected);
+                    let expected = list.iter().filter(|(at, _)| *at <= start).count();
+                    prop_assert_eq!(hits.not_newer(Micros(start), near), expected);
                 }
                 prop_assert!(list.iter().all(|(_, id)| hits.contains(hit(0, *id).id)));
             }

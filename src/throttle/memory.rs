@@ -1,10 +1,11 @@
 //! The in-process store: window logs in sharded maps, for one instance and for tests.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::entry::{Empty, Entry, PeekLog};
+use hashbrown::HashTable;
+
+use super::entry::{Empty, Entry, Holds, PeekLog, Subject};
 use super::hits::Hit;
 use super::store::*;
 use super::window::{self, Gathered, Log};
@@ -26,7 +27,8 @@ pub struct MemoryStore {
 
 #[derive(Debug, Default)]
 struct Shard {
-    logs: HashMap<Key, Entry, BuildHasherDefault<KeyHasher>>,
+    logs: HashTable<Entry>,
+    holds: Holds,
     /// The number of logs at which the expired ones are looked for again: twice those that lived
     /// through the last sweep, so that a write pays for a bounded share of it.
     sweep_at: usize,
@@ -45,7 +47,7 @@ impl MemoryStore {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             shard.sweep(now);
             let roomy = shard.sweep_at;
-            shard.logs.shrink_to(roomy);
+            shard.logs.shrink_to(roomy, |entry| spread(entry.key));
         }
     }
 
@@ -60,7 +62,7 @@ impl MemoryStore {
 
     /// How many hits and holds a log holds, in and out of its windows.
     pub fn members(&self, key: Key) -> usize {
-        self.lock_one(key).logs.get(&key).map_or(0, |entry| entry.kept.len() + entry.holds() as usize)
+        self.lock_one(key).find(key).map_or(0, |log| log.entry.kept.len() + log.holds() as usize)
     }
 
     /// The answer itself: nothing here waits for anything but a short lock.
@@ -75,7 +77,7 @@ impl MemoryStore {
     /// One bucket is found once, where it is judged and written.
     fn decide_one(ask: &Ask<'_>, clock: Micros, bucket: Bucket<'_>, shard: &mut Shard) -> Verdict {
         let mut gathered = Gathered::default();
-        let Some(entry) = shard.logs.get_mut(&bucket.key) else {
+        let Some(mut log) = shard.find(bucket.key) else {
             gathered.add(0, bucket.limit, &Empty, clock, ask.solved);
             return verdict(&gathered, clock).unwrap_or_else(|| {
                 if bucket.limit.capacity() > 0 {
@@ -84,11 +86,11 @@ impl MemoryStore {
                 admitted(&gathered, clock)
             });
         };
-        let now = entry.now(clock);
-        gathered.add(0, bucket.limit, entry, now, ask.solved);
+        let now = log.now(clock);
+        gathered.add(0, bucket.limit, &log, now, ask.solved);
         verdict(&gathered, now).unwrap_or_else(|| {
             if bucket.limit.capacity() > 0 {
-                entry.take(ask, now, bucket.limit);
+                log.take(ask, now, bucket.limit);
             }
             admitted(&gathered, now)
         })
@@ -99,10 +101,10 @@ impl MemoryStore {
         let mut at = clock;
         for (index, bucket) in ask.buckets.iter().enumerate() {
             let shard = shards.of(bucket.key);
-            let now = match shard.logs.get_mut(&bucket.key) {
-                Some(entry) => {
-                    let now = entry.now(clock);
-                    gathered.add(index, bucket.limit, entry, now, ask.solved);
+            let now = match shard.find(bucket.key) {
+                Some(mut log) => {
+                    let now = log.now(clock);
+                    gathered.add(index, bucket.limit, &log, now, ask.solved);
                     now
                 }
                 None => {
@@ -114,9 +116,9 @@ impl MemoryStore {
         }
         verdict(&gathered, at).unwrap_or_else(|| {
             for bucket in ask.buckets.iter().filter(|bucket| bucket.limit.capacity() > 0) {
-                let entry = shards.of(bucket.key).open(bucket.key, clock);
-                let now = entry.now(clock);
-                entry.take(ask, now, bucket.limit);
+                let mut log = shards.of(bucket.key).open(bucket.key, clock);
+                let now = log.now(clock);
+                log.take(ask, now, bucket.limit);
             }
             admitted(&gathered, at)
         })
@@ -133,14 +135,14 @@ impl MemoryStore {
             match outcome {
                 Outcome::Keep => shard.open(bucket.key, clock).settle_kept(id, clock, bucket.limit),
                 Outcome::Refund | Outcome::Forgive { .. } => {
-                    let Some(entry) = shard.logs.get_mut(&bucket.key) else { continue };
-                    entry.now(clock);
-                    entry.remove(id);
-                    if let (Outcome::Forgive { up_to }, None) = (outcome, &entry.holds) {
-                        entry.kept.retain(|hit| hit.at > *up_to);
+                    let Some(mut log) = shard.find(bucket.key) else { continue };
+                    log.now(clock);
+                    log.remove(id);
+                    if let (Outcome::Forgive { up_to }, 0) = (outcome, log.holds()) {
+                        log.entry.kept.retain(|hit| hit.at > *up_to);
                     }
-                    if entry.kept.is_empty() && entry.holds.is_none() {
-                        shard.logs.remove(&bucket.key);
+                    if log.is_empty() {
+                        shard.remove(bucket.key);
                     }
                 }
             }
@@ -149,10 +151,10 @@ impl MemoryStore {
 
     fn peek_now(&self, bucket: Bucket<'_>) -> Peek {
         let clock = self.clock.now();
-        match self.lock_one(bucket.key).logs.get_mut(&bucket.key) {
-            Some(entry) => {
-                let now = entry.now(clock);
-                entry.peek(bucket.limit, now)
+        match self.lock_one(bucket.key).find(bucket.key) {
+            Some(mut log) => {
+                let now = log.now(clock);
+                log.peek(bucket.limit, now)
             }
             None => Empty.peek(bucket.limit, clock),
         }
@@ -164,9 +166,9 @@ impl MemoryStore {
             return;
         }
         let mut shard = self.lock_one(bucket.key);
-        let entry = shard.open(bucket.key, clock);
-        entry.restore(hit, bucket.limit);
-        entry.expires = entry.expires.max(expires);
+        let mut log = shard.open(bucket.key, clock);
+        log.restore(hit, bucket.limit);
+        log.entry.live_until(expires);
     }
 
     fn lock_one(&self, key: Key) -> MutexGuard<'_, Shard> {
@@ -222,17 +224,42 @@ fn shard_of(key: Key) -> usize {
 }
 
 impl Shard {
-    fn open(&mut self, key: Key, now: Micros) -> &mut Entry {
-        if self.logs.len() >= self.sweep_at.max(SWEEP_FROM) && !self.logs.contains_key(&key) {
+    fn find(&mut self, key: Key) -> Option<Subject<'_>> {
+        let entry = self.logs.find_mut(spread(key), |entry| entry.key == key)?;
+        Some(Subject { entry, holds: &mut self.holds })
+    }
+
+    fn open(&mut self, key: Key, now: Micros) -> Subject<'_> {
+        if self.logs.len() >= self.sweep_at.max(SWEEP_FROM) && self.find(key).is_none() {
             self.sweep(now);
         }
-        self.logs.entry(key).or_insert_with(|| Entry::new(now))
+        let place = self.logs.entry(spread(key), |entry| entry.key == key, |entry| spread(entry.key));
+        let entry = place.or_insert_with(|| Entry::new(key, now)).into_mut();
+        Subject { entry, holds: &mut self.holds }
+    }
+
+    fn remove(&mut self, key: Key) {
+        if let Ok(entry) = self.logs.find_entry(spread(key), |entry| entry.key == key) {
+            entry.remove();
+        }
+        self.holds.remove(&key);
     }
 
     fn sweep(&mut self, now: Micros) {
-        self.logs.retain(|_, entry| entry.expires >= now);
+        self.logs.retain(|entry| {
+            let expired = entry.is_expired(now);
+            if expired {
+                self.holds.remove(&entry.key);
+            }
+            !expired
+        });
         self.sweep_at = self.logs.len() * 2;
     }
+}
+
+/// Keys are keyed hashes already, so their own bits spread them.
+fn spread(key: Key) -> u64 {
+    u64::from_le_bytes(*key.0.first_chunk().expect("16 bytes hold 8"))
 }
 
 impl WindowStore for MemoryStore {
@@ -255,7 +282,7 @@ impl WindowStore for MemoryStore {
     }
 
     async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
-        self.lock_one(bucket.key).logs.remove(&bucket.key);
+        self.lock_one(bucket.key).remove(bucket.key);
         Ok(())
     }
 
@@ -280,23 +307,4 @@ impl WindowStore for MemoryStore {
         self.whole.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), by);
         Ok(true)
     }
-}
-
-/// Keys are keyed hashes already, so their own bits spread them.
-#[derive(Debug, Default)]
-struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(first) = bytes.first_chunk() {
-            self.0 = u64::from_le_bytes(*first);
-        }
-    }
-
-    /// The length before an array: the same for every key.
-    fn write_usize(&mut self, _: usize) {}
 }
