@@ -8,7 +8,7 @@ use super::{Code, Phone, Purpose};
 use crate::config::Live;
 use crate::db::DbError;
 use crate::secret::same;
-use crate::throttle::{AnyStore, Attempt, Hold, Key};
+use crate::throttle::{AnyStore, Attempt, Hold, Key, Limit, Mode};
 
 /// How long a guess may wait for others in flight to be compared.
 const GUESS_PATIENCE: Duration = Duration::from_secs(5);
@@ -18,6 +18,8 @@ struct Guess {
     key: Key,
     purpose: Purpose,
     code: Code,
+    /// Wrong ones that a single code survives.
+    most: Option<u32>,
 }
 
 impl Codes {
@@ -45,7 +47,7 @@ impl Codes {
             }
         };
         let guess =
-            Guess { phone: phone.clone(), key: self.phone_key(live, phone), purpose, code: code.clone() };
+            Guess { phone: phone.clone(), key: self.phone_key(live, phone), purpose, code: code.clone(), most: most(&live.limits.sms_guess) };
         let service = self.clone();
         // Whoever hangs up now must not leave the hold unsettled: this runs to its end without them.
         let compared = tokio::spawn(async move { service.compare(guess, hold).await });
@@ -73,7 +75,7 @@ impl Codes {
 
     async fn is_right(&self, guess: &Guess) -> Result<bool, DbError> {
         let ledger = &self.0.ledger;
-        let Some(current) = ledger.current_code(guess.key, guess.purpose).await? else { return Ok(false) };
+        let Some(current) = ledger.try_code(guess.key, guess.purpose, guess.most).await? else { return Ok(false) };
         let hash = self.code_hash(guess.key, guess.purpose, current.message, &guess.code);
         if !same(hash.as_bytes(), current.code_hash.as_bytes()) {
             return Ok(false);
@@ -85,4 +87,10 @@ impl Codes {
         }
         Ok(right)
     }
+}
+
+/// How often one code may be compared; None where guesses are not limited.
+fn most(limit: &Limit) -> Option<u32> {
+    let rules = limit.rules().iter().filter(|_| limit.mode() == Mode::Enforce);
+    rules.map(|rule| rule.max).min()
 }

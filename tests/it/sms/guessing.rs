@@ -14,6 +14,8 @@ on_each_store! {
     right_guesses_cost_nothing,
     one_of_fifty_parallel_right_guesses_is_right,
     whoever_hangs_up_has_guessed,
+    a_code_is_compared_five_times_whatever_the_store_forgets,
+    where_guesses_are_not_limited_no_code_is_void,
 }
 
 async fn a_code_is_good_once(store: Store) {
@@ -131,6 +133,35 @@ async fn whoever_hangs_up_has_guessed(store: Store) {
         let _ = instance.check(&phone, &guess).await;
     }
     assert!(refused(instance.check(&phone, &code).await));
+}
+
+async fn a_code_is_compared_five_times_whatever_the_store_forgets(store: Store) {
+    let rig = Rig::new(store, "[limits.sms-phone]\nrules = []").await;
+    let (instance, phone, code) = sent_a_code(&rig).await;
+    for _ in 0..5 {
+        assert!(wrong(instance.check(&phone, &other_than(&code)).await));
+        match store {
+            Store::Redis => rig.flush(),
+            Store::Memory => instance.forget("sms-guess", phone.as_str().as_bytes()).await,
+        }
+    }
+    assert!(wrong(instance.check(&phone, &code).await), "the code is void");
+    // The same from an instance that starts with nothing.
+    assert!(wrong(rig.instance().await.check(&phone, &code).await));
+    rig.advance(10 * MINUTE);
+    sent(instance.send(&phone).await);
+    assert!(right(instance.check(&phone, &rig.last_code()).await), "a new code is a new one");
+}
+
+async fn where_guesses_are_not_limited_no_code_is_void(store: Store) {
+    for limit in ["rules = []", "mode = 'monitor'\nrules = [{ max = 5, window = '10m' }]"] {
+        let rig = Rig::new(store, &format!("[limits.sms-guess]\n{limit}")).await;
+        let (instance, phone, code) = sent_a_code(&rig).await;
+        for _ in 0..8 {
+            assert!(wrong(instance.check(&phone, &other_than(&code)).await));
+        }
+        assert!(right(instance.check(&phone, &code).await), "{limit}");
+    }
 }
 
 async fn sent_a_code(rig: &Rig) -> (Instance, Phone, Code) {
