@@ -2,7 +2,6 @@
 
 use actix_web::HttpResponse;
 
-use crate::captcha::Form;
 use crate::clock::Micros;
 use crate::config::Live;
 use crate::login::NotOpened;
@@ -63,7 +62,6 @@ pub async fn send(
     show: &dyn Fn(CodeStep, Notice, CaptchaBlock) -> HttpResponse,
 ) -> HttpResponse {
     let Reply { visit, services, live, .. } = reply;
-    let reply = Reply { form: Form::SmsCode, ..reply };
     let admitted = reply.admit(guarded, |errors| parse_phone(live, fields, errors)).await;
     let (phone, solved) = match admitted {
         Ok(admitted) => admitted,

@@ -255,3 +255,26 @@ async fn a_page_asks_for_a_captcha_where_a_code_has_one_before_it() {
     let sent = send_on(&client, "/login/code", &wrong, &[("phone", OTHER), ("captcha_answer", ANSWER)]).await;
     assert_eq!((sent.status, client.codes(OTHER).await.len()), (200, 1), "{}", sent.text);
 }
+
+/// The challenge that one button of a page met is answered with another button of it.
+#[tokio::test]
+async fn a_challenge_is_good_for_every_button_of_its_page() {
+    let toml = "[limits.sms-phone]\nrules = []\n\
+        [limits.sms-address]\nrules = [{ max = 1, window = \"1h\", then = \"captcha\" }]\n";
+    for path in ["/login/code", "/register", "/password/reset"] {
+        let app = TestApp::with(Store::Memory, toml).await;
+        let client = app.client();
+        let (login, password) = (("login", "ada"), ("password", PASSWORD));
+        let first = client.get(path).await;
+        let second = send_on(&client, path, &first, &[login, password, ("phone", NUMBER)]).await;
+        assert_eq!(second.status, 200, "{path}: {}", second.text);
+        let asked = send_on(&client, path, &second, &[login, password, ("send", "1")]).await;
+        assert!(asked.status == 403 && asked.hidden("captcha_id").is_some(), "{path}: {}", asked.text);
+        let code = client.codes(NUMBER).await.remove(0);
+        let entry = [login, password, ("code", code.as_str()), ("captcha_answer", ANSWER)];
+        let done = send_on(&client, path, &asked, &entry).await;
+        // A reset finds no account, which is told only to whoever has shown the number.
+        let status = if path == "/password/reset" { 404 } else { 303 };
+        assert_eq!(done.status, status, "{path}: {}", done.text);
+    }
+}
