@@ -47,10 +47,8 @@ pub fn step_of(fields: &CodeFields, now: Micros) -> CodeStep {
     let seconds = |text: &str| text.parse().ok().map(Micros::from_seconds);
     let Some(good_until) = seconds(&fields.good_until) else { return first() };
     let next_code = seconds(&fields.next_code).unwrap_or(now);
-    CodeStep::sent(
-        SentCode { number: fields.phone.expose().to_owned(), good_until, next_code, confirmed: true },
-        now,
-    )
+    let (number, confirmed) = (fields.phone.expose().to_owned(), fields.unconfirmed.is_none());
+    CodeStep::sent(SentCode { number, good_until, next_code, confirmed }, now)
 }
 
 /// Sends a code and shows the second step, or says why not.

@@ -12,8 +12,8 @@ pub const NEW: &str = "quiet lanterns drift above marble";
 pub const NO_LIMITS: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = []\n";
 
 /// Sends the form of the page that was just shown, with its hidden fields and these.
-async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &str)]) -> Answer {
-    let hidden = ["csrf_token", "phone", "good_until", "next_code", "next", "captcha_id"];
+pub async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &str)]) -> Answer {
+    let hidden = ["csrf_token", "phone", "good_until", "next_code", "unconfirmed", "next", "captcha_id"];
     let hidden = hidden.into_iter().filter_map(|name| Some((name, shown.hidden(name)?)));
     let hidden: Vec<_> = hidden.filter(|(name, _)| fields.iter().all(|(field, _)| field != name)).collect();
     let mut all: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -21,7 +21,7 @@ async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &
     client.post(path, &all).await
 }
 
-async fn ask(client: &Client, path: &str, phone: &str) -> Answer {
+pub async fn ask(client: &Client, path: &str, phone: &str) -> Answer {
     let first = client.get(path).await;
     assert!(first.text.contains("name=\"phone\"") && !first.text.contains("name=\"code\""));
     send_on(client, path, &first, &[("phone", phone)]).await
