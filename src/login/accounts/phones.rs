@@ -22,7 +22,8 @@ impl Accounts {
     pub async fn set_phone(&self, id: AccountId, phone: &Phone) -> Result<PhoneSet, DbError> {
         // Asked first, because a statement that fails on the index is logged by PostgreSQL, number and all.
         // Whoever was let in by the older number meanwhile starts no session; those that run go on.
-        const SQL: &str = "UPDATE accounts SET phone = $1, password_version = password_version + 1 WHERE id = $2
+        const SQL: &str =
+            "UPDATE accounts SET phone = $1, password_version = password_version + 1 WHERE id = $2
             AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
         let set =
             on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(id.to_string()).execute(pool).await

@@ -4,9 +4,10 @@ use actix_web::web::{Data, Json};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
-use crate::login::Given;
+use crate::captcha::Form;
+use crate::login::{CodeEntry, Given};
 use crate::web::api::sms::{not_opened, parse_code, parse_phone};
-use crate::web::api::{Call, broken};
+use crate::web::api::{Call, Solution, broken};
 use crate::web::pages::forms::Typed;
 use crate::web::problem::Problem;
 use crate::web::services::Shared;
@@ -17,6 +18,7 @@ use crate::web::visit::Edge;
 pub struct Body {
     phone: Typed,
     code: Typed,
+    captcha: Option<Solution>,
 }
 
 /// Gives the account the number, in place of the one that it may have.
@@ -30,10 +32,13 @@ pub async fn set_phone(
     let who = call.member(&services, &edge).await?;
     let live = services.live.snapshot();
     let (phone, code) = (parse_phone(&live, &body.phone)?, parse_code(&body.code)?);
-    match services.by_code.give(&live, &who.account, &phone, &code).await.map_err(|error| broken(&error))? {
+    let solved = call.redeem(Form::SmsCode, &services, &live, body.captcha.as_ref()).await?;
+    let address = call.client.subject();
+    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    match services.by_code.give(&live, &who.account, entry).await.map_err(|error| broken(&error))? {
         Given::Done => Ok(HttpResponse::NoContent().finish()),
         Given::PhoneTaken => Err(Problem::PhoneTaken),
-        Given::Not(not) => Ok(not_opened(&live, not)),
+        Given::Not(not) => Ok(not_opened(&call, Form::SmsCode, &services, &live, not).await),
     }
 }
 

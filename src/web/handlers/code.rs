@@ -95,9 +95,10 @@ pub async fn send(
 }
 
 /// The page for a code that opened nothing.
-pub fn not_opened(reply: &Reply<'_>, not: NotOpened) -> HttpResponse {
+pub async fn not_opened(reply: &Reply<'_>, not: NotOpened) -> HttpResponse {
     match not {
         NotOpened::Wrong => reply.invalid(Field::Code, Message::CodeWrong),
+        NotOpened::Challenged { .. } => reply.challenged(Notice::CaptchaNeeded).await,
         NotOpened::Throttled { retry_after, .. } => reply.wait(retry_after),
         NotOpened::Unavailable { retry_after } => reply.no_codes(retry_after),
     }

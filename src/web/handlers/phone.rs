@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Form;
 
 use crate::captcha;
-use crate::login::Given;
+use crate::login::{CodeEntry, Given};
 use crate::sms::Purpose;
 use crate::web::flash::Flash;
 use crate::web::handlers::broken;
@@ -55,18 +55,20 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
         Wish::Entry => {}
     }
     let admitted = reply.admit(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await;
-    let (phone, code) = match admitted {
-        Ok((parsed, _)) => parsed,
+    let ((phone, code), solved) = match admitted {
+        Ok(admitted) => admitted,
         Err(response) => return response,
     };
-    match services.by_code.give(&live, &who.account, &phone, &code).await {
+    let address = visit.client.subject();
+    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    match services.by_code.give(&live, &who.account, entry).await {
         Ok(Given::Done) => visit.see_other("/account", Some(Flash::PhoneSet)),
         Ok(Given::PhoneTaken) => page(
             CodeStep::asking(phone.as_str()),
             Notice::Invalid(FieldErrors::one(Field::Phone, Message::PhoneTaken)),
             CaptchaBlock::Absent,
         ),
-        Ok(Given::Not(not)) => not_opened(&reply, not),
+        Ok(Given::Not(not)) => not_opened(&reply, not).await,
         Err(error) => broken(&visit, &error),
     }
 }

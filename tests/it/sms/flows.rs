@@ -278,3 +278,24 @@ async fn a_challenge_is_good_for_every_button_of_its_page() {
         assert_eq!(done.status, status, "{path}: {}", done.text);
     }
 }
+
+/// After so many wrong codes from an address, on pages and calls alike.
+#[tokio::test]
+async fn a_code_is_entered_with_a_captcha_after_wrong_ones_from_the_address() {
+    let toml = "[limits.login-address]\nrules = [{ max = 1, window = \"1h\", then = \"captcha\" }]\n";
+    let app = TestApp::with(Store::Memory, toml).await;
+    let client = app.client();
+    assert_eq!(super::http::enter(&client, OTHER, "123456").await.status, 401);
+    let second = ask(&client, "/login/code", NUMBER).await;
+    let code = client.codes(NUMBER).await.remove(0);
+    let called = super::http::enter(&client, NUMBER, &code).await;
+    assert_eq!((called.status, called.problem()), (403, "captcha-required"), "{}", called.text);
+    let with =
+        |id: &str| json!({ "phone": OTHER, "code": "123456", "captcha": { "id": id, "answer": ANSWER } });
+    let id = called.body["captcha"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(client.call("/sms/login", with(&id)).await.problem(), "invalid-code", "it was compared");
+    let asked = send_on(&client, "/login/code", &second, &[("code", &code)]).await;
+    assert!(asked.status == 403 && asked.hidden("captcha_id").is_some(), "{}", asked.text);
+    let entry = [("code", code.as_str()), ("captcha_answer", ANSWER)];
+    assert_eq!(send_on(&client, "/login/code", &asked, &entry).await.status, 303);
+}
