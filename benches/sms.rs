@@ -38,6 +38,8 @@ enabled = false
 rules = [{ max = 1, window = "1m" }, { max = 5, window = "1h" }, { max = 10, window = "24h" }]
 [limits.sms-address]
 rules = [{ max = 1000000, window = "1h" }]
+[limits.sms-network]
+rules = [{ max = 1000000, window = "1h" }]
 [limits.sms-prefix]
 rules = [{ max = 1000000, window = "24h" }]
 [limits.sms-total]
@@ -117,7 +119,7 @@ fn refused(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
         let bare = {
             let rig = Rc::new(rig.clone());
             let reserve = Rc::new(async move |turn| rig.reserve(turn % NUMBERS).await);
-            contest.enter("Limiter::reserve of the same four logs", move || {
+            contest.enter("Limiter::reserve of the same five logs", move || {
                 drive(runtime, CALLERS, 0, REFUSED, &reserve)
             })
         };
@@ -173,6 +175,7 @@ impl Rig {
             phone: &phone,
             purpose: Purpose::Login,
             address: b"203.0.113.7",
+            network: b"203.0.113.0/24",
             solved: false,
             once: None,
             locale: "en",
@@ -185,6 +188,7 @@ impl Rig {
         let buckets = [
             self.limiter.bucket(&limits.sms_phone, phone.as_str().as_bytes()),
             self.limiter.bucket(&limits.sms_address, b"203.0.113.7"),
+            self.limiter.bucket(&limits.sms_network, b"203.0.113.0/24"),
             self.limiter.bucket(&limits.sms_prefix, phone.block().as_bytes()),
             self.limiter.bucket(&limits.sms_total, b"bench"),
         ];

@@ -38,6 +38,7 @@ CREATE TABLE sms_codes (
     message    TEXT   NOT NULL UNIQUE,
     code_hash  TEXT   NOT NULL,                    -- keyed, bound to number, purpose and message
     expires_at BIGINT NOT NULL,
+    tries      BIGINT NOT NULL DEFAULT 0,          -- guesses that it was compared with
     PRIMARY KEY (phone_key, purpose)
 );
 CREATE INDEX sms_codes_by_expiry ON sms_codes (expires_at);

@@ -75,7 +75,7 @@ limits! {
     /// Messages to everyone: what the owner is ready to pay for.
     sms_total = "sms-total", Captcha::Possible, [Rule::sliding(10_000, DAY, Then::Block)];
     /// Wrong codes for one number, whatever code was the current one.
-    sms_guess = "sms-guess", Captcha::Possible, [Rule::sliding(5, SECOND * 600, Then::Block)];
+    sms_guess = "sms-guess", Captcha::WouldGiveAway, [Rule::sliding(5, SECOND * 600, Then::Block)];
 }
 
 impl Limits {

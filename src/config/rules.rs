@@ -21,6 +21,8 @@ pub(super) enum Captcha {
     IsTheThing,
     /// The limit is called by the owner's own programs, which show no form of ours.
     NobodyToAsk,
+    /// The limit keeps a secret of six digits, which whoever has CAPTCHAs solved could try one by one.
+    WouldGiveAway,
 }
 
 const UNITS: [(&str, CalendarUnit); 6] = [
@@ -79,6 +81,10 @@ fn then(node: Node, captcha: Captcha) -> Parsed<Then> {
         }
         (Then::Captcha, Captcha::NobodyToAsk) => {
             Err("cannot be \"captcha\": a custom limit has no form to ask on; it can only \"block\""
+                .to_owned())
+        }
+        (Then::Captcha, Captcha::WouldGiveAway) => {
+            Err("cannot be \"captcha\": whoever solves them could try every code; it can only \"block\""
                 .to_owned())
         }
     }

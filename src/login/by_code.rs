@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::Counter;
+use zeroize::Zeroizing;
 
 use super::guard::Guard;
 use super::registration::retry_after;
@@ -14,8 +15,7 @@ use super::{
 use crate::config::Live;
 use crate::db::DbError;
 use crate::entropy::Entropy;
-use crate::sms::{Checked, Code, Codes, Phone, Purpose};
-use crate::throttle::Then;
+use crate::sms::{Checked, Code, Codes, Guess, Phone, Purpose};
 
 /// The service. Clones share it.
 #[derive(Clone)]
@@ -35,10 +35,30 @@ struct Inner {
 pub enum NotOpened {
     /// Wrong, expired, used or never sent, whichever.
     Wrong,
-    /// Nothing was compared: too many wrong codes for this number.
+    /// Nothing was compared: after so many wrong ones from this address a CAPTCHA must be solved first.
+    Challenged { limit: String, retry_after: Duration },
+    /// Nothing was compared: too many wrong codes for this number, or from this address.
     Throttled { limit: String, retry_after: Duration },
     /// Codes cannot be checked at the moment.
     Unavailable { retry_after: Duration },
+}
+
+/// A number, and a code that is said to have come to it.
+#[derive(Clone, Copy)]
+pub struct CodeEntry<'a> {
+    pub phone: &'a Phone,
+    pub code: &'a Code,
+    /// The client's address as it is counted.
+    pub address: &'a [u8],
+    /// A CAPTCHA was solved with this attempt.
+    pub solved: bool,
+}
+
+impl<'a> CodeEntry<'a> {
+    pub const fn guess(self, purpose: Purpose) -> Guess<'a> {
+        let Self { phone, code, address, solved } = self;
+        Guess { phone, purpose, code, address, solved }
+    }
 }
 
 #[derive(Debug)]
@@ -56,13 +76,8 @@ pub enum Entered {
 /// A request for a new password.
 #[derive(Clone, Copy)]
 pub struct Resetting<'a> {
-    pub phone: &'a Phone,
-    pub code: &'a Code,
+    pub entry: CodeEntry<'a>,
     pub new_password: &'a str,
-    /// The client's address as it is counted.
-    pub address: &'a [u8],
-    /// A CAPTCHA was solved with this attempt.
-    pub solved: bool,
 }
 
 #[derive(Debug)]
@@ -75,10 +90,6 @@ pub enum Reset {
     PasswordRequired,
     Not(NotOpened),
     Unfit(PasswordError),
-    /// A CAPTCHA must be solved first.
-    Challenged {
-        retry_after: Duration,
-    },
     Busy {
         retry_after: Duration,
     },
@@ -104,9 +115,9 @@ impl ByCode {
     }
 
     /// A first sign-in with a number makes its account, under a name of ours.
-    pub async fn sign_in(&self, live: &Live, phone: &Phone, code: &Code) -> Result<Entered, ServiceError> {
+    pub async fn sign_in(&self, live: &Live, entry: CodeEntry<'_>) -> Result<Entered, ServiceError> {
         let Inner { codes, guard, accounts, .. } = &*self.0;
-        let proven = match opened(codes.check(live, phone, Purpose::Login, code).await?) {
+        let proven = match opened(codes.check(live, entry.guess(Purpose::Login)).await?) {
             Ok(proven) => proven,
             Err(not) => return Ok(Entered::Not(not)),
         };
@@ -141,25 +152,30 @@ impl ByCode {
     }
 
     /// Everything that can be judged without the code is judged before it, and the same whoever has the
-    /// number. Each try counts for the address like a failed sign-in, since each has us compute a hash.
+    /// number. A try has its place among the wrong codes before that, since each has us compute a hash.
     pub async fn reset(&self, live: &Live, ask: Resetting<'_>) -> Result<Reset, ServiceError> {
-        let Inner { codes, guard, hasher, .. } = &*self.0;
-        if let Some(refusal) = guard.count_address(&live.limits.login_address, ask.address, ask.solved).await
-        {
-            let retry_after = refusal.retry_after;
-            return Ok(match refusal.then {
-                Then::Captcha => Reset::Challenged { retry_after },
-                Then::Block => {
-                    Reset::Not(NotOpened::Throttled { limit: "login-address".into(), retry_after })
-                }
-            });
-        }
-        let hash = match hasher.hash_beside(ask.new_password, ask.phone.as_str()).await {
-            Ok(Ok(hash)) => hash,
-            Ok(Err(unfit)) => return Ok(Reset::Unfit(unfit)),
-            Err(error) => return Ok(Reset::Busy { retry_after: retry_after(error) }),
+        let Inner { codes, guard, .. } = &*self.0;
+        let admitted = match codes.admit(live, ask.entry.guess(Purpose::Reset)).await {
+            Ok(admitted) => admitted,
+            Err(not) => return Ok(opened(not).map_or_else(Reset::Not, |_| Reset::NoAccount)),
         };
-        let proven = match opened(codes.check(live, ask.phone, Purpose::Reset, ask.code).await?) {
+        let (service, phone) = (self.clone(), ask.entry.phone.clone());
+        let password = Zeroizing::new(ask.new_password.to_owned());
+        // Whoever hangs up now must not leave the place unsettled: this runs to its end without them.
+        let compared = tokio::spawn(async move {
+            let not = match service.0.hasher.hash_beside(&password, phone.as_str()).await {
+                Ok(Ok(hash)) => return Ok((hash, admitted.compare().await)),
+                Ok(Err(unfit)) => Reset::Unfit(unfit),
+                Err(error) => Reset::Busy { retry_after: retry_after(error) },
+            };
+            admitted.refund().await;
+            Err(not)
+        });
+        let (hash, checked) = match compared.await.expect("hashing and comparing do not panic") {
+            Ok(compared) => compared,
+            Err(not) => return Ok(not),
+        };
+        let proven = match opened(checked?) {
             Ok(proven) => proven,
             Err(not) => return Ok(Reset::Not(not)),
         };
@@ -184,10 +200,9 @@ impl ByCode {
         &self,
         live: &Live,
         account: &Account,
-        phone: &Phone,
-        code: &Code,
+        entry: CodeEntry<'_>,
     ) -> Result<Given, ServiceError> {
-        let proven = match opened(self.0.codes.check(live, phone, Purpose::Verify, code).await?) {
+        let proven = match opened(self.0.codes.check(live, entry.guess(Purpose::Verify)).await?) {
             Ok(proven) => proven,
             Err(not) => return Ok(Given::Not(not)),
         };
@@ -209,6 +224,7 @@ fn opened(checked: Checked) -> Result<crate::sms::Proven, NotOpened> {
     match checked {
         Checked::Right(proven) => Ok(proven),
         Checked::Wrong => Err(NotOpened::Wrong),
+        Checked::Challenged { limit, retry_after } => Err(NotOpened::Challenged { limit, retry_after }),
         Checked::Throttled { limit, retry_after } => Err(NotOpened::Throttled { limit, retry_after }),
         Checked::Unavailable { retry_after } => Err(NotOpened::Unavailable { retry_after }),
     }

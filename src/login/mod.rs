@@ -14,7 +14,7 @@ mod sign_in;
 mod username;
 
 pub use accounts::{Account, Accounts, CreateError, PastSignIn, PhoneSet, Roles, ShownBy};
-pub use by_code::{ByCode, Entered, Given, NotOpened, Reset, Resetting};
+pub use by_code::{ByCode, CodeEntry, Entered, Given, NotOpened, Reset, Resetting};
 pub use client::Client;
 pub use guard::{Admission, Guard, Slot, Subject, Who};
 pub use hasher::{HashError, HashSettings, Hasher, Verified};

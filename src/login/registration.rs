@@ -9,7 +9,7 @@ use super::{
     Username,
 };
 use crate::config::Live;
-use crate::sms::{Checked, Code, Codes, Phone, Purpose};
+use crate::sms::{Checked, Code, Codes, Guess, Phone, Purpose};
 use crate::throttle::Then;
 
 /// The registration service. Clones share it.
@@ -101,7 +101,8 @@ impl Registration {
         if accounts.find(login).await?.is_some() {
             return Ok(Registered::LoginTaken);
         }
-        self.with_number(live, login, &hash, phone, code).await
+        let guess = Guess { phone, purpose: Purpose::Register, code, address, solved };
+        self.with_number(live, login, &hash, guess).await
     }
 
     async fn with_number(
@@ -109,15 +110,15 @@ impl Registration {
         live: &Live,
         login: &Username,
         hash: &Phc,
-        phone: &Phone,
-        code: &Code,
+        guess: Guess<'_>,
     ) -> Result<Registered, ServiceError> {
         let Inner { accounts, codes, .. } = &*self.0;
-        match codes.check(live, phone, Purpose::Register, code).await? {
+        match codes.check(live, guess).await? {
             Checked::Right(proven) => {
                 self.made(accounts.create_with_phone(login, Some(hash), proven.phone()).await)
             }
             Checked::Wrong => Ok(Registered::WrongCode),
+            Checked::Challenged { retry_after, .. } => Ok(Registered::Challenged { retry_after }),
             Checked::Throttled { limit, retry_after } => Ok(Registered::Throttled { limit, retry_after }),
             Checked::Unavailable { retry_after } => Ok(Registered::Unavailable { retry_after }),
         }

@@ -21,7 +21,7 @@ const TOUCH_EVERY: Duration = Duration::from_secs(60);
 /// The most that live for one account; past it the one that was used longest ago ends.
 const MOST: i64 = 100;
 
-/// Inserts only where the password that was verified is the account's still. On PostgreSQL the account's
+/// Inserts only where the password or the number that was verified is the account's still. On PostgreSQL the account's
 /// row is locked: a change of the password at the same time is waited for, or waits and ends this session.
 macro_rules! start {
     ($lock:literal) => {
@@ -85,8 +85,8 @@ impl Sessions {
         Self { db, clock, entropy, key, settings }
     }
 
-    /// Starts a session for an account as it was when it was verified; None where its password was changed
-    /// since. Always with a new token, so that none from before the sign-in carries over.
+    /// Starts a session for an account as it was when it was verified; None where its password or its
+    /// number was changed since. Always with a new token, so that none from before the sign-in carries over.
     pub async fn start(&self, account: &Account, client: &Client) -> Result<Option<Token>, DbError> {
         let token = Token(self.entropy.bytes());
         let hash = self.hash(&token);

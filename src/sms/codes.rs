@@ -107,6 +107,11 @@ pub enum Checked {
     Right(Proven),
     /// It is not the code, or there is none (any more): the difference is nobody's business.
     Wrong,
+    /// Nothing was compared: a challenge must be solved with it; without one not before that time.
+    Challenged {
+        limit: String,
+        retry_after: Duration,
+    },
     /// Nothing was compared.
     Throttled {
         limit: String,
@@ -118,7 +123,7 @@ pub enum Checked {
     },
 }
 
-/// A number that was just shown to be somebody's. Only [`Codes::check`] makes one.
+/// A number that was just shown to be somebody's. Only a comparison makes one.
 #[derive(Debug)]
 pub struct Proven(Phone);
 

@@ -1,5 +1,5 @@
-//! Compares one guess, top to bottom: its place among the number's wrong ones, the code, and what the
-//! outcome means for that place.
+//! Compares one guess, top to bottom: its place among the wrong ones of its number and of its address, the
+//! code, and what the outcome means for that place.
 
 use std::time::Duration;
 
@@ -8,81 +8,136 @@ use super::{Code, Phone, Purpose};
 use crate::config::Live;
 use crate::db::DbError;
 use crate::secret::same;
-use crate::throttle::{AnyStore, Attempt, Hold, Key};
+use crate::throttle::{AnyStore, Attempt, Hold, Key, Limit, Mode, Then};
 
 /// How long a guess may wait for others in flight to be compared.
 const GUESS_PATIENCE: Duration = Duration::from_secs(5);
-/// A guess on a task of its own.
-struct Guess {
+
+/// A code that came back, and from where.
+#[derive(Debug, Clone, Copy)]
+pub struct Guess<'a> {
+    pub phone: &'a Phone,
+    pub purpose: Purpose,
+    pub code: &'a Code,
+    /// The client's address as it is counted.
+    pub address: &'a [u8],
+    /// A challenge was solved with it.
+    pub solved: bool,
+}
+
+/// A guess that has its place, and is to be compared or given back.
+#[must_use = "a guess that is neither becomes a wrong one"]
+pub struct Admitted {
+    codes: Codes,
+    hold: Hold<AnyStore>,
     phone: Phone,
     key: Key,
     purpose: Purpose,
     code: Code,
+    /// Wrong ones that a single code survives.
+    most: Option<u32>,
 }
 
 impl Codes {
-    /// Compares a code. A guess takes its place among the number's wrong ones before anything is
-    /// compared, and gives it back where it is right.
-    pub async fn check(
-        &self,
-        live: &Live,
-        phone: &Phone,
-        purpose: Purpose,
-        code: &Code,
-    ) -> Result<Checked, SmsError> {
-        let limiter = self.0.budgets.limiter();
-        let bucket = limiter.bucket(&live.limits.sms_guess, phone.as_str().as_bytes());
-        let hold = match limiter.hold(&[bucket], false, GUESS_PATIENCE).await {
-            Ok(Attempt::Held(hold)) => hold,
-            Ok(Attempt::Refused(refusal)) => {
-                self.0.metrics.guesses.throttled.increment(1);
-                let limit = bucket.limit.name().to_owned();
-                return Ok(Checked::Throttled { limit, retry_after: refusal.retry_after });
-            }
-            Ok(Attempt::OutOfPatience) | Err(_) => {
-                self.0.metrics.guesses.unavailable.increment(1);
-                return Ok(Checked::Unavailable { retry_after: TRY_AGAIN });
-            }
-        };
-        let guess =
-            Guess { phone: phone.clone(), key: self.phone_key(live, phone), purpose, code: code.clone() };
-        let service = self.clone();
-        // Whoever hangs up now must not leave the hold unsettled: this runs to its end without them.
-        let compared = tokio::spawn(async move { service.compare(guess, hold).await });
-        compared.await.expect("a comparison does not panic")
+    /// Compares a code.
+    pub async fn check(&self, live: &Live, guess: Guess<'_>) -> Result<Checked, SmsError> {
+        match self.admit(live, guess).await {
+            Ok(admitted) => admitted.compare().await,
+            Err(not) => Ok(not),
+        }
     }
 
-    async fn compare(&self, guess: Guess, hold: Hold<AnyStore>) -> Result<Checked, SmsError> {
-        let right = match self.is_right(&guess).await {
+    /// A guess takes its place among the wrong ones before anything is compared, and gives it back where it
+    /// is right: among those of the number, and those of the address, which else could try a few codes of
+    /// every number there is.
+    pub async fn admit(&self, live: &Live, guess: Guess<'_>) -> Result<Admitted, Checked> {
+        let limiter = self.0.budgets.limiter();
+        let Guess { phone, purpose, code, address, solved } = guess;
+        let buckets = [
+            limiter.bucket(&live.limits.sms_guess, phone.as_str().as_bytes()),
+            limiter.bucket(&live.limits.login_address, address),
+        ];
+        let guesses = &self.0.metrics.guesses;
+        let hold = match limiter.hold(&buckets, solved, GUESS_PATIENCE).await {
+            Ok(Attempt::Held(hold)) => hold,
+            Ok(Attempt::Refused(refusal)) => {
+                let limit = buckets[refusal.bucket].limit.name().to_owned();
+                let retry_after = refusal.retry_after;
+                return Err(match refusal.then {
+                    Then::Captcha => {
+                        guesses.challenged.increment(1);
+                        Checked::Challenged { limit, retry_after }
+                    }
+                    Then::Block => {
+                        guesses.throttled.increment(1);
+                        Checked::Throttled { limit, retry_after }
+                    }
+                });
+            }
+            Ok(Attempt::OutOfPatience) | Err(_) => {
+                guesses.unavailable.increment(1);
+                return Err(Checked::Unavailable { retry_after: TRY_AGAIN });
+            }
+        };
+        let (key, most) = (self.phone_key(live, phone), most(&live.limits.sms_guess));
+        let (phone, code) = (phone.clone(), code.clone());
+        Ok(Admitted { codes: self.clone(), hold, phone, key, purpose, code, most })
+    }
+}
+
+impl Admitted {
+    pub async fn compare(self) -> Result<Checked, SmsError> {
+        // Whoever hangs up now must not leave the hold unsettled: this runs to its end without them.
+        tokio::spawn(self.run()).await.expect("a comparison does not panic")
+    }
+
+    /// It was not compared after all, and never was.
+    pub async fn refund(self) {
+        settled(self.hold.refund().await);
+    }
+
+    async fn run(self) -> Result<Checked, SmsError> {
+        let right = match self.is_right().await {
             Ok(right) => right,
             Err(error) => {
-                let _ = hold.refund().await;
+                self.refund().await;
                 return Err(error.into());
             }
         };
-        // A hold whose end cannot be told becomes a failure by itself.
-        let told = if right { hold.refund().await } else { hold.keep().await };
-        if let Err(error) = told {
-            tracing::debug!(%error, "the outcome of a guess could not be told to the window store");
-        }
-        let guesses = &self.0.metrics.guesses;
+        settled(if right { self.hold.refund().await } else { self.hold.keep().await });
+        let guesses = &self.codes.0.metrics.guesses;
         let counter = if right { &guesses.right } else { &guesses.wrong };
         counter.increment(1);
-        Ok(if right { Checked::Right(Proven::of(guess.phone)) } else { Checked::Wrong })
+        Ok(if right { Checked::Right(Proven::of(self.phone)) } else { Checked::Wrong })
     }
 
-    async fn is_right(&self, guess: &Guess) -> Result<bool, DbError> {
-        let ledger = &self.0.ledger;
-        let Some(current) = ledger.current_code(guess.key, guess.purpose).await? else { return Ok(false) };
-        let hash = self.code_hash(guess.key, guess.purpose, current.message, &guess.code);
+    async fn is_right(&self) -> Result<bool, DbError> {
+        let ledger = &self.codes.0.ledger;
+        let Some(current) = ledger.try_code(self.key, self.purpose, self.most).await? else {
+            return Ok(false);
+        };
+        let hash = self.codes.code_hash(self.key, self.purpose, current.message, &self.code);
         if !same(hash.as_bytes(), current.code_hash.as_bytes()) {
             return Ok(false);
         }
-        let right = ledger.redeem(guess.key, guess.purpose, &current).await?;
+        let right = ledger.redeem(self.key, self.purpose, &current).await?;
         // The code is used up, so it has to be right whatever happens here: only the brake asks for it.
         if right && let Err(error) = ledger.note_entered(current.message).await {
             tracing::warn!(%error, "a code that came back is not in the ledger");
         }
         Ok(right)
     }
+}
+
+/// A hold whose end cannot be told becomes a failure by itself.
+fn settled(told: Result<(), crate::throttle::StoreError>) {
+    if let Err(error) = told {
+        tracing::debug!(%error, "the outcome of a guess could not be told to the window store");
+    }
+}
+
+/// How often one code may be compared; None where guesses are not limited.
+fn most(limit: &Limit) -> Option<u32> {
+    let rules = limit.rules().iter().filter(|_| limit.mode() == Mode::Enforce);
+    rules.map(|rule| rule.max).min()
 }

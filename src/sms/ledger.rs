@@ -42,7 +42,6 @@ pub struct Earlier {
 pub struct Current {
     pub message: MessageId,
     pub code_hash: String,
-    pub expires_at: Micros,
 }
 
 impl Ledger {
@@ -76,13 +75,22 @@ impl Ledger {
         Ok(wait(limit, &Sent(times.into_iter().map(Micros).collect()), now))
     }
 
-    pub async fn current_code(&self, phone: Key, purpose: Purpose) -> Result<Option<Current>, DbError> {
-        const SQL: &str =
-            "SELECT message, code_hash, expires_at FROM sms_codes WHERE phone_key = $1 AND purpose = $2";
-        let row: Option<(String, String, i64)> = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
-            .bind(purpose.as_str()).fetch_optional(pool).await)?;
-        let Some((message, code_hash, expires_at)) = row else { return Ok(None) };
-        Ok(Some(Current { message: rows::stored_id(&message)?, code_hash, expires_at: Micros(expires_at) }))
+    /// The code to compare one guess with, which is counted on the code itself first: the window store
+    /// may forget guesses, and the code outlives it. None where there is none that may be compared any more.
+    pub async fn try_code(
+        &self,
+        phone: Key,
+        purpose: Purpose,
+        most: Option<u32>,
+    ) -> Result<Option<Current>, DbError> {
+        const SQL: &str = "UPDATE sms_codes SET tries = tries + 1 WHERE phone_key = $1 AND purpose = $2
+            AND expires_at > $3 AND tries < $4 RETURNING message, code_hash";
+        let now = self.now().await?;
+        let row: Option<(String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
+            .bind(purpose.as_str()).bind(now.0).bind(most.map_or(i64::MAX, i64::from)).fetch_optional(pool)
+            .await)?;
+        let Some((message, code_hash)) = row else { return Ok(None) };
+        Ok(Some(Current { message: rows::stored_id(&message)?, code_hash }))
     }
 
     /// Uses a code up. Of any number of callers that show it at once, one is told that it was there.

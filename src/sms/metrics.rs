@@ -26,6 +26,7 @@ struct Messages {
 pub struct Guesses {
     pub right: Counter,
     pub wrong: Counter,
+    pub challenged: Counter,
     pub throttled: Counter,
     pub unavailable: Counter,
 }
@@ -47,6 +48,7 @@ impl Metrics {
             guesses: Guesses {
                 right: guess("right"),
                 wrong: guess("wrong"),
+                challenged: guess("challenged"),
                 throttled: guess("throttled"),
                 unavailable: guess("unavailable"),
             },

@@ -24,6 +24,7 @@ pub use codes::{Ask, Checked, Codes, Parts, Proven, Sending, Sent, SmsError};
 pub use gateway::{
     Delivery, Gateway, Message, Outbox, OutboxMessage, Report, ReportCall, ReportError, ReportState, Reported,
 };
+pub use guessing::Guess;
 pub use ledger::{Cursor, Entry, Filter, Ledger, Page, State};
 pub use phone::{Phone, PhoneError, is_country};
 

@@ -155,6 +155,10 @@ fn limits() {
             "limits.custom.reply.rules[0].then: cannot be \"captcha\": a custom limit has no form to ask on; it can only \"block\"",
         ),
         (
+            "limits.sms-guess.rules = [{ max = 1, window = '1s', then = 'captcha' }]",
+            "limits.sms-guess.rules[0].then: cannot be \"captcha\": whoever solves them could try every code; it can only \"block\"",
+        ),
+        (
             "limits.captcha-total.rules = [{ max = 1, window = '1s', then = 'captcha' }]",
             "limits.captcha-total.rules[0].then: cannot be \"captcha\": this limit is on CAPTCHAs themselves; it can only \"block\"",
         ),

@@ -21,7 +21,9 @@ impl Accounts {
     /// Gives the account a number in place of the one that it may have.
     pub async fn set_phone(&self, id: AccountId, phone: &Phone) -> Result<PhoneSet, DbError> {
         // Asked first, because a statement that fails on the index is logged by PostgreSQL, number and all.
-        const SQL: &str = "UPDATE accounts SET phone = $1 WHERE id = $2
+        // Whoever was let in by the older number meanwhile starts no session; those that run go on.
+        const SQL: &str =
+            "UPDATE accounts SET phone = $1, password_version = password_version + 1 WHERE id = $2
             AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
         let set =
             on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(id.to_string()).execute(pool).await
@@ -36,9 +38,11 @@ impl Accounts {
         }
     }
 
-    /// Takes the number away. False where it is the only way in.
+    /// Takes the number away, and with it every sign-in by it that has no session yet. False where it is
+    /// the only way in.
     pub async fn remove_phone(&self, id: AccountId) -> Result<bool, DbError> {
-        const SQL: &str = "UPDATE accounts SET phone = NULL WHERE id = $1 AND password_hash IS NOT NULL";
+        const SQL: &str = "UPDATE accounts SET phone = NULL, password_version = password_version + 1
+            WHERE id = $1 AND password_hash IS NOT NULL";
         let rows = on_db!(&self.db, pool => query(SQL).bind(id.to_string()).execute(pool).await
             .map(|done| done.rows_affected()))?;
         Ok(rows > 0)

@@ -4,6 +4,7 @@ use super::*;
 use crate::db::tests::TestDatabase;
 use crate::login::{Accounts, Phc, Roles, ShownBy, Username};
 use crate::secret::MasterKey;
+use crate::sms::Phone;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -208,6 +209,22 @@ async fn a_sign_in_verified_with_the_old_password_starts_nothing_after_the_chang
     assert_eq!(again, None, "nor can it set a password of its own");
     bench.start(bench.alice).await;
     assert!(bench.session(&bobs).await.is_some(), "bob's are his");
+}
+
+#[tokio::test]
+async fn a_sign_in_by_a_number_starts_nothing_once_the_account_has_it_no_more() {
+    let bench = bench().await;
+    let number = |last: u8| Phone::stored(format!("+86138001380{last:02}"));
+    bench.accounts.set_phone(bench.alice, &number(1)).await.unwrap();
+    let running = bench.start(bench.alice).await;
+    let by_first = bench.accounts.find_by_phone(&number(1)).await.unwrap().unwrap();
+    bench.accounts.set_phone(bench.alice, &number(2)).await.unwrap();
+    assert!(bench.start_for(&by_first).await.is_none(), "replaced");
+    let by_second = bench.accounts.find_by_phone(&number(2)).await.unwrap().unwrap();
+    assert!(bench.accounts.remove_phone(bench.alice).await.unwrap());
+    assert!(bench.start_for(&by_second).await.is_none(), "removed");
+    assert!(bench.session(&running).await.is_some(), "what runs goes on");
+    bench.start(bench.alice).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -138,7 +138,7 @@ async fn insert(tx: &mut Tx, draft: &Draft<'_>, now: Micros) -> Result<(), DbErr
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
-        message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at";
+        message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at, tries = 0";
     let (id, phone_key) = (draft.id.to_string(), hex(&draft.keys.phone.0));
     let (purpose, expires_at) = (draft.purpose.as_str(), now.plus(draft.code_ttl).0);
     on_tx!(tx, connection => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)

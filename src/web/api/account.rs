@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::captcha::Form;
 use crate::config::Live;
-use crate::login::{Account, Attempt, Given, Outcome, Password};
+use crate::login::{Account, Attempt, CodeEntry, Given, Outcome, Password};
 use crate::web::api::sms::{not_opened, parse_code, parse_phone};
 use crate::web::api::{Call, Solution, broken, limited};
 use crate::web::handlers::about_current;
@@ -17,6 +17,9 @@ use crate::web::pages::forms::Typed;
 use crate::web::problem::Problem;
 use crate::web::services::{Services, Shared};
 use crate::web::visit::Edge;
+
+/// The challenges of all that asks for the current password.
+const FORM: Form = Form::PasswordChange;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,14 +55,17 @@ pub async fn set_phone(
         return Err(Problem::NoPassword);
     }
     let password = parse_current(&body.current_password)?;
-    let owner = match confirm(&call, &services, &live, &who.account, password, body.captcha.as_ref()).await? {
+    let solved = call.redeem(FORM, &services, &live, body.captcha.as_ref()).await?;
+    let owner = match confirm(&call, &services, &live, &who.account, password, solved).await? {
         Ok(owner) => owner,
         Err(refusal) => return Ok(refusal),
     };
-    match services.by_code.give(&live, &owner, &phone, &code).await.map_err(|error| broken(&error))? {
+    let address = call.client.subject();
+    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    match services.by_code.give(&live, &owner, entry).await.map_err(|error| broken(&error))? {
         Given::Done => Ok(HttpResponse::NoContent().finish()),
         Given::PhoneTaken => Err(Problem::PhoneTaken),
-        Given::Not(not) => Ok(not_opened(&live, not)),
+        Given::Not(not) => Ok(not_opened(&call, FORM, &services, &live, not).await),
     }
 }
 
@@ -77,7 +83,8 @@ pub async fn remove_phone(
         return Err(Problem::OnlyWayIn);
     }
     let password = parse_current(&body.current_password)?;
-    let owner = match confirm(&call, &services, &live, &who.account, password, body.captcha.as_ref()).await? {
+    let solved = call.redeem(FORM, &services, &live, body.captcha.as_ref()).await?;
+    let owner = match confirm(&call, &services, &live, &who.account, password, solved).await? {
         Ok(owner) => owner,
         Err(refusal) => return Ok(refusal),
     };
@@ -94,9 +101,8 @@ async fn confirm(
     live: &Arc<Live>,
     account: &Account,
     password: Password,
-    captcha: Option<&Solution>,
+    solved: bool,
 ) -> Result<Result<Box<Account>, HttpResponse>, Problem> {
-    let solved = call.redeem(Form::PasswordChange, services, live, captcha).await?;
     let address = call.client.subject().as_ref().to_vec();
     let attempt = Attempt { login: account.login.clone(), password, address, client: call.shown(), solved };
     let limits = [&live.limits.login_account, &live.limits.login_address];
@@ -107,7 +113,7 @@ async fn confirm(
             refused(&Problem::InvalidCredentials { captcha_required }, None)
         }
         Outcome::Challenged { limit, retry_after } => {
-            let captcha = call.challenge(Form::PasswordChange, services, live).await;
+            let captcha = call.challenge(FORM, services, live).await;
             refused(&Problem::CaptchaRequired { captcha }, Some((limit, retry_after)))
         }
         Outcome::Throttled { limit, retry_after } => {

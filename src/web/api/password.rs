@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
 use crate::captcha::Form;
-use crate::login::{Reset, Resetting};
+use crate::login::{CodeEntry, Reset, Resetting};
 use crate::web::api::sms::{not_opened, parse_code, parse_phone};
 use crate::web::api::{Call, Solution, broken};
 use crate::web::handlers::about_password;
@@ -40,7 +40,8 @@ pub async fn reset(
     let solved = call.redeem(Form::PasswordReset, &services, &live, body.captcha.as_ref()).await?;
     let address = call.client.subject();
     let new_password = body.new_password.expose();
-    let ask = Resetting { phone: &phone, code: &code, new_password, address: address.as_ref(), solved };
+    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    let ask = Resetting { entry, new_password };
     match services.by_code.reset(&live, ask).await.map_err(|error| broken(&error))? {
         Reset::Done => {
             let mut response = HttpResponse::NoContent().finish();
@@ -49,12 +50,8 @@ pub async fn reset(
         }
         Reset::NoAccount => Err(Problem::NoAccount),
         Reset::PasswordRequired => Err(Problem::PasswordRequired),
-        Reset::Not(not) => Ok(not_opened(&live, not)),
+        Reset::Not(not) => Ok(not_opened(&call, Form::PasswordReset, &services, &live, not).await),
         Reset::Unfit(unfit) => Err(about(about_password(unfit))),
-        Reset::Challenged { .. } => {
-            let captcha = call.challenge(Form::PasswordReset, &services, &live).await;
-            Err(Problem::CaptchaRequired { captcha })
-        }
         Reset::Busy { retry_after } => Err(Problem::Busy { retry_after }),
     }
 }

@@ -58,7 +58,9 @@ pub async fn submit(
             Ok(response)
         }
         Registered::PhoneTaken => Err(Problem::PhoneTaken),
-        Registered::WrongCode => Ok(not_opened(&live, NotOpened::Wrong)),
+        Registered::WrongCode => {
+            Ok(not_opened(&call, Form::Register, &services, &live, NotOpened::Wrong).await)
+        }
         Registered::Unavailable { retry_after } => Err(Problem::Unavailable { retry_after }),
         Registered::LoginTaken => Err(Problem::LoginTaken),
         Registered::Unfit(unfit) => {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::captcha::Form;
 use crate::config::Live;
-use crate::login::{Entered, NotOpened};
+use crate::login::{CodeEntry, Entered, NotOpened};
 use crate::sms::{Ask, Code, Phone, PhoneError, Purpose, Sending, Sent};
 use crate::web::api::{Call, Solution, UserBody, broken, limited};
 use crate::web::handlers::session::renew;
@@ -17,7 +17,7 @@ use crate::web::message::{Field, FieldErrors, Message};
 use crate::web::pages::forms::Typed;
 use crate::web::phone;
 use crate::web::problem::{InputError, Problem};
-use crate::web::services::Shared;
+use crate::web::services::{Services, Shared};
 use crate::web::visit::{Edge, language, set};
 use crate::web::wait::whole_seconds;
 
@@ -109,6 +109,7 @@ fn accepted(phone: &Phone, sent: Sent) -> Accepted {
 pub struct Credentials {
     phone: Typed,
     code: Typed,
+    captcha: Option<Solution>,
 }
 
 pub async fn login(
@@ -120,7 +121,10 @@ pub async fn login(
     let call = Call::admit(&request, &edge)?;
     let live = services.live.snapshot();
     let (phone, code) = (parse_phone(&live, &body.phone)?, parse_code(&body.code)?);
-    match services.by_code.sign_in(&live, &phone, &code).await.map_err(|error| broken(&error))? {
+    let solved = call.redeem(Form::SmsCode, &services, &live, body.captcha.as_ref()).await?;
+    let address = call.client.subject();
+    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    match services.by_code.sign_in(&live, entry).await.map_err(|error| broken(&error))? {
         Entered::SignedIn { account, .. } => {
             let old = edge.session_token(request.headers());
             let token = renew(&services, &account, &call.shown(), old).await;
@@ -130,13 +134,23 @@ pub async fn login(
             Ok(guessing(response, &live, None))
         }
         Entered::PasswordRequired => Err(Problem::PasswordRequired),
-        Entered::Not(not) => Ok(not_opened(&live, not)),
+        Entered::Not(not) => Ok(not_opened(&call, Form::SmsCode, &services, &live, not).await),
     }
 }
 
 /// The refusal of a code that opened nothing.
-pub fn not_opened(live: &Live, not: NotOpened) -> HttpResponse {
+pub async fn not_opened(
+    call: &Call<'_>,
+    form: Form,
+    services: &Services,
+    live: &Live,
+    not: NotOpened,
+) -> HttpResponse {
     match not {
+        NotOpened::Challenged { limit, retry_after } => {
+            let captcha = call.challenge(form, services, live).await;
+            guessing(Problem::CaptchaRequired { captcha }.respond(), live, Some((&limit, retry_after)))
+        }
         NotOpened::Wrong => guessing(Problem::InvalidCode.respond(), live, None),
         NotOpened::Throttled { limit, retry_after } => {
             let problem = Problem::Throttled { limit: limit.clone().into(), retry_after };
@@ -147,7 +161,7 @@ pub fn not_opened(live: &Live, not: NotOpened) -> HttpResponse {
 }
 
 fn guessing(response: HttpResponse, live: &Live, full: Option<(&str, Duration)>) -> HttpResponse {
-    limited(response, &[&live.limits.sms_guess], full)
+    limited(response, &[&live.limits.sms_guess, &live.limits.login_address], full)
 }
 
 pub fn parse_phone(live: &Live, typed: &Typed) -> Result<Phone, Problem> {

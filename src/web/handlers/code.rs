@@ -2,7 +2,6 @@
 
 use actix_web::HttpResponse;
 
-use crate::captcha::Form;
 use crate::clock::Micros;
 use crate::config::Live;
 use crate::login::NotOpened;
@@ -48,10 +47,8 @@ pub fn step_of(fields: &CodeFields, now: Micros) -> CodeStep {
     let seconds = |text: &str| text.parse().ok().map(Micros::from_seconds);
     let Some(good_until) = seconds(&fields.good_until) else { return first() };
     let next_code = seconds(&fields.next_code).unwrap_or(now);
-    CodeStep::sent(
-        SentCode { number: fields.phone.expose().to_owned(), good_until, next_code, confirmed: true },
-        now,
-    )
+    let (number, confirmed) = (fields.phone.expose().to_owned(), fields.unconfirmed.is_none());
+    CodeStep::sent(SentCode { number, good_until, next_code, confirmed }, now)
 }
 
 /// Sends a code and shows the second step, or says why not.
@@ -63,7 +60,6 @@ pub async fn send(
     show: &dyn Fn(CodeStep, Notice, CaptchaBlock) -> HttpResponse,
 ) -> HttpResponse {
     let Reply { visit, services, live, .. } = reply;
-    let reply = Reply { form: Form::SmsCode, ..reply };
     let admitted = reply.admit(guarded, |errors| parse_phone(live, fields, errors)).await;
     let (phone, solved) = match admitted {
         Ok(admitted) => admitted,
@@ -100,9 +96,10 @@ pub async fn send(
 }
 
 /// The page for a code that opened nothing.
-pub fn not_opened(reply: &Reply<'_>, not: NotOpened) -> HttpResponse {
+pub async fn not_opened(reply: &Reply<'_>, not: NotOpened) -> HttpResponse {
     match not {
         NotOpened::Wrong => reply.invalid(Field::Code, Message::CodeWrong),
+        NotOpened::Challenged { .. } => reply.challenged(Notice::CaptchaNeeded).await,
         NotOpened::Throttled { retry_after, .. } => reply.wait(retry_after),
         NotOpened::Unavailable { retry_after } => reply.no_codes(retry_after),
     }

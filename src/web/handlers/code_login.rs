@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
 
 use crate::captcha;
-use crate::login::Entered;
+use crate::login::{CodeEntry, Entered};
 use crate::sms::Purpose;
 use crate::web::flash::Flash;
 use crate::web::handlers::broken;
@@ -46,11 +46,13 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
         Wish::Entry => {}
     }
     let admitted = reply.admit(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await;
-    let (phone, code) = match admitted {
-        Ok((parsed, _)) => parsed,
+    let ((phone, code), solved) = match admitted {
+        Ok(admitted) => admitted,
         Err(response) => return response,
     };
-    match services.by_code.sign_in(&live, &phone, &code).await {
+    let address = visit.client.subject();
+    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    match services.by_code.sign_in(&live, entry).await {
         Ok(Entered::SignedIn { account, made }) => {
             let flash = made.then_some(Flash::Registered);
             match welcome(&visit, &services, &account, Next::parse(&form.next), flash).await {
@@ -60,7 +62,7 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
             }
         }
         Ok(Entered::PasswordRequired) => reply.plain(Notice::PasswordRequired),
-        Ok(Entered::Not(not)) => not_opened(&reply, not),
+        Ok(Entered::Not(not)) => not_opened(&reply, not).await,
         Err(error) => broken(&visit, &error),
     }
 }

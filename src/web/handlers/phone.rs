@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Form;
 
 use crate::captcha;
-use crate::login::{Account, Attempt, Given, Outcome, Password};
+use crate::login::{Account, Attempt, CodeEntry, Given, Outcome, Password};
 use crate::sms::Purpose;
 use crate::web::flash::Flash;
 use crate::web::handlers::code::{Wish, not_opened, parse_both, send, step_of};
@@ -73,14 +73,16 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
         Ok(owner) => owner,
         Err(response) => return response,
     };
-    match services.by_code.give(&live, &owner, &phone, &code).await {
+    let address = visit.client.subject();
+    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    match services.by_code.give(&live, &owner, entry).await {
         Ok(Given::Done) => visit.see_other("/account", Some(Flash::PhoneSet)),
         Ok(Given::PhoneTaken) => page(
             CodeStep::asking(phone.as_str()),
             Notice::Invalid(FieldErrors::one(Field::Phone, Message::PhoneTaken)),
             CaptchaBlock::Absent,
         ),
-        Ok(Given::Not(not)) => not_opened(&reply, not),
+        Ok(Given::Not(not)) => not_opened(&reply, not).await,
         Err(error) => broken(&visit, &error),
     }
 }

@@ -80,7 +80,7 @@ pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) ->
             let taken = FieldErrors::one(Field::Phone, Message::PhoneTaken);
             page(CodeStep::asking(""), Notice::Invalid(taken), CaptchaBlock::Absent)
         }
-        Ok(Registered::WrongCode) => not_opened(&reply, NotOpened::Wrong),
+        Ok(Registered::WrongCode) => not_opened(&reply, NotOpened::Wrong).await,
         Ok(Registered::Unfit(unfit)) => reply.invalid(Field::Password, about_password(unfit)),
         Ok(Registered::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,
         Ok(Registered::Throttled { retry_after, .. }) => reply.wait(retry_after),

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Form;
 
 use crate::captcha;
-use crate::login::{Reset, Resetting};
+use crate::login::{CodeEntry, Reset, Resetting};
 use crate::sms::Purpose;
 use crate::web::flash::Flash;
 use crate::web::handlers::code::{Wish, not_opened, parse_both, send, step_of};
@@ -54,7 +54,8 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
     };
     let address = visit.client.subject();
     let new_password = form.new_password.expose();
-    let ask = Resetting { phone: &phone, code: &code, new_password, address: address.as_ref(), solved };
+    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    let ask = Resetting { entry, new_password };
     match services.by_code.reset(&live, ask).await {
         Ok(Reset::Done) => {
             let mut response = visit.see_other("/login", Some(Flash::PasswordReset));
@@ -67,9 +68,8 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
             CaptchaBlock::Absent,
         ),
         Ok(Reset::PasswordRequired) => reply.plain(Notice::PasswordRequired),
-        Ok(Reset::Not(not)) => not_opened(&reply, not),
+        Ok(Reset::Not(not)) => not_opened(&reply, not).await,
         Ok(Reset::Unfit(unfit)) => reply.invalid(Field::NewPassword, about_password(unfit)),
-        Ok(Reset::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,
         Ok(Reset::Busy { retry_after }) => reply.busy(retry_after),
         Err(error) => broken(&visit, &error),
     }

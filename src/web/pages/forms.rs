@@ -49,6 +49,8 @@ pub struct CodeFields {
     pub next_code: String,
     /// The same: until when the code is good. There in the second step.
     pub good_until: String,
+    /// The same: there where nobody knows whether the message went out.
+    pub unconfirmed: Option<String>,
 }
 
 /// `POST /login`

@@ -8,6 +8,7 @@ use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::administration::admin;
+use super::flows::{ask, send_on};
 use super::http::NUMBER;
 use crate::support::app::{Store, TestApp};
 use crate::support::kannel::Kannel;
@@ -92,4 +93,16 @@ async fn what_did_not_go_out_is_told_as_such_and_counts_nowhere() {
     server.reset().await;
     Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
     assert_eq!(client.ask_code(NUMBER, "login").await.status, 202);
+}
+
+#[tokio::test]
+async fn a_page_says_that_a_message_may_not_have_gone_out_for_as_long_as_it_waits_for_the_code() {
+    let (_server, app) = behind(500).await;
+    let client = app.client();
+    let mut page = ask(&client, "/login/code", NUMBER).await;
+    for fields in [[("code", "12")], [("code", "000000")], [("send", "1")]] {
+        assert!(page.text.contains("class=\"notice warn\" role=\"status\""), "{}", page.text);
+        page = send_on(&client, "/login/code", &page, &fields).await;
+    }
+    assert_eq!(page.hidden("unconfirmed").as_deref(), Some("1"), "{}", page.text);
 }

@@ -14,7 +14,7 @@ pub const NO_LIMITS: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address
 
 /// Sends the form of the page that was just shown, with its hidden fields and these.
 pub async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &str)]) -> Answer {
-    let hidden = ["csrf_token", "phone", "good_until", "next_code", "next", "captcha_id"];
+    let hidden = ["csrf_token", "phone", "good_until", "next_code", "unconfirmed", "next", "captcha_id"];
     let hidden = hidden.into_iter().filter_map(|name| Some((name, shown.hidden(name)?)));
     let hidden: Vec<_> = hidden.filter(|(name, _)| fields.iter().all(|(field, _)| field != name)).collect();
     let mut all: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (*name, value.as_str())).collect();
@@ -262,4 +262,48 @@ async fn a_page_asks_for_a_captcha_where_a_code_has_one_before_it() {
     assert_eq!(wrong.status, 403);
     let sent = send_on(&client, "/login/code", &wrong, &[("phone", OTHER), ("captcha_answer", ANSWER)]).await;
     assert_eq!((sent.status, client.codes(OTHER).await.len()), (200, 1), "{}", sent.text);
+}
+
+/// The challenge that one button of a page met is answered with another button of it.
+#[tokio::test]
+async fn a_challenge_is_good_for_every_button_of_its_page() {
+    let toml = "[limits.sms-phone]\nrules = []\n\
+        [limits.sms-address]\nrules = [{ max = 1, window = \"1h\", then = \"captcha\" }]\n";
+    for path in ["/login/code", "/register", "/password/reset"] {
+        let app = TestApp::with(Store::Memory, toml).await;
+        let client = app.client();
+        let (login, password) = (("login", "ada"), ("password", PASSWORD));
+        let first = client.get(path).await;
+        let second = send_on(&client, path, &first, &[login, password, ("phone", NUMBER)]).await;
+        assert_eq!(second.status, 200, "{path}: {}", second.text);
+        let asked = send_on(&client, path, &second, &[login, password, ("send", "1")]).await;
+        assert!(asked.status == 403 && asked.hidden("captcha_id").is_some(), "{path}: {}", asked.text);
+        let code = client.codes(NUMBER).await.remove(0);
+        let entry = [login, password, ("code", code.as_str()), ("captcha_answer", ANSWER)];
+        let done = send_on(&client, path, &asked, &entry).await;
+        // A reset finds no account, which is told only to whoever has shown the number.
+        let status = if path == "/password/reset" { 404 } else { 303 };
+        assert_eq!(done.status, status, "{path}: {}", done.text);
+    }
+}
+
+/// After so many wrong codes from an address, on pages and calls alike.
+#[tokio::test]
+async fn a_code_is_entered_with_a_captcha_after_wrong_ones_from_the_address() {
+    let toml = "[limits.login-address]\nrules = [{ max = 1, window = \"1h\", then = \"captcha\" }]\n";
+    let app = TestApp::with(Store::Memory, toml).await;
+    let client = app.client();
+    assert_eq!(super::http::enter(&client, OTHER, "123456").await.status, 401);
+    let second = ask(&client, "/login/code", NUMBER).await;
+    let code = client.codes(NUMBER).await.remove(0);
+    let called = super::http::enter(&client, NUMBER, &code).await;
+    assert_eq!((called.status, called.problem()), (403, "captcha-required"), "{}", called.text);
+    let with =
+        |id: &str| json!({ "phone": OTHER, "code": "123456", "captcha": { "id": id, "answer": ANSWER } });
+    let id = called.body["captcha"]["id"].as_str().unwrap().to_owned();
+    assert_eq!(client.call("/sms/login", with(&id)).await.problem(), "invalid-code", "it was compared");
+    let asked = send_on(&client, "/login/code", &second, &[("code", &code)]).await;
+    assert!(asked.status == 403 && asked.hidden("captcha_id").is_some(), "{}", asked.text);
+    let entry = [("code", code.as_str()), ("captcha_answer", ANSWER)];
+    assert_eq!(send_on(&client, "/login/code", &asked, &entry).await.status, 303);
 }

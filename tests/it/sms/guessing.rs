@@ -14,6 +14,9 @@ on_each_store! {
     right_guesses_cost_nothing,
     one_of_fifty_parallel_right_guesses_is_right,
     whoever_hangs_up_has_guessed,
+    a_code_is_compared_five_times_whatever_the_store_forgets,
+    one_address_has_so_many_wrong_guesses_at_all_numbers,
+    where_guesses_are_not_limited_no_code_is_void,
 }
 
 async fn a_code_is_good_once(store: Store) {
@@ -39,7 +42,8 @@ async fn a_code_is_good_for_its_purpose_only(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone, code) = sent_a_code(&rig).await;
     for purpose in [Purpose::Register, Purpose::Reset, Purpose::Verify] {
-        let checked = instance.codes.check(instance.live(), &phone, purpose, &code).await.unwrap();
+        let guess = Guess { phone: &phone, purpose, code: &code, address: &address(), solved: false };
+        let checked = instance.codes.check(instance.live(), guess).await.unwrap();
         assert!(wrong(checked), "{purpose:?}");
     }
     assert!(right(instance.check(&phone, &code).await), "and it is good still");
@@ -131,6 +135,65 @@ async fn whoever_hangs_up_has_guessed(store: Store) {
         let _ = instance.check(&phone, &guess).await;
     }
     assert!(refused(instance.check(&phone, &code).await));
+}
+
+async fn a_code_is_compared_five_times_whatever_the_store_forgets(store: Store) {
+    let rig = Rig::new(store, "[limits.sms-phone]\nrules = []").await;
+    let (instance, phone, code) = sent_a_code(&rig).await;
+    for _ in 0..5 {
+        assert!(wrong(instance.check(&phone, &other_than(&code)).await));
+        match store {
+            Store::Redis => rig.flush(),
+            Store::Memory => instance.forget("sms-guess", phone.as_str().as_bytes()).await,
+        }
+    }
+    assert!(wrong(instance.check(&phone, &code).await), "the code is void");
+    // The same from an instance that starts with nothing.
+    assert!(wrong(rig.instance().await.check(&phone, &code).await));
+    rig.advance(10 * MINUTE);
+    sent(instance.send(&phone).await);
+    assert!(right(instance.check(&phone, &rig.last_code()).await), "a new code is a new one");
+}
+
+async fn one_address_has_so_many_wrong_guesses_at_all_numbers(store: Store) {
+    let toml = "[limits.login-address]\n\
+        rules = [{ max = 6, window = '1m', then = 'captcha' }, { max = 8, window = '1h' }]";
+    let rig = Rig::new(store, toml).await;
+    let (instance, phone, code) = sent_a_code(&rig).await;
+    let (here, guess) = (address(), other_than(&code));
+    assert!(right(instance.check_from(&phone, &code, &here).await), "a right one costs nothing");
+    let tasks: Vec<_> = (0..30).map(|_| number_of(neighbour(&phone).as_str())).collect();
+    let answers = all(tasks.into_iter().map(|number| {
+        let (instance, guess, here) = (instance.clone(), guess.clone(), here.clone());
+        async move { instance.check_from(&number, &guess, &here).await }
+    }))
+    .await;
+    assert_eq!(answers.iter().filter(|answer| wrong_ref(answer)).count(), 6);
+    for answer in answers.iter().filter(|answer| !wrong_ref(answer)) {
+        assert!(
+            matches!(answer, Checked::Challenged { limit, .. } if limit == "login-address"),
+            "{answer:?}"
+        );
+    }
+    let other = neighbour(&phone);
+    let solved = Guess { phone: &other, purpose: Purpose::Login, code: &guess, address: &here, solved: true };
+    for _ in 0..2 {
+        assert!(wrong(instance.codes.check(instance.live(), solved).await.unwrap()), "a CAPTCHA lets it by");
+    }
+    let answer = instance.codes.check(instance.live(), solved).await.unwrap();
+    assert!(matches!(answer, Checked::Throttled { limit, .. } if limit == "login-address"));
+    assert!(wrong(instance.check(&other, &guess).await), "another address has its own");
+}
+
+async fn where_guesses_are_not_limited_no_code_is_void(store: Store) {
+    for limit in ["rules = []", "mode = 'monitor'\nrules = [{ max = 5, window = '10m' }]"] {
+        let rig = Rig::new(store, &format!("[limits.sms-guess]\n{limit}")).await;
+        let (instance, phone, code) = sent_a_code(&rig).await;
+        for _ in 0..8 {
+            assert!(wrong(instance.check(&phone, &other_than(&code)).await));
+        }
+        assert!(right(instance.check(&phone, &code).await), "{limit}");
+    }
 }
 
 async fn sent_a_code(rig: &Rig) -> (Instance, Phone, Code) {
