@@ -17,6 +17,10 @@ const MOST_TRIES: usize = 4;
 /// How long a request waits for the windows to be written back. That goes on without it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The budgets of whoever asks. What the gateway refuses counts there still: otherwise a number that no
+/// gateway takes could be asked for without end, each time with a call to it and a row of the ledger.
+const OF_THE_ASKER: [&str; 2] = ["sms-address", "sms-network"];
+
 /// The limits of one moment.
 #[derive(Debug, Clone)]
 pub struct Watched {
@@ -183,6 +187,15 @@ impl Budgets {
     /// The message came to nothing. Where that cannot be written it counts, which errs towards refusing.
     pub async fn refund(&self, watched: &Watched, keys: &Keys, id: HitId) {
         if let Err(error) = self.limiter.refund(&watched.buckets(keys), id).await {
+            tracing::warn!(%error, "a message that did not go out counts all the same");
+        }
+    }
+
+    /// The gateway would not have it: whom it was for got nothing, but whoever asked has asked.
+    pub async fn refund_all_but_asker(&self, watched: &Watched, keys: &Keys, id: HitId) {
+        let mut buckets = watched.buckets(keys);
+        buckets.retain(|bucket| !OF_THE_ASKER.contains(&bucket.limit.name()));
+        if let Err(error) = self.limiter.refund(&buckets, id).await {
             tracing::warn!(%error, "a message that did not go out counts all the same");
         }
     }

@@ -221,7 +221,7 @@ impl Job {
         let inner = &*self.codes.0;
         match inner.ledger.settle(draft, delivery).await {
             Ok(()) if matches!(delivery, Delivery::Refused { .. }) => {
-                inner.budgets.refund(&self.watched, &self.keys, draft.hit).await;
+                inner.budgets.refund_all_but_asker(&self.watched, &self.keys, draft.hit).await;
             }
             Ok(()) => {}
             // It stays pending, and counts, in the window store as well.

@@ -19,7 +19,8 @@ on_each_store! {
     a_captcha_rule_asks_and_a_solved_one_passes_in_the_ledger_too,
     a_monitored_limit_refuses_nothing_in_the_ledger_either,
     a_limit_without_rules_admits_everything,
-    a_refused_message_counts_nowhere_and_its_code_is_void,
+    a_refused_message_counts_against_its_asker_alone_and_its_code_is_void,
+    a_gateway_that_refuses_is_not_asked_without_end,
     what_may_have_gone_out_counts_and_is_not_sent_again,
     a_gateway_that_panics_may_have_sent,
     a_gateway_that_hangs_is_given_up_and_may_have_sent,
@@ -193,7 +194,7 @@ async fn a_limit_without_rules_admits_everything(store: Store) {
     assert_eq!(rig.sent_to(&phone), 12);
 }
 
-async fn a_refused_message_counts_nowhere_and_its_code_is_void(store: Store) {
+async fn a_refused_message_counts_against_its_asker_alone_and_its_code_is_void(store: Store) {
     let rig = Rig::new(store, "[limits.sms-phone]\nrules = [{ max = 1, window = '1h' }]").await;
     let (instance, phone, address) = (rig.instance().await, phone(), address());
     rig.mood(Mood::Refuses);
@@ -201,7 +202,7 @@ async fn a_refused_message_counts_nowhere_and_its_code_is_void(store: Store) {
         assert_eq!(instance.send_from(&phone, &address).await, Sending::NotSent);
     }
     assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 0);
-    assert_eq!(instance.counted("sms-address", &address).await, 0);
+    assert_eq!(instance.counted("sms-address", &address).await, 3);
     assert_eq!(instance.counted("sms-prefix", phone.block().as_bytes()).await, 0);
     assert_eq!(instance.counted("sms-total", b"everyone").await, 0);
     let rows = instance.ledger().await;
@@ -211,6 +212,18 @@ async fn a_refused_message_counts_nowhere_and_its_code_is_void(store: Store) {
     rig.mood(Mood::Accepts);
     assert!(sent(instance.send_from(&phone, &address).await).confirmed);
     assert!(matches!(instance.check(&phone, &rig.last_code()).await, Checked::Right(_)));
+}
+
+async fn a_gateway_that_refuses_is_not_asked_without_end(store: Store) {
+    let rig = Rig::new(store, "[limits.sms-address]\nrules = [{ max = 3, window = '1h' }]").await;
+    let (instance, phone, address) = (rig.instance().await, phone(), address());
+    rig.mood(Mood::Refuses);
+    for _ in 0..3 {
+        assert_eq!(instance.send_from(&phone, &address).await, Sending::NotSent);
+    }
+    let told = throttled(instance.send_from(&phone, &address).await);
+    assert_eq!(told, ("sms-address".to_owned(), HOUR));
+    assert_eq!((rig.sent_to(&phone), instance.ledger().await.len()), (3, 3));
 }
 
 async fn what_may_have_gone_out_counts_and_is_not_sent_again(store: Store) {
