@@ -72,7 +72,7 @@ pub struct Budgets {
 impl Watched {
     pub fn of(live: &Live) -> Self {
         let [phone, address, prefix, total] = live.limits.on_messages().map(Limit::clone);
-        Self { phone, address, prefix, total, once: once::limit() }
+        Self { phone, address, prefix, total, once: once::limit(live.sms.code_ttl) }
     }
 
     fn all(&self) -> [&Limit; 5] {
@@ -170,8 +170,8 @@ impl Budgets {
 
     async fn refused(&self, watched: &Watched, keys: &Keys, refusal: Refusal) -> Admission {
         let limit = watched.buckets(keys)[refusal.bucket].limit.name().to_owned();
-        // The log of repetitions says the longest wait of all, but for months and years.
-        if limit == once::NAME || refusal.retry_after >= once::LIFE && self.is_repeated(watched, keys).await {
+        // The log of repetitions is not the one that is named, where another says a longer wait.
+        if limit == once::NAME || self.is_repeated(watched, keys).await {
             return Admission::Repeated;
         }
         Admission::Refused(limit, refusal)

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use super::budgets::{Budgets, Watched};
 use super::ledger::Ledger;
 use super::metrics::Metrics;
-use super::once::{self, Turns};
+use super::once::Turns;
 use super::{Code, Gateway, MessageId, Phone, Purpose, Report};
 use crate::clock::Clock;
 use crate::config::Live;
@@ -198,8 +198,8 @@ impl Codes {
     /// that a window still needs.
     pub async fn purge(&self, live: &Live, batch: u32) -> Result<u64, SmsError> {
         let now = self.0.ledger.now().await?;
-        let longest = [live.sms.retention, live.sms.brake.window, once::LIFE].into_iter().max();
-        let before = now.minus(longest.unwrap_or_default()).min(Watched::of(live).horizon(now));
+        let longest = live.sms.retention.max(live.sms.brake.window);
+        let before = now.minus(longest).min(Watched::of(live).horizon(now));
         Ok(self.0.ledger.purge(before, batch).await?)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::{query, query_as, query_scalar};
 
 use super::brake::Remembered;
-use super::{MessageId, Phone, Purpose, once};
+use super::{MessageId, Phone, Purpose};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
@@ -137,7 +137,7 @@ impl Ledger {
 
 const SENT: &str = "SELECT created_at FROM sms_messages WHERE phone_key = $1 AND created_at > $2
     AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
-const EARLIER: &str = "SELECT state, created_at, expires_at FROM sms_messages WHERE once_key = $1";
+const EARLIER: &str = "SELECT state, expires_at FROM sms_messages WHERE once_key = $1";
 
 /// When messages went to a number, newest first: as many as its limit can ask for.
 struct Sent(Vec<Micros>);
@@ -171,13 +171,13 @@ fn wait(limit: &Limit, sent: &Sent, now: Micros) -> Duration {
     judge(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 
-type EarlierRow = (String, i64, i64);
+type EarlierRow = (String, i64);
 
 impl Earlier {
-    /// None where the name is free again.
+    /// None where the name is free again: it lapses with its code.
     fn read(row: EarlierRow, now: Micros) -> Result<Option<Self>, sqlx::Error> {
-        let (state, created_at, expires_at) = row;
-        let known = now < Micros(created_at).plus(once::LIFE);
+        let (state, expires_at) = row;
+        let known = now < Micros(expires_at);
         let earlier = Self { state: State::stored(&state)?, expires_in: Micros(expires_at).since(now) };
         Ok(known.then_some(earlier))
     }

@@ -10,11 +10,11 @@ use tokio::sync::OwnedMutexGuard;
 use crate::throttle::{AnyStore, Key, Limit, Limiter, Mode, Rule, Then};
 
 pub const NAME: &str = "sms-once";
-/// How long a repetition is known for one.
-pub const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
-pub fn limit() -> Limit {
-    let rules = vec![Rule::sliding(1, LIFE, Then::Block)];
+/// A repetition is known for one as long as its code is good: after that there is nothing left that its
+/// answer could stand for.
+pub fn limit(code_ttl: Duration) -> Limit {
+    let rules = vec![Rule::sliding(1, code_ttl, Then::Block)];
     Limit::new(NAME, rules, Mode::Enforce).expect("one rule, within bounds")
 }
 

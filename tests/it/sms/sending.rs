@@ -30,7 +30,8 @@ on_each_store! {
     one_name_is_one_message,
     one_name_at_two_instances_is_one_message,
     a_refused_message_frees_its_name,
-    a_name_is_known_for_a_day,
+    a_name_lapses_with_its_code,
+    a_repetition_is_known_where_another_limit_says_a_longer_wait,
     a_broken_ledger_sends_nothing_and_counts_nothing,
 }
 
@@ -356,16 +357,25 @@ async fn a_refused_message_frees_its_name(store: Store) {
     assert_eq!(rig.sent_to(&phone), 2);
 }
 
-async fn a_name_is_known_for_a_day(store: Store) {
+async fn a_name_lapses_with_its_code(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone) = (rig.instance().await, phone());
     sent(named(&instance, &phone, Purpose::Login, "click").await);
-    rig.advance(24 * HOUR - MICRO);
+    rig.advance(5 * MINUTE - MICRO);
     sent(named(&instance, &phone, Purpose::Login, "click").await);
     assert_eq!(rig.sent_to(&phone), 1);
     rig.advance(MICRO);
     sent(named(&instance, &phone, Purpose::Login, "click").await);
     assert_eq!(rig.sent_to(&phone), 2);
+}
+
+async fn a_repetition_is_known_where_another_limit_says_a_longer_wait(store: Store) {
+    let rig = Rig::new(store, "[limits.sms-total]\nrules = [{ max = 1, window = '1h' }]").await;
+    let (instance, phone) = (rig.instance().await, phone());
+    sent(named(&instance, &phone, Purpose::Login, "click").await);
+    sent(named(&instance, &phone, Purpose::Login, "click").await);
+    assert_eq!(throttled(named(&instance, &phone, Purpose::Login, "other").await).0, "sms-total");
+    assert_eq!(rig.sent_to(&phone), 1);
 }
 
 async fn a_broken_ledger_sends_nothing_and_counts_nothing(store: Store) {
