@@ -194,8 +194,8 @@ impl Codes {
         Ok(self.0.ledger.report(gateway, &reports).await?)
     }
 
-    /// Forgets at most `batch` messages that are older than the ledger is to remember; how many. Never one
-    /// that a window still needs.
+    /// Forgets at most `batch` messages that are older than the ledger is to remember, and as many codes
+    /// and brakes; how many of the kind of which most went. Never one that a window still needs.
     pub async fn purge(&self, live: &Live, batch: u32) -> Result<u64, SmsError> {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);

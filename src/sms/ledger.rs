@@ -117,7 +117,7 @@ impl Ledger {
     }
 
     /// Forgets at most `batch` messages from before that time, and as many codes and brakes that are
-    /// over; how many went.
+    /// over; how many went of the kind of which most did. Less than a batch: there are no more of any.
     pub async fn purge(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
         const MESSAGES: &str = "DELETE FROM sms_messages WHERE id IN (SELECT id FROM sms_messages
             WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
@@ -126,12 +126,13 @@ impl Ledger {
         const BRAKES: &str = "DELETE FROM sms_brakes WHERE id IN (SELECT id FROM sms_brakes
             WHERE ends_at < $1 ORDER BY ends_at LIMIT $2)";
         let now = self.now().await?;
-        let mut gone = 0;
+        let mut most = 0;
         for (sql, until) in [(MESSAGES, before), (CODES, now), (BRAKES, before)] {
-            gone += on_db!(&self.db, pool => query(sql).bind(until.0).bind(i64::from(batch)).execute(pool)
+            let gone = on_db!(&self.db, pool => query(sql).bind(until.0).bind(i64::from(batch)).execute(pool)
                 .await.map(|done| done.rows_affected()))?;
+            most = gone.max(most);
         }
-        Ok(gone)
+        Ok(most)
     }
 }
 
