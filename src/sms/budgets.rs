@@ -10,7 +10,7 @@ use super::once;
 use super::rebuild::{self, Rebuild};
 use crate::clock::Micros;
 use crate::config::Live;
-use crate::throttle::{AnyStore, Bucket, Decision, HitId, Key, Limit, Limiter, Refusal, StoreError, window};
+use crate::throttle::{AnyStore, Bucket, Decision, HitId, Kept, Key, Limit, Limiter, Refusal, StoreError, window};
 
 /// A store that loses its data more often than this in one question has more wrong with it.
 const MOST_TRIES: usize = 4;
@@ -200,6 +200,16 @@ impl Budgets {
         buckets.retain(|bucket| !OF_THE_ASKER.contains(&bucket.limit.name()));
         if let Err(error) = self.limiter.refund(&buckets, id).await {
             tracing::warn!(%error, "a message that did not go out counts all the same");
+        }
+    }
+
+    /// Writes a number's own window back: the ledger refused what the store had admitted, so that the store
+    /// has lost some of it without a trace. The next is refused without a transaction.
+    pub async fn restore_number(&self, watched: &Watched, keys: &Keys, sent: &[Kept]) {
+        let bucket = Bucket { limit: &watched.phone, key: keys.phone };
+        let hits: Vec<_> = sent.iter().map(|kept| (bucket, *kept)).collect();
+        if let Err(error) = self.limiter.restore(&hits).await {
+            tracing::debug!(%error, "a number's window could not be written back");
         }
     }
 

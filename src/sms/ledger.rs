@@ -12,7 +12,7 @@ use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
 use crate::throttle::window::{self, Gathered, Log};
-use crate::throttle::{Key, Limit, Refusal};
+use crate::throttle::{Kept, Key, Limit, Refusal};
 
 mod pages;
 mod rows;
@@ -74,6 +74,17 @@ impl Ledger {
         let times: Vec<i64> = on_db!(&self.db, pool => query_scalar(SENT).bind(hex(&phone.0))
             .bind(horizon(limit, now).0).bind(i64::from(limit.capacity())).fetch_all(pool).await)?;
         Ok(wait(limit, &Sent(times.into_iter().map(Micros).collect()), now))
+    }
+
+    /// What the window store is to have of a number.
+    pub async fn sent_to(&self, phone: Key, limit: &Limit) -> Result<Vec<Kept>, DbError> {
+        const SQL: &str = "SELECT created_at, hit FROM sms_messages WHERE phone_key = $1 AND created_at > $2
+            AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
+        let now = self.now().await?;
+        let rows: Vec<(i64, String)> = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
+            .bind(horizon(limit, now).0).bind(i64::from(limit.capacity())).fetch_all(pool).await)?;
+        let kept = |(at, hit): (i64, String)| Ok(Kept { at: Micros(at), id: rows::stored_hit(&hit)? });
+        Ok(rows.into_iter().map(kept).collect::<Result<_, sqlx::Error>>()?)
     }
 
     pub async fn current_code(&self, phone: Key, purpose: Purpose) -> Result<Option<Current>, DbError> {

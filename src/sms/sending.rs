@@ -172,6 +172,8 @@ impl Job {
             None => None,
             Some(WhyNot::Repeated(earlier)) => Some(self.repeated(earlier).await?),
             Some(WhyNot::Refused(refusal)) => {
+                let sent = inner.ledger.sent_to(self.keys.phone, &self.watched.phone).await?;
+                inner.budgets.restore_number(&self.watched, &self.keys, &sent).await;
                 Some(refused(self.watched.phone.name().to_owned(), refusal).into())
             }
             Some(WhyNot::Braked(braked)) => {
