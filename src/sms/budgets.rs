@@ -10,7 +10,9 @@ use super::once;
 use super::rebuild::{self, Rebuild};
 use crate::clock::Micros;
 use crate::config::Live;
-use crate::throttle::{AnyStore, Bucket, Decision, HitId, Kept, Key, Limit, Limiter, Refusal, StoreError, window};
+use crate::throttle::{
+    AnyStore, Bucket, Decision, HitId, Kept, Key, Limit, Limiter, Refusal, StoreError, window,
+};
 
 /// A store that loses its data more often than this in one question has more wrong with it.
 const MOST_TRIES: usize = 4;
