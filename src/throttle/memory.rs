@@ -278,7 +278,10 @@ impl WindowStore for MemoryStore {
     }
 
     async fn set_whole(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
-        self.whole.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), (shape.to_owned(), by));
+        self.whole
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.to_owned(), (shape.to_owned(), by));
         Ok(true)
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::captcha::Form;
 use crate::config::Live;
 use crate::login::{Entered, NotOpened};
-use crate::sms::{Ask, Code, Phone, PhoneError, Purpose, Sending, Sent};
+use crate::sms::{Ask, Code, Phone, PhoneError, Purpose, Sending, Sent, Turned};
 use crate::web::api::{Call, Solution, UserBody, broken, limited};
 use crate::web::handlers::session::renew;
 use crate::web::message::{Field, FieldErrors, Message};
@@ -69,11 +69,19 @@ pub async fn send(
     let live = services.live.snapshot();
     let phone = parse_phone(&live, &body.phone)?;
     let once = idempotency_key(request.headers())?;
-    let solved = call.redeem(Form::SmsCode, &services, &live, body.captcha.as_ref()).await?;
     let address = call.client.subject();
     let locale = language(request.headers(), edge.cookies).code();
-    let ask = Ask { phone: &phone, purpose, address: address.as_ref(), solved, once, locale };
-    let sending = services.codes.send(&live, ask).await.map_err(|error| broken(&error))?;
+    let ask = Ask { phone: &phone, purpose, address: address.as_ref(), solved: false, once, locale };
+    // Before the challenge: the same request again comes with one that is used up.
+    let turned = services.codes.turn(&live, ask, body.captcha.is_some()).await;
+    let sending = match turned.map_err(|error| broken(&error))? {
+        Turned::Answered(sending) => sending,
+        Turned::Mine(turn) => {
+            let solved = call.redeem(Form::SmsCode, &services, &live, body.captcha.as_ref()).await?;
+            let sending = services.codes.send_in_turn(&live, Ask { solved, ..ask }, turn).await;
+            sending.map_err(|error| broken(&error))?
+        }
+    };
     let answer =
         |response, full| limited(response, &[&live.limits.sms_phone, &live.limits.sms_address], full);
     Ok(match sending {
