@@ -25,11 +25,18 @@ CREATE TABLE sms_messages (
     reported_at   BIGINT
 );
 CREATE INDEX sms_messages_by_time ON sms_messages (created_at, id);
-CREATE INDEX sms_messages_by_phone ON sms_messages (phone_key, created_at, id);
+-- What was refused counts nowhere, and must not be walked over by those who count.
+CREATE INDEX sms_messages_by_phone ON sms_messages (phone_key, created_at, id) WHERE state <> 'refused';
 CREATE INDEX sms_messages_by_state ON sms_messages (state, created_at, id);
 -- The brake counts by these; with all that it asks for in them it reads no row.
-CREATE INDEX sms_messages_by_block ON sms_messages (block, created_at, id, state, entered_at);
-CREATE INDEX sms_messages_by_range ON sms_messages (number_range, created_at, id, state, entered_at);
+CREATE INDEX sms_messages_by_block ON sms_messages (block, created_at, id, state, entered_at)
+    WHERE state <> 'refused';
+CREATE INDEX sms_messages_by_range ON sms_messages (number_range, created_at, id, state, entered_at)
+    WHERE state <> 'refused';
+-- For who looks the others up.
+CREATE INDEX sms_refused_by_phone ON sms_messages (phone_key, created_at, id) WHERE state = 'refused';
+CREATE INDEX sms_refused_by_block ON sms_messages (block, created_at, id) WHERE state = 'refused';
+CREATE INDEX sms_refused_by_range ON sms_messages (number_range, created_at, id) WHERE state = 'refused';
 CREATE INDEX sms_messages_by_reference ON sms_messages (gateway, reference) WHERE reference IS NOT NULL;
 
 CREATE TABLE sms_codes (

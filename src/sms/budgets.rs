@@ -10,12 +10,21 @@ use super::once;
 use super::rebuild::{self, Rebuild};
 use crate::clock::Micros;
 use crate::config::Live;
-use crate::throttle::{AnyStore, Bucket, Decision, HitId, Key, Limit, Limiter, Refusal, StoreError, window};
+use crate::throttle::{
+    AnyStore, Bucket, Decision, HitId, Kept, Key, Limit, Limiter, Refusal, StoreError, window,
+};
 
 /// A store that loses its data more often than this in one question has more wrong with it.
 const MOST_TRIES: usize = 4;
 /// How long a request waits for the windows to be written back. That goes on without it.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The budgets of whoever asks. What the gateway refuses counts there still: otherwise a number that no
+/// gateway takes could be asked for without end, each time with a call to it and a row of the ledger.
+const OF_THE_ASKER: [&str; 2] = ["sms-address", "sms-network"];
+
+/// What the store calls all windows of messages, where it says that they are whole.
+pub const MARK: &str = "sms";
 
 /// The limits of one moment.
 #[derive(Debug, Clone)]
@@ -70,7 +79,7 @@ pub struct Budgets {
 impl Watched {
     pub fn of(live: &Live) -> Self {
         let [phone, address, network, prefix, total] = live.limits.on_messages().map(Limit::clone);
-        Self { phone, address, network, prefix, total, once: once::limit() }
+        Self { phone, address, network, prefix, total, once: once::limit(live.sms.code_ttl) }
     }
 
     fn all(&self) -> [&Limit; 6] {
@@ -92,13 +101,13 @@ impl Watched {
     }
 
     /// What the store's mark is for. A limit that is raised, or looks back further than before, wants
-    /// more than the store has kept by then: so its size is part of the name.
-    pub fn mark(&self) -> String {
+    /// more than the store has kept by then: so it is whole for limits of these sizes only.
+    pub fn shape(&self) -> String {
         let size = |limit: &Limit| {
             let span = limit.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default();
-            format!("-{}x{}", limit.capacity(), span.as_secs())
+            format!(" {}x{}", limit.capacity(), span.as_secs())
         };
-        std::iter::once("sms".to_owned()).chain(self.all().into_iter().map(size)).collect()
+        self.all().into_iter().map(size).collect()
     }
 }
 
@@ -141,9 +150,9 @@ impl Budgets {
     /// A hit in every log, or in none. It is given by a store whose windows are whole, and were when it
     /// was asked.
     pub async fn admit(&self, watched: &Watched, keys: &Keys, solved: bool) -> Admission {
-        let (buckets, mark) = (watched.buckets(keys), watched.mark());
+        let (buckets, shape) = (watched.buckets(keys), watched.shape());
         for _ in 0..MOST_TRIES {
-            let before = self.known(&mark);
+            let before = self.known(&shape);
             let id = match self.limiter.reserve_or_nothing(&buckets, solved).await {
                 Ok(Decision::Admitted(admission)) => admission.id,
                 Ok(Decision::Refused(refusal)) => return self.refused(watched, keys, refusal).await,
@@ -151,7 +160,7 @@ impl Budgets {
                 Ok(Decision::Held) => return Admission::Out(None),
                 Err(error) => return Admission::Out(Some(error)),
             };
-            let now = self.limiter.whole_by(&mark).await;
+            let now = self.limiter.whole_by(MARK, &shape).await;
             if let (Some(whole_by), Ok(Some(now))) = (before, &now)
                 && whole_by == *now
             {
@@ -161,7 +170,7 @@ impl Budgets {
             let refunded = self.limiter.refund(&buckets, id).await;
             match (now, refunded) {
                 (Err(error), _) | (Ok(_), Err(error)) => return Admission::Out(Some(error)),
-                (Ok(Some(now)), Ok(())) => self.learn(&mark, now),
+                (Ok(Some(now)), Ok(())) => self.learn(&shape, now),
                 (Ok(None), Ok(())) if self.make_whole(watched).await => {}
                 (Ok(None), Ok(())) => return Admission::Out(None),
             }
@@ -171,8 +180,8 @@ impl Budgets {
 
     async fn refused(&self, watched: &Watched, keys: &Keys, refusal: Refusal) -> Admission {
         let limit = watched.buckets(keys)[refusal.bucket].limit.name().to_owned();
-        // The log of repetitions says the longest wait of all, but for months and years.
-        if limit == once::NAME || refusal.retry_after >= once::LIFE && self.is_repeated(watched, keys).await {
+        // The log of repetitions is not the one that is named, where another says a longer wait.
+        if limit == once::NAME || self.is_repeated(watched, keys).await {
             return Admission::Repeated;
         }
         Admission::Refused(limit, refusal)
@@ -192,10 +201,29 @@ impl Budgets {
         }
     }
 
+    /// The gateway would not have it: whom it was for got nothing, but whoever asked has asked.
+    pub async fn refund_all_but_asker(&self, watched: &Watched, keys: &Keys, id: HitId) {
+        let mut buckets = watched.buckets(keys);
+        buckets.retain(|bucket| !OF_THE_ASKER.contains(&bucket.limit.name()));
+        if let Err(error) = self.limiter.refund(&buckets, id).await {
+            tracing::warn!(%error, "a message that did not go out counts all the same");
+        }
+    }
+
+    /// Writes a number's own window back: the ledger refused what the store had admitted, so that the store
+    /// has lost some of it without a trace. The next is refused without a transaction.
+    pub async fn restore_number(&self, watched: &Watched, keys: &Keys, sent: &[Kept]) {
+        let bucket = Bucket { limit: &watched.phone, key: keys.phone };
+        let hits: Vec<_> = sent.iter().map(|kept| (bucket, *kept)).collect();
+        if let Err(error) = self.limiter.restore(&hits).await {
+            tracing::debug!(%error, "a number's window could not be written back");
+        }
+    }
+
     /// Whether the store has not lost its data since the ticket was given. Asked once the message stands in
     /// the ledger: whatever is lost later is written back with it.
     pub async fn stands(&self, watched: &Watched, ticket: &Ticket) -> bool {
-        matches!(self.limiter.whole_by(&watched.mark()).await, Ok(Some(by)) if by == ticket.whole_by)
+        matches!(self.limiter.whole_by(MARK, &watched.shape()).await, Ok(Some(by)) if by == ticket.whole_by)
     }
 
     /// Writes the windows back where the store lacks them; whether it is whole now. A request that has
@@ -205,7 +233,7 @@ impl Budgets {
         let task = tokio::spawn(async move {
             match budgets.rebuild.run(&watched).await {
                 Ok(by) => {
-                    budgets.learn(&watched.mark(), by);
+                    budgets.learn(&watched.shape(), by);
                     true
                 }
                 Err(error) => {
@@ -217,12 +245,12 @@ impl Budgets {
         matches!(tokio::time::timeout(PATIENCE, task).await, Ok(Ok(true)))
     }
 
-    fn known(&self, mark: &str) -> Option<HitId> {
+    fn known(&self, shape: &str) -> Option<HitId> {
         let known = self.whole_by.lock().unwrap_or_else(PoisonError::into_inner);
-        known.as_ref().filter(|(name, _)| name == mark).map(|(_, by)| *by)
+        known.as_ref().filter(|(of, _)| of == shape).map(|(_, by)| *by)
     }
 
-    fn learn(&self, mark: &str, by: HitId) {
-        *self.whole_by.lock().unwrap_or_else(PoisonError::into_inner) = Some((mark.to_owned(), by));
+    fn learn(&self, shape: &str, by: HitId) {
+        *self.whole_by.lock().unwrap_or_else(PoisonError::into_inner) = Some((shape.to_owned(), by));
     }
 }

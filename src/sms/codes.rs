@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use super::budgets::{Budgets, Watched};
 use super::ledger::Ledger;
 use super::metrics::Metrics;
-use super::once::{self, Turns};
+use super::once::Turns;
 use super::{Code, Gateway, MessageId, Phone, Purpose, Report};
 use crate::clock::Clock;
 use crate::config::Live;
@@ -35,7 +35,7 @@ pub(super) struct Inner {
     pub gateway_patience: Duration,
     pub clock: Clock,
     pub entropy: Entropy,
-    pub turns: Turns,
+    pub turns: Arc<Turns>,
     pub places: Semaphore,
     pub metrics: Metrics,
     key: SubKey,
@@ -162,7 +162,7 @@ impl Codes {
             gateway_patience,
             clock,
             entropy,
-            turns: Turns::default(),
+            turns: Arc::default(),
             places: Semaphore::new(MOST_UNDER_WAY),
             metrics: Metrics::register(),
             key: master.derive("code.hash"),
@@ -201,12 +201,12 @@ impl Codes {
         Ok(self.0.ledger.report(gateway, &reports).await?)
     }
 
-    /// Forgets at most `batch` messages that are older than the ledger is to remember; how many. Never one
-    /// that a window still needs.
+    /// Forgets at most `batch` messages that are older than the ledger is to remember, and as many codes
+    /// and brakes; how many of the kind of which most went. Never one that a window still needs.
     pub async fn purge(&self, live: &Live, batch: u32) -> Result<u64, SmsError> {
         let now = self.0.ledger.now().await?;
-        let longest = [live.sms.retention, live.sms.brake.window, once::LIFE].into_iter().max();
-        let before = now.minus(longest.unwrap_or_default()).min(Watched::of(live).horizon(now));
+        let longest = live.sms.retention.max(live.sms.brake.window);
+        let before = now.minus(longest).min(Watched::of(live).horizon(now));
         Ok(self.0.ledger.purge(before, batch).await?)
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use sqlx::{query, query_as, query_scalar};
 
 use super::brake::Remembered;
-use super::{MessageId, Phone, Purpose, once};
+use super::{MessageId, Phone, Purpose};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
 use crate::throttle::window::{self, Gathered, Log};
-use crate::throttle::{Key, Limit, Refusal};
+use crate::throttle::{Kept, Key, Limit, Refusal};
 
 mod pages;
 mod rows;
@@ -75,6 +75,17 @@ impl Ledger {
         Ok(wait(limit, &Sent(times.into_iter().map(Micros).collect()), now))
     }
 
+    /// What the window store is to have of a number.
+    pub async fn sent_to(&self, phone: Key, limit: &Limit) -> Result<Vec<Kept>, DbError> {
+        const SQL: &str = "SELECT created_at, hit FROM sms_messages WHERE phone_key = $1 AND created_at > $2
+            AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
+        let now = self.now().await?;
+        let rows: Vec<(i64, String)> = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
+            .bind(horizon(limit, now).0).bind(i64::from(limit.capacity())).fetch_all(pool).await)?;
+        let kept = |(at, hit): (i64, String)| Ok(Kept { at: Micros(at), id: rows::stored_hit(&hit)? });
+        Ok(rows.into_iter().map(kept).collect::<Result<_, sqlx::Error>>()?)
+    }
+
     /// The code to compare one guess with, which is counted on the code itself first: the window store
     /// may forget guesses, and the code outlives it. None where there is none that may be compared any more.
     pub async fn try_code(
@@ -125,7 +136,7 @@ impl Ledger {
     }
 
     /// Forgets at most `batch` messages from before that time, and as many codes and brakes that are
-    /// over; how many went.
+    /// over; how many went of the kind of which most did. Less than a batch: there are no more of any.
     pub async fn purge(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
         const MESSAGES: &str = "DELETE FROM sms_messages WHERE id IN (SELECT id FROM sms_messages
             WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
@@ -134,18 +145,19 @@ impl Ledger {
         const BRAKES: &str = "DELETE FROM sms_brakes WHERE id IN (SELECT id FROM sms_brakes
             WHERE ends_at < $1 ORDER BY ends_at LIMIT $2)";
         let now = self.now().await?;
-        let mut gone = 0;
+        let mut most = 0;
         for (sql, until) in [(MESSAGES, before), (CODES, now), (BRAKES, before)] {
-            gone += on_db!(&self.db, pool => query(sql).bind(until.0).bind(i64::from(batch)).execute(pool)
+            let gone = on_db!(&self.db, pool => query(sql).bind(until.0).bind(i64::from(batch)).execute(pool)
                 .await.map(|done| done.rows_affected()))?;
+            most = gone.max(most);
         }
-        Ok(gone)
+        Ok(most)
     }
 }
 
 const SENT: &str = "SELECT created_at FROM sms_messages WHERE phone_key = $1 AND created_at > $2
     AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
-const EARLIER: &str = "SELECT state, created_at, expires_at FROM sms_messages WHERE once_key = $1";
+const EARLIER: &str = "SELECT state, expires_at FROM sms_messages WHERE once_key = $1";
 
 /// When messages went to a number, newest first: as many as its limit can ask for.
 struct Sent(Vec<Micros>);
@@ -179,13 +191,13 @@ fn wait(limit: &Limit, sent: &Sent, now: Micros) -> Duration {
     judge(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 
-type EarlierRow = (String, i64, i64);
+type EarlierRow = (String, i64);
 
 impl Earlier {
-    /// None where the name is free again.
+    /// None where the name is free again: it lapses with its code.
     fn read(row: EarlierRow, now: Micros) -> Result<Option<Self>, sqlx::Error> {
-        let (state, created_at, expires_at) = row;
-        let known = now < Micros(created_at).plus(once::LIFE);
+        let (state, expires_at) = row;
+        let known = now < Micros(expires_at);
         let earlier = Self { state: State::stored(&state)?, expires_in: Micros(expires_at).since(now) };
         Ok(known.then_some(earlier))
     }

@@ -27,6 +27,7 @@ pub use gateway::{
 pub use guessing::Guess;
 pub use ledger::{Cursor, Entry, Filter, Ledger, Page, State};
 pub use phone::{Phone, PhoneError, is_country};
+pub use sending::{InTurn, Turned};
 
 /// What a code is good for; one that was sent for one purpose opens no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, Semaphore};
 
 use crate::throttle::{AnyStore, Key, Limit, Limiter, Mode, Rule, Then};
 
 pub const NAME: &str = "sms-once";
-/// How long a repetition is known for one.
-pub const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 
-pub fn limit() -> Limit {
-    let rules = vec![Rule::sliding(1, LIFE, Then::Block)];
+/// A repetition is known for one as long as its code is good: after that there is nothing left that its
+/// answer could stand for.
+pub fn limit(code_ttl: Duration) -> Limit {
+    let rules = vec![Rule::sliding(1, code_ttl, Then::Block)];
     Limit::new(NAME, rules, Mode::Enforce).expect("one rule, within bounds")
 }
 
@@ -28,33 +28,67 @@ pub fn key(limiter: &Limiter<AnyStore>, limit: &Limit, parts: &[&[u8]]) -> Key {
     limiter.bucket(limit, &subject).key
 }
 
+/// Who may wait for the turn of one name, and in all. Each holds a connection of its client's; whoever
+/// comes on top is told to come again.
+const MOST_WAITING_FOR_ONE: usize = 8;
+const MOST_WAITING: usize = 256;
+
 /// Lets the requests of this process that share a name in one at a time: the second finds out how the
 /// first ended instead of asking again and again.
-#[derive(Debug, Default)]
-pub struct Turns(Mutex<HashMap<Key, Arc<tokio::sync::Mutex<()>>>>);
+#[derive(Debug)]
+pub struct Turns {
+    doors: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<()>>>>,
+    chairs: Semaphore,
+}
 
 /// One request's turn, until it is dropped.
-pub struct Turn<'a> {
-    turns: &'a Turns,
+#[derive(Debug)]
+pub struct Turn {
+    turns: Arc<Turns>,
     key: Key,
     guard: Option<OwnedMutexGuard<()>>,
 }
 
-impl Turns {
-    pub async fn wait(&self, key: Key) -> Turn<'_> {
-        let door = Arc::clone(self.doors().entry(key).or_default());
-        // Made before the wait: who gives up waiting tidies up all the same.
-        let mut turn = Turn { turns: self, key, guard: None };
-        turn.guard = Some(door.lock_owned().await);
-        turn
-    }
-
-    fn doors(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<tokio::sync::Mutex<()>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Default for Turns {
+    fn default() -> Self {
+        Self { doors: Mutex::default(), chairs: Semaphore::new(MOST_WAITING) }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Turns {
+    /// None where too many wait already.
+    pub async fn wait(self: &Arc<Self>, key: Key) -> Option<Turn> {
+        let door = {
+            let mut doors = self.doors();
+            let door = doors.entry(key).or_default();
+            // The map has it, whoever is inside, and each who waits.
+            if Arc::strong_count(door) > 1 + MOST_WAITING_FOR_ONE {
+                return None;
+            }
+            Arc::clone(door)
+        };
+        // Made before the wait: who gives up waiting tidies up all the same.
+        let mut turn = Turn { turns: Arc::clone(self), key, guard: None };
+        turn.guard = match Arc::clone(&door).try_lock_owned() {
+            Ok(guard) => Some(guard),
+            Err(_) => {
+                let Ok(_chair) = self.chairs.try_acquire() else {
+                    // Before the turn is, which tidies up where nobody else has it.
+                    drop(door);
+                    return None;
+                };
+                Some(door.lock_owned().await)
+            }
+        };
+        Some(turn)
+    }
+
+    fn doors(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<tokio::sync::Mutex<()>>>> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn {
     fn drop(&mut self) {
         let mut doors = self.turns.doors();
         self.guard = None;
@@ -73,7 +107,7 @@ mod tests {
     async fn the_second_waits_for_the_first_and_nothing_is_left_behind() {
         let turns = Arc::new(Turns::default());
         let key = Key([1; 16]);
-        let first = turns.wait(key).await;
+        let first = turns.wait(key).await.unwrap();
         let second = tokio::spawn({
             let turns = Arc::clone(&turns);
             async move { drop(turns.wait(key).await) }
@@ -83,6 +117,30 @@ mod tests {
         drop(turns.wait(Key([2; 16])).await);
         drop(first);
         second.await.unwrap();
+        assert!(turns.doors().is_empty());
+    }
+
+    #[tokio::test]
+    async fn no_more_than_so_many_wait_for_one_name_and_who_gives_up_makes_room() {
+        let turns = Arc::new(Turns::default());
+        let key = Key([1; 16]);
+        let first = turns.wait(key).await.unwrap();
+        let wait = || {
+            let turns = Arc::clone(&turns);
+            tokio::spawn(async move { turns.wait(key).await.map(drop) })
+        };
+        let mut waiting: Vec<_> = (0..MOST_WAITING_FOR_ONE).map(|_| wait()).collect();
+        tokio::task::yield_now().await;
+        assert!(turns.wait(key).await.is_none(), "every chair is taken");
+        let gone = waiting.pop().unwrap();
+        gone.abort();
+        assert!(gone.await.unwrap_err().is_cancelled());
+        waiting.push(wait());
+        tokio::task::yield_now().await;
+        drop(first);
+        for served in waiting {
+            assert!(served.await.unwrap().is_some());
+        }
         assert!(turns.doors().is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use tokio::sync::Mutex;
 
-use super::budgets::{Keys, Watched};
+use super::budgets::{Keys, MARK, Watched};
 use super::ledger::{Ledger, Place};
 use crate::db::DbError;
 use crate::throttle::{AnyStore, HitId, Kept, Limiter, StoreError};
@@ -39,14 +39,14 @@ impl Rebuild {
     /// instances that do it at once write the same.
     pub async fn run(&self, watched: &Watched) -> Result<HitId, RebuildError> {
         let _turn = self.turn.lock().await;
-        let mark = watched.mark();
-        if let Some(by) = self.limiter.whole_by(&mark).await? {
+        let shape = watched.shape();
+        if let Some(by) = self.limiter.whole_by(MARK, &shape).await? {
             return Ok(by);
         }
         for _ in 0..MOST_TRIES {
-            let by = self.limiter.begin_whole(&mark).await?;
+            let by = self.limiter.begin_whole(MARK).await?;
             let messages = self.write_back(watched).await?;
-            if self.limiter.set_whole(&mark, by).await? {
+            if self.limiter.set_whole(MARK, &shape, by).await? {
                 tracing::info!(messages, "the windows of messages were written back from the ledger");
                 return Ok(by);
             }

@@ -7,15 +7,18 @@ use super::brake;
 use super::budgets::{Admission, Keys, Ticket, Watched};
 use super::codes::{Ask, Codes, Sending, Sent, SmsError, TRY_AGAIN};
 use super::ledger::{Draft, Earlier, State, WhyNot, Written};
+use super::once::Turn;
 use super::text::text;
 use super::{Code, Delivery, Message, MessageId, Phone, Purpose};
 use crate::config::{Brake, Live};
 use crate::db::DbError;
 use crate::throttle::{Refusal, Then};
 
-/// How often, and how long, a request looks how another instance fares with the same one.
+/// How often a request looks how another instance fares with the same one; and how often where that one
+/// stands in the ledger, but is not settled: its gateway is slow, or its process has died.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-const MOST_LOOKS: usize = 40;
+const MOST_LOOKS: usize = 10;
+const MOST_LOOKS_AT_PENDING: usize = 4;
 
 /// One request on a task of its own: what it was asked with, and what was in force then.
 struct Job {
@@ -33,11 +36,50 @@ struct Job {
 impl Codes {
     /// Sends a code, if every budget admits it. Whoever asks may go away: what was begun is ended.
     pub async fn send(&self, live: &Live, ask: Ask<'_>) -> Result<Sending, SmsError> {
+        match self.turn(live, ask, false).await? {
+            Turned::Mine(turn) => self.send_in_turn(live, ask, turn).await,
+            Turned::Answered(sending) => Ok(sending),
+        }
+    }
+
+    /// Waits until no request of the same name is under way in this process, here and not on a task: whoever
+    /// goes away waits no more. With `look` also says what an earlier one was answered, and changes nothing:
+    /// for those that would be asked in vain for a challenge that the earlier one has used up.
+    pub async fn turn(&self, live: &Live, ask: Ask<'_>, look: bool) -> Result<Turned, SmsError> {
         let job = Job::new(self.clone(), live, ask);
-        let answer = tokio::spawn(job.run()).await.expect("sending does not panic")?;
+        let Some(name) = job.keys.once else { return Ok(Turned::Mine(InTurn { _held: None })) };
+        let answer = match self.0.turns.wait(name).await {
+            None => unavailable().into(),
+            Some(turn) => match if look { job.earlier().await? } else { None } {
+                None => return Ok(Turned::Mine(InTurn { _held: Some(turn) })),
+                Some(earlier) => job.repeated(earlier).await?,
+            },
+        };
+        self.0.metrics.count(&answer);
+        Ok(Turned::Answered(answer.sending))
+    }
+
+    /// The same as [`send`](Self::send), for who has waited.
+    pub async fn send_in_turn(&self, live: &Live, ask: Ask<'_>, turn: InTurn) -> Result<Sending, SmsError> {
+        let job = Job::new(self.clone(), live, ask);
+        let answer = tokio::spawn(job.run(turn)).await.expect("sending does not panic")?;
         self.0.metrics.count(&answer);
         Ok(answer.sending)
     }
+}
+
+/// A request's turn among those of its name.
+#[derive(Debug)]
+pub struct InTurn {
+    _held: Option<Turn>,
+}
+
+/// What comes of waiting for one.
+#[derive(Debug)]
+pub enum Turned {
+    Mine(InTurn),
+    /// An earlier request of the name had this answer, or too many wait.
+    Answered(Sending),
 }
 
 /// What a request is answered, and whether an earlier one of the same name was answered so.
@@ -72,16 +114,13 @@ impl Job {
         }
     }
 
-    async fn run(self) -> Result<Answer, SmsError> {
+    /// The turn is over when this is.
+    async fn run(self, _turn: InTurn) -> Result<Answer, SmsError> {
         let inner = Arc::clone(&self.codes.0);
-        let _turn = match self.keys.once {
-            Some(name) => Some(inner.turns.wait(name).await),
-            None => None,
-        };
         if let Some(retry_after) = self.known_brake().await {
             return Ok(braked(retry_after).into());
         }
-        let mut earlier = None;
+        let (mut earlier, mut pending) = (None, 0);
         for _ in 0..MOST_LOOKS {
             match inner.budgets.admit(&self.watched, &self.keys, self.solved).await {
                 Admission::In(ticket) => match self.write(ticket).await? {
@@ -97,8 +136,11 @@ impl Job {
             }
             // Sent, being sent by another instance, or about to be given up by it.
             earlier = self.earlier().await?;
-            if earlier.as_ref().is_some_and(|earlier| earlier.state != State::Pending) {
-                break;
+            if let Some(Earlier { state, .. }) = &earlier {
+                pending += 1;
+                if *state != State::Pending || pending == MOST_LOOKS_AT_PENDING {
+                    break;
+                }
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
@@ -171,6 +213,8 @@ impl Job {
             None => None,
             Some(WhyNot::Repeated(earlier)) => Some(self.repeated(earlier).await?),
             Some(WhyNot::Refused(refusal)) => {
+                let sent = inner.ledger.sent_to(self.keys.phone, &self.watched.phone).await?;
+                inner.budgets.restore_number(&self.watched, &self.keys, &sent).await;
                 Some(refused(self.watched.phone.name().to_owned(), refusal).into())
             }
             Some(WhyNot::Braked(braked)) => {
@@ -220,7 +264,7 @@ impl Job {
         let inner = &*self.codes.0;
         match inner.ledger.settle(draft, delivery).await {
             Ok(()) if matches!(delivery, Delivery::Refused { .. }) => {
-                inner.budgets.refund(&self.watched, &self.keys, draft.hit).await;
+                inner.budgets.refund_all_but_asker(&self.watched, &self.keys, draft.hit).await;
             }
             Ok(()) => {}
             // It stays pending, and counts, in the window store as well.

@@ -50,10 +50,10 @@ impl WindowStore for AnyStore {
         }
     }
 
-    async fn whole_by(&self, name: &str) -> Result<Option<HitId>, StoreError> {
+    async fn whole_by(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
         match self {
-            Self::Memory(store) => store.whole_by(name).await,
-            Self::Redis(store) => store.whole_by(name).await,
+            Self::Memory(store) => store.whole_by(name, shape).await,
+            Self::Redis(store) => store.whole_by(name, shape).await,
         }
     }
 
@@ -64,10 +64,10 @@ impl WindowStore for AnyStore {
         }
     }
 
-    async fn set_whole(&self, name: &str, by: HitId) -> Result<bool, StoreError> {
+    async fn set_whole(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
         match self {
-            Self::Memory(store) => store.set_whole(name, by).await,
-            Self::Redis(store) => store.set_whole(name, by).await,
+            Self::Memory(store) => store.set_whole(name, shape, by).await,
+            Self::Redis(store) => store.set_whole(name, shape, by).await,
         }
     }
 }

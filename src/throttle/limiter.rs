@@ -180,8 +180,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
     }
 
     /// Which writing back `name` is whole by; see [`WindowStore::whole_by`].
-    pub async fn whole_by(&self, name: &str) -> Result<Option<HitId>, StoreError> {
-        self.0.store.whole_by(name).await
+    pub async fn whole_by(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
+        self.0.store.whole_by(name, shape).await
     }
 
     /// Starts to write back what `name` stands for.
@@ -192,8 +192,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
     }
 
     /// It is written back. False where the store lost its data meanwhile: begin again.
-    pub async fn set_whole(&self, name: &str, by: HitId) -> Result<bool, StoreError> {
-        self.0.store.set_whole(name, by).await
+    pub async fn set_whole(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
+        self.0.store.set_whole(name, shape, by).await
     }
 
     async fn settle(

@@ -21,8 +21,8 @@ const SWEEP_FROM: usize = 64;
 pub struct MemoryStore {
     clock: Clock,
     shards: Box<[Mutex<Shard>]>,
-    /// What was written back whole, and by which writing back.
-    whole: Mutex<HashMap<String, HitId>>,
+    /// What was written back whole, in which shape, and by which writing back.
+    whole: Mutex<HashMap<String, (String, HitId)>>,
 }
 
 #[derive(Debug, Default)]
@@ -294,8 +294,9 @@ impl WindowStore for MemoryStore {
         Ok(())
     }
 
-    async fn whole_by(&self, name: &str) -> Result<Option<HitId>, StoreError> {
-        Ok(self.whole.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied())
+    async fn whole_by(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
+        let whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(whole.get(name).filter(|(of, _)| of == shape).map(|(_, by)| *by))
     }
 
     /// Nothing is lost here but with the process, and the mark with it.
@@ -303,8 +304,11 @@ impl WindowStore for MemoryStore {
         Ok(())
     }
 
-    async fn set_whole(&self, name: &str, by: HitId) -> Result<bool, StoreError> {
-        self.whole.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), by);
+    async fn set_whole(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
+        self.whole
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.to_owned(), (shape.to_owned(), by));
         Ok(true)
     }
 }

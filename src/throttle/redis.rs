@@ -270,14 +270,14 @@ impl WindowStore for RedisStore {
         Ok(())
     }
 
-    async fn whole_by(&self, name: &str) -> Result<Option<HitId>, StoreError> {
+    async fn whole_by(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
         let mut command = redis::cmd("GET");
         command.arg(self.whole_key(name));
         match self.link.call(&command).await.map_err(fault)? {
             Value::Nil => Ok(None),
-            Value::BulkString(bytes) => match bytes.try_into() {
-                Ok(id) => Ok(Some(HitId(id))),
-                Err(other) => Err(StoreError::Broken(format!("{} bytes for an id", other.len()))),
+            Value::BulkString(bytes) => match bytes.split_first_chunk() {
+                Some((id, of)) => Ok((of == shape.as_bytes()).then_some(HitId(*id))),
+                None => Err(StoreError::Broken(format!("{} bytes for an id", bytes.len()))),
             },
             other => Err(StoreError::Broken(format!("{other:?} where an id belongs"))),
         }
@@ -290,10 +290,11 @@ impl WindowStore for RedisStore {
         self.link.call(&command).await.map(drop).map_err(fault)
     }
 
-    async fn set_whole(&self, name: &str, by: HitId) -> Result<bool, StoreError> {
+    async fn set_whole(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
         let [whole, restoring] = self.whole_keys(name, by);
         let mut command = redis::cmd("EVALSHA");
-        command.arg(self.scripts.whole.get_hash()).arg(2).arg(whole).arg(restoring).arg(&by.0);
+        command.arg(self.scripts.whole.get_hash()).arg(2).arg(whole).arg(restoring);
+        command.arg([&by.0[..], shape.as_bytes()].concat());
         let answer = self.run(&command, &self.scripts.whole).await?;
         Ok(answer == [1])
     }

@@ -172,13 +172,23 @@ pub trait WindowStore: Send + Sync {
     fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// The writing back by which what `name` stands for became whole in this store; none where it never
-    /// was, or where the store has lost its data since.
-    fn whole_by(&self, name: &str) -> impl Future<Output = Result<Option<HitId>, StoreError>> + Send;
+    /// was, where the store has lost its data since, or where it was last made whole in another shape: what
+    /// a log keeps follows from its limit, so that it may not hold what an earlier shape had.
+    fn whole_by(
+        &self,
+        name: &str,
+        shape: &str,
+    ) -> impl Future<Output = Result<Option<HitId>, StoreError>> + Send;
 
     /// Starts to write back what `name` stands for. `by` is new each time.
     fn begin_whole(&self, name: &str, by: HitId) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// What `name` stands for is whole. False, and it is not, where the store has lost its data since
+    /// What `name` stands for is whole in this shape, and in no other. False, and it is not, where the store has lost its data since
     /// [`begin_whole`](Self::begin_whole).
-    fn set_whole(&self, name: &str, by: HitId) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    fn set_whole(
+        &self,
+        name: &str,
+        shape: &str,
+        by: HitId,
+    ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }

@@ -91,10 +91,13 @@ impl Ledger {
             equal("phone_key", hex(&phone.0));
         }
         let wanted: String = wanted.into_iter().map(|test| format!(" AND {test}")).collect();
-        let sql = format!(
-            "SELECT {COLUMNS} FROM sms_messages WHERE (created_at, id) < ($1, $2){wanted}
-            ORDER BY created_at DESC, id DESC LIMIT $3"
-        );
+        let rows = format!("SELECT {COLUMNS} FROM sms_messages WHERE (created_at, id) < ($1, $2){wanted}");
+        // Numbers and prefixes have one index of what counts, and one of what was refused.
+        let rows = match filter {
+            Filter { state: None, prefix: None, phone: None } => rows,
+            _ => format!("{rows} AND state <> 'refused' UNION ALL {rows} AND state = 'refused'"),
+        };
+        let sql = format!("{rows} ORDER BY created_at DESC, id DESC LIMIT $3");
         // One more than wanted says whether there is a next page.
         let rows: Vec<RawEntry> = on_db!(&self.db, pool => {
             let mut question = query_as(sqlx::AssertSqlSafe(sql)).bind(place.at.0).bind(&place.id);
@@ -114,7 +117,9 @@ impl Ledger {
 
     /// How long a prefix is depends on its country, so the rows are asked which of the two it is.
     async fn prefix_column(&self, prefix: &str) -> Result<&'static str, DbError> {
-        const SQL: &str = "SELECT COUNT(*) FROM (SELECT 1 FROM sms_messages WHERE block = $1 LIMIT 1) AS one";
+        const SQL: &str = "SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM sms_messages
+            WHERE block = $1 AND state <> 'refused' LIMIT 1) AS counted) + (SELECT COUNT(*) FROM (SELECT 1
+            FROM sms_messages WHERE block = $1 AND state = 'refused' LIMIT 1) AS others)";
         let rows: i64 = on_db!(&self.db, pool => query_scalar(SQL).bind(prefix).fetch_one(pool).await)?;
         Ok(if rows > 0 { "block" } else { "number_range" })
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::captcha::Form;
 use crate::config::Live;
 use crate::login::{CodeEntry, Entered, NotOpened};
-use crate::sms::{Ask, Code, Phone, PhoneError, Purpose, Sending, Sent};
+use crate::sms::{Ask, Code, Phone, PhoneError, Purpose, Sending, Sent, Turned};
 use crate::web::api::{Call, Solution, UserBody, broken, limited};
 use crate::web::handlers::session::renew;
 use crate::web::message::{Field, FieldErrors, Message};
@@ -69,12 +69,20 @@ pub async fn send(
     let live = services.live.snapshot();
     let phone = parse_phone(&live, &body.phone)?;
     let once = idempotency_key(request.headers())?;
-    let solved = call.redeem(Form::SmsCode, &services, &live, body.captcha.as_ref()).await?;
     let (address, network) = (call.client.subject(), call.client.network());
     let (address, network) = (address.as_ref(), network.as_ref());
     let locale = language(request.headers(), edge.cookies).code();
-    let ask = Ask { phone: &phone, purpose, address, network, solved, once, locale };
-    let sending = services.codes.send(&live, ask).await.map_err(|error| broken(&error))?;
+    let ask = Ask { phone: &phone, purpose, address, network, solved: false, once, locale };
+    // Before the challenge: the same request again comes with one that is used up.
+    let turned = services.codes.turn(&live, ask, body.captcha.is_some()).await;
+    let sending = match turned.map_err(|error| broken(&error))? {
+        Turned::Answered(sending) => sending,
+        Turned::Mine(turn) => {
+            let solved = call.redeem(Form::SmsCode, &services, &live, body.captcha.as_ref()).await?;
+            let sending = services.codes.send_in_turn(&live, Ask { solved, ..ask }, turn).await;
+            sending.map_err(|error| broken(&error))?
+        }
+    };
     let told = [&live.limits.sms_phone, &live.limits.sms_address, &live.limits.sms_network];
     let answer = |response, full| limited(response, &told, full);
     Ok(match sending {

@@ -5,7 +5,7 @@ use actix_web::HttpResponse;
 use crate::clock::Micros;
 use crate::config::Live;
 use crate::login::NotOpened;
-use crate::sms::{Ask, Code, Phone, Purpose, Sending};
+use crate::sms::{Ask, Code, Phone, Purpose, Sending, Turned};
 use crate::web::handlers::reply::Reply;
 use crate::web::handlers::{about_phone, broken};
 use crate::web::message::{Field, FieldErrors, Message};
@@ -60,9 +60,8 @@ pub async fn send(
     show: &dyn Fn(CodeStep, Notice, CaptchaBlock) -> HttpResponse,
 ) -> HttpResponse {
     let Reply { visit, services, live, .. } = reply;
-    let admitted = reply.admit(guarded, |errors| parse_phone(live, fields, errors)).await;
-    let (phone, solved) = match admitted {
-        Ok(admitted) => admitted,
+    let phone = match reply.read(guarded, |errors| parse_phone(live, fields, errors)).await {
+        Ok(phone) => phone,
         Err(response) => return response,
     };
     let (address, network) = (visit.client.subject(), visit.client.network());
@@ -71,12 +70,21 @@ pub async fn send(
         purpose,
         address: address.as_ref(),
         network: network.as_ref(),
-        solved,
+        solved: false,
         // A page is good for one message: its button pressed twice is the same wish.
         once: Some(&guarded.csrf_token),
         locale: visit.locale.code(),
     };
-    match services.codes.send(live, ask).await {
+    // Before the challenge: the first of two presses has used it up.
+    let sending = match services.codes.turn(live, ask, !guarded.captcha_id.is_empty()).await {
+        Ok(Turned::Mine(turn)) => match reply.redeem(guarded).await {
+            Ok(solved) => services.codes.send_in_turn(live, Ask { solved, ..ask }, turn).await,
+            Err(response) => return response,
+        },
+        Ok(Turned::Answered(sending)) => Ok(sending),
+        Err(error) => Err(error),
+    };
+    match sending {
         Ok(Sending::Sent(sent)) => {
             let now = visit.now();
             let number = phone.as_str().to_owned();

@@ -32,6 +32,16 @@ impl Reply<'_> {
         guarded: &Guarded,
         parse: impl FnOnce(&mut FieldErrors) -> Option<T>,
     ) -> Result<(T, bool), HttpResponse> {
+        let parsed = self.read(guarded, parse).await?;
+        Ok((parsed, self.redeem(guarded).await?))
+    }
+
+    /// The input alone.
+    pub async fn read<T>(
+        &self,
+        guarded: &Guarded,
+        parse: impl FnOnce(&mut FieldErrors) -> Option<T>,
+    ) -> Result<T, HttpResponse> {
         if !self.visit.admits_form(&guarded.csrf_token) {
             return Err(self.plain(Notice::Expired));
         }
@@ -47,11 +57,16 @@ impl Reply<'_> {
             let notice = Notice::Invalid(errors);
             return Err(if challenge { self.challenged(notice).await } else { self.plain(notice) });
         };
+        Ok(parsed)
+    }
+
+    /// Whether a challenge was solved with it.
+    pub async fn redeem(&self, guarded: &Guarded) -> Result<bool, HttpResponse> {
         let asker = asker(self.visit, self.form);
         let Guarded { captcha_id, captcha_answer, .. } = guarded;
         match asker.redeem(self.services, self.live, captcha_id, captcha_answer.expose()).await {
-            Answered::Nothing => Ok((parsed, false)),
-            Answered::Solved => Ok((parsed, true)),
+            Answered::Nothing => Ok(false),
+            Answered::Solved => Ok(true),
             Answered::Wrong => Err(self.challenged(Notice::CaptchaWrong).await),
             Answered::Throttled(refusal) => Err(self.wait(refusal.retry_after)),
         }

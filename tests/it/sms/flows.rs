@@ -262,6 +262,10 @@ async fn a_page_asks_for_a_captcha_where_a_code_has_one_before_it() {
     assert_eq!(wrong.status, 403);
     let sent = send_on(&client, "/login/code", &wrong, &[("phone", OTHER), ("captcha_answer", ANSWER)]).await;
     assert_eq!((sent.status, client.codes(OTHER).await.len()), (200, 1), "{}", sent.text);
+    // Its button pressed twice: the challenge is used up, but the wish is the same.
+    let again =
+        send_on(&client, "/login/code", &wrong, &[("phone", OTHER), ("captcha_answer", ANSWER)]).await;
+    assert_eq!((again.status, client.codes(OTHER).await.len()), (200, 1), "{}", again.text);
 }
 
 /// The challenge that one button of a page met is answered with another button of it.

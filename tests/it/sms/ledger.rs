@@ -140,9 +140,9 @@ async fn the_ledger_forgets_in_batches_what_is_older_than_it_is_kept() {
     // Codes that have expired go as well, a batch of each.
     assert_eq!(purge(2).await, 2, "two codes; the messages are just as old as they may be");
     rig.advance(MICRO);
-    assert_eq!(purge(2).await, 4);
+    assert_eq!(purge(2).await, 2, "two of each");
     assert_eq!(instance.ledger().await.len(), 4);
-    while purge(2).await > 0 {}
+    while purge(2).await == 2 {}
     assert_eq!(instance.ledger().await.len(), 1);
 }
 

@@ -275,3 +275,26 @@ async fn a_limit_that_is_raised_counts_what_went_out_before() {
     sent(instance.send(&phone()).await);
     assert_eq!(throttled(instance.send(&phone()).await).0, "sms-total");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_that_was_shortened_for_a_while_counts_what_it_counted_before() {
+    let total = |window| {
+        let toml = format!(
+            "[limits.sms-phone]\nrules = []\n[limits.sms-total]\nrules = [{{ max = 3, window = '{window}' }}]"
+        );
+        gatehouse::config::parse(std::path::Path::new("test.toml"), &toml, &[]).unwrap().live
+    };
+    let mut rig = rig(Loss::Flush, "").await;
+    rig.live = total("24h");
+    let mut instance = rig.instance().await;
+    for _ in 0..3 {
+        sent(instance.send(&phone()).await);
+    }
+    // By the shorter window the store forgets what it wrote before, as it writes again.
+    rig.advance(2 * HOUR);
+    instance = instance.with(&total("1h"));
+    sent(instance.send(&phone()).await);
+    rig.advance(2 * HOUR);
+    instance = instance.with(&total("24h"));
+    assert_eq!(throttled(instance.send(&phone()).await).0, "sms-total");
+}

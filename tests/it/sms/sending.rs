@@ -19,7 +19,8 @@ on_each_store! {
     a_captcha_rule_asks_and_a_solved_one_passes_in_the_ledger_too,
     a_monitored_limit_refuses_nothing_in_the_ledger_either,
     a_limit_without_rules_admits_everything,
-    a_refused_message_counts_nowhere_and_its_code_is_void,
+    a_refused_message_counts_against_its_asker_alone_and_its_code_is_void,
+    a_gateway_that_refuses_is_not_asked_without_end,
     what_may_have_gone_out_counts_and_is_not_sent_again,
     a_gateway_that_panics_may_have_sent,
     a_gateway_that_hangs_is_given_up_and_may_have_sent,
@@ -29,7 +30,11 @@ on_each_store! {
     one_name_is_one_message,
     one_name_at_two_instances_is_one_message,
     a_refused_message_frees_its_name,
-    a_name_is_known_for_a_day,
+    few_wait_for_a_name_that_is_under_way,
+    a_message_left_pending_is_told_soon_as_one_that_may_have_gone_out,
+    what_an_earlier_request_was_answered_is_known_before_the_next_one_asks,
+    a_name_lapses_with_its_code,
+    a_repetition_is_known_where_another_limit_says_a_longer_wait,
     a_broken_ledger_sends_nothing_and_counts_nothing,
 }
 
@@ -132,7 +137,7 @@ async fn a_store_that_forgot_a_number_lets_no_sixth_message_out(store: Store) {
     instance.forget("sms-phone", phone.as_str().as_bytes()).await;
     let refused = instance.send_from(&phone, &address).await;
     assert_eq!(throttled(refused), ("sms-phone".to_owned(), 55 * MINUTE));
-    assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 0, "given back");
+    assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 5, "it knows again");
     assert_eq!(instance.counted("sms-address", &address).await, 5, "given back");
     assert_eq!(rig.sent_to(&phone), 5);
 }
@@ -193,7 +198,7 @@ async fn a_limit_without_rules_admits_everything(store: Store) {
     assert_eq!(rig.sent_to(&phone), 12);
 }
 
-async fn a_refused_message_counts_nowhere_and_its_code_is_void(store: Store) {
+async fn a_refused_message_counts_against_its_asker_alone_and_its_code_is_void(store: Store) {
     let rig = Rig::new(store, "[limits.sms-phone]\nrules = [{ max = 1, window = '1h' }]").await;
     let (instance, phone, address) = (rig.instance().await, phone(), address());
     rig.mood(Mood::Refuses);
@@ -201,7 +206,7 @@ async fn a_refused_message_counts_nowhere_and_its_code_is_void(store: Store) {
         assert_eq!(instance.send_from(&phone, &address).await, Sending::NotSent);
     }
     assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 0);
-    assert_eq!(instance.counted("sms-address", &address).await, 0);
+    assert_eq!(instance.counted("sms-address", &address).await, 3);
     assert_eq!(instance.counted("sms-prefix", phone.block().as_bytes()).await, 0);
     assert_eq!(instance.counted("sms-total", b"everyone").await, 0);
     let rows = instance.ledger().await;
@@ -211,6 +216,18 @@ async fn a_refused_message_counts_nowhere_and_its_code_is_void(store: Store) {
     rig.mood(Mood::Accepts);
     assert!(sent(instance.send_from(&phone, &address).await).confirmed);
     assert!(matches!(instance.check(&phone, &rig.last_code()).await, Checked::Right(_)));
+}
+
+async fn a_gateway_that_refuses_is_not_asked_without_end(store: Store) {
+    let rig = Rig::new(store, "[limits.sms-address]\nrules = [{ max = 3, window = '1h' }]").await;
+    let (instance, phone, address) = (rig.instance().await, phone(), address());
+    rig.mood(Mood::Refuses);
+    for _ in 0..3 {
+        assert_eq!(instance.send_from(&phone, &address).await, Sending::NotSent);
+    }
+    let told = throttled(instance.send_from(&phone, &address).await);
+    assert_eq!(told, ("sms-address".to_owned(), HOUR));
+    assert_eq!((rig.sent_to(&phone), instance.ledger().await.len()), (3, 3));
 }
 
 async fn what_may_have_gone_out_counts_and_is_not_sent_again(store: Store) {
@@ -333,6 +350,61 @@ async fn one_name_at_two_instances_is_one_message(store: Store) {
     assert_eq!(rig.sent_to(&phone), 1);
 }
 
+async fn few_wait_for_a_name_that_is_under_way(store: Store) {
+    let rig = Rig::new(store, "").await;
+    let (instance, phone) = (rig.instance().await, phone());
+    rig.mood(Mood::Hangs);
+    let call = || {
+        let (instance, phone) = (instance.clone(), phone.clone());
+        tokio::spawn(async move { named(&instance, &phone, Purpose::Login, "click").await })
+    };
+    let first = call();
+    until(async || rig.sent_to(&phone) > 0).await;
+    let waiting: Vec<_> = (0..20).map(|_| call()).collect();
+    until(async || waiting.iter().filter(|call| call.is_finished()).count() == 12).await;
+    rig.gateway.let_go.add_permits(1);
+    let (mut same, mut turned_away) = (0, 0);
+    let answer = first.await.unwrap();
+    for call in waiting {
+        match call.await.unwrap() {
+            Sending::Unavailable { .. } => turned_away += 1,
+            other => same += usize::from(other == answer),
+        }
+    }
+    assert_eq!((same, turned_away, rig.sent_to(&phone)), (8, 12, 1));
+}
+
+async fn a_message_left_pending_is_told_soon_as_one_that_may_have_gone_out(store: Store) {
+    let rig = Rig::new(store, "").await;
+    let (dead, other, phone) = (rig.instance().await, rig.instance().await, phone());
+    rig.mood(Mood::Hangs);
+    tokio::spawn({
+        let (dead, phone) = (dead.clone(), phone.clone());
+        async move { named(&dead, &phone, Purpose::Login, "click").await }
+    });
+    until(async || rig.sent_to(&phone) > 0).await;
+    // Real time: what it is measured by is how long somebody waits.
+    let begun = std::time::Instant::now();
+    assert!(!sent(named(&other, &phone, Purpose::Login, "click").await).confirmed);
+    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+    assert_eq!(rig.sent_to(&phone), 1);
+}
+
+async fn what_an_earlier_request_was_answered_is_known_before_the_next_one_asks(store: Store) {
+    let rig = Rig::new(store, "").await;
+    let (instance, phone, address) = (rig.instance().await, phone(), address());
+    let ask = Ask { once: Some("click"), ..ask(&phone, &address) };
+    let look = async || instance.codes.turn(instance.live(), ask, true).await.unwrap();
+    let Turned::Mine(turn) = look().await else { panic!("nobody has asked") };
+    let mut second = std::pin::pin!(look());
+    let at_once = tokio::time::timeout(std::time::Duration::ZERO, &mut second).await;
+    assert!(at_once.is_err(), "it waits for the first");
+    let first = instance.codes.send_in_turn(instance.live(), ask, turn).await.unwrap();
+    let Turned::Answered(again) = second.await else { panic!("the first was answered") };
+    assert_eq!(again, first);
+    assert_eq!(rig.sent_to(&phone), 1);
+}
+
 async fn a_refused_message_frees_its_name(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone) = (rig.instance().await, phone());
@@ -343,16 +415,25 @@ async fn a_refused_message_frees_its_name(store: Store) {
     assert_eq!(rig.sent_to(&phone), 2);
 }
 
-async fn a_name_is_known_for_a_day(store: Store) {
+async fn a_name_lapses_with_its_code(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone) = (rig.instance().await, phone());
     sent(named(&instance, &phone, Purpose::Login, "click").await);
-    rig.advance(24 * HOUR - MICRO);
+    rig.advance(5 * MINUTE - MICRO);
     sent(named(&instance, &phone, Purpose::Login, "click").await);
     assert_eq!(rig.sent_to(&phone), 1);
     rig.advance(MICRO);
     sent(named(&instance, &phone, Purpose::Login, "click").await);
     assert_eq!(rig.sent_to(&phone), 2);
+}
+
+async fn a_repetition_is_known_where_another_limit_says_a_longer_wait(store: Store) {
+    let rig = Rig::new(store, "[limits.sms-total]\nrules = [{ max = 1, window = '1h' }]").await;
+    let (instance, phone) = (rig.instance().await, phone());
+    sent(named(&instance, &phone, Purpose::Login, "click").await);
+    sent(named(&instance, &phone, Purpose::Login, "click").await);
+    assert_eq!(throttled(named(&instance, &phone, Purpose::Login, "other").await).0, "sms-total");
+    assert_eq!(rig.sent_to(&phone), 1);
 }
 
 async fn a_broken_ledger_sends_nothing_and_counts_nothing(store: Store) {

@@ -195,16 +195,24 @@ async fn more_than_one_script_takes_are_all_restored(rig: &impl Rig) {
 async fn whole_is_what_was_written_back_whole(rig: &impl Rig) {
     let store = rig.store();
     let (one, other) = (fresh_id(), fresh_id());
-    assert_eq!(store.whole_by("thing").await.unwrap(), None);
+    assert_eq!(store.whole_by("thing", "small").await.unwrap(), None);
     store.begin_whole("thing", one).await.unwrap();
-    assert_eq!(store.whole_by("thing").await.unwrap(), None, "begun is not ended");
-    assert!(store.set_whole("thing", one).await.unwrap());
-    assert_eq!(store.whole_by("thing").await.unwrap(), Some(one));
-    assert_eq!(store.whole_by("thing-else").await.unwrap(), None);
+    assert_eq!(store.whole_by("thing", "small").await.unwrap(), None, "begun is not ended");
+    assert!(store.set_whole("thing", "small", one).await.unwrap());
+    assert_eq!(store.whole_by("thing", "small").await.unwrap(), Some(one));
+    assert_eq!(store.whole_by("thing-else", "small").await.unwrap(), None);
     store.begin_whole("thing", other).await.unwrap();
-    assert_eq!(store.whole_by("thing").await.unwrap(), Some(one));
-    assert!(store.set_whole("thing", other).await.unwrap());
-    assert_eq!(store.whole_by("thing").await.unwrap(), Some(other));
+    assert_eq!(store.whole_by("thing", "small").await.unwrap(), Some(one));
+    assert!(store.set_whole("thing", "small", other).await.unwrap());
+    assert_eq!(store.whole_by("thing", "small").await.unwrap(), Some(other));
+    // Another shape displaces it, and is displaced by it.
+    for (shape, before) in [("large", "small"), ("small", "large")] {
+        assert_eq!(store.whole_by("thing", shape).await.unwrap(), None, "{shape}");
+        store.begin_whole("thing", one).await.unwrap();
+        assert!(store.set_whole("thing", shape, one).await.unwrap());
+        assert_eq!(store.whole_by("thing", shape).await.unwrap(), Some(one));
+        assert_eq!(store.whole_by("thing", before).await.unwrap(), None, "{before}");
+    }
 }
 
 #[tokio::test]
@@ -212,9 +220,9 @@ async fn a_flush_takes_the_mark_along() {
     let rig = RedisRig::new().await;
     let (store, id) = (rig.store(), fresh_id());
     store.begin_whole("thing", id).await.unwrap();
-    assert!(store.set_whole("thing", id).await.unwrap());
+    assert!(store.set_whole("thing", "small", id).await.unwrap());
     rig.flush();
-    assert_eq!(store.whole_by("thing").await.unwrap(), None);
+    assert_eq!(store.whole_by("thing", "small").await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -223,8 +231,8 @@ async fn what_was_lost_while_it_was_written_back_is_not_whole() {
     let (store, id) = (rig.store(), fresh_id());
     store.begin_whole("thing", id).await.unwrap();
     rig.flush();
-    assert!(!store.set_whole("thing", id).await.unwrap());
-    assert_eq!(store.whole_by("thing").await.unwrap(), None);
+    assert!(!store.set_whole("thing", "small", id).await.unwrap());
+    assert_eq!(store.whole_by("thing", "small").await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -249,6 +257,6 @@ async fn restored_logs_live_as_long_as_their_hits_and_the_mark_for_good() {
         ::redis::cmd("KEYS").arg("t:restoring-*").query(&mut rig.server.connection()).unwrap();
     assert_eq!(begun.len(), 1);
     assert!(life(&begun[0]) > 0, "what is never ended goes away");
-    assert!(rig.store().set_whole("thing", id).await.unwrap());
+    assert!(rig.store().set_whole("thing", "small", id).await.unwrap());
     assert_eq!(life("t:whole-thing"), -1);
 }
