@@ -49,14 +49,19 @@ where
 {
     let tasks = LocalSet::new();
     let start = Instant::now();
-    for caller in 0..callers {
+    let call = |caller| {
         let decide = Rc::clone(decide);
         tasks.spawn_local(async move {
             for turn in 0..decisions / callers {
                 decide(from + turn * callers + caller).await;
             }
-        });
-    }
-    runtime.block_on(tasks);
+        })
+    };
+    let callers_tasks: Vec<_> = (0..callers).map(call).collect();
+    tasks.block_on(runtime, async {
+        for task in callers_tasks {
+            task.await.expect("a caller ends well");
+        }
+    });
     Round { decisions: decisions / callers * callers, took: start.elapsed() }
 }

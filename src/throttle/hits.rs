@@ -86,7 +86,10 @@ impl Hits {
             self.grow(capacity);
         }
         let mut index = self.len();
-        if self.len > 0 && hit.at <= self.last {
+        if self.len > 0 && hit.at < self.first {
+            // As when a log is written back, newest first.
+            index = 0;
+        } else if self.len > 0 && hit.at <= self.last {
             index -=
                 self.iter().rev().take_while(|other| (other.at, other.id.0) > (hit.at, hit.id.0)).count();
         }
