@@ -136,11 +136,10 @@ impl TestApp {
     /// A client that sends these headers with every request.
     pub fn client_that_says(&self, headers: &[(&'static str, &str)]) -> Client {
         let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        let http = reqwest::Client::builder()
+        let http = http()
             .default_headers(headers.collect())
             .cookie_store(true)
             .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
             .build()
             .unwrap();
         Client { http, url: self.url.clone() }
@@ -220,14 +219,16 @@ impl Answer {
     }
 }
 
+/// A client that reaches this machine only. Which library computes TLS for it is chosen by the server
+/// otherwise, and a test may be the only one of its process and start the server in another.
+pub fn http() -> reqwest::ClientBuilder {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy()
+}
+
 impl Client {
     pub fn of(url: &str) -> Self {
-        let http = reqwest::Client::builder()
-            .cookie_store(true)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .build()
-            .unwrap();
+        let http = http().cookie_store(true).redirect(reqwest::redirect::Policy::none()).build().unwrap();
         Self { http, url: url.to_owned() }
     }
 

@@ -237,7 +237,7 @@ pub fn pictures() -> Option<PathBuf> {
 }
 
 fn plain_client() -> reqwest::Client {
-    reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().unwrap()
+    super::app::http().timeout(Duration::from_secs(60)).build().unwrap()
 }
 
 impl Drop for Browser {
