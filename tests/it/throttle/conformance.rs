@@ -13,21 +13,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const MICRO: Duration = Duration::from_micros(1);
 
-macro_rules! conformance {
-    ($($case:ident)*) => {
-        mod memory {
-            $(#[tokio::test] async fn $case() { super::$case(&super::MemoryRig::new().await).await; })*
-        }
-        mod redis {
-            $(#[tokio::test] async fn $case() { super::$case(&super::RedisRig::new().await).await; })*
-        }
-        mod redis_remembering {
-            $(#[tokio::test] async fn $case() { super::$case(&super::RedisRig::remembering().await).await; })*
-        }
-    };
-}
-
-conformance! {
+on_stores! {
     admits_exactly_max
     refusal_writes_nothing
     frees_at_the_exact_microsecond

@@ -12,20 +12,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const MICRO: Duration = Duration::from_micros(1);
 
-macro_rules! on_stores {
-    ($($case:ident)*) => {
-        mod memory {
-            $(#[tokio::test] async fn $case() { super::$case(&super::MemoryRig::new().await).await; })*
-        }
-        mod redis {
-            $(#[tokio::test] async fn $case() { super::$case(&super::RedisRig::new().await).await; })*
-        }
-        mod redis_remembering {
-            $(#[tokio::test] async fn $case() { super::$case(&super::RedisRig::remembering().await).await; })*
-        }
-    };
-}
-
 on_stores! {
     restored_hits_count_by_their_own_times
     restoring_twice_is_restoring_once

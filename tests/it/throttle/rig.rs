@@ -137,3 +137,19 @@ pub fn sliding(max: u32, window: Duration) -> Rule {
 pub fn limit(name: &str, rules: &[Rule]) -> Limit {
     Limit::new(name, rules.to_vec(), Mode::Enforce).unwrap()
 }
+
+/// Each case becomes a test on each store.
+macro_rules! on_stores {
+    ($($case:ident)*) => {
+        mod memory {
+            $(#[tokio::test] async fn $case() { super::$case(&super::MemoryRig::new().await).await; })*
+        }
+        mod redis {
+            $(#[tokio::test] async fn $case() { super::$case(&super::RedisRig::new().await).await; })*
+        }
+        mod redis_remembering {
+            $(#[tokio::test] async fn $case() { super::$case(&super::RedisRig::remembering().await).await; })*
+        }
+    };
+}
+pub(crate) use on_stores;
