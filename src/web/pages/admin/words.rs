@@ -160,7 +160,7 @@ mod tests {
         let minute = Rule::sliding(3, Duration::from_secs(60), Then::Captcha);
         let english = "3 failed sign-ins within 1 minute: a CAPTCHA is asked for";
         assert_eq!(sentence("login-account", &minute, Locale::En), english);
-        let chinese = "1 分钟内登录失败 3 次：要求完成验证码";
+        let chinese = "1 分钟内登录失败 3 次：要求完成图形验证码";
         assert_eq!(sentence("login-account", &minute, Locale::ZhCn), chinese);
         let zone = TimeZone::get("Asia/Shanghai").unwrap();
         let month =
