@@ -233,6 +233,7 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }
+            while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
             let live = services.live.snapshot();
             while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {

@@ -6,7 +6,10 @@
 
 mod episodes;
 mod event;
+mod figures;
+mod log;
 mod mask;
+mod purge;
 mod row;
 #[cfg(test)]
 mod tests;
@@ -24,6 +27,8 @@ use crate::secret::SubKey;
 
 use episodes::{Episodes, Fold};
 pub use event::{Action, Event, Outcome, Subject, Why};
+pub use figures::{MINUTE, Ranked, SharedAddress, Step, Sum};
+pub use log::{Cursor, Entry, EventLog, Filter, Page, Shown, SubjectKind};
 use row::{Keys, Row};
 use writer::Writer;
 
@@ -49,6 +54,8 @@ struct Inner {
     settings: Settings,
     episodes: Episodes,
     writer: Writer,
+    log: EventLog,
+    room: purge::Room,
     folded: Counter,
 }
 
@@ -61,7 +68,9 @@ impl Audit {
             key,
             settings,
             episodes: Episodes::default(),
-            writer: Writer::new(db),
+            writer: Writer::new(db.clone()),
+            log: EventLog { db },
+            room: purge::Room::default(),
             folded: metrics::counter!("gatehouse_audit_events_total", "fate" => "folded"),
         }))
     }
@@ -92,6 +101,11 @@ impl Audit {
     pub async fn flush(&self) {
         self.end_episodes(true);
         self.0.writer.write().await;
+    }
+
+    /// What was recorded, as far as it is in the database.
+    pub fn log(&self) -> &EventLog {
+        &self.0.log
     }
 
     /// The key that a subject stands under.

@@ -2,7 +2,7 @@
 //! is tried again; what waits meanwhile is bounded, and what does not fit is counted.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use metrics::Counter;
@@ -11,8 +11,11 @@ use sqlx::{AssertSqlSafe, query};
 use super::row::Row;
 use crate::db::{Db, DbError, Tx, on_tx};
 
-/// Rows of one statement: 21 values each, of which SQLite takes 32,766 and PostgreSQL 65,535.
-const BATCH: usize = 250;
+/// Rows of one transaction.
+const BATCH: usize = 500;
+/// Rows of one statement. SQLite looks each of its values up among all the others, so that ten times as many
+/// would take ten times as long a row.
+const AT_ONCE: usize = 20;
 /// Rows that may wait: some ten megabytes, and a minute of what a flood leaves.
 const MOST_WAITING: usize = 16_384;
 const MINUTE: i64 = 60_000_000;
@@ -26,6 +29,7 @@ pub struct Writer {
     in_hand: tokio::sync::Mutex<Vec<Row>>,
     failing: AtomicBool,
     full: AtomicBool,
+    rows: AtomicU64,
     written: Counter,
     dropped: Counter,
 }
@@ -40,6 +44,7 @@ impl Writer {
             in_hand: tokio::sync::Mutex::default(),
             failing: AtomicBool::new(false),
             full: AtomicBool::new(false),
+            rows: AtomicU64::new(0),
             written: counter("written"),
             dropped: counter("dropped"),
         }
@@ -69,6 +74,11 @@ impl Writer {
         self.waiting().len()
     }
 
+    /// How many rows were written so far.
+    pub fn rows_written(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
     /// Writes what waits now. Ends at the first failure, which leaves everything where it was.
     pub async fn write(&self) {
         let mut in_hand = self.in_hand.lock().await;
@@ -89,6 +99,7 @@ impl Writer {
                 return;
             }
             self.written.increment(in_hand.len() as u64);
+            self.rows.fetch_add(in_hand.len() as u64, Ordering::Relaxed);
             due = due.saturating_sub(in_hand.len());
             in_hand.clear();
             self.full.store(false, Ordering::Relaxed);
@@ -107,7 +118,14 @@ impl Writer {
 /// answer was lost.
 async fn insert(db: &Db, rows: &[Row]) -> Result<(), DbError> {
     let mut tx = db.begin().await?;
-    if insert_rows(&mut tx, rows).await? > 0 {
+    let whole = rows.chunks_exact(AT_ONCE);
+    let rest = whole.remainder();
+    let mut written = 0;
+    // Statements of two lengths only, each of which is prepared once.
+    for some in whole.chain(rest.chunks(1)) {
+        written += insert_rows(&mut tx, some).await?;
+    }
+    if written > 0 {
         add_up(&mut tx, rows).await?;
     }
     tx.commit().await
@@ -123,7 +141,7 @@ async fn insert_rows(tx: &mut Tx, rows: &[Row]) -> Result<u64, DbError> {
         places(rows.len(), COLUMNS)
     );
     Ok(on_tx!(tx, connection => {
-        let mut question = query(AssertSqlSafe(sql)).persistent(false);
+        let mut question = query(AssertSqlSafe(sql));
         for row in rows {
             question = question.bind(row.at.0).bind(row.id).bind(row.until.0).bind(row.count)
                 .bind(row.action.as_str()).bind(row.outcome.as_str()).bind(row.name.as_deref())
@@ -146,21 +164,17 @@ async fn add_up(tx: &mut Tx, rows: &[Row]) -> Result<(), DbError> {
         let key = (minute, row.action.as_str(), row.outcome.as_str(), limit, i64::from(row.noted));
         *sums.entry(key).or_insert(0) += row.count;
     }
-    let sql = format!(
-        "INSERT INTO event_counts (minute, action, outcome, limit_name, noted, count) VALUES {}
-        ON CONFLICT (minute, action, outcome, limit_name, noted)
-        DO UPDATE SET count = event_counts.count + excluded.count",
-        places(sums.len(), 6)
-    );
-    on_tx!(tx, connection => {
-        let mut question = query(AssertSqlSafe(sql)).persistent(false);
-        for ((minute, action, outcome, limit, noted), count) in sums {
-            question = question.bind(minute).bind(action).bind(outcome).bind(limit).bind(noted).bind(count);
-        }
-        question.execute(connection).await.map(drop)
-    })?;
+    for (key, count) in sums {
+        let (minute, action, outcome, limit, noted) = key;
+        on_tx!(&mut *tx, connection => query(ADD).bind(minute).bind(action).bind(outcome).bind(limit)
+            .bind(noted).bind(count).execute(connection).await.map(drop))?;
+    }
     Ok(())
 }
+
+const ADD: &str = "INSERT INTO event_counts (minute, action, outcome, limit_name, noted, count)
+    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (minute, action, outcome, limit_name, noted)
+    DO UPDATE SET count = event_counts.count + excluded.count";
 
 /// `($1,$2),($3,$4)`
 fn places(rows: usize, columns: usize) -> String {
