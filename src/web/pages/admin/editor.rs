@@ -100,10 +100,6 @@ impl EditorPage {
         self.form.rows.iter().enumerate().collect()
     }
 
-    fn number(&self, index: &usize) -> usize {
-        index + 1
-    }
-
     fn full(&self) -> bool {
         self.form.rows.len() >= MOST_RULES
     }
@@ -124,16 +120,6 @@ impl EditorPage {
     fn wrong(&self, index: &usize, part: &str) -> Option<Cow<'_, str>> {
         let mistake = self.mistakes.iter().find(|mistake| mistake.place() == Some((*index, part)))?;
         Some(mistake.right(self.layout.locale).unwrap_or(Cow::Borrowed(&mistake.message)))
-    }
-
-    /// What is wrong with no single field.
-    fn beside(&self) -> Vec<&Mistake> {
-        let at_a_field = |mistake: &Mistake| {
-            mistake.place().is_some_and(|(index, part)| {
-                index < self.form.rows.len() && ["", "max", "window", "timezone", "per", "then"].contains(&part)
-            })
-        };
-        self.mistakes.iter().filter(|mistake| !at_a_field(mistake)).collect()
     }
 
     fn rule_label(&self, index: &usize) -> Cow<'static, str> {

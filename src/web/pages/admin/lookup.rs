@@ -11,7 +11,7 @@ use crate::clock::Micros;
 use crate::throttle::{Limit, Rule, window};
 use crate::web::pages::Layout;
 use crate::web::pages::admin::event_row::EventRow;
-use crate::web::pages::admin::words::{grouped, meaning, sentence, title};
+use crate::web::pages::admin::words::{grouped, sentence, title};
 use crate::web::visit::Visit;
 use crate::web::wait::{Moment, Wait};
 
@@ -62,10 +62,6 @@ impl LimitState {
 
     fn is_full(&self) -> bool {
         self.rules.iter().any(|rule| rule.frees.is_some())
-    }
-
-    fn about(&self) -> &'static str {
-        meaning(&self.name).about
     }
 }
 
