@@ -7,8 +7,10 @@
 mod captcha;
 mod database;
 mod document;
+mod draft;
 mod environment;
 mod error;
+pub mod home;
 mod limits;
 mod live;
 mod password;
@@ -30,8 +32,10 @@ mod tests;
 
 pub use captcha::{CaptchaProvider, CaptchaTunables};
 pub use database::{Database, DatabaseUrl, SqliteFile};
+pub use draft::{Draft, DraftError, Edit, SaveError, Saved, limits_toml, named, rule_json, span_text};
 pub use environment::{Environment, of_process as environment_of_process};
 pub use error::{ConfigError, Place, Problem};
+pub use home::HomeKind;
 pub use limits::Limits;
 pub use live::{InForce, LiveHandle, Refused};
 pub use password::PasswordSettings;
@@ -44,4 +48,4 @@ pub use sms_gateways::{Aliyun, Gateway, HttpGateway, HttpMethod, Twilio};
 pub use source::{DEFAULT_FILE, Fingerprint, Loaded, Source, check, parse};
 pub use store::{StoreSettings, StoreUrl};
 pub use values::{SecretError, SecretRef};
-pub use watch::{ReloadOutcome, Watcher};
+pub use watch::{Control, ReloadOutcome, Watcher};
