@@ -27,6 +27,7 @@ use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, Opened};
 use crate::sms::{self, Codes};
 use crate::throttle::{AnyStore, Limiter, Link, MemoryStore, RedisStore};
+use crate::tuning::Tuning;
 use crate::web::client::TrustedProxies;
 use crate::web::headers::SecurityHeaders;
 use crate::web::services::Services;
@@ -124,10 +125,13 @@ impl Application {
         let codes = Codes::new(under_codes, &master);
         // Where it fails, the first request for a code tries again.
         let _ = codes.make_whole(&live.snapshot()).await;
+        let name = format!("{}:{}", host_name(), settings.server.bind.port());
+        let tuning = Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), name);
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,
             audit,
+            tuning,
             sign_in: SignIn::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
             registration: Registration::new(
                 Arc::clone(&guard),
@@ -163,7 +167,7 @@ impl Application {
     pub fn serve(self) -> Result<Serving, StartError> {
         let Self { services, edge, security, settings, parts } = self;
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
-        let upkeep = upkeep(Arc::clone(&parts), services.clone());
+        let (upkeep, tuning) = (upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
         let audit = services.audit.clone();
         let recording = tokio::spawn(audit.clone().keep_writing());
         let mut server =
@@ -175,7 +179,8 @@ impl Application {
             server = server.workers(workers);
         }
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
-        Ok(Serving { address, server: server.run(), upkeep, audit, recording })
+        let keeping = tokio::spawn(async move { tuning.keep_up().await });
+        Ok(Serving { address, server: server.run(), background: [upkeep, keeping, recording], audit })
     }
 }
 
@@ -183,9 +188,8 @@ impl Application {
 pub struct Serving {
     pub address: SocketAddr,
     server: Server,
-    upkeep: tokio::task::JoinHandle<()>,
+    background: [tokio::task::JoinHandle<()>; 3],
     audit: Audit,
-    recording: tokio::task::JoinHandle<()>,
 }
 
 impl Serving {
@@ -196,8 +200,7 @@ impl Serving {
     /// Until it is stopped.
     pub async fn run(self) -> std::io::Result<()> {
         let ended = self.server.await;
-        self.upkeep.abort();
-        self.recording.abort();
+        self.background.iter().for_each(tokio::task::JoinHandle::abort);
         if tokio::time::timeout(LAST_WORDS, self.audit.flush()).await.is_err() {
             tracing::warn!("the last security events are lost: the database does not take them in time");
         }
@@ -240,6 +243,15 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             }
         }
     })
+}
+
+/// What this machine calls itself; in a container, the container.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "localhost".to_owned(),
+        name => name.chars().take(64).collect(),
+    }
 }
 
 fn to_gateways<'a>(

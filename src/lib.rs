@@ -11,6 +11,9 @@
 //!
 //! What was tried, and how it ended, [`audit`] keeps for the console.
 //!
+//! A change of the limits: [`tuning`] puts an administrator's draft into the document that [`config`]
+//! watches, which is then in force on every instance that watches it.
+//!
 //! What runs is put together in [`app`], from what [`config`] read. Calls go down only: `web` names no
 //! database and no store, and `throttle` serves as a library of its own.
 
@@ -26,6 +29,7 @@ pub mod routes;
 pub mod secret;
 pub mod sms;
 pub mod throttle;
+pub mod tuning;
 pub mod web;
 
 rust_i18n::i18n!("locales", fallback = "en");

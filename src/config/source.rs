@@ -3,10 +3,12 @@
 use std::fmt;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::document;
+use super::document::{self, Table};
 use super::environment::{self, Environment};
 use super::error::ConfigError;
+use super::home::{Found, HomeKind};
 use super::live::LiveHandle;
 use super::reader::{self, Problems};
 use super::settings::{Config, Settings};
@@ -15,7 +17,7 @@ use super::settings::{Config, Settings};
 pub const DEFAULT_FILE: &str = "gatehouse.toml";
 
 /// Far beyond any real one: a wrong path (a log, a device) must not fill the memory.
-const LARGEST_FILE: u64 = 1024 * 1024;
+pub(super) const LARGEST: u64 = 1024 * 1024;
 
 #[derive(Debug, Clone)]
 pub struct Source {
@@ -36,7 +38,7 @@ pub struct Loaded {
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    fn of(bytes: &[u8]) -> Self {
+    pub(super) fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
 }
@@ -52,14 +54,6 @@ impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
-}
-
-/// What was found at the path. Two that are equal need no second look.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
-    Bytes(Vec<u8>),
-    Missing,
-    Unreadable(String),
 }
 
 impl Source {
@@ -80,44 +74,73 @@ impl Source {
         &self.path
     }
 
+    pub(super) fn environment(&self) -> &[(String, String)] {
+        &self.environment
+    }
+
     /// Reads everything, or says everything that is wrong with it.
     pub fn load(&self) -> Result<Loaded, ConfigError> {
-        let (config, fingerprint) = self.interpret(&self.find())?;
-        Ok(Loaded { settings: config.settings, live: LiveHandle::new(config.live, fingerprint) })
+        let judged = self.interpret(&find(&self.path))?;
+        let settings = judged.config.settings.clone();
+        Ok(Loaded { settings, live: LiveHandle::new(judged, self.clone(), HomeKind::File) })
     }
 
-    pub(super) fn find(&self) -> Found {
-        let read = std::fs::File::open(&self.path).and_then(|file| {
-            let mut bytes = Vec::new();
-            file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        });
-        match read {
-            Ok(bytes) => Found::Bytes(bytes),
-            Err(reason) if reason.kind() == ErrorKind::NotFound => Found::Missing,
-            Err(reason) => Found::Unreadable(reason.to_string()),
-        }
-    }
-
-    pub(super) fn interpret(&self, found: &Found) -> Result<(Config, Fingerprint), ConfigError> {
+    pub(super) fn interpret(&self, found: &Found) -> Result<Judged, ConfigError> {
         let whole = |reason: &str| ConfigError::whole_file(&self.path, reason);
         let bytes: &[u8] = match found {
-            Found::Bytes(bytes) if bytes.len() as u64 > LARGEST_FILE => {
+            Found::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
                 return Err(whole("is longer than 1 MiB, and cannot be a configuration"));
             }
             Found::Bytes(bytes) => bytes,
             Found::Missing if self.must_exist => return Err(whole("there is no such file")),
             Found::Missing => &[],
-            Found::Unreadable(reason) => return Err(whole(&format!("cannot be read: {reason}"))),
+            Found::Unreadable(reason) | Found::Down(reason) => {
+                return Err(whole(&format!("cannot be read: {reason}")));
+            }
         };
         let text = document::text(&self.path, bytes)?;
-        Ok((parse(&self.path, text, &self.environment)?, Fingerprint::of(bytes)))
+        let config = self.read(self.tree(text)?)?;
+        Ok(Judged { config, fingerprint: Fingerprint::of(bytes), document: Arc::from(text) })
+    }
+
+    /// The document as a tree, without the variables.
+    pub(super) fn tree(&self, text: &str) -> Result<Table, ConfigError> {
+        document::parse(&self.path, text)
+    }
+
+    /// What a tree says, with the variables over it.
+    pub(super) fn read(&self, root: Table) -> Result<Config, ConfigError> {
+        read(root, &self.environment)
+    }
+}
+
+/// A document that was read without a fault.
+pub(super) struct Judged {
+    pub config: Config,
+    pub fingerprint: Fingerprint,
+    pub document: Arc<str>,
+}
+
+/// What stands at a path.
+pub(super) fn find(path: &Path) -> Found {
+    let read = std::fs::File::open(path).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    });
+    match read {
+        Ok(bytes) => Found::Bytes(bytes),
+        Err(reason) if reason.kind() == ErrorKind::NotFound => Found::Missing,
+        Err(reason) => Found::Unreadable(reason.to_string()),
     }
 }
 
 /// A document with the variables over it; `path` is what its problems are told with.
 pub fn parse(path: &Path, text: &str, environment: &[(String, String)]) -> Result<Config, ConfigError> {
-    let mut root = document::parse(path, text)?;
+    read(document::parse(path, text)?, environment)
+}
+
+pub(super) fn read(mut root: Table, environment: &[(String, String)]) -> Result<Config, ConfigError> {
     let mut problems = Vec::new();
     environment::overlay(&mut root, environment, &mut problems);
     let problems = Problems::new(problems);

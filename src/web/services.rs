@@ -11,12 +11,14 @@ use crate::captcha::Desk;
 use crate::config::LiveHandle;
 use crate::login::{Accounts, ByCode, Hasher, Registration, Sessions, SignIn};
 use crate::sms::{Codes, Outbox};
+use crate::tuning::Tuning;
 use crate::web::client::TrustedProxies;
 use crate::web::status::Health;
 
 pub struct Services {
     pub live: LiveHandle,
     pub audit: Audit,
+    pub tuning: Tuning,
     pub sign_in: SignIn,
     pub registration: Registration,
     pub by_code: ByCode,
