@@ -23,6 +23,7 @@ pub mod routes;
 pub mod secret;
 pub mod sms;
 pub mod throttle;
+pub mod tuning;
 pub mod web;
 
 rust_i18n::i18n!("locales", fallback = "en");
