@@ -2,6 +2,7 @@
 
 mod history;
 mod instances;
+pub mod replay;
 
 use std::sync::Arc;
 
