@@ -36,12 +36,18 @@ pub struct Use {
     pub noted: [u64; 2],
 }
 
+/// The last hour and the last day of one kind of thing.
+pub struct Charts {
+    pub key: &'static str,
+    pub hour: Chart,
+    pub day: Chart,
+}
+
 /// Somebody who stands out, masked.
 pub struct Subject {
     pub kind: &'static str,
     pub mask: String,
-    pub wrong: u64,
-    pub refused: u64,
+    pub attempts: u64,
     /// Their events.
     pub href: String,
 }
@@ -75,7 +81,6 @@ pub enum Warning {
         reason: String,
     },
     StoreDown,
-    DatabaseDown,
     Dropped {
         count: u64,
     },
@@ -91,7 +96,7 @@ pub struct Overview {
     pub now: Moment,
     pub hour: Period,
     pub day: Period,
-    pub charts: Vec<Chart>,
+    pub charts: Vec<Charts>,
     pub uses: Vec<Use>,
     pub subjects: Vec<Subject>,
     pub parts: Vec<Part>,
@@ -164,7 +169,6 @@ impl OverviewPage {
             Warning::Refused { .. } => plain("warning.document-title", "warning.document-text"),
             Warning::HomeDown { .. } => plain("warning.home-title", "warning.home-text"),
             Warning::StoreDown => plain("warning.store-title", "warning.store-text"),
-            Warning::DatabaseDown => plain("warning.database-title", "warning.database-text"),
             Warning::Dropped { count } => (
                 t!("warning.dropped-title", locale = code, count = grouped(*count)),
                 self.layout.t("warning.dropped-text"),
