@@ -11,6 +11,7 @@ use actix_web::dev::{Server, ServerHandle};
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use crate::audit::{self, Audit};
 use crate::captcha::{Captchas, Desk, Provider, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
@@ -38,6 +39,8 @@ const REDIS_PREFIX: &str = "gh";
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 /// How long requests in flight may take to end after SIGTERM.
 const DRAIN: u64 = 15;
+/// How long the database may take for the last events.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Between two looks for expired logs and sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
@@ -94,6 +97,7 @@ impl Application {
         let World { clock, entropy } = world;
         let master = MasterKey::load_or_create(&settings.secrets.key_file, &entropy)?;
         let db = Db::connect(&database_url(&settings.database.url)).await?;
+        let audit = open_audit(&settings, &db, &clock, &entropy, &master);
         let (store, link) = open_store(&settings.store, &clock).await?;
         let subjects = || master.derive("throttle.subject");
         let in_process = || Limiter::new(MemoryStore::new(clock.clone()), subjects(), &entropy);
@@ -123,6 +127,7 @@ impl Application {
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,
+            audit,
             sign_in: SignIn::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
             registration: Registration::new(
                 Arc::clone(&guard),
@@ -159,6 +164,8 @@ impl Application {
         let Self { services, edge, security, settings, parts } = self;
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
         let upkeep = upkeep(Arc::clone(&parts), services.clone());
+        let audit = services.audit.clone();
+        let recording = tokio::spawn(audit.clone().keep_writing());
         let mut server =
             HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
                 .shutdown_timeout(DRAIN)
@@ -168,7 +175,7 @@ impl Application {
             server = server.workers(workers);
         }
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
-        Ok(Serving { address, server: server.run(), upkeep })
+        Ok(Serving { address, server: server.run(), upkeep, audit, recording })
     }
 }
 
@@ -177,6 +184,8 @@ pub struct Serving {
     pub address: SocketAddr,
     server: Server,
     upkeep: tokio::task::JoinHandle<()>,
+    audit: Audit,
+    recording: tokio::task::JoinHandle<()>,
 }
 
 impl Serving {
@@ -188,6 +197,10 @@ impl Serving {
     pub async fn run(self) -> std::io::Result<()> {
         let ended = self.server.await;
         self.upkeep.abort();
+        self.recording.abort();
+        if tokio::time::timeout(LAST_WORDS, self.audit.flush()).await.is_err() {
+            tracing::warn!("the last security events are lost: the database does not take them in time");
+        }
         ended
     }
 }
@@ -220,6 +233,7 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }
+            while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
             let live = services.live.snapshot();
             while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
@@ -277,6 +291,11 @@ pub fn hash_settings(settings: &Settings) -> HashSettings {
         workers: password.workers.unwrap_or(default.workers),
         queue: password.queue,
     }
+}
+
+fn open_audit(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Audit {
+    let kept = audit::Settings { retention: settings.audit.retention, max_rows: settings.audit.max_rows };
+    Audit::new(db.clone(), clock.clone(), entropy.clone(), master.derive("audit.subject"), kept)
 }
 
 fn sessions(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Sessions {

@@ -9,10 +9,13 @@
 //! address, prefix and everyone ([`throttle`]), writes the message into its ledger ([`db`]), which decides
 //! for good, and hands it to the gateway; what a code that comes back opens is [`login`]'s to say.
 //!
+//! What was tried, and how it ended, [`audit`] keeps for the console.
+//!
 //! What runs is put together in [`app`], from what [`config`] read. Calls go down only: `web` names no
 //! database and no store, and `throttle` serves as a library of its own.
 
 pub mod app;
+pub mod audit;
 pub mod captcha;
 pub mod clock;
 pub mod config;

@@ -4,6 +4,7 @@
 //! may change; a [`Watcher`] keeps the latter in step with the file. `gatehouse.example.toml` lists
 //! every key with its default.
 
+mod audit;
 mod captcha;
 mod database;
 mod document;
@@ -28,6 +29,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub use audit::AuditSettings;
 pub use captcha::{CaptchaProvider, CaptchaTunables};
 pub use database::{Database, DatabaseUrl, SqliteFile};
 pub use environment::{Environment, of_process as environment_of_process};

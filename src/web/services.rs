@@ -6,6 +6,7 @@ use std::time::Duration;
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use crate::audit::Audit;
 use crate::captcha::Desk;
 use crate::config::LiveHandle;
 use crate::login::{Accounts, ByCode, Hasher, Registration, Sessions, SignIn};
@@ -15,6 +16,7 @@ use crate::web::status::Health;
 
 pub struct Services {
     pub live: LiveHandle,
+    pub audit: Audit,
     pub sign_in: SignIn,
     pub registration: Registration,
     pub by_code: ByCode,
