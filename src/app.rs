@@ -20,7 +20,7 @@ use crate::config::{
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::login::{
-    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn,
+    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn, Tokens,
 };
 use crate::routes;
 use crate::secret::{KeyFileError, MasterKey};
@@ -113,6 +113,7 @@ impl Application {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
         }
         let sessions = sessions(&settings, &db, &clock, &entropy, &master);
+        let tokens = Tokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
         let Opened { gateway, outbox } =
             gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
         let under_codes = sms::Parts {
@@ -145,6 +146,7 @@ impl Application {
             public_url: settings.server.public_url.as_str().trim_end_matches('/').to_owned(),
             accounts,
             sessions,
+            tokens,
             session_lasts: settings.session.absolute,
             captchas: Desk::new(captchas, in_process()),
             hasher,

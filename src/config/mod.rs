@@ -38,7 +38,7 @@ pub use draft::{Draft, DraftError, Edit, SaveError, Saved, limits_toml, named, r
 pub use environment::{Environment, of_process as environment_of_process};
 pub use error::{ConfigError, Place, Problem};
 pub use home::HomeKind;
-pub use limits::Limits;
+pub use limits::{Limits, is_custom_name};
 pub use live::{InForce, LiveHandle, Refused};
 pub use password::PasswordSettings;
 pub use secrets::Secrets;

@@ -49,6 +49,8 @@ pub enum Problem {
     /// The gateway refused the message; nothing was counted.
     NotSent,
     OnlyWayIn,
+    /// There are as many tokens as there may be.
+    TooManyTokens,
     /// There is no password to show, and one is needed.
     NoPassword,
     /// An administrator's account is not opened by a number alone.
@@ -119,6 +121,7 @@ mod kinds {
     pub const PHONE_TAKEN: Kind = kind("phone-taken", S::CONFLICT, "Another account has this number", "Sign in to that account with POST /api/v1/sms/login, or use another number.");
     pub const NOT_SENT: Kind = kind("unavailable", S::SERVICE_UNAVAILABLE, "Not available at the moment", "The message was not sent: the SMS gateway did not take it. Nothing was counted. Send the same call again after Retry-After.");
     pub const ONLY_WAY_IN: Kind = kind("only-way-in", S::CONFLICT, "The number is the only way into this account", "Set a password with POST /api/v1/password/reset first; then the number can be removed.");
+    pub const TOO_MANY_TOKENS: Kind = kind("too-many-tokens", S::CONFLICT, "There are 100 tokens already", "Revoke one that is not needed any more with DELETE /api/v1/admin/tokens/{id}, then send the same call again.");
     pub const NO_PASSWORD: Kind = kind("no-password", S::CONFLICT, "The account has no password yet", "Changing the number takes the current password. Set one with POST /api/v1/password/reset first.");
     pub const PASSWORD_REQUIRED: Kind = kind("password-required", S::FORBIDDEN, "This account takes its password", "An administrator's account is not opened by a code. Sign in with POST /api/v1/login. Where the password is lost, another administrator helps, or gatehouse admin create on the server.");
     pub const PASSWORD_CHANGE_REQUIRED: Kind = kind("password-change-required", S::FORBIDDEN, "The password has to be changed first", "It was given out once. Change it on /account; until then only GET /api/v1/session and POST /api/v1/logout answer.");
@@ -133,7 +136,7 @@ mod kinds {
 use kinds as k;
 
 impl Kind {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         k::INVALID_CREDENTIALS,
         k::CAPTCHA_REQUIRED,
         k::CAPTCHA_INVALID,
@@ -151,6 +154,7 @@ impl Kind {
         k::NO_ACCOUNT,
         k::PHONE_TAKEN,
         k::ONLY_WAY_IN,
+        k::TOO_MANY_TOKENS,
         k::NO_PASSWORD,
         k::PASSWORD_REQUIRED,
         k::PASSWORD_CHANGE_REQUIRED,
@@ -216,6 +220,7 @@ impl Problem {
             Self::PhoneTaken => k::PHONE_TAKEN,
             Self::NotSent => k::NOT_SENT,
             Self::OnlyWayIn => k::ONLY_WAY_IN,
+            Self::TooManyTokens => k::TOO_MANY_TOKENS,
             Self::NoPassword => k::NO_PASSWORD,
             Self::PasswordRequired => k::PASSWORD_REQUIRED,
             Self::PasswordChangeRequired => k::PASSWORD_CHANGE_REQUIRED,

@@ -3,6 +3,7 @@
 use actix_web::web::{Data, Path, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::sms::{Cursor, Entry, Filter, HeldBrake, ReportState, State};
 use crate::web::admin;
@@ -159,7 +160,10 @@ pub async fn lift(
 ) -> Result<HttpResponse, Problem> {
     let admin = admin::api::change(&request, &services, &edge).await?;
     match services.codes.ledger().lift(&prefix, &admin.id()).await.map_err(|error| broken(&error))? {
-        true => Ok(HttpResponse::NoContent().finish()),
+        true => {
+            admin.did(&services, "brake.lift", &json!({ "prefix": prefix.as_str() }));
+            Ok(HttpResponse::NoContent().finish())
+        }
         false => Err(Problem::NotFound),
     }
 }

@@ -9,6 +9,7 @@ pub mod password;
 pub mod register;
 pub mod session;
 pub mod sms;
+pub mod tokens;
 
 use std::time::Duration;
 

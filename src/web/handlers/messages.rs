@@ -4,6 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::{Form, Query};
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::db::DbError;
 use crate::sms::{Cursor, Filter, State};
@@ -71,7 +72,12 @@ pub async fn lift(visit: Visit, form: Form<LiftForm>, services: Shared) -> HttpR
         Err(response) => return response,
     };
     match services.codes.ledger().lift(&form.prefix, &admin.id()).await {
-        Ok(lifted) => visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted)),
+        Ok(lifted) => {
+            if lifted {
+                admin.did(&services, "brake.lift", &json!({ "prefix": form.prefix }));
+            }
+            visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted))
+        }
         Err(error) => broken(&visit, &error),
     }
 }

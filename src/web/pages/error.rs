@@ -81,6 +81,7 @@ impl From<&Problem> for ErrorKind {
             | Problem::CountryNotAllowed
             | Problem::PhoneTaken
             | Problem::OnlyWayIn
+            | Problem::TooManyTokens
             | Problem::NoPassword => Self::BadRequest,
             Problem::InvalidCredentials { .. }
             | Problem::InvalidCode
