@@ -13,7 +13,7 @@ use crate::config::{self, Limits, Live, LiveHandle};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 
-pub use crate::config::{Draft, DraftError, HomeKind, Refused, Saved};
+pub use crate::config::{Draft, DraftError, HomeKind, Refused, Saved, with_limit};
 pub use history::{Change, Cursor};
 pub use instances::Instance;
 

@@ -3,19 +3,19 @@
 use actix_web::HttpResponse;
 use actix_web::web::{Form, Path};
 
-use crate::audit::Outcome;
 use crate::config::Limits;
+use crate::db::DbError;
 use crate::throttle::Limit;
 use crate::tuning::{By, Current, Draft, DraftError, SaveError, with_limit};
 use crate::web::admin::{self, Admin};
 use crate::web::flash::Flash;
 use crate::web::handlers::admin::limits::overridden;
 use crate::web::handlers::admin::password::{self, Pairs};
-use crate::web::handlers::admin::record;
 use crate::web::handlers::broken;
 use crate::web::pages::admin::diff;
 use crate::web::pages::admin::draft::{Act, Controls, LimitForm, Mistake, RuleRow};
 use crate::web::pages::admin::editor::{EditorPage, StalePage, TomlPage, Word};
+use crate::web::pages::admin::preview::PreviewView;
 use crate::web::pages::error::{ErrorKind, ErrorPage};
 use crate::web::services::{Services, Shared};
 use crate::web::visit::Visit;
@@ -176,7 +176,7 @@ impl Saving<'_> {
         let response = match saved {
             Ok(saved) => {
                 let detail = serde_json::json!({ "reason": reason, "version": saved.version });
-                record(visit, services, admin, "limits.save", Outcome::Ok, detail);
+                admin.did(services, "limits.save", &detail);
                 visit.see_other("/admin/limits", Some(Flash::LimitsSaved))
             }
             Err(SaveError::Stale { version, diff, .. }) => {
@@ -192,4 +192,19 @@ impl Saving<'_> {
         };
         shown.finish(visit, services, response)
     }
+}
+
+/// Why a draft could not be tried.
+enum Untried {
+    Mistakes(Vec<Mistake>),
+    Broken(DbError),
+}
+
+/// What it would have done to what was recorded.
+async fn tried(services: &Services, draft: &str, controls: &Controls) -> Result<Option<PreviewView>, Untried> {
+    services
+        .tuning
+        .parse(&Draft::Toml(draft))
+        .map_err(|errors| Untried::Mistakes(errors.into_iter().map(mistake).collect()))?;
+    Ok(None)
 }

@@ -5,13 +5,12 @@ use actix_web::http::StatusCode;
 use actix_web::web::{Form, Path, Query};
 use serde::Deserialize;
 
-use crate::audit::Outcome;
 use crate::db::DbError;
 use crate::tuning::{Change, Current, Cursor, SaveError};
 use crate::web::admin::{self, Admin};
 use crate::web::flash::Flash;
 use crate::web::handlers::admin::password::{self, Pairs};
-use crate::web::handlers::admin::{edit, record};
+use crate::web::handlers::admin::edit;
 use crate::web::handlers::broken;
 use crate::web::pages::admin::diff;
 use crate::web::pages::admin::draft::Controls;
@@ -141,7 +140,7 @@ pub async fn rollback(visit: Visit, pairs: Form<Pairs>, services: Shared) -> Htt
     let response = match saved {
         Ok(saved) => {
             let detail = serde_json::json!({ "reason": reason, "version": saved.version });
-            record(&visit, &services, &admin, "limits.rollback", Outcome::Ok, detail);
+            admin.did(&services, "limits.rollback", &detail);
             visit.see_other("/admin/limits", Some(Flash::LimitsRestored))
         }
         Err(SaveError::Stale { .. }) => again(RollbackProblem::Stale).await,

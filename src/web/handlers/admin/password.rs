@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::value::{Error, MapDeserializer};
 
 use crate::captcha;
-use crate::login::{Authenticated, Token};
+use crate::login::Token;
 use crate::web::admin::Admin;
 use crate::web::handlers::confirm;
 use crate::web::handlers::reply::Reply;
@@ -46,8 +46,7 @@ pub async fn shown(
     action: &str,
     pairs: &[(String, String)],
 ) -> Result<Shown, HttpResponse> {
-    let who: &Authenticated = &admin.who;
-    if services.sessions.is_confirmed(&who.session) {
+    if services.sessions.is_confirmed(&admin.who.session) {
         return Ok(Shown(None));
     }
     let carried = || Carried::new(action, pairs);
@@ -61,5 +60,5 @@ pub async fn shown(
     let show = |notice, captcha: CaptchaBlock| page().notice(notice).captcha(captcha).respond(visit);
     let reply =
         Reply { visit, services, live: &Arc::clone(&live), form: captcha::Form::PasswordChange, show: &show };
-    confirm::verified(&reply, who, &form).await.map(|token| Shown(Some(token)))
+    confirm::verified(&reply, admin, &form).await.map(|token| Shown(Some(token)))
 }

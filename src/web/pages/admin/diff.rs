@@ -16,6 +16,12 @@ pub enum DiffKind {
     Gap,
 }
 
+/// From one text to another.
+pub fn between(old: &str, new: &str) -> Vec<DiffLine> {
+    let diff = similar::TextDiff::from_lines(old, new);
+    lines(&diff.unified_diff().context_radius(2).to_string())
+}
+
 /// The lines of a unified diff without the names of its files.
 pub fn lines(unified: &str) -> Vec<DiffLine> {
     let body = unified.lines().filter(|line| !line.starts_with("--- ") && !line.starts_with("+++ "));

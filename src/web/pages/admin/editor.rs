@@ -70,8 +70,8 @@ impl EditorPage {
         self
     }
 
-    pub fn preview(mut self, preview: PreviewView) -> Self {
-        self.preview = Some(preview);
+    pub fn preview(mut self, preview: Option<PreviewView>) -> Self {
+        self.preview = preview;
         self
     }
 
@@ -150,8 +150,8 @@ impl TomlPage {
         self
     }
 
-    pub fn preview(mut self, preview: PreviewView) -> Self {
-        self.preview = Some(preview);
+    pub fn preview(mut self, preview: Option<PreviewView>) -> Self {
+        self.preview = preview;
         self
     }
 
