@@ -12,19 +12,22 @@ use crate::web::pages::admin::words::grouped;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     pub low: u64,
+    /// What it probably is.
+    pub estimate: u64,
     pub high: u64,
 }
 
 impl Bounds {
     pub const fn exactly(count: u64) -> Self {
-        Self { low: count, high: count }
+        Self { low: count, estimate: count, high: count }
     }
 
     pub fn text(self, locale: Locale) -> Cow<'static, str> {
         if self.low == self.high {
             return Cow::Owned(grouped(self.low));
         }
-        t!("preview.between", locale = locale.code(), low = grouped(self.low), high = grouped(self.high))
+        let (low, high, about) = (grouped(self.low), grouped(self.high), grouped(self.estimate));
+        t!("preview.between", locale = locale.code(), low = low, high = high, about = about)
     }
 }
 
@@ -98,12 +101,12 @@ mod tests {
             new,
             more_is_better: Some(better),
         };
-        let between = Bounds { low: 8, high: 12 };
+        let between = Bounds { low: 8, estimate: 9, high: 12 };
         assert_eq!(line(10, between, true).tone(), "");
         assert_eq!(line(7, between, true).tone(), "better");
         assert_eq!(line(7, between, false).tone(), "worse");
         assert_eq!(line(20, between, false).tone(), "better");
-        assert_eq!(between.text(Locale::En), "8 to 12");
+        assert_eq!(between.text(Locale::En), "about 9 (8 to 12)");
         assert_eq!(line(20, between, false).bar(&between), (40, 60));
     }
 }
