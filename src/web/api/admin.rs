@@ -4,9 +4,11 @@ use actix_web::web::{Data, Path, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
+use crate::audit::{Action, Event, Outcome, Subject};
 use crate::login::Authenticated;
 use crate::sms::{Cursor, Entry, Filter, HeldBrake, ReportState, State};
 use crate::web::api::{Call, broken, member};
+use crate::web::client::ClientAddress;
 use crate::web::problem::{InputError, Problem};
 use crate::web::services::{Services, Shared};
 use crate::web::visit::Edge;
@@ -160,10 +162,28 @@ pub async fn lift(
     Call::admit(&request, &edge)?;
     let who = admin(&request, &services, &edge).await?;
     let by = who.account.id.to_string();
-    match services.codes.ledger().lift(&prefix, &by).await.map_err(|error| broken(&error))? {
+    let lifted = services.codes.ledger().lift(&prefix, &by).await.map_err(|error| broken(&error))?;
+    if lifted {
+        record_lift(&services, &who, edge.caller(&request)?, &prefix);
+    }
+    match lifted {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }
+}
+
+/// An administrator has lifted a brake.
+pub fn record_lift(services: &Services, who: &Authenticated, from: ClientAddress, prefix: &str) {
+    let audit = &services.audit;
+    let (actor, from) = (who.account.id.to_string(), from.subject());
+    audit.record(Event {
+        name: Some("brake.lift"),
+        actor: Some(&actor),
+        account: Some(who.account.recorded()),
+        address: Some(Subject::Address(from.as_ref())),
+        prefix: Some(Subject::Prefix(prefix)),
+        ..Event::new(audit.now(), Action::Admin, Outcome::Ok)
+    });
 }
 
 async fn admin(request: &HttpRequest, services: &Services, edge: &Edge) -> Result<Authenticated, Problem> {

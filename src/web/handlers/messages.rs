@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::db::DbError;
 use crate::login::Authenticated;
 use crate::sms::{Cursor, Filter, State};
+use crate::web::api::admin::record_lift;
 use crate::web::flash::Flash;
 use crate::web::handlers::broken;
 use crate::web::handlers::session::{Member, member};
@@ -76,7 +77,12 @@ pub async fn lift(visit: Visit, form: Form<LiftForm>, services: Shared) -> HttpR
         return ErrorPage::new(visit.layout(HERE, None), ErrorKind::ForeignForm).respond(&visit);
     }
     match services.codes.ledger().lift(&form.prefix, &who.account.id.to_string()).await {
-        Ok(lifted) => visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted)),
+        Ok(lifted) => {
+            if lifted {
+                record_lift(&services, &who, visit.client, &form.prefix);
+            }
+            visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted))
+        }
         Err(error) => broken(&visit, &error),
     }
 }
