@@ -4,7 +4,7 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::middleware::from_fn;
-use actix_web::web::{Data, PayloadConfig, delete, post, resource, route, scope};
+use actix_web::web::{Data, PayloadConfig, delete, post, put, resource, route, scope};
 use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
 use crate::web::handlers::{
@@ -50,6 +50,14 @@ pub fn app(
                         .route(delete().to(api::account::remove_phone)),
                 )
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
+                .service(
+                    calls("/admin/limits", "GET, HEAD, PUT")
+                        .app_data(extract::json_up_to(extract::DOCUMENT_LIMIT))
+                        .route(get().to(api::limits::show))
+                        .route(put().to(api::limits::save)),
+                )
+                .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(api::limits::history)))
+                .service(calls("/admin/limits/rollback", "POST").route(post().to(api::limits::rollback)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
                 .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(api::admin::lift))),
         )

@@ -11,3 +11,4 @@ mod sign_in;
 mod sms;
 mod support;
 mod throttle;
+mod tuning;

@@ -40,6 +40,8 @@ pub struct Edit {
     /// Each value with its place in the draft.
     limits: Table,
     text: Text,
+    /// Limits that the environment sets stay as they are, whatever the draft says of them.
+    but_overridden: bool,
 }
 
 /// How the draft will be written into the document.
@@ -55,18 +57,26 @@ impl Edit {
     /// Says everything that is wrong with its shape; what it says is judged where it is put into a document.
     pub fn read(draft: Draft<'_>) -> Result<Self, Vec<DraftError>> {
         match draft {
-            Draft::Json(value) => {
-                Ok(Self { limits: json::table(value).map_err(|error| vec![error])?, text: Text::Meaning })
-            }
+            Draft::Json(value) => Ok(Self {
+                limits: json::table(value).map_err(|error| vec![error])?,
+                text: Text::Meaning,
+                but_overridden: false,
+            }),
             Draft::Toml(text) => {
                 let root = document::parse(DRAFT.as_ref(), text).map_err(|error| draft_errors(&error))?;
                 let limits = only_limits(root)?;
                 let parsed = text.parse::<DocumentMut>().map_err(|error| {
                     vec![DraftError::at("", format!("is not TOML: {}", error.message()), None)]
                 })?;
-                Ok(Self { limits, text: Text::Toml(Box::new(parsed)) })
+                Ok(Self { limits, text: Text::Toml(Box::new(parsed)), but_overridden: false })
             }
         }
+    }
+
+    /// For a document that was in force once: what the environment has taken over since is left out of it.
+    #[must_use]
+    pub fn but_overridden(self) -> Self {
+        Self { but_overridden: true, ..self }
     }
 
     /// The limits that would be in force with this draft in the document.
@@ -75,7 +85,9 @@ impl Edit {
         let protected = overridden(source.environment());
         let candidate = self.instead_of(&theirs, &protected);
         let judged = source.read(candidate.clone()).map_err(|error| self.judged(source, &theirs, &error))?;
-        self.refuse_overridden(&theirs, in_force, &protected)?;
+        if !self.but_overridden {
+            self.refuse_overridden(&theirs, in_force, &protected)?;
+        }
         Ok(judged.live.limits)
     }
 

@@ -166,7 +166,11 @@ pub async fn lift(
     }
 }
 
-async fn admin(request: &HttpRequest, services: &Services, edge: &Edge) -> Result<Authenticated, Problem> {
+pub(super) async fn admin(
+    request: &HttpRequest,
+    services: &Services,
+    edge: &Edge,
+) -> Result<Authenticated, Problem> {
     let who = member(request, services, edge).await?;
     if who.account.roles.admin { Ok(who) } else { Err(Problem::Forbidden) }
 }

@@ -1,0 +1,1 @@
+//! Several instances on one home.
