@@ -1,5 +1,5 @@
 //! The limits changed while it runs: by the API, in files, over several instances.
 
-mod rig;
+pub mod rig;
 mod saving;
 mod shared;
