@@ -2,4 +2,5 @@
 
 pub mod rig;
 mod saving;
+mod service;
 mod shared;
