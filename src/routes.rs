@@ -4,7 +4,7 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::middleware::from_fn;
-use actix_web::web::{Data, PayloadConfig, delete, post, resource, route, scope};
+use actix_web::web::{Data, PayloadConfig, delete, post, put, resource, route, scope};
 use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
 use crate::web::handlers::admin as console;
@@ -59,6 +59,14 @@ pub fn app(
                 )
                 .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(api::tokens::revoke)))
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
+                .service(
+                    calls("/admin/limits", "GET, HEAD, PUT")
+                        .app_data(extract::json_up_to(extract::DOCUMENT_LIMIT))
+                        .route(get().to(api::limits::show))
+                        .route(put().to(api::limits::save)),
+                )
+                .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(api::limits::history)))
+                .service(calls("/admin/limits/rollback", "POST").route(post().to(api::limits::rollback)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
                 .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(api::admin::lift))),
         )
@@ -118,7 +126,7 @@ pub fn app(
         .service(
             // All limits with their comments are longer than other forms.
             calls("/admin/limits/toml", "GET, HEAD, POST")
-                .app_data(extract::forms_of(extract::LONG_FORM))
+                .app_data(extract::forms_up_to(extract::DOCUMENT_LIMIT))
                 .route(get().to(console::edit::show_toml))
                 .route(post().to(console::edit::submit_toml)),
         )

@@ -14,6 +14,9 @@ mod error;
 pub mod home;
 mod limits;
 mod live;
+mod live_home;
+mod living;
+mod look;
 mod password;
 mod reader;
 mod rules;
@@ -34,12 +37,16 @@ mod tests;
 pub use audit::AuditSettings;
 pub use captcha::{CaptchaProvider, CaptchaTunables};
 pub use database::{Database, DatabaseUrl, SqliteFile};
-pub use draft::{Draft, DraftError, Edit, SaveError, Saved, limits_toml, named, rule_json, span_text, with_limit};
+pub use draft::{
+    Draft, DraftError, Edit, SaveError, Saved, limits_toml, named, rule_json, span_text, with_limit,
+};
 pub use environment::{Environment, of_process as environment_of_process};
 pub use error::{ConfigError, Place, Problem};
 pub use home::HomeKind;
 pub use limits::{Limits, is_custom_name};
 pub use live::{InForce, LiveHandle, Refused};
+pub use live_home::HomeSettings;
+pub use look::Look;
 pub use password::PasswordSettings;
 pub use secrets::Secrets;
 pub use server::Server;

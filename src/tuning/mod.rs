@@ -50,6 +50,17 @@ pub struct Current {
     pub refused: Option<Refused>,
 }
 
+impl Current {
+    /// Whether an environment variable sets this limit, whatever the document says.
+    pub fn is_overridden(&self, name: &str) -> bool {
+        self.overridden.iter().any(|pattern| match pattern.as_str() {
+            "*" => true,
+            "custom.*" => name.starts_with("custom."),
+            exact => exact == name,
+        })
+    }
+}
+
 /// Who changes something.
 #[derive(Debug, Clone, Copy)]
 pub struct By<'a> {
@@ -124,7 +135,16 @@ impl Tuning {
         by: By<'_>,
         reason: &str,
     ) -> Result<Saved, SaveError> {
-        let edit = config::Edit::read(draft).map_err(SaveError::Invalid)?;
+        self.put(config::Edit::read(draft).map_err(SaveError::Invalid)?, if_match, by, reason).await
+    }
+
+    async fn put(
+        &self,
+        edit: config::Edit,
+        if_match: &str,
+        by: By<'_>,
+        reason: &str,
+    ) -> Result<Saved, SaveError> {
         let Some(control) = self.0.live.control() else {
             return Err(SaveError::Home(
                 "this server was started with a configuration that nothing watches; start it with a file"
@@ -151,7 +171,8 @@ impl Tuning {
     ) -> Result<Saved, SaveError> {
         let document = self.document_of(change).await.map_err(SaveError::Db)?;
         let document = document.ok_or(SaveError::NoSuchChange)?;
-        self.save(Draft::Toml(&document), if_match, by, reason).await
+        let edit = config::Edit::read(Draft::Toml(&document)).map_err(SaveError::Invalid)?;
+        self.put(edit.but_overridden(), if_match, by, reason).await
     }
 
     /// Keeps history and the list of instances up to date for as long as it is polled: at every change, and

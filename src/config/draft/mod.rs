@@ -22,6 +22,7 @@ use super::document::{self, Entry, Node, Table, Value};
 use super::error::ConfigError;
 use super::home::Found;
 use super::limits::Limits;
+use super::living::NOTHING_SET;
 use super::reader;
 use super::source::{Fingerprint, Source};
 use errors::{DRAFT, draft_errors};
@@ -42,6 +43,8 @@ pub struct Edit {
     /// Each value with its place in the draft.
     limits: Table,
     text: Text,
+    /// Limits that the environment sets stay as they are, whatever the draft says of them.
+    but_overridden: bool,
 }
 
 /// How the draft will be written into the document.
@@ -57,18 +60,26 @@ impl Edit {
     /// Says everything that is wrong with its shape; what it says is judged where it is put into a document.
     pub fn read(draft: Draft<'_>) -> Result<Self, Vec<DraftError>> {
         match draft {
-            Draft::Json(value) => {
-                Ok(Self { limits: json::table(value).map_err(|error| vec![error])?, text: Text::Meaning })
-            }
+            Draft::Json(value) => Ok(Self {
+                limits: json::table(value).map_err(|error| vec![error])?,
+                text: Text::Meaning,
+                but_overridden: false,
+            }),
             Draft::Toml(text) => {
                 let root = document::parse(DRAFT.as_ref(), text).map_err(|error| draft_errors(&error))?;
                 let limits = only_limits(root)?;
                 let parsed = text.parse::<DocumentMut>().map_err(|error| {
                     vec![DraftError::at("", format!("is not TOML: {}", error.message()), None)]
                 })?;
-                Ok(Self { limits, text: Text::Toml(Box::new(parsed)) })
+                Ok(Self { limits, text: Text::Toml(Box::new(parsed)), but_overridden: false })
             }
         }
+    }
+
+    /// For a document that was in force once: what the environment has taken over since is left out of it.
+    #[must_use]
+    pub fn but_overridden(self) -> Self {
+        Self { but_overridden: true, ..self }
     }
 
     /// The limits that would be in force with this draft in the document.
@@ -77,7 +88,9 @@ impl Edit {
         let protected = overridden(source.environment());
         let candidate = self.instead_of(&theirs, &protected);
         let judged = source.read(candidate.clone()).map_err(|error| self.judged(source, &theirs, &error))?;
-        self.refuse_overridden(&theirs, in_force, &protected)?;
+        if !self.but_overridden {
+            self.refuse_overridden(&theirs, in_force, &protected)?;
+        }
         Ok(judged.live.limits)
     }
 
@@ -100,6 +113,8 @@ impl Edit {
             }
         }
         .map_err(SaveError::Home)?;
+        // One that is left empty would be taken for one that is being written.
+        let merged = if merged.trim().is_empty() { NOTHING_SET.to_owned() } else { merged };
         // What is written has to say what was judged.
         match source.tree(&merged).and_then(|root| source.read(root)) {
             Ok(config) if config.live.limits == limits => Ok(merged),

@@ -16,8 +16,10 @@ pub fn with_limit(toml: &str, name: &str, table: &str) -> Result<String, DraftEr
 }
 
 fn parse(text: &str) -> Result<DocumentMut, DraftError> {
-    text.parse().map_err(|error: toml_edit::TomlError| {
-        DraftError { field: String::new(), message: format!("is not TOML: {}", error.message()), line: None }
+    text.parse().map_err(|error: toml_edit::TomlError| DraftError {
+        field: String::new(),
+        message: format!("is not TOML: {}", error.message()),
+        line: None,
     })
 }
 

@@ -57,11 +57,7 @@ pub async fn submit(visit: Visit, form: Form<ConfirmForm>, services: Shared) -> 
 }
 
 /// The session's new token, once the password was right; or the page that goes back.
-pub async fn verified(
-    reply: &Reply<'_>,
-    admin: &Admin,
-    form: &ConfirmForm,
-) -> Result<Token, HttpResponse> {
+pub async fn verified(reply: &Reply<'_>, admin: &Admin, form: &ConfirmForm) -> Result<Token, HttpResponse> {
     let Reply { visit, services, .. } = *reply;
     let (password, solved) = reply.admit(&form.guarded, |errors| parse(&form.password, errors)).await?;
     reply.verify(&admin.who.account, password, Field::Password, solved).await?;

@@ -9,7 +9,6 @@ use crate::throttle::Limit;
 use crate::tuning::{By, Current, Draft, DraftError, SaveError, with_limit};
 use crate::web::admin::{self, Admin};
 use crate::web::flash::Flash;
-use crate::web::handlers::admin::limits::overridden;
 use crate::web::handlers::admin::password::{self, Pairs};
 use crate::web::handlers::broken;
 use crate::web::pages::admin::diff;
@@ -39,7 +38,7 @@ pub async fn show(visit: Visit, name: Path<String>, services: Shared) -> HttpRes
 }
 
 fn editor(visit: &Visit, admin: &Admin, current: &Current, limit: &Limit) -> EditorPage {
-    let overridden = overridden(current, limit.name());
+    let overridden = current.is_overridden(limit.name());
     EditorPage::new(visit, admin.login(), limit.clone(), overridden, &current.version)
 }
 
@@ -181,7 +180,8 @@ impl Saving<'_> {
             }
             Err(SaveError::Stale { version, diff, .. }) => {
                 let diff = diff::lines(&diff);
-                StalePage::new(visit, admin.login(), &controls, version, diff, draft.to_owned()).respond(visit)
+                StalePage::new(visit, admin.login(), &controls, version, diff, draft.to_owned())
+                    .respond(visit)
             }
             Err(SaveError::Invalid(errors)) => {
                 again(&controls, errors.into_iter().map(mistake).collect(), Word::None)
@@ -201,7 +201,11 @@ enum Untried {
 }
 
 /// What it would have done to what was recorded.
-async fn tried(services: &Services, draft: &str, controls: &Controls) -> Result<Option<PreviewView>, Untried> {
+async fn tried(
+    services: &Services,
+    draft: &str,
+    controls: &Controls,
+) -> Result<Option<PreviewView>, Untried> {
     services
         .tuning
         .parse(&Draft::Toml(draft))

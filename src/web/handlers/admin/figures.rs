@@ -57,9 +57,8 @@ fn total(sums: &[Sum], fits: impl Fn(&Sum) -> bool) -> u64 {
 }
 
 pub fn period(sums: &[Sum]) -> Period {
-    let of = |action: Action, outcome: Outcome| {
-        total(sums, |sum| sum.action == action && sum.outcome == outcome)
-    };
+    let of =
+        |action: Action, outcome: Outcome| total(sums, |sum| sum.action == action && sum.outcome == outcome);
     let refused = |outcome: Outcome| total(sums, |sum| sum.outcome == outcome);
     let sent = of(Action::Send, Outcome::Ok) + of(Action::Send, Outcome::Unknown);
     Period {
@@ -175,10 +174,8 @@ mod tests {
         let now = Micros::from_seconds(100 * 3600 + 59);
         let grid = Grid::hour(now);
         let at = |minutes: i64| Micros::from_seconds((100 * 60 - minutes) * 60);
-        let step = |minutes| Step {
-            at: at(minutes),
-            sums: vec![sum(Action::SignIn, Outcome::Ok, "", false, 2)],
-        };
+        let step =
+            |minutes| Step { at: at(minutes), sums: vec![sum(Action::SignIn, Outcome::Ok, "", false, 2)] };
         let counts = grid.counts(&[step(70), step(59), step(0)], |_| true);
         assert_eq!((counts[0], counts[59], counts.iter().sum::<u64>()), (2, 2, 4), "70 minutes ago is past");
     }

@@ -9,8 +9,8 @@ use crate::db::DbError;
 use crate::tuning::{Change, Current, Cursor, SaveError};
 use crate::web::admin::{self, Admin};
 use crate::web::flash::Flash;
-use crate::web::handlers::admin::password::{self, Pairs};
 use crate::web::handlers::admin::edit;
+use crate::web::handlers::admin::password::{self, Pairs};
 use crate::web::handlers::broken;
 use crate::web::pages::admin::diff;
 use crate::web::pages::admin::draft::Controls;
@@ -101,7 +101,9 @@ async fn rollback_page(
     let current = services.tuning.current();
     let change = services.tuning.change(id).await.map_err(|error| broken(visit, &error))?;
     let Some(change) = change else {
-        return Err(ErrorPage::new(visit.layout(HERE, Some(admin.login())), ErrorKind::NotFound).respond(visit));
+        return Err(
+            ErrorPage::new(visit.layout(HERE, Some(admin.login())), ErrorKind::NotFound).respond(visit)
+        );
     };
     let would = diff::between(&current.toml, &change.document);
     Ok(RollbackPage::new(visit, admin.login(), row(&change, "", false), would, current.version))
@@ -117,7 +119,9 @@ pub async fn rollback(visit: Visit, pairs: Form<Pairs>, services: Shared) -> Htt
     let again = async |problem| match rollback_page(&visit, &services, &admin, &id).await {
         Ok(page) => {
             let status = match &problem {
-                RollbackProblem::ReasonMissing | RollbackProblem::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                RollbackProblem::ReasonMissing | RollbackProblem::Refused(_) => {
+                    StatusCode::UNPROCESSABLE_ENTITY
+                }
                 RollbackProblem::Stale => StatusCode::PRECONDITION_FAILED,
                 RollbackProblem::Expired => StatusCode::FORBIDDEN,
             };

@@ -6,7 +6,6 @@ use actix_web::http::StatusCode;
 use crate::audit::MINUTE;
 use crate::config::Limits;
 use crate::db::DbError;
-use crate::tuning::Current;
 use crate::web::admin::{self, Admin};
 use crate::web::handlers::admin::figures::{HOUR, hour_of};
 use crate::web::handlers::admin::history::changes;
@@ -37,7 +36,7 @@ async fn page(visit: &Visit, services: &Services, admin: &Admin) -> Result<Limit
     let cards = current.live.limits.iter().map(|limit| {
         let name = limit.name();
         let is_default = default.get(name) == Some(limit);
-        LimitCard::new(limit.clone(), is_default, overridden(&current, name), hour_of(name, &hour))
+        LimitCard::new(limit.clone(), is_default, current.is_overridden(name), hour_of(name, &hour))
     });
     let page = LimitsPage::new(
         visit,
@@ -48,11 +47,4 @@ async fn page(visit: &Visit, services: &Services, admin: &Admin) -> Result<Limit
     );
     let (latest, _) = changes(services, &current, None, LATEST).await?;
     Ok(page.changes(latest))
-}
-
-/// Whether a variable of the environment sets it.
-pub fn overridden(current: &Current, name: &str) -> bool {
-    current.overridden.iter().any(|set| {
-        set == name || set == "*" || (set == "custom.*" && name.starts_with("custom."))
-    })
 }

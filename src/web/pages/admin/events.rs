@@ -38,8 +38,15 @@ impl EventsPage {
         limits: &Limits,
     ) -> Self {
         let only = found.entries.first().and_then(|entry| {
-            let shown = [(filter.account, &entry.account), (filter.address, &entry.address), (filter.phone, &entry.phone)];
-            shown.into_iter().find(|(key, _)| key.is_some()).and_then(|(_, shown)| Some(shown.as_ref()?.mask.clone()))
+            let shown = [
+                (filter.account, &entry.account),
+                (filter.address, &entry.address),
+                (filter.phone, &entry.phone),
+            ];
+            shown
+                .into_iter()
+                .find(|(key, _)| key.is_some())
+                .and_then(|(_, shown)| Some(shown.as_ref()?.mask.clone()))
         });
         Self {
             layout: visit.layout(address(&filter, after.as_ref()), Some(user)),

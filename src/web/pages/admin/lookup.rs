@@ -168,7 +168,11 @@ mod tests {
         assert_eq!(full.rules[0].frees.unwrap().seconds(), 30, "the hit at 70 leaves at 130");
         assert!(full.is_full());
         let free = state(3, &[90, 70, 40], 100);
-        assert_eq!((free.rules[0].used, free.rules[0].frees), (2, None), "a hit exactly a window old has left");
+        assert_eq!(
+            (free.rules[0].used, free.rules[0].frees),
+            (2, None),
+            "a hit exactly a window old has left"
+        );
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-
 use super::NOW;
 use crate::audit::{Action, Entry, Filter, Outcome, Page, Shown};
 use crate::clock::Micros;
@@ -43,7 +42,10 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     add("toml-preview", &toml().preview(Some(preview())));
     let diff = || diff::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
     add("stale", &StalePage::new(visit, "ada", &controls(), "0badcafe0bad".into(), diff(), "x = 1\n".into()));
-    add("history", &HistoryPage::new(visit, "ada", "/admin/limits/history", changes(), Some("?b=1".into()), true));
+    add(
+        "history",
+        &HistoryPage::new(visit, "ada", "/admin/limits/history", changes(), Some("?b=1".into()), true),
+    );
     let rollback = || RollbackPage::new(visit, "ada", changes().remove(1), diff(), "0badcafe0bad".into());
     add("rollback", &rollback());
     for (name, problem) in [
@@ -55,9 +57,13 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
         add(name, &rollback().problem("calm", problem));
     }
     let found = |entries| Page { entries, next: None };
-    let events = |filter, entries| EventsPage::new(visit, "ada", filter, None, found(entries), &Limits::default());
+    let events =
+        |filter, entries| EventsPage::new(visit, "ada", filter, None, found(entries), &Limits::default());
     add("events", &events(Filter::default(), entries()));
-    add("events-of-one", &events(Filter { account: Some(-7), noted: Some(true), ..Filter::default() }, entries()));
+    add(
+        "events-of-one",
+        &events(Filter { account: Some(-7), noted: Some(true), ..Filter::default() }, entries()),
+    );
     add("events-none", &events(Filter::default(), Vec::new()));
     let lookup = || LookupPage::new(visit, "ada", "kim");
     add("lookup", &LookupPage::new(visit, "ada", ""));
@@ -104,19 +110,31 @@ fn overview(worried: bool) -> Overview {
         Warning::SharedAddress { percent: 97, mask: "203.0.113.0/24".into() },
         Warning::Dropped { count: 1_234 },
     ];
-    let subject = |kind, mask: &str| Subject { kind, mask: mask.into(), attempts: 1_234, href: "/admin/events?account=-7".into() };
+    let subject = |kind, mask: &str| Subject {
+        kind,
+        mask: mask.into(),
+        attempts: 1_234,
+        href: "/admin/events?account=-7".into(),
+    };
     let used = Use { limit: "login-account".into(), challenged: [3, 30], refused: [1, 12], noted: [0, 2] };
     Overview {
         now: Moment(NOW),
         hour: period,
         day: Period::default(),
-        charts: vec![Charts {
-            key: "overview.sign-ins",
-            hour: chart("a", "overview.sign-ins-hour", 60, 60),
-            day: chart("b", "overview.sign-ins-day", 96, 96),
-        }, Charts { key: "overview.messages", hour: quiet("c"), day: quiet("d") }],
+        charts: vec![
+            Charts {
+                key: "overview.sign-ins",
+                hour: chart("a", "overview.sign-ins-hour", 60, 60),
+                day: chart("b", "overview.sign-ins-day", 96, 96),
+            },
+            Charts { key: "overview.messages", hour: quiet("c"), day: quiet("d") },
+        ],
         uses: if worried { vec![used] } else { Vec::new() },
-        subjects: if worried { vec![subject("event.account", "k**"), subject("event.phone", "+8613****8000")] } else { Vec::new() },
+        subjects: if worried {
+            vec![subject("event.account", "k**"), subject("event.phone", "+8613****8000")]
+        } else {
+            Vec::new()
+        },
         parts: vec![Part { key: "overview.store", up: !worried, text: "memory".into() }],
         instances: if worried { vec![row("one:8080", true), row("two:8080", false)] } else { Vec::new() },
         warnings: if worried { all } else { Vec::new() },
@@ -139,14 +157,14 @@ fn limits(visit: &Visit) -> LimitsPage {
 
 fn editors(visit: &Visit) -> Vec<(&'static str, EditorPage)> {
     let default = Limits::default();
-    let page = |name: &str| {
-        EditorPage::new(visit, "ada", default.get(name).unwrap().clone(), false, "0123456789ab")
-    };
+    let page =
+        |name: &str| EditorPage::new(visit, "ada", default.get(name).unwrap().clone(), false, "0123456789ab");
     let row = RuleRow { max: "three".into(), window: "\"soon".into(), ..RuleRow::default() };
     let wrong = || LimitForm { monitor: true, rows: vec![row.clone()] };
     let lacking = Controls { reason_missing: true, ..controls() };
     let account = || page("login-account");
-    let mistakes = ["max", "window", "then"].map(|part| mistake(&format!("limits.login-account.rules[0].{part}")));
+    let mistakes =
+        ["max", "window", "then"].map(|part| mistake(&format!("limits.login-account.rules[0].{part}")));
     let twin = mistake("limits.login-account.rules[0]");
     vec![
         ("editor", account()),
@@ -222,7 +240,8 @@ fn entries() -> Vec<Entry> {
     let act = entry(2, Action::Admin, Outcome::Ok, 1);
     let detail = Some(r#"{"reason":"<calm>","version":"0badcafe0bad"}"#.to_owned());
     let act = Entry { name: Some("limits.save".into()), detail, ..act };
-    let solved = Entry { solved: true, phone: shown("+8613****8000"), ..entry(3, Action::Send, Outcome::Unknown, 1) };
+    let solved =
+        Entry { solved: true, phone: shown("+8613****8000"), ..entry(3, Action::Send, Outcome::Unknown, 1) };
     let own = Entry { name: Some("reply".into()), ..entry(4, Action::Custom, Outcome::Ok, 1) };
     let broken = Entry { detail: Some("no <json>".into()), ..entry(5, Action::Reload, Outcome::Refused, 1) };
     vec![refused, act, solved, own, broken]
@@ -230,8 +249,10 @@ fn entries() -> Vec<Entry> {
 
 fn person() -> Person {
     let default = Limits::default();
-    let hits: Vec<Micros> = [2_u64, 11, 40, 700].map(|seconds| NOW.minus(Duration::from_secs(seconds))).to_vec();
-    let state = |name: &str, hits: &[Micros], holds| LimitState::new(default.get(name).unwrap(), NOW, hits, holds);
+    let hits: Vec<Micros> =
+        [2_u64, 11, 40, 700].map(|seconds| NOW.minus(Duration::from_secs(seconds))).to_vec();
+    let state =
+        |name: &str, hits: &[Micros], holds| LimitState::new(default.get(name).unwrap(), NOW, hits, holds);
     Person {
         kind: "lookup.login",
         name: "kim".into(),
