@@ -17,8 +17,9 @@ use crate::web::status::State;
 use crate::web::visit::Visit;
 use crate::web::wait::Moment;
 
-/// How many of each kind stand out.
-const TOP: u32 = 4;
+/// How many of each kind stand out, and how many of all are shown.
+const TOP: u32 = 5;
+const MOST: usize = 8;
 /// From how many attempts on, at how many accounts, and from which share on one address is suspicious.
 const SHARED_ATTEMPTS: i64 = 50;
 const SHARED_ACCOUNTS: i64 = 5;
@@ -80,6 +81,8 @@ async fn subjects(services: &Services, since: Micros) -> Result<Vec<Subject>, Db
             attempts: u64::try_from(count).unwrap_or(0),
         }));
     }
+    subjects.sort_by_key(|subject| std::cmp::Reverse(subject.attempts));
+    subjects.truncate(MOST);
     Ok(subjects)
 }
 
