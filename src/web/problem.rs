@@ -37,6 +37,8 @@ pub enum Problem {
     },
     Unauthenticated,
     Forbidden,
+    /// A change in the console, and the password was not shown lately.
+    ConfirmationRequired,
     Csrf,
     LoginTaken,
     InvalidPhone,
@@ -47,6 +49,8 @@ pub enum Problem {
     /// The gateway refused the message; nothing was counted.
     NotSent,
     OnlyWayIn,
+    /// There are as many tokens as there may be.
+    TooManyTokens,
     /// There is no password to show, and one is needed.
     NoPassword,
     /// An administrator's account is not opened by a number alone.
@@ -133,6 +137,7 @@ mod kinds {
     pub const UNAVAILABLE: Kind = kind("unavailable", S::SERVICE_UNAVAILABLE, "Not available at the moment", "Something that this call needs does not answer. Send the same call again after Retry-After.");
     pub const UNAUTHENTICATED: Kind = kind("unauthenticated", S::UNAUTHORIZED, "Not signed in", "Sign in with POST /api/v1/login and send the cookie that it sets.");
     pub const FORBIDDEN: Kind = kind("forbidden", S::FORBIDDEN, "Not allowed", "This account may not do this. Ask an administrator for the role that may.");
+    pub const CONFIRMATION_REQUIRED: Kind = kind("confirmation-required", S::FORBIDDEN, "The password is to be shown again", "A change takes a password that was shown lately. Send it with POST /api/v1/admin/confirm, then send the same call again.");
     pub const CSRF: Kind = kind("csrf", S::FORBIDDEN, "The call does not come from this site", "Call from a page of this site, or from a program that sends application/json and no Origin of another site.");
     pub const LOGIN_TAKEN: Kind = kind("login-taken", S::CONFLICT, "This name is taken", "Choose another name. If it is yours, sign in instead.");
     pub const INVALID_PHONE: Kind = kind("invalid-phone", S::UNPROCESSABLE_ENTITY, "This is no mobile number", "Send a mobile number, best with its country code: +8613800138000.");
@@ -142,6 +147,7 @@ mod kinds {
     pub const PHONE_TAKEN: Kind = kind("phone-taken", S::CONFLICT, "Another account has this number", "Sign in to that account with POST /api/v1/sms/login, or use another number.");
     pub const NOT_SENT: Kind = kind("unavailable", S::SERVICE_UNAVAILABLE, "Not available at the moment", "The message was not sent: the SMS gateway did not take it. Nothing was counted. Send the same call again after Retry-After.");
     pub const ONLY_WAY_IN: Kind = kind("only-way-in", S::CONFLICT, "The number is the only way into this account", "Set a password with POST /api/v1/password/reset first; then the number can be removed.");
+    pub const TOO_MANY_TOKENS: Kind = kind("too-many-tokens", S::CONFLICT, "There are 100 tokens already", "Revoke one that is not needed any more with DELETE /api/v1/admin/tokens/{id}, then send the same call again.");
     pub const NO_PASSWORD: Kind = kind("no-password", S::CONFLICT, "The account has no password yet", "Changing the number takes the current password. Set one with POST /api/v1/password/reset first.");
     pub const PASSWORD_REQUIRED: Kind = kind("password-required", S::FORBIDDEN, "This account takes its password", "An administrator's account is not opened by a code. Sign in with POST /api/v1/login. Where the password is lost, another administrator helps, or gatehouse admin create on the server.");
     pub const PASSWORD_CHANGE_REQUIRED: Kind = kind("password-change-required", S::FORBIDDEN, "The password has to be changed first", "It was given out once. Change it on /account; until then only GET /api/v1/session and POST /api/v1/logout answer.");
@@ -159,7 +165,7 @@ mod kinds {
 use kinds as k;
 
 impl Kind {
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         k::INVALID_CREDENTIALS,
         k::CAPTCHA_REQUIRED,
         k::CAPTCHA_INVALID,
@@ -168,6 +174,7 @@ impl Kind {
         k::UNAVAILABLE,
         k::UNAUTHENTICATED,
         k::FORBIDDEN,
+        k::CONFIRMATION_REQUIRED,
         k::CSRF,
         k::LOGIN_TAKEN,
         k::INVALID_PHONE,
@@ -176,6 +183,7 @@ impl Kind {
         k::NO_ACCOUNT,
         k::PHONE_TAKEN,
         k::ONLY_WAY_IN,
+        k::TOO_MANY_TOKENS,
         k::NO_PASSWORD,
         k::PASSWORD_REQUIRED,
         k::PASSWORD_CHANGE_REQUIRED,
@@ -247,6 +255,7 @@ impl Problem {
             Self::Unavailable { .. } => k::UNAVAILABLE,
             Self::Unauthenticated => k::UNAUTHENTICATED,
             Self::Forbidden => k::FORBIDDEN,
+            Self::ConfirmationRequired => k::CONFIRMATION_REQUIRED,
             Self::Csrf => k::CSRF,
             Self::LoginTaken => k::LOGIN_TAKEN,
             Self::InvalidPhone => k::INVALID_PHONE,
@@ -256,6 +265,7 @@ impl Problem {
             Self::PhoneTaken => k::PHONE_TAKEN,
             Self::NotSent => k::NOT_SENT,
             Self::OnlyWayIn => k::ONLY_WAY_IN,
+            Self::TooManyTokens => k::TOO_MANY_TOKENS,
             Self::NoPassword => k::NO_PASSWORD,
             Self::PasswordRequired => k::PASSWORD_REQUIRED,
             Self::PasswordChangeRequired => k::PASSWORD_CHANGE_REQUIRED,

@@ -8,14 +8,13 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::admin::admin;
-use super::{Call, broken};
+use super::broken;
 use crate::config::{Limits, rule_json};
-use crate::login::Authenticated;
 use crate::throttle::{Limit, Mode};
-use crate::tuning::{By, Change, Current, Cursor, Draft, DraftError, Instance, SaveError, Saved};
+use crate::tuning::{Change, Current, Cursor, Draft, DraftError, Instance, SaveError, Saved};
+use crate::web::admin::{self, Admin};
 use crate::web::problem::{DraftProblem, InputError, Problem};
-use crate::web::services::Shared;
+use crate::web::services::{Services, Shared};
 use crate::web::visit::Edge;
 use crate::web::wait::Moment;
 
@@ -73,7 +72,7 @@ impl From<Instance> for InstanceBody {
 
 /// `GET /admin/limits`
 pub async fn show(request: HttpRequest, services: Shared, edge: Data<Edge>) -> Result<HttpResponse, Problem> {
-    admin(&request, &services, &edge).await?;
+    admin::api::read(&request, &services, &edge).await?;
     let instances = services.tuning.instances().await.map_err(|error| broken(&error))?;
     let current = services.tuning.current();
     let sources = sources(&current);
@@ -147,8 +146,7 @@ pub async fn save(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    Call::admit(&request, &edge)?;
-    let who = admin(&request, &services, &edge).await?;
+    let admin = admin::api::change(&request, &services, &edge).await?;
     let seen = seen(&request, &services.tuning.current().version)?;
     let reason = reason(&wanted.reason)?;
     let draft = match (&wanted.limits, &wanted.toml) {
@@ -157,8 +155,10 @@ pub async fn save(
         (Some(_), Some(_)) => return Err(wrong("toml", "Stands beside limits; send one of them.")),
         (None, None) => return Err(wrong("limits", "Is missing; send it, or toml.")),
     };
-    let id = who.account.id.to_string();
-    answer(services.tuning.save(draft, &seen, by(&id, &who), reason).await)
+    let saved = services.tuning.save(draft, &seen, admin.by(&admin.id()), reason).await;
+    let detail = json!({ "reason": reason, "from": seen });
+    told(&services, &admin, "limits.save", detail, &saved);
+    answer(saved)
 }
 
 #[derive(Deserialize)]
@@ -175,16 +175,35 @@ pub async fn rollback(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    Call::admit(&request, &edge)?;
-    let who = admin(&request, &services, &edge).await?;
+    let admin = admin::api::change(&request, &services, &edge).await?;
     let seen = seen(&request, &services.tuning.current().version)?;
     let reason = reason(&back.reason)?;
-    let id = who.account.id.to_string();
-    answer(services.tuning.rollback(&back.change, &seen, by(&id, &who), reason).await)
+    let saved = services.tuning.rollback(&back.change, &seen, admin.by(&admin.id()), reason).await;
+    let detail = json!({ "reason": reason, "from": seen, "change": back.change });
+    told(&services, &admin, "limits.rollback", detail, &saved);
+    answer(saved)
 }
 
-fn by<'a>(id: &'a str, who: &'a Authenticated) -> By<'a> {
-    By { account: id, login: who.account.login.as_str() }
+/// Records what somebody did, or would have done.
+pub fn told(
+    services: &Services,
+    admin: &Admin,
+    act: &str,
+    mut detail: Value,
+    saved: &Result<Saved, SaveError>,
+) {
+    let refused = match saved {
+        Ok(saved) => {
+            detail["to"] = saved.version.clone().into();
+            return admin.did(services, act, &detail);
+        }
+        Err(SaveError::Stale { .. }) => "stale",
+        Err(SaveError::Invalid(_) | SaveError::NoSuchChange) => "invalid",
+        Err(SaveError::Home(_)) => "home",
+        Err(SaveError::Db(_)) => "database",
+    };
+    detail["why"] = refused.into();
+    admin.failed(services, act, &detail);
 }
 
 fn answer(saved: Result<Saved, SaveError>) -> Result<HttpResponse, Problem> {
@@ -278,7 +297,7 @@ pub async fn history(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    admin(&request, &services, &edge).await?;
+    admin::api::read(&request, &services, &edge).await?;
     let before = match page.before.as_deref() {
         None | Some("") => None,
         Some(text) => {

@@ -85,11 +85,13 @@ impl From<&Problem> for ErrorKind {
             | Problem::CountryNotAllowed
             | Problem::PhoneTaken
             | Problem::OnlyWayIn
+            | Problem::TooManyTokens
             | Problem::NoPassword => Self::BadRequest,
             Problem::InvalidCredentials { .. }
             | Problem::InvalidCode
             | Problem::Unauthenticated
             | Problem::Forbidden
+            | Problem::ConfirmationRequired
             | Problem::PasswordRequired
             | Problem::PasswordChangeRequired
             | Problem::CaptchaRequired { .. }
