@@ -128,12 +128,13 @@ impl Application {
         // Where it fails, the first request for a code tries again.
         let _ = codes.make_whole(&live.snapshot()).await;
         let name = format!("{}:{}", host_name(), settings.server.bind.port());
-        let tuning = Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), name);
+        let tuning =
+            Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,
-            audit,
             tuning,
+            audit,
             sign_in: SignIn::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
             registration: Registration::new(
                 Arc::clone(&guard),
@@ -183,7 +184,8 @@ impl Application {
         }
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
         let keeping = tokio::spawn(async move { tuning.keep_up().await });
-        Ok(Serving { address, server: server.run(), background: [upkeep, keeping, recording], audit })
+        let background = [upkeep, keeping, recording];
+        Ok(Serving { address, server: server.run(), audit, background })
     }
 }
 
@@ -191,8 +193,8 @@ impl Application {
 pub struct Serving {
     pub address: SocketAddr,
     server: Server,
-    background: [tokio::task::JoinHandle<()>; 3],
     audit: Audit,
+    background: [tokio::task::JoinHandle<()>; 3],
 }
 
 impl Serving {

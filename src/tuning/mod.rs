@@ -6,8 +6,10 @@ pub mod replay;
 
 use std::sync::Arc;
 
+use serde_json::json;
 use tokio::sync::Mutex;
 
+use crate::audit::{Action, Audit, Event, Outcome};
 use crate::clock::{Clock, Micros};
 use crate::config::{self, Limits, Live, LiveHandle};
 use crate::db::{Db, DbError};
@@ -26,6 +28,7 @@ struct Inner {
     db: Db,
     clock: Clock,
     entropy: Entropy,
+    audit: Audit,
     this: instances::This,
     /// The newest change of the history that this instance has seen in force. Held while one is recorded.
     recorded: Mutex<Option<(history::Place, String)>>,
@@ -101,9 +104,9 @@ impl From<config::SaveError> for SaveError {
 
 impl Tuning {
     /// `host` is what other instances know this one by: the machine and the port.
-    pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, host: String) -> Self {
+    pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, audit: Audit, host: String) -> Self {
         let this = instances::This::new(host, &clock, &entropy);
-        Self(Arc::new(Inner { live, db, clock, entropy, this, recorded: Mutex::new(None) }))
+        Self(Arc::new(Inner { live, db, clock, entropy, audit, this, recorded: Mutex::new(None) }))
     }
 
     pub fn current(&self) -> Current {
@@ -179,7 +182,9 @@ impl Tuning {
     /// every few seconds.
     pub async fn keep_up(&self) {
         let mut changes = self.0.live.changes();
+        let mut told = self.0.state();
         loop {
+            self.0.tell(&mut told);
             self.look_after().await;
             let changed = tokio::time::timeout(instances::EVERY, changes.changed()).await;
             if matches!(changed, Ok(Err(_))) {
@@ -202,6 +207,34 @@ fn version_of(in_force: &config::InForce) -> String {
 }
 
 impl Inner {
+    /// What is in force, and why nothing newer is.
+    fn state(&self) -> (String, Option<String>) {
+        (version_of(&self.live.in_force()), self.live.last_error())
+    }
+
+    /// Leaves an event of what is new since the last time.
+    fn tell(&self, told: &mut (String, Option<String>)) {
+        let now = self.state();
+        if now == *told {
+            return;
+        }
+        let (outcome, detail) = match &now {
+            (_, Some(reason)) if told.1.as_ref() != Some(reason) => {
+                (Outcome::Refused, json!({ "instance": self.this.host(), "reason": reason }))
+            }
+            (version, _) if *version != told.0 => {
+                (Outcome::Ok, json!({ "instance": self.this.host(), "version": version }))
+            }
+            _ => {
+                *told = now;
+                return;
+            }
+        };
+        let event = Event::new(self.clock.now(), Action::Reload, outcome);
+        self.audit.record(Event { detail: Some(detail.to_string()), ..event });
+        *told = now;
+    }
+
     async fn now(&self) -> Result<Micros, DbError> {
         self.db.now(&self.clock).await
     }

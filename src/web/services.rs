@@ -17,8 +17,8 @@ use crate::web::status::Health;
 
 pub struct Services {
     pub live: LiveHandle,
-    pub audit: Audit,
     pub tuning: Tuning,
+    pub audit: Audit,
     pub sign_in: SignIn,
     pub registration: Registration,
     pub by_code: ByCode,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::broken;
 use crate::config::{Limits, rule_json};
 use crate::throttle::{Limit, Mode};
-use crate::tuning::{By, Change, Current, Cursor, Draft, DraftError, Instance, SaveError, Saved};
+use crate::tuning::{Change, Current, Cursor, Draft, DraftError, Instance, SaveError, Saved};
 use crate::web::admin::{self, Admin};
 use crate::web::problem::{DraftProblem, InputError, Problem};
 use crate::web::services::{Services, Shared};
@@ -155,9 +155,9 @@ pub async fn save(
         (Some(_), Some(_)) => return Err(wrong("toml", "Stands beside limits; send one of them.")),
         (None, None) => return Err(wrong("limits", "Is missing; send it, or toml.")),
     };
-    let id = admin.id();
-    let saved = services.tuning.save(draft, &seen, by(&id, &admin), reason).await;
-    record(&services, &admin, "limits.save", reason, &saved);
+    let saved = services.tuning.save(draft, &seen, admin.by(&admin.id()), reason).await;
+    let detail = json!({ "reason": reason, "from": seen });
+    told(&services, &admin, "limits.save", detail, &saved);
     answer(saved)
 }
 
@@ -178,20 +178,32 @@ pub async fn rollback(
     let admin = admin::api::change(&request, &services, &edge).await?;
     let seen = seen(&request, &services.tuning.current().version)?;
     let reason = reason(&back.reason)?;
-    let id = admin.id();
-    let saved = services.tuning.rollback(&back.change, &seen, by(&id, &admin), reason).await;
-    record(&services, &admin, "limits.rollback", reason, &saved);
+    let saved = services.tuning.rollback(&back.change, &seen, admin.by(&admin.id()), reason).await;
+    let detail = json!({ "reason": reason, "from": seen, "change": back.change });
+    told(&services, &admin, "limits.rollback", detail, &saved);
     answer(saved)
 }
 
-fn by<'a>(id: &'a str, admin: &'a Admin) -> By<'a> {
-    By { account: id, login: admin.login() }
-}
-
-fn record(services: &Services, admin: &Admin, act: &str, reason: &str, saved: &Result<Saved, SaveError>) {
-    if let Ok(saved) = saved {
-        admin.did(services, act, &json!({ "reason": reason, "version": saved.version }));
-    }
+/// Records what somebody did, or would have done.
+pub fn told(
+    services: &Services,
+    admin: &Admin,
+    act: &str,
+    mut detail: Value,
+    saved: &Result<Saved, SaveError>,
+) {
+    let refused = match saved {
+        Ok(saved) => {
+            detail["to"] = saved.version.clone().into();
+            return admin.did(services, act, &detail);
+        }
+        Err(SaveError::Stale { .. }) => "stale",
+        Err(SaveError::Invalid(_) | SaveError::NoSuchChange) => "invalid",
+        Err(SaveError::Home(_)) => "home",
+        Err(SaveError::Db(_)) => "database",
+    };
+    detail["why"] = refused.into();
+    admin.failed(services, act, &detail);
 }
 
 fn answer(saved: Result<Saved, SaveError>) -> Result<HttpResponse, Problem> {
