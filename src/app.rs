@@ -11,21 +11,23 @@ use actix_web::dev::{Server, ServerHandle};
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use crate::audit::{self, Audit};
 use crate::captcha::{Captchas, Desk, Provider, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
-    CaptchaProvider, DatabaseUrl, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
+    CaptchaProvider, DatabaseUrl, HomeKind, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::login::{
-    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn,
+    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn, Tokens,
 };
 use crate::routes;
 use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, Opened};
 use crate::sms::{self, Codes};
 use crate::throttle::{AnyStore, Limiter, Link, MemoryStore, RedisStore};
+use crate::tuning::Tuning;
 use crate::web::client::TrustedProxies;
 use crate::web::headers::SecurityHeaders;
 use crate::web::services::Services;
@@ -38,6 +40,8 @@ const REDIS_PREFIX: &str = "gh";
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 /// How long requests in flight may take to end after SIGTERM.
 const DRAIN: u64 = 15;
+/// How long the database may take for the last events.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Between two looks for expired logs and sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
@@ -94,6 +98,7 @@ impl Application {
         let World { clock, entropy } = world;
         let master = MasterKey::load_or_create(&settings.secrets.key_file, &entropy)?;
         let db = Db::connect(&database_url(&settings.database.url)).await?;
+        let audit = open_audit(&settings, &db, &clock, &entropy, &master);
         let (store, link) = open_store(&settings.store, &clock).await?;
         let subjects = || master.derive("throttle.subject");
         let in_process = || Limiter::new(MemoryStore::new(clock.clone()), subjects(), &entropy);
@@ -108,6 +113,7 @@ impl Application {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
         }
         let sessions = sessions(&settings, &db, &clock, &entropy, &master);
+        let tokens = Tokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
         let Opened { gateway, outbox } =
             gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
         let under_codes = sms::Parts {
@@ -120,9 +126,14 @@ impl Application {
         let codes = Codes::new(under_codes, &master);
         // Where it fails, the first request for a code tries again.
         let _ = codes.make_whole(&live.snapshot()).await;
+        let name = format!("{}:{}", host_name(), settings.server.bind.port());
+        let tuning =
+            Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,
+            tuning,
+            audit,
             sign_in: SignIn::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
             registration: Registration::new(
                 Arc::clone(&guard),
@@ -136,6 +147,7 @@ impl Application {
             public_url: settings.server.public_url.as_str().trim_end_matches('/').to_owned(),
             accounts,
             sessions,
+            tokens,
             session_lasts: settings.session.absolute,
             captchas: Desk::new(captchas, in_process()),
             hasher,
@@ -158,7 +170,9 @@ impl Application {
     pub fn serve(self) -> Result<Serving, StartError> {
         let Self { services, edge, security, settings, parts } = self;
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
-        let upkeep = upkeep(Arc::clone(&parts), services.clone());
+        let (upkeep, tuning) = (upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
+        let audit = services.audit.clone();
+        let recording = tokio::spawn(audit.clone().keep_writing());
         let mut server =
             HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
                 .shutdown_timeout(DRAIN)
@@ -168,7 +182,9 @@ impl Application {
             server = server.workers(workers);
         }
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
-        Ok(Serving { address, server: server.run(), upkeep })
+        let keeping = tokio::spawn(async move { tuning.keep_up().await });
+        let background = [upkeep, keeping, recording];
+        Ok(Serving { address, server: server.run(), audit, background })
     }
 }
 
@@ -176,7 +192,8 @@ impl Application {
 pub struct Serving {
     pub address: SocketAddr,
     server: Server,
-    upkeep: tokio::task::JoinHandle<()>,
+    audit: Audit,
+    background: [tokio::task::JoinHandle<()>; 3],
 }
 
 impl Serving {
@@ -187,7 +204,10 @@ impl Serving {
     /// Until it is stopped.
     pub async fn run(self) -> std::io::Result<()> {
         let ended = self.server.await;
-        self.upkeep.abort();
+        self.background.iter().for_each(tokio::task::JoinHandle::abort);
+        if tokio::time::timeout(LAST_WORDS, self.audit.flush()).await.is_err() {
+            tracing::warn!("the last security events are lost: the database does not take them in time");
+        }
         ended
     }
 }
@@ -200,7 +220,14 @@ impl Health for Parts {
             Report {
                 database: state(matches!(answer, Ok(Ok(())))),
                 store: state(self.link.as_ref().is_none_or(Link::is_up)),
-                limits: Limits { version: self.live.version(), refused: self.live.last_refused().is_some() },
+                limits: Limits {
+                    version: self.live.version(),
+                    refused: self.live.last_refused().is_some(),
+                    home: match self.live.home() {
+                        HomeKind::Fixed | HomeKind::File => None,
+                        HomeKind::Redis => Some(state(self.live.home_down().is_none())),
+                    },
+                },
             }
         })
     }
@@ -220,12 +247,22 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }
+            while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
             let live = services.live.snapshot();
             while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }
         }
     })
+}
+
+/// What this machine calls itself; in a container, the container.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "localhost".to_owned(),
+        name => name.chars().take(64).collect(),
+    }
 }
 
 fn to_gateways<'a>(
@@ -279,8 +316,14 @@ pub fn hash_settings(settings: &Settings) -> HashSettings {
     }
 }
 
+fn open_audit(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Audit {
+    let kept = audit::Settings { retention: settings.audit.retention, max_rows: settings.audit.max_rows };
+    Audit::new(db.clone(), clock.clone(), entropy.clone(), master.derive("audit.subject"), kept)
+}
+
 fn sessions(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Sessions {
-    let lasts = SessionSettings { idle: settings.session.idle, absolute: settings.session.absolute };
+    let session = &settings.session;
+    let lasts = SessionSettings { idle: session.idle, absolute: session.absolute, confirm: session.confirm };
     Sessions::new(db.clone(), clock.clone(), entropy.clone(), master.derive("session.token"), lasts)
 }
 

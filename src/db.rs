@@ -43,7 +43,7 @@ pub struct Pools<D: sqlx::Database> {
     exclusive: Pool<D>,
 }
 
-/// A transaction that nothing else writes beside; rolled back where it is dropped uncommitted.
+/// A transaction; rolled back where it is dropped uncommitted.
 #[derive(Debug)]
 pub enum Tx {
     Sqlite(Transaction<'static, Sqlite>),
@@ -197,6 +197,15 @@ impl Db {
                     .await?;
                 Ok(Tx::Postgres(tx))
             }
+        }
+    }
+
+    /// Begins a transaction of writes, beside others: for what is lost whole or written whole, and decides
+    /// nothing. A power cut may undo it.
+    pub async fn begin(&self) -> Result<Tx, DbError> {
+        match self {
+            Self::Sqlite(pools) => Ok(Tx::Sqlite(pools.all.begin_with(IMMEDIATE).await?)),
+            Self::Postgres(pools) => Ok(Tx::Postgres(pools.all.begin().await?)),
         }
     }
 

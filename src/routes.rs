@@ -4,11 +4,12 @@ use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
 use actix_web::http::Method;
 use actix_web::middleware::from_fn;
-use actix_web::web::{Data, PayloadConfig, delete, post, resource, route, scope};
+use actix_web::web::{Data, PayloadConfig, delete, post, put, resource, route, scope};
 use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
 use crate::web::handlers::{
-    account, captcha, code_login, login, messages, outbox, phone, register, reports, reset, session,
+    account, captcha, code_login, confirm, login, messages, outbox, phone, register, reports, reset, session,
+    tokens,
 };
 use crate::web::headers::{self, SecurityHeaders};
 use crate::web::services::Services;
@@ -49,7 +50,22 @@ pub fn app(
                         .route(post().to(api::account::set_phone))
                         .route(delete().to(api::account::remove_phone)),
                 )
+                .service(calls("/admin/confirm", "POST").route(post().to(api::confirm::submit)))
+                .service(
+                    calls("/admin/tokens", "GET, HEAD, POST")
+                        .route(get().to(api::tokens::list))
+                        .route(post().to(api::tokens::create)),
+                )
+                .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(api::tokens::revoke)))
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
+                .service(
+                    calls("/admin/limits", "GET, HEAD, PUT")
+                        .app_data(extract::json_up_to(extract::DOCUMENT_LIMIT))
+                        .route(get().to(api::limits::show))
+                        .route(put().to(api::limits::save)),
+                )
+                .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(api::limits::history)))
+                .service(calls("/admin/limits/rollback", "POST").route(post().to(api::limits::rollback)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
                 .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(api::admin::lift))),
         )
@@ -87,6 +103,17 @@ pub fn app(
         )
         .service(calls("/account/sessions/revoke", "POST").route(post().to(account::revoke)))
         .service(calls("/account/sessions/revoke-others", "POST").route(post().to(account::revoke_others)))
+        .service(
+            calls("/admin/confirm", "GET, HEAD, POST")
+                .route(get().to(confirm::show))
+                .route(post().to(confirm::submit)),
+        )
+        .service(
+            calls("/admin/tokens", "GET, HEAD, POST")
+                .route(get().to(tokens::show))
+                .route(post().to(tokens::create)),
+        )
+        .service(calls("/admin/tokens/revoke", "POST").route(post().to(tokens::revoke)))
         .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
         .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
         .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page)))

@@ -44,6 +44,7 @@ fn count_reload(outcome: &ReloadOutcome) {
         ReloadOutcome::Applied { .. } => "applied",
         ReloadOutcome::Unchanged { .. } => "unchanged",
         ReloadOutcome::Refused { .. } => "refused",
+        ReloadOutcome::Down { .. } => "down",
     };
     metrics::counter!("gatehouse_config_reloads_total", "outcome" => outcome).increment(1);
 }

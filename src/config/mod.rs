@@ -4,13 +4,19 @@
 //! may change; a [`Watcher`] keeps the latter in step with the file. `gatehouse.example.toml` lists
 //! every key with its default.
 
+mod audit;
 mod captcha;
 mod database;
 mod document;
+mod draft;
 mod environment;
 mod error;
+pub mod home;
 mod limits;
 mod live;
+mod live_home;
+mod living;
+mod look;
 mod password;
 mod reader;
 mod rules;
@@ -28,12 +34,17 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub use audit::AuditSettings;
 pub use captcha::{CaptchaProvider, CaptchaTunables};
 pub use database::{Database, DatabaseUrl, SqliteFile};
+pub use draft::{Draft, DraftError, Edit, SaveError, Saved, limits_toml, named, rule_json, span_text};
 pub use environment::{Environment, of_process as environment_of_process};
 pub use error::{ConfigError, Place, Problem};
-pub use limits::Limits;
+pub use home::HomeKind;
+pub use limits::{Limits, is_custom_name};
 pub use live::{InForce, LiveHandle, Refused};
+pub use live_home::HomeSettings;
+pub use look::Look;
 pub use password::PasswordSettings;
 pub use secrets::Secrets;
 pub use server::Server;
@@ -44,4 +55,4 @@ pub use sms_gateways::{Aliyun, Gateway, HttpGateway, HttpMethod, Twilio};
 pub use source::{DEFAULT_FILE, Fingerprint, Loaded, Source, check, parse};
 pub use store::{StoreSettings, StoreUrl};
 pub use values::{SecretError, SecretRef};
-pub use watch::{ReloadOutcome, Watcher};
+pub use watch::{Control, ReloadOutcome, Watcher};

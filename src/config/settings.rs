@@ -1,9 +1,12 @@
 //! The whole configuration: what stays until a restart, and what may change while the server runs.
 
+use super::audit::AuditSettings;
 use super::captcha::{self, CaptchaProvider, CaptchaTunables};
 use super::database::Database;
 use super::error::Place;
+use super::home::HomeKind;
 use super::limits::Limits;
+use super::live_home::HomeSettings;
 use super::password::PasswordSettings;
 use super::reader::Section;
 use super::secrets::Secrets;
@@ -11,7 +14,7 @@ use super::server::Server;
 use super::session::SessionSettings;
 use super::sms::{self, SmsSettings, SmsTunables};
 use super::sms_gateways::Gateway;
-use super::store::StoreSettings;
+use super::store::{StoreSettings, StoreUrl};
 use super::values::shown;
 use crate::throttle::Limit;
 
@@ -28,11 +31,13 @@ pub struct Settings {
     pub server: Server,
     pub database: Database,
     pub store: StoreSettings,
+    pub home: HomeSettings,
     pub secrets: Secrets,
     pub password: PasswordSettings,
     pub session: SessionSettings,
     pub captcha_provider: CaptchaProvider,
     pub sms: SmsSettings,
+    pub audit: AuditSettings,
 }
 
 /// What is swapped as a whole when the document changes. A request takes one snapshot of it.
@@ -52,6 +57,17 @@ impl Config {
         });
         let database = root.section("database", Database::read);
         let store = root.section("store", StoreSettings::read);
+        let mut home_at = None;
+        let home = root.section("live", |section| {
+            home_at = section.place_of("home");
+            HomeSettings::read(section)
+        });
+        if let (HomeKind::Redis, None, StoreUrl::Memory, Some(place)) =
+            (home.home, &home.url, &store.url, home_at)
+        {
+            let reason = "is \"redis\", and there is none: store.url is memory:. Set live.url or store.url to redis://…";
+            root.refuse(place, "live.home".to_owned(), reason);
+        }
         let secrets = root.section("secrets", Secrets::read);
         let password = root.section("password", PasswordSettings::read);
         let session = root.section("session", SessionSettings::read);
@@ -64,6 +80,7 @@ impl Config {
             let outbox = settings.gateway == Gateway::Outbox && !section.failed();
             (settings, tunables, outbox)
         });
+        let audit = root.section("audit", AuditSettings::read);
         let limits_at = root.place_of("limits");
         let limits = root.section("limits", Limits::read);
         if let Some(place) = bind_at.filter(|_| !server.on_loopback()) {
@@ -75,11 +92,13 @@ impl Config {
             server,
             database,
             store,
+            home,
             secrets,
             password,
             session,
             captcha_provider,
             sms: sms_settings,
+            audit,
         };
         Self { settings, live: Live { limits, captcha, sms } }
     }
@@ -145,6 +164,7 @@ impl Settings {
             database.url => "database.url",
             store.url => "store.url",
             store.timeout => "store.timeout",
+            home => "live",
             secrets.key_file => "secrets.key_file",
             password.memory_kib => "password.memory_kib",
             password.iterations => "password.iterations",
@@ -153,9 +173,12 @@ impl Settings {
             password.workers => "password.workers",
             session.idle => "session.idle",
             session.absolute => "session.absolute",
+            session.confirm => "session.confirm",
             captcha_provider => "captcha.provider",
             sms.gateway => "sms.gateway",
             sms.timeout => "sms.timeout",
+            audit.retention => "audit.retention",
+            audit.max_rows => "audit.max_rows",
         )
     }
 }

@@ -219,7 +219,7 @@ impl Slot {
 }
 
 /// A hold that could not be settled counts as a failure until it expires: the store errs towards refusing.
-fn settled(result: Result<(), StoreError>) {
+fn settled<T>(result: Result<T, StoreError>) {
     if let Err(error) = result {
         tracing::debug!(%error, "an attempt's outcome did not reach the window store");
     }

@@ -104,7 +104,7 @@ impl Admitted {
                 return Err(error.into());
             }
         };
-        settled(if right { self.hold.refund().await } else { self.hold.keep().await });
+        settled(if right { self.hold.refund().await } else { self.hold.keep().await.map(drop) });
         let guesses = &self.codes.0.metrics.guesses;
         let counter = if right { &guesses.right } else { &guesses.wrong };
         counter.increment(1);

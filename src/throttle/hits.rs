@@ -76,7 +76,11 @@ impl Hits {
     }
 
     pub fn contains(&self, id: HitId) -> bool {
-        self.iter().any(|hit| hit.id == id)
+        self.time_of(id).is_some()
+    }
+
+    pub fn time_of(&self, id: HitId) -> Option<Micros> {
+        self.iter().find(|hit| hit.id == id).map(|hit| hit.at)
     }
 
     /// Puts one in its place. `capacity` is how many the log will ever be asked for: no memory is taken

@@ -3,11 +3,14 @@
 pub mod account;
 pub mod admin;
 pub mod captcha;
+pub mod confirm;
+pub mod limits;
 pub mod login;
 pub mod password;
 pub mod register;
 pub mod session;
 pub mod sms;
+pub mod tokens;
 
 use std::time::Duration;
 

@@ -4,6 +4,7 @@ pub mod account;
 pub mod captcha;
 pub mod code;
 pub mod code_login;
+pub mod confirm;
 pub mod login;
 pub mod messages;
 pub mod outbox;
@@ -13,6 +14,7 @@ pub mod reply;
 pub mod reports;
 pub mod reset;
 pub mod session;
+pub mod tokens;
 
 use actix_web::HttpResponse;
 

@@ -75,17 +75,23 @@ impl From<&Problem> for ErrorKind {
     fn from(problem: &Problem) -> Self {
         match problem {
             Problem::InvalidInput { .. }
+            | Problem::InvalidDraft { .. }
+            | Problem::PreconditionRequired
+            | Problem::PreconditionFailed { .. }
+            | Problem::NotSaved { .. }
             | Problem::MalformedJson
             | Problem::LoginTaken
             | Problem::InvalidPhone
             | Problem::CountryNotAllowed
             | Problem::PhoneTaken
             | Problem::OnlyWayIn
+            | Problem::TooManyTokens
             | Problem::NoPassword => Self::BadRequest,
             Problem::InvalidCredentials { .. }
             | Problem::InvalidCode
             | Problem::Unauthenticated
             | Problem::Forbidden
+            | Problem::ConfirmationRequired
             | Problem::PasswordRequired
             | Problem::PasswordChangeRequired
             | Problem::CaptchaRequired { .. }

@@ -3,6 +3,7 @@
 pub mod account;
 pub mod captcha;
 pub mod code;
+pub mod confirm;
 pub mod error;
 pub mod forms;
 pub mod login;
@@ -12,6 +13,7 @@ pub mod problem;
 pub mod register;
 #[cfg(test)]
 mod tests;
+pub mod tokens;
 
 use std::borrow::Cow;
 
