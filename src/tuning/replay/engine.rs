@@ -142,10 +142,11 @@ impl<'r> Engine<'r> {
                 }
                 if !counts {
                     self.take(number, row.at, Worlds::ALL, false, false);
-                } else if let Some(lane) = self.lines.standing_at(&Lanes::of(row)) {
-                    self.lines.join(lane, Waiter { row: number, came: row.at });
-                } else if let Some(lane) = self.admit(number, row.at, false) {
-                    self.lines.join(lane, Waiter { row: number, came: row.at });
+                } else {
+                    let standing = self.lines.standing_at(&Lanes::of(row));
+                    if let Some(lane) = standing.or_else(|| self.admit(number, row.at, false)) {
+                        self.join(lane, Waiter { row: number, came: row.at });
+                    }
                 }
             }
         }
@@ -156,7 +157,9 @@ impl<'r> Engine<'r> {
     fn admit(&mut self, number: u32, now: Micros, waited: bool) -> Option<Lane> {
         let row = self.row(number);
         let (lanes, solved) = (Lanes::of(row), row.has(SOLVED));
+        let crowded = self.until(&lanes, |log| log.crowded_until) > now;
         match judge::judge(&mut self.books, &lanes, now, solved) {
+            Judged::One(said) if crowded => self.admit_perhaps(number, now, said.refused, true, waited),
             Judged::One(said) => {
                 if let Some(refusal) = said.refused {
                     self.count_refused(row, &lanes, &[full(&refusal, now)], Some(refusal));
@@ -167,6 +170,9 @@ impl<'r> Engine<'r> {
                     self.take(number, now, Worlds::ALL, false, waited);
                 }
             }
+            Judged::Split { guess, .. } if crowded => {
+                self.admit_perhaps(number, now, guess.refused, true, waited);
+            }
             Judged::Split { must, guess, may, unknown } => {
                 if must.refused.is_some() {
                     let winners = self.winners(&lanes, now, solved, true, false);
@@ -176,22 +182,52 @@ impl<'r> Engine<'r> {
                     self.take(number, now, Worlds::ALL, false, waited);
                 } else {
                     let slack = unknown || may.held.is_some();
-                    let winners = self.winners(&lanes, now, solved, false, slack);
-                    let guessed = guess.refused.is_none();
-                    let verdict = Verdict {
-                        n: u64::from(row.count),
-                        can_admit: true,
-                        guess_admitted: if guessed { u64::from(row.count) } else { 0 },
-                        winners: &winners,
-                        guess: guess.refused.map(|refusal| (refusal.bucket, refusal.rule)),
-                        noted: self.noted(&lanes, now, solved),
-                    };
-                    self.tally.count(row, &lanes, &verdict);
-                    self.take(number, now, Worlds::open(guessed), slack, waited);
+                    self.admit_perhaps(number, now, guess.refused, slack, waited);
                 }
             }
         }
         None
+    }
+
+    /// It may be admitted, or refused; and with `slack` it may have to wait before it is either.
+    fn admit_perhaps(&mut self, number: u32, now: Micros, guess: Option<Refusal>, slack: bool, waited: bool) {
+        let row = self.row(number);
+        let (lanes, solved) = (Lanes::of(row), row.has(SOLVED));
+        let winners = self.winners(&lanes, now, solved, false, slack);
+        let n = u64::from(row.count);
+        let verdict = Verdict {
+            n,
+            can_admit: true,
+            guess_admitted: if guess.is_none() { n } else { 0 },
+            winners: &winners,
+            guess: guess.map(|refusal| (refusal.bucket, refusal.rule)),
+            noted: self.noted(&lanes, now, solved),
+        };
+        self.tally.count(row, &lanes, &verdict);
+        if slack {
+            self.crowd(number, now, now.plus(PATIENCE));
+        }
+        self.take(number, now, Worlds::open(guess.is_none()), slack, waited);
+    }
+
+    /// It may be waiting at any of its logs until then.
+    pub(super) fn crowd(&mut self, number: u32, now: Micros, until: Micros) {
+        self.each_log(number, now, |_, log| log.crowded_until = log.crowded_until.max(until));
+    }
+
+    fn join(&mut self, lane: Lane, waiter: Waiter) {
+        if let Some(log) = self.books[lane.limit].existing(lane.subject) {
+            log.lined_until = log.lined_until.max(waiter.came.plus(PATIENCE));
+        }
+        self.lines.join(lane, waiter);
+    }
+
+    /// The latest of these moments of an attempt's logs.
+    pub(super) fn until(&mut self, lanes: &Lanes, of: impl Fn(&super::log::Log) -> Micros) -> Micros {
+        let logs = lanes.iter().map(|lane| {
+            self.books[lane.limit].existing(lane.subject).map_or(Micros(i64::MIN), |log| of(log))
+        });
+        logs.max().unwrap_or(Micros(i64::MIN))
     }
 
     fn winners(&self, lanes: &Lanes, now: Micros, solved: bool, refused: bool, slack: bool) -> Vec<Full> {
@@ -244,7 +280,8 @@ impl<'r> Engine<'r> {
                 self.schedule(ends, What::Settle(flight));
             }
             Action::Send | Action::Register => {
-                let loose = row.outcome == Outcome::Failed && !worlds.is_certain();
+                let failed = row.outcome == Outcome::Failed && row.action == Action::Send;
+                let loose = failed && !worlds.is_certain();
                 let at = worlds.0.map(|takes| takes.then_some(now));
                 self.each_log(number, now, |(limit, capacity), log| {
                     if loose && !OF_THE_ASKER.contains(&limit) {
@@ -253,9 +290,9 @@ impl<'r> Engine<'r> {
                         log.insert(at, hit(number, now), capacity);
                     }
                 });
-                if row.outcome == Outcome::Failed && ends <= now {
+                if failed && ends <= now {
                     self.take_out(number, loose, now);
-                } else if row.outcome == Outcome::Failed {
+                } else if failed {
                     self.schedule(ends, What::TakeOut { row: number, loose });
                 }
             }

@@ -45,6 +45,7 @@ impl Engine<'_> {
         let (lanes, solved) = (Lanes::of(row), row.has(SOLVED));
         let judged = judge::judge(&mut self.books, &lanes, row.at, solved);
         let certain = match judged {
+            _ if self.is_crowded(&lanes, row.at) => None,
             Judged::One(said) if row.until == row.at => {
                 said.refused.map(|refusal| super::engine::full(&refusal, row.at))
             }
@@ -67,18 +68,26 @@ impl Engine<'_> {
         self.schedule(row.until, What::EndEpisode(id));
     }
 
+    /// Whether any that came then, or later, may have had to wait behind others.
+    fn is_crowded(&mut self, lanes: &Lanes, then: Micros) -> bool {
+        self.until(lanes, |log| log.crowded_until.max(log.lined_until)) > then
+    }
+
     /// From this moment on nothing is certain of an episode: what it may leave in the logs.
     fn open(&mut self, number: u32, now: Micros) -> State {
         let row = self.row(number);
         let lanes = Lanes::of(row);
         let (admitted, guess) = self.try_by_guess(number, now);
-        let mut slack = row.until > now;
+        let mut slack = row.until > now || self.is_crowded(&lanes, row.at);
         for lane in lanes.iter() {
             slack |= self.books[lane.limit].existing(lane.subject).is_some_and(|log| log.holds[MAY] > 0);
         }
         let held = matches!(row.action, Action::SignIn | Action::Guess);
         let latest = if held && slack { row.until.plus(PATIENCE) } else { row.until };
         self.note_anonymous(number, latest);
+        if held && slack {
+            self.crowd(number, now, latest);
+        }
         // The last one of them comes when the episode ends.
         let count = (row.count as usize).max(1);
         self.each_log(number, now, |(_, capacity), log| {
@@ -189,6 +198,12 @@ impl Engine<'_> {
                 }
             }
         }
+        let mut state = state;
+        // Who had to wait behind others was refused later than now, if at all.
+        let crowded = self.is_crowded(&lanes, row.at);
+        if crowded && matches!(state, State::Refused { .. }) {
+            state = self.open(number, now);
+        }
         // With all that came up to the last moment, looked at from the first: what is full at any between.
         let mut possible = judge::full(&self.books, &lanes, row.at, solved, MAY);
         let held = |lane: &Lane| {
@@ -197,7 +212,7 @@ impl Engine<'_> {
         };
         let anyhow = match state {
             State::Refused { shaken, .. } => shaken,
-            State::Open { .. } => lanes.iter().any(held),
+            State::Open { .. } => crowded || lanes.iter().any(held),
         };
         possible.extend(judge::unknown(&self.books, &lanes, row.at, solved, anyhow));
         let noted = self.noted(&lanes, now, solved);

@@ -39,6 +39,10 @@ pub struct Log {
     loose: u32,
     /// Up to then nothing is certain to stand: it may be forgiven.
     void: Micros,
+    /// Until then somebody may be waiting for it: who comes waits behind them, whatever it holds.
+    pub crowded_until: Micros,
+    /// The same, of those that are known to wait.
+    pub lined_until: Micros,
     /// The newest moment about which the worlds disagree.
     diverged: Micros,
 }
@@ -80,6 +84,8 @@ impl Log {
             holds: [0; 3],
             loose: 0,
             void: Micros(i64::MIN),
+            crowded_until: Micros(i64::MIN),
+            lined_until: Micros(i64::MIN),
             diverged: Micros(i64::MIN),
         }
     }
@@ -173,6 +179,9 @@ impl Log {
 
     /// Forgives what is not newer, in the worlds where that happens. Whether any was certain.
     pub fn forgive(&mut self, worlds: Worlds, up_to: Micros) -> bool {
+        if worlds == Worlds([false; 3]) {
+            return false;
+        }
         let lost =
             self.hits_of(MUST).nth_newest(self.hits_of(MUST).len()).is_some_and(|first| first <= up_to);
         match &mut self.hits {

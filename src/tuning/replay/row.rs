@@ -107,12 +107,13 @@ impl Row {
     }
 
     /// Where several fell into one microsecond: what counts comes before what it refused, and that before
-    /// what forgives. The record does not say; this is the order in which it can have come about.
-    const fn rank(&self) -> u8 {
+    /// what forgives; who had solved a challenge, and could come in later, after who had not. The record does
+    /// not say; this is an order in which it can have come about.
+    fn rank(&self) -> u8 {
         match self.outcome {
-            Outcome::Wrong | Outcome::Failed | Outcome::Undecided => 0,
-            Outcome::Challenged | Outcome::Throttled => 1,
-            Outcome::Ok => 2,
+            Outcome::Challenged | Outcome::Throttled => 2,
+            Outcome::Ok if self.until == self.at => 3,
+            _ => u8::from(self.has(SOLVED)),
         }
     }
 }

@@ -98,6 +98,9 @@ pub struct Verdict<'a> {
 pub struct Tally {
     pub all: Counts,
     pub limits: [LimitCounts; COUNT],
+    /// Every verdict by the address of its row: whether it may be admitted, and what may refuse it.
+    #[cfg(test)]
+    pub seen: Vec<(usize, bool, Vec<(usize, usize)>)>,
 }
 
 impl Tally {
@@ -123,7 +126,12 @@ impl Tally {
                 .collect(),
             ..LimitCounts::default()
         });
-        Self { all: Counts::default(), limits }
+        Self {
+            all: Counts::default(),
+            limits,
+            #[cfg(test)]
+            seen: Vec::new(),
+        }
     }
 
     pub fn undecided(&mut self, row: &Row, lanes: &Lanes) {
@@ -134,6 +142,12 @@ impl Tally {
     }
 
     pub fn count(&mut self, row: &Row, lanes: &Lanes, verdict: &Verdict<'_>) {
+        #[cfg(test)]
+        self.seen.push((
+            std::ptr::from_ref(row) as usize,
+            verdict.can_admit,
+            verdict.winners.iter().map(|full| (lanes[full.lane].limit, full.rule)).collect(),
+        ));
         self.all.count(row, verdict, None);
         let certain_admit = verdict.winners.is_empty();
         for (index, lane) in lanes.iter().enumerate() {
