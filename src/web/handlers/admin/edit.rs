@@ -6,8 +6,9 @@ use actix_web::web::{Form, Path};
 use crate::config::Limits;
 use crate::db::DbError;
 use crate::throttle::Limit;
-use crate::tuning::{By, Current, Draft, DraftError, SaveError, with_limit};
+use crate::tuning::{Current, Draft, DraftError, SaveError, with_limit};
 use crate::web::admin::{self, Admin};
+use crate::web::api::limits::told;
 use crate::web::flash::Flash;
 use crate::web::handlers::admin::password::{self, Pairs};
 use crate::web::handlers::broken;
@@ -18,11 +19,6 @@ use crate::web::pages::admin::preview::PreviewView;
 use crate::web::pages::error::{ErrorKind, ErrorPage};
 use crate::web::services::{Services, Shared};
 use crate::web::visit::Visit;
-
-/// Who saves, as the history names them.
-pub fn by<'a>(admin: &'a Admin, account: &'a str) -> By<'a> {
-    By { account, login: admin.login() }
-}
 
 /// `GET /admin/limits/edit/{limit}`
 pub async fn show(visit: Visit, name: Path<String>, services: Shared) -> HttpResponse {
@@ -171,13 +167,11 @@ impl Saving<'_> {
             Err(response) => return response,
         };
         let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
-        let saved = services.tuning.save(Draft::Toml(draft), version, by(admin, &account), reason).await;
+        let saved = services.tuning.save(Draft::Toml(draft), version, admin.by(&account), reason).await;
+        let detail = serde_json::json!({ "reason": reason, "from": version });
+        told(services, admin, "limits.save", detail, &saved);
         let response = match saved {
-            Ok(saved) => {
-                let detail = serde_json::json!({ "reason": reason, "version": saved.version });
-                admin.did(services, "limits.save", &detail);
-                visit.see_other("/admin/limits", Some(Flash::LimitsSaved))
-            }
+            Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsSaved)),
             Err(SaveError::Stale { version, diff, .. }) => {
                 let diff = diff::lines(&diff);
                 StalePage::new(visit, admin.login(), &controls, version, diff, draft.to_owned())
