@@ -300,7 +300,8 @@ fn open_audit(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, ma
 }
 
 fn sessions(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Sessions {
-    let lasts = SessionSettings { idle: settings.session.idle, absolute: settings.session.absolute };
+    let session = &settings.session;
+    let lasts = SessionSettings { idle: session.idle, absolute: session.absolute, confirm: session.confirm };
     Sessions::new(db.clone(), clock.clone(), entropy.clone(), master.derive("session.token"), lasts)
 }
 

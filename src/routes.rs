@@ -8,7 +8,7 @@ use actix_web::web::{Data, PayloadConfig, delete, post, resource, route, scope};
 use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
 use crate::web::handlers::{
-    account, captcha, code_login, login, messages, outbox, phone, register, reports, reset, session,
+    account, captcha, code_login, confirm, login, messages, outbox, phone, register, reports, reset, session,
 };
 use crate::web::headers::{self, SecurityHeaders};
 use crate::web::services::Services;
@@ -49,6 +49,7 @@ pub fn app(
                         .route(post().to(api::account::set_phone))
                         .route(delete().to(api::account::remove_phone)),
                 )
+                .service(calls("/admin/confirm", "POST").route(post().to(api::confirm::submit)))
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
                 .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(api::admin::lift))),
@@ -87,6 +88,11 @@ pub fn app(
         )
         .service(calls("/account/sessions/revoke", "POST").route(post().to(account::revoke)))
         .service(calls("/account/sessions/revoke-others", "POST").route(post().to(account::revoke_others)))
+        .service(
+            calls("/admin/confirm", "GET, HEAD, POST")
+                .route(get().to(confirm::show))
+                .route(post().to(confirm::submit)),
+        )
         .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
         .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
         .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page)))

@@ -34,7 +34,7 @@ pub use captcha::{CaptchaProvider, CaptchaTunables};
 pub use database::{Database, DatabaseUrl, SqliteFile};
 pub use environment::{Environment, of_process as environment_of_process};
 pub use error::{ConfigError, Place, Problem};
-pub use limits::Limits;
+pub use limits::{Limits, is_custom_name};
 pub use live::{InForce, LiveHandle, Refused};
 pub use password::PasswordSettings;
 pub use secrets::Secrets;

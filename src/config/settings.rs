@@ -157,6 +157,7 @@ impl Settings {
             password.workers => "password.workers",
             session.idle => "session.idle",
             session.absolute => "session.absolute",
+            session.confirm => "session.confirm",
             captcha_provider => "captcha.provider",
             sms.gateway => "sms.gateway",
             sms.timeout => "sms.timeout",

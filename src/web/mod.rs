@@ -1,6 +1,7 @@
 //! HTTP only: what a request says about its client, and how answers look. Nothing here
 //! knows of a database or a store.
 
+pub mod admin;
 pub mod api;
 pub mod assets;
 pub mod challenge;

@@ -37,6 +37,8 @@ pub enum Problem {
     },
     Unauthenticated,
     Forbidden,
+    /// A change in the console, and the password was not shown lately.
+    ConfirmationRequired,
     Csrf,
     LoginTaken,
     InvalidPhone,
@@ -107,6 +109,7 @@ mod kinds {
     pub const UNAVAILABLE: Kind = kind("unavailable", S::SERVICE_UNAVAILABLE, "Not available at the moment", "Something that this call needs does not answer. Send the same call again after Retry-After.");
     pub const UNAUTHENTICATED: Kind = kind("unauthenticated", S::UNAUTHORIZED, "Not signed in", "Sign in with POST /api/v1/login and send the cookie that it sets.");
     pub const FORBIDDEN: Kind = kind("forbidden", S::FORBIDDEN, "Not allowed", "This account may not do this. Ask an administrator for the role that may.");
+    pub const CONFIRMATION_REQUIRED: Kind = kind("confirmation-required", S::FORBIDDEN, "The password is to be shown again", "A change takes a password that was shown lately. Send it with POST /api/v1/admin/confirm, then send the same call again.");
     pub const CSRF: Kind = kind("csrf", S::FORBIDDEN, "The call does not come from this site", "Call from a page of this site, or from a program that sends application/json and no Origin of another site.");
     pub const LOGIN_TAKEN: Kind = kind("login-taken", S::CONFLICT, "This name is taken", "Choose another name. If it is yours, sign in instead.");
     pub const INVALID_PHONE: Kind = kind("invalid-phone", S::UNPROCESSABLE_ENTITY, "This is no mobile number", "Send a mobile number, best with its country code: +8613800138000.");
@@ -130,7 +133,7 @@ mod kinds {
 use kinds as k;
 
 impl Kind {
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         k::INVALID_CREDENTIALS,
         k::CAPTCHA_REQUIRED,
         k::CAPTCHA_INVALID,
@@ -139,6 +142,7 @@ impl Kind {
         k::UNAVAILABLE,
         k::UNAUTHENTICATED,
         k::FORBIDDEN,
+        k::CONFIRMATION_REQUIRED,
         k::CSRF,
         k::LOGIN_TAKEN,
         k::INVALID_PHONE,
@@ -202,6 +206,7 @@ impl Problem {
             Self::Unavailable { .. } => k::UNAVAILABLE,
             Self::Unauthenticated => k::UNAUTHENTICATED,
             Self::Forbidden => k::FORBIDDEN,
+            Self::ConfirmationRequired => k::CONFIRMATION_REQUIRED,
             Self::Csrf => k::CSRF,
             Self::LoginTaken => k::LOGIN_TAKEN,
             Self::InvalidPhone => k::INVALID_PHONE,

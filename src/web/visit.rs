@@ -84,6 +84,7 @@ pub struct Visit {
     provenance: Provenance,
     session: Option<String>,
     user_agent: String,
+    here: String,
     is_new: bool,
     had_flash: bool,
     chose_language: bool,
@@ -102,6 +103,7 @@ impl Visit {
             locale: chosen.unwrap_or_else(|| language(headers, edge.cookies)),
             browser: sent.unwrap_or_else(|| Browser::random(&edge.entropy)),
             flash: flash.and_then(|signed| edge.flashes.read(signed)),
+            here: request.uri().path_and_query().map(|here| here.as_str()).unwrap_or_default().to_owned(),
             is_new: sent.is_none(),
             had_flash: flash.is_some(),
             chose_language: chosen.is_some(),
@@ -125,6 +127,11 @@ impl Visit {
     /// The token of the session cookie, as it was sent.
     pub fn session_token(&self) -> Option<&str> {
         self.session.as_deref()
+    }
+
+    /// The path and query that were asked for, as they were sent.
+    pub fn here(&self) -> &str {
+        &self.here
     }
 
     pub fn user_agent(&self) -> &str {

@@ -1,6 +1,7 @@
 //! Every test that runs real parts, in one binary with one harness.
 
 mod accounts;
+mod admin;
 mod architecture;
 mod browser;
 mod command_line;

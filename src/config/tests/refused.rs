@@ -230,6 +230,8 @@ fn captcha_and_sessions() {
             "session.idle = '31d'",
             "session.idle: is longer than session.absolute (30days), and can never be reached",
         ),
+        ("session.confirm = '59s'", "session.confirm: 59s is out of range; it must be from 1m to 1day"),
+        ("session.confirm = '25h'", "session.confirm: 25h is out of range; it must be from 1m to 1day"),
         ("secrets.key_file = ''", "secrets.key_file: is empty"),
     ]);
 }

@@ -29,7 +29,7 @@ async fn bench() -> Bench {
         ids.push(accounts.create(&login, &phc, Roles::default()).await.unwrap().id);
     }
     let key = MasterKey::from_bytes([7; 32]).derive("session.token");
-    let settings = SessionSettings { idle: DAY, absolute: 3 * DAY };
+    let settings = SessionSettings { idle: DAY, absolute: 3 * DAY, confirm: HOUR };
     let sessions = Sessions::new(db, clock.clone(), Entropy::Os, key, settings);
     Bench { _database: database, sessions, clock, accounts, alice: ids[0], bob: ids[1] }
 }
@@ -42,7 +42,7 @@ impl Bench {
 
     async fn start_for(&self, account: &Account) -> Option<Token> {
         let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-        self.sessions.start(account, &client).await.unwrap()
+        self.sessions.start(account, &client, SignedInBy::Password).await.unwrap()
     }
 
     async fn session(&self, token: &Token) -> Option<Session> {
@@ -234,7 +234,9 @@ async fn of_sign_ins_beside_a_change_of_password_none_outlives_it() {
     let start = |_| {
         let (sessions, verified) = (bench.sessions.clone(), verified.clone());
         let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-        tokio::spawn(async move { sessions.start(&verified, &client).await.unwrap().is_some() })
+        tokio::spawn(async move {
+            sessions.start(&verified, &client, SignedInBy::Password).await.unwrap().is_some()
+        })
     };
     let early: Vec<_> = (0..20).map(start).collect();
     let change = {
@@ -274,4 +276,26 @@ async fn past_a_hundred_sessions_the_one_used_longest_ago_ends() {
         assert!(bench.session(&newest).await.is_some());
     }
     assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 100);
+}
+
+#[tokio::test]
+async fn only_a_session_begun_by_password_is_confirmed_until_the_password_is_shown_in_it() {
+    let bench = bench().await;
+    let account = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
+    let by_code = bench.sessions.start(&account, &client, SignedInBy::Code).await.unwrap().unwrap();
+    let by_password = bench.start(bench.alice).await;
+    let confirmed = async |token: &Token| bench.sessions.is_confirmed(&bench.session(token).await.unwrap());
+    assert!(!confirmed(&by_code).await);
+    assert!(confirmed(&by_password).await);
+    let fresh = bench.sessions.confirm(&by_code).await.unwrap().unwrap();
+    assert!(bench.session(&by_code).await.is_none(), "its token is another one now");
+    assert!(bench.sessions.confirm(&by_code).await.unwrap().is_none());
+    bench.clock.advance(HOUR - Duration::from_micros(1));
+    assert!(confirmed(&fresh).await);
+    bench.clock.advance(Duration::from_micros(1));
+    assert!(!confirmed(&fresh).await);
+    assert!(!confirmed(&by_password).await);
+    bench.clock.advance(DAY);
+    assert!(bench.sessions.confirm(&fresh).await.unwrap().is_none(), "it has ended");
 }

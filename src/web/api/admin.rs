@@ -5,9 +5,9 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
 use crate::audit::{Action, Event, Outcome, Subject};
-use crate::login::Authenticated;
 use crate::sms::{Cursor, Entry, Filter, HeldBrake, ReportState, State};
-use crate::web::api::{Call, broken, member};
+use crate::web::admin::{self, Admin};
+use crate::web::api::broken;
 use crate::web::client::ClientAddress;
 use crate::web::problem::{InputError, Problem};
 use crate::web::services::{Services, Shared};
@@ -90,7 +90,7 @@ pub async fn messages(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    admin(&request, &services, &edge).await?;
+    admin::api::read(&request, &services, &edge).await?;
     let wrong = |field: &'static str, message: &'static str| Problem::InvalidInput {
         errors: vec![InputError { field: field.into(), message: message.into() }],
     };
@@ -147,7 +147,7 @@ pub async fn brakes(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    admin(&request, &services, &edge).await?;
+    admin::api::read(&request, &services, &edge).await?;
     let held = services.codes.ledger().brakes().await.map_err(|error| broken(&error))?;
     Ok(HttpResponse::Ok().json(Brakes { brakes: held.into_iter().map(Brake::from).collect() }))
 }
@@ -159,12 +159,10 @@ pub async fn lift(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    Call::admit(&request, &edge)?;
-    let who = admin(&request, &services, &edge).await?;
-    let by = who.account.id.to_string();
-    let lifted = services.codes.ledger().lift(&prefix, &by).await.map_err(|error| broken(&error))?;
+    let admin = admin::api::change(&request, &services, &edge).await?;
+    let lifted = services.codes.ledger().lift(&prefix, &admin.id()).await.map_err(|error| broken(&error))?;
     if lifted {
-        record_lift(&services, &who, edge.caller(&request)?, &prefix);
+        record_lift(&services, &admin, edge.caller(&request)?, &prefix);
     }
     match lifted {
         true => Ok(HttpResponse::NoContent().finish()),
@@ -173,20 +171,15 @@ pub async fn lift(
 }
 
 /// An administrator has lifted a brake.
-pub fn record_lift(services: &Services, who: &Authenticated, from: ClientAddress, prefix: &str) {
+pub fn record_lift(services: &Services, admin: &Admin, from: ClientAddress, prefix: &str) {
     let audit = &services.audit;
-    let (actor, from) = (who.account.id.to_string(), from.subject());
+    let (actor, from) = (admin.id(), from.subject());
     audit.record(Event {
         name: Some("brake.lift"),
         actor: Some(&actor),
-        account: Some(who.account.recorded()),
+        account: Some(admin.who.account.recorded()),
         address: Some(Subject::Address(from.as_ref())),
         prefix: Some(Subject::Prefix(prefix)),
         ..Event::new(audit.now(), Action::Admin, Outcome::Ok)
     });
-}
-
-async fn admin(request: &HttpRequest, services: &Services, edge: &Edge) -> Result<Authenticated, Problem> {
-    let who = member(request, services, edge).await?;
-    if who.account.roles.admin { Ok(who) } else { Err(Problem::Forbidden) }
 }

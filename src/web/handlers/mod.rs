@@ -4,6 +4,7 @@ pub mod account;
 pub mod captcha;
 pub mod code;
 pub mod code_login;
+pub mod confirm;
 pub mod login;
 pub mod messages;
 pub mod outbox;

@@ -86,6 +86,7 @@ impl From<&Problem> for ErrorKind {
             | Problem::InvalidCode
             | Problem::Unauthenticated
             | Problem::Forbidden
+            | Problem::ConfirmationRequired
             | Problem::PasswordRequired
             | Problem::PasswordChangeRequired
             | Problem::CaptchaRequired { .. }

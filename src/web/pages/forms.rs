@@ -103,6 +103,16 @@ pub struct PasswordForm {
     pub guarded: Guarded,
 }
 
+/// `POST /admin/confirm`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ConfirmForm {
+    pub password: Typed,
+    pub next: String,
+    #[serde(flatten)]
+    pub guarded: Guarded,
+}
+
 /// `POST /account/sessions/revoke`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -118,7 +128,7 @@ pub struct TokenForm {
     pub csrf_token: String,
 }
 
-/// `GET /login`, `GET /login/code` and `GET /register`
+/// `GET /login`, `GET /login/code`, `GET /register` and `GET /admin/confirm`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NextQuery {

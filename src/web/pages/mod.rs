@@ -3,6 +3,7 @@
 pub mod account;
 pub mod captcha;
 pub mod code;
+pub mod confirm;
 pub mod error;
 pub mod forms;
 pub mod login;

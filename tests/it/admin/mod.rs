@@ -1,0 +1,3 @@
+//! What administrators may, and nobody else.
+
+mod confirm;
