@@ -51,6 +51,7 @@ pub fn app(
                 )
                 .service(calls("/admin/confirm", "POST").route(post().to(api::confirm::submit)))
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
+                .service(calls("/admin/events", "GET, HEAD").route(get().to(api::events::events)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
                 .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(api::admin::lift))),
         )
