@@ -3,6 +3,7 @@
 mod accounts;
 mod admin;
 mod architecture;
+mod audit;
 mod browser;
 mod command_line;
 mod openapi;

@@ -53,6 +53,8 @@ pub struct TestApp {
     pub url: String,
     pub services: Data<Services>,
     pub clock: Clock,
+    /// Where its database is.
+    pub database: String,
     /// Where the store is Redis.
     pub redis: Option<RedisServer>,
     steered: Option<SteeredClock>,
@@ -79,7 +81,8 @@ impl TestApp {
         if !toml.contains("public_url") {
             set("SERVER__PUBLIC_URL", format!("http://{address}"));
         }
-        set("DATABASE__URL", database(&folder).await);
+        let database = database(&folder).await;
+        set("DATABASE__URL", database.clone());
         set("SECRETS__KEY_FILE", folder.path().join("secret.key").display().to_string());
         // Two busy cores are no outage; the tests of outages set their own.
         if !toml.contains("[store]") {
@@ -104,7 +107,16 @@ impl TestApp {
         let serving = application.serve().unwrap();
         let handle = serving.handle();
         tokio::spawn(serving.run());
-        Self { url: format!("http://{address}"), services, clock, redis, steered, handle, _folder: folder }
+        Self {
+            url: format!("http://{address}"),
+            services,
+            clock,
+            database,
+            redis,
+            steered,
+            handle,
+            _folder: folder,
+        }
     }
 
     /// The same port, with nothing in it.
