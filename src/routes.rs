@@ -50,6 +50,9 @@ pub fn app(
                         .route(post().to(api::account::set_phone))
                         .route(delete().to(api::account::remove_phone)),
                 )
+                .service(calls("/limits/{name}/reserve", "POST").route(post().to(api::limits::reserve)))
+                .service(calls("/limits/{name}/peek", "POST").route(post().to(api::limits::peek)))
+                .service(calls("/limits/{name}/refund", "POST").route(post().to(api::limits::refund)))
                 .service(calls("/admin/confirm", "POST").route(post().to(api::confirm::submit)))
                 .service(
                     calls("/admin/tokens", "GET, HEAD, POST")

@@ -5,6 +5,7 @@ mod admin;
 mod architecture;
 mod browser;
 mod command_line;
+mod custom;
 mod openapi;
 mod outage;
 mod reload;
