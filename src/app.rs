@@ -106,7 +106,7 @@ impl Application {
         let insurance = in_process();
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
         let hasher = Hasher::new(hash_settings(&settings), entropy.clone()).map_err(StartError::Hash)?;
-        let guard = Arc::new(Guard::new(limiter.clone(), insurance.clone(), accounts.clone()));
+        let guard = Arc::new(Guard::new(limiter.clone(), insurance.clone(), accounts.clone(), audit.clone()));
         let mut captchas =
             Captchas::new(&master, provider(&settings.captcha_provider), clock.clone(), entropy.clone());
         if let Some(link) = &link {
@@ -122,6 +122,7 @@ impl Application {
             gateway,
             clock: clock.clone(),
             entropy: entropy.clone(),
+            audit: audit.clone(),
         };
         let codes = Codes::new(under_codes, &master);
         // Where it fails, the first request for a code tries again.

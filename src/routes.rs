@@ -61,6 +61,7 @@ pub fn app(
                 )
                 .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(api::tokens::revoke)))
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
+                .service(calls("/admin/events", "GET, HEAD").route(get().to(api::events::events)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
                 .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(api::admin::lift))),
         )

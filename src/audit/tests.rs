@@ -3,7 +3,6 @@ use std::time::Duration;
 use sqlx::query_as;
 
 use super::*;
-use crate::clock::Micros;
 use crate::db::on_db;
 use crate::db::tests::TestDatabase;
 use crate::secret::MasterKey;
