@@ -17,10 +17,11 @@ use crate::clock::Clock;
 use crate::config::{
     CaptchaProvider, DatabaseUrl, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
+use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::login::{
-    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn,
+    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn, Tokens,
 };
 use crate::routes;
 use crate::secret::{KeyFileError, MasterKey};
@@ -112,6 +113,7 @@ impl Application {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
         }
         let sessions = sessions(&settings, &db, &clock, &entropy, &master);
+        let tokens = Tokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
         let Opened { gateway, outbox } =
             gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
         let under_codes = sms::Parts {
@@ -125,6 +127,7 @@ impl Application {
         let codes = Codes::new(under_codes, &master);
         // Where it fails, the first request for a code tries again.
         let _ = codes.make_whole(&live.snapshot()).await;
+        let custom = Custom::new(limiter.clone(), audit.clone());
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,
@@ -142,6 +145,9 @@ impl Application {
             public_url: settings.server.public_url.as_str().trim_end_matches('/').to_owned(),
             accounts,
             sessions,
+            token_gate: TokenGate::new(tokens.clone(), in_process()),
+            custom,
+            tokens,
             session_lasts: settings.session.absolute,
             captchas: Desk::new(captchas, in_process()),
             hasher,
@@ -231,6 +237,7 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             }
             parts.insurance.store().sweep();
             services.captchas.sweep();
+            services.token_gate.sweep();
             while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }

@@ -9,6 +9,7 @@ use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
 use crate::web::handlers::{
     account, captcha, code_login, confirm, login, messages, outbox, phone, register, reports, reset, session,
+    tokens,
 };
 use crate::web::headers::{self, SecurityHeaders};
 use crate::web::services::Services;
@@ -49,7 +50,16 @@ pub fn app(
                         .route(post().to(api::account::set_phone))
                         .route(delete().to(api::account::remove_phone)),
                 )
+                .service(calls("/limits/{name}/reserve", "POST").route(post().to(api::limits::reserve)))
+                .service(calls("/limits/{name}/peek", "POST").route(post().to(api::limits::peek)))
+                .service(calls("/limits/{name}/refund", "POST").route(post().to(api::limits::refund)))
                 .service(calls("/admin/confirm", "POST").route(post().to(api::confirm::submit)))
+                .service(
+                    calls("/admin/tokens", "GET, HEAD, POST")
+                        .route(get().to(api::tokens::list))
+                        .route(post().to(api::tokens::create)),
+                )
+                .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(api::tokens::revoke)))
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
                 .service(calls("/admin/events", "GET, HEAD").route(get().to(api::events::events)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
@@ -94,6 +104,12 @@ pub fn app(
                 .route(get().to(confirm::show))
                 .route(post().to(confirm::submit)),
         )
+        .service(
+            calls("/admin/tokens", "GET, HEAD, POST")
+                .route(get().to(tokens::show))
+                .route(post().to(tokens::create)),
+        )
+        .service(calls("/admin/tokens/revoke", "POST").route(post().to(tokens::revoke)))
         .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
         .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
         .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page)))

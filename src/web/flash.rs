@@ -18,10 +18,11 @@ pub enum Flash {
     PhoneSet,
     PhoneRemoved,
     BrakeLifted,
+    TokenRevoked,
 }
 
 impl Flash {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::SignedOut,
         Self::SessionEnded,
         Self::Registered,
@@ -32,6 +33,7 @@ impl Flash {
         Self::PhoneSet,
         Self::PhoneRemoved,
         Self::BrakeLifted,
+        Self::TokenRevoked,
     ];
 
     const fn code(self) -> &'static str {
@@ -46,6 +48,7 @@ impl Flash {
             Self::PhoneSet => "phone-set",
             Self::PhoneRemoved => "phone-removed",
             Self::BrakeLifted => "brake-lifted",
+            Self::TokenRevoked => "token-revoked",
         }
     }
 
@@ -61,6 +64,7 @@ impl Flash {
             Self::PhoneSet => "flash.phone-set",
             Self::PhoneRemoved => "flash.phone-removed",
             Self::BrakeLifted => "flash.brake-lifted",
+            Self::TokenRevoked => "flash.token-revoked",
         }
     }
 }

@@ -6,6 +6,7 @@ mod architecture;
 mod audit;
 mod browser;
 mod command_line;
+mod custom;
 mod openapi;
 mod outage;
 mod reload;

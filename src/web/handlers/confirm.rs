@@ -2,6 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
+use serde_json::json;
 
 use crate::captcha;
 use crate::login::{Password, Token};
@@ -35,13 +36,13 @@ pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> Ht
 
 /// `POST /admin/confirm`. The password is tried as at sign-in: the same windows count it.
 pub async fn submit(visit: Visit, form: Form<ConfirmForm>, services: Shared) -> HttpResponse {
-    let who = match admin::page::read(&visit, &services).await {
-        Ok(admin) => admin.who,
+    let admin = match admin::page::confirmation(&visit, &services, &form.guarded.csrf_token).await {
+        Ok(admin) => admin,
         Err(response) => return response,
     };
     let (live, next) = (services.live.snapshot(), parse_next(&form.next));
     let show = |notice, captcha: CaptchaBlock| {
-        let page = ConfirmPage::new(&visit, who.account.login.as_str(), next.clone());
+        let page = ConfirmPage::new(&visit, admin.login(), next.clone());
         page.notice(notice).captcha(captcha).respond(&visit)
     };
     let reply = Reply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
@@ -49,7 +50,7 @@ pub async fn submit(visit: Visit, form: Form<ConfirmForm>, services: Shared) -> 
         Ok(admitted) => admitted,
         Err(response) => return response,
     };
-    if let Err(response) = reply.verify(&who.account, password, Field::Password, solved).await {
+    if let Err(response) = reply.verify(&admin.who.account, password, Field::Password, solved).await {
         return response;
     }
     let fresh = match visit.session_token().and_then(Token::parse) {
@@ -58,6 +59,7 @@ pub async fn submit(visit: Visit, form: Form<ConfirmForm>, services: Shared) -> 
     };
     match fresh {
         Ok(Some(token)) => {
+            admin.did(&services, "confirm", &json!({}));
             let mut response = visit.see_other(place(next.as_ref()), None);
             visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
             response

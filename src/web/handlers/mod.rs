@@ -14,6 +14,7 @@ pub mod reply;
 pub mod reports;
 pub mod reset;
 pub mod session;
+pub mod tokens;
 
 use actix_web::HttpResponse;
 

@@ -13,6 +13,7 @@ pub mod problem;
 pub mod register;
 #[cfg(test)]
 mod tests;
+pub mod tokens;
 
 use std::borrow::Cow;
 
