@@ -71,6 +71,21 @@ pub enum Problem {
     InvalidInput {
         errors: Vec<InputError>,
     },
+    /// As the one before, of limits that somebody would save.
+    InvalidDraft {
+        errors: Vec<DraftProblem>,
+    },
+    PreconditionRequired,
+    /// Somebody else has saved meanwhile.
+    PreconditionFailed {
+        version: String,
+        /// Unified: from what is saved to what the caller would have saved.
+        diff: String,
+    },
+    /// What the limits are kept in cannot be written.
+    NotSaved {
+        reason: String,
+    },
     NotFound,
     MethodNotAllowed {
         allow: &'static str,
@@ -95,6 +110,17 @@ pub struct CaptchaBody {
 pub struct InputError {
     pub field: Cow<'static, str>,
     pub message: Cow<'static, str>,
+}
+
+/// What is wrong with one field of a draft.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DraftProblem {
+    /// Its dotted path.
+    pub field: String,
+    pub message: String,
+    /// Where it was sent as text, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
 }
 
 /// What is the same for every problem of a name. The API speaks English: programs read it; the page
@@ -141,9 +167,12 @@ mod kinds {
     pub const PASSWORD_REQUIRED: Kind = kind("password-required", S::FORBIDDEN, "This account takes its password", "An administrator's account is not opened by a code. Sign in with POST /api/v1/login. Where the password is lost, another administrator helps, or gatehouse admin create on the server.");
     pub const PASSWORD_CHANGE_REQUIRED: Kind = kind("password-change-required", S::FORBIDDEN, "The password has to be changed first", "It was given out once. Change it on /account; until then only GET /api/v1/session and POST /api/v1/logout answer.");
     pub const INVALID_INPUT: Kind = kind("invalid-input", S::UNPROCESSABLE_ENTITY, "Some of the input cannot be used", "Correct the fields listed in errors and send the call again.");
+    pub const PRECONDITION_REQUIRED: Kind = kind("precondition-required", S::PRECONDITION_REQUIRED, "Say which version is being replaced", "Send If-Match with the ETag of GET /api/v1/admin/limits, so that nobody else's change is lost.");
+    pub const PRECONDITION_FAILED: Kind = kind("precondition-failed", S::PRECONDITION_FAILED, "Somebody else has changed it meanwhile", "Look at diff, which leads from what is saved now to what you sent. Put both together and send the call again with If-Match of version.");
+    pub const NOT_SAVED: Kind = kind("not-saved", S::CONFLICT, "The limits cannot be saved", "What they are kept in cannot be written, and reason says why and what to do. What was in force still is.");
     pub const NOT_FOUND: Kind = kind("not-found", S::NOT_FOUND, "There is nothing at this address", "Check the path against /openapi.json.");
     pub const METHOD_NOT_ALLOWED: Kind = kind("method-not-allowed", S::METHOD_NOT_ALLOWED, "This address does not take this method", "Use one of the methods in the Allow header.");
-    pub const PAYLOAD_TOO_LARGE: Kind = kind("payload-too-large", S::PAYLOAD_TOO_LARGE, "The body is too large", "Send at most 16 KiB.");
+    pub const PAYLOAD_TOO_LARGE: Kind = kind("payload-too-large", S::PAYLOAD_TOO_LARGE, "The body is too large", "Send at most 16 KiB; limits may take 256 KiB.");
     pub const UNSUPPORTED_MEDIA_TYPE: Kind = kind("unsupported-media-type", S::UNSUPPORTED_MEDIA_TYPE, "The body is of another type than this call takes", "Send JSON, with Content-Type: application/json.");
     pub const MALFORMED_JSON: Kind = kind("malformed-json", S::BAD_REQUEST, "The body is not JSON", "Check quotes, commas and brackets, and that the body arrives whole.");
     pub const INTERNAL: Kind = kind("internal", S::INTERNAL_SERVER_ERROR, "Something broke on our side", "It was recorded. Try again later; if it stays, tell whoever runs this site when it happened.");
@@ -151,7 +180,7 @@ mod kinds {
 use kinds as k;
 
 impl Kind {
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 34] = [
         k::INVALID_CREDENTIALS,
         k::CAPTCHA_REQUIRED,
         k::CAPTCHA_INVALID,
@@ -177,6 +206,9 @@ impl Kind {
         k::PASSWORD_REQUIRED,
         k::PASSWORD_CHANGE_REQUIRED,
         k::INVALID_INPUT,
+        k::PRECONDITION_REQUIRED,
+        k::PRECONDITION_FAILED,
+        k::NOT_SAVED,
         k::NOT_FOUND,
         k::METHOD_NOT_ALLOWED,
         k::PAYLOAD_TOO_LARGE,
@@ -207,7 +239,20 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    errors: Option<&'a [InputError]>,
+    errors: Option<Errors<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diff: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Errors<'a> {
+    Input(&'a [InputError]),
+    Draft(&'a [DraftProblem]),
 }
 
 impl Problem {
@@ -247,7 +292,10 @@ impl Problem {
             Self::NoPassword => k::NO_PASSWORD,
             Self::PasswordRequired => k::PASSWORD_REQUIRED,
             Self::PasswordChangeRequired => k::PASSWORD_CHANGE_REQUIRED,
-            Self::InvalidInput { .. } => k::INVALID_INPUT,
+            Self::InvalidInput { .. } | Self::InvalidDraft { .. } => k::INVALID_INPUT,
+            Self::PreconditionRequired => k::PRECONDITION_REQUIRED,
+            Self::PreconditionFailed { .. } => k::PRECONDITION_FAILED,
+            Self::NotSaved { .. } => k::NOT_SAVED,
             Self::NotFound => k::NOT_FOUND,
             Self::MethodNotAllowed { .. } => k::METHOD_NOT_ALLOWED,
             Self::PayloadTooLarge => k::PAYLOAD_TOO_LARGE,
@@ -292,7 +340,12 @@ impl Problem {
             Self::Busy { .. } | Self::Unavailable { .. } | Self::NotSent => {
                 Body { retry_after: self.retry_after(), ..bare }
             }
-            Self::InvalidInput { errors } => Body { errors: Some(errors), ..bare },
+            Self::InvalidInput { errors } => Body { errors: Some(Errors::Input(errors)), ..bare },
+            Self::InvalidDraft { errors } => Body { errors: Some(Errors::Draft(errors)), ..bare },
+            Self::PreconditionFailed { version, diff } => {
+                Body { version: Some(version), diff: Some(diff), ..bare }
+            }
+            Self::NotSaved { reason } => Body { reason: Some(reason), ..bare },
             _ => bare,
         }
     }

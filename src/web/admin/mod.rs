@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::audit::{Outcome, Subject, Who};
 use crate::db::DbError;
 use crate::login::{Authenticated, Token};
+use crate::tuning::By;
 use crate::web::client::ClientAddress;
 use crate::web::services::Services;
 
@@ -89,6 +90,16 @@ impl Admin {
     /// Records what they did: `act` is its name, `detail` what else there is to say of it.
     pub fn did(&self, services: &Services, act: &str, detail: &Value) {
         record(services, act, Outcome::Ok, Some(&self.who), self.client, detail);
+    }
+
+    /// Records what they would have done, had it been possible.
+    pub fn failed(&self, services: &Services, act: &str, detail: &Value) {
+        record(services, act, Outcome::Refused, Some(&self.who), self.client, detail);
+    }
+
+    /// As the history of the limits names them.
+    pub fn by<'a>(&'a self, id: &'a str) -> By<'a> {
+        By { account: id, login: self.login() }
     }
 }
 

@@ -4,6 +4,7 @@ pub mod account;
 pub mod admin;
 pub mod captcha;
 pub mod confirm;
+pub mod custom;
 pub mod events;
 pub mod limits;
 pub mod login;
