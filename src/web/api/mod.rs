@@ -7,6 +7,7 @@ pub mod confirm;
 pub mod limits;
 pub mod login;
 pub mod password;
+pub mod preview;
 pub mod register;
 pub mod session;
 pub mod sms;
