@@ -70,6 +70,11 @@ pub fn app(
                         .route(put().to(api::limits::save)),
                 )
                 .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(api::limits::history)))
+                .service(
+                    calls("/admin/limits/preview", "POST")
+                        .app_data(extract::json_up_to(extract::DOCUMENT_LIMIT))
+                        .route(post().to(api::preview::submit)),
+                )
                 .service(calls("/admin/limits/rollback", "POST").route(post().to(api::limits::rollback)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
                 .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(api::admin::lift))),
