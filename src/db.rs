@@ -1,5 +1,9 @@
 //! The SQL database: SQLite or PostgreSQL, opened, migrated, and spoken to with the same statements.
 
+mod one_trip;
+#[cfg(test)]
+pub(crate) mod tests;
+
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -41,6 +45,9 @@ pub enum Db {
 pub struct Pools<D: sqlx::Database> {
     pub all: Pool<D>,
     exclusive: Pool<D>,
+    /// For transactions of writes that come often. SQLite: one connection, because what it has read stays
+    /// true for as long as nobody else writes; every other one reads the file again after each of its commits.
+    writer: Pool<D>,
 }
 
 /// A transaction that nothing else writes beside; rolled back where it is dropped uncommitted.
@@ -139,7 +146,8 @@ impl Db {
             .synchronous(SqliteSynchronous::Normal)
             .busy_timeout(BUSY_TIMEOUT)
             .foreign_keys(true);
-        let mut pool = SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
+        // A connection was tested when it was given back; in between nothing becomes of a file of ours.
+        let mut pool = SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false);
         if in_memory {
             // The tables live as long as a connection does: one, and it is never let go.
             pool = pool.max_connections(1).min_connections(1).idle_timeout(None).max_lifetime(None);
@@ -154,15 +162,16 @@ impl Db {
         let mut tx = all.begin_with(IMMEDIATE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run_direct(None, &mut *tx, false).await?;
         tx.commit().await.map_err(ConnectError::Connect)?;
-        let exclusive = if in_memory {
-            all.clone()
-        } else {
-            // What is decided under the lock is on the disk before anybody acts on it: after a power cut a
-            // message that went out must still be in the ledger. The rest may lose its last moments.
-            let durable = options.synchronous(SqliteSynchronous::Full);
-            connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?
-        };
-        Ok(Self::Sqlite(Pools { all, exclusive }))
+        if in_memory {
+            return Ok(Self::Sqlite(Pools { exclusive: all.clone(), writer: all.clone(), all }));
+        }
+        let pool = pool.max_connections(1);
+        let writer = connect_sqlite(&pool, &options).await.map_err(ConnectError::Connect)?;
+        // What is decided under the lock is on the disk before anybody acts on it: after a power cut a
+        // message that went out must still be in the ledger. The rest may lose its last moments.
+        let durable = options.synchronous(SqliteSynchronous::Full);
+        let exclusive = connect_sqlite(&pool, &durable).await.map_err(ConnectError::Connect)?;
+        Ok(Self::Sqlite(Pools { all, exclusive, writer }))
     }
 
     async fn open_postgres(url: &str) -> Result<Self, ConnectError> {
@@ -179,7 +188,7 @@ impl Db {
         let all = pool(POSTGRES_CONNECTIONS).await.map_err(ConnectError::Connect)?;
         let exclusive = pool(POSTGRES_EXCLUSIVE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run(&all).await?;
-        Ok(Self::Postgres(Pools { all, exclusive }))
+        Ok(Self::Postgres(Pools { writer: all.clone(), all, exclusive }))
     }
 
     /// Begins a transaction that may read and then write on what it read: no other such transaction,
@@ -231,13 +240,14 @@ const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 A
 
 impl<D: sqlx::Database> Clone for Pools<D> {
     fn clone(&self) -> Self {
-        Self { all: self.all.clone(), exclusive: self.exclusive.clone() }
+        Self { all: self.all.clone(), exclusive: self.exclusive.clone(), writer: self.writer.clone() }
     }
 }
 
 impl<D: sqlx::Database> Pools<D> {
     async fn close(&self) {
         self.exclusive.close().await;
+        self.writer.close().await;
         self.all.close().await;
     }
 }
@@ -288,6 +298,3 @@ fn make_private(path: &Path) -> std::io::Result<()> {
         _ => Ok(()),
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;
