@@ -13,6 +13,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{Executor, Pool, Postgres, Sqlite, SqlitePool, Transaction};
 
 use crate::clock::{Clock, Micros};
+use one_trip::Writer;
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
@@ -45,9 +46,8 @@ pub enum Db {
 pub struct Pools<D: sqlx::Database> {
     pub all: Pool<D>,
     exclusive: Pool<D>,
-    /// For transactions of writes that come often. SQLite: one connection, because what it has read stays
-    /// true for as long as nobody else writes; every other one reads the file again after each of its commits.
-    writer: Pool<D>,
+    /// None: there is nothing to gain by it (PostgreSQL), or one connection in all (in memory).
+    writer: Option<Writer>,
 }
 
 /// A transaction that nothing else writes beside; rolled back where it is dropped uncommitted.
@@ -163,14 +163,14 @@ impl Db {
         MIGRATIONS.run_direct(None, &mut *tx, false).await?;
         tx.commit().await.map_err(ConnectError::Connect)?;
         if in_memory {
-            return Ok(Self::Sqlite(Pools { exclusive: all.clone(), writer: all.clone(), all }));
+            return Ok(Self::Sqlite(Pools { exclusive: all.clone(), writer: None, all }));
         }
-        let pool = pool.max_connections(1);
-        let writer = connect_sqlite(&pool, &options).await.map_err(ConnectError::Connect)?;
+        let writer = Some(Writer::new(options.clone()));
         // What is decided under the lock is on the disk before anybody acts on it: after a power cut a
         // message that went out must still be in the ledger. The rest may lose its last moments.
         let durable = options.synchronous(SqliteSynchronous::Full);
-        let exclusive = connect_sqlite(&pool, &durable).await.map_err(ConnectError::Connect)?;
+        let exclusive =
+            connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?;
         Ok(Self::Sqlite(Pools { all, exclusive, writer }))
     }
 
@@ -188,7 +188,7 @@ impl Db {
         let all = pool(POSTGRES_CONNECTIONS).await.map_err(ConnectError::Connect)?;
         let exclusive = pool(POSTGRES_EXCLUSIVE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run(&all).await?;
-        Ok(Self::Postgres(Pools { writer: all.clone(), all, exclusive }))
+        Ok(Self::Postgres(Pools { all, exclusive, writer: None }))
     }
 
     /// Begins a transaction that may read and then write on what it read: no other such transaction,
@@ -247,7 +247,9 @@ impl<D: sqlx::Database> Clone for Pools<D> {
 impl<D: sqlx::Database> Pools<D> {
     async fn close(&self) {
         self.exclusive.close().await;
-        self.writer.close().await;
+        if let Some(writer) = &self.writer {
+            writer.close().await;
+        }
         self.all.close().await;
     }
 }
