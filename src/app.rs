@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::config::{
     CaptchaProvider, DatabaseUrl, HomeKind, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
+use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::login::{
@@ -127,6 +128,7 @@ impl Application {
         let codes = Codes::new(under_codes, &master);
         // Where it fails, the first request for a code tries again.
         let _ = codes.make_whole(&live.snapshot()).await;
+        let custom = Custom::new(limiter.clone(), audit.clone());
         let name = format!("{}:{}", host_name(), settings.server.bind.port());
         let tuning =
             Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
@@ -148,6 +150,8 @@ impl Application {
             public_url: settings.server.public_url.as_str().trim_end_matches('/').to_owned(),
             accounts,
             sessions,
+            token_gate: TokenGate::new(tokens.clone(), in_process()),
+            custom,
             tokens,
             session_lasts: settings.session.absolute,
             captchas: Desk::new(captchas, in_process()),
@@ -245,6 +249,7 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             }
             parts.insurance.store().sweep();
             services.captchas.sweep();
+            services.token_gate.sweep();
             while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }

@@ -5,6 +5,7 @@ mod instances;
 pub mod replay;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::Mutex;
@@ -18,6 +19,8 @@ use crate::entropy::Entropy;
 pub use crate::config::{Draft, DraftError, HomeKind, Refused, Saved, with_limit};
 pub use history::{Change, Cursor};
 pub use instances::Instance;
+use replay::Previews;
+pub use replay::{PreviewError, Report};
 
 /// Clones share it.
 #[derive(Clone)]
@@ -32,6 +35,7 @@ struct Inner {
     this: instances::This,
     /// The newest change of the history that this instance has seen in force. Held while one is recorded.
     recorded: Mutex<Option<(history::Place, String)>>,
+    previews: Previews,
 }
 
 /// What is in force in this instance.
@@ -106,7 +110,16 @@ impl Tuning {
     /// `host` is what other instances know this one by: the machine and the port.
     pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, audit: Audit, host: String) -> Self {
         let this = instances::This::new(host, &clock, &entropy);
-        Self(Arc::new(Inner { live, db, clock, entropy, audit, this, recorded: Mutex::new(None) }))
+        Self(Arc::new(Inner {
+            live,
+            db,
+            clock,
+            entropy,
+            audit,
+            this,
+            recorded: Mutex::new(None),
+            previews: Previews::default(),
+        }))
     }
 
     pub fn current(&self) -> Current {
@@ -127,6 +140,15 @@ impl Tuning {
     /// The limits that would be in force with this draft, or everything that is wrong with it.
     pub fn parse(&self, draft: &Draft<'_>) -> Result<Limits, Vec<DraftError>> {
         self.0.live.parse(*draft)
+    }
+
+    /// What limits would have done to the attempts of the last `span`, beside those that are in force. Two at
+    /// once never run: the second waits, or is told that the first is at it.
+    pub async fn preview(&self, draft: Limits, span: Duration) -> Result<Report, PreviewError> {
+        let Inner { live, db, clock, audit, previews, .. } = &*self.0;
+        audit.flush().await;
+        let current = live.snapshot().limits.clone();
+        previews.preview((db, clock), current, draft, span).await
     }
 
     /// Puts a draft in force, if `if_match` is the version that stands in the home. When it answers `Ok`
@@ -186,6 +208,7 @@ impl Tuning {
         loop {
             self.0.tell(&mut told);
             self.look_after().await;
+            self.0.previews.tidy(&self.0.clock);
             let changed = tokio::time::timeout(instances::EVERY, changes.changed()).await;
             if matches!(changed, Ok(Err(_))) {
                 return;

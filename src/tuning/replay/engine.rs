@@ -133,13 +133,6 @@ impl<'r> Engine<'r> {
             Outcome::Challenged | Outcome::Throttled if counts => self.refused(number),
             Outcome::Undecided | Outcome::Challenged | Outcome::Throttled => {}
             Outcome::Ok | Outcome::Wrong | Outcome::Failed => {
-                if row.has(RESET) && row.subjects[row::ACCOUNT] != row::NOBODY {
-                    self.void(
-                        Lane { limit: LOGIN_ACCOUNT, subject: row.subjects[row::ACCOUNT] },
-                        row.until,
-                        row.at,
-                    );
-                }
                 if !counts {
                     self.take(number, row.at, Worlds::ALL, false, false);
                 } else {
@@ -409,7 +402,9 @@ impl<'r> Engine<'r> {
         }
         let subject = row.subjects.get(book::kind_of(limit)).copied().unwrap_or(0);
         let lane = Lane { limit, subject };
-        if !lane.is_known() {
+        // A code that set a new password might not have been compared under other limits.
+        let perhaps = row.has(RESET) && row.at >= self.from && self.belief == Belief::Draft;
+        if !lane.is_known() || perhaps {
             self.void(lane, row.at, row.at);
         } else if let Some(log) = self.books[limit].existing(subject) {
             log.forgive(Worlds::ALL, row.at);

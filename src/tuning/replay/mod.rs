@@ -6,6 +6,8 @@ mod episode;
 mod judge;
 mod lines;
 mod log;
+mod preview;
+mod read;
 mod row;
 mod tally;
 
@@ -13,6 +15,8 @@ mod tally;
 mod tests;
 
 pub use book::NAMES;
+pub use preview::{Incomplete, LONGEST, PreviewError, Previews, Report, SHORTEST};
+pub use read::{MOST_ROWS, Read, ReadError, read};
 pub use row::{Action, Intake, Outcome, Recorded, Recording};
 pub use tally::{Bounds, Counts, LimitCounts, RuleCounts};
 

@@ -57,7 +57,7 @@ pub struct Recorded {
     /// By its place among [`super::book::NAMES`]; of one that is not replayed none.
     pub limit: Option<u8>,
     pub solved: bool,
-    /// A code that let its owner set a new password: whether the account was forgiven is not recorded.
+    /// Of a clearing: an owner set a new password by a code, which cleared it.
     pub reset: bool,
     /// Of a right password: whether the service meant it to forgive the account's failures, which is known to
     /// whoever verified it. Where it is not recorded it is found out from who else came.

@@ -232,7 +232,9 @@ impl Machine<'_> {
                 hold.succeed(|bucket| bucket == 0).await.expect("a store in memory");
             }
             (true, _) => hold.refund().await.expect("a store in memory"),
-            (false, _) => hold.keep().await.expect("a store in memory"),
+            (false, _) => {
+                hold.keep().await.expect("a store in memory");
+            }
         }
     }
 
