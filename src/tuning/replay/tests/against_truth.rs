@@ -30,7 +30,7 @@ fn per(max: u32, unit: CalendarUnit, then: Then) -> Rule {
 }
 
 /// Those of the product, smaller, so that a small week meets all of them.
-fn today() -> Limits {
+pub fn today() -> Limits {
     limits(&[
         enforced("login-account", vec![captcha(3, MINUTE), block(8, HOUR)]),
         enforced("login-address", vec![captcha(10, MINUTE), block(40, HOUR)]),
@@ -77,13 +77,13 @@ fn beside(side: &Side, truth: &(Counted, Vec<Counted>)) -> Vec<(String, Bounds, 
     all
 }
 
-fn assert_exact(side: &Side, truth: &(Counted, Vec<Counted>)) {
+pub fn assert_exact(side: &Side, truth: &(Counted, Vec<Counted>)) {
     for (what, bounds, count) in beside(side, truth) {
         assert_eq!((bounds.low, bounds.estimate, bounds.high), (count, count, count), "{what}");
     }
 }
 
-fn assert_within(side: &Side, truth: &(Counted, Vec<Counted>)) {
+pub fn assert_within(side: &Side, truth: &(Counted, Vec<Counted>)) {
     for (what, bounds, count) in beside(side, truth) {
         assert!(bounds.contains(count), "{what}: {count} is not within {bounds:?}");
         assert!(bounds.contains(bounds.estimate), "{what}: {bounds:?}");

@@ -2,5 +2,6 @@
 //! made under the draft.
 
 mod against_truth;
+mod database;
 mod truth;
 mod week;

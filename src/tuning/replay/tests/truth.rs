@@ -62,12 +62,10 @@ struct Machine<'a> {
     clock: Clock,
     limiter: Limiter<MemoryStore>,
     fates: Vec<Option<Fate>>,
-    flying: HashMap<usize, (Hold<MemoryStore>, bool)>,
+    flying: HashMap<usize, Hold<MemoryStore>>,
     sent: HashMap<usize, HitId>,
     waiting: Vec<(usize, Wait)>,
     ends: Vec<(i64, End)>,
-    /// When somebody last came to an account.
-    came: HashMap<i64, usize>,
 }
 
 pub async fn run(attempts: &[Attempt], limits: &Limits) -> Run {
@@ -87,7 +85,6 @@ pub async fn run(attempts: &[Attempt], limits: &Limits) -> Run {
         sent: HashMap::new(),
         waiting: Vec::new(),
         ends: Vec::new(),
-        came: HashMap::new(),
     };
     for number in 0..attempts.len() {
         machine.advance(attempts[number].at).await;
@@ -124,8 +121,8 @@ impl Machine<'_> {
             self.clock.set(Micros(at));
             match end {
                 End::Verified(number) => {
-                    let (hold, alone) = self.flying.remove(&number).expect("in flight");
-                    self.verified(number, hold, alone).await;
+                    let hold = self.flying.remove(&number).expect("in flight");
+                    self.verified(number, hold).await;
                 }
                 End::Refund(number) => self.refund(number).await,
             }
@@ -141,9 +138,6 @@ impl Machine<'_> {
         let owned = self.buckets(&attempt);
         match attempt.action {
             Action::SignIn | Action::Guess => {
-                if let Some(account) = attempt.subjects[0] {
-                    self.came.insert(account, number);
-                }
                 let limiter = self.limiter.clone();
                 let mut wait = tokio::spawn(async move {
                     let buckets: Vec<Bucket<'_>> = owned.iter().map(OwnedBucket::borrow).collect();
@@ -155,7 +149,7 @@ impl Machine<'_> {
                 settle_down().await;
                 if wait.is_finished() {
                     let said = (&mut wait).await.expect("no panic");
-                    self.decided(number, said, true).await;
+                    self.decided(number, said).await;
                 } else {
                     self.waiting.push((number, wait));
                 }
@@ -184,21 +178,21 @@ impl Machine<'_> {
         settle_down().await;
         while let Some(place) = self.waiting.iter().position(|(_, wait)| wait.is_finished()) {
             let (number, wait) = self.waiting.remove(place);
-            self.decided(number, wait.await.expect("no panic"), false).await;
+            self.decided(number, wait.await.expect("no panic")).await;
             settle_down().await;
         }
     }
 
-    async fn decided(&mut self, number: usize, said: Asked<MemoryStore>, at_once: bool) {
+    async fn decided(&mut self, number: usize, said: Asked<MemoryStore>) {
         let now = self.clock.now().0;
         match said {
             Asked::Held(hold) => {
                 let lasts = self.attempts[number].lasts;
                 self.tell(number, now + lasts, None, false, hold.noted);
                 if lasts == 0 {
-                    Box::pin(self.verified(number, hold, at_once)).await;
+                    Box::pin(self.verified(number, hold)).await;
                 } else {
-                    self.flying.insert(number, (hold, at_once));
+                    self.flying.insert(number, hold);
                     self.ends.push((now + lasts, End::Verified(number)));
                 }
             }
@@ -222,19 +216,15 @@ impl Machine<'_> {
         self.fates[number] = Some(Fate { at, until, refused, forgave, noted });
     }
 
-    async fn verified(&mut self, number: usize, hold: Hold<MemoryStore>, alone: bool) {
+    async fn verified(&mut self, number: usize, hold: Hold<MemoryStore>) {
         let attempt = self.attempts[number];
         match (attempt.right, attempt.action) {
             (true, Action::SignIn) => {
-                let account = attempt.subjects[0].expect("it has one");
-                let forgave = alone && self.came.get(&account) == Some(&number);
-                self.fates[number].as_mut().expect("told").forgave = forgave;
-                hold.succeed(|bucket| bucket == 0).await.expect("a store in memory");
+                let succeeded = hold.succeed(|bucket| bucket == 0).await;
+                self.fates[number].as_mut().expect("told").forgave = succeeded.expect("a store in memory").1;
             }
             (true, _) => hold.refund().await.expect("a store in memory"),
-            (false, _) => {
-                hold.keep().await.expect("a store in memory");
-            }
+            (false, _) => hold.keep().await.map(drop).expect("a store in memory"),
         }
     }
 

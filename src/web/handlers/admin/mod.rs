@@ -7,3 +7,4 @@ pub mod history;
 pub mod limits;
 pub mod overview;
 mod password;
+mod trial;
