@@ -6,6 +6,7 @@ use super::NOW;
 use crate::audit::{Action, Entry, Filter, Outcome, Page, Shown};
 use crate::clock::Micros;
 use crate::config::Limits;
+use crate::lookup::{RuleStanding, Standing};
 use crate::throttle::{Limit, Mode, Rule, Then};
 use crate::tuning::replay::Bounds;
 use crate::web::pages::admin::chart::{Chart, Series};
@@ -72,6 +73,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     add("lookup-reason", &lookup().found(person()).reason_missing("login-account"));
     add("lookup-unreadable", &lookup().unreadable());
     add("lookup-down", &lookup().down());
+    add("lookup-expired", &lookup().expired());
     all
 }
 
@@ -258,14 +260,19 @@ fn person() -> Person {
     let default = Limits::default();
     let hits: Vec<Micros> =
         [2_u64, 11, 40, 700].map(|seconds| NOW.minus(Duration::from_secs(seconds))).to_vec();
-    let state =
-        |name: &str, hits: &[Micros], holds| LimitState::new(default.get(name).unwrap(), NOW, hits, holds);
+    let state = |name: &str, hits: &[Micros], holds, of_this_instance| {
+        let limit = default.get(name).unwrap().clone();
+        let frees_at = (!hits.is_empty()).then(|| NOW.plus(Duration::from_secs(20)));
+        let rules = limit.rules().iter().map(|_| RuleStanding { count: 3, frees_at }).collect();
+        let hits = hits.to_vec();
+        LimitState::new(Standing { limit, of_this_instance, at: NOW, holds, hits, rules })
+    };
     Person {
         kind: "lookup.login",
         name: "kim".into(),
-        facts: vec!["lookup.no-account"],
-        limits: vec![state("login-account", &hits, 2), state("sms-phone", &[], 0)],
+        facts: vec!["Its <number>".into()],
+        limits: vec![state("login-account", &hits, 2, false), state("captcha-address", &[], 0, true)],
         events: entries().into_iter().map(Into::into).collect(),
-        all_events: "/admin/events?account=-7".into(),
+        all_events: Some("/admin/events?account=-7".into()),
     }
 }
