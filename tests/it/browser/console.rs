@@ -31,6 +31,7 @@ async fn an_attack_is_seen_a_limit_tightened_and_the_person_let_in() {
     tries_a_draft(&browser).await;
     saves_it_with_a_reason_and_the_password(&browser, &app).await;
     it_is_in_force(&browser, &app).await;
+    looks_the_person_up_and_lets_them_in(&browser, &app).await;
     brings_back_what_was_there_before(&browser, &app).await;
     browser.assert_content().await;
 }
@@ -102,6 +103,27 @@ async fn it_is_in_force(browser: &Browser, app: &TestApp) {
         }
     });
     assert_eq!(verified.await, 4);
+}
+
+async fn looks_the_person_up_and_lets_them_in(browser: &Browser, app: &TestApp) {
+    let kim = app.client_at("192.0.2.7");
+    assert_eq!(kim.login("kim", PASSWORD).await.problem(), "throttled");
+    browser.follow(".tabs a[href='/admin/lookup']").await;
+    browser.fill(&[("asked", "Kim")]).await;
+    browser.submit().await;
+    assert_eq!(browser.path().await, "/admin/lookup", "whom one looks up is in no address");
+    assert!(browser.text("#person").await.contains("kim"));
+    let line = browser.text(".lines li").await;
+    assert!(line.contains("4 failed sign-ins within 1 hour") && line.contains("4 of 4 used"), "{line}");
+    assert!(line.contains("Next one at"), "{line}");
+    assert!(browser.text("#why ~ ul").await.contains("refused by a limit"));
+    browser.find("#limit-0 summary").await.click().await.unwrap();
+    browser.fill(&[("reason-0", "It was not her: she called")]).await;
+    browser.follow("#limit-0 button.main").await;
+    assert!(browser.text(".notice.good").await.contains("the count was cleared"));
+    assert!(browser.text(".limit").await.contains("nothing counted"));
+    assert!(browser.text("#why ~ ul").await.contains("It was not her"));
+    assert_eq!(kim.login("kim", PASSWORD).await.status, 200);
 }
 
 async fn brings_back_what_was_there_before(browser: &Browser, app: &TestApp) {

@@ -62,6 +62,11 @@ async fn tour(language: &str) {
     look.at("console-events").await;
     browser.open("/admin/events?limit=login-account&outcome=throttled").await;
     look.at("console-events-limit").await;
+    lookup(&look, &app).await;
+    for page in ["messages", "tokens"] {
+        browser.open(&format!("/admin/{page}")).await;
+        look.at(&format!("console-{page}")).await;
+    }
     let faults = look.faults.into_inner();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     browser.assert_content().await;
@@ -95,6 +100,26 @@ async fn limits(look: &Look<'_>) {
     look.at("console-history").await;
     browser.follow(".acts > a").await;
     look.at("console-rollback").await;
+}
+
+async fn lookup(look: &Look<'_>, app: &TestApp) {
+    let browser = look.browser;
+    for _ in 0..4 {
+        app.client_at("203.0.113.66").login("kim", WRONG).await;
+        app.advance(Duration::from_secs(9));
+    }
+    browser.open("/admin/lookup").await;
+    look.at("console-lookup").await;
+    browser.fill(&[("asked", "1/2")]).await;
+    browser.submit().await;
+    look.at("console-lookup-unreadable").await;
+    browser.fill(&[("asked", "kim")]).await;
+    browser.submit().await;
+    browser.js("document.querySelector('#limit-0 details').open = true").await;
+    look.at("console-lookup-found").await;
+    browser.fill(&[("asked", "203.0.113.66")]).await;
+    browser.submit().await;
+    look.at("console-lookup-address").await;
 }
 
 /// An hour of people who sign in, mistype, and ask for codes, and somebody who guesses.
