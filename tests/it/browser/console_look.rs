@@ -128,25 +128,32 @@ async fn traffic(app: &TestApp) {
         app.register(login).await;
     }
     let people = ["203.0.113.7", "198.51.100.20", "192.0.2.99", "2001:db8:7::1"];
+    // No two at one moment: what comes first matters.
+    let then = || app.advance(Duration::from_secs(1));
     for minute in 0_usize..48 {
+        let next = app.clock.now().plus(Duration::from_secs(60));
         for (login, from) in ["kim", "lin", "ada", "grace"].into_iter().zip(people) {
-            if (minute + login.len() * 7) % 5 < 3 {
-                app.client_at(from).login(login, PASSWORD).await;
-            }
             if (minute * 3 + login.len()) % 7 == 0 {
                 app.client_at(from).login(login, WRONG).await;
+                then();
+            }
+            if (minute + login.len() * 7) % 5 < 3 {
+                app.client_at(from).login(login, PASSWORD).await;
+                then();
             }
         }
         if minute % 12 == 5 {
             let number = format!("+861380013{:04}", 8000 + minute);
             app.client_at(people[minute % 4]).ask_code(&number, "login").await;
+            then();
         }
         if (25..40).contains(&minute) {
             for _ in 0..(minute % 6 + 3) {
                 app.client_at("203.0.113.66").login("kim", WRONG).await;
+                then();
             }
         }
-        app.advance(Duration::from_secs(60));
+        app.advance(next.since(app.clock.now()));
     }
 }
 
