@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::config::{
     CaptchaProvider, DatabaseUrl, HomeKind, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
+use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::login::{
@@ -106,7 +107,7 @@ impl Application {
         let insurance = in_process();
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
         let hasher = Hasher::new(hash_settings(&settings), entropy.clone()).map_err(StartError::Hash)?;
-        let guard = Arc::new(Guard::new(limiter.clone(), insurance.clone(), accounts.clone()));
+        let guard = Arc::new(Guard::new(limiter.clone(), insurance.clone(), accounts.clone(), audit.clone()));
         let mut captchas =
             Captchas::new(&master, provider(&settings.captcha_provider), clock.clone(), entropy.clone());
         if let Some(link) = &link {
@@ -122,6 +123,7 @@ impl Application {
             gateway,
             clock: clock.clone(),
             entropy: entropy.clone(),
+            audit: audit.clone(),
         };
         let codes = Codes::new(under_codes, &master);
         // Where it fails, the first request for a code tries again.
@@ -129,6 +131,7 @@ impl Application {
         let name = format!("{}:{}", host_name(), settings.server.bind.port());
         let tuning =
             Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
+        let custom = Custom::new(limiter.clone(), audit.clone());
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,
@@ -147,6 +150,8 @@ impl Application {
             public_url: settings.server.public_url.as_str().trim_end_matches('/').to_owned(),
             accounts,
             sessions,
+            token_gate: TokenGate::new(tokens.clone(), in_process()),
+            custom,
             tokens,
             session_lasts: settings.session.absolute,
             captchas: Desk::new(captchas, in_process()),
@@ -250,6 +255,7 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             }
             parts.insurance.store().sweep();
             services.captchas.sweep();
+            services.token_gate.sweep();
             while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }

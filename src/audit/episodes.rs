@@ -72,7 +72,8 @@ impl Default for Episodes {
 /// Whether events of this kind are folded. What was admitted never is: each is a hit somewhere.
 pub fn folds(event: &Event<'_>) -> bool {
     match (event.action, event.outcome) {
-        (Action::Captcha, _) => true,
+        // A wrong answer is a hit on its address.
+        (Action::Captcha, outcome) => outcome != Outcome::Wrong,
         (Action::Admin, outcome) => outcome == Outcome::Refused && event.name == Some("access"),
         (_, outcome) => matches!(
             outcome,

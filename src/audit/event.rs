@@ -1,6 +1,7 @@
 //! What an event says: who tried what, how it ended, and which rule of which limit had a say in it.
 
 use crate::clock::Micros;
+use crate::throttle::{Refusal, Then};
 
 /// Each variant with the text that stands for it in SQL and in the API.
 macro_rules! words {
@@ -130,6 +131,28 @@ pub struct Why<'a> {
     pub frees_at: Micros,
     /// The limit only watches.
     pub noted: bool,
+}
+
+impl Outcome {
+    /// What a refusal means for who is refused.
+    pub const fn refused(refusal: &Refusal) -> Self {
+        match refusal.then {
+            Then::Captcha => Self::Challenged,
+            Then::Block => Self::Throttled,
+        }
+    }
+}
+
+impl<'a> Why<'a> {
+    /// By a limit that is enforced.
+    pub const fn refused(limit: &'a str, refusal: &Refusal) -> Self {
+        Self { limit, rule: refusal.rule, frees_at: refusal.frees_at, noted: false }
+    }
+
+    /// By a limit that only watches.
+    pub const fn noted(limit: &'a str, refusal: &Refusal) -> Self {
+        Self { noted: true, ..Self::refused(limit, refusal) }
+    }
 }
 
 /// Whom an event is about.

@@ -20,10 +20,11 @@ use std::time::Duration;
 
 use metrics::Counter;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Micros};
 use crate::db::Db;
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
+use crate::throttle::Refusal;
 
 use episodes::{Episodes, Fold};
 pub use event::{Action, Event, Outcome, Subject, Why};
@@ -106,6 +107,16 @@ impl Audit {
     /// What was recorded, as far as it is in the database.
     pub fn log(&self) -> &EventLog {
         &self.0.log
+    }
+
+    /// The time that an event has of which no store has said when it was.
+    pub fn now(&self) -> Micros {
+        self.0.clock.now()
+    }
+
+    /// When a refusal was decided, also where no hit stands in the way of who was refused.
+    pub fn decided(&self, refusal: &Refusal) -> Micros {
+        if refusal.frees_at == Micros(0) { self.now() } else { refusal.at() }
     }
 
     /// The key that a subject stands under.

@@ -16,8 +16,8 @@ const BATCH: usize = 500;
 /// Rows of one statement. SQLite looks each of its values up among all the others, so that ten times as many
 /// would take ten times as long a row.
 const AT_ONCE: usize = 20;
-/// Rows that may wait: some ten megabytes, and a minute of what a flood leaves.
-const MOST_WAITING: usize = 16_384;
+/// Rows that may wait, some ten megabytes: twice what all episodes leave that can be open at once.
+const MOST_WAITING: usize = 32_768;
 const MINUTE: i64 = 60_000_000;
 
 pub struct Writer {

@@ -8,6 +8,7 @@ mod tests;
 use sqlx::{query, query_as, query_scalar};
 
 use super::{AccountId, Client, Phc, Username, id};
+use crate::audit::Subject;
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db, on_tx};
 use crate::entropy::Entropy;
@@ -181,6 +182,13 @@ impl Accounts {
             .bind(KEPT_SIGN_INS).fetch_all(pool).await)?;
         let sign_in = |(at, network, user_agent)| PastSignIn { at: Micros(at), network, user_agent };
         Ok(rows.into_iter().map(sign_in).collect())
+    }
+}
+
+impl Account {
+    /// As an event names it.
+    pub fn recorded(&self) -> Subject<'_> {
+        Subject::Account { id: self.id.as_bytes(), login: self.login.as_str() }
     }
 }
 

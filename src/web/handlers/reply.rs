@@ -145,6 +145,6 @@ pub fn asker(visit: &Visit, form: Form) -> Asker<'_> {
 pub async fn fresh_challenge(visit: &Visit, services: &Services, live: &Live, form: Form) -> CaptchaBlock {
     match asker(visit, form).issue(services, live).await {
         Ok(Challenge { id, expires_in }) => CaptchaBlock::Challenge(ChallengeView { id, expires_in }),
-        Err(Later { retry_after }) => CaptchaBlock::Later(Wait::new(visit.now(), retry_after)),
+        Err(Later { retry_after, .. }) => CaptchaBlock::Later(Wait::new(visit.now(), retry_after)),
     }
 }
