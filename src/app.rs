@@ -198,9 +198,10 @@ impl Application {
             server = server.workers(workers);
         }
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
-        let keeping = tokio::spawn(async move { tuning.keep_up().await });
+        let kept_up = tuning.clone();
+        let keeping = tokio::spawn(async move { kept_up.keep_up().await });
         let background = [upkeep, keeping, recording];
-        Ok(Serving { address, server: server.run(), audit, background })
+        Ok(Serving { address, server: server.run(), audit, tuning, background })
     }
 }
 
@@ -209,6 +210,7 @@ pub struct Serving {
     pub address: SocketAddr,
     server: Server,
     audit: Audit,
+    tuning: Tuning,
     background: [tokio::task::JoinHandle<()>; 3],
 }
 
@@ -221,7 +223,11 @@ impl Serving {
     pub async fn run(self) -> std::io::Result<()> {
         let ended = self.server.await;
         self.background.iter().for_each(tokio::task::JoinHandle::abort);
-        if tokio::time::timeout(LAST_WORDS, self.audit.flush()).await.is_err() {
+        let last_words = async {
+            self.audit.flush().await;
+            self.tuning.leave().await;
+        };
+        if tokio::time::timeout(LAST_WORDS, last_words).await.is_err() {
             tracing::warn!("the last security events are lost: the database does not take them in time");
         }
         ended

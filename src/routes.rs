@@ -51,9 +51,9 @@ pub fn app(
                         .route(post().to(api::account::set_phone))
                         .route(delete().to(api::account::remove_phone)),
                 )
-                .service(calls("/limits/{name}/reserve", "POST").route(post().to(api::custom::reserve)))
-                .service(calls("/limits/{name}/peek", "POST").route(post().to(api::custom::peek)))
-                .service(calls("/limits/{name}/refund", "POST").route(post().to(api::custom::refund)))
+                .service(calls("/limits/{name}/reserve", "POST").route(post().to(api::limits::reserve)))
+                .service(calls("/limits/{name}/peek", "POST").route(post().to(api::limits::peek)))
+                .service(calls("/limits/{name}/refund", "POST").route(post().to(api::limits::refund)))
                 .service(calls("/admin/confirm", "POST").route(post().to(api::confirm::submit)))
                 .service(
                     calls("/admin/tokens", "GET, HEAD, POST")
@@ -66,16 +66,16 @@ pub fn app(
                 .service(
                     calls("/admin/limits", "GET, HEAD, PUT")
                         .app_data(extract::json_up_to(extract::DOCUMENT_LIMIT))
-                        .route(get().to(api::limits::show))
-                        .route(put().to(api::limits::save)),
+                        .route(get().to(api::tuning::show))
+                        .route(put().to(api::tuning::save)),
                 )
-                .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(api::limits::history)))
+                .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(api::tuning::history)))
                 .service(
                     calls("/admin/limits/preview", "POST")
                         .app_data(extract::json_up_to(extract::DOCUMENT_LIMIT))
                         .route(post().to(api::preview::submit)),
                 )
-                .service(calls("/admin/limits/rollback", "POST").route(post().to(api::limits::rollback)))
+                .service(calls("/admin/limits/rollback", "POST").route(post().to(api::tuning::rollback)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
                 .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(api::admin::lift))),
         )

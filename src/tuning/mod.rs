@@ -216,6 +216,13 @@ impl Tuning {
         }
     }
 
+    /// Tells the others that this instance stops.
+    pub async fn leave(&self) {
+        if let Err(error) = self.gone().await {
+            tracing::warn!(%error, "limits: this instance stays listed for a minute");
+        }
+    }
+
     /// One round of [`Self::keep_up`].
     pub async fn look_after(&self) {
         for failed in [self.record(None).await.err(), self.beat().await.err()].into_iter().flatten() {

@@ -4,7 +4,6 @@ pub mod account;
 pub mod admin;
 pub mod captcha;
 pub mod confirm;
-pub mod custom;
 pub mod events;
 pub mod limits;
 pub mod login;
@@ -14,6 +13,7 @@ pub mod register;
 pub mod session;
 pub mod sms;
 pub mod tokens;
+pub mod tuning;
 
 use std::time::Duration;
 

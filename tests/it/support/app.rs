@@ -235,7 +235,8 @@ impl Answer {
 /// otherwise, and a test may be the only one of its process and start the server in another.
 pub fn http() -> reqwest::ClientBuilder {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().no_proxy()
+    // The server lets go of an idle connection after five seconds; a call sent at that moment is lost.
+    reqwest::Client::builder().no_proxy().pool_idle_timeout(Duration::from_secs(2))
 }
 
 impl Client {
