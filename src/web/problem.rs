@@ -29,6 +29,11 @@ pub enum Problem {
         limit: Cow<'static, str>,
         retry_after: Duration,
     },
+    /// A custom limit; told to the millisecond, as its windows may be shorter than a second.
+    LimitFull {
+        limit: String,
+        retry_after: Duration,
+    },
     Busy {
         retry_after: Duration,
     },
@@ -39,6 +44,13 @@ pub enum Problem {
     Forbidden,
     /// A change in the console, and the password was not shown lately.
     ConfirmationRequired,
+    /// No token was shown.
+    TokenMissing,
+    /// One was, and it is none of ours, revoked or expired.
+    InvalidToken,
+    /// The token is not for this limit.
+    InsufficientScope,
+    UnknownLimit,
     Csrf,
     LoginTaken,
     InvalidPhone,
@@ -49,6 +61,8 @@ pub enum Problem {
     /// The gateway refused the message; nothing was counted.
     NotSent,
     OnlyWayIn,
+    /// There are as many tokens as there may be.
+    TooManyTokens,
     /// There is no password to show, and one is needed.
     NoPassword,
     /// An administrator's account is not opened by a number alone.
@@ -56,6 +70,21 @@ pub enum Problem {
     PasswordChangeRequired,
     InvalidInput {
         errors: Vec<InputError>,
+    },
+    /// As the one before, of limits that somebody would save.
+    InvalidDraft {
+        errors: Vec<DraftProblem>,
+    },
+    PreconditionRequired,
+    /// Somebody else has saved meanwhile.
+    PreconditionFailed {
+        version: String,
+        /// Unified: from what is saved to what the caller would have saved.
+        diff: String,
+    },
+    /// What the limits are kept in cannot be written.
+    NotSaved {
+        reason: String,
     },
     NotFound,
     MethodNotAllowed {
@@ -81,6 +110,17 @@ pub struct CaptchaBody {
 pub struct InputError {
     pub field: Cow<'static, str>,
     pub message: Cow<'static, str>,
+}
+
+/// What is wrong with one field of a draft.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DraftProblem {
+    /// Its dotted path.
+    pub field: String,
+    pub message: String,
+    /// Where it was sent as text, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
 }
 
 /// What is the same for every problem of a name. The API speaks English: programs read it; the page
@@ -110,6 +150,9 @@ mod kinds {
     pub const UNAUTHENTICATED: Kind = kind("unauthenticated", S::UNAUTHORIZED, "Not signed in", "Sign in with POST /api/v1/login and send the cookie that it sets.");
     pub const FORBIDDEN: Kind = kind("forbidden", S::FORBIDDEN, "Not allowed", "This account may not do this. Ask an administrator for the role that may.");
     pub const CONFIRMATION_REQUIRED: Kind = kind("confirmation-required", S::FORBIDDEN, "The password is to be shown again", "A change takes a password that was shown lately. Send it with POST /api/v1/admin/confirm, then send the same call again.");
+    pub const INVALID_TOKEN: Kind = kind("invalid-token", S::UNAUTHORIZED, "No token that is good", "Send Authorization: Bearer with a token from /admin/tokens. One that was revoked or has expired is good for nothing any more: ask for another.");
+    pub const INSUFFICIENT_SCOPE: Kind = kind("insufficient-scope", S::FORBIDDEN, "The token is not for this limit", "Ask an administrator for a token that names this limit.");
+    pub const UNKNOWN_LIMIT: Kind = kind("unknown-limit", S::NOT_FOUND, "There is no limit of this name", "Check the name against those under [limits] in the configuration; here a custom limit goes without custom.");
     pub const CSRF: Kind = kind("csrf", S::FORBIDDEN, "The call does not come from this site", "Call from a page of this site, or from a program that sends application/json and no Origin of another site.");
     pub const LOGIN_TAKEN: Kind = kind("login-taken", S::CONFLICT, "This name is taken", "Choose another name. If it is yours, sign in instead.");
     pub const INVALID_PHONE: Kind = kind("invalid-phone", S::UNPROCESSABLE_ENTITY, "This is no mobile number", "Send a mobile number, best with its country code: +8613800138000.");
@@ -119,13 +162,17 @@ mod kinds {
     pub const PHONE_TAKEN: Kind = kind("phone-taken", S::CONFLICT, "Another account has this number", "Sign in to that account with POST /api/v1/sms/login, or use another number.");
     pub const NOT_SENT: Kind = kind("unavailable", S::SERVICE_UNAVAILABLE, "Not available at the moment", "The message was not sent: the SMS gateway did not take it. Nothing was counted. Send the same call again after Retry-After.");
     pub const ONLY_WAY_IN: Kind = kind("only-way-in", S::CONFLICT, "The number is the only way into this account", "Set a password with POST /api/v1/password/reset first; then the number can be removed.");
+    pub const TOO_MANY_TOKENS: Kind = kind("too-many-tokens", S::CONFLICT, "There are 100 tokens already", "Revoke one that is not needed any more with DELETE /api/v1/admin/tokens/{id}, then send the same call again.");
     pub const NO_PASSWORD: Kind = kind("no-password", S::CONFLICT, "The account has no password yet", "Changing the number takes the current password. Set one with POST /api/v1/password/reset first.");
     pub const PASSWORD_REQUIRED: Kind = kind("password-required", S::FORBIDDEN, "This account takes its password", "An administrator's account is not opened by a code. Sign in with POST /api/v1/login. Where the password is lost, another administrator helps, or gatehouse admin create on the server.");
     pub const PASSWORD_CHANGE_REQUIRED: Kind = kind("password-change-required", S::FORBIDDEN, "The password has to be changed first", "It was given out once. Change it on /account; until then only GET /api/v1/session and POST /api/v1/logout answer.");
     pub const INVALID_INPUT: Kind = kind("invalid-input", S::UNPROCESSABLE_ENTITY, "Some of the input cannot be used", "Correct the fields listed in errors and send the call again.");
+    pub const PRECONDITION_REQUIRED: Kind = kind("precondition-required", S::PRECONDITION_REQUIRED, "Say which version is being replaced", "Send If-Match with the ETag of GET /api/v1/admin/limits, so that nobody else's change is lost.");
+    pub const PRECONDITION_FAILED: Kind = kind("precondition-failed", S::PRECONDITION_FAILED, "Somebody else has changed it meanwhile", "Look at diff, which leads from what is saved now to what you sent. Put both together and send the call again with If-Match of version.");
+    pub const NOT_SAVED: Kind = kind("not-saved", S::CONFLICT, "The limits cannot be saved", "What they are kept in cannot be written, and reason says why and what to do. What was in force still is.");
     pub const NOT_FOUND: Kind = kind("not-found", S::NOT_FOUND, "There is nothing at this address", "Check the path against /openapi.json.");
     pub const METHOD_NOT_ALLOWED: Kind = kind("method-not-allowed", S::METHOD_NOT_ALLOWED, "This address does not take this method", "Use one of the methods in the Allow header.");
-    pub const PAYLOAD_TOO_LARGE: Kind = kind("payload-too-large", S::PAYLOAD_TOO_LARGE, "The body is too large", "Send at most 16 KiB.");
+    pub const PAYLOAD_TOO_LARGE: Kind = kind("payload-too-large", S::PAYLOAD_TOO_LARGE, "The body is too large", "Send at most 16 KiB; limits may take 256 KiB.");
     pub const UNSUPPORTED_MEDIA_TYPE: Kind = kind("unsupported-media-type", S::UNSUPPORTED_MEDIA_TYPE, "The body is of another type than this call takes", "Send JSON, with Content-Type: application/json.");
     pub const MALFORMED_JSON: Kind = kind("malformed-json", S::BAD_REQUEST, "The body is not JSON", "Check quotes, commas and brackets, and that the body arrives whole.");
     pub const INTERNAL: Kind = kind("internal", S::INTERNAL_SERVER_ERROR, "Something broke on our side", "It was recorded. Try again later; if it stays, tell whoever runs this site when it happened.");
@@ -133,7 +180,7 @@ mod kinds {
 use kinds as k;
 
 impl Kind {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 34] = [
         k::INVALID_CREDENTIALS,
         k::CAPTCHA_REQUIRED,
         k::CAPTCHA_INVALID,
@@ -143,6 +190,9 @@ impl Kind {
         k::UNAUTHENTICATED,
         k::FORBIDDEN,
         k::CONFIRMATION_REQUIRED,
+        k::INVALID_TOKEN,
+        k::INSUFFICIENT_SCOPE,
+        k::UNKNOWN_LIMIT,
         k::CSRF,
         k::LOGIN_TAKEN,
         k::INVALID_PHONE,
@@ -151,10 +201,14 @@ impl Kind {
         k::NO_ACCOUNT,
         k::PHONE_TAKEN,
         k::ONLY_WAY_IN,
+        k::TOO_MANY_TOKENS,
         k::NO_PASSWORD,
         k::PASSWORD_REQUIRED,
         k::PASSWORD_CHANGE_REQUIRED,
         k::INVALID_INPUT,
+        k::PRECONDITION_REQUIRED,
+        k::PRECONDITION_FAILED,
+        k::NOT_SAVED,
         k::NOT_FOUND,
         k::METHOD_NOT_ALLOWED,
         k::PAYLOAD_TOO_LARGE,
@@ -183,7 +237,22 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    errors: Option<&'a [InputError]>,
+    retry_after_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<Errors<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diff: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Errors<'a> {
+    Input(&'a [InputError]),
+    Draft(&'a [DraftProblem]),
 }
 
 impl Problem {
@@ -201,12 +270,15 @@ impl Problem {
             Self::InvalidCredentials { .. } => k::INVALID_CREDENTIALS,
             Self::CaptchaRequired { .. } => k::CAPTCHA_REQUIRED,
             Self::CaptchaInvalid { .. } => k::CAPTCHA_INVALID,
-            Self::Throttled { .. } => k::THROTTLED,
+            Self::Throttled { .. } | Self::LimitFull { .. } => k::THROTTLED,
             Self::Busy { .. } => k::BUSY,
             Self::Unavailable { .. } => k::UNAVAILABLE,
             Self::Unauthenticated => k::UNAUTHENTICATED,
             Self::Forbidden => k::FORBIDDEN,
             Self::ConfirmationRequired => k::CONFIRMATION_REQUIRED,
+            Self::TokenMissing | Self::InvalidToken => k::INVALID_TOKEN,
+            Self::InsufficientScope => k::INSUFFICIENT_SCOPE,
+            Self::UnknownLimit => k::UNKNOWN_LIMIT,
             Self::Csrf => k::CSRF,
             Self::LoginTaken => k::LOGIN_TAKEN,
             Self::InvalidPhone => k::INVALID_PHONE,
@@ -216,10 +288,14 @@ impl Problem {
             Self::PhoneTaken => k::PHONE_TAKEN,
             Self::NotSent => k::NOT_SENT,
             Self::OnlyWayIn => k::ONLY_WAY_IN,
+            Self::TooManyTokens => k::TOO_MANY_TOKENS,
             Self::NoPassword => k::NO_PASSWORD,
             Self::PasswordRequired => k::PASSWORD_REQUIRED,
             Self::PasswordChangeRequired => k::PASSWORD_CHANGE_REQUIRED,
-            Self::InvalidInput { .. } => k::INVALID_INPUT,
+            Self::InvalidInput { .. } | Self::InvalidDraft { .. } => k::INVALID_INPUT,
+            Self::PreconditionRequired => k::PRECONDITION_REQUIRED,
+            Self::PreconditionFailed { .. } => k::PRECONDITION_FAILED,
+            Self::NotSaved { .. } => k::NOT_SAVED,
             Self::NotFound => k::NOT_FOUND,
             Self::MethodNotAllowed { .. } => k::METHOD_NOT_ALLOWED,
             Self::PayloadTooLarge => k::PAYLOAD_TOO_LARGE,
@@ -233,6 +309,7 @@ impl Problem {
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::Throttled { retry_after, .. }
+            | Self::LimitFull { retry_after, .. }
             | Self::Busy { retry_after }
             | Self::Unavailable { retry_after } => Some(whole_seconds(*retry_after)),
             // A gateway that has just refused is better not asked again at once.
@@ -255,10 +332,20 @@ impl Problem {
             Self::Throttled { limit, .. } => {
                 Body { limit: Some(limit), retry_after: self.retry_after(), ..bare }
             }
+            Self::LimitFull { limit, retry_after } => {
+                let millis = retry_after.as_micros().div_ceil(1000) as u64;
+                let retry_after = self.retry_after();
+                Body { limit: Some(limit), retry_after, retry_after_ms: Some(millis), ..bare }
+            }
             Self::Busy { .. } | Self::Unavailable { .. } | Self::NotSent => {
                 Body { retry_after: self.retry_after(), ..bare }
             }
-            Self::InvalidInput { errors } => Body { errors: Some(errors), ..bare },
+            Self::InvalidInput { errors } => Body { errors: Some(Errors::Input(errors)), ..bare },
+            Self::InvalidDraft { errors } => Body { errors: Some(Errors::Draft(errors)), ..bare },
+            Self::PreconditionFailed { version, diff } => {
+                Body { version: Some(version), diff: Some(diff), ..bare }
+            }
+            Self::NotSaved { reason } => Body { reason: Some(reason), ..bare },
             _ => bare,
         }
     }
@@ -284,6 +371,18 @@ impl Problem {
             // RFC 9110 §15.5.2 wants a challenge with 401; this one makes no browser ask by itself.
             Self::InvalidCredentials { .. } | Self::InvalidCode | Self::Unauthenticated => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Cookie realm=\"gatehouse\""));
+            }
+            // RFC 6750, 3.1.
+            Self::TokenMissing => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"gatehouse\""));
+            }
+            Self::InvalidToken => {
+                let challenge = "Bearer realm=\"gatehouse\", error=\"invalid_token\"";
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            }
+            Self::InsufficientScope => {
+                let challenge = "Bearer realm=\"gatehouse\", error=\"insufficient_scope\"";
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
             }
             _ => {}
         }

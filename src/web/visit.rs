@@ -85,6 +85,7 @@ pub struct Visit {
     session: Option<String>,
     user_agent: String,
     here: String,
+    pattern: String,
     is_new: bool,
     had_flash: bool,
     chose_language: bool,
@@ -104,6 +105,7 @@ impl Visit {
             browser: sent.unwrap_or_else(|| Browser::random(&edge.entropy)),
             flash: flash.and_then(|signed| edge.flashes.read(signed)),
             here: request.uri().path_and_query().map(|here| here.as_str()).unwrap_or_default().to_owned(),
+            pattern: request.match_pattern().unwrap_or_default(),
             is_new: sent.is_none(),
             had_flash: flash.is_some(),
             chose_language: chosen.is_some(),
@@ -132,6 +134,11 @@ impl Visit {
     /// The path and query that were asked for, as they were sent.
     pub fn here(&self) -> &str {
         &self.here
+    }
+
+    /// The path as the URL table has it, without what stands in for its parts.
+    pub fn pattern(&self) -> &str {
+        &self.pattern
     }
 
     pub fn user_agent(&self) -> &str {

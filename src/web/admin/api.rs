@@ -2,8 +2,9 @@
 
 use actix_web::HttpRequest;
 
-use super::{Admin, Denied, Wanted, judge};
+use super::{Admin, Asking, Wanted, Why, judge};
 use crate::web::api::broken;
+use crate::web::client::ClientAddress;
 use crate::web::problem::Problem;
 use crate::web::services::Services;
 use crate::web::visit::Edge;
@@ -11,6 +12,11 @@ use crate::web::visit::Edge;
 /// For what only answers something; it may be called from anywhere.
 pub async fn read(request: &HttpRequest, services: &Services, edge: &Edge) -> Result<Admin, Problem> {
     guard(request, services, edge, Wanted::Read).await
+}
+
+/// For the call that shows the password again.
+pub async fn confirmation(request: &HttpRequest, services: &Services, edge: &Edge) -> Result<Admin, Problem> {
+    guard(request, services, edge, Wanted::Confirm { ours: edge.caller(request).is_ok() }).await
 }
 
 /// For what changes something.
@@ -24,12 +30,18 @@ async fn guard(
     edge: &Edge,
     wanted: Wanted,
 ) -> Result<Admin, Problem> {
-    let judged = judge(services, edge.session_token(request.headers()), wanted).await;
-    judged.map_err(|error| broken(&error))?.map_err(|denied| match denied {
-        Denied::SignedOut => Problem::Unauthenticated,
-        Denied::PasswordToChange => Problem::PasswordChangeRequired,
-        Denied::NotAdmin(_) => Problem::Forbidden,
-        Denied::Foreign => Problem::Csrf,
-        Denied::Unconfirmed => Problem::ConfirmationRequired,
+    let path = request.match_pattern();
+    let asking = Asking {
+        token: edge.session_token(request.headers()),
+        client: ClientAddress::of(request, &edge.trusted),
+        path: path.as_deref().unwrap_or_default(),
+    };
+    let judged = judge(services, asking, wanted).await;
+    judged.map_err(|error| broken(&error))?.map_err(|denied| match denied.why {
+        Why::SignedOut => Problem::Unauthenticated,
+        Why::PasswordToChange => Problem::PasswordChangeRequired,
+        Why::NotAdmin => Problem::Forbidden,
+        Why::Foreign => Problem::Csrf,
+        Why::Unconfirmed => Problem::ConfirmationRequired,
     })
 }

@@ -3,6 +3,7 @@
 use actix_web::web::{Data, Json};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::login::{Password, Token};
 use crate::web::admin;
@@ -28,7 +29,7 @@ pub async fn submit(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    let admin = admin::api::read(&request, &services, &edge).await?;
+    let admin = admin::api::confirmation(&request, &services, &edge).await?;
     let call = Call::admit(&request, &edge)?;
     let live = services.live.snapshot();
     let about = |error| Problem::invalid(&FieldErrors::one(Field::Password, about_current(error)));
@@ -42,6 +43,7 @@ pub async fn submit(
     let fresh = services.sessions.confirm(&token).await.map_err(|error| broken(&error))?;
     // None where the password was changed meanwhile, which ended the session.
     let fresh = fresh.ok_or(Problem::Unauthenticated)?;
+    admin.did(&services, "confirm", &json!({}));
     let mut response = HttpResponse::NoContent().finish();
     set(&mut response, edge.cookies.session(&fresh.expose(), services.session_lasts));
     Ok(response)

@@ -2,10 +2,11 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
+use serde_json::json;
 
 use crate::captcha;
 use crate::login::{Password, Token};
-use crate::web::admin::{self, page::CONFIRM};
+use crate::web::admin::{self, Admin, page::CONFIRM};
 use crate::web::handlers::reply::Reply;
 use crate::web::handlers::{about_current, broken};
 use crate::web::message::{Field, FieldErrors};
@@ -18,7 +19,7 @@ use crate::web::visit::{self, Visit};
 
 const FORM: captcha::Form = captcha::Form::PasswordChange;
 /// Where there is no better place.
-const CONSOLE: &str = "/admin/messages";
+const CONSOLE: &str = "/admin";
 
 /// `GET /admin/confirm`
 pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> HttpResponse {
@@ -35,36 +36,43 @@ pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> Ht
 
 /// `POST /admin/confirm`. The password is tried as at sign-in: the same windows count it.
 pub async fn submit(visit: Visit, form: Form<ConfirmForm>, services: Shared) -> HttpResponse {
-    let who = match admin::page::read(&visit, &services).await {
-        Ok(admin) => admin.who,
+    let admin = match admin::page::confirmation(&visit, &services, &form.guarded.csrf_token).await {
+        Ok(admin) => admin,
         Err(response) => return response,
     };
     let (live, next) = (services.live.snapshot(), parse_next(&form.next));
     let show = |notice, captcha: CaptchaBlock| {
-        let page = ConfirmPage::new(&visit, who.account.login.as_str(), next.clone());
+        let page = ConfirmPage::new(&visit, admin.login(), next.clone());
         page.notice(notice).captcha(captcha).respond(&visit)
     };
     let reply = Reply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
-    let (password, solved) = match reply.admit(&form.guarded, |errors| parse(&form.password, errors)).await {
-        Ok(admitted) => admitted,
-        Err(response) => return response,
-    };
-    if let Err(response) = reply.verify(&who.account, password, Field::Password, solved).await {
-        return response;
+    match verified(&reply, &admin, &form).await {
+        Ok(token) => {
+            let mut response = visit.see_other(place(next.as_ref()), None);
+            visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+            response
+        }
+        Err(response) => response,
     }
+}
+
+/// The session's new token, once the password was right; or the page that goes back.
+pub async fn verified(reply: &Reply<'_>, admin: &Admin, form: &ConfirmForm) -> Result<Token, HttpResponse> {
+    let Reply { visit, services, .. } = *reply;
+    let (password, solved) = reply.admit(&form.guarded, |errors| parse(&form.password, errors)).await?;
+    reply.verify(&admin.who.account, password, Field::Password, solved).await?;
     let fresh = match visit.session_token().and_then(Token::parse) {
         Some(token) => services.sessions.confirm(&token).await,
         None => Ok(None),
     };
     match fresh {
         Ok(Some(token)) => {
-            let mut response = visit.see_other(place(next.as_ref()), None);
-            visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
-            response
+            admin.did(services, "confirm", &json!({}));
+            Ok(token)
         }
         // The password was changed meanwhile, which ended the session.
-        Ok(None) => visit.see_other("/login", None),
-        Err(error) => broken(&visit, &error),
+        Ok(None) => Err(visit.see_other("/login", None)),
+        Err(error) => Err(broken(visit, &error)),
     }
 }
 

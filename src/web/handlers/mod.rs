@@ -1,6 +1,7 @@
 //! The handlers of the pages: parse, call, match.
 
 pub mod account;
+pub mod admin;
 pub mod captcha;
 pub mod code;
 pub mod code_login;
@@ -14,6 +15,7 @@ pub mod reply;
 pub mod reports;
 pub mod reset;
 pub mod session;
+pub mod tokens;
 
 use actix_web::HttpResponse;
 

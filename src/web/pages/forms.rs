@@ -113,6 +113,25 @@ pub struct ConfirmForm {
     pub guarded: Guarded,
 }
 
+/// `POST /admin/tokens`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TokenMakingForm {
+    pub name: String,
+    /// Separated by spaces or commas.
+    pub scopes: String,
+    pub expires_days: String,
+    pub csrf_token: String,
+}
+
+/// `POST /admin/tokens/revoke`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TokenRevokingForm {
+    pub id: String,
+    pub csrf_token: String,
+}
+
 /// `POST /account/sessions/revoke`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

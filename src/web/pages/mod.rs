@@ -1,6 +1,7 @@
 //! The pages as views: a struct each, with all that its template shows.
 
 pub mod account;
+pub mod admin;
 pub mod captcha;
 pub mod code;
 pub mod confirm;
@@ -13,6 +14,7 @@ pub mod problem;
 pub mod register;
 #[cfg(test)]
 mod tests;
+pub mod tokens;
 
 use std::borrow::Cow;
 

@@ -1,6 +1,9 @@
 //! Every page in every state and language: well labelled, free of secrets and of unknown words.
 //! With `GATEHOUSE_PAGES_TO=<folder>` they are written there, the style inlined, to be looked at.
 
+mod console;
+mod tokens;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -12,7 +15,6 @@ use url::Url;
 use super::account::{AccountPage, Attempt, AttemptRow, SessionRow};
 use super::captcha::{CaptchaBlock, ChallengeView};
 use super::code::{CodePage, CodeStep, SentCode};
-use super::confirm::ConfirmPage;
 use super::error::{ErrorKind, ErrorPage};
 use super::login::{LoginPage, Notice};
 use super::messages::{Asked, MessagesPage};
@@ -122,17 +124,6 @@ fn codes(visit: &Visit) -> Vec<(&'static str, CodePage)> {
     ]
 }
 
-fn confirms(visit: &Visit) -> Vec<(&'static str, ConfirmPage)> {
-    let page = || ConfirmPage::new(visit, "ada", Next::parse("/admin/messages?state=refused&prefix=1"));
-    let wrong = || Notice::Invalid(FieldErrors::one(Field::Password, Message::CurrentPasswordWrong));
-    vec![
-        ("confirm", page()),
-        ("confirm-wrong", page().notice(wrong())),
-        ("confirm-captcha", page().notice(wrong()).captcha(challenge())),
-        ("confirm-throttled", page().notice(Notice::Throttled(wait(252)))),
-    ]
-}
-
 fn messages(visit: &Visit) -> Vec<(&'static str, MessagesPage)> {
     let entry = |state, report, entered_at: Option<Micros>| Entry {
         id: MessageId::random(&Entropy::seeded(1)),
@@ -230,8 +221,9 @@ fn all(locale: Locale) -> Vec<(String, String)> {
     let problem =
         |kind: Kind| (format!("problem-{}", kind.name), ProblemPage::new(&visit, kind).render().unwrap());
     let forms = html(logins(&visit)).chain(html(registers(&visit))).chain(html(accounts(&visit)));
-    let forms = forms.chain(html(confirms(&visit)));
+    let forms = forms.chain(html(tokens::confirms(&visit))).chain(html(tokens::pages(&visit)));
     let forms = forms.chain(html(codes(&visit))).chain(html(messages(&visit))).chain(html(outboxes(&visit)));
+    let forms = forms.chain(console::pages(&visit));
     forms.chain(ErrorKind::ALL.into_iter().map(error)).chain(Kind::ALL.into_iter().map(problem)).collect()
 }
 
