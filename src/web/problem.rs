@@ -51,6 +51,8 @@ pub enum Problem {
     /// The token is not for this limit.
     InsufficientScope,
     UnknownLimit,
+    /// The limit counts nothing of that kind.
+    UnknownSubject,
     Csrf,
     LoginTaken,
     InvalidPhone,
@@ -127,6 +129,7 @@ mod kinds {
     pub const INVALID_TOKEN: Kind = kind("invalid-token", S::UNAUTHORIZED, "No token that is good", "Send Authorization: Bearer with a token from /admin/tokens. One that was revoked or has expired is good for nothing any more: ask for another.");
     pub const INSUFFICIENT_SCOPE: Kind = kind("insufficient-scope", S::FORBIDDEN, "The token is not for this limit", "Ask an administrator for a token that names this limit.");
     pub const UNKNOWN_LIMIT: Kind = kind("unknown-limit", S::NOT_FOUND, "There is no limit of this name", "Check the name against those under [limits] in the configuration; here a custom limit goes without custom.");
+    pub const UNKNOWN_SUBJECT: Kind = kind("unknown-subject", S::NOT_FOUND, "This limit counts no such subject", "Send what the limit counts, percent-encoded: a name for login-account, a mobile number for sms-phone and sms-guess, an address for limits that end in -address or -network, a dialling prefix for sms-prefix, everyone for totals, and up to 256 bytes of any text for custom limits.");
     pub const CSRF: Kind = kind("csrf", S::FORBIDDEN, "The call does not come from this site", "Call from a page of this site, or from a program that sends application/json and no Origin of another site.");
     pub const LOGIN_TAKEN: Kind = kind("login-taken", S::CONFLICT, "This name is taken", "Choose another name. If it is yours, sign in instead.");
     pub const INVALID_PHONE: Kind = kind("invalid-phone", S::UNPROCESSABLE_ENTITY, "This is no mobile number", "Send a mobile number, best with its country code: +8613800138000.");
@@ -151,7 +154,7 @@ mod kinds {
 use kinds as k;
 
 impl Kind {
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         k::INVALID_CREDENTIALS,
         k::CAPTCHA_REQUIRED,
         k::CAPTCHA_INVALID,
@@ -164,6 +167,7 @@ impl Kind {
         k::INVALID_TOKEN,
         k::INSUFFICIENT_SCOPE,
         k::UNKNOWN_LIMIT,
+        k::UNKNOWN_SUBJECT,
         k::CSRF,
         k::LOGIN_TAKEN,
         k::INVALID_PHONE,
@@ -234,6 +238,7 @@ impl Problem {
             Self::TokenMissing | Self::InvalidToken => k::INVALID_TOKEN,
             Self::InsufficientScope => k::INSUFFICIENT_SCOPE,
             Self::UnknownLimit => k::UNKNOWN_LIMIT,
+            Self::UnknownSubject => k::UNKNOWN_SUBJECT,
             Self::Csrf => k::CSRF,
             Self::LoginTaken => k::LOGIN_TAKEN,
             Self::InvalidPhone => k::INVALID_PHONE,

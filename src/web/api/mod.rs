@@ -11,6 +11,7 @@ pub mod password;
 pub mod register;
 pub mod session;
 pub mod sms;
+pub mod subjects;
 pub mod tokens;
 
 use std::time::Duration;
