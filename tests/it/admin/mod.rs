@@ -1,5 +1,6 @@
 //! What administrators may, and nobody else; what other programs may with a token.
 
+mod access;
 mod confirm;
 mod subjects;
 pub mod tokens;
