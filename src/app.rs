@@ -15,7 +15,7 @@ use crate::audit::{self, Audit};
 use crate::captcha::{Captchas, Desk, Provider, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
-    CaptchaProvider, DatabaseUrl, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
+    CaptchaProvider, DatabaseUrl, HomeKind, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
 use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
@@ -29,6 +29,7 @@ use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, Opened};
 use crate::sms::{self, Codes};
 use crate::throttle::{AnyStore, Limiter, Link, MemoryStore, RedisStore};
+use crate::tuning::Tuning;
 use crate::web::client::TrustedProxies;
 use crate::web::headers::SecurityHeaders;
 use crate::web::services::Services;
@@ -138,9 +139,13 @@ impl Application {
             codes: codes.clone(),
             audit: audit.clone(),
         });
+        let name = format!("{}:{}", host_name(), settings.server.bind.port());
+        let tuning =
+            Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,
+            tuning,
             audit,
             sign_in: SignIn::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
             registration: Registration::new(
@@ -181,7 +186,7 @@ impl Application {
     pub fn serve(self) -> Result<Serving, StartError> {
         let Self { services, edge, security, settings, parts } = self;
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
-        let upkeep = upkeep(Arc::clone(&parts), services.clone());
+        let (upkeep, tuning) = (upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
         let audit = services.audit.clone();
         let recording = tokio::spawn(audit.clone().keep_writing());
         let mut server =
@@ -193,7 +198,10 @@ impl Application {
             server = server.workers(workers);
         }
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
-        Ok(Serving { address, server: server.run(), upkeep, audit, recording })
+        let kept_up = tuning.clone();
+        let keeping = tokio::spawn(async move { kept_up.keep_up().await });
+        let background = [upkeep, keeping, recording];
+        Ok(Serving { address, server: server.run(), audit, tuning, background })
     }
 }
 
@@ -201,9 +209,9 @@ impl Application {
 pub struct Serving {
     pub address: SocketAddr,
     server: Server,
-    upkeep: tokio::task::JoinHandle<()>,
     audit: Audit,
-    recording: tokio::task::JoinHandle<()>,
+    tuning: Tuning,
+    background: [tokio::task::JoinHandle<()>; 3],
 }
 
 impl Serving {
@@ -214,9 +222,12 @@ impl Serving {
     /// Until it is stopped.
     pub async fn run(self) -> std::io::Result<()> {
         let ended = self.server.await;
-        self.upkeep.abort();
-        self.recording.abort();
-        if tokio::time::timeout(LAST_WORDS, self.audit.flush()).await.is_err() {
+        self.background.iter().for_each(tokio::task::JoinHandle::abort);
+        let last_words = async {
+            self.audit.flush().await;
+            self.tuning.leave().await;
+        };
+        if tokio::time::timeout(LAST_WORDS, last_words).await.is_err() {
             tracing::warn!("the last security events are lost: the database does not take them in time");
         }
         ended
@@ -231,7 +242,14 @@ impl Health for Parts {
             Report {
                 database: state(matches!(answer, Ok(Ok(())))),
                 store: state(self.link.as_ref().is_none_or(Link::is_up)),
-                limits: Limits { version: self.live.version(), refused: self.live.last_refused().is_some() },
+                limits: Limits {
+                    version: self.live.version(),
+                    refused: self.live.last_refused().is_some(),
+                    home: match self.live.home() {
+                        HomeKind::Fixed | HomeKind::File => None,
+                        HomeKind::Redis => Some(state(self.live.home_down().is_none())),
+                    },
+                },
             }
         })
     }
@@ -259,6 +277,15 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             }
         }
     })
+}
+
+/// What this machine calls itself; in a container, the container.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "localhost".to_owned(),
+        name => name.chars().take(64).collect(),
+    }
 }
 
 fn to_gateways<'a>(

@@ -9,6 +9,8 @@
 //! address, prefix and everyone ([`throttle`]), writes the message into its ledger ([`db`]), which decides
 //! for good, and hands it to the gateway; what a code that comes back opens is [`login`]'s to say.
 //!
+//! A change of the limits: [`tuning`] puts an administrator's draft into the document that [`config`]
+//! watches, which is then in force on every instance that watches it.
 //! What was tried, and how it ended, [`audit`] keeps for the console.
 //!
 //! What runs is put together in [`app`], from what [`config`] read. Calls go down only: `web` names no
@@ -28,6 +30,7 @@ pub mod routes;
 pub mod secret;
 pub mod sms;
 pub mod throttle;
+pub mod tuning;
 pub mod web;
 
 rust_i18n::i18n!("locales", fallback = "en");

@@ -35,6 +35,11 @@ pub(super) fn overlay(root: &mut Table, environment: &[(String, String)], proble
     }
 }
 
+/// The keys of the setting that a variable is for; none where it is not ours.
+pub(super) fn keys_of(name: &str) -> Option<Vec<String>> {
+    name.strip_prefix(PREFIX).map(keys)
+}
+
 fn check(name: &str, value: &str, keys: &[String]) -> Result<(), String> {
     if keys.iter().any(String::is_empty) {
         return Err("names no setting; write GATEHOUSE__SECTION__KEY".to_owned());

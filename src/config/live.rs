@@ -1,14 +1,20 @@
 //! The live configuration in force: taken as one snapshot, replaced as one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
+use tokio::sync::watch;
 
 use crate::clock::Micros;
 
+use super::draft::{self, Draft, DraftError, Edit, SaveError};
 use super::error::ConfigError;
+use super::home::HomeKind;
+use super::limits::Limits;
 use super::settings::Live;
-use super::source::Fingerprint;
+use super::source::{Fingerprint, Judged, Source};
+use super::watch::Control;
 
 /// What is in force, for everyone who asks. Clones share it.
 #[derive(Debug, Clone)]
@@ -18,6 +24,15 @@ pub struct LiveHandle(Arc<Shared>);
 struct Shared {
     in_force: ArcSwap<InForce>,
     refused: Mutex<Option<Refused>>,
+    /// What the document is read with.
+    source: Source,
+    home: HomeKind,
+    /// Why the home does not answer, while it does not.
+    home_down: Mutex<Option<String>>,
+    /// Of the watcher, once there is one.
+    control: OnceLock<Control>,
+    /// Tells what waits for a change; holds the version.
+    changed: watch::Sender<u64>,
 }
 
 /// One configuration and what it is known by.
@@ -26,8 +41,10 @@ pub struct InForce {
     pub live: Arc<Live>,
     /// From 1; one more with each content that is applied.
     pub version: u64,
-    /// Of the file; `None` where the configuration came from none.
+    /// Of the document; `None` where the configuration came from none.
     pub fingerprint: Option<Fingerprint>,
+    /// The document itself.
+    pub document: Arc<str>,
 }
 
 /// A change that was not applied.
@@ -38,18 +55,34 @@ pub struct Refused {
 }
 
 impl LiveHandle {
-    pub(super) fn new(live: Live, fingerprint: Fingerprint) -> Self {
-        Self::starting(live, Some(fingerprint))
+    pub(super) fn new(judged: Judged, source: Source, home: HomeKind) -> Self {
+        let Judged { config, fingerprint, document } = judged;
+        Self::starting(config.live, Some(fingerprint), document, source, home)
     }
 
     /// A configuration that nothing reloads, as tests and the library's users want it.
     pub fn fixed(live: Live) -> Self {
-        Self::starting(live, None)
+        let nowhere = Source::optional(Path::new("configuration"), Vec::new());
+        Self::starting(live, None, Arc::from(""), nowhere, HomeKind::Fixed)
     }
 
-    fn starting(live: Live, fingerprint: Option<Fingerprint>) -> Self {
-        let in_force = InForce { live: Arc::new(live), version: 1, fingerprint };
-        Self(Arc::new(Shared { in_force: ArcSwap::from_pointee(in_force), refused: Mutex::new(None) }))
+    fn starting(
+        live: Live,
+        fingerprint: Option<Fingerprint>,
+        document: Arc<str>,
+        source: Source,
+        home: HomeKind,
+    ) -> Self {
+        let in_force = InForce { live: Arc::new(live), version: 1, fingerprint, document };
+        Self(Arc::new(Shared {
+            in_force: ArcSwap::from_pointee(in_force),
+            refused: Mutex::new(None),
+            source,
+            home,
+            home_down: Mutex::new(None),
+            control: OnceLock::new(),
+            changed: watch::Sender::new(1),
+        }))
     }
 
     /// What is in force now. Take it once a request: a second one may be another.
@@ -75,10 +108,55 @@ impl LiveHandle {
         self.last_refused().map(|refused| refused.error.to_string())
     }
 
+    pub fn home(&self) -> HomeKind {
+        self.0.home
+    }
+
+    /// Why the home does not answer; `None` while it does.
+    pub fn home_down(&self) -> Option<String> {
+        self.0.home_down.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn source(&self) -> &Source {
+        &self.0.source
+    }
+
+    /// The names of the limits that environment variables set, whatever the document says. `*` stands for
+    /// all, and `custom.*` for all of the owner's own.
+    pub fn overridden(&self) -> Vec<String> {
+        draft::overridden(self.0.source.environment())
+    }
+
+    /// The limits that would be in force if a draft stood in the document that is in force.
+    pub fn parse(&self, draft: Draft<'_>) -> Result<Limits, Vec<DraftError>> {
+        let in_force = self.in_force();
+        let edit = Edit::read(draft)?;
+        edit.limits(&self.0.source, &in_force.document, &in_force.live.limits).map_err(|error| match error {
+            SaveError::Invalid(errors) => errors,
+            SaveError::Home(reason) => vec![DraftError { field: String::new(), message: reason, line: None }],
+            SaveError::Stale { .. } => unreachable!("nothing is compared"),
+        })
+    }
+
+    /// What a draft is saved through; `None` where nothing watches a home.
+    pub fn control(&self) -> Option<&Control> {
+        self.0.control.get()
+    }
+
+    /// Told whenever another configuration is in force, or one was refused.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.0.changed.subscribe()
+    }
+
+    pub(super) fn controlled_by(&self, control: Control) {
+        // The first watcher keeps it: a second one on the same handle is a mistake that changes nothing.
+        self.0.control.set(control).ok();
+    }
+
     /// Puts `live` in force; gives its version. Only the watcher's thread calls it.
-    pub(super) fn replace(&self, live: Live, fingerprint: Fingerprint) -> u64 {
+    pub(super) fn replace(&self, live: Live, fingerprint: Fingerprint, document: Arc<str>) -> u64 {
         let version = self.version() + 1;
-        let next = InForce { live: Arc::new(live), version, fingerprint: Some(fingerprint) };
+        let next = InForce { live: Arc::new(live), version, fingerprint: Some(fingerprint), document };
         self.0.in_force.store(Arc::new(next));
         self.note(None);
         version
@@ -86,5 +164,14 @@ impl LiveHandle {
 
     pub(super) fn note(&self, refused: Option<Refused>) {
         *self.0.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+        self.0.changed.send_replace(self.version());
+    }
+
+    /// Whether the home answers; true where that is news.
+    pub(super) fn note_home(&self, down: Option<&str>) -> bool {
+        let mut noted = self.0.home_down.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = noted.is_some() != down.is_some();
+        *noted = down.map(str::to_owned);
+        news
     }
 }

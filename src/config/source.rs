@@ -3,11 +3,14 @@
 use std::fmt;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::document;
+use super::document::{self, Table};
 use super::environment::{self, Environment};
 use super::error::ConfigError;
+use super::home::{Found, HomeKind, RedisHome};
 use super::live::LiveHandle;
+use super::living;
 use super::reader::{self, Problems};
 use super::settings::{Config, Settings};
 
@@ -15,13 +18,15 @@ use super::settings::{Config, Settings};
 pub const DEFAULT_FILE: &str = "gatehouse.toml";
 
 /// Far beyond any real one: a wrong path (a log, a device) must not fill the memory.
-const LARGEST_FILE: u64 = 1024 * 1024;
+pub(super) const LARGEST: u64 = 1024 * 1024;
 
 #[derive(Debug, Clone)]
 pub struct Source {
     path: PathBuf,
     must_exist: bool,
     environment: Environment,
+    /// Where the document is not the file itself but what is live of it: the rest of the file.
+    beneath: Option<Arc<Table>>,
 }
 
 /// A configuration that was read without a fault.
@@ -36,7 +41,7 @@ pub struct Loaded {
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    fn of(bytes: &[u8]) -> Self {
+    pub(super) fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
 }
@@ -54,70 +59,115 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// What was found at the path. Two that are equal need no second look.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
-    Bytes(Vec<u8>),
-    Missing,
-    Unreadable(String),
-}
-
 impl Source {
     /// The file named, which must be there, or else [`DEFAULT_FILE`], which need not.
     pub fn new(file: Option<&Path>, environment: Environment) -> Self {
         match file {
-            Some(path) => Self { path: path.to_owned(), must_exist: true, environment },
+            Some(path) => Self { path: path.to_owned(), must_exist: true, environment, beneath: None },
             None => Self::optional(Path::new(DEFAULT_FILE), environment),
         }
     }
 
     /// A file that stands for the defaults while it is not there.
     pub fn optional(path: &Path, environment: Environment) -> Self {
-        Self { path: path.to_owned(), must_exist: false, environment }
+        Self { path: path.to_owned(), must_exist: false, environment, beneath: None }
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
+    pub(super) fn environment(&self) -> &[(String, String)] {
+        &self.environment
+    }
+
     /// Reads everything, or says everything that is wrong with it.
     pub fn load(&self) -> Result<Loaded, ConfigError> {
-        let (config, fingerprint) = self.interpret(&self.find())?;
-        Ok(Loaded { settings: config.settings, live: LiveHandle::new(config.live, fingerprint) })
+        let judged = self.interpret(&find(&self.path))?;
+        let settings = judged.config.settings.clone();
+        let live = match settings.home.home {
+            HomeKind::Fixed | HomeKind::File => LiveHandle::new(judged, self.clone(), HomeKind::File),
+            HomeKind::Redis => {
+                let source = self.over_the_rest(RedisHome::place(&settings.home.key), &judged.document)?;
+                // Until the home was read once, what the file says is in force.
+                let seed = Found::Bytes(living::seed(&judged.document).into_bytes());
+                LiveHandle::new(source.interpret(&seed)?, source, HomeKind::Redis)
+            }
+        };
+        Ok(Loaded { settings, live })
     }
 
-    pub(super) fn find(&self) -> Found {
-        let read = std::fs::File::open(&self.path).and_then(|file| {
-            let mut bytes = Vec::new();
-            file.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        });
-        match read {
-            Ok(bytes) => Found::Bytes(bytes),
-            Err(reason) if reason.kind() == ErrorKind::NotFound => Found::Missing,
-            Err(reason) => Found::Unreadable(reason.to_string()),
-        }
+    /// For a home that holds what is live alone: its documents stand over the rest of this file.
+    fn over_the_rest(&self, path: PathBuf, file: &str) -> Result<Self, ConfigError> {
+        let rest = living::rest(self.tree(file)?);
+        Ok(Self {
+            path,
+            must_exist: true,
+            environment: self.environment.clone(),
+            beneath: Some(Arc::new(rest)),
+        })
     }
 
-    pub(super) fn interpret(&self, found: &Found) -> Result<(Config, Fingerprint), ConfigError> {
+    pub(super) fn interpret(&self, found: &Found) -> Result<Judged, ConfigError> {
         let whole = |reason: &str| ConfigError::whole_file(&self.path, reason);
         let bytes: &[u8] = match found {
-            Found::Bytes(bytes) if bytes.len() as u64 > LARGEST_FILE => {
+            Found::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
                 return Err(whole("is longer than 1 MiB, and cannot be a configuration"));
             }
             Found::Bytes(bytes) => bytes,
             Found::Missing if self.must_exist => return Err(whole("there is no such file")),
             Found::Missing => &[],
-            Found::Unreadable(reason) => return Err(whole(&format!("cannot be read: {reason}"))),
+            Found::Unreadable(reason) | Found::Down(reason) => {
+                return Err(whole(&format!("cannot be read: {reason}")));
+            }
         };
         let text = document::text(&self.path, bytes)?;
-        Ok((parse(&self.path, text, &self.environment)?, Fingerprint::of(bytes)))
+        let config = self.read(self.tree(text)?)?;
+        Ok(Judged { config, fingerprint: Fingerprint::of(bytes), document: Arc::from(text) })
+    }
+
+    /// The document as a tree, without the variables.
+    pub(super) fn tree(&self, text: &str) -> Result<Table, ConfigError> {
+        let document = document::parse(&self.path, text)?;
+        match &self.beneath {
+            None => Ok(document),
+            Some(rest) => living::over(rest, document),
+        }
+    }
+
+    /// What a tree says, with the variables over it.
+    pub(super) fn read(&self, root: Table) -> Result<Config, ConfigError> {
+        read(root, &self.environment)
+    }
+}
+
+/// A document that was read without a fault.
+pub(super) struct Judged {
+    pub config: Config,
+    pub fingerprint: Fingerprint,
+    pub document: Arc<str>,
+}
+
+/// What stands at a path.
+pub(super) fn find(path: &Path) -> Found {
+    let read = std::fs::File::open(path).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    });
+    match read {
+        Ok(bytes) => Found::Bytes(bytes),
+        Err(reason) if reason.kind() == ErrorKind::NotFound => Found::Missing,
+        Err(reason) => Found::Unreadable(reason.to_string()),
     }
 }
 
 /// A document with the variables over it; `path` is what its problems are told with.
 pub fn parse(path: &Path, text: &str, environment: &[(String, String)]) -> Result<Config, ConfigError> {
-    let mut root = document::parse(path, text)?;
+    read(document::parse(path, text)?, environment)
+}
+
+pub(super) fn read(mut root: Table, environment: &[(String, String)]) -> Result<Config, ConfigError> {
     let mut problems = Vec::new();
     environment::overlay(&mut root, environment, &mut problems);
     let problems = Problems::new(problems);

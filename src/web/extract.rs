@@ -10,21 +10,36 @@ use crate::web::problem::{InputError, Problem};
 /// Sixteen times the longest form that can be meant.
 pub const BODY_LIMIT: usize = 16 * 1024;
 
+/// For the limits as a whole: about a thousand of them.
+pub const DOCUMENT_LIMIT: usize = 256 * 1024;
+
 /// Extractor settings for the whole app; `/api` answers with problems, everything else with pages.
 pub fn configure(app: &mut ServiceConfig) {
-    app.app_data(JsonConfig::default().limit(BODY_LIMIT).error_handler(|error, request| {
+    app.app_data(json_up_to(BODY_LIMIT))
+        .app_data(forms_up_to(BODY_LIMIT))
+        .app_data(
+            PathConfig::default().error_handler(|error, request| refuse(error, request, Problem::NotFound)),
+        )
+        .app_data(QueryConfig::default().error_handler(|error, request| {
+            let field = InputError { field: "query".into(), message: "Cannot be read.".into() };
+            refuse(error, request, Problem::InvalidInput { errors: vec![field] })
+        }));
+}
+
+/// For calls whose bodies are longer than most.
+pub fn json_up_to(limit: usize) -> JsonConfig {
+    JsonConfig::default().limit(limit).error_handler(|error, request| {
         let problem = json_problem(&error);
         refuse(error, request, problem)
-    }))
-    .app_data(FormConfig::default().limit(BODY_LIMIT).error_handler(|error, request| {
+    })
+}
+
+/// Forms of at most so many bytes.
+pub fn forms_up_to(limit: usize) -> FormConfig {
+    FormConfig::default().limit(limit).error_handler(|error, request| {
         let problem = form_problem(&error);
         refuse(error, request, problem)
-    }))
-    .app_data(PathConfig::default().error_handler(|error, request| refuse(error, request, Problem::NotFound)))
-    .app_data(QueryConfig::default().error_handler(|error, request| {
-        let field = InputError { field: "query".into(), message: "Cannot be read.".into() };
-        refuse(error, request, Problem::InvalidInput { errors: vec![field] })
-    }));
+    })
 }
 
 fn refuse(

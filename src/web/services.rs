@@ -13,11 +13,13 @@ use crate::custom::{Custom, TokenGate};
 use crate::login::{Accounts, ByCode, Hasher, Registration, Sessions, SignIn, Tokens};
 use crate::lookup::Lookup;
 use crate::sms::{Codes, Outbox};
+use crate::tuning::Tuning;
 use crate::web::client::TrustedProxies;
 use crate::web::status::Health;
 
 pub struct Services {
     pub live: LiveHandle,
+    pub tuning: Tuning,
     pub audit: Audit,
     pub sign_in: SignIn,
     pub registration: Registration,

@@ -3,13 +3,15 @@
 mod accounts;
 mod admin;
 mod architecture;
+mod audit;
 mod browser;
 mod command_line;
 mod custom;
 mod openapi;
 mod outage;
-mod reload;
+pub mod reload;
 mod sign_in;
 mod sms;
 mod support;
 mod throttle;
+mod tuning;

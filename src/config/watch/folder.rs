@@ -3,29 +3,28 @@
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::Sender;
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::Wake;
+use super::Waker;
 
 /// The link that Kubernetes swaps when it updates a mounted ConfigMap; the file itself never changes.
-const KUBERNETES_LINK: &str = "..data";
+pub(in crate::config) const KUBERNETES_LINK: &str = "..data";
 
 /// The folder is watched and not the file: an editor's rename puts another file in its place, which
 /// a watch on the first one never hears of. Its path is taken as given: resolved, it would lead past
 /// the links that Kubernetes swaps.
-pub(super) struct Folder {
+pub(in crate::config) struct Folder {
     path: PathBuf,
     file: PathBuf,
-    wake: Sender<Wake>,
+    wake: Waker,
     /// The watcher, and which folder (device, inode) it is on: another may take its place.
     watched: Option<(RecommendedWatcher, (u64, u64))>,
     complained: bool,
 }
 
 impl Folder {
-    pub fn of(file: &Path, wake: Sender<Wake>) -> Self {
+    pub fn of(file: &Path, wake: Waker) -> Self {
         let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
         let path = parent.unwrap_or(Path::new(".")).to_owned();
         Self { path, file: file.to_owned(), wake, watched: None, complained: false }
@@ -54,7 +53,7 @@ impl Folder {
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             // An error may have swallowed events: look.
             if event.map_or(true, |event| concerns(&event, name.as_deref())) {
-                wake.send(Wake::Changed).ok();
+                wake.changed();
             }
         })?;
         watcher.watch(&self.path, RecursiveMode::NonRecursive)?;

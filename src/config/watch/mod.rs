@@ -1,21 +1,27 @@
-//! Keeps what is in force in step with the file: on its own thread, by events, by polling, on demand.
+//! Keeps what is in force in step with its home: on a thread of its own, by events, by polling, on demand.
 
 mod folder;
 mod reload;
+mod wake;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use reload::ReloadOutcome;
+pub use wake::{Control, SaveRequest};
 
-use self::folder::Folder;
+pub(super) use folder::{Folder, KUBERNETES_LINK};
+pub(super) use wake::{Waker, nobody};
+
 use self::reload::Reloader;
+use self::wake::Wake;
+use super::home::{FileHome, Home, HomeKind, RedisHome};
 use super::live::LiveHandle;
+use super::live_home::HomeSettings;
 use super::settings::Settings;
-use super::source::{Found, Source};
+use super::source::Source;
+use super::store::StoreUrl;
 use crate::clock::Clock;
 
 /// Events get lost on network file systems, and where the file is a link into another folder. Half a
@@ -23,29 +29,18 @@ use crate::clock::Clock;
 /// force; reading a few kilobytes twice a second costs nothing that shows.
 const POLL: Duration = Duration::from_millis(500);
 
-/// A file counts as written when two looks this far apart see the same.
-const QUIET: Duration = Duration::from_millis(50);
-
-/// After so many looks a file that keeps changing is taken as it is; the next change follows it.
-const LOOKS: u32 = 8;
-
-pub(super) enum Wake {
-    /// Something happened to the file, or may have.
-    Changed,
-    OnDemand,
-    Stop,
-}
+/// How long a start waits for a service that keeps the limits.
+const FIRST_LOOK: Duration = Duration::from_secs(3);
 
 /// Reloads while it lives; dropping it stops the thread.
 #[derive(Debug)]
 pub struct Watcher {
-    wake: Sender<Wake>,
-    stopping: Arc<AtomicBool>,
+    control: Control,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watcher {
-    /// Watches the file behind `source`; `running` is what the server was started with, which a change
+    /// Watches the home of the limits; `running` is what the server was started with, which a change
     /// is told against. `on_reload` is called on the watcher's thread after each outcome.
     pub fn start(
         source: Source,
@@ -65,28 +60,44 @@ impl Watcher {
         clock: Clock,
         on_reload: impl Fn(&ReloadOutcome) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let (wake, woken) = channel();
-        let stopping = Arc::new(AtomicBool::new(false));
-        let folder = Folder::of(source.path(), wake.clone());
-        let reloader = Reloader::new(source, running, live, clock);
-        let mut watching =
-            Watching { poll, woken, stopping: Arc::clone(&stopping), folder, reloader, on_reload };
+        let (waker, woken) = wake::channel();
+        let control = Control::of(&waker);
+        let home: Box<dyn Home> = match home_on_redis(&running, &live, &waker) {
+            Some(home) => Box::new(home),
+            None => Box::new(FileHome::new(source.path(), poll, waker.clone())),
+        };
+        live.controlled_by(control.clone());
+        let (looked, first_look) = sync_channel(1);
+        let service = home.kind() != HomeKind::File;
+        let reloader = Reloader::new(live.source().clone(), running, live, clock);
+        let mut watching = Watching { waker, woken, home, reloader, on_reload, looked };
         let thread = std::thread::Builder::new().name("config-watch".into()).spawn(move || watching.run())?;
-        Ok(Self { wake, stopping, thread: Some(thread) })
+        if service {
+            // What stands there is in force from the first request on, if it can be had.
+            first_look.recv_timeout(FIRST_LOOK).ok();
+        }
+        Ok(Self { control, thread: Some(thread) })
     }
 
-    /// Looks at the file now and reports what came of it, also where nothing did: what SIGHUP asks for.
+    /// Looks at the home now and reports what came of it, also where nothing did: what SIGHUP asks for.
     pub fn reload_now(&self) {
-        // The thread is gone only if the hook panicked, which has been reported as such.
-        self.wake.send(Wake::OnDemand).ok();
+        self.control.reload();
     }
 }
 
+pub(super) fn home_on_redis(running: &Settings, live: &LiveHandle, waker: &Waker) -> Option<RedisHome> {
+    let HomeSettings { home, url, key, poll } = &running.home;
+    let url = match (home, url, &running.store.url) {
+        (HomeKind::Redis, Some(url), _) | (HomeKind::Redis, None, StoreUrl::Redis(url)) => url.clone(),
+        _ => return None,
+    };
+    Some(RedisHome::new(url, key.clone(), *poll, live.clone(), waker.clone()))
+}
+
 impl Drop for Watcher {
-    /// Waits for the thread, which takes one settling look (50 ms) at most.
+    /// Waits for the thread, which takes one settling look (50 ms) at most where the home is a file.
     fn drop(&mut self) {
-        self.stopping.store(true, Ordering::Relaxed);
-        self.wake.send(Wake::Stop).ok();
+        self.control.stop();
         if let Some(thread) = self.thread.take() {
             thread.join().ok();
         }
@@ -94,58 +105,66 @@ impl Drop for Watcher {
 }
 
 struct Watching<F> {
-    poll: Duration,
+    waker: Waker,
     woken: Receiver<Wake>,
-    stopping: Arc<AtomicBool>,
-    folder: Folder,
+    home: Box<dyn Home>,
     reloader: Reloader,
     on_reload: F,
+    /// Told once the home was looked at.
+    looked: SyncSender<()>,
+}
+
+/// What queued up while the thread was waiting: one look answers it all.
+#[derive(Default)]
+struct Asked {
+    on_demand: bool,
+    saves: Vec<SaveRequest>,
 }
 
 impl<F: Fn(&ReloadOutcome)> Watching<F> {
     fn run(&mut self) {
-        // Before the first wait, since the file may have changed between being loaded and being watched.
-        let mut on_demand = false;
-        while !self.stopping.load(Ordering::Relaxed) {
-            self.folder.watch();
-            let found = self.settled();
-            if let Some(outcome) = self.reloader.step(found, on_demand) {
-                outcome.log(self.reloader.path());
-                (self.on_reload)(&outcome);
+        // Before the first wait, since the document may have changed between being loaded and being watched.
+        let mut asked = Asked::default();
+        while !self.waker.is_stopping() {
+            self.home.listen();
+            let found = self.home.read(self.reloader.seen());
+            let outcome = self.reloader.step(found, asked.on_demand);
+            self.tell(outcome);
+            self.looked.try_send(()).ok();
+            for request in asked.saves {
+                self.save(request);
             }
-            on_demand = match self.woken.recv_timeout(self.poll) {
+            asked = match self.woken.recv_timeout(self.home.poll()) {
                 Ok(wake) => self.drain(wake),
-                Err(RecvTimeoutError::Timeout) => false,
+                Err(RecvTimeoutError::Timeout) => Asked::default(),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
         }
     }
 
-    /// Takes every wake that has queued up: one look answers them all. True if one was on demand.
-    fn drain(&self, first: Wake) -> bool {
-        // Counted rather than asked for `any`, which would leave the rest queued.
-        let wakes = std::iter::once(first).chain(self.woken.try_iter());
-        wakes.filter(|wake| matches!(wake, Wake::OnDemand)).count() > 0
+    fn tell(&self, outcome: Option<ReloadOutcome>) {
+        if let Some(outcome) = outcome {
+            outcome.log(self.home.place());
+            (self.on_reload)(&outcome);
+        }
     }
 
-    /// What is at the path once it has stopped changing: most editors write in several steps.
-    fn settled(&self) -> Found {
-        let mut found = self.reloader.find();
-        if self.reloader.has_seen(&found) {
-            return found;
-        }
-        for _ in 0..LOOKS {
-            if self.stopping.load(Ordering::Relaxed) {
-                break;
+    fn save(&mut self, request: SaveRequest) {
+        let (saved, outcome) = self.reloader.save(&mut *self.home, &request);
+        self.tell(outcome);
+        request.answer(saved);
+    }
+
+    fn drain(&self, first: Wake) -> Asked {
+        let mut asked = Asked::default();
+        for wake in std::iter::once(first).chain(self.woken.try_iter()) {
+            match wake {
+                Wake::Changed | Wake::Stop => {}
+                Wake::OnDemand => asked.on_demand = true,
+                Wake::Save(request) => asked.saves.push(request),
             }
-            std::thread::sleep(QUIET);
-            let again = self.reloader.find();
-            if again == found {
-                break;
-            }
-            found = again;
         }
-        found
+        asked
     }
 }
 

@@ -1,24 +1,29 @@
-//! One reload: what was found at the path, judged as a whole, and put in force or refused.
+//! One reload: what was found in the home, judged as a whole, and put in force or refused; and one save.
 
 use std::path::Path;
 
 use crate::clock::Clock;
 
-use super::super::error::ConfigError;
-use super::super::live::{LiveHandle, Refused};
-use super::super::settings::Settings;
-use super::super::source::{Fingerprint, Found, Source};
+use super::SaveRequest;
+use crate::config::draft::{self, SaveError, Saved};
+use crate::config::error::ConfigError;
+use crate::config::home::{Found, Home, Swapped};
+use crate::config::live::{LiveHandle, Refused};
+use crate::config::settings::Settings;
+use crate::config::source::{Fingerprint, Judged, LARGEST, Source};
 
-/// What came of looking at the file.
+/// What came of looking at the home.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReloadOutcome {
     /// In force from now on. The keys in `needs_restart` differ from what the server was started with
     /// and are not followed.
     Applied { version: u64, fingerprint: Fingerprint, needs_restart: Vec<&'static str> },
-    /// The file says what is in force already: asked for on demand, or after a refusal.
+    /// The document says what is in force already: asked for on demand, or after a refusal.
     Unchanged { version: u64 },
     /// Nothing changed; what was in force before still is.
     Refused { error: ConfigError },
+    /// What keeps the document does not answer; what was in force before still is.
+    Down { reason: String },
 }
 
 impl ReloadOutcome {
@@ -35,6 +40,9 @@ impl ReloadOutcome {
             Self::Unchanged { version } => tracing::info!(%file, version, "configuration unchanged"),
             Self::Refused { error } => {
                 tracing::error!(%file, "configuration refused, the one before stays in force: {error}");
+            }
+            Self::Down { reason } => {
+                tracing::error!(%file, "configuration out of reach, the one before stays in force: {reason}");
             }
         }
     }
@@ -55,21 +63,20 @@ impl Reloader {
         Self { source, running, live, clock, seen: None }
     }
 
-    pub fn path(&self) -> &Path {
-        self.source.path()
-    }
-
-    pub fn find(&self) -> Found {
-        self.source.find()
-    }
-
-    pub fn has_seen(&self, found: &Found) -> bool {
-        self.seen.as_ref() == Some(found)
+    pub const fn seen(&self) -> Option<&Found> {
+        self.seen.as_ref()
     }
 
     /// Judges what was found. `None` where it is what was judged last and nobody asked.
     pub fn step(&mut self, found: Found, on_demand: bool) -> Option<ReloadOutcome> {
-        if self.has_seen(&found) && !on_demand {
+        if let Found::Down(reason) = found {
+            let news = self.live.note_home(Some(&reason));
+            return (news || on_demand).then_some(ReloadOutcome::Down { reason });
+        }
+        if self.live.note_home(None) {
+            tracing::info!(place = %self.source.path().display(), "the home of the configuration answers again");
+        }
+        if self.seen.as_ref() == Some(&found) && !on_demand {
             return None;
         }
         let judged = self.judge(&found);
@@ -89,7 +96,7 @@ impl Reloader {
     }
 
     fn judge(&self, found: &Found) -> Result<ReloadOutcome, ConfigError> {
-        let (config, fingerprint) = self.source.interpret(found)?;
+        let Judged { config, fingerprint, document } = self.source.interpret(found)?;
         let in_force = self.live.in_force();
         if in_force.fingerprint == Some(fingerprint) {
             return Ok(ReloadOutcome::Unchanged { version: in_force.version });
@@ -105,7 +112,63 @@ impl Reloader {
             return Err(ConfigError::whole_file(self.source.path(), reason));
         }
         let needs_restart = self.running.differences(&config.settings);
-        let version = self.live.replace(config.live, fingerprint);
+        let version = self.live.replace(config.live, fingerprint, document);
         Ok(ReloadOutcome::Applied { version, fingerprint, needs_restart })
+    }
+
+    /// Puts a draft into the document, and the document in force.
+    pub fn save(
+        &mut self,
+        home: &mut dyn Home,
+        request: &SaveRequest,
+    ) -> (Result<Saved, SaveError>, Option<ReloadOutcome>) {
+        let before = self.live.in_force();
+        let (candidate, expected) = match self.candidate(home, request) {
+            Ok(candidate) => candidate,
+            Err(error) => return (Err(error), None),
+        };
+        let same = expected.bytes() == Some(candidate.as_bytes());
+        let swapped = if same { Ok(Swapped::Done) } else { home.swap(&expected, &candidate) };
+        let outcome = match swapped {
+            Err(reason) => return (Err(SaveError::Home(reason)), None),
+            Ok(Swapped::Overtaken(found)) => {
+                return (Err(draft::stale(&request.edit, &self.source, &found)), None);
+            }
+            Ok(Swapped::Done) => self.step(Found::Bytes(candidate.into_bytes()), false),
+        };
+        if let Some(ReloadOutcome::Refused { error }) = &outcome {
+            // It was judged before it was written, by the same judge.
+            return (Err(SaveError::Home(format!("it was written, and then refused: {error}"))), outcome);
+        }
+        let now = self.live.in_force();
+        let saved = Saved {
+            version: now.fingerprint.map(|version| version.to_string()).unwrap_or_default(),
+            changed: now.live.limits != before.live.limits,
+        };
+        (Ok(saved), outcome)
+    }
+
+    /// The document with the draft in it, and the one that it was put into.
+    fn candidate(&self, home: &mut dyn Home, request: &SaveRequest) -> Result<(String, Found), SaveError> {
+        let place = home.place().display().to_string();
+        let unreadable = |reason: &str| SaveError::Home(format!("{place} cannot be read: {reason}"));
+        let found = home.read(self.seen());
+        let bytes = match &found {
+            Found::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
+                return Err(unreadable("it is longer than 1 MiB"));
+            }
+            Found::Bytes(bytes) => bytes.as_slice(),
+            Found::Missing => &[],
+            Found::Unreadable(reason) | Found::Down(reason) => return Err(unreadable(reason)),
+        };
+        let text = std::str::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8"))?;
+        if Fingerprint::of(bytes).to_string() != request.seen {
+            return Err(draft::stale(&request.edit, &self.source, &found));
+        }
+        let candidate = request.edit.put_into(&self.source, text, &self.live.snapshot().limits)?;
+        if candidate.len() as u64 > LARGEST {
+            return Err(SaveError::Home(format!("{place} would be longer than 1 MiB")));
+        }
+        Ok((candidate, found))
     }
 }

@@ -73,6 +73,8 @@ struct Told {
     #[serde(skip_serializing_if = "Option::is_none")]
     phone: Option<Masked>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<Masked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     actor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
@@ -106,6 +108,7 @@ impl From<Entry> for Told {
             account: entry.account.map(Masked::from),
             address: entry.address.map(Masked::from),
             phone: entry.phone.map(Masked::from),
+            prefix: entry.prefix.map(Masked::from),
             actor: entry.actor,
             detail: entry.detail,
         }
@@ -173,8 +176,8 @@ async fn filter(services: &Services, wanted: &Wanted) -> Result<Filter, Problem>
 async fn account(services: &Services, text: Option<&str>) -> Result<Option<i64>, Problem> {
     const HELP: &str = "Use a user name, or the key of an event's account.";
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
-    if let Some(key) = key(text) {
-        return Ok(Some(key));
+    if text.starts_with(KEY) {
+        return key(text).map(Some).ok_or_else(|| wrong("account", HELP));
     }
     let login = Username::parse(text).map_err(|_| wrong("account", HELP))?;
     let found = services.accounts.find(&login).await.map_err(|error| broken(&error))?;

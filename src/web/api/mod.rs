@@ -8,11 +8,13 @@ pub mod events;
 pub mod limits;
 pub mod login;
 pub mod password;
+pub mod preview;
 pub mod register;
 pub mod session;
 pub mod sms;
 pub mod subjects;
 pub mod tokens;
+pub mod tuning;
 
 use std::time::Duration;
 

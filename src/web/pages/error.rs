@@ -75,6 +75,10 @@ impl From<&Problem> for ErrorKind {
     fn from(problem: &Problem) -> Self {
         match problem {
             Problem::InvalidInput { .. }
+            | Problem::InvalidDraft { .. }
+            | Problem::PreconditionRequired
+            | Problem::PreconditionFailed { .. }
+            | Problem::NotSaved { .. }
             | Problem::MalformedJson
             | Problem::LoginTaken
             | Problem::InvalidPhone

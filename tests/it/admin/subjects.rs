@@ -165,6 +165,30 @@ async fn what_no_limit_counts_is_said_to_be_none() {
 }
 
 #[tokio::test]
+async fn one_text_finds_every_limit_that_counts_it_and_what_was_tried() {
+    let app = TestApp::with(Store::Memory, SMS).await;
+    let (live, lookup) = (app.services.live.snapshot(), &app.services.lookup);
+    let user = app.client();
+    assert_eq!(user.ask_code(NUMBER, "login").await.status, 202);
+    app.client().login("nobody", "wrong").await;
+    for (text, expected) in [
+        ("nobody", &["login-account"][..]),
+        ("138 0013 8000", &["sms-phone", "sms-prefix", "sms-guess"]),
+        (
+            "127.0.0.1",
+            &["login-address", "register-address", "captcha-address", "sms-address", "sms-network"],
+        ),
+    ] {
+        let subject = gatehouse::web::subject::read(text, &live).unwrap();
+        let all = lookup.all(&live, &subject).await.unwrap();
+        let names: Vec<_> = all.iter().map(|standing| standing.limit.name()).collect();
+        assert_eq!(names, expected, "{text}");
+        assert!(all.iter().any(|standing| standing.rules[0].count == 1), "{text}");
+        assert!(!lookup.events(&subject, Micros(0), 10).await.unwrap().is_empty(), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn whoever_looks_a_subject_up_sees_who_let_it_in_and_why() {
     let app = TestApp::with(Store::Memory, SMS).await;
     let boss = admin(&app).await;

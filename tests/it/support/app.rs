@@ -1,6 +1,5 @@
 //! A whole Gatehouse on a free port, with its own database and store, and a clock that a test moves.
 
-use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use actix_web::dev::ServerHandle;
 use actix_web::web::Data;
 use gatehouse::app::{Application, World};
 use gatehouse::clock::Clock;
-use gatehouse::config::{self, LiveHandle};
+use gatehouse::config::{Loaded, Source, Watcher};
 use gatehouse::entropy::Entropy;
 use gatehouse::web::services::Services;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
@@ -53,11 +52,15 @@ pub struct TestApp {
     pub url: String,
     pub services: Data<Services>,
     pub clock: Clock,
+    /// Where its database is.
+    pub database: String,
     /// Where the store is Redis.
     pub redis: Option<RedisServer>,
     steered: Option<SteeredClock>,
     handle: ServerHandle,
-    _folder: tempfile::TempDir,
+    /// The configuration's file is in it: see [`TestApp::file`].
+    folder: tempfile::TempDir,
+    _watcher: Watcher,
 }
 
 impl TestApp {
@@ -79,7 +82,8 @@ impl TestApp {
         if !toml.contains("public_url") {
             set("SERVER__PUBLIC_URL", format!("http://{address}"));
         }
-        set("DATABASE__URL", database(&folder).await);
+        let database = database(&folder).await;
+        set("DATABASE__URL", database.clone());
         set("SECRETS__KEY_FILE", folder.path().join("secret.key").display().to_string());
         // Two busy cores are no outage; the tests of outages set their own.
         if !toml.contains("[store]") {
@@ -92,19 +96,27 @@ impl TestApp {
             set("CAPTCHA__PROVIDER", "fixed".to_owned());
             set("CAPTCHA__FIXED_ANSWER", ANSWER.to_owned());
         }
-        let mut config = config::parse(Path::new("test.toml"), toml, &variables).unwrap();
+        std::fs::write(folder.path().join("test.toml"), toml).unwrap();
+        let source = Source::new(Some(&folder.path().join("test.toml")), variables);
+        let Loaded { mut settings, live } = source.load().unwrap();
+        let watcher = Watcher::start(source, settings.clone(), live.clone(), clock.clone(), |_| {}).unwrap();
         if !toml.contains("[password]") {
-            config.settings.password.memory_kib = 64;
-            config.settings.password.iterations = 1;
+            settings.password.memory_kib = 64;
+            settings.password.iterations = 1;
         }
         let world = World { clock: clock.clone(), entropy: Entropy::Os };
-        let live = LiveHandle::fixed(config.live);
-        let application = Application::build(config.settings, live, world, recorder()).await.unwrap();
+        let application = Application::build(settings, live, world, recorder()).await.unwrap();
         let services = application.services.clone();
         let serving = application.serve().unwrap();
         let handle = serving.handle();
         tokio::spawn(serving.run());
-        Self { url: format!("http://{address}"), services, clock, redis, steered, handle, _folder: folder }
+        let url = format!("http://{address}");
+        Self { url, services, clock, database, redis, steered, handle, folder, _watcher: watcher }
+    }
+
+    /// Where its configuration stands: `toml`, as it was started with. It is watched.
+    pub fn file(&self) -> std::path::PathBuf {
+        self.folder.path().join("test.toml")
     }
 
     /// The same port, with nothing in it.
@@ -223,7 +235,8 @@ impl Answer {
 /// otherwise, and a test may be the only one of its process and start the server in another.
 pub fn http() -> reqwest::ClientBuilder {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().no_proxy()
+    // The server lets go of an idle connection after five seconds; a call sent at that moment is lost.
+    reqwest::Client::builder().no_proxy().pool_idle_timeout(Duration::from_secs(2))
 }
 
 impl Client {

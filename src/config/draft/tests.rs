@@ -1,0 +1,271 @@
+use std::path::Path;
+
+use serde_json::json;
+
+use super::*;
+
+const DOCUMENT: &str = r#"# Ours, since 2024.
+[server]
+bind = "127.0.0.1:8080"   # loopback
+
+# Watched by the night shift.
+[limits.login-account]
+rules = [
+    { max = 3, window = "60s", then = "captcha" }, # three
+    { max = 20, window = "1h" },  # twenty
+]
+
+[limits.sms-phone] # numbers
+mode = "monitor"
+rules = [{ max = 1, window = "1m" }]
+
+# The store.
+[store]
+url = "memory:"
+
+# One of our own.
+[limits.custom.reply]
+rules = [{ max = 5, window = "1s" }]
+
+# The end.
+[session]
+idle = "1h"
+# Nothing follows.
+"#;
+
+fn source(variables: &[(&str, &str)]) -> Source {
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Source::optional(Path::new("gatehouse.toml"), variables.collect())
+}
+
+fn put(document: &str, draft: Draft<'_>, variables: &[(&str, &str)]) -> Result<String, SaveError> {
+    let source = source(variables);
+    let in_force = source.read(source.tree(document).unwrap()).map(|config| config.live.limits);
+    let edit = Edit::read(draft).map_err(SaveError::Invalid)?;
+    edit.put_into(&source, document, &in_force.unwrap_or_default())
+}
+
+fn as_json(document: &str) -> serde_json::Value {
+    let limits = source(&[]).read(source(&[]).tree(document).unwrap()).unwrap().live.limits;
+    let mut all = json!({ "custom": {} });
+    for limit in limits.iter() {
+        let mode = if limit.mode() == crate::throttle::Mode::Monitor { "monitor" } else { "enforce" };
+        let rules: Vec<_> = limit.rules().iter().map(rule_json).collect();
+        let value = json!({ "mode": mode, "rules": rules });
+        match limit.name().strip_prefix("custom.") {
+            Some(own) => all["custom"][own] = value,
+            None => all[limit.name()] = value,
+        }
+    }
+    all
+}
+
+fn field(error: SaveError) -> (String, Option<usize>) {
+    match error {
+        SaveError::Invalid(errors) => (errors[0].field.clone(), errors[0].line),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_shown_and_sent_back_changes_no_byte() {
+    assert_eq!(put(DOCUMENT, Draft::Json(&as_json(DOCUMENT)), &[]).unwrap(), DOCUMENT);
+    for document in [DOCUMENT, "", include_str!("../../../gatehouse.example.toml")] {
+        let shown = limits_toml(document);
+        let back = put(document, Draft::Toml(&shown), &[]).unwrap();
+        assert_eq!(limits_toml(&back), shown);
+        assert_eq!(put(&back, Draft::Toml(&shown), &[]).unwrap(), back);
+    }
+    let example = include_str!("../../../gatehouse.example.toml");
+    assert_eq!(put(example, Draft::Toml(&limits_toml(example)), &[]).unwrap(), example);
+    assert_eq!(put(example, Draft::Json(&as_json(example)), &[]).unwrap(), example);
+}
+
+#[test]
+fn line_ends_and_the_mark_of_an_encoding_stay() {
+    let theirs = format!("\u{feff}{}", DOCUMENT.replace('\n', "\r\n"));
+    let mut draft = as_json(DOCUMENT);
+    assert_eq!(put(&theirs, Draft::Json(&draft), &[]).unwrap(), theirs);
+    let shown = limits_toml(&theirs);
+    assert_eq!(shown, limits_toml(DOCUMENT));
+    for sent in [shown.clone(), shown.replace('\n', "\r\n")] {
+        let back = put(DOCUMENT, Draft::Toml(&sent), &[]).unwrap();
+        assert_eq!(limits_toml(&back), shown, "browsers end lines in their own way");
+    }
+    draft["sms-phone"]["rules"][0]["max"] = json!(4);
+    assert_eq!(put(&theirs, Draft::Json(&draft), &[]).unwrap(), theirs.replace("max = 1,", "max = 4,"));
+}
+
+#[test]
+fn one_number_changes_one_number() {
+    let mut draft = as_json(DOCUMENT);
+    draft["login-account"]["rules"][1]["max"] = json!(30);
+    let wanted = DOCUMENT.replace("max = 20", "max = 30");
+    assert_eq!(put(DOCUMENT, Draft::Json(&draft), &[]).unwrap(), wanted);
+    draft["sms-phone"]["mode"] = json!("enforce");
+    let wanted = wanted.replace("\"monitor\"", "\"enforce\"");
+    assert_eq!(put(DOCUMENT, Draft::Json(&draft), &[]).unwrap(), wanted);
+}
+
+#[test]
+fn rules_come_and_go_and_their_neighbours_keep_their_comments() {
+    let mut draft = as_json(DOCUMENT);
+    let rules = draft["login-account"]["rules"].as_array_mut().unwrap();
+    rules.push(json!({ "max": 50, "per": "day", "timezone": "Asia/Shanghai" }));
+    let out = put(DOCUMENT, Draft::Json(&draft), &[]).unwrap();
+    for line in ["# three", "# twenty", "# Watched by the night shift.", "window = \"60s\""] {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    assert!(
+        out.contains(r#"{ max = 50, per = "day", timezone = "Asia/Shanghai", then = "block" }"#),
+        "{out}"
+    );
+    let fewer = put(&out, Draft::Json(&as_json(DOCUMENT)), &[]).unwrap();
+    assert_eq!(as_json(&fewer), as_json(DOCUMENT));
+}
+
+#[test]
+fn what_a_draft_does_not_name_goes_and_the_rest_is_not_touched() {
+    let out = put(
+        DOCUMENT,
+        Draft::Json(&json!({ "sms-phone": { "mode": "monitor", "rules": [{ "max": 1, "window": "1m" }] } })),
+        &[],
+    )
+    .unwrap();
+    let wanted = r#"# Ours, since 2024.
+[server]
+bind = "127.0.0.1:8080"   # loopback
+
+[limits.sms-phone] # numbers
+mode = "monitor"
+rules = [{ max = 1, window = "1m" }]
+
+# The store.
+[store]
+url = "memory:"
+
+# The end.
+[session]
+idle = "1h"
+# Nothing follows.
+"#;
+    assert_eq!(out, wanted);
+    let none = put(DOCUMENT, Draft::Json(&json!({})), &[]).unwrap();
+    assert!(!none.contains("limits"), "{none}");
+    assert!(none.contains("# The store.\n[store]"), "{none}");
+}
+
+#[test]
+fn a_draft_of_text_stands_where_the_limits_stood_as_it_was_written() {
+    let draft = "# New.\n[limits.sms-phone]\nrules = [ ]  # off\n\n[limits.custom.b]\nrules = [{ max = 1, window = \"1s\" }]\n";
+    let out = put(DOCUMENT, Draft::Toml(draft), &[]).unwrap();
+    let wanted = DOCUMENT.split("# Watched").next().unwrap().to_owned()
+        + draft
+        + "\n# The store.\n[store]\nurl = \"memory:\"\n\n# The end.\n[session]\nidle = \"1h\"\n# Nothing follows.\n";
+    assert_eq!(out, wanted);
+    assert_eq!(limits_toml(&out), draft);
+}
+
+#[test]
+fn limits_are_put_into_a_document_without_any_in_whatever_shape_they_come() {
+    let draft = json!({ "custom": { "a": { "rules": [{ "max": 1, "window": "90s" }] } } });
+    let out = put("", Draft::Json(&draft), &[]).unwrap();
+    assert_eq!(out.trim(), "[limits.custom.a]\nrules = [{ max = 1, window = \"1m 30s\", then = \"block\" }]");
+    let out = put("[server]\nworkers = 2\n", Draft::Json(&draft), &[]).unwrap();
+    assert!(out.starts_with("[server]\nworkers = 2\n\n[limits.custom.a]\n"), "{out}");
+    for shape in [
+        "limits = { custom = { a = { rules = [{ max = 9, window = \"1s\" }] } } }\n[server]\nworkers = 2\n",
+        "limits.custom.a.rules = [{ max = 9, window = \"1s\" }]\n[server]\nworkers = 2\n",
+        "[limits]\ncustom.a.rules = [{ max = 9, window = \"1s\" }]\n[server]\nworkers = 2\n",
+        "[[limits.custom.a.rules]]\nmax = 9\nwindow = \"1s\"\n[server]\nworkers = 2\n",
+    ] {
+        for draft in
+            [Draft::Json(&draft), Draft::Toml("[limits.custom.a]\nrules = [{ max = 1, window = \"90s\" }]\n")]
+        {
+            let out = put(shape, draft, &[]).unwrap();
+            assert!(out.contains("workers = 2"), "{out}");
+            assert_eq!(as_json(&out)["custom"]["a"]["rules"][0]["max"], 1, "{out}");
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_told_at_their_field_and_line() {
+    let rules = |rule: serde_json::Value| json!({ "login-account": { "rules": [rule] } });
+    for (draft, at) in [
+        (rules(json!({ "max": 0, "window": "1m" })), "limits.login-account.rules[0].max"),
+        (rules(json!({ "max": 1.5, "window": "1m" })), "limits.login-account.rules[0].max"),
+        (rules(json!({ "max": null, "window": "1m" })), "limits.login-account.rules[0].max"),
+        (rules(json!({ "max": u64::MAX, "window": "1m" })), "limits.login-account.rules[0].max"),
+        (rules(json!({ "max": 1, "window": "soon" })), "limits.login-account.rules[0].window"),
+        (rules(json!({ "max": 1 })), "limits.login-account.rules[0]"),
+        (
+            rules(json!({ "max": 1, "per": "day", "timezone": "Mars" })),
+            "limits.login-account.rules[0].timezone",
+        ),
+        (rules(json!([1])), "limits.login-account.rules[0]"),
+        (json!({ "login-account": [] }), "limits.login-account"),
+        (json!({ "login-acount": { "rules": [] } }), "limits.login-acount"),
+        (json!({ "custom": { "Not this": { "rules": [] } } }), "limits.custom.Not this"),
+        (json!({ "sms-phone": { "rules": [{ "max": 1, "window": "100d" }] } }), "sms.retention"),
+        (json!([]), "limits"),
+    ] {
+        assert_eq!(field(put(DOCUMENT, Draft::Json(&draft), &[]).unwrap_err()), (at.to_owned(), None));
+    }
+    for (draft, at, line) in [
+        ("[limits.sms-phone]\n\nrules = [{ max = 0, window = \"1m\" }]", "limits.sms-phone.rules[0].max", 3),
+        ("[limits.sms-phone]\nrules = []\n[server]\nworkers = 2\n", "server", 3),
+        ("[limits.sms-phone]\nrules = [\n", "", 2),
+        ("\nlimits = 3", "limits", 2),
+    ] {
+        assert_eq!(field(put(DOCUMENT, Draft::Toml(draft), &[]).unwrap_err()), (at.to_owned(), Some(line)));
+    }
+}
+
+#[test]
+fn a_limit_that_a_variable_sets_is_refused_unless_it_stays_as_it_is_shown() {
+    let variables = [("GATEHOUSE__LIMITS__SMS_PHONE__RULES", "[{ max = 7, window = \"1m\" }]")];
+    let mut draft = as_json(DOCUMENT);
+    assert_eq!(put(DOCUMENT, Draft::Json(&draft), &variables).unwrap(), DOCUMENT, "as it stands there");
+    draft["sms-phone"]["rules"][0] = json!({ "max": 7, "window": "1m" });
+    assert_eq!(put(DOCUMENT, Draft::Json(&draft), &variables).unwrap(), DOCUMENT, "as it is in force");
+    draft["sms-phone"]["rules"][0] = json!({ "max": 8, "window": "1m" });
+    assert_eq!(field(put(DOCUMENT, Draft::Json(&draft), &variables).unwrap_err()).0, "limits.sms-phone");
+    let text = limits_toml(DOCUMENT).replace("max = 1,", "max = 2,");
+    assert_eq!(
+        field(put(DOCUMENT, Draft::Toml(&text), &variables).unwrap_err()),
+        ("limits.sms-phone".to_owned(), Some(8))
+    );
+    let without = put(DOCUMENT, Draft::Toml(""), &variables).unwrap();
+    assert_eq!(named(&without), ["sms-phone"], "it is not the draft's to remove: {without}");
+}
+
+#[test]
+fn a_mistake_elsewhere_in_the_document_is_not_the_drafts() {
+    let broken = format!("{DOCUMENT}[password]\nqueue = 0\n");
+    let refused = put(&broken, Draft::Json(&as_json(DOCUMENT)), &[]).unwrap_err();
+    assert!(matches!(&refused, SaveError::Home(reason) if reason.contains("password.queue")), "{refused:?}");
+    let broken = DOCUMENT.replace("max = 5", "max = 0");
+    put(&broken, Draft::Json(&as_json(DOCUMENT)), &[]).expect("the draft mends it");
+}
+
+#[test]
+fn spans_are_written_so_that_they_are_read_as_the_same() {
+    use std::time::Duration;
+    for (millis, text) in [
+        (100, "100ms"),
+        (1_000, "1s"),
+        (60_000, "1m"),
+        (90_500, "1m 30s 500ms"),
+        (86_400_000, "24h"),
+        (172_800_000, "2d"),
+        (366 * 86_400_000, "366d"),
+        (31 * 86_400_000 + 3_600_000, "31d 1h"),
+    ] {
+        let span = Duration::from_millis(millis);
+        assert_eq!(span_text(span), text);
+        let document = format!("[limits.custom.a]\nrules = [{{ max = 1, window = \"{text}\" }}]");
+        let read = source(&[]).read(source(&[]).tree(&document).unwrap()).unwrap().live.limits;
+        assert_eq!(read.custom["a"].rules()[0].span, crate::throttle::Span::Sliding(span));
+    }
+}

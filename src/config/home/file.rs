@@ -1,0 +1,176 @@
+//! The configuration file as the home of the limits: read when it has settled, replaced as a whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Found, Home, HomeKind, Swapped};
+use crate::config::source;
+use crate::config::watch::{Folder, Waker};
+
+/// A file counts as written when two looks this far apart see the same.
+const QUIET: Duration = Duration::from_millis(50);
+/// After so many looks a file that keeps changing is taken as it is; the next change follows it.
+const LOOKS: u32 = 8;
+/// How often, and how far apart, another's lock is tried: two seconds in all.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(20);
+
+pub(in crate::config) struct FileHome {
+    path: PathBuf,
+    poll: Duration,
+    folder: Folder,
+    waker: Waker,
+}
+
+impl FileHome {
+    pub fn new(path: &Path, poll: Duration, waker: Waker) -> Self {
+        Self { path: path.to_owned(), poll, folder: Folder::of(path, waker.clone()), waker }
+    }
+
+    /// Where the bytes are: behind every link.
+    fn target(&self) -> Result<PathBuf, String> {
+        if is_config_map(&self.path) {
+            return Err(format!(
+                "{} is mounted from a Kubernetes ConfigMap, which cannot be written from here; change the ConfigMap, or keep the limits in Redis ([live] home = \"redis\")",
+                self.path.display()
+            ));
+        }
+        match fs::canonicalize(&self.path) {
+            Err(reason) if reason.kind() == ErrorKind::NotFound && !self.path.is_symlink() => {
+                Ok(self.path.clone())
+            }
+            other => other.map_err(|reason| self.failed(&reason)),
+        }
+    }
+
+    fn failed(&self, reason: &std::io::Error) -> String {
+        let file = self.path.display();
+        match reason.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => format!(
+                "the folder of {file} cannot be written ({reason}); let the server write there, or keep the limits in Redis ([live] home = \"redis\")"
+            ),
+            ErrorKind::ResourceBusy => format!(
+                "{file} is mounted as a single file and cannot be replaced ({reason}); mount its folder instead, or keep the limits in Redis ([live] home = \"redis\")"
+            ),
+            _ => format!("{file} cannot be replaced: {reason}"),
+        }
+    }
+
+    fn replace(&self, target: &Path, next: &str) -> std::io::Result<()> {
+        let draft = beside(target, "new");
+        let written = write(&draft, target, next).and_then(|()| fs::rename(&draft, target));
+        if written.is_err() {
+            fs::remove_file(&draft).ok();
+        }
+        written?;
+        // Without it a power cut may bring the old file back, which is then in force as it was.
+        folder_of(target).and_then(|folder| File::open(folder)?.sync_all())
+    }
+}
+
+impl Home for FileHome {
+    fn kind(&self) -> HomeKind {
+        HomeKind::File
+    }
+
+    fn place(&self) -> &Path {
+        &self.path
+    }
+
+    /// Once it has stopped changing: most editors write in several steps.
+    fn read(&mut self, known: Option<&Found>) -> Found {
+        let mut found = source::find(&self.path);
+        if known == Some(&found) {
+            return found;
+        }
+        for _ in 0..LOOKS {
+            if self.waker.is_stopping() {
+                break;
+            }
+            std::thread::sleep(QUIET);
+            let again = source::find(&self.path);
+            if again == found {
+                break;
+            }
+            found = again;
+        }
+        found
+    }
+
+    fn swap(&mut self, expected: &Found, next: &str) -> Result<Swapped, String> {
+        let target = self.target()?;
+        let _lock = lock(&beside(&target, "lock")).map_err(|reason| self.failed(&reason))?;
+        let found = source::find(&self.path);
+        if found != *expected {
+            return Ok(Swapped::Overtaken(found));
+        }
+        self.replace(&target, next).map_err(|reason| self.failed(&reason))?;
+        Ok(Swapped::Done)
+    }
+
+    fn listen(&mut self) {
+        self.folder.watch();
+    }
+
+    fn poll(&self) -> Duration {
+        self.poll
+    }
+}
+
+/// Kubernetes mounts each key as a link through `..data`, which it swaps; what is written behind it is
+/// lost at the next swap, and the mount is read-only as a rule.
+fn is_config_map(path: &Path) -> bool {
+    let through =
+        |link: &Path| link.components().any(|part| part.as_os_str() == super::super::watch::KUBERNETES_LINK);
+    fs::read_link(path).is_ok_and(|link| through(&link))
+}
+
+/// Held until it is dropped, by one process at a time. The file stays: to remove it would let two hold it.
+fn lock(path: &Path) -> std::io::Result<File> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Err(fs::TryLockError::Error(reason)) => return Err(reason),
+        }
+    }
+    Err(std::io::Error::new(ErrorKind::TimedOut, "another instance is writing it; try again"))
+}
+
+/// A hidden name in the same folder: what is renamed has to be on the same file system.
+fn beside(target: &Path, ending: &str) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    target.with_file_name(format!(".{name}.{ending}"))
+}
+
+fn folder_of(target: &Path) -> std::io::Result<&Path> {
+    match target.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Ok(Path::new(".")),
+        Some(parent) => Ok(parent),
+        None => Err(ErrorKind::NotADirectory.into()),
+    }
+}
+
+/// Writes the draft with the owner and the mode of what it will replace, and waits until it is on the disk.
+fn write(draft: &Path, target: &Path, next: &str) -> std::io::Result<()> {
+    // Left by one that was killed at it: whoever has the lock may take it away.
+    fs::remove_file(draft).ok();
+    let before = fs::metadata(target).ok();
+    let mode = before.as_ref().map_or(0o644, |file| file.mode() & 0o7777);
+    // What it holds is nobody else's to read before its mode is that of the old one.
+    let first = if before.is_some() { 0o600 } else { mode };
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(first).open(draft)?;
+    if let Some(before) = before {
+        // Only root may give a file away; the server's own user replaces its own file.
+        if (file.metadata()?.uid(), file.metadata()?.gid()) != (before.uid(), before.gid()) {
+            fchown(&file, Some(before.uid()), Some(before.gid())).ok();
+        }
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
+    }
+    file.write_all(next.as_bytes())?;
+    file.sync_all()
+}

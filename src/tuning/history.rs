@@ -1,0 +1,172 @@
+//! Every set of limits that was in force, in SQL, whoever put it in force and wherever.
+
+use std::fmt;
+
+use sqlx::{query, query_as};
+
+use super::{By, Tuning, version_of};
+use crate::clock::Micros;
+use crate::config;
+use crate::db::{DbError, Tx, on_db, on_tx};
+
+/// One set of limits, and who put it in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub id: String,
+    pub at: Micros,
+    pub version: String,
+    /// The version before it; none for the first.
+    pub previous: Option<String>,
+    /// The account; none where the document was edited by hand.
+    pub actor: Option<String>,
+    /// Its name at that time.
+    pub login: Option<String>,
+    pub reason: Option<String>,
+    /// The limits as TOML.
+    pub document: String,
+}
+
+/// Behind which change the next page begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor(pub(super) Place);
+
+/// Where a change stands among the others: `at` grows with each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    at: i64,
+    id: String,
+}
+
+impl Change {
+    /// For the page behind this one.
+    pub fn cursor(&self) -> Cursor {
+        Cursor(Place { at: self.at.0, id: self.id.clone() })
+    }
+}
+
+impl Cursor {
+    pub fn parse(text: &str) -> Option<Self> {
+        let (at, id) = text.split_once('-')?;
+        let hex = |letter: u8| letter.is_ascii_hexdigit();
+        let fits = !id.is_empty() && id.len() <= 32 && id.bytes().all(hex);
+        fits.then_some(())?;
+        Some(Self(Place { at: at.parse().ok()?, id: id.to_owned() }))
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}-{}", self.0.at, self.0.id)
+    }
+}
+
+type Row = (String, i64, String, Option<String>, Option<String>, Option<String>, Option<String>, String);
+
+fn change(row: Row) -> Change {
+    let (id, at, version, previous, actor, login, reason, document) = row;
+    Change { id, at: Micros(at), version, previous, actor, login, reason, document }
+}
+
+impl Tuning {
+    /// At most `limit` changes, newest first, behind the cursor.
+    pub async fn history(&self, before: Option<Cursor>, limit: u32) -> Result<Vec<Change>, DbError> {
+        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document
+            FROM limit_changes WHERE (at, id) < ($1, $2) ORDER BY at DESC, id DESC LIMIT $3";
+        let Place { at, id } = before.map_or(Place { at: i64::MAX, id: String::new() }, |cursor| cursor.0);
+        let rows: Vec<Row> = on_db!(&self.0.db, pool => {
+            query_as(SQL).bind(at).bind(id).bind(i64::from(limit)).fetch_all(pool).await
+        })?;
+        Ok(rows.into_iter().map(change).collect())
+    }
+
+    /// One change; none where there is no such one.
+    pub async fn change(&self, id: &str) -> Result<Option<Change>, DbError> {
+        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document
+            FROM limit_changes WHERE id = $1";
+        let row: Option<Row> = on_db!(&self.0.db, pool => query_as(SQL).bind(id).fetch_optional(pool).await)?;
+        Ok(row.map(change))
+    }
+
+    /// The limits that a change put in force.
+    pub(super) async fn document_of(&self, change: &str) -> Result<Option<String>, DbError> {
+        const SQL: &str = "SELECT document FROM limit_changes WHERE id = $1";
+        let row: Option<(String,)> =
+            on_db!(&self.0.db, pool => query_as(SQL).bind(change).fetch_optional(pool).await)?;
+        Ok(row.map(|(document,)| document))
+    }
+
+    /// Sees to it that what is in force here is in the history, once over all instances. What another
+    /// instance has recorded is recognised by its version among the changes since the last that was in
+    /// force here: the same version may come back later, and is then a change of its own.
+    pub(super) async fn record(&self, author: Option<(By<'_>, &str)>) -> Result<(), DbError> {
+        let mut recorded = self.0.recorded.lock().await;
+        let in_force = self.0.live.in_force();
+        if in_force.fingerprint.is_none() {
+            return Ok(());
+        }
+        let version = version_of(&in_force);
+        if author.is_none() && recorded.as_ref().is_some_and(|(_, known)| *known == version) {
+            return Ok(());
+        }
+        let id = format!("{:016x}", u64::from_be_bytes(self.0.entropy.bytes()));
+        let limits = config::limits_toml(&in_force.document);
+        let mut tx = self.0.db.begin_exclusive().await?;
+        let now = tx.now(&self.0.clock).await?;
+        let known = recorded.as_ref().map(|(place, _)| place.at);
+        let place = match (known_change(&mut tx, known, &version).await?, author) {
+            (Some((place, _)), None) => place,
+            (Some((place, false)), Some((by, reason))) => {
+                sign(&mut tx, &place.id, by, reason).await?;
+                place
+            }
+            (Some((_, true)) | None, _) => {
+                let newest: Option<(i64, String)> = on_tx!(&mut tx, connection => {
+                    query_as(NEWEST).fetch_optional(connection).await
+                })?;
+                let at = newest.as_ref().map_or(now.0, |(at, _)| now.0.max(at + 1));
+                on_tx!(&mut tx, connection => {
+                    query(INSERT).bind(&id).bind(at).bind(&version).bind(newest.map(|(_, version)| version))
+                        .bind(author.map(|(by, _)| by.account)).bind(author.map(|(by, _)| by.login))
+                        .bind(author.map(|(_, reason)| reason)).bind(limits)
+                        .execute(connection).await.map(drop)
+                })?;
+                Place { at, id }
+            }
+        };
+        tx.commit().await?;
+        *recorded = Some((place, version));
+        Ok(())
+    }
+}
+
+const NEWEST: &str = "SELECT at, version FROM limit_changes ORDER BY at DESC, id DESC LIMIT 1";
+const INSERT: &str = "INSERT INTO limit_changes (id, at, version, previous, actor, login, reason, document)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+
+/// The change that put this version in force, and whether it is signed: of those since the last that was
+/// in force here, the first; where nothing was yet, the newest of all, if it is of this version.
+async fn known_change(
+    tx: &mut Tx,
+    since: Option<i64>,
+    version: &str,
+) -> Result<Option<(Place, bool)>, DbError> {
+    const SINCE: &str = "SELECT id, at, actor FROM limit_changes WHERE at >= $1 AND version = $2
+        ORDER BY at, id LIMIT 1";
+    const AT_ALL: &str = "SELECT id, at, actor FROM limit_changes
+        WHERE at = (SELECT MAX(at) FROM limit_changes) AND at >= $1 AND version = $2 LIMIT 1";
+    let sql = if since.is_some() { SINCE } else { AT_ALL };
+    let row: Option<(String, i64, Option<String>)> = on_tx!(tx, connection => {
+        query_as(sql).bind(since.unwrap_or(i64::MIN)).bind(version).fetch_optional(connection).await
+    })?;
+    Ok(row.map(|(id, at, actor)| (Place { at, id }, actor.is_some())))
+}
+
+/// Another instance, or this one, has recorded it before it was known whose it is.
+async fn sign(tx: &mut Tx, id: &str, by: By<'_>, reason: &str) -> Result<(), DbError> {
+    const SQL: &str =
+        "UPDATE limit_changes SET actor = $2, login = $3, reason = $4 WHERE id = $1 AND actor IS NULL";
+    on_tx!(tx, connection => {
+        query(SQL).bind(id).bind(by.account).bind(by.login).bind(reason).execute(connection).await.map(drop)
+    })?;
+    Ok(())
+}

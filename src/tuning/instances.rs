@@ -1,0 +1,105 @@
+//! Which instances there are and what each of them runs: a row each, renewed every few seconds.
+
+use std::time::Duration;
+
+use sqlx::{query, query_as};
+
+use super::{Tuning, version_of};
+use crate::clock::{Clock, Micros};
+use crate::db::{DbError, on_db};
+use crate::entropy::Entropy;
+
+/// Between two signs of life.
+pub(super) const EVERY: Duration = Duration::from_secs(5);
+/// An instance that was silent for this long is gone.
+const GONE_AFTER: Duration = Duration::from_secs(60);
+
+/// One instance, as it last told of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    pub id: String,
+    /// The machine, and the port that it listens on.
+    pub host: String,
+    pub started_at: Micros,
+    pub seen_at: Micros,
+    /// Of the document that is in force there.
+    pub version: String,
+    /// Since when, as far as it can tell: at the latest when it told so first.
+    pub applied_at: Micros,
+    /// Why a newer document is not in force there.
+    pub refused: Option<String>,
+    /// The one that answers.
+    pub this: bool,
+}
+
+/// What an instance knows of itself.
+pub(super) struct This {
+    id: String,
+    host: String,
+    started_at: Micros,
+}
+
+impl This {
+    pub fn new(host: String, clock: &Clock, entropy: &Entropy) -> Self {
+        let id = format!("{:016x}", u64::from_be_bytes(entropy.bytes()));
+        Self { id, host, started_at: clock.now() }
+    }
+
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+}
+
+type Row = (String, String, i64, i64, String, i64, Option<String>);
+
+impl Tuning {
+    /// Those seen within the last minute, by name.
+    pub async fn instances(&self) -> Result<Vec<Instance>, DbError> {
+        const SQL: &str = "SELECT id, host, started_at, seen_at, version, applied_at, refused FROM instances
+            WHERE seen_at > $1 ORDER BY host, id";
+        let since = self.0.now().await?.minus(GONE_AFTER);
+        let rows: Vec<Row> = on_db!(&self.0.db, pool => query_as(SQL).bind(since.0).fetch_all(pool).await)?;
+        let instance = |(id, host, started_at, seen_at, version, applied_at, refused): Row| Instance {
+            this: id == self.0.this.id,
+            id,
+            host,
+            started_at: Micros(started_at),
+            seen_at: Micros(seen_at),
+            version,
+            applied_at: Micros(applied_at),
+            refused,
+        };
+        Ok(rows.into_iter().map(instance).collect())
+    }
+
+    /// A sign of life; those that gave none for a minute are dropped.
+    pub(super) async fn beat(&self) -> Result<(), DbError> {
+        const SQL: &str =
+            "INSERT INTO instances (id, host, started_at, seen_at, version, applied_at, refused)
+            VALUES ($1, $2, $3, $4, $5, $4, $6)
+            ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, refused = excluded.refused,
+                applied_at = CASE WHEN instances.version = excluded.version THEN instances.applied_at
+                    ELSE excluded.applied_at END,
+                version = excluded.version";
+        const DROP: &str = "DELETE FROM instances WHERE seen_at <= $1";
+        let now = self.0.now().await?;
+        let (this, live) = (&self.0.this, &self.0.live);
+        let version = version_of(&live.in_force());
+        let refused = live.last_error().or_else(|| live.home_down());
+        on_db!(&self.0.db, pool => {
+            query(SQL).bind(&this.id).bind(&this.host).bind(this.started_at.0).bind(now.0).bind(&version)
+                .bind(&refused).execute(pool).await.map(drop)
+        })?;
+        let gone = now.minus(GONE_AFTER);
+        on_db!(&self.0.db, pool => query(DROP).bind(gone.0).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// This one is no more.
+    pub(super) async fn gone(&self) -> Result<(), DbError> {
+        const SQL: &str = "DELETE FROM instances WHERE id = $1";
+        let id = &self.0.this.id;
+        on_db!(&self.0.db, pool => query(SQL).bind(id).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,271 @@
+//! The limits in force, as an administrator reads and changes them: drafts, saves, history, instances.
+
+mod history;
+mod instances;
+pub mod replay;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use crate::audit::{Action, Audit, Event, Outcome};
+use crate::clock::{Clock, Micros};
+use crate::config::{self, Limits, Live, LiveHandle};
+use crate::db::{Db, DbError};
+use crate::entropy::Entropy;
+
+pub use crate::config::{Draft, DraftError, HomeKind, Refused, Saved, with_limit};
+pub use history::{Change, Cursor};
+pub use instances::Instance;
+use replay::Previews;
+pub use replay::{PreviewError, Report};
+
+/// Clones share it.
+#[derive(Clone)]
+pub struct Tuning(Arc<Inner>);
+
+struct Inner {
+    live: LiveHandle,
+    db: Db,
+    clock: Clock,
+    entropy: Entropy,
+    audit: Audit,
+    this: instances::This,
+    /// The newest change of the history that this instance has seen in force. Held while one is recorded.
+    recorded: Mutex<Option<(history::Place, String)>>,
+    previews: Previews,
+}
+
+/// What is in force in this instance.
+#[derive(Debug, Clone)]
+pub struct Current {
+    /// Of the document, in 12 hexadecimal digits: what a save has to name.
+    pub version: String,
+    pub home: HomeKind,
+    /// Why the home does not answer; what is in force is then what it said last.
+    pub home_down: Option<String>,
+    pub live: Arc<Live>,
+    /// The `[limits]` part of the document, with its comments.
+    pub toml: String,
+    /// Those that the document names; the others are at their defaults.
+    pub set: Vec<String>,
+    /// Those that environment variables set; `*` for all, `custom.*` for all of the owner's own.
+    pub overridden: Vec<String>,
+    /// The newer document that is not in force, and why.
+    pub refused: Option<Refused>,
+}
+
+impl Current {
+    /// Whether an environment variable sets this limit, whatever the document says.
+    pub fn is_overridden(&self, name: &str) -> bool {
+        self.overridden.iter().any(|pattern| match pattern.as_str() {
+            "*" => true,
+            "custom.*" => name.starts_with("custom."),
+            exact => exact == name,
+        })
+    }
+}
+
+/// Who changes something.
+#[derive(Debug, Clone, Copy)]
+pub struct By<'a> {
+    /// The account's id.
+    pub account: &'a str,
+    pub login: &'a str,
+}
+
+/// Why nothing was saved; what was in force still is.
+#[derive(Debug)]
+pub enum SaveError {
+    /// Somebody else changed the document meanwhile.
+    Stale {
+        version: String,
+        current_toml: String,
+        /// Unified: from what is in the document to what the draft would make of it.
+        diff: String,
+    },
+    Invalid(Vec<DraftError>),
+    /// The home cannot be written: why, and what to do about it.
+    Home(String),
+    /// There is no such change to go back to.
+    NoSuchChange,
+    Db(DbError),
+}
+
+impl From<config::SaveError> for SaveError {
+    fn from(error: config::SaveError) -> Self {
+        match error {
+            config::SaveError::Stale { version, current_toml, diff } => {
+                Self::Stale { version, current_toml, diff }
+            }
+            config::SaveError::Invalid(errors) => Self::Invalid(errors),
+            config::SaveError::Home(reason) => Self::Home(reason),
+        }
+    }
+}
+
+impl Tuning {
+    /// `host` is what other instances know this one by: the machine and the port.
+    pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, audit: Audit, host: String) -> Self {
+        let this = instances::This::new(host, &clock, &entropy);
+        Self(Arc::new(Inner {
+            live,
+            db,
+            clock,
+            entropy,
+            audit,
+            this,
+            recorded: Mutex::new(None),
+            previews: Previews::default(),
+        }))
+    }
+
+    pub fn current(&self) -> Current {
+        let live = &self.0.live;
+        let in_force = live.in_force();
+        Current {
+            version: version_of(&in_force),
+            home: live.home(),
+            home_down: live.home_down(),
+            live: Arc::clone(&in_force.live),
+            toml: config::limits_toml(&in_force.document),
+            set: config::named(&in_force.document),
+            overridden: live.overridden(),
+            refused: live.last_refused(),
+        }
+    }
+
+    /// The limits that would be in force with this draft, or everything that is wrong with it.
+    pub fn parse(&self, draft: &Draft<'_>) -> Result<Limits, Vec<DraftError>> {
+        self.0.live.parse(*draft)
+    }
+
+    /// What limits would have done to the attempts of the last `span`, beside those that are in force. Two at
+    /// once never run: the second waits, or is told that the first is at it.
+    pub async fn preview(&self, draft: Limits, span: Duration) -> Result<Report, PreviewError> {
+        let Inner { live, db, clock, audit, previews, .. } = &*self.0;
+        audit.flush().await;
+        let current = live.snapshot().limits.clone();
+        previews.preview((db, clock), current, draft, span).await
+    }
+
+    /// Puts a draft in force, if `if_match` is the version that stands in the home. When it answers `Ok`
+    /// the draft is in force in this instance; the others follow within a second.
+    pub async fn save(
+        &self,
+        draft: Draft<'_>,
+        if_match: &str,
+        by: By<'_>,
+        reason: &str,
+    ) -> Result<Saved, SaveError> {
+        self.put(config::Edit::read(draft).map_err(SaveError::Invalid)?, if_match, by, reason).await
+    }
+
+    async fn put(
+        &self,
+        edit: config::Edit,
+        if_match: &str,
+        by: By<'_>,
+        reason: &str,
+    ) -> Result<Saved, SaveError> {
+        let Some(control) = self.0.live.control() else {
+            return Err(SaveError::Home(
+                "this server was started with a configuration that nothing watches; start it with a file"
+                    .to_owned(),
+            ));
+        };
+        let saved = control.save(edit, if_match).await?;
+        // What was written already needs no second author.
+        let author = (saved.version != if_match).then_some((by, reason));
+        if let Err(error) = self.record(author).await {
+            // It is in force whatever the history says; the next look at it tries again.
+            tracing::error!(%error, "a change of the limits is not in the history yet");
+        }
+        Ok(saved)
+    }
+
+    /// Saves the limits of an earlier change again.
+    pub async fn rollback(
+        &self,
+        change: &str,
+        if_match: &str,
+        by: By<'_>,
+        reason: &str,
+    ) -> Result<Saved, SaveError> {
+        let document = self.document_of(change).await.map_err(SaveError::Db)?;
+        let document = document.ok_or(SaveError::NoSuchChange)?;
+        let edit = config::Edit::read(Draft::Toml(&document)).map_err(SaveError::Invalid)?;
+        self.put(edit.but_overridden(), if_match, by, reason).await
+    }
+
+    /// Keeps history and the list of instances up to date for as long as it is polled: at every change, and
+    /// every few seconds.
+    pub async fn keep_up(&self) {
+        let mut changes = self.0.live.changes();
+        let mut told = self.0.state();
+        loop {
+            self.0.tell(&mut told);
+            self.look_after().await;
+            self.0.previews.tidy(&self.0.clock);
+            let changed = tokio::time::timeout(instances::EVERY, changes.changed()).await;
+            if matches!(changed, Ok(Err(_))) {
+                return;
+            }
+        }
+    }
+
+    /// Tells the others that this instance stops.
+    pub async fn leave(&self) {
+        if let Err(error) = self.gone().await {
+            tracing::warn!(%error, "limits: this instance stays listed for a minute");
+        }
+    }
+
+    /// One round of [`Self::keep_up`].
+    pub async fn look_after(&self) {
+        for failed in [self.record(None).await.err(), self.beat().await.err()].into_iter().flatten() {
+            tracing::warn!(error = %failed, "limits: history and instances are not up to date");
+        }
+    }
+}
+
+/// Twelve hexadecimal digits; `none` where there is no document.
+fn version_of(in_force: &config::InForce) -> String {
+    in_force.fingerprint.map_or_else(|| "none".to_owned(), |version| version.to_string())
+}
+
+impl Inner {
+    /// What is in force, and why nothing newer is.
+    fn state(&self) -> (String, Option<String>) {
+        (version_of(&self.live.in_force()), self.live.last_error())
+    }
+
+    /// Leaves an event of what is new since the last time.
+    fn tell(&self, told: &mut (String, Option<String>)) {
+        let now = self.state();
+        if now == *told {
+            return;
+        }
+        let (outcome, detail) = match &now {
+            (_, Some(reason)) if told.1.as_ref() != Some(reason) => {
+                (Outcome::Refused, json!({ "instance": self.this.host(), "reason": reason }))
+            }
+            (version, _) if *version != told.0 => {
+                (Outcome::Ok, json!({ "instance": self.this.host(), "version": version }))
+            }
+            _ => {
+                *told = now;
+                return;
+            }
+        };
+        let event = Event::new(self.clock.now(), Action::Reload, outcome);
+        self.audit.record(Event { detail: Some(detail.to_string()), ..event });
+        *told = now;
+    }
+
+    async fn now(&self) -> Result<Micros, DbError> {
+        self.db.now(&self.clock).await
+    }
+}

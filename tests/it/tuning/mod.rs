@@ -1,0 +1,7 @@
+//! The limits changed while it runs: by the API, in files, over several instances.
+
+mod files;
+pub mod rig;
+mod saving;
+mod service;
+mod shared;
