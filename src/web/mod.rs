@@ -23,6 +23,7 @@ pub mod problem;
 pub mod ratelimit_fields;
 pub mod services;
 pub mod status;
+pub mod subject;
 pub mod visit;
 pub mod wait;
 

@@ -87,6 +87,13 @@ impl Admin {
         self.who.account.id.to_string()
     }
 
+    /// Records that a form was none of ours, where the page itself says so and keeps what was typed: the
+    /// guard let it by as a reader. `path` is as the URL table has it.
+    pub fn was_foreign(&self, services: &Services, path: &str) {
+        let detail = json!({ "path": path, "why": Why::Foreign.as_str() });
+        record(services, "access", Outcome::Refused, Some(&self.who), self.client, &detail);
+    }
+
     /// Records what they did: `act` is its name, `detail` what else there is to say of it.
     pub fn did(&self, services: &Services, act: &str, detail: &Value) {
         record(services, act, Outcome::Ok, Some(&self.who), self.client, detail);
