@@ -55,7 +55,11 @@ fn main() {
     let kept = kept.expect("read above");
     let held = resident();
     println!("read      {:>8.0?}   rows {}", median(reads), kept.recording.rows.len());
-    println!("kept      {:>8} MiB in rows; the process has grown by {} MiB", kept.recording.bytes() >> 20, (held - before) >> 20);
+    println!(
+        "kept      {:>8} MiB in rows; the process has grown by {} MiB",
+        kept.recording.bytes() >> 20,
+        (held - before) >> 20
+    );
     for (name, limits, belief) in
         [("in force", Limits::default(), Belief::Recorded), ("a draft", draft(), Belief::Draft)]
     {
@@ -81,10 +85,7 @@ async fn fill(url: &str) -> Db {
 /// One rule tighter, one wider.
 fn draft() -> Limits {
     let minute = Duration::from_secs(60);
-    let rules = vec![
-        Rule::sliding(2, minute, Then::Captcha),
-        Rule::sliding(30, 60 * minute, Then::Block),
-    ];
+    let rules = vec![Rule::sliding(2, minute, Then::Captcha), Rule::sliding(30, 60 * minute, Then::Block)];
     let login_account = Limit::new("login-account", rules, Mode::Enforce).expect("within bounds");
     Limits { login_account, ..Limits::default() }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
-use super::truth::{Counted, Run, assert_each, count, enforced, limits, run};
+use super::counted::{Counted, count};
+use super::drafts::{enforced, limits};
+use super::truth::{Run, assert_each, run};
 use super::week::{Attempt, BEGIN, Shape, week};
 use crate::clock::Micros;
 use crate::config::Limits;

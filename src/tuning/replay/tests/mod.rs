@@ -2,6 +2,8 @@
 //! made under the draft.
 
 mod against_truth;
+mod counted;
 mod database;
+mod drafts;
 mod truth;
 mod week;
