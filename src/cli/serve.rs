@@ -74,6 +74,7 @@ fn record_reload(audit: &Audit, outcome: &ReloadOutcome) {
             )
         }
         ReloadOutcome::Unchanged { .. } => return,
+        ReloadOutcome::Down { reason } => (Outcome::Refused, json!({ "reason": reason })),
         ReloadOutcome::Refused { error } => (Outcome::Refused, json!({ "reason": error.to_string() })),
     };
     let event = Event::new(audit.now(), Action::Reload, outcome);
