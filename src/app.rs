@@ -128,9 +128,10 @@ impl Application {
         let codes = Codes::new(under_codes, &master);
         // Where it fails, the first request for a code tries again.
         let _ = codes.make_whole(&live.snapshot()).await;
-        let name = format!("{}:{}", host_name(), settings.server.bind.port());
-        let tuning = Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), name);
         let custom = Custom::new(limiter.clone(), audit.clone());
+        let name = format!("{}:{}", host_name(), settings.server.bind.port());
+        let tuning =
+            Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,

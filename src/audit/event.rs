@@ -73,6 +73,9 @@ words! {
     }
 }
 
+/// The detail of a right password that came beside others: the failures of its account were not forgiven.
+pub const NOT_FORGIVEN: &str = r#"{"forgave":false}"#;
+
 /// One thing that happened. Everything in clear stays in memory: of subjects, a keyed hash and a mask are
 /// written.
 #[derive(Clone)]

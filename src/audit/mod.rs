@@ -27,7 +27,7 @@ use crate::secret::SubKey;
 use crate::throttle::Refusal;
 
 use episodes::{Episodes, Fold};
-pub use event::{Action, Event, Outcome, Subject, Why};
+pub use event::{Action, Event, NOT_FORGIVEN, Outcome, Subject, Why};
 pub use figures::{MINUTE, Ranked, SharedAddress, Step, Sum};
 pub use log::{Cursor, Entry, EventLog, Filter, Page, Shown, SubjectKind};
 use row::{Keys, Row};
@@ -142,6 +142,11 @@ impl Audit {
     /// How many episodes are open and how many rows wait: what it holds in memory.
     pub fn held(&self) -> (usize, usize) {
         (self.0.episodes.len(), self.0.writer.len())
+    }
+
+    /// How many events could not be kept since this process started.
+    pub fn lost(&self) -> u64 {
+        self.0.writer.lost()
     }
 
     pub fn settings(&self) -> &Settings {

@@ -32,6 +32,7 @@ pub struct Writer {
     rows: AtomicU64,
     written: Counter,
     dropped: Counter,
+    lost: AtomicU64,
 }
 
 impl Writer {
@@ -47,6 +48,7 @@ impl Writer {
             rows: AtomicU64::new(0),
             written: counter("written"),
             dropped: counter("dropped"),
+            lost: AtomicU64::new(0),
         }
     }
 
@@ -56,6 +58,7 @@ impl Writer {
         if waiting.len() >= MOST_WAITING {
             drop(waiting);
             self.dropped.increment(row.count as u64);
+            self.lost.fetch_add(row.count as u64, Ordering::Relaxed);
             if !self.full.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     "security events are lost: the database takes none, and no more fit in memory"
@@ -67,6 +70,11 @@ impl Writer {
         if waiting.len() == BATCH {
             self.batch.notify_one();
         }
+    }
+
+    /// How many events found no room since the start.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// How many rows wait.

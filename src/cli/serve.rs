@@ -74,8 +74,8 @@ fn record_reload(audit: &Audit, outcome: &ReloadOutcome) {
             )
         }
         ReloadOutcome::Unchanged { .. } => return,
-        ReloadOutcome::Down { reason } => (Outcome::Refused, json!({ "reason": reason })),
         ReloadOutcome::Refused { error } => (Outcome::Refused, json!({ "reason": error.to_string() })),
+        ReloadOutcome::Down { reason } => (Outcome::Unavailable, json!({ "reason": reason })),
     };
     let event = Event::new(audit.now(), Action::Reload, outcome);
     audit.record(Event { detail: Some(detail.to_string()), ..event });

@@ -147,9 +147,14 @@ impl ByCode {
     /// Apart from the guess that was right: no limit on passwords has counted anything.
     fn signed_in(&self, account: &Account, entry: CodeEntry<'_>) {
         self.0.signed_in.increment(1);
+        self.record(account, entry, "code");
+    }
+
+    /// What a code did for an account, beside the guess that was right.
+    fn record(&self, account: &Account, entry: CodeEntry<'_>, name: &str) {
         let audit = self.0.guard.audit();
         audit.record(Event {
-            name: Some("code"),
+            name: Some(name),
             solved: entry.solved,
             account: Some(account.recorded()),
             address: Some(audit::Subject::Address(entry.address)),
@@ -207,6 +212,7 @@ impl ByCode {
         if let Err(error) = guard.forgive(&live.limits, account.id).await {
             tracing::debug!(%error, "an account's failures could not be forgiven");
         }
+        self.record(&account, ask.entry, "reset");
         Ok(Reset::Done)
     }
 

@@ -253,12 +253,13 @@ impl Slot {
     }
 
     /// The owner signed in: the account's failures from before are forgiven. The address's stay, or an
-    /// attacker's own account would wipe them.
-    pub async fn succeed(self) {
-        let _ = settled(match self {
+    /// attacker's own account would wipe them. When that was, and whether it was asked for, where the store
+    /// could say.
+    pub async fn succeed(self) -> Option<(Micros, bool)> {
+        settled(match self {
             Self::Store(hold) => hold.succeed(|bucket| bucket == ACCOUNT).await,
             Self::Insurance(hold) => hold.succeed(|bucket| bucket == ACCOUNT).await,
-        });
+        })
     }
 }
 

@@ -133,8 +133,8 @@ impl SignIn {
         let hash = found.as_ref().and_then(|account| account.password_hash.as_ref());
         match (hasher.verify(&attempt.password, hash).await, found) {
             (Ok(verified), Some(account)) if verified.ok => {
-                slot.succeed().await;
-                self.record(attempt, subject, Ended::Verified(taken, None));
+                let (at, forgave) = slot.succeed().await.unwrap_or((taken.at, false));
+                self.record(attempt, subject, Ended::Right(taken, at, forgave));
                 if verified.rehash {
                     self.rehash(account.clone(), attempt.password.clone());
                 }
@@ -142,7 +142,7 @@ impl SignIn {
             }
             (Ok(_), _) => {
                 let counts_from = slot.keep().await.unwrap_or(taken.at);
-                self.record(attempt, subject, Ended::Verified(taken, Some(counts_from)));
+                self.record(attempt, subject, Ended::Wrong(taken, counts_from));
                 let captcha_required = guard.challenges_next(&live.limits, subject, who(attempt)).await;
                 Ok(Some(Outcome::Rejected { captcha_required }))
             }
@@ -164,8 +164,8 @@ impl SignIn {
         let (at, outcome) = match ended {
             Ended::Refused(_, refusal) => (audit.decided(&refusal), audit::Outcome::refused(&refusal)),
             Ended::Busy => (audit.now(), audit::Outcome::Busy),
-            Ended::Verified(taken, None) => (taken.at, audit::Outcome::Ok),
-            Ended::Verified(taken, Some(_)) => (taken.at, audit::Outcome::Wrong),
+            Ended::Right(taken, ..) => (taken.at, audit::Outcome::Ok),
+            Ended::Wrong(taken, _) => (taken.at, audit::Outcome::Wrong),
         };
         let event = Event {
             account: Some(subject.recorded(&attempt.login)),
@@ -176,11 +176,11 @@ impl SignIn {
         audit.record(match ended {
             Ended::Refused(limit, refusal) => Event { why: Some(Why::refused(limit, &refusal)), ..event },
             Ended::Busy => event,
-            Ended::Verified(taken, settled) => {
-                let noted = taken.noted.as_ref();
-                let why = noted.map(|refusal| Why::noted(LIMITS[refusal.bucket], refusal));
-                Event { settled, why, ..event }
+            Ended::Right(taken, at, forgave) => {
+                let detail = (!forgave).then(|| audit::NOT_FORGIVEN.to_owned());
+                Event { settled: Some(at), detail, why: why_noted(&taken), ..event }
             }
+            Ended::Wrong(taken, at) => Event { settled: Some(at), why: why_noted(&taken), ..event },
         });
     }
 
@@ -203,8 +203,14 @@ impl SignIn {
 enum Ended {
     Refused(&'static str, Refusal),
     Busy,
-    /// Taken then; from when it counts, where it was wrong.
-    Verified(Counted, Option<Micros>),
+    /// Taken then, given back then; and whether the account's failures were to be forgiven with it.
+    Right(Counted, Micros, bool),
+    /// Taken then, and from when it counts.
+    Wrong(Counted, Micros),
+}
+
+fn why_noted(taken: &Counted) -> Option<Why<'static>> {
+    taken.noted.as_ref().map(|refusal| Why::noted(LIMITS[refusal.bucket], refusal))
 }
 
 fn who(attempt: &Attempt) -> Who<'_> {

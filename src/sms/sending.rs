@@ -323,7 +323,10 @@ impl Job {
             }
             (None, _, None) => (audit.now(), None),
         };
+        // When what it was counted by was given back.
+        let settled = (outcome == Outcome::Failed).then(|| audit.now());
         audit.record(Event {
+            settled,
             name: Some(self.purpose.as_str()),
             why,
             solved: self.solved,

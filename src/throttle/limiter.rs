@@ -277,20 +277,23 @@ impl<S: WindowStore + 'static> Hold<S> {
     /// The attempt succeeded: it counts nowhere, and in the buckets chosen (by index) the failures from
     /// before it came are forgiven, if it came alone. Where others came to the same log through this limiter
     /// while it was in flight, or it had to wait for them, or another hold is in flight anywhere, it forgives nothing: under attack one success would buy the
-    /// attacker as many guesses again.
-    pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(), StoreError> {
-        let (limiter, arrived) = (self.limiter.clone(), self.arrived);
-        let keys: Vec<Key> = self.buckets.iter().map(|bucket| bucket.key).collect();
-        self.end(|bucket| match arrived {
-            Some(Arrival { at, numbers })
-                if forgive(bucket) && limiter.0.line.is_last(keys[bucket], numbers[bucket]) =>
-            {
-                Outcome::Forgive { up_to: at }
-            }
-            _ => Outcome::Refund,
-        })
-        .await
-        .map(drop)
+    /// attacker as many guesses again. When the store was told, and whether it was told to forgive.
+    pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(Micros, bool), StoreError> {
+        let arrived = self.arrived;
+        let outcomes: Vec<Outcome> = (0..self.buckets.len())
+            .map(|bucket| match arrived {
+                Some(Arrival { at, numbers }) if forgive(bucket) && self.is_last(bucket, numbers[bucket]) => {
+                    Outcome::Forgive { up_to: at }
+                }
+                _ => Outcome::Refund,
+            })
+            .collect();
+        let forgives = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Forgive { .. }));
+        self.end(|bucket| outcomes[bucket]).await.map(|at| (at, forgives))
+    }
+
+    fn is_last(&self, bucket: usize, number: u64) -> bool {
+        self.limiter.0.line.is_last(self.buckets[bucket].key, number)
     }
 
     async fn end(self, outcome: impl Fn(usize) -> Outcome) -> Result<Micros, StoreError> {

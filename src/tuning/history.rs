@@ -82,6 +82,14 @@ impl Tuning {
         Ok(rows.into_iter().map(change).collect())
     }
 
+    /// One change; none where there is no such one.
+    pub async fn change(&self, id: &str) -> Result<Option<Change>, DbError> {
+        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document
+            FROM limit_changes WHERE id = $1";
+        let row: Option<Row> = on_db!(&self.0.db, pool => query_as(SQL).bind(id).fetch_optional(pool).await)?;
+        Ok(row.map(change))
+    }
+
     /// The limits that a change put in force.
     pub(super) async fn document_of(&self, change: &str) -> Result<Option<String>, DbError> {
         const SQL: &str = "SELECT document FROM limit_changes WHERE id = $1";

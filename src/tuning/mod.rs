@@ -2,19 +2,24 @@
 
 mod history;
 mod instances;
+pub mod replay;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 
+use crate::audit::Audit;
 use crate::clock::{Clock, Micros};
 use crate::config::{self, Limits, Live, LiveHandle};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 
-pub use crate::config::{Draft, DraftError, HomeKind, Refused, Saved};
+pub use crate::config::{Draft, DraftError, HomeKind, Refused, Saved, with_limit};
 pub use history::{Change, Cursor};
 pub use instances::Instance;
+use replay::Previews;
+pub use replay::{PreviewError, Report};
 
 /// Clones share it.
 #[derive(Clone)]
@@ -25,9 +30,11 @@ struct Inner {
     db: Db,
     clock: Clock,
     entropy: Entropy,
+    audit: Audit,
     this: instances::This,
     /// The newest change of the history that this instance has seen in force. Held while one is recorded.
     recorded: Mutex<history::Recorded>,
+    previews: Previews,
 }
 
 /// What is in force in this instance.
@@ -107,9 +114,18 @@ impl From<config::SaveError> for SaveError {
 
 impl Tuning {
     /// `host` is what other instances know this one by: the machine and the port.
-    pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, host: String) -> Self {
+    pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, audit: Audit, host: String) -> Self {
         let this = instances::This::new(host, &clock, &entropy);
-        Self(Arc::new(Inner { live, db, clock, entropy, this, recorded: Mutex::new(None) }))
+        Self(Arc::new(Inner {
+            live,
+            db,
+            clock,
+            entropy,
+            audit,
+            this,
+            recorded: Mutex::new(None),
+            previews: Previews::default(),
+        }))
     }
 
     pub fn current(&self) -> Current {
@@ -130,6 +146,15 @@ impl Tuning {
     /// The limits that would be in force with this draft, or everything that is wrong with it.
     pub fn parse(&self, draft: &Draft<'_>) -> Result<Limits, Vec<DraftError>> {
         self.0.live.parse(*draft)
+    }
+
+    /// What limits would have done to the attempts of the last `span`, beside those that are in force. Two at
+    /// once never run: the second waits, or is told that the first is at it.
+    pub async fn preview(&self, draft: Limits, span: Duration) -> Result<Report, PreviewError> {
+        let Inner { live, db, clock, audit, previews, .. } = &*self.0;
+        audit.flush().await;
+        let current = live.snapshot().limits.clone();
+        previews.preview((db, clock), current, draft, span).await
     }
 
     /// Puts a draft in force, if `if_match` is the version that stands in the home. When it answers `Ok`
@@ -206,6 +231,7 @@ impl Tuning {
         let mut changes = self.0.live.changes();
         loop {
             self.look_after().await;
+            self.0.previews.tidy(&self.0.clock);
             let changed = tokio::time::timeout(instances::EVERY, changes.changed()).await;
             if matches!(changed, Ok(Err(_))) {
                 return;

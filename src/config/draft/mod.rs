@@ -3,6 +3,7 @@
 mod errors;
 mod json;
 mod merge;
+mod one;
 mod overridden;
 mod written;
 
@@ -13,6 +14,7 @@ use toml_edit::DocumentMut;
 
 pub use errors::{DraftError, SaveError, Saved};
 pub use merge::limits_toml;
+pub use one::with_limit;
 pub(super) use overridden::overridden;
 pub use written::{rule_json, span_text};
 

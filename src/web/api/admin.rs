@@ -3,14 +3,13 @@
 use actix_web::web::{Data, Path, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::audit::{Action, Event, Outcome, Subject};
 use crate::sms::{Cursor, Entry, Filter, HeldBrake, ReportState, State};
-use crate::web::admin::{self, Admin};
+use crate::web::admin;
 use crate::web::api::broken;
-use crate::web::client::ClientAddress;
 use crate::web::problem::{InputError, Problem};
-use crate::web::services::{Services, Shared};
+use crate::web::services::Shared;
 use crate::web::visit::Edge;
 use crate::web::wait::Moment;
 
@@ -160,26 +159,11 @@ pub async fn lift(
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let admin = admin::api::change(&request, &services, &edge).await?;
-    let lifted = services.codes.ledger().lift(&prefix, &admin.id()).await.map_err(|error| broken(&error))?;
-    if lifted {
-        record_lift(&services, &admin, edge.caller(&request)?, &prefix);
-    }
-    match lifted {
-        true => Ok(HttpResponse::NoContent().finish()),
+    match services.codes.ledger().lift(&prefix, &admin.id()).await.map_err(|error| broken(&error))? {
+        true => {
+            admin.did(&services, "brake.lift", &json!({ "prefix": prefix.as_str() }));
+            Ok(HttpResponse::NoContent().finish())
+        }
         false => Err(Problem::NotFound),
     }
-}
-
-/// An administrator has lifted a brake.
-pub fn record_lift(services: &Services, admin: &Admin, from: ClientAddress, prefix: &str) {
-    let audit = &services.audit;
-    let (actor, from) = (admin.id(), from.subject());
-    audit.record(Event {
-        name: Some("brake.lift"),
-        actor: Some(&actor),
-        account: Some(admin.who.account.recorded()),
-        address: Some(Subject::Address(from.as_ref())),
-        prefix: Some(Subject::Prefix(prefix)),
-        ..Event::new(audit.now(), Action::Admin, Outcome::Ok)
-    });
 }

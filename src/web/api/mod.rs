@@ -8,6 +8,7 @@ pub mod events;
 pub mod limits;
 pub mod login;
 pub mod password;
+pub mod preview;
 pub mod register;
 pub mod session;
 pub mod sms;

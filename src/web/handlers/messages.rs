@@ -4,11 +4,11 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::{Form, Query};
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::db::DbError;
 use crate::sms::{Cursor, Filter, State};
 use crate::web::admin::{self, Admin};
-use crate::web::api::admin::record_lift;
 use crate::web::flash::Flash;
 use crate::web::handlers::broken;
 use crate::web::pages::messages::{Asked, MessagesPage};
@@ -74,7 +74,7 @@ pub async fn lift(visit: Visit, form: Form<LiftForm>, services: Shared) -> HttpR
     match services.codes.ledger().lift(&form.prefix, &admin.id()).await {
         Ok(lifted) => {
             if lifted {
-                record_lift(&services, &admin, visit.client, &form.prefix);
+                admin.did(&services, "brake.lift", &json!({ "prefix": form.prefix }));
             }
             visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted))
         }
