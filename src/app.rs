@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::config::{
     CaptchaProvider, DatabaseUrl, HomeKind, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
+use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::login::{
@@ -127,6 +128,7 @@ impl Application {
         let codes = Codes::new(under_codes, &master);
         // Where it fails, the first request for a code tries again.
         let _ = codes.make_whole(&live.snapshot()).await;
+        let custom = Custom::new(limiter.clone(), audit.clone());
         let name = format!("{}:{}", host_name(), settings.server.bind.port());
         let tuning =
             Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
@@ -148,6 +150,8 @@ impl Application {
             public_url: settings.server.public_url.as_str().trim_end_matches('/').to_owned(),
             accounts,
             sessions,
+            token_gate: TokenGate::new(tokens.clone(), in_process()),
+            custom,
             tokens,
             session_lasts: settings.session.absolute,
             captchas: Desk::new(captchas, in_process()),
@@ -183,9 +187,10 @@ impl Application {
             server = server.workers(workers);
         }
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
-        let keeping = tokio::spawn(async move { tuning.keep_up().await });
+        let kept_up = tuning.clone();
+        let keeping = tokio::spawn(async move { kept_up.keep_up().await });
         let background = [upkeep, keeping, recording];
-        Ok(Serving { address, server: server.run(), audit, background })
+        Ok(Serving { address, server: server.run(), audit, tuning, background })
     }
 }
 
@@ -194,6 +199,7 @@ pub struct Serving {
     pub address: SocketAddr,
     server: Server,
     audit: Audit,
+    tuning: Tuning,
     background: [tokio::task::JoinHandle<()>; 3],
 }
 
@@ -206,7 +212,11 @@ impl Serving {
     pub async fn run(self) -> std::io::Result<()> {
         let ended = self.server.await;
         self.background.iter().for_each(tokio::task::JoinHandle::abort);
-        if tokio::time::timeout(LAST_WORDS, self.audit.flush()).await.is_err() {
+        let last_words = async {
+            self.audit.flush().await;
+            self.tuning.leave().await;
+        };
+        if tokio::time::timeout(LAST_WORDS, last_words).await.is_err() {
             tracing::warn!("the last security events are lost: the database does not take them in time");
         }
         ended
@@ -245,6 +255,7 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             }
             parts.insurance.store().sweep();
             services.captchas.sweep();
+            services.token_gate.sweep();
             while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }

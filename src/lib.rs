@@ -21,6 +21,7 @@ pub mod audit;
 pub mod captcha;
 pub mod clock;
 pub mod config;
+pub mod custom;
 pub mod db;
 pub mod entropy;
 pub mod login;

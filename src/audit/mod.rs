@@ -144,6 +144,11 @@ impl Audit {
         (self.0.episodes.len(), self.0.writer.len())
     }
 
+    /// How many events could not be kept since this process started.
+    pub fn lost(&self) -> u64 {
+        self.0.writer.lost()
+    }
+
     pub fn settings(&self) -> &Settings {
         &self.0.settings
     }

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use sqlx::query_as;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+use sqlx::{query, query_as};
 
 use super::*;
 use crate::db::on_db;
@@ -12,6 +13,7 @@ const HERE: Subject<'static> = Subject::Address(&[4, 203, 0, 113, 77]);
 
 struct Rig {
     audit: Audit,
+    recorder: PrometheusRecorder,
     db: Db,
     clock: Clock,
     _database: TestDatabase,
@@ -22,12 +24,10 @@ async fn rig() -> Rig {
     let (db, clock) = (database.open().await, Clock::manual(NOON));
     let key = MasterKey::from_bytes([1; 32]).derive("audit.subject");
     let settings = Settings { retention: Duration::from_secs(86_400), max_rows: 10_000 };
-    Rig {
-        audit: Audit::new(db.clone(), clock.clone(), Entropy::Os, key, settings),
-        db,
-        clock,
-        _database: database,
-    }
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let make = || Audit::new(db.clone(), clock.clone(), Entropy::Os, key, settings);
+    let audit = metrics::with_local_recorder(&recorder, make);
+    Rig { audit, recorder, db, clock, _database: database }
 }
 
 impl Rig {
@@ -36,6 +36,23 @@ impl Rig {
         const SQL: &str = "SELECT at, until_at, count FROM events ORDER BY at, count";
         on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await).unwrap()
     }
+}
+
+impl Rig {
+    fn fate(&self, fate: &str) -> i64 {
+        let lead = format!("gatehouse_audit_events_total{{fate=\"{fate}\"}} ");
+        let text = self.recorder.handle().render();
+        let told = text.lines().find_map(|line| line.strip_prefix(&lead));
+        told.map_or(0, |number| number.parse().unwrap())
+    }
+
+    async fn sql(&self, sql: &'static str) {
+        on_db!(&self.db, pool => query(sql).execute(pool).await.map(drop)).unwrap();
+    }
+}
+
+fn sum(rows: &[(i64, i64, i64)]) -> i64 {
+    rows.iter().map(|(_, _, count)| count).sum()
 }
 
 fn refused<'a>(at: Micros, limit: &'a str, frees_at: i64) -> Event<'a> {
@@ -142,4 +159,140 @@ async fn what_is_older_than_it_is_kept_goes_and_so_does_what_there_is_no_room_fo
     rig.clock.set(at(86_400 + 12));
     assert_eq!(rig.audit.purge(7).await.unwrap(), 2);
     assert_eq!(rig.rows().await[0].0, at(12).0);
+}
+
+#[tokio::test]
+async fn an_episode_is_written_when_its_time_is_over_and_goes_on_in_a_new_row() {
+    let rig = rig().await;
+    for second in 0..25 {
+        rig.clock.set(at(second));
+        rig.audit.end_episodes(false);
+        rig.audit.record(refused(at(second), "login-account", 7));
+    }
+    let rows = rig.rows().await;
+    assert_eq!(rows, [(at(0).0, at(9).0, 10), (at(10).0, at(19).0, 10), (at(20).0, at(24).0, 5)]);
+    assert_eq!(rig.fate("folded"), 22);
+    assert_eq!(rig.fate("written"), 3);
+}
+
+#[tokio::test]
+async fn a_flood_from_many_addresses_on_one_account_is_few_rows() {
+    let rig = rig().await;
+    for number in 0..20_000_u32 {
+        let bytes = [&[4][..], &number.to_be_bytes()].concat();
+        let address = Some(Subject::Address(&bytes));
+        let account = Some(Subject::Login("alice"));
+        rig.audit.record(Event { account, address, ..refused(at(0), "login-account", 7) });
+    }
+    let rows = rig.rows().await;
+    assert_eq!((rows.len(), sum(&rows)), (65, 20_000), "64 addresses, and all others in one");
+    let alice = rig.audit.subject(&Subject::Login("alice"));
+    let top = rig.audit.log().top(SubjectKind::Account, NOON, 9).await.unwrap();
+    assert_eq!((top.len(), top[0].subject.key, top[0].count), (1, alice, 20_000));
+}
+
+#[tokio::test]
+async fn a_flood_on_many_accounts_from_one_address_is_few_rows() {
+    let rig = rig().await;
+    for number in 0..20_000 {
+        let name = format!("user{number}");
+        rig.audit
+            .record(Event { account: Some(Subject::Login(&name)), ..refused(at(0), "login-address", 7) });
+    }
+    let rows = rig.rows().await;
+    assert_eq!((rows.len(), sum(&rows)), (65, 20_000));
+    let top = rig.audit.log().top(SubjectKind::Address, NOON, 9).await.unwrap();
+    assert_eq!((top.len(), top[0].count), (1, 20_000));
+}
+
+#[tokio::test]
+async fn a_flood_of_everyone_on_everyone_takes_bounded_memory_and_no_attempt_is_lost() {
+    let rig = rig().await;
+    for number in 0..60_000_u32 {
+        let (name, bytes) = (format!("user{number}"), [&[4][..], &number.to_be_bytes()].concat());
+        let (account, address) = (Some(Subject::Login(&name)), Some(Subject::Address(&bytes)));
+        rig.audit.record(Event { account, address, ..refused(at(0), "login-account", 7) });
+        assert!(rig.audit.held().0 <= 16 * (1024 + 1));
+    }
+    assert_eq!(rig.audit.held().1, 0, "no episode is over");
+    rig.clock.set(at(10));
+    rig.audit.end_episodes(false);
+    let rows = rig.rows().await;
+    assert_eq!((sum(&rows), rig.fate("dropped")), (60_000, 0));
+}
+
+#[tokio::test]
+async fn what_a_database_does_not_take_waits_within_bounds_and_the_rest_is_counted() {
+    let rig = rig().await;
+    rig.sql("ALTER TABLE events RENAME TO gone").await;
+    for second in 0..40_000 {
+        rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Wrong));
+        if second % 5_000 == 0 {
+            rig.audit.flush().await;
+        }
+    }
+    let (_, waiting) = rig.audit.held();
+    let dropped = rig.fate("dropped");
+    assert!(waiting <= 32_768 && dropped > 0, "{waiting} wait, {dropped} are dropped");
+    rig.sql("ALTER TABLE gone RENAME TO events").await;
+    let rows = rig.rows().await;
+    assert_eq!((rows.len() as i64 + dropped, rig.audit.held()), (40_000, (0, 0)));
+    assert_eq!(rig.fate("written"), rows.len() as i64);
+}
+
+#[tokio::test]
+async fn who_records_does_not_wait_for_who_writes() {
+    let rig = rig().await;
+    let tx = rig.db.begin_exclusive().await.unwrap();
+    rig.audit.record(Event::new(at(0), Action::SignIn, Outcome::Ok));
+    let audit = rig.audit.clone();
+    let flushing = tokio::spawn(async move { audit.flush().await });
+    tokio::task::yield_now().await;
+    for second in 1..1000 {
+        rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Ok));
+    }
+    drop(tx);
+    flushing.await.unwrap();
+    assert_eq!(rig.rows().await.len(), 1000);
+}
+
+#[tokio::test]
+async fn what_was_written_and_not_told_so_is_written_once() {
+    let rig = rig().await;
+    let event = Event::new(at(0), Action::SignIn, Outcome::Ok);
+    let row = Row::of(&event, Keys::default(), 7);
+    for _ in 0..2 {
+        rig.audit.0.writer.push(row.clone());
+        rig.audit.flush().await;
+    }
+    assert_eq!(rig.rows().await.len(), 1);
+    assert_eq!(rig.audit.log().totals(NOON, at(60)).await.unwrap()[0].count, 1);
+}
+
+#[tokio::test]
+async fn events_are_written_without_being_asked_for() {
+    let rig = rig().await;
+    rig.audit.record(Event::new(at(0), Action::SignIn, Outcome::Ok));
+    let writing = tokio::spawn(rig.audit.clone().keep_writing());
+    let written = async {
+        while rig.audit.log().page(&Filter::default(), None, 1).await.unwrap().entries.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), written).await.expect("it is written");
+    writing.abort();
+}
+
+#[tokio::test]
+async fn the_word_of_a_watching_limit_is_found_by_it_and_by_nothing_else() {
+    let rig = rig().await;
+    let why = Some(Why { limit: "login-account", rule: 0, frees_at: at(9), noted: true });
+    rig.audit.record(Event { why, ..Event::new(at(0), Action::SignIn, Outcome::Ok) });
+    rig.audit.record(Event::new(at(1), Action::SignIn, Outcome::Ok));
+    rig.audit.flush().await;
+    for (noted, second) in [(true, 0), (false, 1)] {
+        let filter = Filter { noted: Some(noted), ..Filter::default() };
+        let page = rig.audit.log().page(&filter, None, 9).await.unwrap();
+        assert_eq!(page.entries.iter().map(|entry| entry.at).collect::<Vec<_>>(), [at(second)]);
+    }
 }

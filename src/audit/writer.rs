@@ -16,8 +16,8 @@ const BATCH: usize = 500;
 /// Rows of one statement. SQLite looks each of its values up among all the others, so that ten times as many
 /// would take ten times as long a row.
 const AT_ONCE: usize = 20;
-/// Rows that may wait: some ten megabytes, and a minute of what a flood leaves.
-const MOST_WAITING: usize = 16_384;
+/// Rows that may wait, some ten megabytes: twice what all episodes leave that can be open at once.
+const MOST_WAITING: usize = 32_768;
 const MINUTE: i64 = 60_000_000;
 
 pub struct Writer {
@@ -32,6 +32,7 @@ pub struct Writer {
     rows: AtomicU64,
     written: Counter,
     dropped: Counter,
+    lost: AtomicU64,
 }
 
 impl Writer {
@@ -47,6 +48,7 @@ impl Writer {
             rows: AtomicU64::new(0),
             written: counter("written"),
             dropped: counter("dropped"),
+            lost: AtomicU64::new(0),
         }
     }
 
@@ -56,6 +58,7 @@ impl Writer {
         if waiting.len() >= MOST_WAITING {
             drop(waiting);
             self.dropped.increment(row.count as u64);
+            self.lost.fetch_add(row.count as u64, Ordering::Relaxed);
             if !self.full.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     "security events are lost: the database takes none, and no more fit in memory"
@@ -67,6 +70,11 @@ impl Writer {
         if waiting.len() == BATCH {
             self.batch.notify_one();
         }
+    }
+
+    /// How many events found no room since the start.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// How many rows wait.

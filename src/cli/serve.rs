@@ -75,6 +75,7 @@ fn record_reload(audit: &Audit, outcome: &ReloadOutcome) {
         }
         ReloadOutcome::Unchanged { .. } => return,
         ReloadOutcome::Refused { error } => (Outcome::Refused, json!({ "reason": error.to_string() })),
+        ReloadOutcome::Down { reason } => (Outcome::Unavailable, json!({ "reason": reason })),
     };
     let event = Event::new(audit.now(), Action::Reload, outcome);
     audit.record(Event { detail: Some(detail.to_string()), ..event });

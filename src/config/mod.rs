@@ -37,7 +37,9 @@ mod tests;
 pub use audit::AuditSettings;
 pub use captcha::{CaptchaProvider, CaptchaTunables};
 pub use database::{Database, DatabaseUrl, SqliteFile};
-pub use draft::{Draft, DraftError, Edit, SaveError, Saved, limits_toml, named, rule_json, span_text};
+pub use draft::{
+    Draft, DraftError, Edit, SaveError, Saved, limits_toml, named, rule_json, span_text, with_limit,
+};
 pub use environment::{Environment, of_process as environment_of_process};
 pub use error::{ConfigError, Place, Problem};
 pub use home::HomeKind;

@@ -44,10 +44,6 @@ impl This {
         let id = format!("{:016x}", u64::from_be_bytes(entropy.bytes()));
         Self { id, host, started_at: clock.now() }
     }
-
-    pub fn host(&self) -> &str {
-        &self.host
-    }
 }
 
 type Row = (String, String, i64, i64, String, i64, Option<String>);
@@ -92,6 +88,14 @@ impl Tuning {
         })?;
         let gone = now.minus(GONE_AFTER);
         on_db!(&self.0.db, pool => query(DROP).bind(gone.0).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// This one is no more.
+    pub(super) async fn gone(&self) -> Result<(), DbError> {
+        const SQL: &str = "DELETE FROM instances WHERE id = $1";
+        let id = &self.0.this.id;
+        on_db!(&self.0.db, pool => query(SQL).bind(id).execute(pool).await.map(drop))?;
         Ok(())
     }
 }

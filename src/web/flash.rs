@@ -19,10 +19,13 @@ pub enum Flash {
     PhoneRemoved,
     BrakeLifted,
     TokenRevoked,
+    LimitsSaved,
+    LimitsRestored,
+    CountCleared,
 }
 
 impl Flash {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::SignedOut,
         Self::SessionEnded,
         Self::Registered,
@@ -34,6 +37,9 @@ impl Flash {
         Self::PhoneRemoved,
         Self::BrakeLifted,
         Self::TokenRevoked,
+        Self::LimitsSaved,
+        Self::LimitsRestored,
+        Self::CountCleared,
     ];
 
     const fn code(self) -> &'static str {
@@ -49,6 +55,9 @@ impl Flash {
             Self::PhoneRemoved => "phone-removed",
             Self::BrakeLifted => "brake-lifted",
             Self::TokenRevoked => "token-revoked",
+            Self::LimitsSaved => "limits-saved",
+            Self::LimitsRestored => "limits-restored",
+            Self::CountCleared => "count-cleared",
         }
     }
 
@@ -65,6 +74,9 @@ impl Flash {
             Self::PhoneRemoved => "flash.phone-removed",
             Self::BrakeLifted => "flash.brake-lifted",
             Self::TokenRevoked => "flash.token-revoked",
+            Self::LimitsSaved => "flash.limits-saved",
+            Self::LimitsRestored => "flash.limits-restored",
+            Self::CountCleared => "flash.count-cleared",
         }
     }
 }

@@ -7,11 +7,13 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::{HttpResponse, ResponseError};
-use serde::Serialize;
 
+use super::problem_body::{Body, Errors};
 use crate::web::locale::Locale;
 use crate::web::message::FieldErrors;
 use crate::web::wait::whole_seconds;
+
+pub use super::problem_body::{CaptchaBody, DraftProblem, InputError};
 
 /// A refusal. What it carries is for its caller to read; causes stay in the log.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +31,11 @@ pub enum Problem {
         limit: Cow<'static, str>,
         retry_after: Duration,
     },
+    /// A custom limit; told to the millisecond, as its windows may be shorter than a second.
+    LimitFull {
+        limit: String,
+        retry_after: Duration,
+    },
     Busy {
         retry_after: Duration,
     },
@@ -39,6 +46,13 @@ pub enum Problem {
     Forbidden,
     /// A change in the console, and the password was not shown lately.
     ConfirmationRequired,
+    /// No token was shown.
+    TokenMissing,
+    /// One was, and it is none of ours, revoked or expired.
+    InvalidToken,
+    /// The token is not for this limit.
+    InsufficientScope,
+    UnknownLimit,
     Csrf,
     LoginTaken,
     InvalidPhone,
@@ -84,33 +98,6 @@ pub enum Problem {
     Internal,
 }
 
-/// A fresh challenge, as `POST /captcha` gives it too.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CaptchaBody {
-    pub id: String,
-    /// A `data:image/png` URL.
-    pub image: String,
-    /// Seconds.
-    pub expires_in: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct InputError {
-    pub field: Cow<'static, str>,
-    pub message: Cow<'static, str>,
-}
-
-/// What is wrong with one field of a draft.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DraftProblem {
-    /// Its dotted path.
-    pub field: String,
-    pub message: String,
-    /// Where it was sent as text, from 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<usize>,
-}
-
 /// What is the same for every problem of a name. The API speaks English: programs read it; the page
 /// behind `type` speaks the reader's language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +125,9 @@ mod kinds {
     pub const UNAUTHENTICATED: Kind = kind("unauthenticated", S::UNAUTHORIZED, "Not signed in", "Sign in with POST /api/v1/login and send the cookie that it sets.");
     pub const FORBIDDEN: Kind = kind("forbidden", S::FORBIDDEN, "Not allowed", "This account may not do this. Ask an administrator for the role that may.");
     pub const CONFIRMATION_REQUIRED: Kind = kind("confirmation-required", S::FORBIDDEN, "The password is to be shown again", "A change takes a password that was shown lately. Send it with POST /api/v1/admin/confirm, then send the same call again.");
+    pub const INVALID_TOKEN: Kind = kind("invalid-token", S::UNAUTHORIZED, "No token that is good", "Send Authorization: Bearer with a token from /admin/tokens. One that was revoked or has expired is good for nothing any more: ask for another.");
+    pub const INSUFFICIENT_SCOPE: Kind = kind("insufficient-scope", S::FORBIDDEN, "The token is not for this limit", "Ask an administrator for a token that names this limit.");
+    pub const UNKNOWN_LIMIT: Kind = kind("unknown-limit", S::NOT_FOUND, "There is no limit of this name", "Check the name against those under [limits] in the configuration; here a custom limit goes without custom.");
     pub const CSRF: Kind = kind("csrf", S::FORBIDDEN, "The call does not come from this site", "Call from a page of this site, or from a program that sends application/json and no Origin of another site.");
     pub const LOGIN_TAKEN: Kind = kind("login-taken", S::CONFLICT, "This name is taken", "Choose another name. If it is yours, sign in instead.");
     pub const INVALID_PHONE: Kind = kind("invalid-phone", S::UNPROCESSABLE_ENTITY, "This is no mobile number", "Send a mobile number, best with its country code: +8613800138000.");
@@ -165,7 +155,7 @@ mod kinds {
 use kinds as k;
 
 impl Kind {
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 34] = [
         k::INVALID_CREDENTIALS,
         k::CAPTCHA_REQUIRED,
         k::CAPTCHA_INVALID,
@@ -175,6 +165,9 @@ impl Kind {
         k::UNAUTHENTICATED,
         k::FORBIDDEN,
         k::CONFIRMATION_REQUIRED,
+        k::INVALID_TOKEN,
+        k::INSUFFICIENT_SCOPE,
+        k::UNKNOWN_LIMIT,
         k::CSRF,
         k::LOGIN_TAKEN,
         k::INVALID_PHONE,
@@ -204,37 +197,6 @@ impl Kind {
     }
 }
 
-#[derive(Serialize, Default)]
-struct Body<'a> {
-    r#type: String,
-    title: &'a str,
-    status: u16,
-    detail: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    captcha_required: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    captcha: Option<&'a CaptchaBody>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    errors: Option<Errors<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    diff: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Errors<'a> {
-    Input(&'a [InputError]),
-    Draft(&'a [DraftProblem]),
-}
-
 impl Problem {
     /// In English, as the rest of the API.
     pub fn invalid(errors: &FieldErrors) -> Self {
@@ -250,12 +212,15 @@ impl Problem {
             Self::InvalidCredentials { .. } => k::INVALID_CREDENTIALS,
             Self::CaptchaRequired { .. } => k::CAPTCHA_REQUIRED,
             Self::CaptchaInvalid { .. } => k::CAPTCHA_INVALID,
-            Self::Throttled { .. } => k::THROTTLED,
+            Self::Throttled { .. } | Self::LimitFull { .. } => k::THROTTLED,
             Self::Busy { .. } => k::BUSY,
             Self::Unavailable { .. } => k::UNAVAILABLE,
             Self::Unauthenticated => k::UNAUTHENTICATED,
             Self::Forbidden => k::FORBIDDEN,
             Self::ConfirmationRequired => k::CONFIRMATION_REQUIRED,
+            Self::TokenMissing | Self::InvalidToken => k::INVALID_TOKEN,
+            Self::InsufficientScope => k::INSUFFICIENT_SCOPE,
+            Self::UnknownLimit => k::UNKNOWN_LIMIT,
             Self::Csrf => k::CSRF,
             Self::LoginTaken => k::LOGIN_TAKEN,
             Self::InvalidPhone => k::INVALID_PHONE,
@@ -286,6 +251,7 @@ impl Problem {
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::Throttled { retry_after, .. }
+            | Self::LimitFull { retry_after, .. }
             | Self::Busy { retry_after }
             | Self::Unavailable { retry_after } => Some(whole_seconds(*retry_after)),
             // A gateway that has just refused is better not asked again at once.
@@ -307,6 +273,11 @@ impl Problem {
             }
             Self::Throttled { limit, .. } => {
                 Body { limit: Some(limit), retry_after: self.retry_after(), ..bare }
+            }
+            Self::LimitFull { limit, retry_after } => {
+                let millis = retry_after.as_micros().div_ceil(1000) as u64;
+                let retry_after = self.retry_after();
+                Body { limit: Some(limit), retry_after, retry_after_ms: Some(millis), ..bare }
             }
             Self::Busy { .. } | Self::Unavailable { .. } | Self::NotSent => {
                 Body { retry_after: self.retry_after(), ..bare }
@@ -342,6 +313,18 @@ impl Problem {
             // RFC 9110 §15.5.2 wants a challenge with 401; this one makes no browser ask by itself.
             Self::InvalidCredentials { .. } | Self::InvalidCode | Self::Unauthenticated => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Cookie realm=\"gatehouse\""));
+            }
+            // RFC 6750, 3.1.
+            Self::TokenMissing => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"gatehouse\""));
+            }
+            Self::InvalidToken => {
+                let challenge = "Bearer realm=\"gatehouse\", error=\"invalid_token\"";
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            }
+            Self::InsufficientScope => {
+                let challenge = "Bearer realm=\"gatehouse\", error=\"insufficient_scope\"";
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
             }
             _ => {}
         }

@@ -9,6 +9,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::audit::Audit;
 use crate::captcha::Desk;
 use crate::config::LiveHandle;
+use crate::custom::{Custom, TokenGate};
 use crate::login::{Accounts, ByCode, Hasher, Registration, Sessions, SignIn, Tokens};
 use crate::sms::{Codes, Outbox};
 use crate::tuning::Tuning;
@@ -31,6 +32,9 @@ pub struct Services {
     pub sessions: Sessions,
     /// Of other programs.
     pub tokens: Tokens,
+    /// What those are let in by.
+    pub token_gate: TokenGate,
+    pub custom: Custom,
     /// The longest that a session lasts, for its cookie.
     pub session_lasts: Duration,
     pub captchas: Desk,

@@ -3,8 +3,10 @@
 mod accounts;
 mod admin;
 mod architecture;
+mod audit;
 mod browser;
 mod command_line;
+mod custom;
 mod openapi;
 mod outage;
 pub mod reload;

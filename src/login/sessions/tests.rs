@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::db::tests::TestDatabase;
-use crate::login::{Accounts, Phc, Roles, ShownBy, Username};
+use crate::login::{Accounts, Client, PastSignIn, Phc, Roles, ShownBy, Username};
 use crate::secret::MasterKey;
 use crate::sms::Phone;
 
@@ -41,8 +41,12 @@ impl Bench {
     }
 
     async fn start_for(&self, account: &Account) -> Option<Token> {
-        let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-        self.sessions.start(account, &client, SignedInBy::Password).await.unwrap()
+        self.start_from(account, [203, 0, 113, 7], None).await
+    }
+
+    async fn start_from(&self, account: &Account, from: [u8; 4], old: Option<&Token>) -> Option<Token> {
+        let client = Client::new(IpAddr::from(from), "Firefox");
+        self.sessions.renew(account, &client, SignedInBy::Password, old).await.unwrap()
     }
 
     async fn session(&self, token: &Token) -> Option<Session> {
@@ -298,4 +302,78 @@ async fn only_a_session_begun_by_password_is_confirmed_until_the_password_is_sho
     assert!(!confirmed(&by_password).await);
     bench.clock.advance(DAY);
     assert!(bench.sessions.confirm(&fresh).await.unwrap().is_none(), "it has ended");
+}
+
+#[tokio::test]
+async fn of_a_hundred_sessions_the_one_renewed_makes_room_for_its_successor() {
+    let bench = bench().await;
+    let mut tokens = Vec::new();
+    for _ in 0..100 {
+        tokens.push(bench.start(bench.alice).await);
+        bench.clock.advance(Duration::from_secs(1));
+    }
+    let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    bench.start_from(&alice, [203, 0, 113, 7], Some(&tokens[50])).await.unwrap();
+    assert!(bench.session(&tokens[50]).await.is_none());
+    assert!(bench.session(&tokens[0]).await.is_some(), "nobody else has to go");
+    assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 100);
+}
+
+#[tokio::test]
+async fn expired_sessions_take_no_place_of_the_hundred() {
+    let bench = bench().await;
+    for _ in 0..60 {
+        bench.start(bench.alice).await;
+    }
+    bench.clock.advance(DAY);
+    let mut tokens = Vec::new();
+    for _ in 0..100 {
+        tokens.push(bench.start(bench.alice).await);
+    }
+    for token in &tokens {
+        assert!(bench.session(token).await.is_some());
+    }
+    bench.start(bench.alice).await;
+    assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 100);
+}
+
+#[tokio::test]
+async fn a_sign_in_that_starts_nothing_ends_and_records_nothing() {
+    let bench = bench().await;
+    let mut tokens = Vec::new();
+    for _ in 0..100 {
+        tokens.push(bench.start(bench.alice).await);
+    }
+    let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    let before = bench.accounts.last_sign_ins(bench.alice).await.unwrap();
+    bench.clock.advance(HOUR);
+    let outdated = Account { password_version: alice.password_version + 1, ..alice };
+    assert!(bench.start_from(&outdated, [198, 51, 100, 9], Some(&tokens[0])).await.is_none());
+    for token in &tokens {
+        assert!(bench.session(token).await.is_some());
+    }
+    assert_eq!(bench.accounts.last_sign_ins(bench.alice).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn the_newest_twenty_sign_ins_are_kept_for_each_account() {
+    let bench = bench().await;
+    let started = bench.clock.now();
+    bench.start(bench.bob).await;
+    let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    for n in 0..25 {
+        bench.clock.advance(Duration::from_secs(1));
+        bench.start_from(&alice, [203, 0, n, 7], None).await.unwrap();
+    }
+    let kept = bench.accounts.last_sign_ins(bench.alice).await.unwrap();
+    assert_eq!(kept.len(), 20);
+    let at = |seconds| started.plus(Duration::from_secs(seconds));
+    let newest = PastSignIn { at: at(25), network: "203.0.24.0/24".into(), user_agent: "Firefox".into() };
+    assert_eq!(kept[0], newest);
+    assert_eq!(kept[19].at, at(6));
+    assert_eq!(bench.accounts.last_sign_ins(bench.bob).await.unwrap().len(), 1);
+    let sql = "SELECT COUNT(*) FROM sign_ins";
+    let rows: i64 =
+        on_db!(&bench.sessions.db, pool => sqlx::query_scalar(sql).fetch_one(pool).await).unwrap();
+    assert_eq!(rows, 21);
 }

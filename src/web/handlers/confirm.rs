@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::captcha;
 use crate::login::{Password, Token};
-use crate::web::admin::{self, page::CONFIRM};
+use crate::web::admin::{self, Admin, page::CONFIRM};
 use crate::web::handlers::reply::Reply;
 use crate::web::handlers::{about_current, broken};
 use crate::web::message::{Field, FieldErrors};
@@ -19,7 +19,7 @@ use crate::web::visit::{self, Visit};
 
 const FORM: captcha::Form = captcha::Form::PasswordChange;
 /// Where there is no better place.
-const CONSOLE: &str = "/admin/messages";
+const CONSOLE: &str = "/admin";
 
 /// `GET /admin/confirm`
 pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> HttpResponse {
@@ -46,27 +46,33 @@ pub async fn submit(visit: Visit, form: Form<ConfirmForm>, services: Shared) -> 
         page.notice(notice).captcha(captcha).respond(&visit)
     };
     let reply = Reply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
-    let (password, solved) = match reply.admit(&form.guarded, |errors| parse(&form.password, errors)).await {
-        Ok(admitted) => admitted,
-        Err(response) => return response,
-    };
-    if let Err(response) = reply.verify(&admin.who.account, password, Field::Password, solved).await {
-        return response;
+    match verified(&reply, &admin, &form).await {
+        Ok(token) => {
+            let mut response = visit.see_other(place(next.as_ref()), None);
+            visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+            response
+        }
+        Err(response) => response,
     }
+}
+
+/// The session's new token, once the password was right; or the page that goes back.
+pub async fn verified(reply: &Reply<'_>, admin: &Admin, form: &ConfirmForm) -> Result<Token, HttpResponse> {
+    let Reply { visit, services, .. } = *reply;
+    let (password, solved) = reply.admit(&form.guarded, |errors| parse(&form.password, errors)).await?;
+    reply.verify(&admin.who.account, password, Field::Password, solved).await?;
     let fresh = match visit.session_token().and_then(Token::parse) {
         Some(token) => services.sessions.confirm(&token).await,
         None => Ok(None),
     };
     match fresh {
         Ok(Some(token)) => {
-            admin.did(&services, "confirm", &json!({}));
-            let mut response = visit.see_other(place(next.as_ref()), None);
-            visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
-            response
+            admin.did(services, "confirm", &json!({}));
+            Ok(token)
         }
         // The password was changed meanwhile, which ended the session.
-        Ok(None) => visit.see_other("/login", None),
-        Err(error) => broken(&visit, &error),
+        Ok(None) => Err(visit.see_other("/login", None)),
+        Err(error) => Err(broken(visit, &error)),
     }
 }
 

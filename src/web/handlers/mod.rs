@@ -1,6 +1,7 @@
 //! The handlers of the pages: parse, call, match.
 
 pub mod account;
+pub mod admin;
 pub mod captcha;
 pub mod code;
 pub mod code_login;

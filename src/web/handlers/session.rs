@@ -51,12 +51,8 @@ pub async fn renew(
     old: Option<&str>,
     by: SignedInBy,
 ) -> Result<Option<Token>, DbError> {
-    let Some(token) = services.sessions.start(account, client, by).await? else { return Ok(None) };
-    if let Some(old) = old.and_then(Token::parse) {
-        services.sessions.end(&old).await?;
-    }
-    services.accounts.record_sign_in(account.id, client).await?;
-    Ok(Some(token))
+    let old = old.and_then(Token::parse);
+    services.sessions.renew(account, client, by, old.as_ref()).await
 }
 
 /// The answer to a sign-in that succeeded; None where it does not count any more.

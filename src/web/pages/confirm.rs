@@ -10,6 +10,21 @@ use crate::web::pages::captcha::CaptchaBlock;
 use crate::web::pages::login::{Notice, here, with_wait};
 use crate::web::visit::Visit;
 
+/// A form that waits for the password, and goes on to where it was sent once that is shown.
+pub struct Carried {
+    action: String,
+    fields: Vec<(String, String)>,
+}
+
+impl Carried {
+    /// All that the form held, but for what the page asks for itself.
+    pub fn new(action: &str, pairs: &[(String, String)]) -> Self {
+        const OWN: [&str; 5] = ["csrf_token", "password", "captcha_id", "captcha_answer", "captcha_refresh"];
+        let fields = pairs.iter().filter(|(name, _)| !OWN.contains(&name.as_str())).cloned().collect();
+        Self { action: action.to_owned(), fields }
+    }
+}
+
 #[derive(Template)]
 #[template(path = "pages/confirm.html")]
 pub struct ConfirmPage {
@@ -18,6 +33,7 @@ pub struct ConfirmPage {
     notice: Notice,
     errors: FieldErrors,
     captcha: CaptchaBlock,
+    carried: Option<Carried>,
 }
 
 impl ConfirmPage {
@@ -29,6 +45,7 @@ impl ConfirmPage {
             notice: Notice::None,
             errors: FieldErrors::default(),
             captcha: CaptchaBlock::Absent,
+            carried: None,
         }
     }
 
@@ -40,6 +57,12 @@ impl ConfirmPage {
 
     pub fn captcha(mut self, captcha: CaptchaBlock) -> Self {
         self.captcha = captcha;
+        self
+    }
+
+    /// The password comes along with a form, which is then acted on.
+    pub fn carrying(mut self, carried: Carried) -> Self {
+        self.carried = Some(carried);
         self
     }
 

@@ -1,6 +1,7 @@
 //! The pages as views: a struct each, with all that its template shows.
 
 pub mod account;
+pub mod admin;
 pub mod captcha;
 pub mod code;
 pub mod confirm;

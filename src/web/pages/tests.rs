@@ -1,6 +1,7 @@
 //! Every page in every state and language: well labelled, free of secrets and of unknown words.
 //! With `GATEHOUSE_PAGES_TO=<folder>` they are written there, the style inlined, to be looked at.
 
+mod console;
 mod tokens;
 
 use std::collections::BTreeSet;
@@ -222,6 +223,7 @@ fn all(locale: Locale) -> Vec<(String, String)> {
     let forms = html(logins(&visit)).chain(html(registers(&visit))).chain(html(accounts(&visit)));
     let forms = forms.chain(html(tokens::confirms(&visit))).chain(html(tokens::pages(&visit)));
     let forms = forms.chain(html(codes(&visit))).chain(html(messages(&visit))).chain(html(outboxes(&visit)));
+    let forms = forms.chain(console::pages(&visit));
     forms.chain(ErrorKind::ALL.into_iter().map(error)).chain(Kind::ALL.into_iter().map(problem)).collect()
 }
 

@@ -1,7 +1,7 @@
 //! What administrators may, and nobody else; what other programs may with a token.
 
 mod confirm;
-mod tokens;
+pub mod tokens;
 
 use gatehouse::audit::{Action, Entry, Filter};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{NOW, challenge, wait};
 use crate::entropy::Entropy;
 use crate::login::{Scopes, TokenEntry, TokenId};
-use crate::web::pages::confirm::ConfirmPage;
+use crate::web::pages::confirm::{Carried, ConfirmPage};
 use crate::web::pages::forms::TokenMakingForm;
 use crate::web::pages::login::Notice;
 use crate::web::pages::tokens::{Saying, TokensPage};
@@ -14,11 +14,13 @@ use crate::web::{Field, FieldErrors, Message, Next};
 
 pub fn confirms(visit: &Visit) -> Vec<(&'static str, ConfirmPage)> {
     let page = || ConfirmPage::new(visit, "ada", Next::parse("/admin/messages?state=refused&prefix=1"));
+    let carried = [("toml".to_owned(), "x = \"<1>\"\r\n".to_owned()), ("do".to_owned(), "save".to_owned())];
     let wrong = || Notice::Invalid(FieldErrors::one(Field::Password, Message::CurrentPasswordWrong));
     vec![
         ("confirm", page()),
         ("confirm-wrong", page().notice(wrong())),
         ("confirm-captcha", page().notice(wrong()).captcha(challenge())),
+        ("confirm-carrying", page().carrying(Carried::new("/admin/limits/toml", &carried))),
         ("confirm-throttled", page().notice(Notice::Throttled(wait(252)))),
     ]
 }
