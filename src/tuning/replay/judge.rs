@@ -45,10 +45,9 @@ pub fn judge(books: &mut [Book; COUNT], lanes: &Lanes, now: Micros, solved: bool
         if book.is_off() {
             continue;
         }
+        one &= lane.is_known() && book.touch(lane.subject, now);
         if !lane.is_known() || book.anyone_until > now {
             (one, unknown) = (false, true);
-        } else {
-            one &= book.touch(lane.subject, now);
         }
     }
     if one {

@@ -5,5 +5,6 @@ mod against_truth;
 mod counted;
 mod database;
 mod drafts;
+mod gaps;
 mod truth;
 mod week;
