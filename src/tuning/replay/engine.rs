@@ -259,10 +259,10 @@ impl<'r> Engine<'r> {
                 let row = self.row(waiter.row);
                 if now > waiter.came.plus(PATIENCE) {
                     self.tally.undecided(row, &Lanes::of(row));
-                } else if let Some(other) = self.admit(waiter.row, now, true) {
-                    if self.lines.stay(*lane, other, waiter) {
-                        break;
-                    }
+                } else if let Some(other) = self.admit(waiter.row, now, true)
+                    && self.lines.stay(*lane, other, waiter)
+                {
+                    break;
                 }
             }
         }

@@ -7,6 +7,7 @@ use crate::throttle::window::{self, Gathered, Standing};
 use crate::throttle::{Mode, Rule, Then};
 
 /// What may be said of an attempt.
+#[expect(clippy::large_enum_variant, reason = "it lives for one decision, and on the stack")]
 pub enum Judged {
     /// There is but one world.
     One(Gathered),

@@ -86,8 +86,8 @@ pub async fn run(attempts: &[Attempt], limits: &Limits) -> Run {
         waiting: Vec::new(),
         ends: Vec::new(),
     };
-    for number in 0..attempts.len() {
-        machine.advance(attempts[number].at).await;
+    for (number, attempt) in attempts.iter().enumerate() {
+        machine.advance(attempt.at).await;
         machine.arrive(number).await;
     }
     machine.advance(i64::MAX).await;
