@@ -7,11 +7,13 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::{HttpResponse, ResponseError};
-use serde::Serialize;
 
+use super::problem_body::{Body, Errors};
 use crate::web::locale::Locale;
 use crate::web::message::FieldErrors;
 use crate::web::wait::whole_seconds;
+
+pub use super::problem_body::{CaptchaBody, DraftProblem, InputError};
 
 /// A refusal. What it carries is for its caller to read; causes stay in the log.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,33 +100,6 @@ pub enum Problem {
     Internal,
 }
 
-/// A fresh challenge, as `POST /captcha` gives it too.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CaptchaBody {
-    pub id: String,
-    /// A `data:image/png` URL.
-    pub image: String,
-    /// Seconds.
-    pub expires_in: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct InputError {
-    pub field: Cow<'static, str>,
-    pub message: Cow<'static, str>,
-}
-
-/// What is wrong with one field of a draft.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DraftProblem {
-    /// Its dotted path.
-    pub field: String,
-    pub message: String,
-    /// Where it was sent as text, from 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<usize>,
-}
-
 /// What is the same for every problem of a name. The API speaks English: programs read it; the page
 /// behind `type` speaks the reader's language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,39 +162,6 @@ impl Kind {
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name == name)
     }
-}
-
-#[derive(Serialize, Default)]
-struct Body<'a> {
-    r#type: String,
-    title: &'a str,
-    status: u16,
-    detail: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    captcha_required: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    captcha: Option<&'a CaptchaBody>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    errors: Option<Errors<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    diff: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Errors<'a> {
-    Input(&'a [InputError]),
-    Draft(&'a [DraftProblem]),
 }
 
 impl Problem {

@@ -144,6 +144,7 @@ impl Reloader {
         let saved = Saved {
             version: now.fingerprint.map(|version| version.to_string()).unwrap_or_default(),
             changed: now.live.limits != before.live.limits,
+            toml: draft::limits_toml(&now.document),
         };
         (Ok(saved), outcome)
     }
