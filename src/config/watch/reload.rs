@@ -163,10 +163,15 @@ impl Reloader {
             Found::Unreadable(reason) | Found::Down(reason) => return Err(unreadable(reason)),
         };
         let text = std::str::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8"))?;
+        let in_force = self.live.in_force();
+        if text.trim().is_empty() && !in_force.document.trim().is_empty() {
+            // What else it said would be lost at the next start.
+            return Err(SaveError::Home(format!("{place} was removed or emptied; put it back first")));
+        }
         if Fingerprint::of(bytes).to_string() != request.seen {
             return Err(draft::stale(&request.edit, &self.source, &found));
         }
-        let candidate = request.edit.put_into(&self.source, text, &self.live.snapshot().limits)?;
+        let candidate = request.edit.put_into(&self.source, text, &in_force.live.limits)?;
         if candidate.len() as u64 > LARGEST {
             return Err(SaveError::Home(format!("{place} would be longer than 1 MiB")));
         }
