@@ -1,6 +1,7 @@
 //! One reload: what was found in the home, judged as a whole, and put in force or refused; and one save.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::clock::Clock;
 
@@ -65,6 +66,11 @@ impl Reloader {
 
     pub const fn seen(&self) -> Option<&Found> {
         self.seen.as_ref()
+    }
+
+    /// The document in force.
+    pub fn document(&self) -> Arc<str> {
+        Arc::clone(&self.live.in_force().document)
     }
 
     /// Judges what was found. `None` where it is what was judged last and nobody asked.
