@@ -148,6 +148,12 @@ pub fn app(
         .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(console::history::show)))
         .service(calls("/admin/limits/history/{change}", "GET, HEAD").route(get().to(console::history::ask)))
         .service(calls("/admin/limits/rollback", "POST").route(post().to(console::history::rollback)))
+        .service(
+            calls("/admin/lookup", "GET, HEAD, POST")
+                .route(get().to(console::lookup::show))
+                .route(post().to(console::lookup::ask)),
+        )
+        .service(calls("/admin/lookup/clear", "POST").route(post().to(console::lookup::clear)))
         .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
         .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
         .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page)))
