@@ -7,7 +7,7 @@ use crate::config::Limits;
 use crate::throttle::Limit;
 use crate::tuning::{Current, Draft, SaveError, with_limit};
 use crate::web::admin::{self, Admin};
-use crate::web::api::limits::told;
+use crate::web::api::tuning::told;
 use crate::web::flash::Flash;
 use crate::web::handlers::admin::password::{self, Pairs};
 use crate::web::handlers::admin::trial::{mistake, tried};

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::db::DbError;
 use crate::tuning::{Change, Current, Cursor, SaveError};
 use crate::web::admin::{self, Admin};
-use crate::web::api::limits::told;
+use crate::web::api::tuning::told;
 use crate::web::flash::Flash;
 use crate::web::handlers::admin::password::{self, Pairs};
 use crate::web::handlers::broken;
