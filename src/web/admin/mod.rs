@@ -123,7 +123,7 @@ async fn judge(
     };
     let why = match &who {
         None => Some(Why::SignedOut),
-        Some(who) => denied(services, who, wanted),
+        Some(who) => denied(services, who, wanted, path),
     };
     match (why, who) {
         (None, Some(who)) => Ok(Ok(Admin { who, client })),
@@ -137,7 +137,12 @@ async fn judge(
 }
 
 /// In the order that tells somebody without the right the least.
-fn denied(services: &Services, who: &Authenticated, wanted: Wanted) -> Option<Why> {
+fn denied(services: &Services, who: &Authenticated, wanted: Wanted, path: &str) -> Option<Why> {
+    // A call of another site is refused for that, whoever's browser makes it.
+    let foreign = matches!(wanted, Wanted::Confirm { ours: false } | Wanted::Change { ours: false });
+    if foreign && path.starts_with("/api/") {
+        return Some(Why::Foreign);
+    }
     if who.account.must_change_password {
         return Some(Why::PasswordToChange);
     }
