@@ -130,9 +130,6 @@ impl Application {
         // Where it fails, the first request for a code tries again.
         let _ = codes.make_whole(&live.snapshot()).await;
         let custom = Custom::new(limiter.clone(), audit.clone());
-        let name = format!("{}:{}", host_name(), settings.server.bind.port());
-        let tuning =
-            Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
         let issuing = in_process();
         let lookup = Lookup::new(lookup::Parts {
             limiter: limiter.clone(),
@@ -142,6 +139,9 @@ impl Application {
             codes: codes.clone(),
             audit: audit.clone(),
         });
+        let name = format!("{}:{}", host_name(), settings.server.bind.port());
+        let tuning =
+            Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,

@@ -60,6 +60,12 @@ pub fn app(
                         .route(get().to(api::tokens::list))
                         .route(post().to(api::tokens::create)),
                 )
+                .service(
+                    calls("/admin/subjects/{limit}/{subject}", "GET, HEAD, DELETE")
+                        .app_data(PayloadConfig::new(extract::BODY_LIMIT))
+                        .route(get().to(api::subjects::show))
+                        .route(delete().to(api::subjects::clear)),
+                )
                 .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(api::tokens::revoke)))
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
                 .service(calls("/admin/events", "GET, HEAD").route(get().to(api::events::events)))

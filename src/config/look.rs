@@ -21,7 +21,7 @@ impl Loaded {
     pub fn look(&self) -> Look {
         let found = match self.live.home() {
             HomeKind::Fixed | HomeKind::File => return Look::Followed,
-            HomeKind::Redis => match watch::home_on_redis(&self.settings, &self.live, &watch::nobody()) {
+            HomeKind::Redis => match watch::home_on_redis(&self.settings, &watch::nobody()) {
                 Some(mut home) => home.look(),
                 None => return Look::Followed,
             },

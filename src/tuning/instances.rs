@@ -44,10 +44,6 @@ impl This {
         let id = format!("{:016x}", u64::from_be_bytes(entropy.bytes()));
         Self { id, host, started_at: clock.now() }
     }
-
-    pub fn host(&self) -> &str {
-        &self.host
-    }
 }
 
 type Row = (String, String, i64, i64, String, i64, Option<String>);

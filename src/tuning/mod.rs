@@ -7,10 +7,9 @@ pub mod replay;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
 use tokio::sync::Mutex;
 
-use crate::audit::{Action, Audit, Event, Outcome};
+use crate::audit::Audit;
 use crate::clock::{Clock, Micros};
 use crate::config::{self, Limits, Live, LiveHandle};
 use crate::db::{Db, DbError};
@@ -34,7 +33,7 @@ struct Inner {
     audit: Audit,
     this: instances::This,
     /// The newest change of the history that this instance has seen in force. Held while one is recorded.
-    recorded: Mutex<Option<(history::Place, String)>>,
+    recorded: Mutex<history::Recorded>,
     previews: Previews,
 }
 
@@ -74,6 +73,13 @@ pub struct By<'a> {
     /// The account's id.
     pub account: &'a str,
     pub login: &'a str,
+}
+
+/// The same for as long as a save takes, and why.
+struct Author {
+    account: String,
+    login: String,
+    reason: String,
 }
 
 /// Why nothing was saved; what was in force still is.
@@ -176,11 +182,30 @@ impl Tuning {
                     .to_owned(),
             ));
         };
-        let saved = control.save(edit, if_match).await?;
-        // What was written already needs no second author.
-        let author = (saved.version != if_match).then_some((by, reason));
-        if let Err(error) = self.record(author).await {
-            // It is in force whatever the history says; the next look at it tries again.
+        let (this, control, seen) = (self.clone(), control.clone(), if_match.to_owned());
+        let author =
+            Author { account: by.account.to_owned(), login: by.login.to_owned(), reason: reason.to_owned() };
+        // On a task of its own: whoever asked may hang up, and what they did is recorded all the same.
+        let saving = tokio::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
+        let gone = |_| SaveError::Home("the save did not come to its end; look what is in force".to_owned());
+        saving.await.map_err(gone)?
+    }
+
+    async fn put_and_record(
+        &self,
+        control: &config::Control,
+        edit: config::Edit,
+        seen: &str,
+        author: &Author,
+    ) -> Result<Saved, SaveError> {
+        // Held over both, so that the history is in the order of the saves.
+        let mut recorded = self.0.recorded.lock().await;
+        let saved = control.save(edit, seen).await?;
+        // What stood there already needs no second author.
+        if saved.version != seen
+            && let Err(error) = self.record_put(&mut recorded, &saved, author).await
+        {
+            // It is in force whatever the history says, and will be there without its author.
             tracing::error!(%error, "a change of the limits is not in the history yet");
         }
         Ok(saved)
@@ -204,9 +229,7 @@ impl Tuning {
     /// every few seconds.
     pub async fn keep_up(&self) {
         let mut changes = self.0.live.changes();
-        let mut told = self.0.state();
         loop {
-            self.0.tell(&mut told);
             self.look_after().await;
             self.0.previews.tidy(&self.0.clock);
             let changed = tokio::time::timeout(instances::EVERY, changes.changed()).await;
@@ -225,7 +248,7 @@ impl Tuning {
 
     /// One round of [`Self::keep_up`].
     pub async fn look_after(&self) {
-        for failed in [self.record(None).await.err(), self.beat().await.err()].into_iter().flatten() {
+        for failed in [self.record().await.err(), self.beat().await.err()].into_iter().flatten() {
             tracing::warn!(error = %failed, "limits: history and instances are not up to date");
         }
     }
@@ -237,34 +260,6 @@ fn version_of(in_force: &config::InForce) -> String {
 }
 
 impl Inner {
-    /// What is in force, and why nothing newer is.
-    fn state(&self) -> (String, Option<String>) {
-        (version_of(&self.live.in_force()), self.live.last_error())
-    }
-
-    /// Leaves an event of what is new since the last time.
-    fn tell(&self, told: &mut (String, Option<String>)) {
-        let now = self.state();
-        if now == *told {
-            return;
-        }
-        let (outcome, detail) = match &now {
-            (_, Some(reason)) if told.1.as_ref() != Some(reason) => {
-                (Outcome::Refused, json!({ "instance": self.this.host(), "reason": reason }))
-            }
-            (version, _) if *version != told.0 => {
-                (Outcome::Ok, json!({ "instance": self.this.host(), "version": version }))
-            }
-            _ => {
-                *told = now;
-                return;
-            }
-        };
-        let event = Event::new(self.clock.now(), Action::Reload, outcome);
-        self.audit.record(Event { detail: Some(detail.to_string()), ..event });
-        *told = now;
-    }
-
     async fn now(&self) -> Result<Micros, DbError> {
         self.db.now(&self.clock).await
     }

@@ -20,6 +20,7 @@ pub mod openapi;
 pub mod pages;
 pub mod phone;
 pub mod problem;
+mod problem_body;
 pub mod ratelimit_fields;
 pub mod services;
 pub mod status;

@@ -16,7 +16,7 @@ pub(super) use wake::{Waker, nobody};
 
 use self::reload::Reloader;
 use self::wake::Wake;
-use super::home::{FileHome, Home, HomeKind, RedisHome};
+use super::home::{FileHome, Found, Home, HomeKind, RedisHome, Swapped};
 use super::live::LiveHandle;
 use super::live_home::HomeSettings;
 use super::settings::Settings;
@@ -62,7 +62,7 @@ impl Watcher {
     ) -> std::io::Result<Self> {
         let (waker, woken) = wake::channel();
         let control = Control::of(&waker);
-        let home: Box<dyn Home> = match home_on_redis(&running, &live, &waker) {
+        let home: Box<dyn Home> = match home_on_redis(&running, &waker) {
             Some(home) => Box::new(home),
             None => Box::new(FileHome::new(source.path(), poll, waker.clone())),
         };
@@ -85,13 +85,13 @@ impl Watcher {
     }
 }
 
-pub(super) fn home_on_redis(running: &Settings, live: &LiveHandle, waker: &Waker) -> Option<RedisHome> {
+pub(super) fn home_on_redis(running: &Settings, waker: &Waker) -> Option<RedisHome> {
     let HomeSettings { home, url, key, poll } = &running.home;
     let url = match (home, url, &running.store.url) {
         (HomeKind::Redis, Some(url), _) | (HomeKind::Redis, None, StoreUrl::Redis(url)) => url.clone(),
         _ => return None,
     };
-    Some(RedisHome::new(url, key.clone(), *poll, live.clone(), waker.clone()))
+    Some(RedisHome::new(url, key.clone(), *poll, waker.clone()))
 }
 
 impl Drop for Watcher {
@@ -127,7 +127,7 @@ impl<F: Fn(&ReloadOutcome)> Watching<F> {
         let mut asked = Asked::default();
         while !self.waker.is_stopping() {
             self.home.listen();
-            let found = self.home.read(self.reloader.seen());
+            let found = self.find();
             let outcome = self.reloader.step(found, asked.on_demand);
             self.tell(outcome);
             self.looked.try_send(()).ok();
@@ -139,6 +139,24 @@ impl<F: Fn(&ReloadOutcome)> Watching<F> {
                 Err(RecvTimeoutError::Timeout) => Asked::default(),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
+        }
+    }
+
+    /// Where a service has no document, what is in force is put there: at a first start what the file says,
+    /// later what stood there before it was lost. Of several instances one is first.
+    fn find(&mut self) -> Found {
+        let found = self.home.read(self.reloader.seen());
+        if found != Found::Missing || self.home.kind() == HomeKind::File {
+            return found;
+        }
+        match self.home.swap(&found, &self.reloader.document()) {
+            Ok(Swapped::Done) => {
+                let place = self.home.place().display();
+                tracing::warn!(%place, "there were no limits, so those in force here were put there");
+                self.home.read(None)
+            }
+            Ok(Swapped::Overtaken(found)) => found,
+            Err(reason) => Found::Down(reason),
         }
     }
 

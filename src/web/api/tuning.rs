@@ -208,7 +208,7 @@ pub fn told(
 
 fn answer(saved: Result<Saved, SaveError>) -> Result<HttpResponse, Problem> {
     match saved {
-        Ok(Saved { version, changed }) => {
+        Ok(Saved { version, changed, toml: _ }) => {
             let tag = tag(&version);
             Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(SavedBody { version, changed }))
         }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::against_truth::{assert_exact, assert_within, today};
-use super::truth::{Run, count, run};
+use super::counted::count;
+use super::truth::{Run, run};
 use super::week::{Attempt, BEGIN, Shape, week};
 use crate::audit::{self, Audit, Event, NOT_FORGIVEN, Subject, Why};
 use crate::clock::{Clock, Micros};

@@ -55,6 +55,7 @@ pub async fn submit(visit: Visit, name: Path<String>, pairs: Form<Pairs>, servic
         editor(&visit, &admin, &current, &limit).typed(form.clone(), controls.clone())
     };
     if !visit.admits_form(&controls.csrf_token) {
+        admin.was_foreign(&services, visit.pattern());
         return page(&form, &controls).word(Word::Expired).respond(&visit);
     }
     match controls.act {
@@ -112,6 +113,7 @@ pub async fn submit_toml(visit: Visit, pairs: Form<Pairs>, services: Shared) -> 
     let draft = password::value(&pairs, "toml").replace("\r\n", "\n");
     let page = |controls: &Controls| TomlPage::new(&visit, admin.login(), draft.clone(), controls.clone());
     if !visit.admits_form(&controls.csrf_token) {
+        admin.was_foreign(&services, visit.pattern());
         return page(&controls).word(Word::Expired).respond(&visit);
     }
     if controls.act == Act::Save {

@@ -130,6 +130,7 @@ pub async fn rollback(visit: Visit, pairs: Form<Pairs>, services: Shared) -> Htt
         Err(response) => response,
     };
     if !visit.admits_form(&controls.csrf_token) {
+        admin.was_foreign(&services, visit.pattern());
         return again(RollbackProblem::Expired).await;
     }
     if controls.reason.is_empty() {

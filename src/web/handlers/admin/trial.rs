@@ -72,6 +72,5 @@ const fn caveat(why: Incomplete) -> &'static str {
     match why {
         Incomplete::BeginsLater => "preview.begins-later",
         Incomplete::NotWarm => "preview.not-warm",
-        Incomplete::Dropped => "preview.dropped",
     }
 }
