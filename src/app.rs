@@ -14,7 +14,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::captcha::{Captchas, Desk, Provider, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
-    CaptchaProvider, DatabaseUrl, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
+    CaptchaProvider, DatabaseUrl, HomeKind, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
@@ -205,7 +205,14 @@ impl Health for Parts {
             Report {
                 database: state(matches!(answer, Ok(Ok(())))),
                 store: state(self.link.as_ref().is_none_or(Link::is_up)),
-                limits: Limits { version: self.live.version(), refused: self.live.last_refused().is_some() },
+                limits: Limits {
+                    version: self.live.version(),
+                    refused: self.live.last_refused().is_some(),
+                    home: match self.live.home() {
+                        HomeKind::Fixed | HomeKind::File => None,
+                        HomeKind::Redis => Some(state(self.live.home_down().is_none())),
+                    },
+                },
             }
         })
     }

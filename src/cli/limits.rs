@@ -1,9 +1,30 @@
 //! `gatehouse limits show`
 
-use gatehouse::config::Loaded;
+use std::path::Path;
+
+use gatehouse::config::{HomeKind, Loaded, Look};
 use gatehouse::throttle::{CalendarUnit, Limit, Mode, Rule, Span, Then};
 
-pub fn show(loaded: &Loaded) {
+/// What is in force, or would be if a server started now; where it is kept is told first.
+pub fn show(loaded: &Loaded, file: &Path) {
+    let home = &loaded.settings.home;
+    let (place, look) = match loaded.live.home() {
+        HomeKind::Fixed | HomeKind::File => (file.display().to_string(), Look::Followed),
+        HomeKind::Redis => (format!("redis, key {}", home.key), loaded.look()),
+    };
+    println!("home:    {place}");
+    match (look, loaded.live.in_force().fingerprint) {
+        (Look::Followed, Some(version)) => println!("version: {version}\n"),
+        (Look::Followed, None) | (Look::Empty, _) => {
+            println!("version: none yet; the first server puts there what {} says:\n", file.display());
+        }
+        (Look::Refused(error), _) => {
+            println!("version: refused; {} says otherwise:\n{error}\n", file.display());
+        }
+        (Look::Down(reason), _) => {
+            println!("version: unknown ({reason}); {} says:\n", file.display());
+        }
+    }
     for limit in loaded.live.snapshot().limits.iter() {
         println!("{}{}", limit.name(), mode(limit));
         for rule in limit.rules() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use gatehouse::config::{self, Loaded, Source};
+use gatehouse::config::{self, HomeKind, Loaded, Source};
 
 /// Login throttling and SMS anti-abuse on an exact sliding-window limiter.
 #[derive(Parser)]
@@ -79,7 +79,7 @@ pub fn run() -> ExitCode {
             load(config.as_deref()).and_then(|(_, loaded)| admin::create(&loaded, &name, password_stdin))
         }
         Command::Limits { command: LimitsCommand::Show { config } } => {
-            load(config.as_deref()).map(|(_, loaded)| limits::show(&loaded))
+            load(config.as_deref()).map(|(source, loaded)| limits::show(&loaded, source.path()))
         }
     };
     match done {
@@ -115,8 +115,14 @@ fn load(file: Option<&Path>) -> Result<(Source, Loaded), Failure> {
 
 fn check_config(file: Option<&Path>) -> Result<(), Failure> {
     let source = Source::new(file, config::environment_of_process());
-    config::check(&source).map_err(Failure::unusable)?;
+    let loaded = source.load().map_err(Failure::unusable)?;
     println!("{}: ok", source.path().display());
+    if loaded.live.home() == HomeKind::Redis {
+        let key = &loaded.settings.home.key;
+        println!(
+            "[limits], and what else is live, is read from redis, key {key}; this file fills it where it is empty"
+        );
+    }
     Ok(())
 }
 

@@ -117,6 +117,10 @@ impl LiveHandle {
         self.0.home_down.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    pub(super) fn source(&self) -> &Source {
+        &self.0.source
+    }
+
     /// The names of the limits that environment variables set, whatever the document says. `*` stands for
     /// all, and `custom.*` for all of the owner's own.
     pub fn overridden(&self) -> Vec<String> {

@@ -3,7 +3,9 @@
 use super::captcha::{self, CaptchaProvider, CaptchaTunables};
 use super::database::Database;
 use super::error::Place;
+use super::home::HomeKind;
 use super::limits::Limits;
+use super::live_home::HomeSettings;
 use super::password::PasswordSettings;
 use super::reader::Section;
 use super::secrets::Secrets;
@@ -11,7 +13,7 @@ use super::server::Server;
 use super::session::SessionSettings;
 use super::sms::{self, SmsSettings, SmsTunables};
 use super::sms_gateways::Gateway;
-use super::store::StoreSettings;
+use super::store::{StoreSettings, StoreUrl};
 use super::values::shown;
 use crate::throttle::Limit;
 
@@ -28,6 +30,7 @@ pub struct Settings {
     pub server: Server,
     pub database: Database,
     pub store: StoreSettings,
+    pub home: HomeSettings,
     pub secrets: Secrets,
     pub password: PasswordSettings,
     pub session: SessionSettings,
@@ -52,6 +55,17 @@ impl Config {
         });
         let database = root.section("database", Database::read);
         let store = root.section("store", StoreSettings::read);
+        let mut home_at = None;
+        let home = root.section("live", |section| {
+            home_at = section.place_of("home");
+            HomeSettings::read(section)
+        });
+        if let (HomeKind::Redis, None, StoreUrl::Memory, Some(place)) =
+            (home.home, &home.url, &store.url, home_at)
+        {
+            let reason = "is \"redis\", and there is none: store.url is memory:. Set live.url or store.url to redis://…";
+            root.refuse(place, "live.home".to_owned(), reason);
+        }
         let secrets = root.section("secrets", Secrets::read);
         let password = root.section("password", PasswordSettings::read);
         let session = root.section("session", SessionSettings::read);
@@ -75,6 +89,7 @@ impl Config {
             server,
             database,
             store,
+            home,
             secrets,
             password,
             session,
@@ -145,6 +160,7 @@ impl Settings {
             database.url => "database.url",
             store.url => "store.url",
             store.timeout => "store.timeout",
+            home => "live",
             secrets.key_file => "secrets.key_file",
             password.memory_kib => "password.memory_kib",
             password.iterations => "password.iterations",

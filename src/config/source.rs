@@ -8,8 +8,9 @@ use std::sync::Arc;
 use super::document::{self, Table};
 use super::environment::{self, Environment};
 use super::error::ConfigError;
-use super::home::{Found, HomeKind};
+use super::home::{Found, HomeKind, RedisHome};
 use super::live::LiveHandle;
+use super::living;
 use super::reader::{self, Problems};
 use super::settings::{Config, Settings};
 
@@ -24,6 +25,8 @@ pub struct Source {
     path: PathBuf,
     must_exist: bool,
     environment: Environment,
+    /// Where the document is not the file itself but what is live of it: the rest of the file.
+    beneath: Option<Arc<Table>>,
 }
 
 /// A configuration that was read without a fault.
@@ -60,14 +63,14 @@ impl Source {
     /// The file named, which must be there, or else [`DEFAULT_FILE`], which need not.
     pub fn new(file: Option<&Path>, environment: Environment) -> Self {
         match file {
-            Some(path) => Self { path: path.to_owned(), must_exist: true, environment },
+            Some(path) => Self { path: path.to_owned(), must_exist: true, environment, beneath: None },
             None => Self::optional(Path::new(DEFAULT_FILE), environment),
         }
     }
 
     /// A file that stands for the defaults while it is not there.
     pub fn optional(path: &Path, environment: Environment) -> Self {
-        Self { path: path.to_owned(), must_exist: false, environment }
+        Self { path: path.to_owned(), must_exist: false, environment, beneath: None }
     }
 
     pub fn path(&self) -> &Path {
@@ -82,7 +85,27 @@ impl Source {
     pub fn load(&self) -> Result<Loaded, ConfigError> {
         let judged = self.interpret(&find(&self.path))?;
         let settings = judged.config.settings.clone();
-        Ok(Loaded { settings, live: LiveHandle::new(judged, self.clone(), HomeKind::File) })
+        let live = match settings.home.home {
+            HomeKind::Fixed | HomeKind::File => LiveHandle::new(judged, self.clone(), HomeKind::File),
+            HomeKind::Redis => {
+                let source = self.over_the_rest(RedisHome::place(&settings.home.key), &judged.document)?;
+                // Until the home was read once, what the file says is in force.
+                let seed = Found::Bytes(living::seed(&judged.document).into_bytes());
+                LiveHandle::new(source.interpret(&seed)?, source, HomeKind::Redis)
+            }
+        };
+        Ok(Loaded { settings, live })
+    }
+
+    /// For a home that holds what is live alone: its documents stand over the rest of this file.
+    fn over_the_rest(&self, path: PathBuf, file: &str) -> Result<Self, ConfigError> {
+        let rest = living::rest(self.tree(file)?);
+        Ok(Self {
+            path,
+            must_exist: true,
+            environment: self.environment.clone(),
+            beneath: Some(Arc::new(rest)),
+        })
     }
 
     pub(super) fn interpret(&self, found: &Found) -> Result<Judged, ConfigError> {
@@ -105,7 +128,11 @@ impl Source {
 
     /// The document as a tree, without the variables.
     pub(super) fn tree(&self, text: &str) -> Result<Table, ConfigError> {
-        document::parse(&self.path, text)
+        let document = document::parse(&self.path, text)?;
+        match &self.beneath {
+            None => Ok(document),
+            Some(rest) => living::over(rest, document),
+        }
     }
 
     /// What a tree says, with the variables over it.

@@ -65,7 +65,7 @@ fn store_url(node: Node) -> Parsed<StoreUrl> {
     }
 }
 
-fn redis_url(text: &str) -> Parsed<Url> {
+pub(super) fn redis_url(text: &str) -> Parsed<Url> {
     const WANTED: &str = "write it as \"redis://user:password@host:6379/0\"";
     let url = Url::parse(text).map_err(|wrong| format!("is no URL ({wrong}); {WANTED}"))?;
     if url.host_str().is_none_or(str::is_empty) {

@@ -37,6 +37,10 @@ pub struct Limits {
     pub version: u64,
     /// Whether the last change was refused; the log says why.
     pub refused: bool,
+    /// Whether what they are kept in answers, where that is a service. While it does not, what it said last
+    /// is in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home: Option<State>,
 }
 
 /// Looks at the dependencies. Each look waits at most a second.

@@ -6,7 +6,7 @@ mod browser;
 mod command_line;
 mod openapi;
 mod outage;
-mod reload;
+pub mod reload;
 mod sign_in;
 mod sms;
 mod support;

@@ -117,7 +117,8 @@ fn fits(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<(),
     }
     let Some(fields) = value.as_object() else { return Ok(()) };
     for (name, field) in fields {
-        let Some(inner) = schema["properties"].get(name) else {
+        let named = schema["properties"].get(name);
+        let Some(inner) = named.or(schema.get("additionalProperties").filter(|any| any.is_object())) else {
             return Err(format!("{at}.{name} is not described"));
         };
         fits(document, inner, field, &format!("{at}.{name}"))?;
@@ -345,6 +346,42 @@ async fn answers_to_administrators_carry_what_is_described_and_nothing_else() {
         as_described(&held.document, "delete", "/api/v1/admin/brakes/{prefix}", &answer);
         assert_eq!((answer.status, answer.problem()), (status, problem));
     }
+}
+
+#[tokio::test]
+async fn answers_about_the_limits_carry_what_is_described_and_nothing_else() {
+    let toml = "[limits.custom.reply]\nrules = [{ max = 5, per = \"day\" }]\n";
+    let app = TestApp::with(Store::Memory, toml).await;
+    let held = Held { document: document(), client: crate::tuning::rig::admin(&app, "boss").await };
+    assert_eq!(held.get("/api/v1/admin/limits").await, 200);
+    let call = async |method: Method, path: &str, tag: Option<&str>, body: Value| {
+        let path = format!("/api/v1/admin/limits{path}");
+        let mut request = held.client.http.request(method.clone(), format!("{}{path}", app.url)).json(&body);
+        if let Some(tag) = tag {
+            request = request.header("if-match", tag);
+        }
+        let answer = Answer::read(request.send().await.unwrap()).await;
+        as_described(&held.document, &method.as_str().to_lowercase(), &path, &answer);
+        (answer.status, answer.header("etag").to_owned())
+    };
+    let tag = held.client.get("/api/v1/admin/limits").await.header("etag").to_owned();
+    let body = json!({ "limits": { "sms-phone": { "rules": [] } }, "reason": "a test" });
+    let bad = json!({ "toml": "[limits.sms-phone]\nrules = 3", "reason": "a test" });
+    assert_eq!(call(Method::PUT, "", None, body.clone()).await.0, 428);
+    assert_eq!(call(Method::PUT, "", Some(&tag), bad).await.0, 422);
+    let (status, saved) = call(Method::PUT, "", Some(&tag), body.clone()).await;
+    assert_eq!(status, 200);
+    assert_eq!(call(Method::PUT, "", Some(&tag), body).await.0, 412);
+    assert_eq!(held.get("/api/v1/admin/limits/history").await, 200);
+    let history = held.client.get("/api/v1/admin/limits/history").await;
+    let back = json!({ "change": history.body["changes"][1]["id"], "reason": "a test" });
+    assert_eq!(call(Method::POST, "/rollback", None, back.clone()).await.0, 428);
+    assert_eq!(call(Method::POST, "/rollback", Some(&saved), back).await.0, 200);
+    let (aside, file) = (app.file().with_extension("aside"), app.file());
+    std::fs::rename(&file, aside).unwrap();
+    std::fs::create_dir(file).unwrap();
+    let body = json!({ "limits": {}, "reason": "a test" });
+    assert_eq!(call(Method::PUT, "", Some(&tag), body).await.0, 409);
 }
 
 /// The words of an example are the product's, and an example fits its schema.

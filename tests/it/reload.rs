@@ -25,7 +25,7 @@ fn document(max: u32) -> String {
 }
 
 /// The `max` in force, as every answer of a sign-in tells it.
-async fn in_force(client: &Client) -> u32 {
+pub async fn in_force(client: &Client) -> u32 {
     let answer = client.login("nobody-in-particular", WRONG).await;
     let policy = answer.header("ratelimit-policy").to_owned();
     let quota = policy.split(";q=").nth(1).unwrap_or_else(|| panic!("{policy:?} {}", answer.text));
@@ -33,7 +33,7 @@ async fn in_force(client: &Client) -> u32 {
 }
 
 /// Four clients that sign in, rightly and wrongly, look and get challenges, until they are told to stop.
-struct Load {
+pub struct Load {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
     clients: Vec<tokio::task::JoinHandle<Vec<String>>>,
@@ -41,10 +41,16 @@ struct Load {
 
 impl Load {
     async fn on(running: &Running) -> Self {
-        assert_eq!(running.client().register("known", PASSWORD).await.status, 201);
+        Self::across(std::slice::from_ref(&running.client())).await
+    }
+
+    /// On instances that share their accounts.
+    pub async fn across(instances: &[Client]) -> Self {
+        assert_eq!(instances[0].register("known", PASSWORD).await.status, 201);
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let clients = (0..4).map(|number| {
-            let (stop, done, client) = (Arc::clone(&stop), Arc::clone(&done), running.client());
+            let (stop, done, client) =
+                (Arc::clone(&stop), Arc::clone(&done), Client::of(&instances[number % instances.len()].url));
             tokio::spawn(async move {
                 let mut failed = Vec::new();
                 while !stop.load(Ordering::SeqCst) {
@@ -78,7 +84,7 @@ impl Load {
         Self { clients: clients.collect(), stop, done }
     }
 
-    async fn none_failed(self, what: &str) {
+    pub async fn none_failed(self, what: &str) {
         let enough = async {
             while self.done.load(Ordering::SeqCst) < 60 {
                 tokio::time::sleep(Duration::from_millis(5)).await;

@@ -20,6 +20,7 @@ use super::document::{self, Entry, Node, Table, Value};
 use super::error::ConfigError;
 use super::home::Found;
 use super::limits::Limits;
+use super::living::NOTHING_SET;
 use super::reader;
 use super::source::{Fingerprint, Source};
 use errors::{DRAFT, draft_errors};
@@ -110,6 +111,8 @@ impl Edit {
             }
         }
         .map_err(SaveError::Home)?;
+        // One that is left empty would be taken for one that is being written.
+        let merged = if merged.trim().is_empty() { NOTHING_SET.to_owned() } else { merged };
         // What is written has to say what was judged.
         match source.tree(&merged).and_then(|root| source.read(root)) {
             Ok(config) if config.live.limits == limits => Ok(merged),

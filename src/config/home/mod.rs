@@ -1,11 +1,13 @@
 //! Where the document with the limits is kept: what every such place has to do, and which there are.
 
 mod file;
+mod redis;
 
 use std::path::Path;
 use std::time::Duration;
 
 pub(super) use file::FileHome;
+pub(super) use redis::RedisHome;
 
 /// Which kind of place it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,6 +17,8 @@ pub enum HomeKind {
     Fixed,
     /// The configuration file itself, which holds everything else, too.
     File,
+    /// A string on Redis, with what is live alone.
+    Redis,
 }
 
 impl HomeKind {
@@ -22,6 +26,7 @@ impl HomeKind {
         match self {
             Self::Fixed => "fixed",
             Self::File => "file",
+            Self::Redis => "redis",
         }
     }
 }
@@ -30,6 +35,7 @@ impl HomeKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     Bytes(Vec<u8>),
+    /// Nothing stands there. A home that the instances share fills itself first, with what is in force.
     Missing,
     /// Something stands there that cannot be taken for a document.
     Unreadable(String),

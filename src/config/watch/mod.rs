@@ -4,7 +4,7 @@ mod folder;
 mod reload;
 mod wake;
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,20 +12,25 @@ pub use reload::ReloadOutcome;
 pub use wake::{Control, SaveRequest};
 
 pub(super) use folder::{Folder, KUBERNETES_LINK};
-pub(super) use wake::Waker;
+pub(super) use wake::{Waker, nobody};
 
 use self::reload::Reloader;
 use self::wake::Wake;
-use super::home::{FileHome, Home};
+use super::home::{FileHome, Home, HomeKind, RedisHome};
 use super::live::LiveHandle;
+use super::live_home::HomeSettings;
 use super::settings::Settings;
 use super::source::Source;
+use super::store::StoreUrl;
 use crate::clock::Clock;
 
 /// Events get lost on network file systems, and where the file is a link into another folder. Half a
 /// second and the settling after it stay under the second in which a change is promised to be in
 /// force; reading a few kilobytes twice a second costs nothing that shows.
 const POLL: Duration = Duration::from_millis(500);
+
+/// How long a start waits for a service that keeps the limits.
+const FIRST_LOOK: Duration = Duration::from_secs(3);
 
 /// Reloads while it lives; dropping it stops the thread.
 #[derive(Debug)]
@@ -57,11 +62,20 @@ impl Watcher {
     ) -> std::io::Result<Self> {
         let (waker, woken) = wake::channel();
         let control = Control::of(&waker);
-        let home: Box<dyn Home> = Box::new(FileHome::new(source.path(), poll, waker.clone()));
+        let home: Box<dyn Home> = match home_on_redis(&running, &live, &waker) {
+            Some(home) => Box::new(home),
+            None => Box::new(FileHome::new(source.path(), poll, waker.clone())),
+        };
         live.controlled_by(control.clone());
-        let reloader = Reloader::new(source, running, live, clock);
-        let mut watching = Watching { waker, woken, home, reloader, on_reload };
+        let (looked, first_look) = sync_channel(1);
+        let service = home.kind() != HomeKind::File;
+        let reloader = Reloader::new(live.source().clone(), running, live, clock);
+        let mut watching = Watching { waker, woken, home, reloader, on_reload, looked };
         let thread = std::thread::Builder::new().name("config-watch".into()).spawn(move || watching.run())?;
+        if service {
+            // What stands there is in force from the first request on, if it can be had.
+            first_look.recv_timeout(FIRST_LOOK).ok();
+        }
         Ok(Self { control, thread: Some(thread) })
     }
 
@@ -69,6 +83,15 @@ impl Watcher {
     pub fn reload_now(&self) {
         self.control.reload();
     }
+}
+
+pub(super) fn home_on_redis(running: &Settings, live: &LiveHandle, waker: &Waker) -> Option<RedisHome> {
+    let HomeSettings { home, url, key, poll } = &running.home;
+    let url = match (home, url, &running.store.url) {
+        (HomeKind::Redis, Some(url), _) | (HomeKind::Redis, None, StoreUrl::Redis(url)) => url.clone(),
+        _ => return None,
+    };
+    Some(RedisHome::new(url, key.clone(), *poll, live.clone(), waker.clone()))
 }
 
 impl Drop for Watcher {
@@ -87,6 +110,8 @@ struct Watching<F> {
     home: Box<dyn Home>,
     reloader: Reloader,
     on_reload: F,
+    /// Told once the home was looked at.
+    looked: SyncSender<()>,
 }
 
 /// What queued up while the thread was waiting: one look answers it all.
@@ -105,6 +130,7 @@ impl<F: Fn(&ReloadOutcome)> Watching<F> {
             let found = self.home.read(self.reloader.seen());
             let outcome = self.reloader.step(found, asked.on_demand);
             self.tell(outcome);
+            self.looked.try_send(()).ok();
             for request in asked.saves {
                 self.save(request);
             }

@@ -36,6 +36,11 @@ pub(super) fn channel() -> (Waker, Receiver<Wake>) {
     (Waker { wake, stopping: Arc::default() }, woken)
 }
 
+/// For a home that nobody waits for.
+pub(in crate::config) fn nobody() -> Waker {
+    channel().0
+}
+
 /// What a home tells changes with, from whichever thread hears of them.
 #[derive(Debug, Clone)]
 pub(in crate::config) struct Waker {

@@ -1,5 +1,6 @@
 //! The limits changed while it runs: by the API, in files, over several instances.
 
-mod rig;
+pub mod rig;
 mod saving;
+mod service;
 mod shared;

@@ -1,0 +1,55 @@
+//! `[live]`: where the document with the limits is kept, for all instances.
+
+use std::fmt;
+use std::time::Duration;
+
+use url::Url;
+
+use super::home::HomeKind;
+use super::reader::Section;
+use super::store::redis_url;
+use super::values::{duration, text, without_password, word};
+
+/// What the string on Redis is called where nothing else is said.
+const KEY: &str = "gh:live";
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct HomeSettings {
+    /// [`HomeKind::File`], or a service.
+    pub home: HomeKind,
+    /// Of Redis; `None`: that of the store.
+    pub url: Option<Url>,
+    /// What the document is called there.
+    pub key: String,
+    /// How often a service is looked at, whatever it announces.
+    pub poll: Duration,
+}
+
+impl Default for HomeSettings {
+    fn default() -> Self {
+        Self { home: HomeKind::File, url: None, key: KEY.to_owned(), poll: Duration::from_secs(5) }
+    }
+}
+
+/// Without the password, so that a debug line tells nobody.
+impl fmt::Debug for HomeSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { home, url, key, poll } = self;
+        let url = url.as_ref().map(without_password);
+        write!(f, "{} {url:?} {key:?} {poll:?}", home.as_str())
+    }
+}
+
+impl HomeSettings {
+    pub(super) fn read(section: &mut Section<'_>) -> Self {
+        let default = Self::default();
+        let bounds = Duration::from_millis(100)..=Duration::from_secs(60 * 60);
+        let homes = [("file", HomeKind::File), ("redis", HomeKind::Redis)];
+        Self {
+            home: section.value("home", default.home, word(&homes)),
+            url: section.optional("url", |node| redis_url(&text(node)?)),
+            key: section.value("key", default.key, text),
+            poll: section.value("poll", default.poll, duration(bounds)),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Which part of a document is live: what a home other than the file holds, over the rest of the file.
+
+use toml_edit::DocumentMut;
+
+use super::document::{Entry, Node, Table, Value};
+use super::error::{ConfigError, Problem};
+
+/// Sections, and what of them is live; all of it where nothing is listed.
+const LIVE: [(&str, &[&str]); 3] = [
+    ("limits", &[]),
+    ("captcha", &["difficulty", "ttl"]),
+    ("sms", &["default_region", "countries", "code_ttl", "retention", "brake"]),
+];
+
+fn live_keys(section: &str) -> Option<&'static [&'static str]> {
+    LIVE.iter().find(|(name, _)| *name == section).map(|(_, keys)| *keys)
+}
+
+/// The file without what is live in it.
+pub(super) fn rest(mut file: Table) -> Table {
+    for (section, keys) in LIVE {
+        if keys.is_empty() {
+            file.remove(section);
+        } else if let Some(Entry { node: Node { value: Value::Table(table), .. }, .. }) =
+            file.get_mut(section)
+        {
+            table.retain(|key, _| !keys.contains(&key.as_str()));
+        }
+    }
+    file
+}
+
+/// A live document over the rest of the file; refused where it names what is not live.
+pub(super) fn over(rest: &Table, document: Table) -> Result<Table, ConfigError> {
+    let mut root = rest.clone();
+    let mut problems = Vec::new();
+    for (section, entry) in document {
+        let Some(keys) = live_keys(&section) else {
+            problems.push(foreign(&entry, section));
+            continue;
+        };
+        let value = match entry.node.value {
+            Value::Table(table) if !keys.is_empty() => table,
+            value => {
+                root.insert(section, Entry { node: Node { value, ..entry.node }, ..entry });
+                continue;
+            }
+        };
+        let place = entry.node.place.clone();
+        let fresh = Entry { key: entry.key, node: Node { value: Value::Table(Table::new()), place } };
+        let Value::Table(into) = &mut root.entry(section.clone()).or_insert(fresh).node.value else {
+            continue;
+        };
+        for (key, inner) in value {
+            if keys.contains(&key.as_str()) {
+                into.insert(key, inner);
+            } else {
+                problems.push(foreign(&inner, format!("{section}.{key}")));
+            }
+        }
+    }
+    if problems.is_empty() { Ok(root) } else { Err(ConfigError::new(problems)) }
+}
+
+fn foreign(entry: &Entry, field: String) -> Problem {
+    let reason = "is not live, and stays in the configuration file; what can be set here: [limits.…], captcha.difficulty, captcha.ttl, sms.default_region, sms.countries, sms.code_ttl, sms.retention, [sms.brake]";
+    Problem { place: entry.key.clone(), field, reason: reason.to_owned() }
+}
+
+/// The live part of a configuration file, with its comments: what an empty home is filled with.
+pub(super) fn seed(file: &str) -> String {
+    let Ok(mut document) = file.parse::<DocumentMut>() else { return String::new() };
+    document.retain(|section, item| match live_keys(section) {
+        None => false,
+        Some([]) => true,
+        Some(keys) => item.as_table_like_mut().is_some_and(|table| {
+            let gone: Vec<String> = table
+                .iter()
+                .map(|(key, _)| key.to_owned())
+                .filter(|key| !keys.contains(&key.as_str()))
+                .collect();
+            for key in gone {
+                table.remove(&key);
+            }
+            !table.is_empty()
+        }),
+    });
+    let text = document.to_string();
+    match text.trim_start_matches('\n') {
+        "" => NOTHING_SET.to_owned(),
+        text => text.to_owned(),
+    }
+}
+
+/// Stands for a document that sets nothing: an empty one may be one that is being written.
+pub(super) const NOTHING_SET: &str = "# Nothing is set here: everything is at its default.\n";
