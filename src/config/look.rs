@@ -21,10 +21,12 @@ impl Loaded {
     pub fn look(&self) -> Look {
         let found = match self.live.home() {
             HomeKind::Fixed | HomeKind::File => return Look::Followed,
-            HomeKind::Redis => match watch::home_on_redis(&self.settings, &self.live, &watch::nobody()) {
-                Some(mut home) => home.look(),
-                None => return Look::Followed,
-            },
+            HomeKind::Redis | HomeKind::Nacos => {
+                match watch::service(&self.settings, &self.live, &watch::nobody()) {
+                    Some(mut home) => home.look(),
+                    None => return Look::Followed,
+                }
+            }
         };
         match found {
             Found::Missing => Look::Empty,

@@ -9,7 +9,7 @@ use redis::{Client, Connection, ErrorKind, RedisError, Script, ServerErrorKind};
 use sha1::{Digest, Sha1};
 use url::Url;
 
-use super::{Found, Home, HomeKind, Swapped};
+use super::{Found, Home, HomeKind, Service, Swapped};
 use crate::config::live::LiveHandle;
 use crate::config::source::LARGEST;
 use crate::config::watch::Waker;
@@ -110,11 +110,6 @@ impl RedisHome {
         .map(|done| done == 1)
     }
 
-    /// What stands there, be it nothing.
-    pub fn look(&mut self) -> Found {
-        self.get().unwrap_or_else(|error| trouble(&error))
-    }
-
     /// Where nothing stands, what is in force here is put there: at a first start what the configuration
     /// file says, later what was there before it was lost. Of several instances one is first.
     fn seeded(&mut self) -> Result<Found, RedisError> {
@@ -128,6 +123,12 @@ impl RedisHome {
             }
             found => Ok(found),
         }
+    }
+}
+
+impl Service for RedisHome {
+    fn look(&mut self) -> Found {
+        self.get().unwrap_or_else(|error| trouble(&error))
     }
 }
 

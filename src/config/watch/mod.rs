@@ -16,7 +16,7 @@ pub(super) use wake::{Waker, nobody};
 
 use self::reload::Reloader;
 use self::wake::Wake;
-use super::home::{FileHome, Home, HomeKind, RedisHome};
+use super::home::{FileHome, Home, HomeKind, RedisHome, Service};
 use super::live::LiveHandle;
 use super::live_home::HomeSettings;
 use super::settings::Settings;
@@ -62,8 +62,8 @@ impl Watcher {
     ) -> std::io::Result<Self> {
         let (waker, woken) = wake::channel();
         let control = Control::of(&waker);
-        let home: Box<dyn Home> = match home_on_redis(&running, &live, &waker) {
-            Some(home) => Box::new(home),
+        let home: Box<dyn Home> = match service(&running, &live, &waker) {
+            Some(home) => home,
             None => Box::new(FileHome::new(source.path(), poll, waker.clone())),
         };
         live.controlled_by(control.clone());
@@ -85,13 +85,27 @@ impl Watcher {
     }
 }
 
-pub(super) fn home_on_redis(running: &Settings, live: &LiveHandle, waker: &Waker) -> Option<RedisHome> {
-    let HomeSettings { home, url, key, poll } = &running.home;
-    let url = match (home, url, &running.store.url) {
-        (HomeKind::Redis, Some(url), _) | (HomeKind::Redis, None, StoreUrl::Redis(url)) => url.clone(),
-        _ => return None,
-    };
-    Some(RedisHome::new(url, key.clone(), *poll, live.clone(), waker.clone()))
+/// The program that keeps the limits, if one does.
+pub(super) fn service(running: &Settings, live: &LiveHandle, waker: &Waker) -> Option<Box<dyn Service>> {
+    let HomeSettings { home, url, key, poll, .. } = &running.home;
+    match home {
+        HomeKind::Fixed | HomeKind::File => None,
+        HomeKind::Redis => {
+            let url = match (url, &running.store.url) {
+                (Some(url), _) | (None, StoreUrl::Redis(url)) => url.clone(),
+                _ => return None,
+            };
+            Some(Box::new(RedisHome::new(url, key.clone(), *poll, live.clone(), waker.clone())))
+        }
+        #[cfg(feature = "nacos")]
+        HomeKind::Nacos => {
+            let nacos = running.home.nacos.clone()?;
+            Some(Box::new(super::home::NacosHome::new(nacos, *poll, live.clone(), waker.clone())))
+        }
+        // A configuration that asks for it is refused by this build.
+        #[cfg(not(feature = "nacos"))]
+        HomeKind::Nacos => None,
+    }
 }
 
 impl Drop for Watcher {
