@@ -19,6 +19,11 @@ async fn on(nacos: &NacosServer, more: &str) -> TestApp {
     TestApp::with(Store::Memory, &format!("{live}{}", document(50))).await
 }
 
+async fn filled(nacos: &NacosServer, app: &TestApp) {
+    let live = &app.services.live;
+    until("it is filled", async || nacos.get().await.is_some() && live.home_down().is_none()).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_save_through_one_is_in_force_on_all_that_share_a_config_centre() {
     let nacos = NacosServer::start().await;
@@ -72,7 +77,7 @@ async fn of_two_saves_at_once_one_is_overtaken() {
 async fn an_empty_place_is_filled_with_the_live_part_of_the_file_alone() {
     let nacos = NacosServer::start().await;
     let app = on(&nacos, "").await;
-    until("it is filled", async || nacos.get().await.is_some()).await;
+    filled(&nacos, &app).await;
     assert_eq!(nacos.get().await.unwrap(), format!("[sms]\ncode_ttl = \"4m\"\n{}", document(50)));
     nacos.set(&document(7)).await;
     until("it is followed", async || max(&app) == 7).await;
@@ -87,7 +92,7 @@ async fn nonsense_changes_nothing_and_is_told() {
     let nacos = NacosServer::start().await;
     let app = on(&nacos, "").await;
     let boss = admin(&app, "boss").await;
-    until("it is filled", async || nacos.get().await.is_some()).await;
+    filled(&nacos, &app).await;
     let nonsense = [
         ("[limits", "is not TOML"),
         ("[limits.login-account]\nrules = 3\n", "limits.login-account.rules"),
@@ -117,7 +122,7 @@ async fn what_was_in_force_is_put_back_where_it_was_deleted() {
     let nacos = NacosServer::start().await;
     let app = on(&nacos, "").await;
     let boss = admin(&app, "boss").await;
-    until("it is filled", async || nacos.get().await.is_some()).await;
+    filled(&nacos, &app).await;
     nacos.set(&document(7)).await;
     until("it is followed", async || max(&app) == 7).await;
     nacos.remove().await;
@@ -134,7 +139,7 @@ async fn an_outage_changes_nothing_but_that_nothing_can_be_saved() {
     let mut nacos = NacosServer::start().await;
     let app = on(&nacos, "").await;
     let boss = admin(&app, "boss").await;
-    until("it is filled", async || nacos.get().await.is_some()).await;
+    filled(&nacos, &app).await;
     let (version, limits) = shown(&boss).await;
     let saved = save(&boss, &version, &with_max(&limits, 8)).await;
     assert_eq!(saved.status, 200, "{}", saved.text);

@@ -77,7 +77,13 @@ impl NacosHome {
                 Err(_) => {}
             }
         }
-        self.get().map(self::found)
+        let shown = self.get()?;
+        // Or else a server that lost it would be asked to keep it at every look, and nobody be told.
+        shown.map_or_else(|| Err(self.not_shown()), |document| Ok(self::found(Some(document))))
+    }
+
+    fn not_shown(&self) -> String {
+        format!("{} took it and does not show it", self.server)
     }
 
     /// What has become of a document that was sent, and `refused` if the server said that it did not take it.
@@ -95,7 +101,7 @@ impl NacosHome {
                 let place = self.place.display();
                 let reason = match (refused, looked) {
                     (Some(reason), _) | (None, Err(reason)) => reason,
-                    (None, Ok(_)) => format!("{} took it and does not show it", self.server),
+                    (None, Ok(_)) => self.not_shown(),
                 };
                 return Err(format!(
                     "{place} could not be seen to be written: {reason}; look whether it is in force, and save it again if it is not"
