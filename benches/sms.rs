@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatehouse::audit::{self, Audit};
 use gatehouse::clock::Clock;
 use gatehouse::config::{self, Live};
 use gatehouse::db::{Db, Tx};
@@ -156,12 +157,16 @@ impl Rig {
         let limiter = support::limiter(store);
         let folder = tempfile::tempdir().expect("a folder");
         let db = runtime.block_on(database(&folder));
+        let subjects = MasterKey::from_bytes([1; 32]).derive("audit.subject");
+        let kept = audit::Settings { retention: Duration::from_secs(86_400), max_rows: 1_000_000 };
+        let audit = Audit::new(db.clone(), Clock::System, Entropy::Os, subjects, kept);
         let parts = Parts {
             db,
             limiter: limiter.clone(),
             gateway: Arc::new(AtOnce),
             clock: Clock::System,
             entropy: Entropy::Os,
+            audit,
         };
         let codes = Codes::new(parts, &MasterKey::from_bytes([1; 32]));
         let live = config::parse(Path::new("bench.toml"), ROOMY, &[]).expect("a fine file").live;

@@ -6,9 +6,10 @@
            then a rule: max, marks (1 captcha + 2 monitored), window us or first us of the calendar unit,
            0 or the first us after the calendar unit
   Output   {0, now, bucket, rule, remaining}  admitted; the tightest rule (bucket -1: none)
-           {0, now, bucket, rule, remaining, bucket, rule, wait us}  and what a monitored limit would have refused
+           {0, now, bucket, rule, remaining, bucket, rule, wait us, frees at us}  and what a monitored
+                                             limit would have refused
            {1, now, bucket}                  holds in flight fill that bucket; nothing was written
-           {2, now, bucket, rule, wait us}   refused; nothing was written
+           {2, now, bucket, rule, wait us, frees at us}  refused; nothing was written
            {3, now}                          now is outside a calendar unit that the caller sent
            Buckets and rules count from 0.
   Edges    a hit exactly `window` old has left; two hits in one microsecond are two (members are unique)
@@ -37,16 +38,17 @@ for b = 1, #KEYS do
     local oldest = newest and score(key, holds == 0 and max or max + holds)
     if oldest and max == capacity then reached[b] = holds end
     if oldest and oldest > start then
-      local wait = (unit_end ~= 0 and unit_end or oldest + window) - now
+      local frees = unit_end ~= 0 and unit_end or oldest + window
+      local wait = frees - now
       local captcha = marks % 2
       if waived then
         -- a solved challenge lifts this rule
       elseif marks >= 2 then
         if not noted or captcha < noted[4] or (captcha == noted[4] and wait > noted[3]) then
-          noted = { b - 1, r - 1, wait, captcha }
+          noted = { b - 1, r - 1, wait, captcha, frees }
         end
       elseif not refused or captcha < refused[4] or (captcha == refused[4] and wait > refused[3]) then
-        refused = { b - 1, r - 1, wait, captcha }
+        refused = { b - 1, r - 1, wait, captcha, frees }
       end
     elseif not waived and marks < 2 and not refused then
       local left = max + 0
@@ -60,7 +62,7 @@ for b = 1, #KEYS do
   end
 end
 
-if refused then return { 2, latest, refused[1], refused[2], refused[3] } end
+if refused then return { 2, latest, refused[1], refused[2], refused[3], refused[5] } end
 if held then return { 1, latest, held } end
 
 at = 3
@@ -73,4 +75,4 @@ for b = 1, #KEYS do
 end
 room = room or { -1, -1, 0 }
 if not noted then return { 0, latest, room[1], room[2], room[3] } end
-return { 0, latest, room[1], room[2], room[3], noted[1], noted[2], noted[3] }
+return { 0, latest, room[1], room[2], room[3], noted[1], noted[2], noted[3], noted[5] }

@@ -5,19 +5,23 @@
   Outcomes K  it counts, from now; written anew where the log was lost; left alone where it counts already
            R  it never was; harmless when repeated
            F  it never was, and kept hits up to `up_to` are forgiven, unless another hold is in flight
-  Output   nothing
+  Output   {time}: where a bucket kept it, that from which it counts (the latest of them); else now
 ]]
 local id, at = ARGV[1], 1
+local kept
 for b = 1, #KEYS do
   local key, outcome, capacity, life = KEYS[b], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
   local now, holds = open(key)
   if outcome == 'K' then
     local stands = call('ZSCORE', key, id)
-    if not stands or tonumber(stands) >= HOLDS then
+    local from = stands and tonumber(stands) or HOLDS
+    if from >= HOLDS then
+      from = now
       call('ZADD', key, now, id)
       trim(key, capacity, stands and holds - 1 or holds)
     end
     live(key, life, now)
+    kept = math.max(kept or from, from)
   else
     call('ZREM', key, id)
     if outcome == 'F' and call('ZCOUNT', key, HOLDS, '+inf') == 0 then
@@ -26,3 +30,4 @@ for b = 1, #KEYS do
   end
   at = at + 4
 end
+return { kept or clock }

@@ -31,6 +31,20 @@ CREATE INDEX events_by_account ON events (account_key, at) WHERE account_key IS 
 CREATE INDEX events_by_address ON events (address_key, at) WHERE address_key IS NOT NULL;
 CREATE INDEX events_by_phone ON events (phone_key, at) WHERE phone_key IS NOT NULL;
 CREATE INDEX events_by_action ON events (action, at, id);
+CREATE INDEX events_by_outcome ON events (outcome, at, id);
+CREATE INDEX events_noted ON events (at, id) WHERE noted = 1;
+
+-- The same added up by the minute in which each row began: what a day looked like is read from here, and not
+-- from a million rows.
+CREATE TABLE event_counts (
+    minute     BIGINT NOT NULL,                    -- its first microsecond
+    action     TEXT   NOT NULL,
+    outcome    TEXT   NOT NULL,
+    limit_name TEXT   NOT NULL,                    -- empty: none had a say
+    noted      BIGINT NOT NULL,
+    count      BIGINT NOT NULL,
+    PRIMARY KEY (minute, action, outcome, limit_name, noted)
+);
 
 -- Every set of limits that was in force, newest last.
 CREATE TABLE limit_changes (

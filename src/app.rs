@@ -11,15 +11,17 @@ use actix_web::dev::{Server, ServerHandle};
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use crate::audit::{self, Audit};
 use crate::captcha::{Captchas, Desk, Provider, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
     CaptchaProvider, DatabaseUrl, HomeKind, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
+use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::login::{
-    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn,
+    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn, Tokens,
 };
 use crate::routes;
 use crate::secret::{KeyFileError, MasterKey};
@@ -39,6 +41,8 @@ const REDIS_PREFIX: &str = "gh";
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 /// How long requests in flight may take to end after SIGTERM.
 const DRAIN: u64 = 15;
+/// How long the database may take for the last events.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Between two looks for expired logs and sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
@@ -95,6 +99,7 @@ impl Application {
         let World { clock, entropy } = world;
         let master = MasterKey::load_or_create(&settings.secrets.key_file, &entropy)?;
         let db = Db::connect(&database_url(&settings.database.url)).await?;
+        let audit = open_audit(&settings, &db, &clock, &entropy, &master);
         let (store, link) = open_store(&settings.store, &clock).await?;
         let subjects = || master.derive("throttle.subject");
         let in_process = || Limiter::new(MemoryStore::new(clock.clone()), subjects(), &entropy);
@@ -102,13 +107,14 @@ impl Application {
         let insurance = in_process();
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
         let hasher = Hasher::new(hash_settings(&settings), entropy.clone()).map_err(StartError::Hash)?;
-        let guard = Arc::new(Guard::new(limiter.clone(), insurance.clone(), accounts.clone()));
+        let guard = Arc::new(Guard::new(limiter.clone(), insurance.clone(), accounts.clone(), audit.clone()));
         let mut captchas =
             Captchas::new(&master, provider(&settings.captcha_provider), clock.clone(), entropy.clone());
         if let Some(link) = &link {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
         }
         let sessions = sessions(&settings, &db, &clock, &entropy, &master);
+        let tokens = Tokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
         let Opened { gateway, outbox } =
             gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
         let under_codes = sms::Parts {
@@ -117,16 +123,20 @@ impl Application {
             gateway,
             clock: clock.clone(),
             entropy: entropy.clone(),
+            audit: audit.clone(),
         };
         let codes = Codes::new(under_codes, &master);
         // Where it fails, the first request for a code tries again.
         let _ = codes.make_whole(&live.snapshot()).await;
+        let custom = Custom::new(limiter.clone(), audit.clone());
         let name = format!("{}:{}", host_name(), settings.server.bind.port());
-        let tuning = Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), name);
+        let tuning =
+            Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
         let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,
             tuning,
+            audit,
             sign_in: SignIn::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
             registration: Registration::new(
                 Arc::clone(&guard),
@@ -140,6 +150,9 @@ impl Application {
             public_url: settings.server.public_url.as_str().trim_end_matches('/').to_owned(),
             accounts,
             sessions,
+            token_gate: TokenGate::new(tokens.clone(), in_process()),
+            custom,
+            tokens,
             session_lasts: settings.session.absolute,
             captchas: Desk::new(captchas, in_process()),
             hasher,
@@ -163,6 +176,8 @@ impl Application {
         let Self { services, edge, security, settings, parts } = self;
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
         let (upkeep, tuning) = (upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
+        let audit = services.audit.clone();
+        let recording = tokio::spawn(audit.clone().keep_writing());
         let mut server =
             HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
                 .shutdown_timeout(DRAIN)
@@ -172,8 +187,10 @@ impl Application {
             server = server.workers(workers);
         }
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
-        let keeping = tokio::spawn(async move { tuning.keep_up().await });
-        Ok(Serving { address, server: server.run(), background: [upkeep, keeping] })
+        let kept_up = tuning.clone();
+        let keeping = tokio::spawn(async move { kept_up.keep_up().await });
+        let background = [upkeep, keeping, recording];
+        Ok(Serving { address, server: server.run(), audit, tuning, background })
     }
 }
 
@@ -181,7 +198,9 @@ impl Application {
 pub struct Serving {
     pub address: SocketAddr,
     server: Server,
-    background: [tokio::task::JoinHandle<()>; 2],
+    audit: Audit,
+    tuning: Tuning,
+    background: [tokio::task::JoinHandle<()>; 3],
 }
 
 impl Serving {
@@ -193,6 +212,13 @@ impl Serving {
     pub async fn run(self) -> std::io::Result<()> {
         let ended = self.server.await;
         self.background.iter().for_each(tokio::task::JoinHandle::abort);
+        let last_words = async {
+            self.audit.flush().await;
+            self.tuning.leave().await;
+        };
+        if tokio::time::timeout(LAST_WORDS, last_words).await.is_err() {
+            tracing::warn!("the last security events are lost: the database does not take them in time");
+        }
         ended
     }
 }
@@ -229,9 +255,11 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             }
             parts.insurance.store().sweep();
             services.captchas.sweep();
+            services.token_gate.sweep();
             while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }
+            while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
             let live = services.live.snapshot();
             while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
@@ -300,8 +328,14 @@ pub fn hash_settings(settings: &Settings) -> HashSettings {
     }
 }
 
+fn open_audit(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Audit {
+    let kept = audit::Settings { retention: settings.audit.retention, max_rows: settings.audit.max_rows };
+    Audit::new(db.clone(), clock.clone(), entropy.clone(), master.derive("audit.subject"), kept)
+}
+
 fn sessions(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Sessions {
-    let lasts = SessionSettings { idle: settings.session.idle, absolute: settings.session.absolute };
+    let session = &settings.session;
+    let lasts = SessionSettings { idle: session.idle, absolute: session.absolute, confirm: session.confirm };
     Sessions::new(db.clone(), clock.clone(), entropy.clone(), master.derive("session.token"), lasts)
 }
 

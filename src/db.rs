@@ -1,5 +1,9 @@
 //! The SQL database: SQLite or PostgreSQL, opened, migrated, and spoken to with the same statements.
 
+mod one_trip;
+#[cfg(test)]
+pub(crate) mod tests;
+
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,6 +13,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{Executor, Pool, Postgres, Sqlite, SqlitePool, Transaction};
 
 use crate::clock::{Clock, Micros};
+use one_trip::Writer;
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
@@ -41,9 +46,11 @@ pub enum Db {
 pub struct Pools<D: sqlx::Database> {
     pub all: Pool<D>,
     exclusive: Pool<D>,
+    /// None: there is nothing to gain by it (PostgreSQL), or one connection in all (in memory).
+    writer: Option<Writer>,
 }
 
-/// A transaction that nothing else writes beside; rolled back where it is dropped uncommitted.
+/// A transaction; rolled back where it is dropped uncommitted.
 #[derive(Debug)]
 pub enum Tx {
     Sqlite(Transaction<'static, Sqlite>),
@@ -139,7 +146,8 @@ impl Db {
             .synchronous(SqliteSynchronous::Normal)
             .busy_timeout(BUSY_TIMEOUT)
             .foreign_keys(true);
-        let mut pool = SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT);
+        // A connection was tested when it was given back; in between nothing becomes of a file of ours.
+        let mut pool = SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false);
         if in_memory {
             // The tables live as long as a connection does: one, and it is never let go.
             pool = pool.max_connections(1).min_connections(1).idle_timeout(None).max_lifetime(None);
@@ -154,15 +162,16 @@ impl Db {
         let mut tx = all.begin_with(IMMEDIATE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run_direct(None, &mut *tx, false).await?;
         tx.commit().await.map_err(ConnectError::Connect)?;
-        let exclusive = if in_memory {
-            all.clone()
-        } else {
-            // What is decided under the lock is on the disk before anybody acts on it: after a power cut a
-            // message that went out must still be in the ledger. The rest may lose its last moments.
-            let durable = options.synchronous(SqliteSynchronous::Full);
-            connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?
-        };
-        Ok(Self::Sqlite(Pools { all, exclusive }))
+        if in_memory {
+            return Ok(Self::Sqlite(Pools { exclusive: all.clone(), writer: None, all }));
+        }
+        let writer = Some(Writer::new(options.clone()));
+        // What is decided under the lock is on the disk before anybody acts on it: after a power cut a
+        // message that went out must still be in the ledger. The rest may lose its last moments.
+        let durable = options.synchronous(SqliteSynchronous::Full);
+        let exclusive =
+            connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?;
+        Ok(Self::Sqlite(Pools { all, exclusive, writer }))
     }
 
     async fn open_postgres(url: &str) -> Result<Self, ConnectError> {
@@ -179,7 +188,7 @@ impl Db {
         let all = pool(POSTGRES_CONNECTIONS).await.map_err(ConnectError::Connect)?;
         let exclusive = pool(POSTGRES_EXCLUSIVE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run(&all).await?;
-        Ok(Self::Postgres(Pools { all, exclusive }))
+        Ok(Self::Postgres(Pools { all, exclusive, writer: None }))
     }
 
     /// Begins a transaction that may read and then write on what it read: no other such transaction,
@@ -197,6 +206,15 @@ impl Db {
                     .await?;
                 Ok(Tx::Postgres(tx))
             }
+        }
+    }
+
+    /// Begins a transaction of writes, beside others: for what is lost whole or written whole, and decides
+    /// nothing. A power cut may undo it.
+    pub async fn begin(&self) -> Result<Tx, DbError> {
+        match self {
+            Self::Sqlite(pools) => Ok(Tx::Sqlite(pools.all.begin_with(IMMEDIATE).await?)),
+            Self::Postgres(pools) => Ok(Tx::Postgres(pools.all.begin().await?)),
         }
     }
 
@@ -231,13 +249,16 @@ const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 A
 
 impl<D: sqlx::Database> Clone for Pools<D> {
     fn clone(&self) -> Self {
-        Self { all: self.all.clone(), exclusive: self.exclusive.clone() }
+        Self { all: self.all.clone(), exclusive: self.exclusive.clone(), writer: self.writer.clone() }
     }
 }
 
 impl<D: sqlx::Database> Pools<D> {
     async fn close(&self) {
         self.exclusive.close().await;
+        if let Some(writer) = &self.writer {
+            writer.close().await;
+        }
         self.all.close().await;
     }
 }
@@ -288,6 +309,3 @@ fn make_private(path: &Path) -> std::io::Result<()> {
         _ => Ok(()),
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

@@ -11,14 +11,17 @@
 //!
 //! A change of the limits: [`tuning`] puts an administrator's draft into the document that [`config`]
 //! watches, which is then in force on every instance that watches it.
+//! What was tried, and how it ended, [`audit`] keeps for the console.
 //!
 //! What runs is put together in [`app`], from what [`config`] read. Calls go down only: `web` names no
 //! database and no store, and `throttle` serves as a library of its own.
 
 pub mod app;
+pub mod audit;
 pub mod captcha;
 pub mod clock;
 pub mod config;
+pub mod custom;
 pub mod db;
 pub mod entropy;
 pub mod login;

@@ -7,8 +7,10 @@ use actix_web::middleware::from_fn;
 use actix_web::web::{Data, PayloadConfig, delete, post, put, resource, route, scope};
 use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
+use crate::web::handlers::admin as console;
 use crate::web::handlers::{
-    account, captcha, code_login, login, messages, outbox, phone, register, reports, reset, session,
+    account, captcha, code_login, confirm, login, messages, outbox, phone, register, reports, reset, session,
+    tokens,
 };
 use crate::web::headers::{self, SecurityHeaders};
 use crate::web::services::Services;
@@ -49,15 +51,31 @@ pub fn app(
                         .route(post().to(api::account::set_phone))
                         .route(delete().to(api::account::remove_phone)),
                 )
+                .service(calls("/limits/{name}/reserve", "POST").route(post().to(api::limits::reserve)))
+                .service(calls("/limits/{name}/peek", "POST").route(post().to(api::limits::peek)))
+                .service(calls("/limits/{name}/refund", "POST").route(post().to(api::limits::refund)))
+                .service(calls("/admin/confirm", "POST").route(post().to(api::confirm::submit)))
+                .service(
+                    calls("/admin/tokens", "GET, HEAD, POST")
+                        .route(get().to(api::tokens::list))
+                        .route(post().to(api::tokens::create)),
+                )
+                .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(api::tokens::revoke)))
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
+                .service(calls("/admin/events", "GET, HEAD").route(get().to(api::events::events)))
                 .service(
                     calls("/admin/limits", "GET, HEAD, PUT")
                         .app_data(extract::json_up_to(extract::DOCUMENT_LIMIT))
-                        .route(get().to(api::limits::show))
-                        .route(put().to(api::limits::save)),
+                        .route(get().to(api::tuning::show))
+                        .route(put().to(api::tuning::save)),
                 )
-                .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(api::limits::history)))
-                .service(calls("/admin/limits/rollback", "POST").route(post().to(api::limits::rollback)))
+                .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(api::tuning::history)))
+                .service(
+                    calls("/admin/limits/preview", "POST")
+                        .app_data(extract::json_up_to(extract::DOCUMENT_LIMIT))
+                        .route(post().to(api::preview::submit)),
+                )
+                .service(calls("/admin/limits/rollback", "POST").route(post().to(api::tuning::rollback)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
                 .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(api::admin::lift))),
         )
@@ -95,6 +113,35 @@ pub fn app(
         )
         .service(calls("/account/sessions/revoke", "POST").route(post().to(account::revoke)))
         .service(calls("/account/sessions/revoke-others", "POST").route(post().to(account::revoke_others)))
+        .service(
+            calls("/admin/confirm", "GET, HEAD, POST")
+                .route(get().to(confirm::show))
+                .route(post().to(confirm::submit)),
+        )
+        .service(
+            calls("/admin/tokens", "GET, HEAD, POST")
+                .route(get().to(tokens::show))
+                .route(post().to(tokens::create)),
+        )
+        .service(calls("/admin/tokens/revoke", "POST").route(post().to(tokens::revoke)))
+        .service(calls("/admin", "GET, HEAD").route(get().to(console::overview::show)))
+        .service(calls("/admin/events", "GET, HEAD").route(get().to(console::events::show)))
+        .service(calls("/admin/limits", "GET, HEAD").route(get().to(console::limits::show)))
+        .service(
+            calls("/admin/limits/edit/{limit}", "GET, HEAD, POST")
+                .route(get().to(console::edit::show))
+                .route(post().to(console::edit::submit)),
+        )
+        .service(
+            // All limits with their comments are longer than other forms.
+            calls("/admin/limits/toml", "GET, HEAD, POST")
+                .app_data(extract::forms_up_to(extract::DOCUMENT_LIMIT))
+                .route(get().to(console::edit::show_toml))
+                .route(post().to(console::edit::submit_toml)),
+        )
+        .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(console::history::show)))
+        .service(calls("/admin/limits/history/{change}", "GET, HEAD").route(get().to(console::history::ask)))
+        .service(calls("/admin/limits/rollback", "POST").route(post().to(console::history::rollback)))
         .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
         .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
         .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page)))

@@ -5,17 +5,21 @@
 const lang = document.documentElement.lang || undefined;
 
 // UTC is what the page says; here the reader's clock is known.
-for (const time of document.querySelectorAll("time[data-local], time[data-clock]")) {
-  const at = new Date(time.dateTime);
-  if (Number.isNaN(at.getTime())) continue;
-  const far = Math.abs(at - Date.now()) > 43200000;
-  const clock = { hour: "2-digit", minute: "2-digit" };
-  const format = time.hasAttribute("data-local")
-    ? { dateStyle: "medium", timeStyle: "short" }
-    : far ? { ...clock, month: "short", day: "numeric" } : { ...clock, second: "2-digit" };
-  time.title = time.textContent;
-  time.textContent = new Intl.DateTimeFormat(lang, format).format(at);
+function localise(root) {
+  for (const time of root.querySelectorAll("time[data-local], time[data-clock], time[data-hour]")) {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    const far = Math.abs(at - Date.now()) > 43200000;
+    const clock = { hour: "2-digit", minute: "2-digit" };
+    const format = time.hasAttribute("data-local")
+      ? { dateStyle: "medium", timeStyle: "short" }
+      : time.hasAttribute("data-hour") ? clock
+      : far ? { ...clock, month: "short", day: "numeric" } : { ...clock, second: "2-digit" };
+    time.title = time.textContent;
+    time.textContent = new Intl.DateTimeFormat(lang, format).format(at);
+  }
 }
+localise(document);
 
 // What the server writes: "12 seconds", and in Chinese the short form.
 const unitDisplay = lang === "zh-CN" ? "short" : "long";
@@ -81,4 +85,72 @@ for (const input of document.querySelectorAll("input[data-peek]")) {
   input.replaceWith(box);
   box.append(input, button);
   if (focused) input.focus();
+}
+
+// The console. Both of these show what a button or a link on the page shows as well.
+
+async function page(url, options) {
+  const answer = await fetch(url, { ...options, credentials: "same-origin" });
+  if (answer.redirected) throw new Error("elsewhere");
+  return new DOMParser().parseFromString(await answer.text(), "text/html");
+}
+
+// What is open, or has the focus, stays so.
+function swap(id, from) {
+  const [old, fresh] = [document.getElementById(id), from.getElementById(id)];
+  if (!old || !fresh) throw new Error("another page");
+  for (const details of old.querySelectorAll("details[open][id]")) fresh.querySelector(`#${details.id}`)?.setAttribute("open", "");
+  localise(fresh);
+  old.replaceWith(fresh);
+}
+
+const fresh = document.getElementById("fresh");
+if (fresh) {
+  const { every, pause, resume, failed } = fresh.dataset;
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "plain";
+  // Who has asked for stillness starts it by hand.
+  let follows = !matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const word = () => { button.textContent = follows ? pause : resume; };
+  button.addEventListener("click", () => { follows = !follows; word(); });
+  word();
+  fresh.parentElement.append(button);
+  setInterval(async () => {
+    const part = document.getElementById("fresh-part");
+    if (!follows || document.hidden || part.contains(document.activeElement)) return;
+    try {
+      const next = await page(location.href);
+      swap("fresh-part", next);
+      const when = next.querySelector("#fresh time");
+      localise(when.parentElement);
+      document.querySelector("#fresh time").replaceWith(when);
+    } catch {
+      follows = false;
+      word();
+      fresh.textContent = failed;
+    }
+  }, Number(every) * 1000);
+}
+
+// A draft is tried while it is typed: what its first button does.
+const draft = document.querySelector("form[data-draft]");
+if (draft) {
+  let timer, asked = 0;
+  const attempt = async () => {
+    const mine = ++asked;
+    const preview = document.getElementById("preview");
+    preview.classList.add("waiting");
+    try {
+      const next = await page(draft.action, { method: "POST", body: new URLSearchParams(new FormData(draft)) });
+      if (mine === asked) swap("preview", next);
+    } catch {
+      preview.classList.remove("waiting");
+    }
+  };
+  draft.addEventListener("input", (event) => {
+    if (event.target.id === "reason") return;
+    clearTimeout(timer);
+    timer = setTimeout(attempt, 600);
+  });
 }

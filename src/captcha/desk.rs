@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use super::{Captchas, Challenge, Client, Form, ImageError, Redeemed};
 use crate::config::Live;
-use crate::throttle::{Decision, Limiter, MemoryStore};
+use crate::throttle::{Decision, Limiter, MemoryStore, Refusal};
 
 /// Everyone, as the subject of a total.
 const EVERYONE: &[u8] = b"everyone";
+
+const LIMITS: [&str; 2] = ["captcha-address", "captcha-total"];
 
 pub struct Desk {
     captchas: Captchas,
@@ -20,6 +22,9 @@ pub struct Desk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Later {
     pub retry_after: Duration,
+    /// By which limit, and how.
+    pub limit: &'static str,
+    pub refusal: Refusal,
 }
 
 impl Desk {
@@ -33,7 +38,9 @@ impl Desk {
             self.issuing.bucket(&live.limits.captcha_total, EVERYONE),
         ];
         match self.issuing.reserve(&buckets, false).await {
-            Ok(Decision::Refused(refusal)) => Err(Later { retry_after: refusal.retry_after }),
+            Ok(Decision::Refused(refusal)) => {
+                Err(Later { retry_after: refusal.retry_after, limit: LIMITS[refusal.bucket], refusal })
+            }
             // The in-process store does not fail, and nothing here takes holds.
             Ok(Decision::Admitted(_) | Decision::Held) | Err(_) => {
                 Ok(self.captchas.issue(form, client, live.captcha.difficulty, live.captcha.ttl))

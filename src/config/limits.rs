@@ -106,10 +106,15 @@ fn custom(section: &mut Section<'_>) -> BTreeMap<String, Limit> {
 }
 
 fn custom_name(name: &str) -> Result<(), String> {
-    let fits = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
-    if (1..=64).contains(&name.len()) && name.bytes().all(fits) {
+    if is_custom_name(name) {
         Ok(())
     } else {
         Err("is no name for a limit; it must be 1 to 64 of a-z, 0-9 and -".to_owned())
     }
+}
+
+/// Whether a limit of the owner's own may be called so.
+pub fn is_custom_name(name: &str) -> bool {
+    let fits = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
+    (1..=64).contains(&name.len()) && name.bytes().all(fits)
 }

@@ -4,6 +4,7 @@
 //! may change; a [`Watcher`] keeps the latter in step with the file. `gatehouse.example.toml` lists
 //! every key with its default.
 
+mod audit;
 mod captcha;
 mod database;
 mod document;
@@ -34,13 +35,16 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub use audit::AuditSettings;
 pub use captcha::{CaptchaProvider, CaptchaTunables};
 pub use database::{Database, DatabaseUrl, SqliteFile};
-pub use draft::{Draft, DraftError, Edit, SaveError, Saved, limits_toml, named, rule_json, span_text};
+pub use draft::{
+    Draft, DraftError, Edit, SaveError, Saved, limits_toml, named, rule_json, span_text, with_limit,
+};
 pub use environment::{Environment, of_process as environment_of_process};
 pub use error::{ConfigError, Place, Problem};
 pub use home::HomeKind;
-pub use limits::Limits;
+pub use limits::{Limits, is_custom_name};
 pub use live::{InForce, LiveHandle, Refused};
 pub use live_home::HomeSettings;
 pub use look::Look;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::reader::Section;
 use super::values::{duration, shown};
 
+const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,11 +14,13 @@ pub struct SessionSettings {
     pub idle: Duration,
     /// A session ends this long after sign-in however much it is used.
     pub absolute: Duration,
+    /// A change in the console wants the password to have been shown within so long.
+    pub confirm: Duration,
 }
 
 impl Default for SessionSettings {
     fn default() -> Self {
-        Self { idle: DAY * 14, absolute: DAY * 30 }
+        Self { idle: DAY * 14, absolute: DAY * 30, confirm: MINUTE * 15 }
     }
 }
 
@@ -29,6 +32,7 @@ impl SessionSettings {
         let session = Self {
             idle: section.value("idle", default.idle, duration(bounds.clone())),
             absolute: section.value("absolute", default.absolute, duration(bounds)),
+            confirm: section.value("confirm", default.confirm, duration(MINUTE..=DAY)),
         };
         if session.idle > session.absolute
             && !section.failed()

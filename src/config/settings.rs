@@ -1,5 +1,6 @@
 //! The whole configuration: what stays until a restart, and what may change while the server runs.
 
+use super::audit::AuditSettings;
 use super::captcha::{self, CaptchaProvider, CaptchaTunables};
 use super::database::Database;
 use super::error::Place;
@@ -36,6 +37,7 @@ pub struct Settings {
     pub session: SessionSettings,
     pub captcha_provider: CaptchaProvider,
     pub sms: SmsSettings,
+    pub audit: AuditSettings,
 }
 
 /// What is swapped as a whole when the document changes. A request takes one snapshot of it.
@@ -78,6 +80,7 @@ impl Config {
             let outbox = settings.gateway == Gateway::Outbox && !section.failed();
             (settings, tunables, outbox)
         });
+        let audit = root.section("audit", AuditSettings::read);
         let limits_at = root.place_of("limits");
         let limits = root.section("limits", Limits::read);
         if let Some(place) = bind_at.filter(|_| !server.on_loopback()) {
@@ -95,6 +98,7 @@ impl Config {
             session,
             captcha_provider,
             sms: sms_settings,
+            audit,
         };
         Self { settings, live: Live { limits, captcha, sms } }
     }
@@ -169,9 +173,12 @@ impl Settings {
             password.workers => "password.workers",
             session.idle => "session.idle",
             session.absolute => "session.absolute",
+            session.confirm => "session.confirm",
             captcha_provider => "captcha.provider",
             sms.gateway => "sms.gateway",
             sms.timeout => "sms.timeout",
+            audit.retention => "audit.retention",
+            audit.max_rows => "audit.max_rows",
         )
     }
 }

@@ -214,3 +214,53 @@ async fn who_has_waited_for_the_exclusive_lock_sees_what_was_written_meanwhile()
     first.commit().await.unwrap();
     assert_eq!(second.await.unwrap(), 1);
 }
+
+/// What was begun must not stay open: whoever has the connection next would write into it.
+#[tokio::test]
+async fn a_trip_that_fails_half_way_undoes_what_it_did_and_the_next_one_goes_on() {
+    let (_folder, url) = scratch();
+    let db = Db::connect(&url).await.unwrap();
+    let Db::Sqlite(pools) = &db else { unreachable!("opened as SQLite") };
+    const FAILS: &str = "BEGIN IMMEDIATE;
+        INSERT INTO accounts (id, login, created_at) VALUES ($1, 'a', 0) RETURNING id;
+        INSERT INTO accounts (id, login, created_at) VALUES ($1, 'b', 0);
+        COMMIT";
+    const GOES_ON: &str = "BEGIN IMMEDIATE;
+        INSERT INTO accounts (id, login, created_at) VALUES ($1, 'c', 0) RETURNING id;
+        INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent) VALUES ('1', $1, 0, '', '');
+        COMMIT";
+    let failed = pools.in_one_trip(sqlx::query_scalar(FAILS).bind("1")).await;
+    assert!(failed.unwrap_err().is_unique_violation());
+    assert_eq!(pools.in_one_trip(sqlx::query_scalar(GOES_ON).bind("2")).await.unwrap(), ["2"]);
+    let logins: Vec<String> =
+        sqlx::query_scalar("SELECT login FROM accounts").fetch_all(&pools.all).await.unwrap();
+    assert_eq!(logins, ["c"], "seen by other connections: committed");
+}
+
+#[tokio::test]
+async fn whoever_goes_away_leaves_a_trip_whole_or_not_begun() {
+    const ADDS: &str = "BEGIN IMMEDIATE;
+        INSERT INTO accounts (id, login, created_at) VALUES ($1, $1, 0) RETURNING id;
+        INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent) VALUES ($1, $1, 0, '', '');
+        COMMIT";
+    let (_folder, url) = scratch();
+    let db = Db::connect(&url).await.unwrap();
+    let Db::Sqlite(pools) = &db else { unreachable!("opened as SQLite") };
+    for turn in 0..50 {
+        let trip = pools.in_one_trip(sqlx::query_scalar(ADDS).bind(format!("gone {turn}")));
+        let patience = async {
+            for _ in 0..turn % 5 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            done = trip => assert_eq!(done.unwrap().len(), 1),
+            () = patience => {}
+        }
+    }
+    pools.in_one_trip(sqlx::query_scalar(ADDS).bind("last")).await.unwrap();
+    let count = |sql: &'static str| sqlx::query_scalar::<_, i64>(sql).fetch_one(&pools.all);
+    let accounts = count("SELECT COUNT(*) FROM accounts").await.unwrap();
+    assert_eq!(accounts, count("SELECT COUNT(*) FROM sign_ins").await.unwrap());
+}

@@ -7,7 +7,8 @@ mod tests;
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::{AccountId, Client, Phc, Username, id};
+use super::{AccountId, Phc, Username, id};
+use crate::audit::Subject;
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db, on_tx};
 use crate::entropy::Entropy;
@@ -15,9 +16,6 @@ use crate::sms::Phone;
 
 pub use passwords::ShownBy;
 pub use phones::PhoneSet;
-
-/// Recent sign-ins kept for an account.
-const KEPT_SIGN_INS: i64 = 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
@@ -158,29 +156,21 @@ impl Accounts {
         Ok(count > 0)
     }
 
-    /// Remembers a sign-in that succeeded; the oldest are forgotten past 20.
-    pub async fn record_sign_in(&self, account: AccountId, client: &Client) -> Result<(), DbError> {
-        const INSERT: &str = "INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
-            VALUES ($1, $2, $3, $4, $5)";
-        const TRIM: &str = "DELETE FROM sign_ins WHERE account = $1 AND id NOT IN (SELECT id FROM sign_ins
-            WHERE account = $1 ORDER BY signed_in_at DESC, id LIMIT $2)";
-        let id = format!("{:032x}", u128::from_be_bytes(self.entropy.bytes()));
-        let (account, at) = (account.to_string(), self.clock.now().0);
-        // Two statements, no transaction: a row too many after a crash goes with the next sign-in.
-        on_db!(&self.db, pool => query(INSERT).bind(id).bind(&account).bind(at).bind(&client.network)
-            .bind(&client.user_agent).execute(pool).await.map(drop))?;
-        on_db!(&self.db, pool => query(TRIM).bind(&account).bind(KEPT_SIGN_INS).execute(pool).await.map(drop))?;
-        Ok(())
-    }
-
     /// The newest sign-ins, newest first; at most 20.
     pub async fn last_sign_ins(&self, account: AccountId) -> Result<Vec<PastSignIn>, DbError> {
         const SQL: &str = "SELECT signed_in_at, network, user_agent FROM sign_ins WHERE account = $1
-            ORDER BY signed_in_at DESC, id LIMIT $2";
+            ORDER BY signed_in_at DESC, id LIMIT 20";
         let rows: Vec<(i64, String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(account.to_string())
-            .bind(KEPT_SIGN_INS).fetch_all(pool).await)?;
+            .fetch_all(pool).await)?;
         let sign_in = |(at, network, user_agent)| PastSignIn { at: Micros(at), network, user_agent };
         Ok(rows.into_iter().map(sign_in).collect())
+    }
+}
+
+impl Account {
+    /// As an event names it.
+    pub fn recorded(&self) -> Subject<'_> {
+        Subject::Account { id: self.id.as_bytes(), login: self.login.as_str() }
     }
 }
 

@@ -12,6 +12,7 @@ use super::sign_in::signed_in_counter;
 use super::{
     Account, Accounts, CreateError, Hasher, PasswordError, PhoneSet, ServiceError, ShownBy, Username,
 };
+use crate::audit::{self, Action, Event};
 use crate::config::Live;
 use crate::db::DbError;
 use crate::entropy::Entropy;
@@ -127,13 +128,13 @@ impl ByCode {
                 if account.roles.admin {
                     return Ok(Entered::PasswordRequired);
                 }
-                self.0.signed_in.increment(1);
+                self.signed_in(&account, entry);
                 return Ok(Entered::SignedIn { account: Box::new(account), made: false });
             }
             match accounts.create_with_phone(&self.name(), None, proven.phone()).await {
                 Ok(account) => {
                     guard.made(&account);
-                    self.0.signed_in.increment(1);
+                    self.signed_in(&account, entry);
                     return Ok(Entered::SignedIn { account: Box::new(account), made: true });
                 }
                 // Made by another sign-in meanwhile: found when looked for again. A taken name: another is drawn.
@@ -141,6 +142,26 @@ impl ByCode {
                 Err(CreateError::Db(error)) => return Err(error.into()),
             }
         }
+    }
+
+    /// Apart from the guess that was right: no limit on passwords has counted anything.
+    fn signed_in(&self, account: &Account, entry: CodeEntry<'_>) {
+        self.0.signed_in.increment(1);
+        self.record(account, entry, "code");
+    }
+
+    /// What a code did for an account, beside the guess that was right.
+    fn record(&self, account: &Account, entry: CodeEntry<'_>, name: &str) {
+        let audit = self.0.guard.audit();
+        audit.record(Event {
+            name: Some(name),
+            solved: entry.solved,
+            account: Some(account.recorded()),
+            address: Some(audit::Subject::Address(entry.address)),
+            phone: Some(audit::Subject::Phone(entry.phone.as_str())),
+            prefix: Some(audit::Subject::Prefix(entry.phone.block())),
+            ..Event::new(audit.now(), Action::SignIn, audit::Outcome::Ok)
+        });
     }
 
     /// Like `user-7k3m9q2x`, of letters and digits that are not taken for one another.
@@ -191,6 +212,7 @@ impl ByCode {
         if let Err(error) = guard.forgive(&live.limits, account.id).await {
             tracing::debug!(%error, "an account's failures could not be forgiven");
         }
+        self.record(&account, ask.entry, "reset");
         Ok(Reset::Done)
     }
 

@@ -8,11 +8,13 @@ use metrics::Counter;
 use super::Username;
 use super::accounts::{Account, Accounts};
 use super::id::AccountId;
+use crate::audit::{self, Audit};
+use crate::clock::Micros;
 use crate::config::Limits;
 use crate::db::DbError;
 use crate::throttle::{
-    AnyStore, Attempt, Bucket, Decision, Hold, Limit, Limiter, MemoryStore, Mode, Refusal, Rule, StoreError,
-    Then,
+    self, AnyStore, Attempt, Bucket, Decision, Hold, Limit, Limiter, MemoryStore, Mode, Refusal, Rule,
+    StoreError, Then,
 };
 
 /// How long an attempt may wait for others in flight to end. With the hashing queue behind it this stays
@@ -25,7 +27,10 @@ const KNOWN_LOGINS: usize = 100_000;
 
 /// The account's bucket stands first, the address's second.
 pub const ACCOUNT: usize = 0;
-const LIMITS: [&str; 2] = ["login-account", "login-address"];
+pub const LIMITS: [&str; 2] = ["login-account", "login-address"];
+/// What everyone meets while the store is out: no hit stands in the way.
+const ASKED: Refusal =
+    Refusal { bucket: ACCOUNT, rule: 0, then: Then::Captcha, retry_after: BUSY_RETRY, frees_at: Micros(0) };
 
 /// Reserves before a password is verified.
 pub struct Guard {
@@ -33,6 +38,7 @@ pub struct Guard {
     /// Windows of this process, stricter, for as long as the store is out.
     insurance: Limiter<MemoryStore>,
     accounts: Accounts,
+    audit: Audit,
     logins: quick_cache::sync::Cache<Username, Option<AccountId>>,
     outages: Counter,
 }
@@ -40,15 +46,10 @@ pub struct Guard {
 /// Whether an attempt may be verified.
 pub enum Admission {
     Held(Slot),
-    /// A CAPTCHA must be solved with it; none is asked for any more after that time.
-    Challenged {
+    /// A CAPTCHA must be solved with it, or it must wait, as the refusal says.
+    Refused {
         limit: &'static str,
-        retry_after: Duration,
-    },
-    /// Whatever comes with it, until then.
-    Throttled {
-        limit: &'static str,
-        retry_after: Duration,
+        refusal: Refusal,
     },
     Busy {
         retry_after: Duration,
@@ -71,20 +72,48 @@ pub struct Who<'a> {
     pub solved: bool,
 }
 
+/// Something that was admitted: when, and what a watching limit would have refused.
+#[derive(Debug, Clone, Copy)]
+pub struct Counted {
+    pub at: Micros,
+    pub noted: Option<Refusal>,
+}
+
 /// Whom an account's window counts. One that does not exist is counted by its name, so that nothing
 /// tells it apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Subject(Option<AccountId>);
 
+impl Subject {
+    /// As an event names it.
+    pub fn recorded<'a>(&'a self, login: &'a Username) -> audit::Subject<'a> {
+        match &self.0 {
+            Some(id) => audit::Subject::Account { id: id.as_bytes(), login: login.as_str() },
+            None => audit::Subject::Login(login.as_str()),
+        }
+    }
+}
+
 impl Guard {
-    pub fn new(limiter: Limiter<AnyStore>, insurance: Limiter<MemoryStore>, accounts: Accounts) -> Self {
+    pub fn new(
+        limiter: Limiter<AnyStore>,
+        insurance: Limiter<MemoryStore>,
+        accounts: Accounts,
+        audit: Audit,
+    ) -> Self {
         Self {
             limiter,
             insurance,
             accounts,
+            audit,
             logins: quick_cache::sync::Cache::new(KNOWN_LOGINS),
             outages: metrics::counter!("gatehouse_store_errors_total"),
         }
+    }
+
+    /// Where what becomes of attempts is recorded.
+    pub const fn audit(&self) -> &Audit {
+        &self.audit
     }
 
     /// Whom the login names, from memory where it was seen before. Memory may be out of date; whoever
@@ -141,7 +170,7 @@ impl Guard {
             // Nobody signs in unchallenged while the windows that count are out of sight.
             Ok(Attempt::Held(hold)) if !who.solved => {
                 let _ = hold.refund().await;
-                Admission::Challenged { limit: LIMITS[ACCOUNT], retry_after: BUSY_RETRY }
+                refused(ASKED)
             }
             Ok(Attempt::Held(hold)) => Admission::Held(Slot::Insurance(hold)),
             Ok(Attempt::OutOfPatience) | Err(_) => Admission::Busy { retry_after: BUSY_RETRY },
@@ -162,21 +191,28 @@ impl Guard {
         false
     }
 
-    /// Counts one thing that an address did, where the outcome does not matter: `Some` where it may not.
+    /// Counts one thing that an address did, where the outcome does not matter; or says why it may not.
     /// In an outage: a stricter window of this process.
-    pub async fn count_address(&self, limit: &Limit, address: &[u8], solved: bool) -> Option<Refusal> {
+    pub async fn count_address(
+        &self,
+        limit: &Limit,
+        address: &[u8],
+        solved: bool,
+    ) -> Result<Counted, Refusal> {
         let decision = match self.limiter.reserve(&[self.limiter.bucket(limit, address)], solved).await {
             Ok(decision) => decision,
             Err(error) => {
                 self.note_outage(&error);
                 let limit = stricter(limit);
                 let bucket = self.insurance.bucket(&limit, address);
-                self.insurance.reserve(&[bucket], solved).await.ok()?
+                self.insurance.reserve(&[bucket], solved).await.unwrap_or(Decision::Held)
             }
         };
         match decision {
-            Decision::Refused(refusal) => Some(refusal),
-            Decision::Admitted(_) | Decision::Held => None,
+            Decision::Refused(refusal) => Err(refusal),
+            Decision::Admitted(throttle::Admission { at, noted, .. }) => Ok(Counted { at, noted }),
+            // Nothing here takes holds, and the in-process store does not fail.
+            Decision::Held => Ok(Counted { at: self.audit.now(), noted: None }),
         }
     }
 
@@ -192,37 +228,46 @@ impl Guard {
 }
 
 impl Slot {
-    /// The attempt failed and counts.
-    pub async fn keep(self) {
+    /// When it was taken, and what a watching limit would have refused.
+    pub const fn taken(&self) -> Counted {
+        match self {
+            Self::Store(hold) => Counted { at: hold.at, noted: hold.noted },
+            Self::Insurance(hold) => Counted { at: hold.at, noted: hold.noted },
+        }
+    }
+
+    /// The attempt failed and counts; from when, where the store could say.
+    pub async fn keep(self) -> Option<Micros> {
         settled(match self {
             Self::Store(hold) => hold.keep().await,
             Self::Insurance(hold) => hold.keep().await,
-        });
+        })
     }
 
     /// Nothing was verified: it never was.
     pub async fn refund(self) {
-        settled(match self {
+        let _ = settled(match self {
             Self::Store(hold) => hold.refund().await,
             Self::Insurance(hold) => hold.refund().await,
         });
     }
 
     /// The owner signed in: the account's failures from before are forgiven. The address's stay, or an
-    /// attacker's own account would wipe them.
-    pub async fn succeed(self) {
+    /// attacker's own account would wipe them. When that was, and whether it was asked for, where the store
+    /// could say.
+    pub async fn succeed(self) -> Option<(Micros, bool)> {
         settled(match self {
             Self::Store(hold) => hold.succeed(|bucket| bucket == ACCOUNT).await,
             Self::Insurance(hold) => hold.succeed(|bucket| bucket == ACCOUNT).await,
-        });
+        })
     }
 }
 
 /// A hold that could not be settled counts as a failure until it expires: the store errs towards refusing.
-fn settled(result: Result<(), StoreError>) {
-    if let Err(error) = result {
-        tracing::debug!(%error, "an attempt's outcome did not reach the window store");
-    }
+fn settled<T>(result: Result<T, StoreError>) -> Option<T> {
+    result
+        .inspect_err(|error| tracing::debug!(%error, "an attempt's outcome did not reach the window store"))
+        .ok()
 }
 
 fn full(state: &crate::throttle::RulePeek, rule: &Rule) -> bool {
@@ -250,11 +295,7 @@ fn account_key(id: AccountId) -> [u8; 19] {
 }
 
 fn refused(refusal: Refusal) -> Admission {
-    let (limit, retry_after) = (LIMITS[refusal.bucket], refusal.retry_after);
-    match refusal.then {
-        Then::Captcha => Admission::Challenged { limit, retry_after },
-        Then::Block => Admission::Throttled { limit, retry_after },
-    }
+    Admission::Refused { limit: LIMITS[refusal.bucket], refusal }
 }
 
 /// Half of everything, for one instance that cannot see what the others admit.

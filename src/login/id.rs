@@ -44,6 +44,8 @@ random_id! {
     SessionId
 }
 
+pub(super) use random_id;
+
 /// An id out of a column that only ever held one.
 pub(super) fn stored<T>(id: Option<T>) -> Result<T, sqlx::Error> {
     id.ok_or_else(|| sqlx::Error::Decode("an id is not 32 hexadecimal digits".into()))

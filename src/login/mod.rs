@@ -9,21 +9,25 @@ mod id;
 mod password;
 mod phc;
 mod registration;
+mod scopes;
 mod sessions;
 mod sign_in;
+mod tokens;
 mod username;
 
 pub use accounts::{Account, Accounts, CreateError, PastSignIn, PhoneSet, Roles, ShownBy};
 pub use by_code::{ByCode, CodeEntry, Entered, Given, NotOpened, Reset, Resetting};
 pub use client::Client;
-pub use guard::{Admission, Guard, Slot, Subject, Who};
+pub use guard::{Admission, Counted, Guard, Slot, Subject, Who};
 pub use hasher::{HashError, HashSettings, Hasher, Verified};
 pub use id::{AccountId, SessionId};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use phc::Phc;
 pub use registration::{Changed, Newcomer, Registered, Registration};
-pub use sessions::{Authenticated, Session, SessionSettings, Sessions, Token};
+pub use scopes::{MOST_SCOPES, Scopes, ScopesError};
+pub use sessions::{Authenticated, Session, SessionSettings, Sessions, SignedInBy, Token};
 pub use sign_in::{Attempt, Outcome, SignIn};
+pub use tokens::{ApiToken, Bearer, Look, MOST_TOKENS, NewToken, TokenEntry, TokenId, Tokens};
 pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
 
 /// What a service stands on has failed; its caller hears no more than that.

@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::guard::Guard;
+use super::guard::{Counted, Guard};
 use super::{
     Account, Accounts, CreateError, HashError, Hasher, PasswordError, Phc, Roles, ServiceError, ShownBy,
     Username,
 };
+use crate::audit::{self, Action, Event, Why};
 use crate::config::Live;
 use crate::sms::{Checked, Code, Codes, Guess, Phone, Purpose};
-use crate::throttle::Then;
+use crate::throttle::{Refusal, Then};
+
+const LIMIT: &str = "register-address";
 
 /// The registration service. Clones share it.
 #[derive(Clone)]
@@ -81,15 +84,27 @@ impl Registration {
     /// Counts the address first: a hash is what an attacker would have us compute. The code is looked at
     /// last, so that none is spent on a mistake.
     pub async fn register(&self, live: &Live, newcomer: Newcomer<'_>) -> Result<Registered, ServiceError> {
-        let Inner { guard, accounts, hasher, .. } = &*self.0;
+        let Newcomer { address, solved, .. } = newcomer;
+        let counted = self.0.guard.count_address(&live.limits.register_address, address, solved).await;
+        let counted = match counted {
+            Ok(counted) => counted,
+            Err(refusal) => {
+                self.record_refused(newcomer, &refusal);
+                let retry_after = refusal.retry_after;
+                return Ok(match refusal.then {
+                    Then::Captcha => Registered::Challenged { retry_after },
+                    Then::Block => Registered::Throttled { limit: LIMIT.into(), retry_after },
+                });
+            }
+        };
+        let registered = self.admitted(live, newcomer).await?;
+        self.record(newcomer, counted, &registered);
+        Ok(registered)
+    }
+
+    async fn admitted(&self, live: &Live, newcomer: Newcomer<'_>) -> Result<Registered, ServiceError> {
+        let Inner { accounts, hasher, .. } = &*self.0;
         let Newcomer { login, password, phone, address, solved } = newcomer;
-        if let Some(refusal) = guard.count_address(&live.limits.register_address, address, solved).await {
-            let retry_after = refusal.retry_after;
-            return Ok(match refusal.then {
-                Then::Captcha => Registered::Challenged { retry_after },
-                Then::Block => Registered::Throttled { limit: "register-address".into(), retry_after },
-            });
-        }
         let hash = match hasher.hash_new(password, login).await {
             Ok(Ok(hash)) => hash,
             Ok(Err(unfit)) => return Ok(Registered::Unfit(unfit)),
@@ -136,6 +151,36 @@ impl Registration {
         }
     }
 
+    fn record_refused(&self, newcomer: Newcomer<'_>, refusal: &Refusal) {
+        let audit = self.0.guard.audit();
+        let event = Event::new(audit.decided(refusal), Action::Register, audit::Outcome::refused(refusal));
+        audit.record(Event { why: Some(Why::refused(LIMIT, refusal)), ..about(newcomer, event) });
+    }
+
+    /// Each that was admitted by itself: all of them count, however they end.
+    fn record(&self, newcomer: Newcomer<'_>, counted: Counted, registered: &Registered) {
+        let audit = self.0.guard.audit();
+        let (outcome, name) = match registered {
+            Registered::Made(_) => (audit::Outcome::Ok, None),
+            Registered::LoginTaken => (audit::Outcome::Failed, Some("login-taken")),
+            Registered::PhoneTaken => (audit::Outcome::Failed, Some("phone-taken")),
+            Registered::Unfit(_) => (audit::Outcome::Failed, Some("unfit-password")),
+            Registered::Busy { .. } => (audit::Outcome::Failed, Some("busy")),
+            // Which is an event of its own.
+            Registered::WrongCode
+            | Registered::Challenged { .. }
+            | Registered::Throttled { .. }
+            | Registered::Unavailable { .. } => (audit::Outcome::Failed, Some("code")),
+        };
+        let why = counted.noted.as_ref().map(|refusal| Why::noted(LIMIT, refusal));
+        let event = Event { name, why, ..Event::new(counted.at, Action::Register, outcome) };
+        let event = about(newcomer, event);
+        audit.record(match registered {
+            Registered::Made(account) => Event { account: Some(account.recorded()), ..event },
+            _ => event,
+        });
+    }
+
     /// Sets a new password for somebody who has just proven the old one, with the account as it was then.
     pub async fn change_password(&self, verified: &Account, new: &str) -> Result<Changed, ServiceError> {
         let Inner { accounts, hasher, .. } = &*self.0;
@@ -155,6 +200,19 @@ impl Registration {
             ..verified.clone()
         };
         Ok(Changed::Done(Box::new(account)))
+    }
+}
+
+/// Nobody has the name yet, or it is somebody else's.
+fn about<'a>(newcomer: Newcomer<'a>, event: Event<'a>) -> Event<'a> {
+    let phone = newcomer.phone.map(|(phone, _)| phone);
+    Event {
+        account: Some(audit::Subject::Login(newcomer.login.as_str())),
+        address: Some(audit::Subject::Address(newcomer.address)),
+        phone: phone.map(|phone| audit::Subject::Phone(phone.as_str())),
+        prefix: phone.map(|phone| audit::Subject::Prefix(phone.block())),
+        solved: newcomer.solved,
+        ..event
     }
 }
 

@@ -1,6 +1,10 @@
 //! Sessions: who is signed in where. They live in SQL, not in the window store, because they are to
 //! outlive a restart and be listed by account, and no decision of the limiter depends on them.
 
+mod start;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -10,7 +14,7 @@ use sqlx::{query, query_as};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::accounts::AccountRow;
-use super::{Account, AccountId, Client, SessionId, id};
+use super::{Account, AccountId, SessionId, id};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
@@ -18,23 +22,6 @@ use crate::secret::SubKey;
 
 /// How often a session in use writes when it was last seen.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
-/// The most that live for one account; past it the one that was used longest ago ends.
-const MOST: i64 = 100;
-
-/// Inserts only where the password or the number that was verified is the account's still. On PostgreSQL the account's
-/// row is locked: a change of the password at the same time is waited for, or waits and ends this session.
-macro_rules! start {
-    ($lock:literal) => {
-        concat!(
-            "INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
-            network, user_agent) SELECT $1, $2, id, $3, $3, $4, $5, $6, $7 FROM accounts
-            WHERE id = $8 AND password_version = $9",
-            $lock
-        )
-    };
-}
-const START: &str = start!("");
-const START_LOCKING: &str = start!(" FOR SHARE");
 
 /// What the browser holds: 256 random bits, never stored; wiped when dropped, never printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
@@ -50,9 +37,20 @@ pub struct Session {
     /// When it ends unless it is used; never later than `ends_at`.
     pub idle_until: Micros,
     pub ends_at: Micros,
+    /// When the password was last shown in it; the beginning of time where it never was.
+    pub verified_at: Micros,
     /// The client's address, masked.
     pub network: String,
     pub user_agent: String,
+}
+
+/// What somebody showed who signed in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignedInBy {
+    /// The one in force, or one that was set in the same step.
+    Password,
+    /// A code that went to the account's number.
+    Code,
 }
 
 /// Whom a token speaks for.
@@ -68,6 +66,8 @@ pub struct SessionSettings {
     pub idle: Duration,
     /// Ends it whatever its use.
     pub absolute: Duration,
+    /// How long after it was shown the password counts as shown just now.
+    pub confirm: Duration,
 }
 
 #[derive(Clone)]
@@ -85,45 +85,11 @@ impl Sessions {
         Self { db, clock, entropy, key, settings }
     }
 
-    /// Starts a session for an account as it was when it was verified; None where its password or its
-    /// number was changed since. Always with a new token, so that none from before the sign-in carries over.
-    pub async fn start(&self, account: &Account, client: &Client) -> Result<Option<Token>, DbError> {
-        let token = Token(self.entropy.bytes());
-        let hash = self.hash(&token);
-        let session = SessionId::random(&self.entropy).to_string();
-        let now = self.clock.now();
-        let ends_at = now.plus(self.settings.absolute);
-        let idle_until = now.plus(self.settings.idle).min(ends_at);
-        let sql = match &self.db {
-            Db::Sqlite(_) => START,
-            Db::Postgres(_) => START_LOCKING,
-        };
-        let started = on_db!(&self.db, pool => query(sql).bind(&hash).bind(session).bind(now.0)
-            .bind(idle_until.0).bind(ends_at.0).bind(&client.network).bind(&client.user_agent)
-            .bind(account.id.to_string()).bind(account.password_version).execute(pool).await
-            .map(|done| done.rows_affected()))?;
-        if started == 0 {
-            return Ok(None);
-        }
-        self.end_past_the_most(account.id, &hash, now).await?;
-        Ok(Some(token))
-    }
-
-    /// Keeps the sessions used last. What has just started is one of them, whatever the clock says.
-    async fn end_past_the_most(&self, account: AccountId, newest: &str, now: Micros) -> Result<(), DbError> {
-        const SQL: &str = "DELETE FROM sessions WHERE account = $1 AND token_hash <> $2
-            AND idle_until > $3 AND token_hash NOT IN (SELECT token_hash FROM sessions WHERE account = $1
-            AND token_hash <> $2 AND idle_until > $3 ORDER BY last_seen DESC, id LIMIT $4)";
-        on_db!(&self.db, pool => query(SQL).bind(account.to_string()).bind(newest).bind(now.0).bind(MOST - 1)
-            .execute(pool).await.map(drop))?;
-        Ok(())
-    }
-
     /// Whom the token speaks for; None where it is unknown, ended or expired. Notes that the session is
     /// in use, at most once a minute: every other request only reads.
     pub async fn find(&self, token: &Token) -> Result<Option<Authenticated>, DbError> {
         const SQL: &str = "SELECT s.id AS session_id, s.created_at AS started_at, s.last_seen, s.idle_until,
-            s.ends_at, s.network, s.user_agent, a.* FROM sessions s JOIN accounts a ON a.id = s.account
+            s.ends_at, s.verified_at, s.network, s.user_agent, a.* FROM sessions s JOIN accounts a ON a.id = s.account
             WHERE s.token_hash = $1 AND s.idle_until > $2";
         let now = self.clock.now();
         let hash = self.hash(token);
@@ -140,6 +106,26 @@ impl Sessions {
         Ok(Some(Authenticated { session, account }))
     }
 
+    /// Whoever holds the session has shown the account's password just now. Gives it a new token, and the
+    /// old one opens nothing any more (OWASP ASVS 5.0, 7.2.4). None where it has ended meanwhile, as it does
+    /// when the password is changed.
+    pub async fn confirm(&self, token: &Token) -> Result<Option<Token>, DbError> {
+        const SQL: &str = "UPDATE sessions SET token_hash = $1, verified_at = $2
+            WHERE token_hash = $3 AND idle_until > $2";
+        let (fresh, now) = (Token(self.entropy.bytes()), self.clock.now());
+        let rows = on_db!(&self.db, pool => query(SQL).bind(self.hash(&fresh)).bind(now.0)
+            .bind(self.hash(token)).execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok((rows > 0).then_some(fresh))
+    }
+
+    /// Whether the password was shown in it lately.
+    pub fn is_confirmed(&self, session: &Session) -> bool {
+        let now = self.clock.now();
+        // A time to come is none that the password was shown at, but for clocks that differ by little.
+        session.verified_at <= now.plus(self.settings.confirm)
+            && now.since(session.verified_at) < self.settings.confirm
+    }
+
     async fn touch(&self, hash: &str, session: &Session) -> Result<(), DbError> {
         const SQL: &str =
             "UPDATE sessions SET last_seen = $1, idle_until = $2 WHERE token_hash = $3 AND last_seen < $1";
@@ -151,11 +137,11 @@ impl Sessions {
     /// Where the account is signed in, last used first; at most 100.
     pub async fn list(&self, account: AccountId) -> Result<Vec<Session>, DbError> {
         const SQL: &str = "SELECT id AS session_id, created_at AS started_at, last_seen, idle_until, ends_at,
-            network, user_agent FROM sessions WHERE account = $1 AND idle_until > $2
-            ORDER BY last_seen DESC, id LIMIT $3";
+            verified_at, network, user_agent FROM sessions WHERE account = $1 AND idle_until > $2
+            ORDER BY last_seen DESC, id LIMIT 100";
         let now = self.clock.now().0;
         let rows: Vec<SessionRow> = on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).bind(now)
-            .bind(MOST).fetch_all(pool).await)?;
+            .fetch_all(pool).await)?;
         Ok(rows.into_iter().map(|row| row.parse(account)).collect::<Result<_, _>>()?)
     }
 
@@ -227,6 +213,7 @@ struct SessionRow {
     last_seen: i64,
     idle_until: i64,
     ends_at: i64,
+    verified_at: i64,
     network: String,
     user_agent: String,
 }
@@ -248,11 +235,9 @@ impl SessionRow {
             last_seen: Micros(self.last_seen),
             idle_until: Micros(self.idle_until),
             ends_at: Micros(self.ends_at),
+            verified_at: Micros(self.verified_at),
             network: self.network,
             user_agent: self.user_agent,
         })
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use metrics::Counter;
 
-use super::guard::{Admission, Guard, Slot, Subject, Who};
+use super::guard::{Admission, Counted, Guard, LIMITS, Slot, Subject, Who};
 use super::{Account, Accounts, Client, HashError, Hasher, Password, Username};
+use crate::audit::{self, Action, Event, Why};
+use crate::clock::Micros;
 use crate::config::Live;
 use crate::db::DbError;
+use crate::throttle::{Refusal, Then};
 
 /// The sign-in service. Clones share it.
 #[derive(Clone)]
@@ -78,13 +81,18 @@ impl SignIn {
             let subject = self.0.guard.subject(&attempt.login).await?;
             let slot = match self.0.guard.admit(&live.limits, subject, who(&attempt)).await {
                 Admission::Held(slot) => slot,
-                Admission::Challenged { limit, retry_after } => {
-                    return Ok(Outcome::Challenged { limit, retry_after });
+                Admission::Refused { limit, refusal } => {
+                    self.record(&attempt, subject, Ended::Refused(limit, refusal));
+                    let retry_after = refusal.retry_after;
+                    return Ok(match refusal.then {
+                        Then::Captcha => Outcome::Challenged { limit, retry_after },
+                        Then::Block => Outcome::Throttled { limit, retry_after },
+                    });
                 }
-                Admission::Throttled { limit, retry_after } => {
-                    return Ok(Outcome::Throttled { limit, retry_after });
+                Admission::Busy { retry_after } => {
+                    self.record(&attempt, subject, Ended::Busy);
+                    return Ok(Outcome::Busy { retry_after });
                 }
-                Admission::Busy { retry_after } => return Ok(Outcome::Busy { retry_after }),
             };
             // Whoever hangs up now must not leave the slot unsettled: this runs to its end without them.
             let (service, live) = (self.clone(), Arc::clone(live));
@@ -121,29 +129,59 @@ impl SignIn {
             slot.refund().await;
             return Ok(None);
         }
+        let taken = slot.taken();
         let hash = found.as_ref().and_then(|account| account.password_hash.as_ref());
         match (hasher.verify(&attempt.password, hash).await, found) {
             (Ok(verified), Some(account)) if verified.ok => {
-                slot.succeed().await;
+                let (at, forgave) = slot.succeed().await.unwrap_or((taken.at, false));
+                self.record(attempt, subject, Ended::Right(taken, at, forgave));
                 if verified.rehash {
                     self.rehash(account.clone(), attempt.password.clone());
                 }
                 Ok(Some(Outcome::SignedIn(Box::new(account))))
             }
             (Ok(_), _) => {
-                slot.keep().await;
+                let counts_from = slot.keep().await.unwrap_or(taken.at);
+                self.record(attempt, subject, Ended::Wrong(taken, counts_from));
                 let captcha_required = guard.challenges_next(&live.limits, subject, who(attempt)).await;
                 Ok(Some(Outcome::Rejected { captcha_required }))
             }
             (Err(HashError::Busy { retry_after }), _) => {
                 slot.refund().await;
+                self.record(attempt, subject, Ended::Busy);
                 Ok(Some(Outcome::Busy { retry_after }))
             }
             (Err(HashError::Stopped), _) => {
                 slot.refund().await;
+                self.record(attempt, subject, Ended::Busy);
                 Ok(Some(Outcome::Busy { retry_after: Duration::from_secs(1) }))
             }
         }
+    }
+
+    fn record(&self, attempt: &Attempt, subject: Subject, ended: Ended) {
+        let audit = self.0.guard.audit();
+        let (at, outcome) = match ended {
+            Ended::Refused(_, refusal) => (audit.decided(&refusal), audit::Outcome::refused(&refusal)),
+            Ended::Busy => (audit.now(), audit::Outcome::Busy),
+            Ended::Right(taken, ..) => (taken.at, audit::Outcome::Ok),
+            Ended::Wrong(taken, _) => (taken.at, audit::Outcome::Wrong),
+        };
+        let event = Event {
+            account: Some(subject.recorded(&attempt.login)),
+            address: Some(audit::Subject::Address(&attempt.address)),
+            solved: attempt.solved,
+            ..Event::new(at, Action::SignIn, outcome)
+        };
+        audit.record(match ended {
+            Ended::Refused(limit, refusal) => Event { why: Some(Why::refused(limit, &refusal)), ..event },
+            Ended::Busy => event,
+            Ended::Right(taken, at, forgave) => {
+                let detail = (!forgave).then(|| audit::NOT_FORGIVEN.to_owned());
+                Event { settled: Some(at), detail, why: why_noted(&taken), ..event }
+            }
+            Ended::Wrong(taken, at) => Event { settled: Some(at), why: why_noted(&taken), ..event },
+        });
     }
 
     /// The parameters have changed since this password was hashed. Nobody waits for it; where it does not
@@ -158,6 +196,21 @@ impl SignIn {
             }
         });
     }
+}
+
+/// How an attempt ended, as it is recorded.
+#[derive(Clone, Copy)]
+enum Ended {
+    Refused(&'static str, Refusal),
+    Busy,
+    /// Taken then, given back then; and whether the account's failures were to be forgiven with it.
+    Right(Counted, Micros, bool),
+    /// Taken then, and from when it counts.
+    Wrong(Counted, Micros),
+}
+
+fn why_noted(taken: &Counted) -> Option<Why<'static>> {
+    taken.noted.as_ref().map(|refusal| Why::noted(LIMITS[refusal.bucket], refusal))
 }
 
 fn who(attempt: &Attempt) -> Who<'_> {

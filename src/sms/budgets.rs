@@ -11,7 +11,7 @@ use super::rebuild::{self, Rebuild};
 use crate::clock::Micros;
 use crate::config::Live;
 use crate::throttle::{
-    AnyStore, Bucket, Decision, HitId, Kept, Key, Limit, Limiter, Refusal, StoreError, window,
+    self, AnyStore, Bucket, Decision, HitId, Kept, Key, Limit, Limiter, Refusal, StoreError, window,
 };
 
 /// A store that loses its data more often than this in one question has more wrong with it.
@@ -64,6 +64,10 @@ pub enum Admission {
 #[derive(Debug, Clone, Copy)]
 pub struct Ticket {
     pub hit: HitId,
+    /// From when it counts.
+    pub at: Micros,
+    /// What a watching limit would have refused.
+    pub noted: Option<Refusal>,
     whole_by: HitId,
 }
 
@@ -153,18 +157,19 @@ impl Budgets {
         let (buckets, shape) = (watched.buckets(keys), watched.shape());
         for _ in 0..MOST_TRIES {
             let before = self.known(&shape);
-            let id = match self.limiter.reserve_or_nothing(&buckets, solved).await {
-                Ok(Decision::Admitted(admission)) => admission.id,
+            let admission = match self.limiter.reserve_or_nothing(&buckets, solved).await {
+                Ok(Decision::Admitted(admission)) => admission,
                 Ok(Decision::Refused(refusal)) => return self.refused(watched, keys, refusal).await,
                 // No log here knows holds.
                 Ok(Decision::Held) => return Admission::Out(None),
                 Err(error) => return Admission::Out(Some(error)),
             };
+            let throttle::Admission { id, at, noted, .. } = admission;
             let now = self.limiter.whole_by(MARK, &shape).await;
             if let (Some(whole_by), Ok(Some(now))) = (before, &now)
                 && whole_by == *now
             {
-                return Admission::In(Ticket { hit: id, whole_by });
+                return Admission::In(Ticket { hit: id, at, noted, whole_by });
             }
             // It was admitted by windows with holes in them, or nobody can say that it was not.
             let refunded = self.limiter.refund(&buckets, id).await;

@@ -10,6 +10,7 @@ use super::ledger::Ledger;
 use super::metrics::Metrics;
 use super::once::Turns;
 use super::{Code, Gateway, MessageId, Phone, Purpose, Report};
+use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::Live;
 use crate::db::{Db, DbError};
@@ -38,6 +39,7 @@ pub(super) struct Inner {
     pub turns: Arc<Turns>,
     pub places: Semaphore,
     pub metrics: Metrics,
+    pub audit: Audit,
     key: SubKey,
 }
 
@@ -49,6 +51,7 @@ pub struct Parts {
     pub gateway: Arc<dyn Gateway>,
     pub clock: Clock,
     pub entropy: Entropy,
+    pub audit: Audit,
 }
 
 /// One request for a code.
@@ -152,7 +155,7 @@ impl Codes {
 
     /// With another bound on how long the gateway may take.
     pub fn with_patience(parts: Parts, master: &MasterKey, gateway_patience: Duration) -> Self {
-        let Parts { db, limiter, gateway, clock, entropy } = parts;
+        let Parts { db, limiter, gateway, clock, entropy, audit } = parts;
         let ledger = Ledger::new(db, clock.clone(), entropy.clone());
         let budgets = Budgets::new(limiter, ledger.clone());
         Self(Arc::new(Inner {
@@ -165,6 +168,7 @@ impl Codes {
             turns: Arc::default(),
             places: Semaphore::new(MOST_UNDER_WAY),
             metrics: Metrics::register(),
+            audit,
             key: master.derive("code.hash"),
         }))
     }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use super::codes::{Checked, Codes, Proven, SmsError, TRY_AGAIN};
 use super::{Code, Phone, Purpose};
+use crate::audit::{self, Action, Event, Outcome, Why};
 use crate::config::Live;
 use crate::db::DbError;
 use crate::secret::same;
-use crate::throttle::{AnyStore, Attempt, Hold, Key, Limit, Mode, Then};
+use crate::throttle::{AnyStore, Attempt, Hold, Key, Limit, Mode, Refusal, StoreError, Then};
 
 /// How long a guess may wait for others in flight to be compared.
 const GUESS_PATIENCE: Duration = Duration::from_secs(5);
@@ -36,6 +37,10 @@ pub struct Admitted {
     code: Code,
     /// Wrong ones that a single code survives.
     most: Option<u32>,
+    address: Vec<u8>,
+    solved: bool,
+    /// What a watching limit would have refused, and which.
+    noted: Option<(String, Refusal)>,
 }
 
 impl Codes {
@@ -62,6 +67,7 @@ impl Codes {
             Ok(Attempt::Held(hold)) => hold,
             Ok(Attempt::Refused(refusal)) => {
                 let limit = buckets[refusal.bucket].limit.name().to_owned();
+                self.record_refused(guess, &limit, &refusal);
                 let retry_after = refusal.retry_after;
                 return Err(match refusal.then {
                     Then::Captcha => {
@@ -76,12 +82,21 @@ impl Codes {
             }
             Ok(Attempt::OutOfPatience) | Err(_) => {
                 guesses.unavailable.increment(1);
+                let audit = &self.0.audit;
+                audit.record(about(guess, Event::new(audit.now(), Action::Guess, Outcome::Unavailable)));
                 return Err(Checked::Unavailable { retry_after: TRY_AGAIN });
             }
         };
         let (key, most) = (self.phone_key(live, phone), most(&live.limits.sms_guess));
-        let (phone, code) = (phone.clone(), code.clone());
-        Ok(Admitted { codes: self.clone(), hold, phone, key, purpose, code, most })
+        let noted = hold.noted.map(|refusal| (buckets[refusal.bucket].limit.name().to_owned(), refusal));
+        let (phone, code, address) = (phone.clone(), code.clone(), address.to_owned());
+        Ok(Admitted { codes: self.clone(), hold, phone, key, purpose, code, most, address, solved, noted })
+    }
+
+    fn record_refused(&self, guess: Guess<'_>, limit: &str, refusal: &Refusal) {
+        let audit = &self.0.audit;
+        let event = Event::new(audit.decided(refusal), Action::Guess, Outcome::refused(refusal));
+        audit.record(Event { why: Some(Why::refused(limit, refusal)), ..about(guess, event) });
     }
 }
 
@@ -104,11 +119,23 @@ impl Admitted {
                 return Err(error.into());
             }
         };
-        settled(if right { self.hold.refund().await } else { self.hold.keep().await });
+        let taken = self.hold.at;
+        let counts_from = if right {
+            settled(self.hold.refund().await);
+            None
+        } else {
+            Some(settled(self.hold.keep().await).unwrap_or(taken))
+        };
         let guesses = &self.codes.0.metrics.guesses;
         let counter = if right { &guesses.right } else { &guesses.wrong };
         counter.increment(1);
-        Ok(if right { Checked::Right(Proven::of(self.phone)) } else { Checked::Wrong })
+        let Self { codes, phone, purpose, code, address, solved, noted, .. } = self;
+        let guess = Guess { phone: &phone, purpose, code: &code, address: &address, solved };
+        let outcome = if right { Outcome::Ok } else { Outcome::Wrong };
+        let why = noted.as_ref().map(|(limit, refusal)| Why::noted(limit, refusal));
+        let event = Event { settled: counts_from, why, ..Event::new(taken, Action::Guess, outcome) };
+        codes.0.audit.record(about(guess, event));
+        Ok(if right { Checked::Right(Proven::of(phone)) } else { Checked::Wrong })
     }
 
     async fn is_right(&self) -> Result<bool, DbError> {
@@ -130,9 +157,21 @@ impl Admitted {
 }
 
 /// A hold whose end cannot be told becomes a failure by itself.
-fn settled(told: Result<(), crate::throttle::StoreError>) {
-    if let Err(error) = told {
+fn settled<T>(told: Result<T, StoreError>) -> Option<T> {
+    told.inspect_err(|error| {
         tracing::debug!(%error, "the outcome of a guess could not be told to the window store");
+    })
+    .ok()
+}
+
+fn about<'a>(guess: Guess<'a>, event: Event<'a>) -> Event<'a> {
+    Event {
+        name: Some(guess.purpose.as_str()),
+        solved: guess.solved,
+        address: Some(audit::Subject::Address(guess.address)),
+        phone: Some(audit::Subject::Phone(guess.phone.as_str())),
+        prefix: Some(audit::Subject::Prefix(guess.phone.block())),
+        ..event
     }
 }
 

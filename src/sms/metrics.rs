@@ -104,7 +104,7 @@ mod tests {
             metrics.count(&outcome.into());
             assert!(told("gatehouse_sms_messages_total", name), "{name}");
         }
-        metrics.count(&Answer { sending: sent(true), repeated: true });
+        metrics.count(&Answer { repeated: true, ..sent(true).into() });
         assert!(told("gatehouse_sms_messages_total", "repeated"));
         assert!(told("gatehouse_sms_messages_total", "accepted"), "once, and no more");
         metrics.guesses.wrong.increment(1);

@@ -10,6 +10,8 @@ use super::ledger::{Draft, Earlier, State, WhyNot, Written};
 use super::once::Turn;
 use super::text::text;
 use super::{Code, Delivery, Message, MessageId, Phone, Purpose};
+use crate::audit::{self, Action, Event, Outcome, Why};
+use crate::clock::Micros;
 use crate::config::{Brake, Live};
 use crate::db::DbError;
 use crate::throttle::{Refusal, Then};
@@ -29,6 +31,8 @@ struct Job {
     code_ttl: Duration,
     phone: Phone,
     purpose: Purpose,
+    address: Vec<u8>,
+    network: Vec<u8>,
     solved: bool,
     locale: String,
 }
@@ -62,7 +66,7 @@ impl Codes {
     /// The same as [`send`](Self::send), for who has waited.
     pub async fn send_in_turn(&self, live: &Live, ask: Ask<'_>, turn: InTurn) -> Result<Sending, SmsError> {
         let job = Job::new(self.clone(), live, ask);
-        let answer = tokio::spawn(job.run(turn)).await.expect("sending does not panic")?;
+        let answer = tokio::spawn(job.recorded(turn)).await.expect("sending does not panic")?;
         self.0.metrics.count(&answer);
         Ok(answer.sending)
     }
@@ -86,11 +90,15 @@ pub enum Turned {
 pub struct Answer {
     pub sending: Sending,
     pub repeated: bool,
+    /// What the windows said of it, where they let it in.
+    pub ticket: Option<Ticket>,
+    /// The rule that refused it.
+    pub refusal: Option<Refusal>,
 }
 
 impl From<Sending> for Answer {
     fn from(sending: Sending) -> Self {
-        Self { sending, repeated: false }
+        Self { sending, repeated: false, ticket: None, refusal: None }
     }
 }
 
@@ -109,13 +117,21 @@ impl Job {
             code_ttl: live.sms.code_ttl,
             phone: ask.phone.clone(),
             purpose: ask.purpose,
+            address: ask.address.to_owned(),
+            network: ask.network.to_owned(),
             solved: ask.solved,
             locale: ask.locale.to_owned(),
         }
     }
 
     /// The turn is over when this is.
-    async fn run(self, _turn: InTurn) -> Result<Answer, SmsError> {
+    async fn recorded(self, _turn: InTurn) -> Result<Answer, SmsError> {
+        let answer = self.run().await?;
+        self.record(&answer);
+        Ok(answer)
+    }
+
+    async fn run(&self) -> Result<Answer, SmsError> {
         let inner = Arc::clone(&self.codes.0);
         if let Some(retry_after) = self.known_brake().await {
             return Ok(braked(retry_after).into());
@@ -127,7 +143,7 @@ impl Job {
                     Some(answer) => return Ok(answer),
                     None => continue,
                 },
-                Admission::Refused(limit, refusal) => return Ok(refused(limit, refusal).into()),
+                Admission::Refused(limit, refusal) => return Ok(refused(limit, refusal)),
                 Admission::Out(error) => {
                     tracing::debug!(?error, "no message is sent while the window store is out");
                     return Ok(unavailable().into());
@@ -171,7 +187,7 @@ impl Job {
         let resend_after = self.codes.ledger().resend_after(self.keys.phone, &self.watched.phone).await?;
         let confirmed = earlier.state == State::Accepted;
         let sent = Sent { expires_in: earlier.expires_in, resend_after, confirmed };
-        Ok(Answer { sending: Sending::Sent(sent), repeated: true })
+        Ok(Answer { repeated: true, ..Sending::Sent(sent).into() })
     }
 
     /// It stands in the window store. Where it does not come to stand in the ledger it never was. None
@@ -202,7 +218,8 @@ impl Job {
             Ok(Written::New { resend_after }) if inner.budgets.stands(&self.watched, &ticket).await => {
                 let delivery = self.deliver(&draft, code).await;
                 let gone = inner.clock.now().since(begun);
-                return Ok(Some(self.answer(&delivery, resend_after, gone).into()));
+                let sending = self.answer(&delivery, resend_after, gone);
+                return Ok(Some(Answer { ticket: Some(ticket), ..sending.into() }));
             }
             Ok(Written::New { .. }) => inner.ledger.withdraw(&draft).await.map(|()| None),
             Ok(Written::Not(why)) => Ok(Some(why)),
@@ -215,7 +232,7 @@ impl Job {
             Some(WhyNot::Refused(refusal)) => {
                 let sent = inner.ledger.sent_to(self.keys.phone, &self.watched.phone).await?;
                 inner.budgets.restore_number(&self.watched, &self.keys, &sent).await;
-                Some(refused(self.watched.phone.name().to_owned(), refusal).into())
+                Some(refused(self.watched.phone.name().to_owned(), refusal))
             }
             Some(WhyNot::Braked(braked)) => {
                 inner.metrics.brakes.increment(u64::from(braked.tripped));
@@ -278,12 +295,57 @@ impl Job {
     }
 }
 
-fn refused(limit: String, refusal: Refusal) -> Sending {
+impl Job {
+    /// A request that was answered before is no event: it changes nothing.
+    fn record(&self, answer: &Answer) {
+        if answer.repeated {
+            return;
+        }
+        let audit = &self.codes.0.audit;
+        let (outcome, limit) = match &answer.sending {
+            Sending::Sent(sent) if sent.confirmed => (Outcome::Ok, None),
+            Sending::Sent(_) => (Outcome::Unknown, None),
+            Sending::NotSent => (Outcome::Failed, None),
+            Sending::Challenged { limit, .. } => (Outcome::Challenged, Some(limit)),
+            Sending::Throttled { limit, .. } => (Outcome::Throttled, Some(limit)),
+            Sending::Unavailable { .. } => (Outcome::Unavailable, None),
+        };
+        let buckets = self.watched.buckets(&self.keys);
+        let (at, why) = match (limit, &answer.refusal, &answer.ticket) {
+            (Some(limit), Some(refusal), _) => (audit.decided(refusal), Some(Why::refused(limit, refusal))),
+            // A brake, which no hit holds up.
+            (Some(limit), None, _) => {
+                (audit.now(), Some(Why { limit, rule: 0, frees_at: Micros(0), noted: false }))
+            }
+            (None, _, Some(Ticket { at, noted, .. })) => {
+                let noted = noted.as_ref();
+                (*at, noted.map(|refusal| Why::noted(buckets[refusal.bucket].limit.name(), refusal)))
+            }
+            (None, _, None) => (audit.now(), None),
+        };
+        // When what it was counted by was given back.
+        let settled = (outcome == Outcome::Failed).then(|| audit.now());
+        audit.record(Event {
+            settled,
+            name: Some(self.purpose.as_str()),
+            why,
+            solved: self.solved,
+            address: Some(audit::Subject::Address(&self.address)),
+            network: Some(audit::Subject::Network(&self.network)),
+            phone: Some(audit::Subject::Phone(self.phone.as_str())),
+            prefix: Some(audit::Subject::Prefix(self.phone.block())),
+            ..Event::new(at, Action::Send, outcome)
+        });
+    }
+}
+
+fn refused(limit: String, refusal: Refusal) -> Answer {
     let retry_after = refusal.retry_after;
-    match refusal.then {
+    let sending = match refusal.then {
         Then::Captcha => Sending::Challenged { limit, retry_after },
         Then::Block => Sending::Throttled { limit, retry_after },
-    }
+    };
+    Answer { refusal: Some(refusal), ..sending.into() }
 }
 
 fn braked(retry_after: Duration) -> Sending {

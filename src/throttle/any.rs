@@ -3,6 +3,7 @@
 use super::memory::MemoryStore;
 use super::redis::RedisStore;
 use super::store::*;
+use crate::clock::Micros;
 
 pub enum AnyStore {
     Memory(MemoryStore),
@@ -22,7 +23,7 @@ impl WindowStore for AnyStore {
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[Outcome],
-    ) -> Result<(), StoreError> {
+    ) -> Result<Micros, StoreError> {
         match self {
             Self::Memory(store) => store.settle(buckets, id, outcomes).await,
             Self::Redis(store) => store.settle(buckets, id, outcomes).await,

@@ -114,13 +114,16 @@ impl Subject<'_> {
         self.entry.kept.trim(capacity);
     }
 
-    pub fn settle_kept(&mut self, id: HitId, clock: Micros, limit: &Limit) {
+    /// Answers the time from which it counts.
+    pub fn settle_kept(&mut self, id: HitId, clock: Micros, limit: &Limit) -> Micros {
         let now = self.now(clock);
         let held = self.take_hold(id);
-        if held || !self.entry.kept.contains(id) {
-            self.keep(Hit { at: now, id }, limit);
-        }
         self.entry.live_until(now.plus(window::life(limit, now)));
+        if let (false, Some(at)) = (held, self.entry.kept.time_of(id)) {
+            return at;
+        }
+        self.keep(Hit { at: now, id }, limit);
+        now
     }
 
     fn take_hold(&mut self, id: HitId) -> bool {

@@ -11,7 +11,7 @@ pub struct Hit {
 
 /// Ordered by time, and by id where times are equal, as in a sorted set. The times of the two ends
 /// answer nearly every question by themselves.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Hits {
     ring: Box<[Hit]>,
     first: Micros,
@@ -76,7 +76,11 @@ impl Hits {
     }
 
     pub fn contains(&self, id: HitId) -> bool {
-        self.iter().any(|hit| hit.id == id)
+        self.time_of(id).is_some()
+    }
+
+    pub fn time_of(&self, id: HitId) -> Option<Micros> {
+        self.iter().find(|hit| hit.id == id).map(|hit| hit.at)
     }
 
     /// Puts one in its place. `capacity` is how many the log will ever be asked for: no memory is taken
@@ -114,6 +118,23 @@ impl Hits {
         let before = self.len;
         self.retain(|hit| hit.id != id);
         self.len < before
+    }
+
+    /// The same for one whose time is known: it is looked for there only.
+    pub fn take_out(&mut self, hit: Hit) -> bool {
+        let mut index = self.not_newer(hit.at, self.len());
+        while index > 0 && self.get(index - 1).at == hit.at {
+            index -= 1;
+            if self.get(index).id == hit.id {
+                for behind in index + 1..self.len() {
+                    self.set(behind - 1, self.get(behind));
+                }
+                self.len -= 1;
+                self.look_at_ends();
+                return true;
+            }
+        }
+        false
     }
 
     pub fn retain(&mut self, keep: impl Fn(&Hit) -> bool) {
@@ -191,13 +212,16 @@ mod tests {
     enum Step {
         Keep(i64, u8),
         Remove(u8),
+        TakeOut(i64, u8),
         Forget(i64),
     }
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             6 => (0..40i64, any::<u8>()).prop_map(|(at, id)| Step::Keep(at, id)),
+            2 => (0..40i64, 0..8u8).prop_map(|(at, id)| Step::Keep(at, id)),
             1 => any::<u8>().prop_map(Step::Remove),
+            1 => (0..40i64, 0..8u8).prop_map(|(at, id)| Step::TakeOut(at, id)),
             1 => (0..40i64).prop_map(Step::Forget),
         ]
     }
@@ -219,6 +243,11 @@ mod tests {
                     Step::Remove(id) => {
                         prop_assert_eq!(hits.remove(hit(0, id).id), list.iter().any(|(_, other)| *other == id));
                         list.retain(|(_, other)| *other != id);
+                    }
+                    Step::TakeOut(at, id) => {
+                        let found = list.iter().rposition(|other| *other == (at, id));
+                        prop_assert_eq!(hits.take_out(hit(at, id)), found.is_some());
+                        found.map(|index| list.remove(index));
                     }
                     Step::Forget(up_to) => {
                         hits.retain(|hit| hit.at.0 > up_to);

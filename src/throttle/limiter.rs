@@ -35,6 +35,8 @@ pub enum Decision {
 pub struct Admission {
     /// What to refund it by.
     pub id: HitId,
+    /// The store's time: from then on it counts.
+    pub at: Micros,
     pub room: Option<Room>,
     /// What a monitored limit would have refused.
     pub noted: Option<Refusal>,
@@ -145,10 +147,11 @@ impl<S: WindowStore + 'static> Limiter<S> {
     /// What a verdict means for an attempt; where it must wait, for which log.
     fn attempt(&self, ask: &Ask<'_>, verdict: Verdict, arrived: Option<Arrival>) -> Result<Attempt<S>, Key> {
         match verdict {
-            Verdict::Admitted { room, noted, .. } => Ok(Attempt::Held(Hold {
+            Verdict::Admitted { at, room, noted } => Ok(Attempt::Held(Hold {
                 limiter: self.clone(),
                 buckets: ask.buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect(),
                 id: ask.id,
+                at,
                 arrived,
                 room,
                 noted,
@@ -160,7 +163,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
 
     /// Takes a hit back, by the id that its admission gave. Harmless when repeated.
     pub async fn refund(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<(), StoreError> {
-        self.settle(buckets, id, &vec![Outcome::Refund; buckets.len()]).await
+        self.settle(buckets, id, &vec![Outcome::Refund; buckets.len()]).await.map(drop)
     }
 
     pub async fn peek(&self, bucket: Bucket<'_>) -> Result<Peek, StoreError> {
@@ -201,7 +204,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[Outcome],
-    ) -> Result<(), StoreError> {
+    ) -> Result<Micros, StoreError> {
         let settled = self.0.store.settle(buckets, id, outcomes).await;
         for bucket in buckets {
             self.0.line.call(bucket.key);
@@ -252,6 +255,8 @@ pub struct Hold<S: WindowStore + 'static> {
     limiter: Limiter<S>,
     buckets: Vec<OwnedBucket>,
     id: HitId,
+    /// When the slot was taken, by the store's clock.
+    pub at: Micros,
     /// None where it had to wait in line.
     arrived: Option<Arrival>,
     pub room: Option<Room>,
@@ -259,35 +264,39 @@ pub struct Hold<S: WindowStore + 'static> {
 }
 
 impl<S: WindowStore + 'static> Hold<S> {
-    /// The attempt failed: it counts in every bucket.
-    pub async fn keep(self) -> Result<(), StoreError> {
+    /// The attempt failed: it counts in every bucket, from the time that is answered.
+    pub async fn keep(self) -> Result<Micros, StoreError> {
         self.end(|_| Outcome::Keep).await
     }
 
     /// The attempt came to nothing, or counts nowhere.
     pub async fn refund(self) -> Result<(), StoreError> {
-        self.end(|_| Outcome::Refund).await
+        self.end(|_| Outcome::Refund).await.map(drop)
     }
 
     /// The attempt succeeded: it counts nowhere, and in the buckets chosen (by index) the failures from
     /// before it came are forgiven, if it came alone. Where others came to the same log through this limiter
     /// while it was in flight, or it had to wait for them, or another hold is in flight anywhere, it forgives nothing: under attack one success would buy the
-    /// attacker as many guesses again.
-    pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(), StoreError> {
-        let (limiter, arrived) = (self.limiter.clone(), self.arrived);
-        let keys: Vec<Key> = self.buckets.iter().map(|bucket| bucket.key).collect();
-        self.end(|bucket| match arrived {
-            Some(Arrival { at, numbers })
-                if forgive(bucket) && limiter.0.line.is_last(keys[bucket], numbers[bucket]) =>
-            {
-                Outcome::Forgive { up_to: at }
-            }
-            _ => Outcome::Refund,
-        })
-        .await
+    /// attacker as many guesses again. When the store was told, and whether it was told to forgive.
+    pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(Micros, bool), StoreError> {
+        let arrived = self.arrived;
+        let outcomes: Vec<Outcome> = (0..self.buckets.len())
+            .map(|bucket| match arrived {
+                Some(Arrival { at, numbers }) if forgive(bucket) && self.is_last(bucket, numbers[bucket]) => {
+                    Outcome::Forgive { up_to: at }
+                }
+                _ => Outcome::Refund,
+            })
+            .collect();
+        let forgives = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Forgive { .. }));
+        self.end(|bucket| outcomes[bucket]).await.map(|at| (at, forgives))
     }
 
-    async fn end(self, outcome: impl Fn(usize) -> Outcome) -> Result<(), StoreError> {
+    fn is_last(&self, bucket: usize, number: u64) -> bool {
+        self.limiter.0.line.is_last(self.buckets[bucket].key, number)
+    }
+
+    async fn end(self, outcome: impl Fn(usize) -> Outcome) -> Result<Micros, StoreError> {
         let outcomes: Vec<Outcome> = (0..self.buckets.len()).map(outcome).collect();
         let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
         self.limiter.settle(&buckets, self.id, &outcomes).await
@@ -297,7 +306,9 @@ impl<S: WindowStore + 'static> Hold<S> {
 /// What a verdict means where what is asked for counts at once.
 fn decision(ask: &Ask<'_>, verdict: Verdict) -> Decision {
     match verdict {
-        Verdict::Admitted { room, noted, .. } => Decision::Admitted(Admission { id: ask.id, room, noted }),
+        Verdict::Admitted { at, room, noted } => {
+            Decision::Admitted(Admission { id: ask.id, at, room, noted })
+        }
         Verdict::Refused { refusal, .. } => Decision::Refused(refusal),
         Verdict::Held { .. } => Decision::Held,
     }

@@ -124,8 +124,9 @@ impl MemoryStore {
         })
     }
 
-    fn settle_now(&self, buckets: &[Bucket<'_>], id: HitId, outcomes: &[Outcome]) {
+    fn settle_now(&self, buckets: &[Bucket<'_>], id: HitId, outcomes: &[Outcome]) -> Micros {
         let clock = self.clock.now();
+        let mut counts_from = None;
         let mut shards = self.lock(buckets);
         for (bucket, outcome) in buckets.iter().zip(outcomes) {
             if bucket.limit.capacity() == 0 {
@@ -133,7 +134,10 @@ impl MemoryStore {
             }
             let shard = shards.of(bucket.key);
             match outcome {
-                Outcome::Keep => shard.open(bucket.key, clock).settle_kept(id, clock, bucket.limit),
+                Outcome::Keep => {
+                    let at = shard.open(bucket.key, clock).settle_kept(id, clock, bucket.limit);
+                    counts_from = counts_from.max(Some(at));
+                }
                 Outcome::Refund | Outcome::Forgive { .. } => {
                     let Some(mut log) = shard.find(bucket.key) else { continue };
                     log.now(clock);
@@ -147,6 +151,7 @@ impl MemoryStore {
                 }
             }
         }
+        counts_from.unwrap_or(clock)
     }
 
     fn peek_now(&self, bucket: Bucket<'_>) -> Peek {
@@ -272,9 +277,8 @@ impl WindowStore for MemoryStore {
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[Outcome],
-    ) -> Result<(), StoreError> {
-        self.settle_now(buckets, id, outcomes);
-        Ok(())
+    ) -> Result<Micros, StoreError> {
+        Ok(self.settle_now(buckets, id, outcomes))
     }
 
     async fn peek(&self, bucket: Bucket<'_>) -> Result<Peek, StoreError> {

@@ -19,6 +19,7 @@ pub mod window;
 
 pub use self::redis::RedisStore;
 pub use any::AnyStore;
+pub(crate) use hits::{Hit, Hits};
 pub use limit::*;
 pub use limiter::*;
 pub use link::{CallError, Link};

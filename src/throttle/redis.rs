@@ -205,11 +205,11 @@ impl WindowStore for RedisStore {
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[Outcome],
-    ) -> Result<(), StoreError> {
+    ) -> Result<Micros, StoreError> {
         let pairs = || buckets.iter().zip(outcomes).filter(|(bucket, _)| !bucket.limit.rules().is_empty());
         let sent: Vec<Bucket<'_>> = pairs().map(|(bucket, _)| *bucket).collect();
         if sent.is_empty() {
-            return Ok(());
+            return Ok(self.now());
         }
         let now = self.now();
         let mut command = self.command(&self.scripts.settle, sent.iter().copied());
@@ -222,9 +222,12 @@ impl WindowStore for RedisStore {
             };
             command.arg(letter).arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, now)).arg(up_to);
         }
-        let settled = self.run(&command, &self.scripts.settle).await.map(drop);
+        let settled = self.run(&command, &self.scripts.settle).await;
         self.forget_refusals(buckets);
-        settled
+        match settled?.as_slice() {
+            [at] => Ok(Micros(*at)),
+            other => Err(StoreError::Broken(format!("{other:?} to a settlement"))),
+        }
     }
 
     async fn peek(&self, bucket: Bucket<'_>) -> Result<Peek, StoreError> {
@@ -331,7 +334,7 @@ enum Reply {
 
 fn verdict(reply: &[i64], ask: &Ask<'_>, place: impl Fn(i64) -> Option<usize>) -> Result<Reply, StoreError> {
     let broken = || StoreError::Broken(format!("{reply:?} to a reservation"));
-    let refusal = |bucket: i64, rule: i64, wait: i64| {
+    let refusal = |bucket: i64, rule: i64, wait: i64, frees_at: i64| {
         let bucket = place(bucket)?;
         let then = ask.buckets[bucket].limit.rules().get(rule as usize)?.then;
         Some(Refusal {
@@ -339,6 +342,7 @@ fn verdict(reply: &[i64], ask: &Ask<'_>, place: impl Fn(i64) -> Option<usize>) -
             rule: rule as usize,
             then,
             retry_after: Duration::from_micros(wait.max(0) as u64),
+            frees_at: Micros(frees_at),
         })
     };
     let verdict = match *reply {
@@ -352,14 +356,15 @@ fn verdict(reply: &[i64], ask: &Ask<'_>, place: impl Fn(i64) -> Option<usize>) -
             });
             let noted = match *noted {
                 [] => None,
-                [bucket, rule, wait] => Some(refusal(bucket, rule, wait).ok_or_else(broken)?),
+                [bucket, rule, wait, frees] => Some(refusal(bucket, rule, wait, frees).ok_or_else(broken)?),
                 _ => return Err(broken()),
             };
             Verdict::Admitted { at, room: room.flatten(), noted }
         }
         [1, at, bucket] => Verdict::Held { at: Micros(at), bucket: place(bucket).ok_or_else(broken)? },
-        [2, at, bucket, rule, wait] => {
-            Verdict::Refused { at: Micros(at), refusal: refusal(bucket, rule, wait).ok_or_else(broken)? }
+        [2, at, bucket, rule, wait, frees] => {
+            let refusal = refusal(bucket, rule, wait, frees).ok_or_else(broken)?;
+            Verdict::Refused { at: Micros(at), refusal }
         }
         [3, at] => return Ok(Reply::OtherUnit(Micros(at))),
         _ => return Err(broken()),

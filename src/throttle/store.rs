@@ -84,6 +84,16 @@ pub struct Refusal {
     pub then: Then,
     /// Until the next slot frees, where nobody else takes it; to the microsecond.
     pub retry_after: Duration,
+    /// The same as a time of the store's: one and the same for as long as one and the same hit stands in
+    /// the way.
+    pub frees_at: Micros,
+}
+
+impl Refusal {
+    /// When it was decided, by the store's clock.
+    pub const fn at(&self) -> Micros {
+        self.frees_at.minus(self.retry_after)
+    }
 }
 
 /// What is left after a hit, by the tightest enforced rule.
@@ -152,13 +162,13 @@ pub trait WindowStore: Send + Sync {
     fn reserve(&self, ask: &Ask<'_>) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
 
     /// Says how a reservation ended, bucket by bucket (`outcomes` is as long as `buckets`), in one
-    /// atomic step.
+    /// atomic step. Answers the store's time: where a bucket kept it, that from which it counts.
     fn settle(
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[Outcome],
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    ) -> impl Future<Output = Result<Micros, StoreError>> + Send;
 
     /// Reads a log. Writes nothing, but that holds whose owner died become kept hits.
     fn peek(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<Peek, StoreError>> + Send;

@@ -59,7 +59,7 @@ pub fn start(span: &Span, now: Micros) -> Micros {
 }
 
 /// When the hit at `oldest` stops counting.
-fn end(span: &Span, oldest: Micros, now: Micros) -> Micros {
+pub fn end(span: &Span, oldest: Micros, now: Micros) -> Micros {
     match span {
         Span::Sliding(window) => oldest.plus(*window),
         Span::Calendar { unit, zone } => stretch(*unit, zone, now).end,
@@ -158,8 +158,8 @@ impl Gathered {
             let standing = judge(rule, log, now);
             match (standing, limit.mode()) {
                 (Standing::Full { frees_at }, mode) if !waived => {
-                    let refusal =
-                        Refusal { bucket, rule: index, then: rule.then, retry_after: frees_at.since(now) };
+                    let retry_after = frees_at.since(now);
+                    let refusal = Refusal { bucket, rule: index, then: rule.then, retry_after, frees_at };
                     let place = if mode == Mode::Monitor { &mut self.noted } else { &mut self.refused };
                     stricter(place, refusal);
                 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sqlx::{query, query_as};
 
-use super::{By, Tuning, version_of};
+use super::{Author, Saved, Tuning, version_of};
 use crate::clock::Micros;
 use crate::config;
 use crate::db::{DbError, Tx, on_db, on_tx};
@@ -36,6 +36,9 @@ pub(super) struct Place {
     at: i64,
     id: String,
 }
+
+/// The newest change that was in force here, and its version.
+pub(super) type Recorded = Option<(Place, String)>;
 
 impl Change {
     /// For the page behind this one.
@@ -79,6 +82,14 @@ impl Tuning {
         Ok(rows.into_iter().map(change).collect())
     }
 
+    /// One change; none where there is no such one.
+    pub async fn change(&self, id: &str) -> Result<Option<Change>, DbError> {
+        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document
+            FROM limit_changes WHERE id = $1";
+        let row: Option<Row> = on_db!(&self.0.db, pool => query_as(SQL).bind(id).fetch_optional(pool).await)?;
+        Ok(row.map(change))
+    }
+
     /// The limits that a change put in force.
     pub(super) async fn document_of(&self, change: &str) -> Result<Option<String>, DbError> {
         const SQL: &str = "SELECT document FROM limit_changes WHERE id = $1";
@@ -90,25 +101,42 @@ impl Tuning {
     /// Sees to it that what is in force here is in the history, once over all instances. What another
     /// instance has recorded is recognised by its version among the changes since the last that was in
     /// force here: the same version may come back later, and is then a change of its own.
-    pub(super) async fn record(&self, author: Option<(By<'_>, &str)>) -> Result<(), DbError> {
+    pub(super) async fn record(&self) -> Result<(), DbError> {
         let mut recorded = self.0.recorded.lock().await;
         let in_force = self.0.live.in_force();
-        if in_force.fingerprint.is_none() {
-            return Ok(());
-        }
         let version = version_of(&in_force);
-        if author.is_none() && recorded.as_ref().is_some_and(|(_, known)| *known == version) {
+        if in_force.fingerprint.is_none() || recorded.as_ref().is_some_and(|(_, known)| *known == version) {
             return Ok(());
         }
-        let id = format!("{:016x}", u64::from_be_bytes(self.0.entropy.bytes()));
         let limits = config::limits_toml(&in_force.document);
+        self.write(&mut recorded, &version, &limits, None).await
+    }
+
+    /// The same of what was saved here just now.
+    pub(super) async fn record_put(
+        &self,
+        recorded: &mut Recorded,
+        saved: &Saved,
+        author: &Author,
+    ) -> Result<(), DbError> {
+        self.write(recorded, &saved.version, &saved.toml, Some(author)).await
+    }
+
+    async fn write(
+        &self,
+        recorded: &mut Recorded,
+        version: &str,
+        limits: &str,
+        author: Option<&Author>,
+    ) -> Result<(), DbError> {
+        let id = format!("{:016x}", u64::from_be_bytes(self.0.entropy.bytes()));
         let mut tx = self.0.db.begin_exclusive().await?;
         let now = tx.now(&self.0.clock).await?;
-        let known = recorded.as_ref().map(|(place, _)| place.at);
-        let place = match (known_change(&mut tx, known, &version).await?, author) {
+        let since = recorded.as_ref().map(|(place, _)| place.at);
+        let place = match (known_change(&mut tx, since, version).await?, author) {
             (Some((place, _)), None) => place,
-            (Some((place, false)), Some((by, reason))) => {
-                sign(&mut tx, &place.id, by, reason).await?;
+            (Some((place, false)), Some(author)) => {
+                sign(&mut tx, &place.id, author).await?;
                 place
             }
             (Some((_, true)) | None, _) => {
@@ -117,16 +145,16 @@ impl Tuning {
                 })?;
                 let at = newest.as_ref().map_or(now.0, |(at, _)| now.0.max(at + 1));
                 on_tx!(&mut tx, connection => {
-                    query(INSERT).bind(&id).bind(at).bind(&version).bind(newest.map(|(_, version)| version))
-                        .bind(author.map(|(by, _)| by.account)).bind(author.map(|(by, _)| by.login))
-                        .bind(author.map(|(_, reason)| reason)).bind(limits)
+                    query(INSERT).bind(&id).bind(at).bind(version).bind(newest.map(|(_, version)| version))
+                        .bind(author.map(|author| &author.account)).bind(author.map(|author| &author.login))
+                        .bind(author.map(|author| &author.reason)).bind(limits)
                         .execute(connection).await.map(drop)
                 })?;
                 Place { at, id }
             }
         };
         tx.commit().await?;
-        *recorded = Some((place, version));
+        *recorded = Some((place, version.to_owned()));
         Ok(())
     }
 }
@@ -153,12 +181,13 @@ async fn known_change(
     Ok(row.map(|(id, at, actor)| (Place { at, id }, actor.is_some())))
 }
 
-/// Another instance, or this one, has recorded it before it was known whose it is.
-async fn sign(tx: &mut Tx, id: &str, by: By<'_>, reason: &str) -> Result<(), DbError> {
+/// Another instance has recorded it before it was known whose it is.
+async fn sign(tx: &mut Tx, id: &str, author: &Author) -> Result<(), DbError> {
     const SQL: &str =
         "UPDATE limit_changes SET actor = $2, login = $3, reason = $4 WHERE id = $1 AND actor IS NULL";
+    let Author { account, login, reason } = author;
     on_tx!(tx, connection => {
-        query(SQL).bind(id).bind(by.account).bind(by.login).bind(reason).execute(connection).await.map(drop)
+        query(SQL).bind(id).bind(account).bind(login).bind(reason).execute(connection).await.map(drop)
     })?;
     Ok(())
 }

@@ -90,4 +90,12 @@ impl Tuning {
         on_db!(&self.0.db, pool => query(DROP).bind(gone.0).execute(pool).await.map(drop))?;
         Ok(())
     }
+
+    /// This one is no more.
+    pub(super) async fn gone(&self) -> Result<(), DbError> {
+        const SQL: &str = "DELETE FROM instances WHERE id = $1";
+        let id = &self.0.this.id;
+        on_db!(&self.0.db, pool => query(SQL).bind(id).execute(pool).await.map(drop))?;
+        Ok(())
+    }
 }

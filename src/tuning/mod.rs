@@ -2,19 +2,24 @@
 
 mod history;
 mod instances;
+pub mod replay;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 
+use crate::audit::Audit;
 use crate::clock::{Clock, Micros};
 use crate::config::{self, Limits, Live, LiveHandle};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 
-pub use crate::config::{Draft, DraftError, HomeKind, Refused, Saved};
+pub use crate::config::{Draft, DraftError, HomeKind, Refused, Saved, with_limit};
 pub use history::{Change, Cursor};
 pub use instances::Instance;
+use replay::Previews;
+pub use replay::{PreviewError, Report};
 
 /// Clones share it.
 #[derive(Clone)]
@@ -25,9 +30,11 @@ struct Inner {
     db: Db,
     clock: Clock,
     entropy: Entropy,
+    audit: Audit,
     this: instances::This,
     /// The newest change of the history that this instance has seen in force. Held while one is recorded.
-    recorded: Mutex<Option<(history::Place, String)>>,
+    recorded: Mutex<history::Recorded>,
+    previews: Previews,
 }
 
 /// What is in force in this instance.
@@ -68,6 +75,13 @@ pub struct By<'a> {
     pub login: &'a str,
 }
 
+/// The same for as long as a save takes, and why.
+struct Author {
+    account: String,
+    login: String,
+    reason: String,
+}
+
 /// Why nothing was saved; what was in force still is.
 #[derive(Debug)]
 pub enum SaveError {
@@ -100,9 +114,18 @@ impl From<config::SaveError> for SaveError {
 
 impl Tuning {
     /// `host` is what other instances know this one by: the machine and the port.
-    pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, host: String) -> Self {
+    pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, audit: Audit, host: String) -> Self {
         let this = instances::This::new(host, &clock, &entropy);
-        Self(Arc::new(Inner { live, db, clock, entropy, this, recorded: Mutex::new(None) }))
+        Self(Arc::new(Inner {
+            live,
+            db,
+            clock,
+            entropy,
+            audit,
+            this,
+            recorded: Mutex::new(None),
+            previews: Previews::default(),
+        }))
     }
 
     pub fn current(&self) -> Current {
@@ -123,6 +146,15 @@ impl Tuning {
     /// The limits that would be in force with this draft, or everything that is wrong with it.
     pub fn parse(&self, draft: &Draft<'_>) -> Result<Limits, Vec<DraftError>> {
         self.0.live.parse(*draft)
+    }
+
+    /// What limits would have done to the attempts of the last `span`, beside those that are in force. Two at
+    /// once never run: the second waits, or is told that the first is at it.
+    pub async fn preview(&self, draft: Limits, span: Duration) -> Result<Report, PreviewError> {
+        let Inner { live, db, clock, audit, previews, .. } = &*self.0;
+        audit.flush().await;
+        let current = live.snapshot().limits.clone();
+        previews.preview((db, clock), current, draft, span).await
     }
 
     /// Puts a draft in force, if `if_match` is the version that stands in the home. When it answers `Ok`
@@ -150,11 +182,30 @@ impl Tuning {
                     .to_owned(),
             ));
         };
-        let saved = control.save(edit, if_match).await?;
-        // What was written already needs no second author.
-        let author = (saved.version != if_match).then_some((by, reason));
-        if let Err(error) = self.record(author).await {
-            // It is in force whatever the history says; the next look at it tries again.
+        let (this, control, seen) = (self.clone(), control.clone(), if_match.to_owned());
+        let author =
+            Author { account: by.account.to_owned(), login: by.login.to_owned(), reason: reason.to_owned() };
+        // On a task of its own: whoever asked may hang up, and what they did is recorded all the same.
+        let saving = tokio::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
+        let gone = |_| SaveError::Home("the save did not come to its end; look what is in force".to_owned());
+        saving.await.map_err(gone)?
+    }
+
+    async fn put_and_record(
+        &self,
+        control: &config::Control,
+        edit: config::Edit,
+        seen: &str,
+        author: &Author,
+    ) -> Result<Saved, SaveError> {
+        // Held over both, so that the history is in the order of the saves.
+        let mut recorded = self.0.recorded.lock().await;
+        let saved = control.save(edit, seen).await?;
+        // What stood there already needs no second author.
+        if saved.version != seen
+            && let Err(error) = self.record_put(&mut recorded, &saved, author).await
+        {
+            // It is in force whatever the history says, and will be there without its author.
             tracing::error!(%error, "a change of the limits is not in the history yet");
         }
         Ok(saved)
@@ -180,6 +231,7 @@ impl Tuning {
         let mut changes = self.0.live.changes();
         loop {
             self.look_after().await;
+            self.0.previews.tidy(&self.0.clock);
             let changed = tokio::time::timeout(instances::EVERY, changes.changed()).await;
             if matches!(changed, Ok(Err(_))) {
                 return;
@@ -187,9 +239,16 @@ impl Tuning {
         }
     }
 
+    /// Tells the others that this instance stops.
+    pub async fn leave(&self) {
+        if let Err(error) = self.gone().await {
+            tracing::warn!(%error, "limits: this instance stays listed for a minute");
+        }
+    }
+
     /// One round of [`Self::keep_up`].
     pub async fn look_after(&self) {
-        for failed in [self.record(None).await.err(), self.beat().await.err()].into_iter().flatten() {
+        for failed in [self.record().await.err(), self.beat().await.err()].into_iter().flatten() {
             tracing::warn!(error = %failed, "limits: history and instances are not up to date");
         }
     }

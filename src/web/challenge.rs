@@ -1,7 +1,9 @@
 //! The CAPTCHA part of a request, the same for pages and API: what was answered, and what to show next.
 
+use crate::audit::{Action, Event, Outcome, Subject, Why};
 use crate::captcha::{Challenge, Client, Form, Later};
 use crate::config::Live;
+use crate::login::Counted;
 use crate::throttle::{Refusal, Then};
 use crate::web::client::ClientAddress;
 use crate::web::csrf::Browser;
@@ -35,21 +37,48 @@ impl Asker<'_> {
         let address = self.client.subject();
         let redeemed =
             services.captchas.redeem(self.form, &self.client_of(address.as_ref()), id, answer).await;
+        let audit = &services.audit;
+        let event = |at, outcome| Event {
+            name: Some(self.form.as_str()),
+            address: Some(Subject::Address(address.as_ref())),
+            ..Event::new(at, Action::Captcha, outcome)
+        };
         if redeemed.is_solved() {
+            audit.record(event(audit.now(), Outcome::Ok));
             return Answered::Solved;
         }
         metrics::counter!("gatehouse_captchas_total", "outcome" => "refused").increment(1);
         let guard = services.sign_in.guard();
         match guard.count_address(&live.limits.login_address, address.as_ref(), true).await {
-            Some(refusal) if refusal.then == Then::Block => Answered::Throttled(refusal),
-            _ => Answered::Wrong,
+            Err(refusal) => {
+                let why = Some(Why::refused("login-address", &refusal));
+                audit.record(Event { why, ..event(audit.decided(&refusal), Outcome::refused(&refusal)) });
+                // A challenge was answered: what asks for one does not stand in the way.
+                if refusal.then == Then::Block { Answered::Throttled(refusal) } else { Answered::Wrong }
+            }
+            Ok(Counted { at, noted }) => {
+                let why = noted.as_ref().map(|refusal| Why::noted("login-address", refusal));
+                audit.record(Event { why, ..event(at, Outcome::Wrong) });
+                Answered::Wrong
+            }
         }
     }
 
     /// A fresh challenge, at the rate that the limits allow.
     pub async fn issue(self, services: &Services, live: &Live) -> Result<Challenge, Later> {
         let address = self.client.subject();
-        services.captchas.issue(live, self.form, &self.client_of(address.as_ref())).await
+        let issued = services.captchas.issue(live, self.form, &self.client_of(address.as_ref())).await;
+        let audit = &services.audit;
+        let (at, outcome, why) = match &issued {
+            Ok(_) => (audit.now(), Outcome::Asked, None),
+            Err(later) => {
+                let why = Why::refused(later.limit, &later.refusal);
+                (later.refusal.at(), Outcome::Throttled, Some(why))
+            }
+        };
+        let (name, address) = (Some(self.form.as_str()), Some(Subject::Address(address.as_ref())));
+        audit.record(Event { name, why, address, ..Event::new(at, Action::Captcha, outcome) });
+        issued
     }
 
     fn client_of<'b>(&'b self, address: &'b [u8]) -> Client<'b> {

@@ -16,10 +16,7 @@ pub const DOCUMENT_LIMIT: usize = 256 * 1024;
 /// Extractor settings for the whole app; `/api` answers with problems, everything else with pages.
 pub fn configure(app: &mut ServiceConfig) {
     app.app_data(json_up_to(BODY_LIMIT))
-        .app_data(FormConfig::default().limit(BODY_LIMIT).error_handler(|error, request| {
-            let problem = form_problem(&error);
-            refuse(error, request, problem)
-        }))
+        .app_data(forms_up_to(BODY_LIMIT))
         .app_data(
             PathConfig::default().error_handler(|error, request| refuse(error, request, Problem::NotFound)),
         )
@@ -33,6 +30,14 @@ pub fn configure(app: &mut ServiceConfig) {
 pub fn json_up_to(limit: usize) -> JsonConfig {
     JsonConfig::default().limit(limit).error_handler(|error, request| {
         let problem = json_problem(&error);
+        refuse(error, request, problem)
+    })
+}
+
+/// Forms of at most so many bytes.
+pub fn forms_up_to(limit: usize) -> FormConfig {
+    FormConfig::default().limit(limit).error_handler(|error, request| {
+        let problem = form_problem(&error);
         refuse(error, request, problem)
     })
 }

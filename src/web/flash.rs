@@ -18,10 +18,14 @@ pub enum Flash {
     PhoneSet,
     PhoneRemoved,
     BrakeLifted,
+    TokenRevoked,
+    LimitsSaved,
+    LimitsRestored,
+    CountCleared,
 }
 
 impl Flash {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::SignedOut,
         Self::SessionEnded,
         Self::Registered,
@@ -32,6 +36,10 @@ impl Flash {
         Self::PhoneSet,
         Self::PhoneRemoved,
         Self::BrakeLifted,
+        Self::TokenRevoked,
+        Self::LimitsSaved,
+        Self::LimitsRestored,
+        Self::CountCleared,
     ];
 
     const fn code(self) -> &'static str {
@@ -46,6 +54,10 @@ impl Flash {
             Self::PhoneSet => "phone-set",
             Self::PhoneRemoved => "phone-removed",
             Self::BrakeLifted => "brake-lifted",
+            Self::TokenRevoked => "token-revoked",
+            Self::LimitsSaved => "limits-saved",
+            Self::LimitsRestored => "limits-restored",
+            Self::CountCleared => "count-cleared",
         }
     }
 
@@ -61,6 +73,10 @@ impl Flash {
             Self::PhoneSet => "flash.phone-set",
             Self::PhoneRemoved => "flash.phone-removed",
             Self::BrakeLifted => "flash.brake-lifted",
+            Self::TokenRevoked => "flash.token-revoked",
+            Self::LimitsSaved => "flash.limits-saved",
+            Self::LimitsRestored => "flash.limits-restored",
+            Self::CountCleared => "flash.count-cleared",
         }
     }
 }

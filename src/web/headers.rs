@@ -16,9 +16,10 @@ pub struct SecurityHeaders {
     other: Vec<Fixed>,
 }
 
-/// Pages have one style sheet, one script, images of ours, forms to us, and nothing else.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; \
-    form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+/// Pages have one style sheet, one script that asks nobody but us, images of ours, forms to us, and nothing
+/// else.
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+    img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 /// JSON and images load nothing, should a browser ever be led to show them.
 const OTHER_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 const NO_FEATURES: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";

@@ -17,6 +17,9 @@ pub enum Field {
     Phone,
     Code,
     CaptchaAnswer,
+    Name,
+    Scopes,
+    ExpiresDays,
 }
 
 impl Field {
@@ -29,6 +32,9 @@ impl Field {
             Self::Phone => "phone",
             Self::Code => "code",
             Self::CaptchaAnswer => "captcha_answer",
+            Self::Name => "name",
+            Self::Scopes => "scopes",
+            Self::ExpiresDays => "expires_days",
         }
     }
 }
@@ -73,6 +79,19 @@ pub enum Message {
     CodeWrong,
     CaptchaMissing,
     CaptchaWrong,
+    /// Of a token: none, too long, or with control characters.
+    NameUnfit {
+        max: usize,
+    },
+    ScopesMissing,
+    ScopesTooMany {
+        max: usize,
+    },
+    /// Something is no name of a custom limit.
+    ScopesUnfit,
+    ExpiryUnfit {
+        max: u32,
+    },
 }
 
 impl Message {
@@ -103,6 +122,11 @@ impl Message {
             Self::CodeWrong => locale.t("error.code-wrong"),
             Self::CaptchaMissing => locale.t("error.captcha-missing"),
             Self::CaptchaWrong => locale.t("error.captcha-wrong"),
+            Self::NameUnfit { max } => t!("error.token-name", locale = code, max = max),
+            Self::ScopesMissing => locale.t("error.scopes-missing"),
+            Self::ScopesTooMany { max } => t!("error.scopes-many", locale = code, max = max),
+            Self::ScopesUnfit => locale.t("error.scopes-unfit"),
+            Self::ExpiryUnfit { max } => t!("error.expiry-unfit", locale = code, max = max),
         }
     }
 }

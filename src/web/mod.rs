@@ -1,6 +1,7 @@
 //! HTTP only: what a request says about its client, and how answers look. Nothing here
 //! knows of a database or a store.
 
+pub mod admin;
 pub mod api;
 pub mod assets;
 pub mod challenge;
@@ -19,6 +20,7 @@ pub mod openapi;
 pub mod pages;
 pub mod phone;
 pub mod problem;
+mod problem_body;
 pub mod ratelimit_fields;
 pub mod services;
 pub mod status;

@@ -1,6 +1,6 @@
 //! Where to go after signing in: a path on this origin and nothing else.
 
-use url::Url;
+use url::{Url, form_urlencoded};
 
 const LONGEST: usize = 512;
 
@@ -28,6 +28,13 @@ impl Next {
     /// Where there is no better place.
     pub fn home() -> Self {
         Self("/account".into())
+    }
+
+    /// A page of ours on the way there: `/login?next=/admin/messages`.
+    pub fn by_way_of(&self, page: &str) -> String {
+        let query: String = form_urlencoded::byte_serialize(self.0.as_bytes()).collect();
+        // A slash may stand in a query as it is (RFC 3986, 3.4), and reads better so.
+        format!("{page}?next={}", query.replace("%2F", "/"))
     }
 
     pub fn as_str(&self) -> &str {

@@ -7,11 +7,13 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::{HttpResponse, ResponseError};
-use serde::Serialize;
 
+use super::problem_body::{Body, Errors};
 use crate::web::locale::Locale;
 use crate::web::message::FieldErrors;
 use crate::web::wait::whole_seconds;
+
+pub use super::problem_body::{CaptchaBody, DraftProblem, InputError};
 
 /// A refusal. What it carries is for its caller to read; causes stay in the log.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +31,11 @@ pub enum Problem {
         limit: Cow<'static, str>,
         retry_after: Duration,
     },
+    /// A custom limit; told to the millisecond, as its windows may be shorter than a second.
+    LimitFull {
+        limit: String,
+        retry_after: Duration,
+    },
     Busy {
         retry_after: Duration,
     },
@@ -37,6 +44,15 @@ pub enum Problem {
     },
     Unauthenticated,
     Forbidden,
+    /// A change in the console, and the password was not shown lately.
+    ConfirmationRequired,
+    /// No token was shown.
+    TokenMissing,
+    /// One was, and it is none of ours, revoked or expired.
+    InvalidToken,
+    /// The token is not for this limit.
+    InsufficientScope,
+    UnknownLimit,
     Csrf,
     LoginTaken,
     InvalidPhone,
@@ -47,6 +63,8 @@ pub enum Problem {
     /// The gateway refused the message; nothing was counted.
     NotSent,
     OnlyWayIn,
+    /// There are as many tokens as there may be.
+    TooManyTokens,
     /// There is no password to show, and one is needed.
     NoPassword,
     /// An administrator's account is not opened by a number alone.
@@ -80,33 +98,6 @@ pub enum Problem {
     Internal,
 }
 
-/// A fresh challenge, as `POST /captcha` gives it too.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CaptchaBody {
-    pub id: String,
-    /// A `data:image/png` URL.
-    pub image: String,
-    /// Seconds.
-    pub expires_in: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct InputError {
-    pub field: Cow<'static, str>,
-    pub message: Cow<'static, str>,
-}
-
-/// What is wrong with one field of a draft.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DraftProblem {
-    /// Its dotted path.
-    pub field: String,
-    pub message: String,
-    /// Where it was sent as text, from 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<usize>,
-}
-
 /// What is the same for every problem of a name. The API speaks English: programs read it; the page
 /// behind `type` speaks the reader's language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +124,10 @@ mod kinds {
     pub const UNAVAILABLE: Kind = kind("unavailable", S::SERVICE_UNAVAILABLE, "Not available at the moment", "Something that this call needs does not answer. Send the same call again after Retry-After.");
     pub const UNAUTHENTICATED: Kind = kind("unauthenticated", S::UNAUTHORIZED, "Not signed in", "Sign in with POST /api/v1/login and send the cookie that it sets.");
     pub const FORBIDDEN: Kind = kind("forbidden", S::FORBIDDEN, "Not allowed", "This account may not do this. Ask an administrator for the role that may.");
+    pub const CONFIRMATION_REQUIRED: Kind = kind("confirmation-required", S::FORBIDDEN, "The password is to be shown again", "A change takes a password that was shown lately. Send it with POST /api/v1/admin/confirm, then send the same call again.");
+    pub const INVALID_TOKEN: Kind = kind("invalid-token", S::UNAUTHORIZED, "No token that is good", "Send Authorization: Bearer with a token from /admin/tokens. One that was revoked or has expired is good for nothing any more: ask for another.");
+    pub const INSUFFICIENT_SCOPE: Kind = kind("insufficient-scope", S::FORBIDDEN, "The token is not for this limit", "Ask an administrator for a token that names this limit.");
+    pub const UNKNOWN_LIMIT: Kind = kind("unknown-limit", S::NOT_FOUND, "There is no limit of this name", "Check the name against those under [limits] in the configuration; here a custom limit goes without custom.");
     pub const CSRF: Kind = kind("csrf", S::FORBIDDEN, "The call does not come from this site", "Call from a page of this site, or from a program that sends application/json and no Origin of another site.");
     pub const LOGIN_TAKEN: Kind = kind("login-taken", S::CONFLICT, "This name is taken", "Choose another name. If it is yours, sign in instead.");
     pub const INVALID_PHONE: Kind = kind("invalid-phone", S::UNPROCESSABLE_ENTITY, "This is no mobile number", "Send a mobile number, best with its country code: +8613800138000.");
@@ -142,6 +137,7 @@ mod kinds {
     pub const PHONE_TAKEN: Kind = kind("phone-taken", S::CONFLICT, "Another account has this number", "Sign in to that account with POST /api/v1/sms/login, or use another number.");
     pub const NOT_SENT: Kind = kind("unavailable", S::SERVICE_UNAVAILABLE, "Not available at the moment", "The message was not sent: the SMS gateway did not take it. Nothing was counted. Send the same call again after Retry-After.");
     pub const ONLY_WAY_IN: Kind = kind("only-way-in", S::CONFLICT, "The number is the only way into this account", "Set a password with POST /api/v1/password/reset first; then the number can be removed.");
+    pub const TOO_MANY_TOKENS: Kind = kind("too-many-tokens", S::CONFLICT, "There are 100 tokens already", "Revoke one that is not needed any more with DELETE /api/v1/admin/tokens/{id}, then send the same call again.");
     pub const NO_PASSWORD: Kind = kind("no-password", S::CONFLICT, "The account has no password yet", "Changing the number takes the current password. Set one with POST /api/v1/password/reset first.");
     pub const PASSWORD_REQUIRED: Kind = kind("password-required", S::FORBIDDEN, "This account takes its password", "An administrator's account is not opened by a code. Sign in with POST /api/v1/login. Where the password is lost, another administrator helps, or gatehouse admin create on the server.");
     pub const PASSWORD_CHANGE_REQUIRED: Kind = kind("password-change-required", S::FORBIDDEN, "The password has to be changed first", "It was given out once. Change it on /account; until then only GET /api/v1/session and POST /api/v1/logout answer.");
@@ -159,7 +155,7 @@ mod kinds {
 use kinds as k;
 
 impl Kind {
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 34] = [
         k::INVALID_CREDENTIALS,
         k::CAPTCHA_REQUIRED,
         k::CAPTCHA_INVALID,
@@ -168,6 +164,10 @@ impl Kind {
         k::UNAVAILABLE,
         k::UNAUTHENTICATED,
         k::FORBIDDEN,
+        k::CONFIRMATION_REQUIRED,
+        k::INVALID_TOKEN,
+        k::INSUFFICIENT_SCOPE,
+        k::UNKNOWN_LIMIT,
         k::CSRF,
         k::LOGIN_TAKEN,
         k::INVALID_PHONE,
@@ -176,6 +176,7 @@ impl Kind {
         k::NO_ACCOUNT,
         k::PHONE_TAKEN,
         k::ONLY_WAY_IN,
+        k::TOO_MANY_TOKENS,
         k::NO_PASSWORD,
         k::PASSWORD_REQUIRED,
         k::PASSWORD_CHANGE_REQUIRED,
@@ -196,37 +197,6 @@ impl Kind {
     }
 }
 
-#[derive(Serialize, Default)]
-struct Body<'a> {
-    r#type: String,
-    title: &'a str,
-    status: u16,
-    detail: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    captcha_required: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    captcha: Option<&'a CaptchaBody>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    errors: Option<Errors<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    diff: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Errors<'a> {
-    Input(&'a [InputError]),
-    Draft(&'a [DraftProblem]),
-}
-
 impl Problem {
     /// In English, as the rest of the API.
     pub fn invalid(errors: &FieldErrors) -> Self {
@@ -242,11 +212,15 @@ impl Problem {
             Self::InvalidCredentials { .. } => k::INVALID_CREDENTIALS,
             Self::CaptchaRequired { .. } => k::CAPTCHA_REQUIRED,
             Self::CaptchaInvalid { .. } => k::CAPTCHA_INVALID,
-            Self::Throttled { .. } => k::THROTTLED,
+            Self::Throttled { .. } | Self::LimitFull { .. } => k::THROTTLED,
             Self::Busy { .. } => k::BUSY,
             Self::Unavailable { .. } => k::UNAVAILABLE,
             Self::Unauthenticated => k::UNAUTHENTICATED,
             Self::Forbidden => k::FORBIDDEN,
+            Self::ConfirmationRequired => k::CONFIRMATION_REQUIRED,
+            Self::TokenMissing | Self::InvalidToken => k::INVALID_TOKEN,
+            Self::InsufficientScope => k::INSUFFICIENT_SCOPE,
+            Self::UnknownLimit => k::UNKNOWN_LIMIT,
             Self::Csrf => k::CSRF,
             Self::LoginTaken => k::LOGIN_TAKEN,
             Self::InvalidPhone => k::INVALID_PHONE,
@@ -256,6 +230,7 @@ impl Problem {
             Self::PhoneTaken => k::PHONE_TAKEN,
             Self::NotSent => k::NOT_SENT,
             Self::OnlyWayIn => k::ONLY_WAY_IN,
+            Self::TooManyTokens => k::TOO_MANY_TOKENS,
             Self::NoPassword => k::NO_PASSWORD,
             Self::PasswordRequired => k::PASSWORD_REQUIRED,
             Self::PasswordChangeRequired => k::PASSWORD_CHANGE_REQUIRED,
@@ -276,6 +251,7 @@ impl Problem {
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::Throttled { retry_after, .. }
+            | Self::LimitFull { retry_after, .. }
             | Self::Busy { retry_after }
             | Self::Unavailable { retry_after } => Some(whole_seconds(*retry_after)),
             // A gateway that has just refused is better not asked again at once.
@@ -297,6 +273,11 @@ impl Problem {
             }
             Self::Throttled { limit, .. } => {
                 Body { limit: Some(limit), retry_after: self.retry_after(), ..bare }
+            }
+            Self::LimitFull { limit, retry_after } => {
+                let millis = retry_after.as_micros().div_ceil(1000) as u64;
+                let retry_after = self.retry_after();
+                Body { limit: Some(limit), retry_after, retry_after_ms: Some(millis), ..bare }
             }
             Self::Busy { .. } | Self::Unavailable { .. } | Self::NotSent => {
                 Body { retry_after: self.retry_after(), ..bare }
@@ -332,6 +313,18 @@ impl Problem {
             // RFC 9110 §15.5.2 wants a challenge with 401; this one makes no browser ask by itself.
             Self::InvalidCredentials { .. } | Self::InvalidCode | Self::Unauthenticated => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Cookie realm=\"gatehouse\""));
+            }
+            // RFC 6750, 3.1.
+            Self::TokenMissing => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"gatehouse\""));
+            }
+            Self::InvalidToken => {
+                let challenge = "Bearer realm=\"gatehouse\", error=\"invalid_token\"";
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            }
+            Self::InsufficientScope => {
+                let challenge = "Bearer realm=\"gatehouse\", error=\"insufficient_scope\"";
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
             }
             _ => {}
         }

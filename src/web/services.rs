@@ -6,9 +6,11 @@ use std::time::Duration;
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use crate::audit::Audit;
 use crate::captcha::Desk;
 use crate::config::LiveHandle;
-use crate::login::{Accounts, ByCode, Hasher, Registration, Sessions, SignIn};
+use crate::custom::{Custom, TokenGate};
+use crate::login::{Accounts, ByCode, Hasher, Registration, Sessions, SignIn, Tokens};
 use crate::sms::{Codes, Outbox};
 use crate::tuning::Tuning;
 use crate::web::client::TrustedProxies;
@@ -17,6 +19,7 @@ use crate::web::status::Health;
 pub struct Services {
     pub live: LiveHandle,
     pub tuning: Tuning,
+    pub audit: Audit,
     pub sign_in: SignIn,
     pub registration: Registration,
     pub by_code: ByCode,
@@ -27,6 +30,11 @@ pub struct Services {
     pub public_url: String,
     pub accounts: Accounts,
     pub sessions: Sessions,
+    /// Of other programs.
+    pub tokens: Tokens,
+    /// What those are let in by.
+    pub token_gate: TokenGate,
+    pub custom: Custom,
     /// The longest that a session lasts, for its cookie.
     pub session_lasts: Duration,
     pub captchas: Desk,

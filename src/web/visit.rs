@@ -84,6 +84,8 @@ pub struct Visit {
     provenance: Provenance,
     session: Option<String>,
     user_agent: String,
+    here: String,
+    pattern: String,
     is_new: bool,
     had_flash: bool,
     chose_language: bool,
@@ -102,6 +104,8 @@ impl Visit {
             locale: chosen.unwrap_or_else(|| language(headers, edge.cookies)),
             browser: sent.unwrap_or_else(|| Browser::random(&edge.entropy)),
             flash: flash.and_then(|signed| edge.flashes.read(signed)),
+            here: request.uri().path_and_query().map(|here| here.as_str()).unwrap_or_default().to_owned(),
+            pattern: request.match_pattern().unwrap_or_default(),
             is_new: sent.is_none(),
             had_flash: flash.is_some(),
             chose_language: chosen.is_some(),
@@ -125,6 +129,16 @@ impl Visit {
     /// The token of the session cookie, as it was sent.
     pub fn session_token(&self) -> Option<&str> {
         self.session.as_deref()
+    }
+
+    /// The path and query that were asked for, as they were sent.
+    pub fn here(&self) -> &str {
+        &self.here
+    }
+
+    /// The path as the URL table has it, without what stands in for its parts.
+    pub fn pattern(&self) -> &str {
+        &self.pattern
     }
 
     pub fn user_agent(&self) -> &str {

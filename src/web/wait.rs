@@ -87,6 +87,11 @@ impl Moment {
         self.show("%Y-%m-%d %H:%M UTC")
     }
 
+    /// `14:05 UTC`, for where the day is plain.
+    pub fn clock(&self) -> String {
+        self.show("%H:%M UTC")
+    }
+
     fn show(self, format: &str) -> String {
         // Only a time tens of thousands of years off cannot be shown.
         Timestamp::from_microsecond(self.0.0).unwrap_or(Timestamp::UNIX_EPOCH).strftime(format).to_string()

@@ -90,6 +90,8 @@ fn calls_go_down_only() {
             &["actix_web", "crate::web", "crate::login", "crate::captcha", "crate::routes", "crate::app"],
         ),
         ("src/sms", &["actix_web", "crate::web", "crate::login", "crate::routes", "crate::app"]),
+        ("src/custom", &["actix_web", "crate::web", "crate::routes", "crate::app"]),
+        ("src/tuning", &["actix_web", "crate::web", "crate::login", "crate::routes", "crate::app"]),
         ("src/captcha", &["actix_web", "crate::web", "crate::login", "crate::routes", "crate::app"]),
         ("src/config", &["actix_web", "crate::web", "crate::login", "crate::routes", "crate::app"]),
     ] {

@@ -1,9 +1,12 @@
 //! Every test that runs real parts, in one binary with one harness.
 
 mod accounts;
+mod admin;
 mod architecture;
+mod audit;
 mod browser;
 mod command_line;
+mod custom;
 mod openapi;
 mod outage;
 pub mod reload;

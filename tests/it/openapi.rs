@@ -308,6 +308,7 @@ async fn answers_about_codes_carry_what_is_described_and_nothing_else() {
     assert_eq!(held.post("/sms/login", enter("123456")).await, told(401, "invalid-code"));
     assert_eq!(held.get("/api/v1/admin/messages").await, 403);
     assert_eq!(held.get("/api/v1/admin/brakes").await, 403);
+    assert_eq!(held.get("/api/v1/admin/events").await, 403);
     assert_eq!(held.post("/sms/codes", ask(NUMBER, "register")).await, told(202, ""));
     let newcomer = json!({ "login": "ada", "password": PASSWORD, "phone": NUMBER, "code": code().await });
     assert_eq!(held.post("/register", newcomer.clone()).await, told(409, "phone-taken"));
@@ -338,6 +339,7 @@ async fn answers_to_administrators_carry_what_is_described_and_nothing_else() {
     }
     assert_eq!(held.get("/api/v1/admin/messages").await, 200);
     assert_eq!(held.get("/api/v1/admin/brakes").await, 200);
+    assert_eq!(held.get("/api/v1/admin/events").await, 200);
     let lift = Method::DELETE;
     let path = "/admin/brakes/%2B861380013";
     for (status, problem) in [(204, ""), (404, "not-found")] {

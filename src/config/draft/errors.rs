@@ -25,6 +25,8 @@ pub struct Saved {
     pub version: String,
     /// Whether any limit is another than before: a draft may say the same in other words.
     pub changed: bool,
+    /// The limits of it, with their comments.
+    pub toml: String,
 }
 
 /// Why a draft was not saved. Then the document is as it was, and so is what is in force.

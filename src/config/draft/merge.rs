@@ -15,6 +15,7 @@ const NO_TABLE: &str = "limits are no tables in this document; write them as [li
 
 /// The `[limits.…]` part of a document, as it stands there; empty where there is none.
 pub fn limits_toml(document: &str) -> String {
+    let document = document.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let Ok(mut document) = document.parse::<DocumentMut>() else { return String::new() };
     let Some(limits) = document.remove("limits") else { return String::new() };
     let trailing = match ends_with(&document, &limits) {

@@ -3,6 +3,7 @@
 mod errors;
 mod json;
 mod merge;
+mod one;
 mod overridden;
 mod written;
 
@@ -13,6 +14,7 @@ use toml_edit::DocumentMut;
 
 pub use errors::{DraftError, SaveError, Saved};
 pub use merge::limits_toml;
+pub use one::with_limit;
 pub(super) use overridden::overridden;
 pub use written::{rule_json, span_text};
 
@@ -64,6 +66,8 @@ impl Edit {
                 but_overridden: false,
             }),
             Draft::Toml(text) => {
+                // As browsers send them.
+                let text = &text.replace("\r\n", "\n");
                 let root = document::parse(DRAFT.as_ref(), text).map_err(|error| draft_errors(&error))?;
                 let limits = only_limits(root)?;
                 let parsed = text.parse::<DocumentMut>().map_err(|error| {
@@ -102,6 +106,8 @@ impl Edit {
     ) -> Result<String, SaveError> {
         let limits = self.limits(source, text, in_force)?;
         let protected = overridden(source.environment());
+        let (text, lines) = Lines::of(text);
+        let text = text.as_str();
         let merged = match &self.text {
             Text::Toml(draft) => merge::replaced(text, draft, &protected),
             Text::Meaning => {
@@ -112,7 +118,7 @@ impl Edit {
         }
         .map_err(SaveError::Home)?;
         // One that is left empty would be taken for one that is being written.
-        let merged = if merged.trim().is_empty() { NOTHING_SET.to_owned() } else { merged };
+        let merged = lines.put_back(if merged.trim().is_empty() { NOTHING_SET.to_owned() } else { merged });
         // What is written has to say what was judged.
         match source.tree(&merged).and_then(|root| source.read(root)) {
             Ok(config) if config.live.limits == limits => Ok(merged),
@@ -200,6 +206,24 @@ fn names(limits: &Table) -> Vec<String> {
         names.extend(custom.keys().map(|name| format!("custom.{name}")));
     }
     names
+}
+
+/// How a document ends its lines, and whether it begins with a mark of its encoding: merging knows neither.
+struct Lines {
+    carriage: bool,
+    mark: bool,
+}
+
+impl Lines {
+    fn of(text: &str) -> (String, Self) {
+        let lines = Self { carriage: text.contains("\r\n"), mark: text.starts_with('\u{feff}') };
+        (text.trim_start_matches('\u{feff}').replace("\r\n", "\n"), lines)
+    }
+
+    fn put_back(&self, text: String) -> String {
+        let text = if self.carriage { text.replace('\n', "\r\n") } else { text };
+        if self.mark { format!("\u{feff}{text}") } else { text }
+    }
 }
 
 /// What a document says of the limits, without the variables; `None` where it cannot be said.

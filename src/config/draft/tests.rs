@@ -82,6 +82,21 @@ fn what_is_shown_and_sent_back_changes_no_byte() {
 }
 
 #[test]
+fn line_ends_and_the_mark_of_an_encoding_stay() {
+    let theirs = format!("\u{feff}{}", DOCUMENT.replace('\n', "\r\n"));
+    let mut draft = as_json(DOCUMENT);
+    assert_eq!(put(&theirs, Draft::Json(&draft), &[]).unwrap(), theirs);
+    let shown = limits_toml(&theirs);
+    assert_eq!(shown, limits_toml(DOCUMENT));
+    for sent in [shown.clone(), shown.replace('\n', "\r\n")] {
+        let back = put(DOCUMENT, Draft::Toml(&sent), &[]).unwrap();
+        assert_eq!(limits_toml(&back), shown, "browsers end lines in their own way");
+    }
+    draft["sms-phone"]["rules"][0]["max"] = json!(4);
+    assert_eq!(put(&theirs, Draft::Json(&draft), &[]).unwrap(), theirs.replace("max = 1,", "max = 4,"));
+}
+
+#[test]
 fn one_number_changes_one_number() {
     let mut draft = as_json(DOCUMENT);
     draft["login-account"]["rules"][1]["max"] = json!(30);

@@ -230,6 +230,8 @@ fn captcha_and_sessions() {
             "session.idle = '31d'",
             "session.idle: is longer than session.absolute (30days), and can never be reached",
         ),
+        ("session.confirm = '59s'", "session.confirm: 59s is out of range; it must be from 1m to 1day"),
+        ("session.confirm = '25h'", "session.confirm: 25h is out of range; it must be from 1m to 1day"),
         ("secrets.key_file = ''", "secrets.key_file: is empty"),
     ]);
 }
@@ -316,6 +318,9 @@ fn sms_and_its_gateways() {
 #[test]
 fn the_brake_and_the_ledgers_memory() {
     told(&[
+        ("audit.retention = '12h'", "audit.retention: 12h is out of range; it must be from 1day to 3660days"),
+        ("audit.max_rows = 10", "audit.max_rows: 10 is out of range; it must be from 10000 to 1000000000"),
+        ("audit.keep = '30d'", "audit.keep: is not a setting; what can be set here: retention, max_rows"),
         ("sms.retention = '6d'", "sms.retention: 6d is out of range; it must be from 7days to 3660days"),
         (
             "sms.retention = '11y'",

@@ -10,7 +10,7 @@ use crate::config::error::ConfigError;
 use crate::config::home::{Found, Home, Swapped};
 use crate::config::live::{LiveHandle, Refused};
 use crate::config::settings::Settings;
-use crate::config::source::{Fingerprint, Judged, Source};
+use crate::config::source::{Fingerprint, Judged, LARGEST, Source};
 
 /// What came of looking at the home.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +73,9 @@ impl Reloader {
             let news = self.live.note_home(Some(&reason));
             return (news || on_demand).then_some(ReloadOutcome::Down { reason });
         }
-        self.live.note_home(None);
+        if self.live.note_home(None) {
+            tracing::info!(place = %self.source.path().display(), "the home of the configuration answers again");
+        }
         if self.seen.as_ref() == Some(&found) && !on_demand {
             return None;
         }
@@ -125,7 +127,9 @@ impl Reloader {
             Ok(candidate) => candidate,
             Err(error) => return (Err(error), None),
         };
-        let outcome = match home.swap(&expected, &candidate) {
+        let same = expected.bytes() == Some(candidate.as_bytes());
+        let swapped = if same { Ok(Swapped::Done) } else { home.swap(&expected, &candidate) };
+        let outcome = match swapped {
             Err(reason) => return (Err(SaveError::Home(reason)), None),
             Ok(Swapped::Overtaken(found)) => {
                 return (Err(draft::stale(&request.edit, &self.source, &found)), None);
@@ -140,24 +144,32 @@ impl Reloader {
         let saved = Saved {
             version: now.fingerprint.map(|version| version.to_string()).unwrap_or_default(),
             changed: now.live.limits != before.live.limits,
+            toml: draft::limits_toml(&now.document),
         };
         (Ok(saved), outcome)
     }
 
     /// The document with the draft in it, and the one that it was put into.
     fn candidate(&self, home: &mut dyn Home, request: &SaveRequest) -> Result<(String, Found), SaveError> {
+        let place = home.place().display().to_string();
+        let unreadable = |reason: &str| SaveError::Home(format!("{place} cannot be read: {reason}"));
         let found = home.read(self.seen());
-        let Some(bytes) = found.bytes() else {
-            let (Found::Unreadable(reason) | Found::Down(reason)) = &found else {
-                unreachable!("it has no bytes")
-            };
-            return Err(SaveError::Home(format!("{} cannot be read: {reason}", home.place().display())));
+        let bytes = match &found {
+            Found::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
+                return Err(unreadable("it is longer than 1 MiB"));
+            }
+            Found::Bytes(bytes) => bytes.as_slice(),
+            Found::Missing => &[],
+            Found::Unreadable(reason) | Found::Down(reason) => return Err(unreadable(reason)),
         };
+        let text = std::str::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8"))?;
         if Fingerprint::of(bytes).to_string() != request.seen {
             return Err(draft::stale(&request.edit, &self.source, &found));
         }
-        let text = String::from_utf8_lossy(bytes);
-        let candidate = request.edit.put_into(&self.source, &text, &self.live.snapshot().limits)?;
+        let candidate = request.edit.put_into(&self.source, text, &self.live.snapshot().limits)?;
+        if candidate.len() as u64 > LARGEST {
+            return Err(SaveError::Home(format!("{place} would be longer than 1 MiB")));
+        }
         Ok((candidate, found))
     }
 }

@@ -1,6 +1,3 @@
-use std::net::IpAddr;
-use std::time::Duration;
-
 use super::*;
 use crate::db::tests::TestDatabase;
 
@@ -119,32 +116,6 @@ async fn a_rehash_never_undoes_a_change_of_password() {
     assert!(accounts.rehash(alice.id, &phc("changed"), &phc("rehashed")).await.unwrap());
     let now = accounts.by_id(alice.id).await.unwrap().unwrap();
     assert_eq!(now.password_hash, Some(phc("rehashed")));
-}
-
-#[tokio::test]
-async fn the_newest_twenty_sign_ins_are_kept_for_each_account() {
-    let (_database, accounts) = alone().await;
-    let alice = accounts.create(&name("alice"), &phc("x"), Roles::default()).await.unwrap();
-    let bob = accounts.create(&name("bob"), &phc("x"), Roles::default()).await.unwrap();
-    accounts.record_sign_in(bob.id, &Client::new(IpAddr::from([198, 51, 100, 9]), "curl")).await.unwrap();
-    for n in 0..25 {
-        accounts.clock.advance(Duration::from_secs(1));
-        accounts
-            .record_sign_in(alice.id, &Client::new(IpAddr::from([203, 0, 113, n]), "Firefox"))
-            .await
-            .unwrap();
-    }
-    let kept = accounts.last_sign_ins(alice.id).await.unwrap();
-    assert_eq!(kept.len(), 20);
-    let newest =
-        PastSignIn { at: Micros(26_000_000), network: "203.0.113.0/24".into(), user_agent: "Firefox".into() };
-    assert_eq!(kept[0], newest);
-    assert_eq!(kept[19].at, Micros(7_000_000));
-    assert_eq!(accounts.last_sign_ins(bob.id).await.unwrap().len(), 1);
-    let rows: i64 =
-        on_db!(&accounts.db, pool => query_scalar("SELECT COUNT(*) FROM sign_ins").fetch_one(pool).await)
-            .unwrap();
-    assert_eq!(rows, 21);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::db::tests::TestDatabase;
-use crate::login::{Accounts, Phc, Roles, ShownBy, Username};
+use crate::login::{Accounts, Client, PastSignIn, Phc, Roles, ShownBy, Username};
 use crate::secret::MasterKey;
 use crate::sms::Phone;
 
@@ -29,7 +29,7 @@ async fn bench() -> Bench {
         ids.push(accounts.create(&login, &phc, Roles::default()).await.unwrap().id);
     }
     let key = MasterKey::from_bytes([7; 32]).derive("session.token");
-    let settings = SessionSettings { idle: DAY, absolute: 3 * DAY };
+    let settings = SessionSettings { idle: DAY, absolute: 3 * DAY, confirm: HOUR };
     let sessions = Sessions::new(db, clock.clone(), Entropy::Os, key, settings);
     Bench { _database: database, sessions, clock, accounts, alice: ids[0], bob: ids[1] }
 }
@@ -41,8 +41,12 @@ impl Bench {
     }
 
     async fn start_for(&self, account: &Account) -> Option<Token> {
-        let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-        self.sessions.start(account, &client).await.unwrap()
+        self.start_from(account, [203, 0, 113, 7], None).await
+    }
+
+    async fn start_from(&self, account: &Account, from: [u8; 4], old: Option<&Token>) -> Option<Token> {
+        let client = Client::new(IpAddr::from(from), "Firefox");
+        self.sessions.renew(account, &client, SignedInBy::Password, old).await.unwrap()
     }
 
     async fn session(&self, token: &Token) -> Option<Session> {
@@ -234,7 +238,9 @@ async fn of_sign_ins_beside_a_change_of_password_none_outlives_it() {
     let start = |_| {
         let (sessions, verified) = (bench.sessions.clone(), verified.clone());
         let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-        tokio::spawn(async move { sessions.start(&verified, &client).await.unwrap().is_some() })
+        tokio::spawn(async move {
+            sessions.start(&verified, &client, SignedInBy::Password).await.unwrap().is_some()
+        })
     };
     let early: Vec<_> = (0..20).map(start).collect();
     let change = {
@@ -274,4 +280,100 @@ async fn past_a_hundred_sessions_the_one_used_longest_ago_ends() {
         assert!(bench.session(&newest).await.is_some());
     }
     assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 100);
+}
+
+#[tokio::test]
+async fn only_a_session_begun_by_password_is_confirmed_until_the_password_is_shown_in_it() {
+    let bench = bench().await;
+    let account = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
+    let by_code = bench.sessions.start(&account, &client, SignedInBy::Code).await.unwrap().unwrap();
+    let by_password = bench.start(bench.alice).await;
+    let confirmed = async |token: &Token| bench.sessions.is_confirmed(&bench.session(token).await.unwrap());
+    assert!(!confirmed(&by_code).await);
+    assert!(confirmed(&by_password).await);
+    let fresh = bench.sessions.confirm(&by_code).await.unwrap().unwrap();
+    assert!(bench.session(&by_code).await.is_none(), "its token is another one now");
+    assert!(bench.sessions.confirm(&by_code).await.unwrap().is_none());
+    bench.clock.advance(HOUR - Duration::from_micros(1));
+    assert!(confirmed(&fresh).await);
+    bench.clock.advance(Duration::from_micros(1));
+    assert!(!confirmed(&fresh).await);
+    assert!(!confirmed(&by_password).await);
+    bench.clock.advance(DAY);
+    assert!(bench.sessions.confirm(&fresh).await.unwrap().is_none(), "it has ended");
+}
+
+#[tokio::test]
+async fn of_a_hundred_sessions_the_one_renewed_makes_room_for_its_successor() {
+    let bench = bench().await;
+    let mut tokens = Vec::new();
+    for _ in 0..100 {
+        tokens.push(bench.start(bench.alice).await);
+        bench.clock.advance(Duration::from_secs(1));
+    }
+    let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    bench.start_from(&alice, [203, 0, 113, 7], Some(&tokens[50])).await.unwrap();
+    assert!(bench.session(&tokens[50]).await.is_none());
+    assert!(bench.session(&tokens[0]).await.is_some(), "nobody else has to go");
+    assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 100);
+}
+
+#[tokio::test]
+async fn expired_sessions_take_no_place_of_the_hundred() {
+    let bench = bench().await;
+    for _ in 0..60 {
+        bench.start(bench.alice).await;
+    }
+    bench.clock.advance(DAY);
+    let mut tokens = Vec::new();
+    for _ in 0..100 {
+        tokens.push(bench.start(bench.alice).await);
+    }
+    for token in &tokens {
+        assert!(bench.session(token).await.is_some());
+    }
+    bench.start(bench.alice).await;
+    assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 100);
+}
+
+#[tokio::test]
+async fn a_sign_in_that_starts_nothing_ends_and_records_nothing() {
+    let bench = bench().await;
+    let mut tokens = Vec::new();
+    for _ in 0..100 {
+        tokens.push(bench.start(bench.alice).await);
+    }
+    let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    let before = bench.accounts.last_sign_ins(bench.alice).await.unwrap();
+    bench.clock.advance(HOUR);
+    let outdated = Account { password_version: alice.password_version + 1, ..alice };
+    assert!(bench.start_from(&outdated, [198, 51, 100, 9], Some(&tokens[0])).await.is_none());
+    for token in &tokens {
+        assert!(bench.session(token).await.is_some());
+    }
+    assert_eq!(bench.accounts.last_sign_ins(bench.alice).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn the_newest_twenty_sign_ins_are_kept_for_each_account() {
+    let bench = bench().await;
+    let started = bench.clock.now();
+    bench.start(bench.bob).await;
+    let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    for n in 0..25 {
+        bench.clock.advance(Duration::from_secs(1));
+        bench.start_from(&alice, [203, 0, n, 7], None).await.unwrap();
+    }
+    let kept = bench.accounts.last_sign_ins(bench.alice).await.unwrap();
+    assert_eq!(kept.len(), 20);
+    let at = |seconds| started.plus(Duration::from_secs(seconds));
+    let newest = PastSignIn { at: at(25), network: "203.0.24.0/24".into(), user_agent: "Firefox".into() };
+    assert_eq!(kept[0], newest);
+    assert_eq!(kept[19].at, at(6));
+    assert_eq!(bench.accounts.last_sign_ins(bench.bob).await.unwrap().len(), 1);
+    let sql = "SELECT COUNT(*) FROM sign_ins";
+    let rows: i64 =
+        on_db!(&bench.sessions.db, pool => sqlx::query_scalar(sql).fetch_one(pool).await).unwrap();
+    assert_eq!(rows, 21);
 }

@@ -19,7 +19,7 @@ use crate::web::services::{Services, Shared};
 use crate::web::visit::Edge;
 
 /// The challenges of all that asks for the current password.
-const FORM: Form = Form::PasswordChange;
+pub const FORM: Form = Form::PasswordChange;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,7 +56,7 @@ pub async fn set_phone(
     }
     let password = parse_current(&body.current_password)?;
     let solved = call.redeem(FORM, &services, &live, body.captcha.as_ref()).await?;
-    let owner = match confirm(&call, &services, &live, &who.account, password, solved).await? {
+    let owner = match verify(&call, &services, &live, &who.account, password, solved).await? {
         Ok(owner) => owner,
         Err(refusal) => return Ok(refusal),
     };
@@ -84,7 +84,7 @@ pub async fn remove_phone(
     }
     let password = parse_current(&body.current_password)?;
     let solved = call.redeem(FORM, &services, &live, body.captcha.as_ref()).await?;
-    let owner = match confirm(&call, &services, &live, &who.account, password, solved).await? {
+    let owner = match verify(&call, &services, &live, &who.account, password, solved).await? {
         Ok(owner) => owner,
         Err(refusal) => return Ok(refusal),
     };
@@ -95,7 +95,7 @@ pub async fn remove_phone(
 }
 
 /// The account with its password verified, as at sign-in, or the refusal.
-async fn confirm(
+pub async fn verify(
     call: &Call<'_>,
     services: &Services,
     live: &Arc<Live>,

@@ -3,12 +3,13 @@
 use actix_web::web::{Data, Path, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::login::Authenticated;
 use crate::sms::{Cursor, Entry, Filter, HeldBrake, ReportState, State};
-use crate::web::api::{Call, broken, member};
+use crate::web::admin;
+use crate::web::api::broken;
 use crate::web::problem::{InputError, Problem};
-use crate::web::services::{Services, Shared};
+use crate::web::services::Shared;
 use crate::web::visit::Edge;
 use crate::web::wait::Moment;
 
@@ -88,7 +89,7 @@ pub async fn messages(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    admin(&request, &services, &edge).await?;
+    admin::api::read(&request, &services, &edge).await?;
     let wrong = |field: &'static str, message: &'static str| Problem::InvalidInput {
         errors: vec![InputError { field: field.into(), message: message.into() }],
     };
@@ -145,7 +146,7 @@ pub async fn brakes(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    admin(&request, &services, &edge).await?;
+    admin::api::read(&request, &services, &edge).await?;
     let held = services.codes.ledger().brakes().await.map_err(|error| broken(&error))?;
     Ok(HttpResponse::Ok().json(Brakes { brakes: held.into_iter().map(Brake::from).collect() }))
 }
@@ -157,20 +158,12 @@ pub async fn lift(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    Call::admit(&request, &edge)?;
-    let who = admin(&request, &services, &edge).await?;
-    let by = who.account.id.to_string();
-    match services.codes.ledger().lift(&prefix, &by).await.map_err(|error| broken(&error))? {
-        true => Ok(HttpResponse::NoContent().finish()),
+    let admin = admin::api::change(&request, &services, &edge).await?;
+    match services.codes.ledger().lift(&prefix, &admin.id()).await.map_err(|error| broken(&error))? {
+        true => {
+            admin.did(&services, "brake.lift", &json!({ "prefix": prefix.as_str() }));
+            Ok(HttpResponse::NoContent().finish())
+        }
         false => Err(Problem::NotFound),
     }
-}
-
-pub(super) async fn admin(
-    request: &HttpRequest,
-    services: &Services,
-    edge: &Edge,
-) -> Result<Authenticated, Problem> {
-    let who = member(request, services, edge).await?;
-    if who.account.roles.admin { Ok(who) } else { Err(Problem::Forbidden) }
 }

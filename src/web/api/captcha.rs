@@ -30,6 +30,8 @@ enum For {
     Sms,
     /// `POST /password/reset`
     Reset,
+    /// What asks for the current password: `POST /admin/confirm`, `POST` and `DELETE /account/phone`
+    Password,
 }
 
 pub async fn issue(
@@ -44,6 +46,7 @@ pub async fn issue(
         For::Register => Form::Register,
         For::Sms => Form::SmsCode,
         For::Reset => Form::PasswordReset,
+        For::Password => Form::PasswordChange,
     };
     let live = services.live.snapshot();
     let challenge = call.asker(form).issue(&services, &live).await.map_err(|later| Problem::Throttled {

@@ -1,300 +1,264 @@
-//! `/api/v1/admin/limits`: the limits in force, a save of others, and what was in force before.
+//! `/api/v1/limits/{name}`: hits on custom limits, for programs with a token. No cookie counts here, and none
+//! is set.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
-use actix_web::http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_MATCH};
-use actix_web::web::{Data, Json, Query};
+use actix_web::http::header::{AUTHORIZATION, HeaderMap};
+use actix_web::web::{Data, Json, Path};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-use super::admin::admin;
-use super::{Call, broken};
-use crate::config::{Limits, rule_json};
-use crate::login::Authenticated;
-use crate::throttle::{Limit, Mode};
-use crate::tuning::{By, Change, Current, Cursor, Draft, DraftError, Instance, SaveError, Saved};
-use crate::web::problem::{DraftProblem, InputError, Problem};
-use crate::web::services::Shared;
+use crate::custom::{Ask, Reserved, Shown};
+use crate::login::ApiToken;
+use crate::throttle::{CalendarUnit, HitId, Limit, Mode, Peek, Rule, RulePeek, Span, StoreError};
+use crate::web::api::{broken, quota};
+use crate::web::client::{ClientAddress, SubjectBytes};
+use crate::web::pages::forms::Typed;
+use crate::web::problem::{InputError, Problem};
+use crate::web::ratelimit_fields::Standing;
+use crate::web::services::{Services, Shared};
 use crate::web::visit::Edge;
-use crate::web::wait::Moment;
 
-/// The longest reason, in characters: a sentence or two.
-const LONGEST_REASON: usize = 500;
-/// Changes on a page where nothing else is asked for, and at most.
-const USUAL: u32 = 20;
-const MOST: u32 = 100;
+/// Bytes of a subject.
+const LONGEST_SUBJECT: usize = 256;
 
-#[derive(Serialize)]
-struct InForce {
-    version: String,
-    home: &'static str,
-    /// Why the home does not answer; what is in force is what it said last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    home_down: Option<String>,
-    limits: Value,
-    /// Where each limit comes from: `default`, `document` or `environment`.
-    sources: BTreeMap<String, &'static str>,
-    /// The same as text, with its comments.
-    toml: String,
-    instances: Vec<InstanceBody>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<RefusedBody>,
-}
-
-/// A newer document that is not in force.
-#[derive(Serialize)]
-struct RefusedBody {
-    at: String,
-    reason: String,
-}
-
-#[derive(Serialize)]
-struct InstanceBody {
-    host: String,
-    started_at: String,
-    seen_at: String,
-    version: String,
-    applied_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<String>,
-    /// The one that answers.
-    this: bool,
-}
-
-impl From<Instance> for InstanceBody {
-    fn from(instance: Instance) -> Self {
-        let Instance { id: _, host, started_at, seen_at, version, applied_at, refused, this } = instance;
-        let iso = |at| Moment(at).iso();
-        let (started_at, seen_at, applied_at) = (iso(started_at), iso(seen_at), iso(applied_at));
-        Self { host, started_at, seen_at, version, applied_at, refused, this }
-    }
-}
-
-/// `GET /admin/limits`
-pub async fn show(request: HttpRequest, services: Shared, edge: Data<Edge>) -> Result<HttpResponse, Problem> {
-    admin(&request, &services, &edge).await?;
-    let instances = services.tuning.instances().await.map_err(|error| broken(&error))?;
-    let current = services.tuning.current();
-    let sources = sources(&current);
-    let Current { version, home, home_down, live, toml, refused, .. } = current;
-    let tag = tag(&version);
-    let body = InForce {
-        version,
-        home: home.as_str(),
-        home_down,
-        limits: limits_json(&live.limits),
-        sources,
-        toml,
-        instances: instances.into_iter().map(InstanceBody::from).collect(),
-        refused: refused
-            .map(|refused| RefusedBody { at: Moment(refused.at).iso(), reason: refused.error.to_string() }),
-    };
-    Ok(HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body))
-}
-
-/// As a draft is sent: the owner's own under `custom`.
-fn limits_json(limits: &Limits) -> Value {
-    let mut all = serde_json::Map::new();
-    let mut custom = serde_json::Map::new();
-    for limit in limits.iter() {
-        match limit.name().strip_prefix("custom.") {
-            Some(own) => custom.insert(own.to_owned(), limit_json(limit)),
-            None => all.insert(limit.name().to_owned(), limit_json(limit)),
-        };
-    }
-    all.insert("custom".to_owned(), custom.into());
-    all.into()
-}
-
-fn limit_json(limit: &Limit) -> Value {
-    let mode = match limit.mode() {
-        Mode::Enforce => "enforce",
-        Mode::Monitor => "monitor",
-    };
-    json!({ "mode": mode, "rules": limit.rules().iter().map(rule_json).collect::<Vec<_>>() })
-}
-
-fn sources(current: &Current) -> BTreeMap<String, &'static str> {
-    let source = |name: &str| match name {
-        _ if current.is_overridden(name) => "environment",
-        _ if current.set.iter().any(|set| set == name) => "document",
-        _ => "default",
-    };
-    current.live.limits.iter().map(|limit| (limit.name().to_owned(), source(limit.name()))).collect()
-}
-
-/// What is to be in force. One of `limits` and `toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
-    limits: Option<Value>,
-    toml: Option<String>,
-    reason: String,
-}
-
-#[derive(Serialize)]
-struct SavedBody {
-    version: String,
-    /// Whether any limit is another than before.
-    changed: bool,
-}
-
-/// `PUT /admin/limits`
-pub async fn save(
-    request: HttpRequest,
-    wanted: Json<Wanted>,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    Call::admit(&request, &edge)?;
-    let who = admin(&request, &services, &edge).await?;
-    let seen = seen(&request, &services.tuning.current().version)?;
-    let reason = reason(&wanted.reason)?;
-    let draft = match (&wanted.limits, &wanted.toml) {
-        (Some(limits), None) => Draft::Json(limits),
-        (None, Some(toml)) => Draft::Toml(toml),
-        (Some(_), Some(_)) => return Err(wrong("toml", "Stands beside limits; send one of them.")),
-        (None, None) => return Err(wrong("limits", "Is missing; send it, or toml.")),
-    };
-    let id = who.account.id.to_string();
-    answer(services.tuning.save(draft, &seen, by(&id, &who), reason).await)
+pub struct About {
+    subject: Typed,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Back {
-    change: String,
-    reason: String,
+pub struct Return {
+    subject: Typed,
+    hit: String,
 }
 
-/// `POST /admin/limits/rollback`
-pub async fn rollback(
+#[derive(Serialize)]
+struct Hit {
+    hit: String,
+    /// By the tightest rule; none where nothing is enforced.
+    remaining: Option<u32>,
+    /// Until the whole quota of that rule is free again.
+    reset_after_ms: Option<u64>,
+    /// Of a limit that watches: whether it would have refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_refuse: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Peeked {
+    /// Whether a hit would be admitted now.
+    allowed: bool,
+    /// Hits counted by the tightest rule.
+    count: u32,
+    /// What that rule has left; none where there is no rule.
+    remaining: Option<u32>,
+    /// Until a hit is admitted; zero where it would be now.
+    retry_after_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_refuse: Option<bool>,
+    rules: Vec<RuleBody>,
+}
+
+#[derive(Serialize)]
+struct RuleBody {
+    max: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per: Option<&'static str>,
+    count: u32,
+    remaining: u32,
+    retry_after_ms: u64,
+}
+
+/// A program that may use this limit.
+struct Granted {
+    limit: Limit,
+    /// As it is called here: without `custom.`.
+    name: String,
+    address: SubjectBytes,
+}
+
+/// `POST /limits/{name}/reserve`
+pub async fn reserve(
     request: HttpRequest,
-    back: Json<Back>,
+    name: Path<String>,
+    body: Json<About>,
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    Call::admit(&request, &edge)?;
-    let who = admin(&request, &services, &edge).await?;
-    let seen = seen(&request, &services.tuning.current().version)?;
-    let reason = reason(&back.reason)?;
-    let id = who.account.id.to_string();
-    answer(services.tuning.rollback(&back.change, &seen, by(&id, &who), reason).await)
-}
-
-fn by<'a>(id: &'a str, who: &'a Authenticated) -> By<'a> {
-    By { account: id, login: who.account.login.as_str() }
-}
-
-fn answer(saved: Result<Saved, SaveError>) -> Result<HttpResponse, Problem> {
-    match saved {
-        Ok(Saved { version, changed }) => {
-            let tag = tag(&version);
-            Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(SavedBody { version, changed }))
+    let granted = granted(&request, name.into_inner(), &services, &edge).await?;
+    let ask = granted.ask(&body.subject)?;
+    match services.custom.reserve(ask).await.map_err(out)? {
+        Reserved::Admitted(admission) => {
+            let room = admission.room;
+            let watching = granted.limit.mode() == Mode::Monitor;
+            let body = Hit {
+                hit: text_of(admission.id),
+                remaining: room.map(|room| room.remaining),
+                reset_after_ms: room.map(|room| millis(room.reset_after)),
+                would_refuse: watching.then_some(admission.noted.is_some()),
+            };
+            let standing = room.map(|room| (room.remaining, Some(room.reset_after)));
+            Ok(granted.told(HttpResponse::Ok().json(body), standing))
         }
-        Err(SaveError::Stale { version, current_toml: _, diff }) => {
-            Err(Problem::PreconditionFailed { version, diff })
+        Reserved::Refused(refusal) => {
+            let retry_after = refusal.retry_after;
+            let problem = Problem::LimitFull { limit: granted.name.clone(), retry_after };
+            Ok(granted.told(problem.respond(), Some((0, Some(retry_after)))))
         }
-        Err(SaveError::Invalid(errors)) => {
-            let told = |DraftError { field, message, line }| DraftProblem { field, message, line };
-            Err(Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() })
-        }
-        Err(SaveError::Home(reason)) => Err(Problem::NotSaved { reason }),
-        Err(SaveError::NoSuchChange) => Err(wrong("change", "Is not in the history; use an id from there.")),
-        Err(SaveError::Db(error)) => Err(broken(&error)),
     }
 }
 
-/// The version that the caller has seen (RFC 9110, 13.1.1). `*` names none.
-fn seen(request: &HttpRequest, current: &str) -> Result<String, Problem> {
-    let fields = request.headers().get_all(IF_MATCH).filter_map(|value| value.to_str().ok());
-    let tags: Vec<&str> = fields
-        .flat_map(|field| field.split(','))
-        .filter_map(|tag| tag.trim().strip_prefix('"')?.strip_suffix('"'))
-        .collect();
-    let known = tags.iter().find(|tag| **tag == current).or_else(|| tags.first());
-    known.map(|tag| (*tag).to_owned()).ok_or(Problem::PreconditionRequired)
+/// `POST /limits/{name}/peek`
+pub async fn peek(
+    request: HttpRequest,
+    name: Path<String>,
+    body: Json<About>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> Result<HttpResponse, Problem> {
+    let granted = granted(&request, name.into_inner(), &services, &edge).await?;
+    let peek = services.custom.peek(granted.ask(&body.subject)?).await.map_err(out)?;
+    let body = peeked(&granted.limit, &peek);
+    let wait = (!body.allowed).then(|| Duration::from_millis(body.retry_after_ms));
+    let standing = body.remaining.filter(|_| body.would_refuse.is_none()).map(|left| (left, wait));
+    Ok(granted.told(HttpResponse::Ok().json(body), standing))
 }
 
-fn reason(text: &str) -> Result<&str, Problem> {
-    let text = text.trim();
-    let fits = !text.is_empty()
-        && text.chars().count() <= LONGEST_REASON
-        && !text.chars().any(|letter| letter.is_control() && letter != '\n');
-    if fits { Ok(text) } else { Err(wrong("reason", "Say why, in 1 to 500 characters.")) }
+/// `POST /limits/{name}/refund`
+pub async fn refund(
+    request: HttpRequest,
+    name: Path<String>,
+    body: Json<Return>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> Result<HttpResponse, Problem> {
+    let granted = granted(&request, name.into_inner(), &services, &edge).await?;
+    let ask = granted.ask(&body.subject)?;
+    let hit = parse_hit(&body.hit)
+        .ok_or_else(|| wrong("hit", "Send the hit of the reservation: 12 hexadecimal digits."))?;
+    services.custom.refund(ask, hit).await.map_err(out)?;
+    Ok(HttpResponse::NoContent().finish())
 }
 
-fn tag(version: &str) -> HeaderValue {
-    HeaderValue::try_from(format!("\"{version}\"")).expect("hexadecimal digits")
+/// A token first; what limits there are is nobody else's to know.
+async fn granted(
+    request: &HttpRequest,
+    name: String,
+    services: &Services,
+    edge: &Edge,
+) -> Result<Granted, Problem> {
+    let address = ClientAddress::of(request, &edge.trusted).subject();
+    let token = bearer(request.headers()).ok_or(Problem::TokenMissing)?;
+    let token = ApiToken::parse(token).ok_or(Problem::InvalidToken)?;
+    let shown = services.token_gate.admit(&token, address.as_ref()).await;
+    let bearer = match shown.map_err(|error| broken(&error))? {
+        Shown::Good(bearer) => bearer,
+        Shown::Unknown => return Err(Problem::InvalidToken),
+        Shown::TooMany { limit, retry_after } => {
+            return Err(Problem::Throttled { limit: limit.into(), retry_after });
+        }
+    };
+    if !bearer.scopes.hold(&name) {
+        return Err(Problem::InsufficientScope);
+    }
+    let live: Arc<_> = services.live.snapshot();
+    let limit = live.limits.custom.get(&name).cloned().ok_or(Problem::UnknownLimit)?;
+    Ok(Granted { limit, name, address })
+}
+
+impl Granted {
+    fn ask<'a>(&'a self, subject: &'a Typed) -> Result<Ask<'a>, Problem> {
+        let subject = subject.expose();
+        if !(1..=LONGEST_SUBJECT).contains(&subject.len()) {
+            return Err(wrong("subject", "Send 1 to 256 bytes of text."));
+        }
+        Ok(Ask { limit: &self.limit, subject, address: self.address.as_ref() })
+    }
+
+    /// With the `RateLimit` fields: how many are left, and until when.
+    fn told(&self, response: HttpResponse, standing: Option<(u32, Option<Duration>)>) -> HttpResponse {
+        let standing = standing.map(|(remaining, reset)| Standing { name: &self.name, remaining, reset });
+        quota(response, [(self.name.as_str(), &self.limit)], standing)
+    }
+}
+
+/// RFC 6750, 2.1; the scheme's case does not matter (RFC 9110, 11.1).
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
+}
+
+fn peeked(limit: &Limit, peek: &Peek) -> Peeked {
+    let rules: Vec<RuleBody> = limit.rules().iter().zip(&peek.rules).map(rule_body).collect();
+    let tightest = rules.iter().min_by_key(|rule| rule.remaining);
+    let (count, remaining) = tightest.map_or((0, None), |rule| (rule.count, Some(rule.remaining)));
+    let wait = rules.iter().map(|rule| rule.retry_after_ms).max().unwrap_or(0);
+    let watching = limit.mode() == Mode::Monitor;
+    let full = remaining == Some(0);
+    Peeked {
+        allowed: watching || !full,
+        count,
+        remaining,
+        retry_after_ms: if watching { 0 } else { wait },
+        would_refuse: watching.then_some(full),
+        rules,
+    }
+}
+
+fn rule_body((rule, state): (&Rule, &RulePeek)) -> RuleBody {
+    let (window_ms, per) = match &rule.span {
+        Span::Sliding(window) => (Some(millis(*window)), None),
+        Span::Calendar { unit, .. } => (None, Some(unit_name(*unit))),
+    };
+    RuleBody {
+        max: rule.max,
+        window_ms,
+        per,
+        count: state.count,
+        remaining: rule.max - state.count.min(rule.max),
+        retry_after_ms: millis(state.retry_after),
+    }
+}
+
+/// As the configuration has it.
+const fn unit_name(unit: CalendarUnit) -> &'static str {
+    match unit {
+        CalendarUnit::Minute => "minute",
+        CalendarUnit::Hour => "hour",
+        CalendarUnit::Day => "day",
+        CalendarUnit::Week => "week",
+        CalendarUnit::Month => "month",
+        CalendarUnit::Year => "year",
+    }
+}
+
+/// Rounded up: who waits that long does not come too early.
+fn millis(span: Duration) -> u64 {
+    span.as_micros().div_ceil(1000) as u64
+}
+
+fn text_of(HitId(bytes): HitId) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn parse_hit(text: &str) -> Option<HitId> {
+    let digits = text.len() == 12 && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let number = digits.then(|| u64::from_str_radix(text, 16).ok())??;
+    let [_, _, id @ ..] = number.to_be_bytes();
+    Some(HitId(id))
+}
+
+/// Nothing is admitted while the store is out.
+fn out(_: StoreError) -> Problem {
+    Problem::Unavailable { retry_after: Duration::from_secs(1) }
 }
 
 fn wrong(field: &'static str, message: &'static str) -> Problem {
     Problem::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
-}
-
-#[derive(Deserialize)]
-pub struct Page {
-    before: Option<String>,
-    limit: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct Changes {
-    changes: Vec<ChangeBody>,
-    /// For `before` of the next page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ChangeBody {
-    id: String,
-    at: String,
-    version: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    previous: Option<String>,
-    /// None where the document was edited by hand.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    actor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    login: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    toml: String,
-}
-
-impl From<Change> for ChangeBody {
-    fn from(change: Change) -> Self {
-        let Change { id, at, version, previous, actor, login, reason, document } = change;
-        Self { id, at: Moment(at).iso(), version, previous, actor, login, reason, toml: document }
-    }
-}
-
-/// `GET /admin/limits/history`, newest first.
-pub async fn history(
-    request: HttpRequest,
-    page: Query<Page>,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    admin(&request, &services, &edge).await?;
-    let before = match page.before.as_deref() {
-        None | Some("") => None,
-        Some(text) => {
-            Some(Cursor::parse(text).ok_or_else(|| wrong("before", "Use the next of the page before."))?)
-        }
-    };
-    let limit = page.limit.unwrap_or(USUAL);
-    if !(1..=MOST).contains(&limit) {
-        return Err(wrong("limit", "Use 1 to 100."));
-    }
-    // One more than wanted says whether there is a next page.
-    let found = services.tuning.history(before, limit + 1).await;
-    let mut changes = found.map_err(|error| broken(&error))?;
-    let more = changes.len() > limit as usize;
-    changes.truncate(limit as usize);
-    let next = changes.last().filter(|_| more).map(|last| last.cursor().to_string());
-    Ok(HttpResponse::Ok()
-        .json(Changes { changes: changes.into_iter().map(ChangeBody::from).collect(), next }))
 }

@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
 use crate::captcha::Form;
-use crate::login::{Attempt, Outcome, Password, Username};
+use crate::login::{Attempt, Outcome, Password, SignedInBy, Username};
 use crate::web::api::{Call, Solution, UserBody, broken, invalid_unless, limited};
 use crate::web::handlers::session::renew;
 use crate::web::handlers::{about_login, about_password};
@@ -41,7 +41,7 @@ pub async fn submit(
     Ok(match outcome {
         Outcome::SignedIn(account) => {
             let old = edge.session_token(request.headers());
-            let token = renew(&services, &account, &call.shown(), old).await;
+            let token = renew(&services, &account, &call.shown(), old, SignedInBy::Password).await;
             let Some(token) = token.map_err(|error| broken(&error))? else {
                 // The password was changed while this one was verified.
                 return Ok(refused(&Problem::InvalidCredentials { captcha_required: false }, None));

@@ -3,12 +3,17 @@
 pub mod account;
 pub mod admin;
 pub mod captcha;
+pub mod confirm;
+pub mod events;
 pub mod limits;
 pub mod login;
 pub mod password;
+pub mod preview;
 pub mod register;
 pub mod session;
 pub mod sms;
+pub mod tokens;
+pub mod tuning;
 
 use std::time::Duration;
 
@@ -169,12 +174,18 @@ pub fn invalid_unless<T>(parsed: Option<T>, errors: &FieldErrors) -> Result<T, P
 }
 
 /// Adds the `RateLimit` fields: what the limits are, and, to who is refused, when the next slot frees.
-pub fn limited(
+pub fn limited(response: HttpResponse, limits: &[&Limit], full: Option<(&str, Duration)>) -> HttpResponse {
+    let standing = full.map(|(name, wait)| Standing { name, remaining: 0, reset: Some(wait) });
+    quota(response, limits.iter().map(|limit| (limit.name(), *limit)), standing)
+}
+
+/// The same for limits by what the caller knows them as, and for whoever is admitted too.
+pub fn quota<'a>(
     mut response: HttpResponse,
-    limits: &[&Limit],
-    full: Option<(&str, Duration)>,
+    limits: impl IntoIterator<Item = (&'a str, &'a Limit)>,
+    standing: Option<Standing<'_>>,
 ) -> HttpResponse {
-    let policy = policies(limits.iter().copied().flat_map(policies_of));
+    let policy = policies(limits.into_iter().flat_map(|(name, limit)| policies_of(name, limit)));
     let mut add = |name, text: String| {
         if let Ok(value) = HeaderValue::try_from(text) {
             response.headers_mut().insert(HeaderName::from_static(name), value);
@@ -183,18 +194,18 @@ pub fn limited(
     if !policy.is_empty() {
         add(POLICY, policy);
     }
-    if let Some((name, wait)) = full {
-        add(STANDING, standings([Standing { name, remaining: 0, reset: Some(wait) }]));
+    if let Some(standing) = standing {
+        add(STANDING, standings([standing]));
     }
     response
 }
 
-fn policies_of(limit: &Limit) -> impl Iterator<Item = Policy<'_>> {
-    limit.rules().iter().map(|rule| {
+fn policies_of<'a>(name: &'a str, limit: &'a Limit) -> impl Iterator<Item = Policy<'a>> {
+    limit.rules().iter().map(move |rule| {
         let window = match rule.span {
             Span::Sliding(window) => Some(window),
             Span::Calendar { .. } => None,
         };
-        Policy { name: limit.name(), quota: rule.max, window }
+        Policy { name, quota: rule.max, window }
     })
 }

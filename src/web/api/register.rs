@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::captcha::Form;
 use crate::config::Live;
-use crate::login::{Newcomer, NotOpened, Registered, Username};
+use crate::login::{Newcomer, NotOpened, Registered, SignedInBy, Username};
 use crate::sms::{Code, Phone};
 use crate::web::api::sms::{not_opened, parse_code, parse_phone};
 use crate::web::api::{Call, Solution, UserBody, broken, invalid_unless};
@@ -51,7 +51,7 @@ pub async fn submit(
     match services.registration.register(&live, newcomer).await.map_err(|error| broken(&error))? {
         Registered::Made(account) => {
             let old = edge.session_token(request.headers());
-            let token = renew(&services, &account, &call.shown(), old).await;
+            let token = renew(&services, &account, &call.shown(), old, SignedInBy::Password).await;
             let token = token.map_err(|error| broken(&error))?.ok_or(Problem::Unauthenticated)?;
             let mut response = HttpResponse::Created().json(UserBody::from(&*account));
             set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::captcha::Form;
 use crate::config::Live;
-use crate::login::{CodeEntry, Entered, NotOpened};
+use crate::login::{CodeEntry, Entered, NotOpened, SignedInBy};
 use crate::sms::{Ask, Code, Phone, PhoneError, Purpose, Sending, Sent, Turned};
 use crate::web::api::{Call, Solution, UserBody, broken, limited};
 use crate::web::handlers::session::renew;
@@ -135,7 +135,7 @@ pub async fn login(
     match services.by_code.sign_in(&live, entry).await.map_err(|error| broken(&error))? {
         Entered::SignedIn { account, .. } => {
             let old = edge.session_token(request.headers());
-            let token = renew(&services, &account, &call.shown(), old).await;
+            let token = renew(&services, &account, &call.shown(), old, SignedInBy::Code).await;
             let token = token.map_err(|error| broken(&error))?.ok_or(Problem::InvalidCode)?;
             let mut response = HttpResponse::Ok().json(UserBody::from(&*account));
             set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));

@@ -7,6 +7,7 @@ use crate::captcha;
 use crate::db::DbError;
 use crate::login::{
     Account, Attempt as SignInAttempt, Authenticated, Changed, Outcome, Password, ServiceError, SessionId,
+    SignedInBy,
 };
 use crate::web::challenge::Answered;
 use crate::web::flash::Flash;
@@ -127,7 +128,7 @@ async fn signed_in_anew(
     services: &Services,
     account: &Account,
 ) -> Result<HttpResponse, DbError> {
-    let Some(token) = renew(services, account, &client(visit), None).await? else {
+    let Some(token) = renew(services, account, &client(visit), None, SignedInBy::Password).await? else {
         return Ok(visit.see_other("/login", Some(Flash::PasswordChanged)));
     };
     let mut response = visit.see_other("/account", Some(Flash::PasswordChanged));

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
 
 use crate::captcha;
-use crate::login::{CodeEntry, Entered};
+use crate::login::{CodeEntry, Entered, SignedInBy};
 use crate::sms::Purpose;
 use crate::web::flash::Flash;
 use crate::web::handlers::broken;
@@ -55,7 +55,8 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
     match services.by_code.sign_in(&live, entry).await {
         Ok(Entered::SignedIn { account, made }) => {
             let flash = made.then_some(Flash::Registered);
-            match welcome(&visit, &services, &account, Next::parse(&form.next), flash).await {
+            match welcome(&visit, &services, &account, Next::parse(&form.next), flash, SignedInBy::Code).await
+            {
                 Ok(Some(response)) => response,
                 Ok(None) => reply.invalid(Field::Code, Message::CodeWrong),
                 Err(error) => broken(&visit, &error),

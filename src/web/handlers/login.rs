@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
 
 use crate::captcha;
-use crate::login::{Attempt, Outcome, Password, Username};
+use crate::login::{Attempt, Outcome, Password, SignedInBy, Username};
 use crate::web::handlers::reply::Reply;
 use crate::web::handlers::session::{client, signed_in, welcome};
 use crate::web::handlers::{about_login, about_password, broken};
@@ -48,7 +48,9 @@ pub async fn submit(visit: Visit, form: Form<LoginForm>, services: Shared) -> Ht
     };
     match outcome {
         Outcome::SignedIn(account) => {
-            match welcome(&visit, &services, &account, Next::parse(&form.next), None).await {
+            match welcome(&visit, &services, &account, Next::parse(&form.next), None, SignedInBy::Password)
+                .await
+            {
                 Ok(Some(response)) => response,
                 // The password was changed while this one was verified.
                 Ok(None) => reply.plain(Notice::Rejected),

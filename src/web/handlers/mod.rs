@@ -1,9 +1,11 @@
 //! The handlers of the pages: parse, call, match.
 
 pub mod account;
+pub mod admin;
 pub mod captcha;
 pub mod code;
 pub mod code_login;
+pub mod confirm;
 pub mod login;
 pub mod messages;
 pub mod outbox;
@@ -13,6 +15,7 @@ pub mod reply;
 pub mod reports;
 pub mod reset;
 pub mod session;
+pub mod tokens;
 
 use actix_web::HttpResponse;
 

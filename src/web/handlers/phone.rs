@@ -4,12 +4,12 @@ use actix_web::HttpResponse;
 use actix_web::web::Form;
 
 use crate::captcha;
-use crate::login::{Account, Attempt, CodeEntry, Given, Outcome, Password};
+use crate::login::{CodeEntry, Given, Password};
 use crate::sms::Purpose;
 use crate::web::flash::Flash;
 use crate::web::handlers::code::{Wish, not_opened, parse_both, send, step_of};
 use crate::web::handlers::reply::Reply;
-use crate::web::handlers::session::{Member, client, member};
+use crate::web::handlers::session::{Member, member};
 use crate::web::handlers::{about_current, broken};
 use crate::web::message::{Field, FieldErrors, Message};
 use crate::web::pages::captcha::CaptchaBlock;
@@ -69,7 +69,7 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
         Ok(admitted) => admitted,
         Err(response) => return response,
     };
-    let owner = match confirm(&reply, &who.account, password, solved).await {
+    let owner = match reply.verify(&who.account, password, Field::CurrentPassword, solved).await {
         Ok(owner) => owner,
         Err(response) => return response,
     };
@@ -119,7 +119,7 @@ pub async fn remove(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
         Ok(admitted) => admitted,
         Err(response) => return response,
     };
-    let owner = match confirm(&reply, &who.account, password, solved).await {
+    let owner = match reply.verify(&who.account, password, Field::CurrentPassword, solved).await {
         Ok(owner) => owner,
         Err(response) => return response,
     };
@@ -129,30 +129,6 @@ pub async fn remove(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
         Ok(false) => visit.see_other("/account", None),
         Err(error) => broken(&visit, &error),
     }
-}
-
-/// The account with its password verified, as at sign-in, or the page that goes back.
-async fn confirm(
-    reply: &Reply<'_>,
-    account: &Account,
-    password: Password,
-    solved: bool,
-) -> Result<Box<Account>, HttpResponse> {
-    let Reply { visit, services, live, .. } = *reply;
-    let address = visit.client.subject().as_ref().to_vec();
-    let attempt = Attempt { login: account.login.clone(), password, address, client: client(visit), solved };
-    let (field, wrong) = (Field::CurrentPassword, Message::CurrentPasswordWrong);
-    Err(match services.sign_in.attempt(live, attempt).await {
-        Ok(Outcome::SignedIn(owner)) => return Ok(owner),
-        Ok(Outcome::Rejected { captcha_required: false }) => reply.invalid(field, wrong),
-        Ok(Outcome::Rejected { captcha_required: true }) => {
-            reply.challenged(Notice::Invalid(FieldErrors::one(field, wrong))).await
-        }
-        Ok(Outcome::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,
-        Ok(Outcome::Throttled { retry_after, .. }) => reply.wait(retry_after),
-        Ok(Outcome::Busy { retry_after }) => reply.busy(retry_after),
-        Err(error) => broken(visit, &error),
-    })
 }
 
 fn parse_current(typed: &Typed, errors: &mut FieldErrors) -> Option<Password> {

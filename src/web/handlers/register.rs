@@ -5,7 +5,7 @@ use actix_web::web::{Form, Query};
 
 use crate::captcha;
 use crate::config::Live;
-use crate::login::{Newcomer, NotOpened, Registered, Username};
+use crate::login::{Newcomer, NotOpened, Registered, SignedInBy, Username};
 use crate::sms::{Code, Phone, Purpose};
 use crate::web::flash::Flash;
 use crate::web::handlers::code::{Wish, not_opened, parse_both, parse_phone, send, step_of};
@@ -68,7 +68,9 @@ pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) ->
     match services.registration.register(&live, newcomer).await {
         Ok(Registered::Made(account)) => {
             let next = Next::parse(&form.next);
-            match welcome(&visit, &services, &account, next, Some(Flash::Registered)).await {
+            match welcome(&visit, &services, &account, next, Some(Flash::Registered), SignedInBy::Password)
+                .await
+            {
                 Ok(Some(response)) => response,
                 // Its password was set anew within a moment of its making: it is there to be signed in to.
                 Ok(None) => visit.see_other("/login", None),

@@ -7,7 +7,10 @@ use actix_web::HttpResponse;
 
 use crate::captcha::{Challenge, Form, Later};
 use crate::config::Live;
+use crate::login::{Account, Attempt, Outcome, Password};
 use crate::web::challenge::{Answered, Asker};
+use crate::web::handlers::broken;
+use crate::web::handlers::session::client;
 use crate::web::message::{Field, FieldErrors, Message};
 use crate::web::pages::captcha::{CaptchaBlock, ChallengeView};
 use crate::web::pages::forms::Guarded;
@@ -72,6 +75,33 @@ impl Reply<'_> {
         }
     }
 
+    /// The account with its password verified, tried as at sign-in so that the same windows count it; or
+    /// the page that goes back. `field` is where the password was typed.
+    pub async fn verify(
+        &self,
+        account: &Account,
+        password: Password,
+        field: Field,
+        solved: bool,
+    ) -> Result<Box<Account>, HttpResponse> {
+        let Reply { visit, services, live, .. } = *self;
+        let address = visit.client.subject().as_ref().to_vec();
+        let attempt =
+            Attempt { login: account.login.clone(), password, address, client: client(visit), solved };
+        let wrong = Message::CurrentPasswordWrong;
+        Err(match services.sign_in.attempt(live, attempt).await {
+            Ok(Outcome::SignedIn(owner)) => return Ok(owner),
+            Ok(Outcome::Rejected { captcha_required: false }) => self.invalid(field, wrong),
+            Ok(Outcome::Rejected { captcha_required: true }) => {
+                self.challenged(Notice::Invalid(FieldErrors::one(field, wrong))).await
+            }
+            Ok(Outcome::Challenged { .. }) => self.challenged(Notice::CaptchaNeeded).await,
+            Ok(Outcome::Throttled { retry_after, .. }) => self.wait(retry_after),
+            Ok(Outcome::Busy { retry_after }) => self.busy(retry_after),
+            Err(error) => broken(visit, &error),
+        })
+    }
+
     pub fn plain(&self, notice: Notice) -> HttpResponse {
         (self.show)(notice, CaptchaBlock::Absent)
     }
@@ -115,6 +145,6 @@ pub fn asker(visit: &Visit, form: Form) -> Asker<'_> {
 pub async fn fresh_challenge(visit: &Visit, services: &Services, live: &Live, form: Form) -> CaptchaBlock {
     match asker(visit, form).issue(services, live).await {
         Ok(Challenge { id, expires_in }) => CaptchaBlock::Challenge(ChallengeView { id, expires_in }),
-        Err(Later { retry_after }) => CaptchaBlock::Later(Wait::new(visit.now(), retry_after)),
+        Err(Later { retry_after, .. }) => CaptchaBlock::Later(Wait::new(visit.now(), retry_after)),
     }
 }

@@ -5,7 +5,7 @@ use actix_web::web::Form;
 use actix_web::{HttpRequest, HttpResponse};
 
 use crate::db::DbError;
-use crate::login::{Account, Authenticated, Client, Token};
+use crate::login::{Account, Authenticated, Client, SignedInBy, Token};
 use crate::web::flash::Flash;
 use crate::web::handlers::broken;
 use crate::web::next::Next;
@@ -49,13 +49,10 @@ pub async fn renew(
     account: &Account,
     client: &Client,
     old: Option<&str>,
+    by: SignedInBy,
 ) -> Result<Option<Token>, DbError> {
-    let Some(token) = services.sessions.start(account, client).await? else { return Ok(None) };
-    if let Some(old) = old.and_then(Token::parse) {
-        services.sessions.end(&old).await?;
-    }
-    services.accounts.record_sign_in(account.id, client).await?;
-    Ok(Some(token))
+    let old = old.and_then(Token::parse);
+    services.sessions.renew(account, client, by, old.as_ref()).await
 }
 
 /// The answer to a sign-in that succeeded; None where it does not count any more.
@@ -65,8 +62,9 @@ pub async fn welcome(
     account: &Account,
     next: Option<Next>,
     flash: Option<Flash>,
+    by: SignedInBy,
 ) -> Result<Option<HttpResponse>, DbError> {
-    let renewed = renew(services, account, &client(visit), visit.session_token()).await?;
+    let renewed = renew(services, account, &client(visit), visit.session_token(), by).await?;
     let Some(token) = renewed else { return Ok(None) };
     let next = if account.must_change_password { Next::home() } else { next.unwrap_or_else(Next::home) };
     let mut response = visit.see_other(next.as_str(), flash);

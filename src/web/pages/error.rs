@@ -85,21 +85,26 @@ impl From<&Problem> for ErrorKind {
             | Problem::CountryNotAllowed
             | Problem::PhoneTaken
             | Problem::OnlyWayIn
+            | Problem::TooManyTokens
             | Problem::NoPassword => Self::BadRequest,
             Problem::InvalidCredentials { .. }
             | Problem::InvalidCode
             | Problem::Unauthenticated
             | Problem::Forbidden
+            | Problem::ConfirmationRequired
+            | Problem::TokenMissing
+            | Problem::InvalidToken
+            | Problem::InsufficientScope
             | Problem::PasswordRequired
             | Problem::PasswordChangeRequired
             | Problem::CaptchaRequired { .. }
             | Problem::CaptchaInvalid { .. } => Self::Forbidden,
             Problem::Csrf => Self::ForeignForm,
-            Problem::NotFound | Problem::NoAccount => Self::NotFound,
+            Problem::NotFound | Problem::UnknownLimit | Problem::NoAccount => Self::NotFound,
             Problem::MethodNotAllowed { .. } => Self::MethodNotAllowed,
             Problem::PayloadTooLarge => Self::TooLarge,
             Problem::UnsupportedMediaType => Self::WrongType,
-            Problem::Throttled { .. } => Self::TooMany,
+            Problem::Throttled { .. } | Problem::LimitFull { .. } => Self::TooMany,
             Problem::Internal => Self::Internal,
             Problem::Busy { .. } | Problem::Unavailable { .. } | Problem::NotSent => Self::Unavailable,
         }

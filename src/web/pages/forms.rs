@@ -103,6 +103,35 @@ pub struct PasswordForm {
     pub guarded: Guarded,
 }
 
+/// `POST /admin/confirm`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ConfirmForm {
+    pub password: Typed,
+    pub next: String,
+    #[serde(flatten)]
+    pub guarded: Guarded,
+}
+
+/// `POST /admin/tokens`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TokenMakingForm {
+    pub name: String,
+    /// Separated by spaces or commas.
+    pub scopes: String,
+    pub expires_days: String,
+    pub csrf_token: String,
+}
+
+/// `POST /admin/tokens/revoke`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TokenRevokingForm {
+    pub id: String,
+    pub csrf_token: String,
+}
+
 /// `POST /account/sessions/revoke`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -118,7 +147,7 @@ pub struct TokenForm {
     pub csrf_token: String,
 }
 
-/// `GET /login`, `GET /login/code` and `GET /register`
+/// `GET /login`, `GET /login/code`, `GET /register` and `GET /admin/confirm`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NextQuery {

@@ -1,8 +1,10 @@
 //! The pages as views: a struct each, with all that its template shows.
 
 pub mod account;
+pub mod admin;
 pub mod captcha;
 pub mod code;
+pub mod confirm;
 pub mod error;
 pub mod forms;
 pub mod login;
@@ -12,6 +14,7 @@ pub mod problem;
 pub mod register;
 #[cfg(test)]
 mod tests;
+pub mod tokens;
 
 use std::borrow::Cow;
 

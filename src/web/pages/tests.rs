@@ -1,6 +1,9 @@
 //! Every page in every state and language: well labelled, free of secrets and of unknown words.
 //! With `GATEHOUSE_PAGES_TO=<folder>` they are written there, the style inlined, to be looked at.
 
+mod console;
+mod tokens;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -218,7 +221,9 @@ fn all(locale: Locale) -> Vec<(String, String)> {
     let problem =
         |kind: Kind| (format!("problem-{}", kind.name), ProblemPage::new(&visit, kind).render().unwrap());
     let forms = html(logins(&visit)).chain(html(registers(&visit))).chain(html(accounts(&visit)));
+    let forms = forms.chain(html(tokens::confirms(&visit))).chain(html(tokens::pages(&visit)));
     let forms = forms.chain(html(codes(&visit))).chain(html(messages(&visit))).chain(html(outboxes(&visit)));
+    let forms = forms.chain(console::pages(&visit));
     forms.chain(ErrorKind::ALL.into_iter().map(error)).chain(Kind::ALL.into_iter().map(problem)).collect()
 }
 

@@ -75,15 +75,15 @@ async fn tour(language: &str) {
 }
 
 /// Looks at pages and remembers what is wrong with them.
-struct Look<'a> {
-    browser: &'a Browser,
-    language: &'a str,
-    faults: std::cell::RefCell<Vec<String>>,
+pub struct Look<'a> {
+    pub browser: &'a Browser,
+    pub language: &'a str,
+    pub faults: std::cell::RefCell<Vec<String>>,
 }
 
 impl Look<'_> {
     /// The page as it is, on every screen.
-    async fn at(&self, page: &str) {
+    pub async fn at(&self, page: &str) {
         let screens = [("desktop", DESKTOP), ("phone", PHONE), ("narrow", NARROWEST)];
         for (kind, screen) in screens {
             self.browser.screen(screen).await;

@@ -1,6 +1,6 @@
 //! Codes by SMS: what is sent, what is counted, what carries it, and what a code that comes back is good for.
 
-mod administration;
+pub mod administration;
 mod carried;
 mod edge;
 mod flows;

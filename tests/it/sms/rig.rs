@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gatehouse::audit::{self, Audit};
 use gatehouse::clock::Clock;
 use gatehouse::config::{self, Live};
 use gatehouse::db::Db;
@@ -169,6 +170,7 @@ impl Rig {
             gateway: Arc::<CountingGateway>::clone(&self.gateway),
             clock: self.clock.clone(),
             entropy: Entropy::Os,
+            audit: audit(&db, &self.clock),
         };
         let codes = Codes::with_patience(parts, &master, patience);
         Instance { codes, limiter, db, live: self.live.clone() }
@@ -352,4 +354,11 @@ pub fn other_than(code: &Code) -> Code {
     let mut digits = code.expose().as_bytes().to_vec();
     digits[0] = if digits[0] == b'9' { b'0' } else { digits[0] + 1 };
     Code::parse(std::str::from_utf8(&digits).unwrap()).unwrap()
+}
+
+/// A record of events that nobody writes until it is flushed.
+pub fn audit(db: &Db, clock: &Clock) -> Audit {
+    let key = MasterKey::from_bytes([3; 32]).derive("audit.subject");
+    let kept = audit::Settings { retention: 24 * HOUR, max_rows: 10_000 };
+    Audit::new(db.clone(), clock.clone(), Entropy::Os, key, kept)
 }

@@ -52,6 +52,8 @@ pub struct TestApp {
     pub url: String,
     pub services: Data<Services>,
     pub clock: Clock,
+    /// Where its database is.
+    pub database: String,
     /// Where the store is Redis.
     pub redis: Option<RedisServer>,
     steered: Option<SteeredClock>,
@@ -80,7 +82,8 @@ impl TestApp {
         if !toml.contains("public_url") {
             set("SERVER__PUBLIC_URL", format!("http://{address}"));
         }
-        set("DATABASE__URL", database(&folder).await);
+        let database = database(&folder).await;
+        set("DATABASE__URL", database.clone());
         set("SECRETS__KEY_FILE", folder.path().join("secret.key").display().to_string());
         // Two busy cores are no outage; the tests of outages set their own.
         if !toml.contains("[store]") {
@@ -108,7 +111,7 @@ impl TestApp {
         let handle = serving.handle();
         tokio::spawn(serving.run());
         let url = format!("http://{address}");
-        Self { url, services, clock, redis, steered, handle, folder, _watcher: watcher }
+        Self { url, services, clock, database, redis, steered, handle, folder, _watcher: watcher }
     }
 
     /// Where its configuration stands: `toml`, as it was started with. It is watched.
@@ -232,7 +235,8 @@ impl Answer {
 /// otherwise, and a test may be the only one of its process and start the server in another.
 pub fn http() -> reqwest::ClientBuilder {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().no_proxy()
+    // The server lets go of an idle connection after five seconds; a call sent at that moment is lost.
+    reqwest::Client::builder().no_proxy().pool_idle_timeout(Duration::from_secs(2))
 }
 
 impl Client {

@@ -16,14 +16,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Home {
     folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
+    user: Option<u32>,
     pub port: u16,
 }
+
+/// Whoever may do least: "nobody" on Linux.
+const NOBODY: u32 = 65534;
 
 impl Home {
     /// An empty folder. The port is one of its own, and hashing is as cheap as the settings allow.
     pub fn new() -> Self {
         let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
-        let mut home = Self { folder, variables: Vec::new(), port };
+        let mut home = Self { folder, variables: Vec::new(), user: None, port };
         home.set("GATEHOUSE__SERVER__BIND", format!("127.0.0.1:{port}"));
         home.set("GATEHOUSE__SERVER__PUBLIC_URL", home.url());
         home.set("GATEHOUSE__PASSWORD__MEMORY_KIB", "7168");
@@ -34,6 +38,20 @@ impl Home {
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.variables.retain(|(other, _)| other != name);
         self.variables.push((name.to_owned(), value.into()));
+    }
+
+    /// Whoever runs the tests may be root, whom no mode stops: then the binary is run as somebody else, who
+    /// owns this folder and what is in it by now.
+    pub fn as_anybody(&mut self) {
+        use std::os::unix::fs::{MetadataExt, chown};
+        if std::fs::metadata(self.folder.path()).unwrap().uid() != 0 {
+            return;
+        }
+        let inside = std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        for path in inside.chain([self.folder.path().to_owned()]) {
+            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        self.user = Some(NOBODY);
     }
 
     pub fn url(&self) -> String {
@@ -62,6 +80,9 @@ impl Home {
             command.env_remove(name);
         }
         command.args(arguments).current_dir(self.folder.path());
+        if let Some(user) = self.user {
+            std::os::unix::process::CommandExt::uid(&mut command, user);
+        }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

@@ -17,6 +17,9 @@ on_stores! {
     admits_exactly_max
     refusal_writes_nothing
     frees_at_the_exact_microsecond
+    one_hit_in_the_way_is_one_time_until_it_leaves
+    a_monitored_limit_says_when_it_would_free
+    whatever_is_admitted_or_kept_says_from_when_it_counts
     same_microsecond_counts_twice
     a_clock_that_steps_back_frees_nothing
     all_or_nothing
@@ -123,6 +126,58 @@ async fn frees_at_the_exact_microsecond(rig: &impl Rig) {
     assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MICRO);
     rig.set(start.plus(MINUTE));
     assert!(admitted(hit(rig, &[bucket]).await), "a hit exactly as old as the window has left");
+}
+
+async fn one_hit_in_the_way_is_one_time_until_it_leaves(rig: &impl Rig) {
+    let limit = limit("two", &[sliding(2, MINUTE)]);
+    let (bucket, start) = (rig.limiter().bucket(&limit, b"a"), rig.now());
+    hit(rig, &[bucket]).await;
+    rig.advance(SECOND);
+    hit(rig, &[bucket]).await;
+    for second in 1..60 {
+        rig.set(start.plus(second * SECOND));
+        let refusal = refusal(hit(rig, &[bucket]).await);
+        assert_eq!((refusal.frees_at, refusal.at()), (start.plus(MINUTE), rig.now()), "after {second} s");
+        rig.advance(Duration::from_millis(3));
+        let again = self::refusal(hit(rig, &[bucket]).await);
+        assert_eq!((again.frees_at, again.at()), (start.plus(MINUTE), rig.now()));
+    }
+    rig.set(start.plus(MINUTE));
+    assert!(admitted(hit(rig, &[bucket]).await));
+    assert_eq!(refusal(hit(rig, &[bucket]).await).frees_at, start.plus(MINUTE + SECOND), "the next hit");
+}
+
+async fn a_monitored_limit_says_when_it_would_free(rig: &impl Rig) {
+    let watched = Limit::new("watched", vec![sliding(1, MINUTE)], Mode::Monitor).unwrap();
+    let (bucket, start) = (rig.limiter().bucket(&watched, b"a"), rig.now());
+    hit(rig, &[bucket]).await;
+    rig.advance(SECOND);
+    match hit(rig, &[bucket]).await {
+        Verdict::Admitted { noted: Some(noted), .. } => assert_eq!(noted.frees_at, start.plus(MINUTE)),
+        other => panic!("expected an admission that is noted, got {other:?}"),
+    }
+}
+
+async fn whatever_is_admitted_or_kept_says_from_when_it_counts(rig: &impl Rig) {
+    let limit = limit("ten", &[sliding(10, MINUTE)]);
+    let (bucket, start) = (rig.limiter().bucket(&limit, b"a"), rig.now());
+    match rig.limiter().reserve(&[bucket], false).await.unwrap() {
+        Decision::Admitted(admission) => assert_eq!(admission.at, start),
+        other => panic!("expected an admission, got {other:?}"),
+    }
+    let held = rig.limiter().hold(&[bucket], false, SECOND).await.unwrap();
+    let Attempt::Held(hold) = held else { panic!("expected a hold") };
+    assert_eq!(hold.at, start);
+    rig.advance(SECOND);
+    assert_eq!(hold.keep().await.unwrap(), start.plus(SECOND), "a failure counts from its outcome");
+    // Its owner took too long: it counts already, from when its slot was taken.
+    let id = self::hold(rig, bucket).await;
+    rig.advance(30 * SECOND);
+    hit(rig, &[bucket]).await;
+    let settled = rig.store().settle(&[bucket], id, &[Outcome::Keep]).await.unwrap();
+    assert_eq!(settled, start.plus(SECOND));
+    let refunded = rig.store().settle(&[bucket], fresh_id(), &[Outcome::Refund]).await.unwrap();
+    assert_eq!(refunded, rig.now());
 }
 
 async fn same_microsecond_counts_twice(rig: &impl Rig) {

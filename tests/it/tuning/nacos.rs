@@ -28,7 +28,7 @@ async fn filled(nacos: &NacosServer, app: &TestApp) {
 async fn a_save_through_one_is_in_force_on_all_that_share_a_config_centre() {
     let nacos = NacosServer::start().await;
     // Nobody looks in time: it has to be pushed.
-    let three = Three::start(
+    let mut three = Three::start(
         |_| vec!["serve".to_owned()],
         |home, _| {
             home.set("GATEHOUSE__LIVE__HOME", "nacos");
@@ -39,7 +39,7 @@ async fn a_save_through_one_is_in_force_on_all_that_share_a_config_centre() {
     )
     .await;
     assert_eq!(nacos.get().await.unwrap(), SEED, "one of the three put it there");
-    saved_through_each(&three, "nacos").await;
+    saved_through_each(&mut three, "nacos").await;
     assert_eq!(nacos.get().await.unwrap(), SEED.replace("max = 50", "max = 2"));
     let file = std::fs::read_to_string(three.homes[0].path("gatehouse.toml")).unwrap();
     assert_eq!(file, SEED, "the file is not touched");

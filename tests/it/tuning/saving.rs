@@ -234,3 +234,26 @@ async fn what_cannot_be_written_says_why_and_changes_nothing() {
     assert_eq!((answer.status, answer.problem(), max(&app)), (409, "not-saved", 5), "{}", answer.text);
     assert_eq!(text(&app), DOCUMENT.replace("max = 3", "max = 5"));
 }
+
+#[tokio::test]
+async fn what_administrators_did_and_would_have_done_is_recorded() {
+    let app = TestApp::with(Store::Memory, DOCUMENT).await;
+    let boss = admin(&app, "boss").await;
+    let (version, limits) = shown(&boss).await;
+    assert_eq!(save(&boss, &version, &with_max(&limits, 7)).await.status, 200);
+    assert_eq!(save(&boss, &version, &with_max(&limits, 8)).await.status, 412);
+    app.services.audit.flush().await;
+    let filter = gatehouse::audit::Filter::default();
+    let events = app.services.audit.log().page(&filter, None, 50).await.unwrap().entries;
+    let acts: Vec<_> = events
+        .iter()
+        .filter(|event| event.name.as_deref() == Some("limits.save"))
+        .map(|event| event.detail.clone().unwrap())
+        .collect();
+    assert_eq!(acts.len(), 2, "{events:?}");
+    // They happened at one time, as the clock tells it: in no order.
+    let stale = acts.iter().filter(|act| act.contains("\"why\":\"stale\"")).count();
+    let done =
+        acts.iter().filter(|act| act.contains("\"to\":\"") && act.contains("\"reason\":\"a test\"")).count();
+    assert_eq!((stale, done), (1, 1), "{acts:?}");
+}

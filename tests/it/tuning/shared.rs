@@ -86,7 +86,7 @@ fn with_max(limits: &Value, max: u32) -> Value {
 }
 
 /// Saves through each in turn, under load; counters stay.
-pub(super) async fn saved_through_each(three: &Three, what: &str) {
+pub(super) async fn saved_through_each(three: &mut Three, what: &str) {
     let clients = three.clients();
     let load = Load::across(&clients).await;
     let bosses = [three.boss(0).await, three.boss(1).await, three.boss(2).await];
@@ -102,6 +102,17 @@ pub(super) async fn saved_through_each(three: &Three, what: &str) {
     for client in &clients[..2] {
         assert_eq!(client.login("victim", WRONG).await.status, 401);
     }
+    for round in 0..5 {
+        let (version, limits) = shown(&bosses[0]).await;
+        let drafts = [with_max(&limits, 200 + round), with_max(&limits, 300 + round)];
+        let (one, other) =
+            tokio::join!(save(&bosses[1], &version, &drafts[0]), save(&bosses[2], &version, &drafts[1]));
+        let mut statuses = [one.status, other.status];
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 412], "{what}: {} {}", one.text, other.text);
+        let kept = if one.status == 200 { 200 + round } else { 300 + round };
+        all_follow(&clients, kept, what).await;
+    }
     let (version, limits) = shown(&bosses[2]).await;
     assert_eq!(save(&bosses[2], &version, &with_max(&limits, 2)).await.status, 200);
     all_follow(&clients, 2, what).await;
@@ -115,20 +126,22 @@ pub(super) async fn saved_through_each(three: &Three, what: &str) {
     load.none_failed(what).await;
     let history = bosses[0].get(&format!("{LIMITS}/history?limit=100")).await.body;
     let history = history["changes"].as_array().unwrap();
-    assert_eq!(history.len(), 11, "each once, and what they started with: {history:?}");
-    assert!(history[..10].iter().all(|change| change["login"] == "boss"), "{history:?}");
-    assert_eq!(history[10].get("login"), None);
-    let shown = bosses[0].get(LIMITS).await.body;
-    let instances = shown["instances"].as_array().unwrap();
-    assert_eq!(instances.len(), 3, "{instances:?}");
+    assert_eq!(history.len(), 16, "each once, and what they started with: {history:?}");
+    assert!(history[..15].iter().all(|change| change["login"] == "boss"), "{history:?}");
+    assert_eq!(history[15].get("login"), None);
+    let instances = async || bosses[0].get(LIMITS).await.body["instances"].as_array().unwrap().len();
+    assert_eq!(instances().await, 3);
+    three.running[2].signal("TERM");
+    three.running[2].ended().await;
+    assert_eq!(instances().await, 2, "who leaves says so");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_save_through_one_is_in_force_on_all_that_share_a_redis() {
-    let three = on_redis("5s").await;
+    let mut three = on_redis("5s").await;
     let seed: String = redis::cmd("GET").arg("gh:live").query(&mut three.redis.connection()).unwrap();
     assert_eq!(seed, SEED, "one of the three put it there");
-    saved_through_each(&three, "redis").await;
+    saved_through_each(&mut three, "redis").await;
     let text: String = redis::cmd("GET").arg("gh:live").query(&mut three.redis.connection()).unwrap();
     assert_eq!(text, SEED.replace("max = 50", "max = 2"));
     let file = std::fs::read_to_string(three.homes[0].path("gatehouse.toml")).unwrap();
@@ -146,12 +159,12 @@ async fn a_save_through_one_is_in_force_on_all_that_share_a_file() {
         let file = shared.path("etc/gatehouse.toml").display().to_string();
         vec!["serve".to_owned(), "--config".to_owned(), file]
     };
-    let three = Three::start(arguments, |_, first| {
+    let mut three = Three::start(arguments, |_, first| {
         std::fs::create_dir_all(first.path("etc")).unwrap();
         std::fs::write(first.path("etc/gatehouse.toml"), SEED).unwrap();
     })
     .await;
-    saved_through_each(&three, "shared file").await;
+    saved_through_each(&mut three, "shared file").await;
     let file = std::fs::read_to_string(three.homes[3].path("etc/gatehouse.toml")).unwrap();
     assert_eq!(file, SEED.replace("max = 50", "max = 2"));
 }

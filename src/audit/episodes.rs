@@ -1,0 +1,199 @@
+//! Refusals folded into episodes: what repeats itself while nothing else changes is one row with a count,
+//! so that a flood of any size writes a bounded number of rows, and takes a bounded amount of memory.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::event::{Action, Event, Outcome};
+use super::row::{Keys, Row};
+use crate::clock::Micros;
+
+/// A power of two. Two requests seldom meet at one, and looking through one for what is due is short.
+const SHARDS: usize = 16;
+/// Open episodes of a shard with everyone who has a part in them; past that, only with whom the limit counts.
+const DETAILED: usize = 256;
+/// Open episodes of a shard; past that, nobody is named.
+const MOST: usize = 1024;
+/// Open episodes at one subject of one rule, each with somebody else (an address at an account, an account
+/// from an address).
+const MOST_AT_ONE: u32 = 64;
+/// How long an episode stays open before it is written as it is.
+const LIFE: Duration = Duration::from_secs(10);
+/// The same for challenges, of which nearly everybody has some and few have many.
+const CAPTCHA_LIFE: Duration = Duration::from_secs(60);
+
+pub struct Episodes {
+    shards: Box<[Mutex<Shard>]>,
+    hashes: RandomState,
+}
+
+#[derive(Default)]
+struct Shard {
+    open: HashMap<u64, Open>,
+    /// How many open ones there are at one subject of one rule.
+    at_one: HashMap<u64, u32>,
+}
+
+struct Open {
+    row: Row,
+    frees_at: Micros,
+    /// By this process's clock.
+    due: Micros,
+    /// Where it is counted among those at one subject.
+    at_one: Option<u64>,
+}
+
+/// What became of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fold {
+    /// Counted in an episode that was open.
+    Counted,
+    /// It began one.
+    Began,
+}
+
+/// How much of an event's subjects an episode names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    All,
+    Counted,
+    Nobody,
+}
+
+impl Default for Episodes {
+    fn default() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hashes: RandomState::new() }
+    }
+}
+
+/// Whether events of this kind are folded. What was admitted never is: each is a hit somewhere.
+pub fn folds(event: &Event<'_>) -> bool {
+    match (event.action, event.outcome) {
+        // A wrong answer is a hit on its address.
+        (Action::Captcha, outcome) => outcome != Outcome::Wrong,
+        (Action::Admin, outcome) => outcome == Outcome::Refused && event.name == Some("access"),
+        (_, outcome) => matches!(
+            outcome,
+            Outcome::Challenged | Outcome::Throttled | Outcome::Busy | Outcome::Asked | Outcome::Unavailable
+        ),
+    }
+}
+
+impl Episodes {
+    /// Counts an event in its episode, or begins one; `begin` makes its row, `ended` takes the row of one that
+    /// this event ends.
+    pub fn fold(
+        &self,
+        event: &Event<'_>,
+        keys: Keys,
+        now: Micros,
+        begin: impl Fn(Keys) -> Row,
+        ended: impl FnOnce(Row),
+    ) -> Fold {
+        let counted = counted(event, keys);
+        let at_one = self.identity(event, counted, Named::Counted);
+        let mut shard = lock(&self.shards[at_one as usize % SHARDS]);
+        let mut place = (self.identity(event, keys, Named::All), keys, Named::All);
+        if !shard.open.contains_key(&place.0) {
+            place = if shard.has_room_for_all(at_one) || keys == counted && shard.open.len() < MOST {
+                place
+            } else if shard.open.contains_key(&at_one) || shard.open.len() < MOST {
+                (at_one, counted, Named::Counted)
+            } else {
+                (self.identity(event, Keys::default(), Named::Nobody), Keys::default(), Named::Nobody)
+            };
+        }
+        let (identity, keys, named) = place;
+        // Where several subjects share a row, so do several hits that stand in the way.
+        let frees_at = match named {
+            Named::Nobody => Micros(0),
+            Named::All | Named::Counted => event.why.map_or(Micros(0), |why| why.frees_at),
+        };
+        if let Some(open) = shard.open.get_mut(&identity).filter(|open| open.frees_at == frees_at) {
+            open.row.count += 1;
+            open.row.at = open.row.at.min(event.at);
+            open.row.until = open.row.until.max(event.at);
+            return Fold::Counted;
+        }
+        if let Some(row) = shard.take(identity) {
+            ended(row);
+        }
+        let life = if event.action == Action::Captcha { CAPTCHA_LIFE } else { LIFE };
+        let at_one = (named == Named::All).then_some(at_one);
+        shard.begin(identity, Open { row: begin(keys), frees_at, due: now.plus(life), at_one });
+        Fold::Began
+    }
+
+    /// Ends what has been open for long enough; everything, where no time is given.
+    pub fn end(&self, now: Option<Micros>, mut ended: impl FnMut(Row)) {
+        // A clock that stepped back must not keep one open for as long as the step was.
+        let is_due = |open: &Open| now.is_none_or(|now| open.due <= now || open.due > now.plus(CAPTCHA_LIFE));
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let due: Vec<u64> =
+                shard.open.iter().filter(|(_, open)| is_due(open)).map(|(identity, _)| *identity).collect();
+            due.into_iter().filter_map(|identity| shard.take(identity)).for_each(&mut ended);
+        }
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).open.len()).sum()
+    }
+
+    fn identity(&self, event: &Event<'_>, keys: Keys, named: Named) -> u64 {
+        let why = event.why.map(|why| (why.limit, why.rule, why.noted));
+        // Only as one of all is an episode told apart by who else has a part in it.
+        let nobody = named == Named::Nobody;
+        self.hashes.hash_one((event.action, event.outcome, event.name, event.solved, why, keys, nobody))
+    }
+}
+
+impl Shard {
+    fn has_room_for_all(&self, at_one: u64) -> bool {
+        self.open.len() < DETAILED && self.at_one.get(&at_one).is_none_or(|count| *count < MOST_AT_ONE)
+    }
+
+    fn begin(&mut self, identity: u64, open: Open) {
+        if let Some(at_one) = open.at_one {
+            *self.at_one.entry(at_one).or_default() += 1;
+        }
+        self.open.insert(identity, open);
+    }
+
+    fn take(&mut self, identity: u64) -> Option<Row> {
+        let open = self.open.remove(&identity)?;
+        if let Some(at_one) = open.at_one
+            && let Some(count) = self.at_one.get_mut(&at_one)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.at_one.remove(&at_one);
+            }
+        }
+        Some(open.row)
+    }
+}
+
+/// The one that the limit counts, which the name of the limit says: of `login-account` the account. Of what no
+/// limit refused, the address.
+fn counted(event: &Event<'_>, keys: Keys) -> Keys {
+    let limit = event.why.map_or("", |why| why.limit);
+    let none = Keys::default();
+    match limit.rsplit('-').next().unwrap_or_default() {
+        _ if limit.starts_with("custom.") => Keys { account: keys.account, ..none },
+        "account" => Keys { account: keys.account, ..none },
+        "phone" | "guess" => Keys { phone: keys.phone, ..none },
+        "network" => Keys { network: keys.network, ..none },
+        "prefix" | "brake" => Keys { prefix: keys.prefix, ..none },
+        "total" => none,
+        _ => Keys { address: keys.address, ..none },
+    }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,140 @@
+//! What events add up to: over time, from the sums of each minute; by subject, from the newest rows.
+
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, query_as};
+
+use super::event::{Action, Outcome};
+use super::log::{EventLog, Shown, SubjectKind, action, outcome};
+use crate::clock::Micros;
+use crate::db::{DbError, on_db};
+
+/// The least that is told apart in time.
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// Rows that are looked at for a list of subjects: a quarter of a second of SQLite's time.
+const MOST_ROWS: i64 = 100_000;
+
+/// How often one thing happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sum {
+    pub action: Action,
+    pub outcome: Outcome,
+    /// Empty where no limit had a say.
+    pub limit: String,
+    pub noted: bool,
+    pub count: i64,
+}
+
+/// What happened from `at` on, until the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    pub at: Micros,
+    pub sums: Vec<Sum>,
+}
+
+/// A subject, and how many attempts it has a part in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ranked {
+    pub subject: Shown,
+    pub count: i64,
+}
+
+/// What comes from the busiest address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedAddress {
+    pub address: Shown,
+    /// Attempts from there, and from everywhere.
+    pub count: i64,
+    pub of: i64,
+    /// Different accounts and names tried from there.
+    pub accounts: i64,
+}
+
+type SumRow = (i64, String, String, String, i64, i64);
+
+impl EventLog {
+    /// How often what happened, step by step, from `since` (rounded down to a whole step) until `until`. Steps
+    /// in which nothing happened are left out. Reads the sums of minutes: of a day some ten thousand rows,
+    /// whatever the traffic was. An episode counts where it began.
+    pub async fn series(&self, since: Micros, until: Micros, step: Duration) -> Result<Vec<Step>, DbError> {
+        const SQL: &str =
+            "SELECT CAST(minute / $1 * $1 AS BIGINT) AS step, action, outcome, limit_name, noted,
+            CAST(SUM(count) AS BIGINT) FROM event_counts WHERE minute >= $2 AND minute < $3
+            GROUP BY step, action, outcome, limit_name, noted
+            ORDER BY step, action, outcome, limit_name, noted";
+        let step = step.max(MINUTE).as_micros() as i64;
+        let step = step - step % MINUTE.as_micros() as i64;
+        let since = since.0 - since.0.rem_euclid(step);
+        let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(SQL).bind(step).bind(since).bind(until.0)
+            .fetch_all(pool).await)?;
+        let mut steps: Vec<Step> = Vec::new();
+        for (at, rest) in rows.into_iter().map(parse) {
+            let sum = rest?;
+            match steps.last_mut().filter(|step| step.at == at) {
+                Some(step) => step.sums.push(sum),
+                None => steps.push(Step { at, sums: vec![sum] }),
+            }
+        }
+        Ok(steps)
+    }
+
+    /// How often what happened from `since` (rounded down to a whole minute) until `until`, the most frequent
+    /// first.
+    pub async fn totals(&self, since: Micros, until: Micros) -> Result<Vec<Sum>, DbError> {
+        const SQL: &str = "SELECT CAST(0 AS BIGINT), action, outcome, limit_name, noted,
+            CAST(SUM(count) AS BIGINT) AS total FROM event_counts WHERE minute >= $1 AND minute < $2
+            GROUP BY action, outcome, limit_name, noted
+            ORDER BY total DESC, action, outcome, limit_name, noted";
+        let since = since.0 - since.0.rem_euclid(MINUTE.as_micros() as i64);
+        let rows: Vec<SumRow> =
+            on_db!(&self.db, pool => query_as(SQL).bind(since).bind(until.0).fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(|row| parse(row).1).collect::<Result<_, _>>()?)
+    }
+
+    /// Who has a part in most attempts since then, out of the newest 100,000 rows.
+    pub async fn top(&self, kind: SubjectKind, since: Micros, limit: u32) -> Result<Vec<Ranked>, DbError> {
+        let (key, mask) = match kind {
+            SubjectKind::Account => ("account_key", "account_mask"),
+            SubjectKind::Address => ("address_key", "address_mask"),
+            SubjectKind::Phone => ("phone_key", "phone_mask"),
+        };
+        let sql = format!(
+            "SELECT {key}, MAX({mask}), CAST(SUM(count) AS BIGINT) AS total FROM (SELECT {key}, {mask}, count
+            FROM events WHERE at >= $1 ORDER BY at DESC, id DESC LIMIT $2) AS newest WHERE {key} IS NOT NULL
+            GROUP BY {key} ORDER BY total DESC, {key} LIMIT $3"
+        );
+        let rows: Vec<(i64, Option<String>, i64)> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql))
+            .bind(since.0).bind(MOST_ROWS).bind(i64::from(limit)).fetch_all(pool).await)?;
+        let ranked = |(key, mask, count): (i64, Option<String>, i64)| Ranked {
+            subject: Shown { key, mask: mask.unwrap_or_default() },
+            count,
+        };
+        Ok(rows.into_iter().map(ranked).collect())
+    }
+
+    /// What share of attempts comes from one address, and at how many accounts: where nearly all do, a proxy
+    /// stands before us whose word is not taken. Out of the newest 100,000 rows; acts of the console and
+    /// reloads are no attempts. None where nobody tried.
+    pub async fn shared_address(&self, since: Micros) -> Result<Option<SharedAddress>, DbError> {
+        const SQL: &str = "SELECT address_key, MAX(address_mask), CAST(SUM(count) AS BIGINT) AS total,
+            COUNT(DISTINCT account_key), CAST(SUM(SUM(count)) OVER () AS BIGINT)
+            FROM (SELECT address_key, address_mask, account_key, count FROM events WHERE at >= $1
+            AND action NOT IN ('admin', 'reload', 'custom') ORDER BY at DESC, id DESC LIMIT $2) AS newest
+            GROUP BY address_key ORDER BY CASE WHEN address_key IS NULL THEN 1 ELSE 0 END, total DESC LIMIT 1";
+        let row: Option<(Option<i64>, Option<String>, i64, i64, i64)> = on_db!(&self.db, pool => query_as(SQL)
+            .bind(since.0).bind(MOST_ROWS).fetch_optional(pool).await)?;
+        let shared = |(key, mask, count, accounts, of): (Option<i64>, Option<String>, _, _, _)| {
+            let address = Shown { key: key?, mask: mask.unwrap_or_default() };
+            Some(SharedAddress { address, count, of, accounts })
+        };
+        Ok(row.and_then(shared))
+    }
+}
+
+fn parse((at, did, ended, limit, noted, count): SumRow) -> (Micros, Result<Sum, sqlx::Error>) {
+    let sum = || {
+        let (action, outcome) = (action(&did)?, outcome(&ended)?);
+        Ok(Sum { action, outcome, limit, noted: noted != 0, count })
+    };
+    (Micros(at), sum())
+}

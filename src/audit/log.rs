@@ -1,0 +1,244 @@
+//! The events as they are read back: page by page, newest first, by what they are about.
+
+use std::fmt;
+
+use sqlx::{AssertSqlSafe, query_as};
+
+use super::event::{Action, Outcome};
+use crate::clock::Micros;
+use crate::db::{Db, DbError, on_db};
+
+/// Reads what was recorded. Ask [`Audit::flush`](super::Audit::flush) first for what was recorded just now.
+#[derive(Debug, Clone)]
+pub struct EventLog {
+    pub(super) db: Db,
+}
+
+/// What is asked for. Everything where all is None.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub action: Option<Action>,
+    pub outcome: Option<Outcome>,
+    pub limit: Option<String>,
+    /// By [`Audit::subject`](super::Audit::subject).
+    pub account: Option<i64>,
+    pub address: Option<i64>,
+    pub phone: Option<i64>,
+    /// What began then or later.
+    pub since: Option<Micros>,
+    /// What began before.
+    pub until: Option<Micros>,
+    /// Only what a watching limit would have refused; or only the rest.
+    pub noted: Option<bool>,
+}
+
+/// Behind which row the next page begins. What a page may carry in its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor {
+    at: i64,
+    id: i64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Page {
+    pub entries: Vec<Entry>,
+    /// None where this is the last page.
+    pub next: Option<Cursor>,
+}
+
+/// One row: an event, or an episode of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub at: Micros,
+    pub id: i64,
+    /// Of an episode, the last time; of a failure, when it began to count.
+    pub until: Micros,
+    pub count: i64,
+    pub action: Action,
+    pub outcome: Outcome,
+    pub name: Option<String>,
+    pub limit: Option<String>,
+    /// From 0.
+    pub rule: Option<i64>,
+    pub noted: bool,
+    pub solved: bool,
+    pub account: Option<Shown>,
+    pub address: Option<Shown>,
+    pub network: Option<Shown>,
+    pub phone: Option<Shown>,
+    pub prefix: Option<Shown>,
+    /// The id of an account.
+    pub actor: Option<String>,
+    pub detail: Option<String>,
+}
+
+/// A subject as it may be shown, with the key by which more of it is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    pub key: i64,
+    pub mask: String,
+}
+
+impl Cursor {
+    const NEWEST: Self = Self { at: i64::MAX, id: i64::MAX };
+
+    pub fn parse(text: &str) -> Option<Self> {
+        let (at, id) = text.split_once('-')?;
+        Some(Self { at: at.parse().ok()?, id: id.parse().ok()? })
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}-{}", self.at, self.id)
+    }
+}
+
+impl EventLog {
+    /// At most `limit` rows, newest first, behind the cursor. Costs what it answers where one thing is asked
+    /// for; where several are, it may have to look past what only one of them fits.
+    pub async fn page(&self, filter: &Filter, after: Option<Cursor>, limit: u32) -> Result<Page, DbError> {
+        let (tests, numbers, texts) = filter.tests();
+        let sql = format!(
+            "SELECT at, id, until_at, count, action, outcome, name, limit_name, rule, noted, solved,
+            account_key, address_key, network_key, phone_key, prefix_key, account_mask, address_mask,
+            phone_mask, actor, detail FROM events WHERE (at, id) < ($1, $2){tests}
+            ORDER BY at DESC, id DESC LIMIT $3"
+        );
+        let place = after.unwrap_or(Cursor::NEWEST);
+        // One more than wanted says whether there is a next page.
+        let rows: Vec<RawEntry> = on_db!(&self.db, pool => {
+            let mut question = query_as(AssertSqlSafe(sql)).bind(place.at).bind(place.id);
+            question = question.bind(i64::from(limit) + 1);
+            for number in &numbers {
+                question = question.bind(number);
+            }
+            for text in &texts {
+                question = question.bind(text);
+            }
+            question.fetch_all(pool).await
+        })?;
+        let more = rows.len() > limit as usize;
+        let entries: Vec<Entry> =
+            rows.into_iter().take(limit as usize).map(RawEntry::parse).collect::<Result<_, _>>()?;
+        let next = entries.last().filter(|_| more).map(|last| Cursor { at: last.at.0, id: last.id });
+        Ok(Page { entries, next })
+    }
+
+    /// The newest of one subject, which `filter` names.
+    pub async fn by_subject(
+        &self,
+        kind: SubjectKind,
+        key: i64,
+        since: Micros,
+        limit: u32,
+    ) -> Result<Vec<Entry>, DbError> {
+        let mut filter = Filter { since: Some(since), ..Filter::default() };
+        match kind {
+            SubjectKind::Account => filter.account = Some(key),
+            SubjectKind::Address => filter.address = Some(key),
+            SubjectKind::Phone => filter.phone = Some(key),
+        }
+        Ok(self.page(&filter, None, limit).await?.entries)
+    }
+}
+
+/// What events can be looked for and added up by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubjectKind {
+    Account,
+    Address,
+    Phone,
+}
+
+impl Filter {
+    /// The tests in SQL, and what is bound in them: numbers from `$4` on, texts behind them.
+    fn tests(&self) -> (String, Vec<i64>, Vec<&str>) {
+        let numbers = [
+            ("at >=", self.since.map(|at| at.0)),
+            ("at <", self.until.map(|at| at.0)),
+            ("account_key =", self.account),
+            ("address_key =", self.address),
+            ("phone_key =", self.phone),
+        ];
+        let texts = [
+            ("action =", self.action.map(Action::as_str)),
+            ("outcome =", self.outcome.map(Outcome::as_str)),
+            ("limit_name =", self.limit.as_deref()),
+        ];
+        let numbers: Vec<_> = numbers.into_iter().filter_map(|(test, value)| Some((test, value?))).collect();
+        let texts: Vec<_> = texts.into_iter().filter_map(|(test, value)| Some((test, value?))).collect();
+        let tests = numbers.iter().map(|(test, _)| test).chain(texts.iter().map(|(test, _)| test));
+        let mut sql: String =
+            tests.enumerate().map(|(index, test)| format!(" AND {test} ${}", index + 4)).collect();
+        // In clear: an index holds just what is noted.
+        sql.push_str(match self.noted {
+            Some(true) => " AND noted = 1",
+            Some(false) => " AND noted = 0",
+            None => "",
+        });
+        let numbers = numbers.into_iter().map(|(_, value)| value).collect();
+        (sql, numbers, texts.into_iter().map(|(_, value)| value).collect())
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct RawEntry {
+    at: i64,
+    id: i64,
+    until_at: i64,
+    count: i64,
+    action: String,
+    outcome: String,
+    name: Option<String>,
+    limit_name: Option<String>,
+    rule: Option<i64>,
+    noted: i64,
+    solved: i64,
+    account_key: Option<i64>,
+    address_key: Option<i64>,
+    network_key: Option<i64>,
+    phone_key: Option<i64>,
+    prefix_key: Option<i64>,
+    account_mask: Option<String>,
+    address_mask: Option<String>,
+    phone_mask: Option<String>,
+    actor: Option<String>,
+    detail: Option<String>,
+}
+
+impl RawEntry {
+    fn parse(self) -> Result<Entry, sqlx::Error> {
+        let shown = |key: Option<i64>, mask: &Option<String>| {
+            Some(Shown { key: key?, mask: mask.clone().unwrap_or_default() })
+        };
+        Ok(Entry {
+            at: Micros(self.at),
+            id: self.id,
+            until: Micros(self.until_at),
+            count: self.count,
+            action: action(&self.action)?,
+            outcome: outcome(&self.outcome)?,
+            name: self.name,
+            limit: self.limit_name,
+            rule: self.rule,
+            noted: self.noted != 0,
+            solved: self.solved != 0,
+            account: shown(self.account_key, &self.account_mask),
+            address: shown(self.address_key, &self.address_mask),
+            network: shown(self.network_key, &self.address_mask),
+            phone: shown(self.phone_key, &self.phone_mask),
+            prefix: shown(self.prefix_key, &self.phone_mask),
+            actor: self.actor,
+            detail: self.detail,
+        })
+    }
+}
+
+pub(super) fn action(text: &str) -> Result<Action, sqlx::Error> {
+    Action::parse(text).ok_or_else(|| sqlx::Error::Decode("an action that there is none of".into()))
+}
+
+pub(super) fn outcome(text: &str) -> Result<Outcome, sqlx::Error> {
+    Outcome::parse(text).ok_or_else(|| sqlx::Error::Decode("an outcome that there is none of".into()))
+}

@@ -1,0 +1,66 @@
+//! What is shown of a subject: enough to recognise it by who knows it already, too little to find it.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use super::event::Subject;
+
+/// How many digits of a number are hidden.
+const HIDDEN_DIGITS: usize = 4;
+
+pub fn mask(subject: &Subject<'_>) -> String {
+    match subject {
+        Subject::Account { login, .. } => name(login),
+        Subject::Login(login) | Subject::Custom(login) => name(login),
+        Subject::Address(bytes) | Subject::Network(bytes) => network(bytes),
+        Subject::Phone(number) => {
+            format!("{}****", number.get(..number.len().saturating_sub(HIDDEN_DIGITS)).unwrap_or_default())
+        }
+        Subject::Prefix(prefix) => format!("{prefix}****"),
+    }
+}
+
+/// The first letter; of a name that has six or more, two.
+fn name(login: &str) -> String {
+    let shown = if login.chars().nth(5).is_some() { 2 } else { 1 };
+    login.chars().take(shown).chain(['…']).collect()
+}
+
+/// The /24 or /48, as `login::Client` shows it to an account's owner.
+fn network(bytes: &[u8]) -> String {
+    match *bytes {
+        [4, a, b, c, ..] => format!("{}/24", Ipv4Addr::new(a, b, c, 0)),
+        [6, a, b, c, d, e, f, ..] => {
+            let part = |high, low| u16::from_be_bytes([high, low]);
+            format!("{}/48", Ipv6Addr::new(part(a, b), part(c, d), part(e, f), 0, 0, 0, 0, 0))
+        }
+        _ => "?".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_show_how_they_begin() {
+        assert_eq!(mask(&Subject::Login("alice")), "a…");
+        assert_eq!(mask(&Subject::Account { id: &[0; 16], login: "caroline" }), "ca…");
+        assert_eq!(mask(&Subject::Login("张三")), "张…");
+        assert_eq!(mask(&Subject::Login("")), "…");
+    }
+
+    #[test]
+    fn addresses_show_their_network() {
+        assert_eq!(mask(&Subject::Address(&[4, 203, 0, 113, 77])), "203.0.113.0/24");
+        assert_eq!(mask(&Subject::Network(&[4, 203, 0, 113])), "203.0.113.0/24");
+        assert_eq!(mask(&Subject::Address(&[6, 0x20, 1, 0xd, 0xb8, 0, 0x42, 7, 7])), "2001:db8:42::/48");
+        assert_eq!(mask(&Subject::Address(&[])), "?");
+    }
+
+    #[test]
+    fn numbers_show_their_block() {
+        assert_eq!(mask(&Subject::Phone("+8613800138000")), "+861380013****");
+        assert_eq!(mask(&Subject::Prefix("+861380013")), "+861380013****");
+        assert_eq!(mask(&Subject::Phone("+1")), "****");
+    }
+}

@@ -1,0 +1,184 @@
+//! Security events: what was tried, how it ended and why, for the console and for trying out new limits.
+//!
+//! [`Audit::record`] waits for nothing and fails never: what repeats itself is folded (`episodes.rs`), the
+//! rest waits in memory for a task that writes it (`writer.rs`), and past the bounds of both it is dropped and
+//! counted. Nothing is kept in clear: a subject is a keyed hash to find it by, and a mask (`mask.rs`).
+
+mod episodes;
+mod event;
+mod figures;
+mod log;
+mod mask;
+mod purge;
+mod row;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::Counter;
+
+use crate::clock::{Clock, Micros};
+use crate::db::Db;
+use crate::entropy::Entropy;
+use crate::secret::SubKey;
+use crate::throttle::Refusal;
+
+use episodes::{Episodes, Fold};
+pub use event::{Action, Event, NOT_FORGIVEN, Outcome, Subject, Why};
+pub use figures::{MINUTE, Ranked, SharedAddress, Step, Sum};
+pub use log::{Cursor, Entry, EventLog, Filter, Page, Shown, SubjectKind};
+use row::{Keys, Row};
+use writer::Writer;
+
+/// Between two looks for what is to be written.
+const WRITE_EVERY: Duration = Duration::from_millis(500);
+
+/// How long events are kept.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub retention: Duration,
+    /// The oldest go past that, however young they are.
+    pub max_rows: u32,
+}
+
+/// The record of events. Clones share it.
+#[derive(Clone)]
+pub struct Audit(Arc<Inner>);
+
+struct Inner {
+    clock: Clock,
+    entropy: Entropy,
+    key: SubKey,
+    settings: Settings,
+    episodes: Episodes,
+    writer: Writer,
+    log: EventLog,
+    room: purge::Room,
+    folded: Counter,
+}
+
+impl Audit {
+    /// `key` keys the hashes that subjects are found by; every instance on one database needs the same.
+    pub fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey, settings: Settings) -> Self {
+        Self(Arc::new(Inner {
+            clock,
+            entropy,
+            key,
+            settings,
+            episodes: Episodes::default(),
+            writer: Writer::new(db.clone()),
+            log: EventLog { db },
+            room: purge::Room::default(),
+            folded: metrics::counter!("gatehouse_audit_events_total", "fate" => "folded"),
+        }))
+    }
+
+    /// Never waits for the database, and never fails.
+    pub fn record(&self, event: Event<'_>) {
+        let Inner { episodes, writer, .. } = &*self.0;
+        let keys = self.keys(&event);
+        if !episodes::folds(&event) {
+            writer.push(Row::of(&event, keys, self.id()));
+            return;
+        }
+        let begin = |keys| Row::of(&event, keys, self.id());
+        let fold = episodes.fold(&event, keys, self.0.clock.now(), begin, |row| writer.push(row));
+        if fold == Fold::Counted {
+            self.0.folded.increment(1);
+        }
+    }
+
+    /// An act in the console: `who` did `name`, or was not allowed to.
+    pub fn act(&self, name: &str, outcome: Outcome, who: Who<'_>, detail: Option<String>) {
+        let Who { actor, account, address } = who;
+        let event = Event::new(self.0.clock.now(), Action::Admin, outcome);
+        self.record(Event { name: Some(name), actor, account, address, detail, ..event });
+    }
+
+    /// All that was recorded before is in the database, where that takes it: for who reads, and for the end.
+    pub async fn flush(&self) {
+        self.end_episodes(true);
+        self.0.writer.write().await;
+    }
+
+    /// What was recorded, as far as it is in the database.
+    pub fn log(&self) -> &EventLog {
+        &self.0.log
+    }
+
+    /// The time that an event has of which no store has said when it was.
+    pub fn now(&self) -> Micros {
+        self.0.clock.now()
+    }
+
+    /// When a refusal was decided, also where no hit stands in the way of who was refused.
+    pub fn decided(&self, refusal: &Refusal) -> Micros {
+        if refusal.frees_at == Micros(0) { self.now() } else { refusal.at() }
+    }
+
+    /// The key that a subject stands under.
+    pub fn subject(&self, subject: &Subject<'_>) -> i64 {
+        let (tag, input) = subject.input();
+        let hash = self.0.key.short_hash(tag, input);
+        i64::from_le_bytes(*hash.first_chunk().expect("16 bytes hold 8"))
+    }
+
+    /// Writes what is due, for ever. To be spawned once.
+    pub async fn keep_writing(self) {
+        let mut tick = tokio::time::interval(WRITE_EVERY);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = tick.tick() => self.end_episodes(false),
+                () = self.0.writer.batch.notified() => {}
+            }
+            self.0.writer.write().await;
+        }
+    }
+
+    /// How many episodes are open and how many rows wait: what it holds in memory.
+    pub fn held(&self) -> (usize, usize) {
+        (self.0.episodes.len(), self.0.writer.len())
+    }
+
+    /// How many events could not be kept since this process started.
+    pub fn lost(&self) -> u64 {
+        self.0.writer.lost()
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    fn end_episodes(&self, all: bool) {
+        let now = (!all).then(|| self.0.clock.now());
+        self.0.episodes.end(now, |row| self.0.writer.push(row));
+    }
+
+    fn keys(&self, event: &Event<'_>) -> Keys {
+        let key = |subject: &Option<Subject<'_>>| subject.as_ref().map(|subject| self.subject(subject));
+        Keys {
+            account: key(&event.account),
+            address: key(&event.address),
+            network: key(&event.network),
+            phone: key(&event.phone),
+            prefix: key(&event.prefix),
+        }
+    }
+
+    fn id(&self) -> i64 {
+        i64::from_le_bytes(self.0.entropy.bytes()) & i64::MAX
+    }
+}
+
+/// Who acts in the console.
+#[derive(Clone, Copy, Default)]
+pub struct Who<'a> {
+    /// The id of the account whose session it is.
+    pub actor: Option<&'a str>,
+    pub account: Option<Subject<'a>>,
+    pub address: Option<Subject<'a>>,
+}

@@ -1,0 +1,298 @@
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
+use sqlx::{query, query_as};
+
+use super::*;
+use crate::db::on_db;
+use crate::db::tests::TestDatabase;
+use crate::secret::MasterKey;
+
+const NOON: Micros = Micros(1_772_366_400_000_000);
+const HERE: Subject<'static> = Subject::Address(&[4, 203, 0, 113, 77]);
+
+struct Rig {
+    audit: Audit,
+    recorder: PrometheusRecorder,
+    db: Db,
+    clock: Clock,
+    _database: TestDatabase,
+}
+
+async fn rig() -> Rig {
+    let database = TestDatabase::new().await;
+    let (db, clock) = (database.open().await, Clock::manual(NOON));
+    let key = MasterKey::from_bytes([1; 32]).derive("audit.subject");
+    let settings = Settings { retention: Duration::from_secs(86_400), max_rows: 10_000 };
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let make = || Audit::new(db.clone(), clock.clone(), Entropy::Os, key, settings);
+    let audit = metrics::with_local_recorder(&recorder, make);
+    Rig { audit, recorder, db, clock, _database: database }
+}
+
+impl Rig {
+    async fn rows(&self) -> Vec<(i64, i64, i64)> {
+        self.audit.flush().await;
+        const SQL: &str = "SELECT at, until_at, count FROM events ORDER BY at, count";
+        on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await).unwrap()
+    }
+}
+
+impl Rig {
+    fn fate(&self, fate: &str) -> i64 {
+        let lead = format!("gatehouse_audit_events_total{{fate=\"{fate}\"}} ");
+        let text = self.recorder.handle().render();
+        let told = text.lines().find_map(|line| line.strip_prefix(&lead));
+        told.map_or(0, |number| number.parse().unwrap())
+    }
+
+    async fn sql(&self, sql: &'static str) {
+        on_db!(&self.db, pool => query(sql).execute(pool).await.map(drop)).unwrap();
+    }
+}
+
+fn sum(rows: &[(i64, i64, i64)]) -> i64 {
+    rows.iter().map(|(_, _, count)| count).sum()
+}
+
+fn refused<'a>(at: Micros, limit: &'a str, frees_at: i64) -> Event<'a> {
+    let why = Why { limit, rule: 1, frees_at: Micros(frees_at), noted: false };
+    Event { why: Some(why), address: Some(HERE), ..Event::new(at, Action::SignIn, Outcome::Throttled) }
+}
+
+fn at(seconds: u64) -> Micros {
+    NOON.plus(Duration::from_secs(seconds))
+}
+
+#[tokio::test]
+async fn what_is_admitted_is_a_row_each_and_has_both_its_times() {
+    let rig = rig().await;
+    for second in 0..3 {
+        let settled = Some(at(second + 1));
+        rig.audit.record(Event { settled, ..Event::new(at(second), Action::SignIn, Outcome::Wrong) });
+    }
+    let row = |second| (at(second).0, at(second + 1).0, 1);
+    assert_eq!(rig.rows().await, [row(0), row(1), row(2)]);
+}
+
+#[tokio::test]
+async fn refusals_by_one_hit_are_one_episode_and_another_hit_begins_another() {
+    let rig = rig().await;
+    for second in 0..5 {
+        rig.audit.record(refused(at(second), "login-account", 7));
+    }
+    for second in 5..7 {
+        rig.audit.record(refused(at(second), "login-account", 8));
+    }
+    assert_eq!(rig.rows().await, [(at(0).0, at(4).0, 5), (at(5).0, at(6).0, 2)]);
+}
+
+#[tokio::test]
+async fn pages_are_newest_first_and_go_on_where_the_last_one_ended() {
+    let rig = rig().await;
+    for second in 0..5 {
+        rig.audit
+            .record(Event { address: Some(HERE), ..Event::new(at(second), Action::SignIn, Outcome::Ok) });
+    }
+    rig.audit.record(Event::new(at(9), Action::Send, Outcome::Ok));
+    rig.audit.flush().await;
+    let here = Filter { address: Some(rig.audit.subject(&HERE)), ..Filter::default() };
+    let log = rig.audit.log();
+    let first = log.page(&here, None, 3).await.unwrap();
+    let times = |page: &Page| page.entries.iter().map(|entry| entry.at).collect::<Vec<_>>();
+    assert_eq!(times(&first), [at(4), at(3), at(2)]);
+    let cursor = Cursor::parse(&first.next.unwrap().to_string()).unwrap();
+    let second = log.page(&here, Some(cursor), 3).await.unwrap();
+    assert_eq!(times(&second), [at(1), at(0)]);
+    assert_eq!(second.next, None);
+    let span = Filter { since: Some(at(1)), until: Some(at(3)), ..here };
+    assert_eq!(times(&log.page(&span, None, 9).await.unwrap()), [at(2), at(1)]);
+    let shown = second.entries[0].address.clone().unwrap();
+    assert_eq!(shown.mask, "203.0.113.0/24");
+}
+
+#[tokio::test]
+async fn figures_count_attempts_and_not_rows() {
+    let rig = rig().await;
+    for second in 0..50 {
+        rig.audit.record(refused(at(second), "login-address", 7));
+    }
+    for (minute, name) in [(1, "one"), (1, "two"), (6, "two")] {
+        let account = Some(Subject::Login(name));
+        let address = Some(if minute == 6 { Subject::Address(&[4, 9, 9, 9, 9]) } else { HERE });
+        let event = Event::new(at(minute * 60), Action::SignIn, Outcome::Wrong);
+        rig.audit.record(Event { account, address, ..event });
+    }
+    rig.audit.flush().await;
+    let (log, end) = (rig.audit.log(), at(3600));
+    let counts = |sums: &[Sum]| sums.iter().map(|sum| (sum.outcome, sum.count)).collect::<Vec<_>>();
+    assert_eq!(
+        counts(&log.totals(NOON, end).await.unwrap()),
+        [(Outcome::Throttled, 50), (Outcome::Wrong, 3)]
+    );
+    let steps = log.series(NOON, end, 5 * MINUTE).await.unwrap();
+    let told: Vec<_> = steps.iter().map(|step| (step.at, counts(&step.sums))).collect();
+    assert_eq!(
+        told,
+        [(at(0), vec![(Outcome::Throttled, 50), (Outcome::Wrong, 2)]), (at(300), vec![(Outcome::Wrong, 1)])]
+    );
+    let top = log.top(SubjectKind::Account, NOON, 9).await.unwrap();
+    assert_eq!(top.iter().map(|ranked| ranked.count).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(top[0].subject.mask, "t…");
+    let shared = log.shared_address(NOON).await.unwrap().unwrap();
+    assert_eq!((shared.count, shared.of, shared.accounts), (52, 53, 2));
+    assert_eq!(shared.address.key, rig.audit.subject(&HERE));
+    assert_eq!(log.shared_address(end).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_is_older_than_it_is_kept_goes_and_so_does_what_there_is_no_room_for() {
+    let rig = rig().await;
+    for second in 0..10_010 {
+        rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Ok));
+    }
+    assert_eq!(rig.rows().await.len(), 10_010);
+    assert_eq!(rig.audit.purge(7).await.unwrap(), 7, "no more than the batch");
+    assert_eq!(rig.audit.purge(7).await.unwrap(), 3, "no more than there is no room for");
+    assert_eq!(rig.audit.purge(7).await.unwrap(), 0);
+    assert_eq!(rig.rows().await[0].0, at(10).0, "the oldest go first");
+    rig.clock.set(at(86_400 + 12));
+    assert_eq!(rig.audit.purge(7).await.unwrap(), 2);
+    assert_eq!(rig.rows().await[0].0, at(12).0);
+}
+
+#[tokio::test]
+async fn an_episode_is_written_when_its_time_is_over_and_goes_on_in_a_new_row() {
+    let rig = rig().await;
+    for second in 0..25 {
+        rig.clock.set(at(second));
+        rig.audit.end_episodes(false);
+        rig.audit.record(refused(at(second), "login-account", 7));
+    }
+    let rows = rig.rows().await;
+    assert_eq!(rows, [(at(0).0, at(9).0, 10), (at(10).0, at(19).0, 10), (at(20).0, at(24).0, 5)]);
+    assert_eq!(rig.fate("folded"), 22);
+    assert_eq!(rig.fate("written"), 3);
+}
+
+#[tokio::test]
+async fn a_flood_from_many_addresses_on_one_account_is_few_rows() {
+    let rig = rig().await;
+    for number in 0..20_000_u32 {
+        let bytes = [&[4][..], &number.to_be_bytes()].concat();
+        let address = Some(Subject::Address(&bytes));
+        let account = Some(Subject::Login("alice"));
+        rig.audit.record(Event { account, address, ..refused(at(0), "login-account", 7) });
+    }
+    let rows = rig.rows().await;
+    assert_eq!((rows.len(), sum(&rows)), (65, 20_000), "64 addresses, and all others in one");
+    let alice = rig.audit.subject(&Subject::Login("alice"));
+    let top = rig.audit.log().top(SubjectKind::Account, NOON, 9).await.unwrap();
+    assert_eq!((top.len(), top[0].subject.key, top[0].count), (1, alice, 20_000));
+}
+
+#[tokio::test]
+async fn a_flood_on_many_accounts_from_one_address_is_few_rows() {
+    let rig = rig().await;
+    for number in 0..20_000 {
+        let name = format!("user{number}");
+        rig.audit
+            .record(Event { account: Some(Subject::Login(&name)), ..refused(at(0), "login-address", 7) });
+    }
+    let rows = rig.rows().await;
+    assert_eq!((rows.len(), sum(&rows)), (65, 20_000));
+    let top = rig.audit.log().top(SubjectKind::Address, NOON, 9).await.unwrap();
+    assert_eq!((top.len(), top[0].count), (1, 20_000));
+}
+
+#[tokio::test]
+async fn a_flood_of_everyone_on_everyone_takes_bounded_memory_and_no_attempt_is_lost() {
+    let rig = rig().await;
+    for number in 0..60_000_u32 {
+        let (name, bytes) = (format!("user{number}"), [&[4][..], &number.to_be_bytes()].concat());
+        let (account, address) = (Some(Subject::Login(&name)), Some(Subject::Address(&bytes)));
+        rig.audit.record(Event { account, address, ..refused(at(0), "login-account", 7) });
+        assert!(rig.audit.held().0 <= 16 * (1024 + 1));
+    }
+    assert_eq!(rig.audit.held().1, 0, "no episode is over");
+    rig.clock.set(at(10));
+    rig.audit.end_episodes(false);
+    let rows = rig.rows().await;
+    assert_eq!((sum(&rows), rig.fate("dropped")), (60_000, 0));
+}
+
+#[tokio::test]
+async fn what_a_database_does_not_take_waits_within_bounds_and_the_rest_is_counted() {
+    let rig = rig().await;
+    rig.sql("ALTER TABLE events RENAME TO gone").await;
+    for second in 0..40_000 {
+        rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Wrong));
+        if second % 5_000 == 0 {
+            rig.audit.flush().await;
+        }
+    }
+    let (_, waiting) = rig.audit.held();
+    let dropped = rig.fate("dropped");
+    assert!(waiting <= 32_768 && dropped > 0, "{waiting} wait, {dropped} are dropped");
+    rig.sql("ALTER TABLE gone RENAME TO events").await;
+    let rows = rig.rows().await;
+    assert_eq!((rows.len() as i64 + dropped, rig.audit.held()), (40_000, (0, 0)));
+    assert_eq!(rig.fate("written"), rows.len() as i64);
+}
+
+#[tokio::test]
+async fn who_records_does_not_wait_for_who_writes() {
+    let rig = rig().await;
+    let tx = rig.db.begin_exclusive().await.unwrap();
+    rig.audit.record(Event::new(at(0), Action::SignIn, Outcome::Ok));
+    let audit = rig.audit.clone();
+    let flushing = tokio::spawn(async move { audit.flush().await });
+    tokio::task::yield_now().await;
+    for second in 1..1000 {
+        rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Ok));
+    }
+    drop(tx);
+    flushing.await.unwrap();
+    assert_eq!(rig.rows().await.len(), 1000);
+}
+
+#[tokio::test]
+async fn what_was_written_and_not_told_so_is_written_once() {
+    let rig = rig().await;
+    let event = Event::new(at(0), Action::SignIn, Outcome::Ok);
+    let row = Row::of(&event, Keys::default(), 7);
+    for _ in 0..2 {
+        rig.audit.0.writer.push(row.clone());
+        rig.audit.flush().await;
+    }
+    assert_eq!(rig.rows().await.len(), 1);
+    assert_eq!(rig.audit.log().totals(NOON, at(60)).await.unwrap()[0].count, 1);
+}
+
+#[tokio::test]
+async fn events_are_written_without_being_asked_for() {
+    let rig = rig().await;
+    rig.audit.record(Event::new(at(0), Action::SignIn, Outcome::Ok));
+    let writing = tokio::spawn(rig.audit.clone().keep_writing());
+    let written = async {
+        while rig.audit.log().page(&Filter::default(), None, 1).await.unwrap().entries.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), written).await.expect("it is written");
+    writing.abort();
+}
+
+#[tokio::test]
+async fn the_word_of_a_watching_limit_is_found_by_it_and_by_nothing_else() {
+    let rig = rig().await;
+    let why = Some(Why { limit: "login-account", rule: 0, frees_at: at(9), noted: true });
+    rig.audit.record(Event { why, ..Event::new(at(0), Action::SignIn, Outcome::Ok) });
+    rig.audit.record(Event::new(at(1), Action::SignIn, Outcome::Ok));
+    rig.audit.flush().await;
+    for (noted, second) in [(true, 0), (false, 1)] {
+        let filter = Filter { noted: Some(noted), ..Filter::default() };
+        let page = rig.audit.log().page(&filter, None, 9).await.unwrap();
+        assert_eq!(page.entries.iter().map(|entry| entry.at).collect::<Vec<_>>(), [at(second)]);
+    }
+}

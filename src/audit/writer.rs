@@ -1,0 +1,210 @@
+//! Writes rows, many at a time, beside the requests that they come from. A database that does not take them
+//! is tried again; what waits meanwhile is bounded, and what does not fit is counted.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use metrics::Counter;
+use sqlx::{AssertSqlSafe, query};
+
+use super::row::Row;
+use crate::db::{Db, DbError, Tx, on_tx};
+
+/// Rows of one transaction.
+const BATCH: usize = 500;
+/// Rows of one statement. SQLite looks each of its values up among all the others, so that ten times as many
+/// would take ten times as long a row.
+const AT_ONCE: usize = 20;
+/// Rows that may wait, some ten megabytes: twice what all episodes leave that can be open at once.
+const MOST_WAITING: usize = 32_768;
+const MINUTE: i64 = 60_000_000;
+
+pub struct Writer {
+    db: Db,
+    waiting: Mutex<VecDeque<Row>>,
+    /// Wakes whoever writes when there is a batch.
+    pub batch: tokio::sync::Notify,
+    /// What is being written, for as long as the database has not said that it is.
+    in_hand: tokio::sync::Mutex<Vec<Row>>,
+    failing: AtomicBool,
+    full: AtomicBool,
+    rows: AtomicU64,
+    written: Counter,
+    dropped: Counter,
+    lost: AtomicU64,
+}
+
+impl Writer {
+    pub fn new(db: Db) -> Self {
+        let counter = |fate| metrics::counter!("gatehouse_audit_events_total", "fate" => fate);
+        Self {
+            db,
+            waiting: Mutex::default(),
+            batch: tokio::sync::Notify::new(),
+            in_hand: tokio::sync::Mutex::default(),
+            failing: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+            rows: AtomicU64::new(0),
+            written: counter("written"),
+            dropped: counter("dropped"),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes a row, if there is room: nothing here waits for the database.
+    pub fn push(&self, row: Row) {
+        let mut waiting = self.waiting();
+        if waiting.len() >= MOST_WAITING {
+            drop(waiting);
+            self.dropped.increment(row.count as u64);
+            self.lost.fetch_add(row.count as u64, Ordering::Relaxed);
+            if !self.full.swap(true, Ordering::Relaxed) {
+                tracing::warn!(
+                    "security events are lost: the database takes none, and no more fit in memory"
+                );
+            }
+            return;
+        }
+        waiting.push_back(row);
+        if waiting.len() == BATCH {
+            self.batch.notify_one();
+        }
+    }
+
+    /// How many events found no room since the start.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// How many rows wait.
+    pub fn len(&self) -> usize {
+        self.waiting().len()
+    }
+
+    /// How many rows were written so far.
+    pub fn rows_written(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Writes what waits now. Ends at the first failure, which leaves everything where it was.
+    pub async fn write(&self) {
+        let mut in_hand = self.in_hand.lock().await;
+        let mut due = self.len() + in_hand.len();
+        while due > 0 {
+            if in_hand.is_empty() {
+                let mut waiting = self.waiting();
+                let most = BATCH.min(waiting.len());
+                in_hand.extend(waiting.drain(..most));
+            }
+            if in_hand.is_empty() {
+                return;
+            }
+            if let Err(error) = insert(&self.db, &in_hand).await {
+                if !self.failing.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "security events wait in memory: the database does not take them");
+                }
+                return;
+            }
+            self.written.increment(in_hand.len() as u64);
+            self.rows.fetch_add(in_hand.len() as u64, Ordering::Relaxed);
+            due = due.saturating_sub(in_hand.len());
+            in_hand.clear();
+            self.full.store(false, Ordering::Relaxed);
+            if self.failing.swap(false, Ordering::Relaxed) {
+                tracing::info!("the database takes security events again");
+            }
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Row>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All rows or none, with what they add up to. Written once, also where the database did it before and its
+/// answer was lost.
+async fn insert(db: &Db, rows: &[Row]) -> Result<(), DbError> {
+    let mut tx = db.begin().await?;
+    let whole = rows.chunks_exact(AT_ONCE);
+    let rest = whole.remainder();
+    let mut written = 0;
+    // Statements of two lengths only, each of which is prepared once.
+    for some in whole.chain(rest.chunks(1)) {
+        written += insert_rows(&mut tx, some).await?;
+    }
+    if written > 0 {
+        add_up(&mut tx, rows).await?;
+    }
+    tx.commit().await
+}
+
+const COLUMNS: usize = 21;
+
+async fn insert_rows(tx: &mut Tx, rows: &[Row]) -> Result<u64, DbError> {
+    let sql = format!(
+        "INSERT INTO events (at, id, until_at, count, action, outcome, name, limit_name, rule, noted, solved,
+        account_key, address_key, network_key, phone_key, prefix_key, account_mask, address_mask, phone_mask,
+        actor, detail) VALUES {} ON CONFLICT DO NOTHING",
+        places(rows.len(), COLUMNS)
+    );
+    Ok(on_tx!(tx, connection => {
+        let mut question = query(AssertSqlSafe(sql));
+        for row in rows {
+            question = question.bind(row.at.0).bind(row.id).bind(row.until.0).bind(row.count)
+                .bind(row.action.as_str()).bind(row.outcome.as_str()).bind(row.name.as_deref())
+                .bind(row.limit.as_deref()).bind(row.rule).bind(i64::from(row.noted))
+                .bind(i64::from(row.solved)).bind(row.keys.account).bind(row.keys.address)
+                .bind(row.keys.network).bind(row.keys.phone).bind(row.keys.prefix)
+                .bind(row.account_mask.as_deref()).bind(row.address_mask.as_deref())
+                .bind(row.phone_mask.as_deref()).bind(row.actor.as_deref()).bind(row.detail.as_deref());
+        }
+        question.execute(connection).await.map(|done| done.rows_affected())
+    })?)
+}
+
+/// In the order of the keys, so that two instances never wait for each other in a circle.
+async fn add_up(tx: &mut Tx, rows: &[Row]) -> Result<(), DbError> {
+    let mut sums = BTreeMap::new();
+    for row in rows {
+        let minute = row.at.0 - row.at.0.rem_euclid(MINUTE);
+        let limit = row.limit.as_deref().unwrap_or_default();
+        let key = (minute, row.action.as_str(), row.outcome.as_str(), limit, i64::from(row.noted));
+        *sums.entry(key).or_insert(0) += row.count;
+    }
+    for (key, count) in sums {
+        let (minute, action, outcome, limit, noted) = key;
+        on_tx!(&mut *tx, connection => query(ADD).bind(minute).bind(action).bind(outcome).bind(limit)
+            .bind(noted).bind(count).execute(connection).await.map(drop))?;
+    }
+    Ok(())
+}
+
+const ADD: &str = "INSERT INTO event_counts (minute, action, outcome, limit_name, noted, count)
+    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (minute, action, outcome, limit_name, noted)
+    DO UPDATE SET count = event_counts.count + excluded.count";
+
+/// `($1,$2),($3,$4)`
+fn places(rows: usize, columns: usize) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for row in 0..rows {
+        out.push_str(if row == 0 { "(" } else { ",(" });
+        for column in 1..=columns {
+            let comma = if column == 1 { "" } else { "," };
+            let _ = write!(out, "{comma}${}", row * columns + column);
+        }
+        out.push(')');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_numbered_on() {
+        assert_eq!(places(2, 3), "($1,$2,$3),($4,$5,$6)");
+    }
+}

@@ -1,0 +1,96 @@
+//! Hits on the owner's own limits (`[limits.custom]`), which other programs ask for. A subject is any text of
+//! theirs; it is hashed before it goes anywhere, and is in no log.
+
+mod gate;
+
+use crate::audit::{Action, Audit, Event, Outcome, Subject, Why};
+use crate::throttle::{
+    Admission, AnyStore, Bucket, Decision, HitId, Limit, Limiter, Peek, Refusal, StoreError,
+};
+
+pub use gate::{Shown, TokenGate};
+
+/// The service. Clones share it.
+#[derive(Clone)]
+pub struct Custom {
+    limiter: Limiter<AnyStore>,
+    audit: Audit,
+    outages: metrics::Counter,
+}
+
+/// Who asks for a hit, and for whom.
+#[derive(Clone, Copy)]
+pub struct Ask<'a> {
+    pub limit: &'a Limit,
+    pub subject: &'a str,
+    /// Of the program, as it is counted.
+    pub address: &'a [u8],
+}
+
+/// What became of the wish for a hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reserved {
+    Admitted(Admission),
+    Refused(Refusal),
+}
+
+impl Custom {
+    pub fn new(limiter: Limiter<AnyStore>, audit: Audit) -> Self {
+        Self { limiter, audit, outages: metrics::counter!("gatehouse_store_errors_total") }
+    }
+
+    /// Takes a hit, or says when there is one to be had. Where the store is out there is none: whoever asked
+    /// does not go on, and a hit that may have been taken all the same is given back.
+    pub async fn reserve(&self, ask: Ask<'_>) -> Result<Reserved, StoreError> {
+        match self.failing(self.limiter.reserve_or_nothing(&[self.bucket(ask)], false).await)? {
+            Decision::Admitted(admission) => {
+                if let Some(noted) = &admission.noted {
+                    self.record(ask, noted, true);
+                }
+                Ok(Reserved::Admitted(admission))
+            }
+            Decision::Refused(refusal) => {
+                self.record(ask, &refusal, false);
+                Ok(Reserved::Refused(refusal))
+            }
+            Decision::Held => Err(StoreError::Broken("holds on a limit that takes none".into())),
+        }
+    }
+
+    /// What the subject's log holds. Takes nothing.
+    pub async fn peek(&self, ask: Ask<'_>) -> Result<Peek, StoreError> {
+        self.failing(self.limiter.peek(self.bucket(ask)).await)
+    }
+
+    /// Gives a hit back. Harmless where it is not there: given back before, out of its window, or another's.
+    pub async fn refund(&self, ask: Ask<'_>, hit: HitId) -> Result<(), StoreError> {
+        self.failing(self.limiter.refund(&[self.bucket(ask)], hit).await)
+    }
+
+    fn bucket<'a>(&self, ask: Ask<'a>) -> Bucket<'a> {
+        self.limiter.bucket(ask.limit, ask.subject.as_bytes())
+    }
+
+    /// Refusals only, those that a watching limit would have made too: each hit would be a row otherwise, as
+    /// many as programs like to ask for.
+    fn record(&self, ask: Ask<'_>, refusal: &Refusal, noted: bool) {
+        let Refusal { rule, frees_at, .. } = *refusal;
+        let why = Why { limit: ask.limit.name(), rule, frees_at, noted };
+        let event = Event::new(refusal.at(), Action::Custom, Outcome::Throttled);
+        self.audit.record(Event {
+            name: ask.limit.name().strip_prefix("custom."),
+            why: Some(why),
+            account: Some(Subject::Custom(ask.subject)),
+            address: Some(Subject::Address(ask.address)),
+            ..event
+        });
+    }
+
+    fn failing<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error) = &result {
+            self.outages.increment(1);
+            tracing::debug!(%error, "the window store failed; a custom limit admits nothing");
+        }
+        result
+    }
+}

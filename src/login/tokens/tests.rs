@@ -1,0 +1,155 @@
+use super::*;
+use crate::db::tests::TestDatabase;
+use crate::login::{Accounts, Phc, Roles, Username};
+use crate::secret::MasterKey;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Bench {
+    _database: TestDatabase,
+    db: Db,
+    tokens: Tokens,
+    clock: Clock,
+    boss: AccountId,
+}
+
+fn tokens(db: &Db, clock: &Clock) -> Tokens {
+    let key = MasterKey::from_bytes([7; 32]).derive("api.token");
+    Tokens::new(db.clone(), clock.clone(), Entropy::Os, key)
+}
+
+async fn bench() -> Bench {
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
+    let clock = Clock::manual(Micros::from_seconds(1_000_000));
+    let accounts = Accounts::new(db.clone(), clock.clone(), Entropy::Os);
+    let login = Username::parse("boss").unwrap();
+    let boss = accounts.create(&login, &Phc::stored("x".into()), Roles { admin: true }).await.unwrap().id;
+    Bench { tokens: tokens(&db, &clock), _database: database, db, clock, boss }
+}
+
+impl Bench {
+    async fn create(&self, scopes: &str, expires_in: Option<Duration>) -> (ApiToken, TokenId) {
+        let scopes = Scopes::parse(scopes.split(' ')).unwrap();
+        let new = NewToken { name: "a program".into(), scopes, expires_in };
+        self.tokens.create(&new, self.boss).await.unwrap().unwrap()
+    }
+}
+
+/// As a request does it: memory first, then the database.
+async fn shown(tokens: &Tokens, token: &ApiToken) -> Option<TokenId> {
+    match tokens.look(token) {
+        Look::Good(bearer) => Some(bearer.id),
+        Look::Stale | Look::Unknown => tokens.find(token).await.unwrap().map(|bearer| bearer.id),
+    }
+}
+
+#[tokio::test]
+async fn a_token_speaks_for_its_scopes_and_is_nowhere_in_clear() {
+    let bench = bench().await;
+    let (token, id) = bench.create("reply leave", None).await;
+    let text = token.expose();
+    assert!(text.starts_with("ght_") && text.len() == 47, "{text}");
+    let bearer = bench.tokens.find(&ApiToken::parse(&text).unwrap()).await.unwrap().unwrap();
+    assert_eq!(bearer.id, id);
+    assert!(bearer.scopes.hold("reply") && !bearer.scopes.hold("other"));
+    let stored: String =
+        on_db!(&bench.db, pool => query_scalar("SELECT token_hash FROM api_tokens").fetch_one(pool).await)
+            .unwrap();
+    assert!(!text.contains(&stored));
+    assert_eq!(format!("{token:?}"), "ApiToken(…)");
+    for other in ["", "ght_", &text[4..], &text[..46], &format!("{text}A"), &text.replace("ght_", "ghp_")] {
+        assert!(ApiToken::parse(other).is_none(), "{other}");
+    }
+    let entry = &bench.tokens.list().await.unwrap()[0];
+    assert_eq!((entry.id, entry.name.as_str(), entry.made_by.as_deref()), (id, "a program", Some("boss")));
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_refused_at_once_here_and_within_a_second_elsewhere() {
+    let bench = bench().await;
+    let elsewhere = tokens(&bench.db, &bench.clock);
+    let (token, id) = bench.create("*", None).await;
+    assert_eq!(shown(&bench.tokens, &token).await, Some(id));
+    assert_eq!(shown(&elsewhere, &token).await, Some(id));
+    assert!(bench.tokens.revoke(id, bench.boss).await.unwrap());
+    assert_eq!(bench.tokens.look(&token), Look::Unknown);
+    assert_eq!(shown(&bench.tokens, &token).await, None);
+    assert!(matches!(elsewhere.look(&token), Look::Good(_)), "it believes what it knows for a moment");
+    bench.clock.advance(SECOND);
+    assert_eq!(shown(&elsewhere, &token).await, None);
+    assert!(!bench.tokens.revoke(id, bench.boss).await.unwrap(), "it was before");
+    assert_eq!(bench.tokens.list().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn of_many_callers_one_asks_again_before_what_is_known_is_too_old() {
+    let bench = bench().await;
+    let (token, _) = bench.create("*", None).await;
+    bench.tokens.find(&token).await.unwrap();
+    bench.clock.advance(FRESH);
+    let looks: Vec<_> = (0..10).map(|_| bench.tokens.look(&token)).collect();
+    assert_eq!(looks.iter().filter(|look| **look == Look::Stale).count(), 1);
+    bench.clock.advance(BELIEVED - FRESH);
+    assert_eq!(bench.tokens.look(&token), Look::Stale, "whoever asked may never come back");
+    bench.tokens.find(&token).await.unwrap();
+    assert!(matches!(bench.tokens.look(&token), Look::Good(_)));
+    bench.clock.set(Micros::from_seconds(900_000));
+    assert_eq!(bench.tokens.look(&token), Look::Stale, "a clock put back does not make it young");
+}
+
+#[tokio::test]
+async fn a_token_ends_when_it_expires() {
+    let bench = bench().await;
+    let (token, id) = bench.create("*", Some(10 * SECOND)).await;
+    bench.clock.advance(10 * SECOND - Duration::from_micros(1));
+    assert_eq!(shown(&bench.tokens, &token).await, Some(id));
+    bench.clock.advance(Duration::from_micros(1));
+    assert_eq!(bench.tokens.look(&token), Look::Stale, "what is known of it says so itself");
+    assert_eq!(shown(&bench.tokens, &token).await, None);
+    assert_eq!(bench.tokens.list().await.unwrap().len(), 1, "it is listed until it is revoked");
+}
+
+#[tokio::test]
+async fn its_last_use_is_known_to_the_minute_without_a_write_a_call() {
+    let bench = bench().await;
+    let (token, _) = bench.create("*", None).await;
+    let last = async || bench.tokens.list().await.unwrap()[0].last_used_at;
+    assert_eq!(last().await, None);
+    let first = bench.clock.now();
+    shown(&bench.tokens, &token).await;
+    assert_eq!(last().await, Some(first));
+    for _ in 0..59 {
+        bench.clock.advance(SECOND);
+        shown(&bench.tokens, &token).await;
+    }
+    assert_eq!(last().await, Some(first));
+    bench.clock.advance(SECOND);
+    shown(&bench.tokens, &token).await;
+    assert_eq!(last().await, Some(bench.clock.now()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_more_than_a_hundred_are_good_at_one_time() {
+    let bench = bench().await;
+    for _ in 0..95 {
+        bench.create("*", Some(SECOND)).await;
+    }
+    let (_, one) = bench.create("*", None).await;
+    let many: Vec<_> = (0..10)
+        .map(|_| {
+            let (tokens, boss) = (bench.tokens.clone(), bench.boss);
+            let new = NewToken { name: "x".into(), scopes: Scopes::All, expires_in: None };
+            tokio::spawn(async move { tokens.create(&new, boss).await.unwrap().is_some() })
+        })
+        .collect();
+    let mut made = 0;
+    for task in many {
+        made += u32::from(task.await.unwrap());
+    }
+    assert_eq!(made, 4, "however many ask at once");
+    assert!(bench.tokens.revoke(one, bench.boss).await.unwrap());
+    bench.create("*", None).await;
+    bench.clock.advance(SECOND);
+    bench.create("*", None).await;
+}

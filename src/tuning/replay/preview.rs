@@ -1,0 +1,176 @@
+//! A draft tried on what was recorded: what is read is kept for the next draft, one is tried at a time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use tokio::sync::Semaphore;
+
+use super::read::{Read, ReadError, read};
+use super::{Belief, Side, book, replay};
+use crate::clock::{Clock, Micros};
+use crate::config::Limits;
+use crate::db::{Db, DbError};
+use crate::throttle::Limit;
+
+/// How long what was read serves the next draft: a minute, for who moves a threshold up and down.
+const KEPT: Duration = Duration::from_secs(60);
+pub const SHORTEST: Duration = Duration::from_secs(60);
+pub const LONGEST: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+/// How long to wait for whoever is trying one.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a draft would have done, beside what is in force.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    pub from: Micros,
+    pub to: Micros,
+    /// Rows of the record that were read, with those before the span that fill the windows.
+    pub rows: u64,
+    /// What they take in memory, in bytes.
+    pub bytes: u64,
+    /// Why the numbers are not the whole truth.
+    pub incomplete: Vec<Incomplete>,
+    pub current: Side,
+    pub draft: Side,
+    /// Limits whose attempts are not recorded one by one.
+    pub not_replayed: Vec<String>,
+    pub read_ms: u64,
+    pub replay_ms: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Incomplete {
+    /// The record begins later than the span does.
+    BeginsLater,
+    /// The windows were not full yet when the span began: what came before it is not in the record.
+    NotWarm,
+    /// Events were dropped because too many came at once, in this instance and since its start.
+    Dropped,
+}
+
+#[derive(Debug)]
+pub enum PreviewError {
+    /// Another one is being tried.
+    Busy,
+    /// The span is no length that can be tried, or holds too much; why.
+    Span(String),
+    Db(DbError),
+}
+
+/// Kept by whoever gives previews.
+#[derive(Debug)]
+pub struct Previews {
+    turn: Semaphore,
+    kept: Mutex<Option<Kept>>,
+}
+
+#[derive(Debug, Clone)]
+struct Kept {
+    span: Duration,
+    at: Micros,
+    read: Arc<Read>,
+    took: Duration,
+}
+
+impl Default for Previews {
+    fn default() -> Self {
+        Self { turn: Semaphore::new(1), kept: Mutex::default() }
+    }
+}
+
+impl Previews {
+    /// Waits its turn for a while; reads, unless it has what was read a moment ago; replays on a thread of
+    /// its own.
+    pub async fn preview(
+        &self,
+        (db, clock): (&Db, &Clock),
+        current: Limits,
+        draft: Limits,
+        span: Duration,
+    ) -> Result<Report, PreviewError> {
+        if !(SHORTEST..=LONGEST).contains(&span) {
+            return Err(PreviewError::Span("a span is from 1m to 90d".to_owned()));
+        }
+        let turn = tokio::time::timeout(PATIENCE, self.turn.acquire()).await;
+        let Ok(Ok(_turn)) = turn else { return Err(PreviewError::Busy) };
+        let kept = self.read(db, clock, span, back(&current).max(back(&draft))).await?;
+        let names = not_replayed(&draft);
+        let (read, read_took) = (Arc::clone(&kept.read), kept.took);
+        let replayed = tokio::task::spawn_blocking(move || {
+            let begun = now();
+            let was = replay(&read.recording, &current, read.from, Belief::Recorded);
+            let would = replay(&read.recording, &draft, read.from, Belief::Draft);
+            (was, would, begun.elapsed())
+        });
+        let (current, draft, took) = replayed.await.expect("a replay does not panic");
+        let read = &kept.read;
+        let begins_later = read.oldest.is_none_or(|oldest| oldest > read.from);
+        let not_warm = read.cut || read.oldest.is_none_or(|oldest| oldest > read.warm_from);
+        let reasons = [(begins_later, Incomplete::BeginsLater), (not_warm, Incomplete::NotWarm)];
+        Ok(Report {
+            from: read.from,
+            to: read.to,
+            rows: read.recording.rows.len() as u64,
+            bytes: read.recording.bytes() as u64,
+            incomplete: reasons.into_iter().filter_map(|(is, reason)| is.then_some(reason)).collect(),
+            current,
+            draft,
+            not_replayed: names,
+            read_ms: read_took.as_millis() as u64,
+            replay_ms: took.as_millis() as u64,
+        })
+    }
+
+    async fn read(
+        &self,
+        db: &Db,
+        clock: &Clock,
+        span: Duration,
+        back: Duration,
+    ) -> Result<Kept, PreviewError> {
+        let now_is = clock.now();
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(kept) = kept
+            && kept.span == span
+            && (kept.at..kept.at.plus(KEPT)).contains(&now_is)
+            && (kept.read.cut || kept.read.warm_from <= kept.read.from.minus(back))
+        {
+            return Ok(kept);
+        }
+        // Let go of first, so that two of them are never in memory at once.
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let begun = now();
+        let read = read(db, now_is.minus(span), now_is, back).await.map_err(|error| match error {
+            ReadError::TooMany => PreviewError::Span(error.to_string()),
+            ReadError::Db(error) => PreviewError::Db(error),
+        })?;
+        let kept = Kept { span, at: now_is, read: Arc::new(read), took: begun.elapsed() };
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept.clone());
+        Ok(kept)
+    }
+
+    /// Lets go of what nobody has asked for lately.
+    pub fn tidy(&self, clock: &Clock) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.as_ref().is_some_and(|kept| !(kept.at..kept.at.plus(KEPT)).contains(&clock.now())) {
+            *kept = None;
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long it took is told, and nothing is decided by it")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// How far back before the span the limits look.
+fn back(limits: &Limits) -> Duration {
+    book::limits(limits).into_iter().map(book::longest).max().unwrap_or_default()
+}
+
+fn not_replayed(limits: &Limits) -> Vec<String> {
+    let replayed = |limit: &&Limit| !book::NAMES.contains(&limit.name());
+    limits.iter().filter(replayed).map(|limit| limit.name().to_owned()).collect()
+}

@@ -1,0 +1,439 @@
+//! What the limiter makes of a week, attempt by attempt, and how that is recorded.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use super::week::{Attempt, BEGIN, SECOND};
+use crate::clock::{Clock, Micros};
+use crate::config::Limits;
+use crate::entropy::Entropy;
+use crate::secret::MasterKey;
+use crate::throttle::{
+    Attempt as Asked, Bucket, Decision, HitId, Hold, Limiter, MemoryStore, Mode, OwnedBucket, Refusal, Then,
+};
+use crate::tuning::replay::book::{COUNT, OF_THE_ASKER};
+use crate::tuning::replay::engine::Engine;
+use crate::tuning::replay::row::{Action, HONEST, Intake, KINDS, Outcome, Recorded, Recording, Row};
+use crate::tuning::replay::{Belief, NAMES, book};
+
+/// What became of an attempt.
+#[derive(Debug, Clone, Copy)]
+pub struct Fate {
+    /// When it was decided, and when it was known how it ended.
+    pub at: i64,
+    pub until: i64,
+    /// Which limit refused it, and how.
+    pub refused: Option<(usize, Refusal)>,
+    pub forgave: bool,
+    pub noted: Option<usize>,
+}
+
+pub struct Run {
+    pub fates: Vec<Fate>,
+    pub recording: Recording,
+    honest: Vec<bool>,
+    /// Which attempts are in a row.
+    within: Vec<Vec<usize>>,
+}
+
+/// Which limits an attempt is counted by.
+fn asked(action: Action) -> &'static [(usize, usize)] {
+    match action {
+        Action::SignIn => &[(0, 0), (1, 1)],
+        Action::Guess => &[(8, 3), (1, 1)],
+        Action::Send => &[(3, 3), (4, 1), (5, 2), (6, 4), (7, 5)],
+        Action::Register => &[(2, 1)],
+        Action::Clear => &[],
+    }
+}
+
+type Wait = JoinHandle<Asked<MemoryStore>>;
+
+enum End {
+    Verified(usize),
+    Refund(usize),
+}
+
+struct Machine<'a> {
+    attempts: &'a [Attempt],
+    limits: &'a Limits,
+    clock: Clock,
+    limiter: Limiter<MemoryStore>,
+    fates: Vec<Option<Fate>>,
+    flying: HashMap<usize, (Hold<MemoryStore>, bool)>,
+    sent: HashMap<usize, HitId>,
+    waiting: Vec<(usize, Wait)>,
+    ends: Vec<(i64, End)>,
+    /// When somebody last came to an account.
+    came: HashMap<i64, usize>,
+}
+
+pub async fn run(attempts: &[Attempt], limits: &Limits) -> Run {
+    let clock = Clock::manual(Micros(BEGIN));
+    let limiter = Limiter::new(
+        MemoryStore::new(clock.clone()),
+        MasterKey::from_bytes([7; 32]).derive("test.replay"),
+        &Entropy::seeded(1),
+    );
+    let mut machine = Machine {
+        attempts,
+        limits,
+        clock,
+        limiter,
+        fates: vec![None; attempts.len()],
+        flying: HashMap::new(),
+        sent: HashMap::new(),
+        waiting: Vec::new(),
+        ends: Vec::new(),
+        came: HashMap::new(),
+    };
+    for number in 0..attempts.len() {
+        machine.advance(attempts[number].at).await;
+        machine.arrive(number).await;
+    }
+    machine.advance(i64::MAX).await;
+    assert!(machine.waiting.is_empty(), "everybody had their turn");
+    let fates: Vec<Fate> = machine.fates.into_iter().map(|fate| fate.expect("decided")).collect();
+    let rows = record(attempts, &fates);
+    let mut intake = Intake::default();
+    rows.iter().for_each(|(row, _)| intake.take(row));
+    let recording = intake.finish();
+    let (honest, within) = honest(attempts.len(), &rows, &recording);
+    Run { fates, recording, honest, within }
+}
+
+impl Machine<'_> {
+    fn buckets(&self, attempt: &Attempt) -> Vec<OwnedBucket> {
+        let limits = book::limits(self.limits);
+        let bucket = |(limit, kind): &(usize, usize)| {
+            let subject = attempt.subjects.get(*kind).map_or(0, |subject| subject.expect("it has one"));
+            self.limiter.bucket(limits[*limit], &subject.to_le_bytes()).to_owned()
+        };
+        asked(attempt.action).iter().map(bucket).collect()
+    }
+
+    async fn advance(&mut self, to: i64) {
+        loop {
+            self.ends.sort_by_key(|(at, _)| *at);
+            if self.ends.first().is_none_or(|(at, _)| *at > to) {
+                break;
+            }
+            let (at, end) = self.ends.remove(0);
+            self.clock.set(Micros(at));
+            match end {
+                End::Verified(number) => {
+                    let (hold, alone) = self.flying.remove(&number).expect("in flight");
+                    self.verified(number, hold, alone).await;
+                }
+                End::Refund(number) => self.refund(number).await,
+            }
+            self.look_at_the_waiting().await;
+        }
+        if to < i64::MAX {
+            self.clock.set(Micros(to));
+        }
+    }
+
+    async fn arrive(&mut self, number: usize) {
+        let attempt = self.attempts[number];
+        let owned = self.buckets(&attempt);
+        match attempt.action {
+            Action::SignIn | Action::Guess => {
+                if let Some(account) = attempt.subjects[0] {
+                    self.came.insert(account, number);
+                }
+                let limiter = self.limiter.clone();
+                let mut wait = tokio::spawn(async move {
+                    let buckets: Vec<Bucket<'_>> = owned.iter().map(OwnedBucket::borrow).collect();
+                    limiter
+                        .hold(&buckets, attempt.solved, Duration::from_secs(5))
+                        .await
+                        .expect("a store in memory")
+                });
+                settle_down().await;
+                if wait.is_finished() {
+                    let said = (&mut wait).await.expect("no panic");
+                    self.decided(number, said, true).await;
+                } else {
+                    self.waiting.push((number, wait));
+                }
+            }
+            _ => {
+                let buckets: Vec<Bucket<'_>> = owned.iter().map(OwnedBucket::borrow).collect();
+                let said = self.limiter.reserve_or_nothing(&buckets, attempt.solved).await;
+                match said.expect("a store in memory") {
+                    Decision::Admitted(admission) => {
+                        self.sent.insert(number, admission.id);
+                        let until = attempt.at + attempt.lasts;
+                        self.tell(number, until, None, false, admission.noted);
+                        if attempt.action == Action::Send && !attempt.right {
+                            self.ends.push((until, End::Refund(number)));
+                            Box::pin(self.advance(attempt.at)).await;
+                        }
+                    }
+                    Decision::Refused(refusal) => self.tell(number, attempt.at, Some(refusal), false, None),
+                    Decision::Held => unreachable!("nothing here is held"),
+                }
+            }
+        }
+    }
+
+    async fn look_at_the_waiting(&mut self) {
+        settle_down().await;
+        while let Some(place) = self.waiting.iter().position(|(_, wait)| wait.is_finished()) {
+            let (number, wait) = self.waiting.remove(place);
+            self.decided(number, wait.await.expect("no panic"), false).await;
+            settle_down().await;
+        }
+    }
+
+    async fn decided(&mut self, number: usize, said: Asked<MemoryStore>, at_once: bool) {
+        let now = self.clock.now().0;
+        match said {
+            Asked::Held(hold) => {
+                let lasts = self.attempts[number].lasts;
+                self.tell(number, now + lasts, None, false, hold.noted);
+                if lasts == 0 {
+                    Box::pin(self.verified(number, hold, at_once)).await;
+                } else {
+                    self.flying.insert(number, (hold, at_once));
+                    self.ends.push((now + lasts, End::Verified(number)));
+                }
+            }
+            Asked::Refused(refusal) => self.tell(number, now, Some(refusal), false, None),
+            Asked::OutOfPatience => unreachable!("nothing lasts that long"),
+        }
+    }
+
+    fn tell(
+        &mut self,
+        number: usize,
+        until: i64,
+        refused: Option<Refusal>,
+        forgave: bool,
+        noted: Option<Refusal>,
+    ) {
+        let at = self.clock.now().0;
+        let limits = asked(self.attempts[number].action);
+        let refused = refused.map(|refusal| (limits[refusal.bucket].0, refusal));
+        let noted = noted.map(|refusal| limits[refusal.bucket].0);
+        self.fates[number] = Some(Fate { at, until, refused, forgave, noted });
+    }
+
+    async fn verified(&mut self, number: usize, hold: Hold<MemoryStore>, alone: bool) {
+        let attempt = self.attempts[number];
+        match (attempt.right, attempt.action) {
+            (true, Action::SignIn) => {
+                let account = attempt.subjects[0].expect("it has one");
+                let forgave = alone && self.came.get(&account) == Some(&number);
+                self.fates[number].as_mut().expect("told").forgave = forgave;
+                hold.succeed(|bucket| bucket == 0).await.expect("a store in memory");
+            }
+            (true, _) => hold.refund().await.expect("a store in memory"),
+            (false, _) => {
+                hold.keep().await.expect("a store in memory");
+            }
+        }
+    }
+
+    async fn refund(&mut self, number: usize) {
+        let owned = self.buckets(&self.attempts[number]);
+        let limits = asked(self.attempts[number].action);
+        let others = owned.iter().zip(limits).filter(|(_, (limit, _))| !OF_THE_ASKER.contains(limit));
+        let buckets: Vec<Bucket<'_>> = others.map(|(bucket, _)| bucket.borrow()).collect();
+        self.limiter.refund(&buckets, self.sent[&number]).await.expect("a store in memory");
+    }
+}
+
+/// Lets every task run as far as it can without the time going on.
+async fn settle_down() {
+    for _ in 0..8 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The rows as they are written: what was admitted one by one, what was refused by the hit that stood in the
+/// way. Each with the attempts that are in it.
+pub fn record(attempts: &[Attempt], fates: &[Fate]) -> Vec<(Recorded, Vec<usize>)> {
+    let mut rows: Vec<(Recorded, Vec<usize>)> = Vec::new();
+    let mut open: HashMap<_, usize> = HashMap::new();
+    let mut order: Vec<usize> = (0..attempts.len()).collect();
+    order.sort_by_key(|number| fates[*number].at);
+    for number in order {
+        let (attempt, fate) = (&attempts[number], &fates[number]);
+        let outcome = match (fate.refused, attempt.right, attempt.action) {
+            (Some((_, Refusal { then: Then::Captcha, .. })), ..) => Outcome::Challenged,
+            (Some(_), ..) => Outcome::Throttled,
+            (None, true, _) => Outcome::Ok,
+            (None, false, Action::Send) => Outcome::Failed,
+            (None, false, _) => Outcome::Wrong,
+        };
+        let right_password = attempt.action == Action::SignIn && outcome == Outcome::Ok;
+        let row = Recorded {
+            at: Micros(fate.at),
+            until: Micros(fate.until),
+            count: 1,
+            action: attempt.action,
+            outcome,
+            limit: fate.refused.map(|(limit, _)| limit as u8),
+            solved: attempt.solved,
+            reset: false,
+            forgave: right_password.then_some(fate.forgave),
+            keys: attempt.subjects,
+        };
+        let Some((limit, refusal)) = fate.refused else {
+            rows.push((row, vec![number]));
+            continue;
+        };
+        let frees_at = fate.at + refusal.retry_after.as_micros() as i64;
+        let identity = (attempt.action, outcome, limit, refusal.rule, attempt.subjects, attempt.solved);
+        if let Some((place, same)) = open.get(&identity).map(|place| (*place, &mut rows[*place]))
+            && same.0.at.0 + 10 * SECOND > fate.at
+            && frees(&fates[same.1[0]]) == frees_at
+        {
+            let _ = place;
+            same.0.count += 1;
+            same.0.until = Micros(fate.at);
+            same.1.push(number);
+        } else {
+            open.insert(identity, rows.len());
+            rows.push((row, vec![number]));
+        }
+    }
+    rows
+}
+
+fn frees(fate: &Fate) -> i64 {
+    fate.at + fate.refused.map_or(0, |(_, refusal)| refusal.retry_after.as_micros() as i64)
+}
+
+fn honest(
+    count: usize,
+    rows: &[(Recorded, Vec<usize>)],
+    recording: &Recording,
+) -> (Vec<bool>, Vec<Vec<usize>>) {
+    let mut within = vec![Vec::new(); recording.rows.len()];
+    let mut honest = vec![false; count];
+    // As many rows as went in, in another order: known again by time, and by whom.
+    let mut left: Vec<bool> = vec![true; recording.rows.len()];
+    let mut by_time: HashMap<i64, Vec<usize>> = HashMap::new();
+    for (index, row) in recording.rows.iter().enumerate() {
+        by_time.entry(row.at.0).or_default().push(index);
+    }
+    for (row, attempts) in rows {
+        let same = |index: &&usize| {
+            let other = &recording.rows[**index];
+            left[**index]
+                && (other.action, other.outcome, other.until, other.count)
+                    == (row.action, row.outcome, row.until, row.count as u32)
+                && (0..KINDS).all(|kind| (other.subjects[kind] == u32::MAX) == row.keys[kind].is_none())
+        };
+        let index = *by_time[&row.at.0].iter().find(same).expect("it went in");
+        left[index] = false;
+        attempts.iter().for_each(|number| honest[*number] = recording.rows[index].has(HONEST));
+        within[index].clone_from(attempts);
+    }
+    (honest, within)
+}
+
+/// Row by row: what is said to be impossible did not happen.
+pub fn assert_each(attempts: &[Attempt], limits: &Limits, belief: Belief, recorded: &Run, real: &Run) {
+    let tally = Engine::new(&recorded.recording, limits, Micros(BEGIN), belief).run();
+    let first = recorded.recording.rows.as_ptr() as usize;
+    for (place, can_admit, winners) in &tally.seen {
+        let index = (place - first) / size_of::<Row>();
+        for number in &recorded.within[index] {
+            let fate = &real.fates[*number];
+            let fits = match &fate.refused {
+                None => *can_admit,
+                Some((limit, refusal)) => winners.contains(&(*limit, refusal.rule)),
+            };
+            assert!(
+                fits,
+                "{:?}\nof {:?}\nwas {:?} and is {fate:?}; said: admitted {can_admit}, refused by {winners:?}",
+                attempts[*number], recorded.recording.rows[index], recorded.fates[*number]
+            );
+        }
+    }
+}
+
+/// What a run came to, in the report's own terms, for the attempts that came at `from` or later.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counted {
+    pub attempts: u64,
+    pub admitted: u64,
+    pub challenged: u64,
+    pub throttled: u64,
+    pub bothered: u64,
+    pub guesses_verified: u64,
+    pub guesses_stopped: u64,
+    pub messages_sent: u64,
+    pub messages_stopped: u64,
+    pub noted: u64,
+    pub rules: Vec<u64>,
+}
+
+/// All, and each limit.
+pub fn count(attempts: &[Attempt], limits: &Limits, recorded: &Run, real: &Run) -> (Counted, Vec<Counted>) {
+    let mut all = Counted::default();
+    let mut each: Vec<Counted> = book::limits(limits)
+        .iter()
+        .map(|limit| Counted { rules: vec![0; limit.rules().len()], ..Counted::default() })
+        .collect();
+    for (number, attempt) in attempts.iter().enumerate() {
+        let (was, is) = (&recorded.fates[number], &real.fates[number]);
+        let add = |counted: &mut Counted, of: Option<usize>| {
+            let refused =
+                is.refused.filter(|(limit, _)| of.is_none_or(|of| of == *limit)).map(|(_, why)| why);
+            let admitted = is.refused.is_none();
+            let password = matches!(attempt.action, Action::SignIn | Action::Guess);
+            let known_wrong = password && !attempt.right && was.refused.is_none();
+            counted.attempts += 1;
+            counted.admitted += u64::from(admitted);
+            counted.challenged += u64::from(refused.is_some_and(|why| why.then == Then::Captcha));
+            counted.throttled += u64::from(refused.is_some_and(|why| why.then == Then::Block));
+            counted.bothered += u64::from(refused.is_some() && recorded.honest[number]);
+            counted.guesses_verified += u64::from(admitted && password && !attempt.right);
+            counted.guesses_stopped += u64::from(refused.is_some() && known_wrong);
+            let message = attempt.action == Action::Send;
+            counted.messages_sent += u64::from(message && admitted);
+            counted.messages_stopped += u64::from(message && refused.is_some());
+            if let (Some(why), Some(_)) = (refused, of) {
+                counted.rules[why.rule] += 1;
+            }
+            counted.noted += u64::from(of.is_some() && is.noted == of);
+        };
+        add(&mut all, None);
+        for (limit, _) in asked(attempt.action) {
+            add(&mut each[*limit], Some(*limit));
+        }
+    }
+    assert_eq!(each.len(), COUNT);
+    (all, each)
+}
+
+/// The limits with some of them replaced.
+pub fn limits(changed: &[crate::throttle::Limit]) -> Limits {
+    let mut limits = Limits::default();
+    for limit in changed {
+        let place = match NAMES.iter().position(|name| *name == limit.name()).expect("a limit") {
+            0 => &mut limits.login_account,
+            1 => &mut limits.login_address,
+            2 => &mut limits.register_address,
+            3 => &mut limits.sms_phone,
+            4 => &mut limits.sms_address,
+            5 => &mut limits.sms_network,
+            6 => &mut limits.sms_prefix,
+            7 => &mut limits.sms_total,
+            _ => &mut limits.sms_guess,
+        };
+        *place = limit.clone();
+    }
+    limits
+}
+
+pub fn enforced(name: &str, rules: Vec<crate::throttle::Rule>) -> crate::throttle::Limit {
+    crate::throttle::Limit::new(name, rules, Mode::Enforce).expect("within bounds")
+}

@@ -1,0 +1,214 @@
+//! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: drafts, tried and saved.
+
+use actix_web::HttpResponse;
+use actix_web::web::{Form, Path};
+
+use crate::config::Limits;
+use crate::db::DbError;
+use crate::throttle::Limit;
+use crate::tuning::{By, Current, Draft, DraftError, SaveError, with_limit};
+use crate::web::admin::{self, Admin};
+use crate::web::flash::Flash;
+use crate::web::handlers::admin::password::{self, Pairs};
+use crate::web::handlers::broken;
+use crate::web::pages::admin::diff;
+use crate::web::pages::admin::draft::{Act, Controls, LimitForm, Mistake, RuleRow};
+use crate::web::pages::admin::editor::{EditorPage, StalePage, TomlPage, Word};
+use crate::web::pages::admin::preview::PreviewView;
+use crate::web::pages::error::{ErrorKind, ErrorPage};
+use crate::web::services::{Services, Shared};
+use crate::web::visit::Visit;
+
+/// Who saves, as the history names them.
+pub fn by<'a>(admin: &'a Admin, account: &'a str) -> By<'a> {
+    By { account, login: admin.login() }
+}
+
+/// `GET /admin/limits/edit/{limit}`
+pub async fn show(visit: Visit, name: Path<String>, services: Shared) -> HttpResponse {
+    let admin = match admin::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let current = services.tuning.current();
+    match current.live.limits.get(&name) {
+        Some(limit) => editor(&visit, &admin, &current, limit).respond(&visit),
+        None => nothing(&visit, &admin),
+    }
+}
+
+fn editor(visit: &Visit, admin: &Admin, current: &Current, limit: &Limit) -> EditorPage {
+    let overridden = current.is_overridden(limit.name());
+    EditorPage::new(visit, admin.login(), limit.clone(), overridden, &current.version)
+}
+
+fn nothing(visit: &Visit, admin: &Admin) -> HttpResponse {
+    let layout = visit.layout("/admin/limits", Some(admin.login()));
+    ErrorPage::new(layout, ErrorKind::NotFound).respond(visit)
+}
+
+/// `POST /admin/limits/edit/{limit}`
+pub async fn submit(visit: Visit, name: Path<String>, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
+    let admin = match admin::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let current = services.tuning.current();
+    let Some(limit) = current.live.limits.get(&name).cloned() else { return nothing(&visit, &admin) };
+    let (mut form, controls) = (LimitForm::read(&pairs), Controls::read(&pairs));
+    let page = |form: &LimitForm, controls: &Controls| {
+        editor(&visit, &admin, &current, &limit).typed(form.clone(), controls.clone())
+    };
+    if !visit.admits_form(&controls.csrf_token) {
+        return page(&form, &controls).word(Word::Expired).respond(&visit);
+    }
+    match controls.act {
+        Act::AddRule => form.rows.push(RuleRow::default()),
+        Act::RemoveRule(index) if index < form.rows.len() => drop(form.rows.remove(index)),
+        Act::Default => {
+            if let Some(default) = Limits::default().get(&name) {
+                form = LimitForm::from(default);
+            }
+        }
+        Act::RemoveRule(_) | Act::Try | Act::Save => {}
+    }
+    let draft = match with_limit(&current.toml, &name, &form.toml(&name)) {
+        Ok(draft) => draft,
+        Err(error) => return page(&form, &controls).mistakes(vec![mistake(error)]).respond(&visit),
+    };
+    match controls.act {
+        Act::AddRule | Act::RemoveRule(_) | Act::Default => page(&form, &controls).respond(&visit),
+        Act::Try => match tried(&services, &draft, &controls).await {
+            Ok(preview) => page(&form, &controls).preview(preview).respond(&visit),
+            Err(Untried::Mistakes(mistakes)) => page(&form, &controls).mistakes(mistakes).respond(&visit),
+            Err(Untried::Broken(error)) => broken(&visit, &error),
+        },
+        Act::Save => {
+            let action = format!("/admin/limits/edit/{name}");
+            let again = |controls: &Controls, mistakes, word| {
+                page(&form, controls).mistakes(mistakes).word(word).respond(&visit)
+            };
+            Saving { visit: &visit, services: &services, admin: &admin, action: &action, pairs: &pairs }
+                .save(&draft, controls, &again)
+                .await
+        }
+    }
+}
+
+/// `GET /admin/limits/toml`
+pub async fn show_toml(visit: Visit, services: Shared) -> HttpResponse {
+    let admin = match admin::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let current = services.tuning.current();
+    let controls = Controls { version: current.version, ..Controls::default() };
+    TomlPage::new(&visit, admin.login(), current.toml, controls).respond(&visit)
+}
+
+/// `POST /admin/limits/toml`
+pub async fn submit_toml(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
+    let admin = match admin::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let controls = Controls::read(&pairs);
+    // As browsers send what was typed, lines end in CR LF.
+    let draft = password::value(&pairs, "toml").replace("\r\n", "\n");
+    let page = |controls: &Controls| TomlPage::new(&visit, admin.login(), draft.clone(), controls.clone());
+    if !visit.admits_form(&controls.csrf_token) {
+        return page(&controls).word(Word::Expired).respond(&visit);
+    }
+    if controls.act == Act::Save {
+        let again = |controls: &Controls, mistakes, word| {
+            page(controls).mistakes(mistakes).word(word).respond(&visit)
+        };
+        let action = "/admin/limits/toml";
+        return Saving { visit: &visit, services: &services, admin: &admin, action, pairs: &pairs }
+            .save(&draft, controls, &again)
+            .await;
+    }
+    match tried(&services, &draft, &controls).await {
+        Ok(preview) => page(&controls).preview(preview).respond(&visit),
+        Err(Untried::Mistakes(mistakes)) => page(&controls).mistakes(mistakes).respond(&visit),
+        Err(Untried::Broken(error)) => broken(&visit, &error),
+    }
+}
+
+fn mistake(error: DraftError) -> Mistake {
+    Mistake { field: error.field, message: error.message, line: error.line }
+}
+
+/// A draft on its way into force.
+struct Saving<'a> {
+    visit: &'a Visit,
+    services: &'a Services,
+    admin: &'a Admin,
+    /// Where the form goes.
+    action: &'a str,
+    pairs: &'a [(String, String)],
+}
+
+impl Saving<'_> {
+    /// `again` makes the page with the draft as it was typed.
+    async fn save(
+        &self,
+        draft: &str,
+        controls: Controls,
+        again: &dyn Fn(&Controls, Vec<Mistake>, Word) -> HttpResponse,
+    ) -> HttpResponse {
+        let Saving { visit, services, admin, action, pairs } = *self;
+        let mistakes = match services.tuning.parse(&Draft::Toml(draft)) {
+            Ok(_) => Vec::new(),
+            Err(errors) => errors.into_iter().map(mistake).collect(),
+        };
+        if !mistakes.is_empty() || controls.reason.is_empty() {
+            let reason_missing = controls.reason.is_empty();
+            return again(&Controls { reason_missing, ..controls }, mistakes, Word::None);
+        }
+        let shown = match password::shown(visit, services, admin, action, pairs).await {
+            Ok(shown) => shown,
+            Err(response) => return response,
+        };
+        let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
+        let saved = services.tuning.save(Draft::Toml(draft), version, by(admin, &account), reason).await;
+        let response = match saved {
+            Ok(saved) => {
+                let detail = serde_json::json!({ "reason": reason, "version": saved.version });
+                admin.did(services, "limits.save", &detail);
+                visit.see_other("/admin/limits", Some(Flash::LimitsSaved))
+            }
+            Err(SaveError::Stale { version, diff, .. }) => {
+                let diff = diff::lines(&diff);
+                StalePage::new(visit, admin.login(), &controls, version, diff, draft.to_owned())
+                    .respond(visit)
+            }
+            Err(SaveError::Invalid(errors)) => {
+                again(&controls, errors.into_iter().map(mistake).collect(), Word::None)
+            }
+            Err(SaveError::Home(reason)) => again(&controls, Vec::new(), Word::Home(reason)),
+            Err(SaveError::NoSuchChange) => nothing(visit, admin),
+            Err(SaveError::Db(error)) => broken(visit, &error),
+        };
+        shown.finish(visit, services, response)
+    }
+}
+
+/// Why a draft could not be tried.
+enum Untried {
+    Mistakes(Vec<Mistake>),
+    Broken(DbError),
+}
+
+/// What it would have done to what was recorded.
+async fn tried(
+    services: &Services,
+    draft: &str,
+    controls: &Controls,
+) -> Result<Option<PreviewView>, Untried> {
+    services
+        .tuning
+        .parse(&Draft::Toml(draft))
+        .map_err(|errors| Untried::Mistakes(errors.into_iter().map(mistake).collect()))?;
+    Ok(None)
+}

@@ -1,0 +1,50 @@
+//! `/admin/limits`: what is in force, what it did in the last hour, and who changed it last.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+
+use crate::audit::MINUTE;
+use crate::config::Limits;
+use crate::db::DbError;
+use crate::web::admin::{self, Admin};
+use crate::web::handlers::admin::figures::{HOUR, hour_of};
+use crate::web::handlers::admin::history::changes;
+use crate::web::handlers::broken;
+use crate::web::pages::admin::limits::{LimitCard, LimitsPage};
+use crate::web::services::{Services, Shared};
+use crate::web::visit::Visit;
+
+/// How many of the latest changes stand below the limits.
+const LATEST: u32 = 3;
+
+/// `GET /admin/limits`
+pub async fn show(visit: Visit, services: Shared) -> HttpResponse {
+    let admin = match admin::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    match page(&visit, &services, &admin).await {
+        Ok(page) => visit.page(StatusCode::OK, &page),
+        Err(error) => broken(&visit, &error),
+    }
+}
+
+async fn page(visit: &Visit, services: &Services, admin: &Admin) -> Result<LimitsPage, DbError> {
+    let (now, current) = (visit.now(), services.tuning.current());
+    let hour = services.audit.log().totals(now.minus(HOUR), now.plus(MINUTE)).await?;
+    let default = Limits::default();
+    let cards = current.live.limits.iter().map(|limit| {
+        let name = limit.name();
+        let is_default = default.get(name) == Some(limit);
+        LimitCard::new(limit.clone(), is_default, current.is_overridden(name), hour_of(name, &hour))
+    });
+    let page = LimitsPage::new(
+        visit,
+        admin.login(),
+        current.version.clone(),
+        current.home.as_str().to_owned(),
+        cards.collect(),
+    );
+    let (latest, _) = changes(services, &current, None, LATEST).await?;
+    Ok(page.changes(latest))
+}

@@ -1,0 +1,193 @@
+//! Limits in plain words: what each counts, and its rules as sentences.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use rust_i18n::t;
+
+use crate::throttle::{CalendarUnit, Limit, Rule, Span, Then};
+use crate::web::locale::Locale;
+
+/// A limit's name for people and what it counts; an owner's own has its own name only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meaning {
+    pub title: &'static str,
+    pub about: &'static str,
+    unit: Unit,
+}
+
+/// What one hit is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    SignIn,
+    Registration,
+    Image,
+    Message,
+    Guess,
+    Hit,
+}
+
+impl Unit {
+    const fn keys(self) -> (&'static str, &'static str) {
+        match self {
+            Self::SignIn => ("unit.sign-in", "unit.sign-ins"),
+            Self::Registration => ("unit.registration", "unit.registrations"),
+            Self::Image => ("unit.image", "unit.images"),
+            Self::Message => ("unit.message", "unit.messages"),
+            Self::Guess => ("unit.guess", "unit.guesses"),
+            Self::Hit => ("unit.hit", "unit.hits"),
+        }
+    }
+}
+
+pub fn meaning(name: &str) -> Meaning {
+    let (title, about, unit) = match name {
+        "login-account" => ("limit-name.login-account", "limit-about.login-account", Unit::SignIn),
+        "login-address" => ("limit-name.login-address", "limit-about.login-address", Unit::SignIn),
+        "register-address" => {
+            ("limit-name.register-address", "limit-about.register-address", Unit::Registration)
+        }
+        "captcha-address" => ("limit-name.captcha-address", "limit-about.captcha-address", Unit::Image),
+        "captcha-total" => ("limit-name.captcha-total", "limit-about.captcha-total", Unit::Image),
+        "sms-phone" => ("limit-name.sms-phone", "limit-about.sms-phone", Unit::Message),
+        "sms-address" => ("limit-name.sms-address", "limit-about.sms-address", Unit::Message),
+        "sms-network" => ("limit-name.sms-network", "limit-about.sms-network", Unit::Message),
+        "sms-prefix" => ("limit-name.sms-prefix", "limit-about.sms-prefix", Unit::Message),
+        "sms-total" => ("limit-name.sms-total", "limit-about.sms-total", Unit::Message),
+        "sms-guess" => ("limit-name.sms-guess", "limit-about.sms-guess", Unit::Guess),
+        _ => ("limit-name.custom", "limit-about.custom", Unit::Hit),
+    };
+    Meaning { title, about, unit }
+}
+
+/// What a limit is called on pages: our own by a phrase, the owner's by the name that they gave it.
+pub fn title(name: &str, locale: Locale) -> Cow<'static, str> {
+    match name.strip_prefix("custom.") {
+        Some(own) => Cow::Owned(own.to_owned()),
+        None => locale.t(meaning(name).title),
+    }
+}
+
+/// `3 failed sign-ins within 1 minute: a CAPTCHA is asked for`
+pub fn sentence(limit: &str, rule: &Rule, locale: Locale) -> String {
+    let (one, many) = meaning(limit).unit.keys();
+    let key = if rule.max == 1 { one } else { many };
+    let hits = t!(key, locale = locale.code(), count = grouped(u64::from(rule.max)));
+    let key = match (&rule.span, rule.then) {
+        (Span::Sliding(_), Then::Captcha) => "rule.within-captcha",
+        (Span::Sliding(_), Then::Block) => "rule.within-block",
+        (Span::Calendar { .. }, Then::Captcha) => "rule.calendar-captcha",
+        (Span::Calendar { .. }, Then::Block) => "rule.calendar-block",
+    };
+    t!(key, locale = locale.code(), hits = hits, span = span(&rule.span, locale)).into_owned()
+}
+
+pub fn sentences(limit: &Limit, locale: Locale) -> Vec<String> {
+    limit.rules().iter().map(|rule| sentence(limit.name(), rule, locale)).collect()
+}
+
+/// `1 minute`, or `calendar month in Asia/Shanghai`.
+fn span(span: &Span, locale: Locale) -> String {
+    match span {
+        Span::Sliding(window) => exactly(*window, locale),
+        Span::Calendar { unit, zone } => {
+            let zone = zone.iana_name().unwrap_or("UTC");
+            let unit = locale.t(unit_key(*unit));
+            t!("rule.unit-in", locale = locale.code(), unit = unit, zone = zone).into_owned()
+        }
+    }
+}
+
+pub const fn unit_key(unit: CalendarUnit) -> &'static str {
+    match unit {
+        CalendarUnit::Minute => "rule.unit-minute",
+        CalendarUnit::Hour => "rule.unit-hour",
+        CalendarUnit::Day => "rule.unit-day",
+        CalendarUnit::Week => "rule.unit-week",
+        CalendarUnit::Month => "rule.unit-month",
+        CalendarUnit::Year => "rule.unit-year",
+    }
+}
+
+/// A span with every unit it has: a limit's window is not rounded.
+pub fn exactly(span: Duration, locale: Locale) -> String {
+    const UNITS: [(u128, [&str; 2]); 5] = [
+        (86_400_000, ["span.day", "span.days"]),
+        (3_600_000, ["span.hour", "span.hours"]),
+        (60_000, ["span.minute", "span.minutes"]),
+        (1_000, ["span.second", "span.seconds"]),
+        (1, ["span.millisecond", "span.milliseconds"]),
+    ];
+    let mut left = span.as_millis();
+    let mut words = Vec::new();
+    for (size, [one, many]) in UNITS {
+        let count = left / size;
+        left %= size;
+        if count > 0 {
+            let key = if count == 1 { one } else { many };
+            words.push(t!(key, locale = locale.code(), count = count).into_owned());
+        }
+    }
+    words.join(" ")
+}
+
+/// `1,204,000`
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// How much of a whole, in whole per cent; none of nothing.
+pub fn share(part: u64, whole: u64) -> Option<u64> {
+    (whole > 0).then(|| (u128::from(part) * 100 / u128::from(whole)) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::TimeZone;
+
+    use super::*;
+
+    #[test]
+    fn a_rule_is_a_sentence_that_says_when_and_what() {
+        let minute = Rule::sliding(3, Duration::from_secs(60), Then::Captcha);
+        let english = "3 failed sign-ins within 1 minute: a CAPTCHA is asked for";
+        assert_eq!(sentence("login-account", &minute, Locale::En), english);
+        let chinese = "1 分钟内登录失败 3 次：要求完成图形验证码";
+        assert_eq!(sentence("login-account", &minute, Locale::ZhCn), chinese);
+        let zone = TimeZone::get("Asia/Shanghai").unwrap();
+        let month =
+            Rule { max: 1, span: Span::Calendar { unit: CalendarUnit::Month, zone }, then: Then::Block };
+        let english = "1 hit in a calendar month (Asia/Shanghai): further ones are refused";
+        assert_eq!(sentence("custom.leave-campus", &month, Locale::En), english);
+        let chinese = "每个自然月（Asia/Shanghai）计数 1 次：之后一律拒绝";
+        assert_eq!(sentence("custom.leave-campus", &month, Locale::ZhCn), chinese);
+    }
+
+    #[test]
+    fn a_window_is_told_exactly() {
+        for (millis, words) in [
+            (100, "100 milliseconds"),
+            (1_500, "1 second 500 milliseconds"),
+            (60_000, "1 minute"),
+            (90_061_000, "1 day 1 hour 1 minute 1 second"),
+        ] {
+            assert_eq!(exactly(Duration::from_millis(millis), Locale::En), words);
+        }
+    }
+
+    #[test]
+    fn long_numbers_are_grouped() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+        assert_eq!((share(1, 3), share(0, 0)), (Some(33), None));
+    }
+}

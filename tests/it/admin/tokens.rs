@@ -1,0 +1,102 @@
+//! Tokens of programs: who makes them, what is told of them, and what is recorded.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::sms::administration::admin;
+use crate::support::app::{Answer, Client, Store, TestApp};
+
+pub async fn make(boss: &Client, scopes: &[&str]) -> String {
+    let made = boss.call("/admin/tokens", json!({ "name": "a program", "scopes": scopes })).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    made.body["token"].as_str().unwrap().to_owned()
+}
+
+pub async fn revoke(boss: &Client, id: &str) -> Answer {
+    let request = boss.http.delete(format!("{}/api/v1/admin/tokens/{id}", boss.url));
+    Answer::read(request.send().await.unwrap()).await
+}
+
+#[tokio::test]
+async fn a_token_is_told_once_and_listed_until_it_is_revoked() {
+    let app = TestApp::start(Store::Memory).await;
+    let boss = admin(&app).await;
+    assert_eq!(boss.get("/api/v1/admin/tokens").await.body, json!({ "tokens": [] }));
+    let wanted = json!({ "name": " forum ", "scopes": ["reply", "leave"], "expires_in": 3600 });
+    let made = boss.call("/admin/tokens", wanted).await;
+    let (id, token) = (made.body["id"].as_str().unwrap(), made.body["token"].as_str().unwrap());
+    let listed = boss.get("/api/v1/admin/tokens").await;
+    let entry = &listed.body["tokens"][0];
+    let expected = json!({
+        "id": id, "name": "forum", "scopes": ["leave", "reply"], "made_by": "boss",
+        "created_at": entry["created_at"], "expires_at": entry["expires_at"],
+    });
+    assert_eq!(*entry, expected);
+    for page in ["/admin/tokens", "/api/v1/admin/tokens"] {
+        assert!(!boss.get(page).await.text.contains(token), "{page}");
+    }
+    assert_eq!(revoke(&boss, id).await.status, 204);
+    assert_eq!(revoke(&boss, id).await.problem(), "not-found");
+    assert_eq!(revoke(&boss, "x").await.problem(), "not-found");
+    assert_eq!(boss.get("/api/v1/admin/tokens").await.body, json!({ "tokens": [] }));
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_token_is_refused_field_by_field() {
+    let app = TestApp::start(Store::Memory).await;
+    let boss = admin(&app).await;
+    for (wanted, field) in [
+        (json!({ "name": " ", "scopes": ["*"] }), "name"),
+        (json!({ "name": "x".repeat(101), "scopes": ["*"] }), "name"),
+        (json!({ "name": "x", "scopes": [] }), "scopes"),
+        (json!({ "name": "x", "scopes": ["*", "reply"] }), "scopes"),
+        (json!({ "name": "x", "scopes": ["custom.reply"] }), "scopes"),
+        (json!({ "name": "x", "scopes": ["*"], "expires_in": 0 }), "expires_in"),
+        (json!({ "name": "x", "scopes": ["*"], "expires_in": 316_224_001 }), "expires_in"),
+    ] {
+        let answer = boss.call("/admin/tokens", wanted.clone()).await;
+        assert_eq!(answer.status, 422, "{wanted}");
+        assert_eq!(answer.body["errors"][0]["field"], field, "{wanted}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_makes_shows_once_and_revokes() {
+    let toml = "[limits.custom.reply]\nrules = [{ max = 5, window = \"1s\" }]\n";
+    let app = TestApp::with(Store::Memory, toml).await;
+    let boss = admin(&app).await;
+    assert!(boss.get("/admin/tokens").await.text.contains("There are now: reply"));
+    let fields = [("name", "forum"), ("scopes", "reply, leave"), ("expires_days", "90")];
+    let made = boss.submit("/admin/tokens", "/admin/tokens", &fields).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let token = made.text.split("id=\"token\">").nth(1).unwrap().split('<').next().unwrap();
+    assert!(token.starts_with("ght_"), "{token}");
+    let page = boss.get("/admin/tokens").await;
+    assert!(!page.text.contains(token) && page.text.contains("<code>leave reply</code>"));
+    let wrong = boss.submit("/admin/tokens", "/admin/tokens", &[("name", "till"), ("scopes", "A B")]).await;
+    assert_eq!(wrong.status, 422);
+    assert!(wrong.text.contains("value=\"till\"") && wrong.text.contains("id=\"scopes-error\""));
+    let id = page.hidden("id").unwrap();
+    let revoked = boss.submit("/admin/tokens", "/admin/tokens/revoke", &[("id", &id)]).await;
+    assert_eq!((revoked.status, revoked.header("location")), (303, "/admin/tokens"));
+    assert!(boss.get("/admin/tokens").await.text.contains("The token is revoked."));
+}
+
+#[tokio::test]
+async fn making_and_revoking_is_recorded_without_the_token() {
+    let app = TestApp::start(Store::Memory).await;
+    let boss = admin(&app).await;
+    let token = make(&boss, &["reply"]).await;
+    let id = boss.get("/api/v1/admin/tokens").await.body["tokens"][0]["id"].as_str().unwrap().to_owned();
+    app.advance(Duration::from_secs(1));
+    revoke(&boss, &id).await;
+    let acts = super::acts(&app).await;
+    let [revoked, made] = acts.as_slice() else { panic!("{acts:#?}") };
+    assert_eq!((made.name.as_deref(), revoked.name.as_deref()), (Some("token.create"), Some("token.revoke")));
+    assert!(made.actor.is_some() && made.account.is_some() && made.address.is_some());
+    for act in [made, revoked] {
+        let detail = act.detail.as_deref().unwrap();
+        assert!(detail.contains(&id) && !detail.contains(&token), "{detail}");
+    }
+}

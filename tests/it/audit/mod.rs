@@ -1,0 +1,37 @@
+//! What is recorded of attempts, and how it is read back.
+
+mod api;
+mod floods;
+mod outcomes;
+mod shutdown;
+
+use gatehouse::audit::{Entry, Filter};
+
+use crate::support::app::TestApp;
+
+/// Everything that was recorded, oldest first.
+pub async fn events(app: &TestApp) -> Vec<Entry> {
+    app.services.audit.flush().await;
+    let page = app.services.audit.log().page(&Filter::default(), None, 1000).await.unwrap();
+    page.entries.into_iter().rev().collect()
+}
+
+/// `action outcome`, and where they are: `xCOUNT`, `by LIMIT/RULE`, `(NAME)`, `solved`, `noted`.
+pub fn told(entry: &Entry) -> String {
+    let mut text = format!("{} {}", entry.action.as_str(), entry.outcome.as_str());
+    if entry.count != 1 {
+        text += &format!(" x{}", entry.count);
+    }
+    if let (Some(limit), Some(rule)) = (&entry.limit, entry.rule) {
+        text += &format!(" by {limit}/{rule}");
+    }
+    if let Some(name) = &entry.name {
+        text += &format!(" ({name})");
+    }
+    for (said, word) in [(entry.solved, " solved"), (entry.noted, " noted")] {
+        if said {
+            text += word;
+        }
+    }
+    text
+}

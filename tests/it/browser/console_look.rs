@@ -1,0 +1,144 @@
+//! The console in every state, as `look.rs` looks at the other pages; docs/console.png for the README.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gatehouse::clock::Clock;
+use gatehouse::login::{Roles, Username};
+
+use super::WRONG;
+use super::look::Look;
+use crate::support::app::{PASSWORD, Store, TestApp};
+use crate::support::browser::{Browser, DESKTOP, Screen, pictures};
+
+const HOUSE: &str = r#"# What the tests of pictures run on.
+[server]
+trusted_proxies = ["127.0.0.1/32"]
+
+# Careful: the support team counts on these.
+[limits.login-account]
+rules = [
+    { max = 3, window = "1m", then = "captcha" },
+    { max = 20, window = "1h", then = "block" },
+]
+
+[limits.sms-total]
+mode = "monitor"
+rules = [{ max = 2, window = "24h" }]
+
+[limits.custom.reply]
+rules = [{ max = 3, per = "month", timezone = "Asia/Shanghai" }]
+"#;
+
+#[tokio::test]
+async fn the_console_is_fit_to_be_seen_in_english() {
+    tour("en").await;
+}
+
+#[tokio::test]
+async fn the_console_is_fit_to_be_seen_in_chinese() {
+    tour("zh-CN").await;
+}
+
+async fn tour(language: &str) {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    // Pages tell the time by the browser, whose clock nobody moves.
+    app.clock.set(Clock::System.now().minus(Duration::from_secs(50 * 60)));
+    administrator(&app, "watchman").await;
+    let browser = Browser::speaking(&app.url, language).await;
+    let look = Look { browser: &browser, language, faults: Default::default() };
+    browser.sign_in("watchman").await;
+    browser.open("/admin").await;
+    look.at("console-quiet").await;
+    traffic(&app).await;
+    app.services.tuning.look_after().await;
+    browser.open("/admin").await;
+    look.at("console").await;
+    if language == "en" {
+        readme_picture(&browser).await;
+    }
+    limits(&look).await;
+    browser.open("/admin/events").await;
+    look.at("console-events").await;
+    browser.open("/admin/events?limit=login-account&outcome=throttled").await;
+    look.at("console-events-limit").await;
+    let faults = look.faults.into_inner();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    browser.assert_content().await;
+}
+
+async fn limits(look: &Look<'_>) {
+    let browser = look.browser;
+    browser.open("/admin/limits").await;
+    look.at("console-limits").await;
+    browser.open("/admin/limits/edit/login-account").await;
+    look.at("console-editor").await;
+    browser.fill(&[("max-0", "three"), ("window-1", "soon")]).await;
+    browser.follow("[name=do][value=save]").await;
+    look.at("console-editor-mistakes").await;
+    browser.open("/admin/limits/edit/custom.reply").await;
+    look.at("console-editor-own").await;
+    browser.open("/admin/limits/edit/login-account").await;
+    browser.fill(&[("max-0", "2"), ("window-1", "2h")]).await;
+    browser.follow("[name=do][value=try]").await;
+    look.at("console-editor-tried").await;
+    browser.fill(&[("reason", "A flood of guesses at one account.")]).await;
+    browser.follow("[name=do][value=save]").await;
+    look.at("console-confirm").await;
+    browser.fill(&[("password", PASSWORD)]).await;
+    browser.submit().await;
+    look.at("console-limits-saved").await;
+    browser.open("/admin/limits/toml").await;
+    look.at("console-toml").await;
+    browser.open("/admin/limits/history").await;
+    browser.js("for (const d of document.querySelectorAll('details')) d.open = true").await;
+    look.at("console-history").await;
+    browser.follow(".acts > a").await;
+    look.at("console-rollback").await;
+}
+
+/// An hour of people who sign in, mistype, and ask for codes, and somebody who guesses.
+async fn traffic(app: &TestApp) {
+    for login in ["kim", "lin", "ada", "grace"] {
+        app.register(login).await;
+    }
+    let people = ["203.0.113.7", "198.51.100.20", "192.0.2.99", "2001:db8:7::1"];
+    for minute in 0_usize..48 {
+        for (login, from) in ["kim", "lin", "ada", "grace"].into_iter().zip(people) {
+            if (minute + login.len() * 7) % 5 < 3 {
+                app.client_at(from).login(login, PASSWORD).await;
+            }
+            if (minute * 3 + login.len()) % 7 == 0 {
+                app.client_at(from).login(login, WRONG).await;
+            }
+        }
+        if minute % 12 == 5 {
+            let number = format!("+861380013{:04}", 8000 + minute);
+            app.client_at(people[minute % 4]).ask_code(&number, "login").await;
+        }
+        if (25..40).contains(&minute) {
+            for _ in 0..(minute % 6 + 3) {
+                app.client_at("203.0.113.66").login("kim", WRONG).await;
+            }
+        }
+        app.advance(Duration::from_secs(60));
+    }
+}
+
+pub async fn administrator(app: &TestApp, name: &str) {
+    let login = Username::parse(name).unwrap();
+    let hash = app.services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
+    app.services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
+}
+
+/// docs/console.png, which the README shows. Made anew by
+/// `GATEHOUSE_PICTURES=some/folder cargo test --test it the_console_is_fit`.
+async fn readme_picture(browser: &Browser) {
+    if pictures().is_none() {
+        return;
+    }
+    browser.screen_at(Screen { width: 1180, height: 900, phone: false }, 1).await;
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/console.png");
+    browser.picture_at(&file).await;
+    browser.screen(DESKTOP).await;
+}
