@@ -14,7 +14,6 @@ use super::values::{duration, text, without_password, word};
 
 /// What the string on Redis is called where nothing else is said.
 const KEY: &str = "gh:live";
-const NO_CLIENT: &str = "is \"nacos\", and this build has no client for it; build one that has: cargo build --release --features nacos";
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct HomeSettings {
@@ -59,8 +58,8 @@ impl HomeSettings {
         let home_at = section.place_of("home");
         let home = section.value("home", default.home, word(&homes));
         let chosen = home_at.filter(|_| home == HomeKind::Nacos);
-        if let (false, Some(place)) = (cfg!(feature = "nacos"), &chosen) {
-            section.refuse(place.clone(), section.path_of("home"), NO_CLIENT);
+        if let (Some(reason), Some(place)) = (missing_client(cfg!(feature = "nacos")), &chosen) {
+            section.refuse(place.clone(), section.path_of("home"), reason);
         }
         let nacos = section.section("nacos", |inner| NacosSettings::read(inner, chosen.as_ref()));
         Self {
@@ -76,4 +75,14 @@ impl HomeSettings {
     pub fn place(&self) -> PathBuf {
         self.nacos.as_ref().map_or_else(|| RedisHome::place(&self.key), NacosSettings::place)
     }
+}
+
+/// What a build is told that cannot speak to a config centre.
+pub(super) const fn missing_client(built_in: bool) -> Option<&'static str> {
+    if built_in {
+        return None;
+    }
+    Some(
+        "is \"nacos\", and this build has no client for it; build one that has: cargo build --release --features nacos",
+    )
 }

@@ -108,7 +108,8 @@ impl NacosServer {
         let url = format!("http://{}/nacos/v1/cs/configs", self.address());
         let mut query = vec![("dataId", data_id), ("group", "DEFAULT_GROUP")];
         query.extend(self.token.as_deref().map(|token| ("accessToken", token)));
-        let request = self.http.request(method, url).query(&query);
+        let url = url::Url::parse_with_params(&url, query).expect("a URL");
+        let request = self.http.request(method, url);
         match content {
             Some(content) => request.form(&[("content", content)]).send().await,
             None => request.send().await,
