@@ -77,7 +77,7 @@ fn server(node: Node) -> Parsed<String> {
 
 /// What a Nacos server takes for a name.
 fn name(node: Node, may_be_empty: bool) -> Parsed<String> {
-    let text = text(node)?;
+    let text = node.text()?;
     let fits = |letter: char| letter.is_ascii_alphanumeric() || ".:-_".contains(letter);
     if text.len() > 128 || !text.chars().all(fits) || (text.is_empty() && !may_be_empty) {
         return Err("is no name there: letters, digits and . : - _ only, 128 at most".to_owned());
