@@ -93,8 +93,7 @@ impl NacosServer {
         let answer = self.call(Method::GET, data_id, None).await?;
         match answer.status().as_u16() {
             404 => Ok(None),
-            200 => answer.text().await.map(Some),
-            other => panic!("{other}"),
+            _ => answer.error_for_status()?.text().await.map(Some),
         }
     }
 

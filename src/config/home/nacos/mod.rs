@@ -66,24 +66,19 @@ impl NacosHome {
             return Ok(found);
         }
         std::thread::sleep(EMPTY);
-        if self.get()?.is_none() {
-            let document = self.live.in_force().document.to_string();
-            match self.publish(&document, MD5_OF_NOTHING) {
-                Ok(()) => {
-                    tracing::warn!(place = %self.place.display(), "there were no limits, so those in force here were put there");
-                }
-                // Another instance may have been first.
-                Err(reason) if self.get()?.is_none() => return Err(reason),
-                Err(_) => {}
-            }
+        if let Some(document) = self.get()? {
+            return Ok(self::found(Some(document)));
         }
-        let shown = self.get()?;
-        // Or else a server that lost it would be asked to keep it at every look, and nobody be told.
-        shown.map_or_else(|| Err(self.not_shown()), |document| Ok(self::found(Some(document))))
-    }
-
-    fn not_shown(&self) -> String {
-        format!("{} took it and does not show it", self.server)
+        let document = self.live.in_force().document.to_string();
+        let refused = self.publish(&document, MD5_OF_NOTHING).err();
+        match self.settled(&Found::Missing, &document, refused)? {
+            Swapped::Done => {
+                tracing::warn!(place = %self.place.display(), "there were no limits, so those in force here were put there");
+                Ok(Found::Bytes(document.into_bytes()))
+            }
+            // Another instance was first, or last.
+            Swapped::Overtaken(found) => Ok(found),
+        }
     }
 
     /// What has become of a document that was sent, and `refused` if the server said that it did not take it.
@@ -98,14 +93,10 @@ impl NacosHome {
                 _ => {}
             }
             if Instant::now() > deadline {
-                let place = self.place.display();
-                let reason = match (refused, looked) {
+                return Err(match (refused, looked) {
                     (Some(reason), _) | (None, Err(reason)) => reason,
-                    (None, Ok(_)) => self.not_shown(),
-                };
-                return Err(format!(
-                    "{place} could not be seen to be written: {reason}; look whether it is in force, and save it again if it is not"
-                ));
+                    (None, Ok(_)) => format!("{} took it and does not show it", self.server),
+                });
             }
             std::thread::sleep(BETWEEN_LOOKS);
         }
@@ -152,7 +143,12 @@ impl Home for NacosHome {
         if took > SETTLE && refused.is_none() {
             tracing::warn!(place = %self.place.display(), ?took, "the config centre is slow: if it does not compare, a change that was saved meanwhile is written over; the history of the limits has it");
         }
-        self.settled(expected, next, refused)
+        self.settled(expected, next, refused).map_err(|reason| {
+            format!(
+                "{} could not be seen to be written: {reason}; look whether it is in force, and save it again if it is not",
+                self.place.display()
+            )
+        })
     }
 
     fn listen(&mut self) {
