@@ -32,6 +32,7 @@ CREATE INDEX events_by_address ON events (address_key, at) WHERE address_key IS 
 CREATE INDEX events_by_phone ON events (phone_key, at) WHERE phone_key IS NOT NULL;
 CREATE INDEX events_by_action ON events (action, at, id);
 CREATE INDEX events_by_outcome ON events (outcome, at, id);
+CREATE INDEX events_by_limit ON events (limit_name, at, id) WHERE limit_name IS NOT NULL;
 CREATE INDEX events_noted ON events (at, id) WHERE noted = 1;
 
 -- The same added up by the minute in which each row began: what a day looked like is read from here, and not

@@ -23,6 +23,7 @@ use crate::entropy::Entropy;
 use crate::login::{
     Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn, Tokens,
 };
+use crate::lookup::{self, Lookup};
 use crate::routes;
 use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, Opened};
@@ -129,6 +130,15 @@ impl Application {
         // Where it fails, the first request for a code tries again.
         let _ = codes.make_whole(&live.snapshot()).await;
         let custom = Custom::new(limiter.clone(), audit.clone());
+        let issuing = in_process();
+        let lookup = Lookup::new(lookup::Parts {
+            limiter: limiter.clone(),
+            insurance: insurance.clone(),
+            issuing: issuing.clone(),
+            accounts: accounts.clone(),
+            codes: codes.clone(),
+            audit: audit.clone(),
+        });
         let name = format!("{}:{}", host_name(), settings.server.bind.port());
         let tuning =
             Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
@@ -152,9 +162,10 @@ impl Application {
             sessions,
             token_gate: TokenGate::new(tokens.clone(), in_process()),
             custom,
+            lookup,
             tokens,
             session_lasts: settings.session.absolute,
-            captchas: Desk::new(captchas, in_process()),
+            captchas: Desk::new(captchas, issuing),
             hasher,
             health: Arc::<Parts>::clone(&parts),
             metrics,

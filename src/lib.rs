@@ -25,6 +25,7 @@ pub mod custom;
 pub mod db;
 pub mod entropy;
 pub mod login;
+pub mod lookup;
 pub mod routes;
 pub mod secret;
 pub mod sms;

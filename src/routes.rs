@@ -60,6 +60,12 @@ pub fn app(
                         .route(get().to(api::tokens::list))
                         .route(post().to(api::tokens::create)),
                 )
+                .service(
+                    calls("/admin/subjects/{limit}/{subject}", "GET, HEAD, DELETE")
+                        .app_data(PayloadConfig::new(extract::BODY_LIMIT))
+                        .route(get().to(api::subjects::show))
+                        .route(delete().to(api::subjects::clear)),
+                )
                 .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(api::tokens::revoke)))
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
                 .service(calls("/admin/events", "GET, HEAD").route(get().to(api::events::events)))
@@ -142,6 +148,12 @@ pub fn app(
         .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(console::history::show)))
         .service(calls("/admin/limits/history/{change}", "GET, HEAD").route(get().to(console::history::ask)))
         .service(calls("/admin/limits/rollback", "POST").route(post().to(console::history::rollback)))
+        .service(
+            calls("/admin/lookup", "GET, HEAD, POST")
+                .route(get().to(console::lookup::show))
+                .route(post().to(console::lookup::ask)),
+        )
+        .service(calls("/admin/lookup/clear", "POST").route(post().to(console::lookup::clear)))
         .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
         .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
         .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page)))

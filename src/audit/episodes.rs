@@ -148,7 +148,10 @@ impl Episodes {
         let why = event.why.map(|why| (why.limit, why.rule, why.noted));
         // Only as one of all is an episode told apart by who else has a part in it.
         let nobody = named == Named::Nobody;
-        self.hashes.hash_one((event.action, event.outcome, event.name, event.solved, why, keys, nobody))
+        let detail = (event.actor, event.detail.as_deref());
+        let detail = if named == Named::All { detail } else { (None, None) };
+        let what = (event.action, event.outcome, event.name, event.solved, why, detail);
+        self.hashes.hash_one((what, keys, nobody))
     }
 }
 

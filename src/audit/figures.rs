@@ -50,6 +50,8 @@ pub struct SharedAddress {
     pub accounts: i64,
 }
 
+/// Key and mask of an address, its attempts, the accounts tried from there, all attempts.
+type SharedRow = (Option<i64>, Option<String>, i64, i64, i64);
 type SumRow = (i64, String, String, String, i64, i64);
 
 impl EventLog {
@@ -121,9 +123,9 @@ impl EventLog {
             FROM (SELECT address_key, address_mask, account_key, count FROM events WHERE at >= $1
             AND action NOT IN ('admin', 'reload', 'custom') ORDER BY at DESC, id DESC LIMIT $2) AS newest
             GROUP BY address_key ORDER BY CASE WHEN address_key IS NULL THEN 1 ELSE 0 END, total DESC LIMIT 1";
-        let row: Option<(Option<i64>, Option<String>, i64, i64, i64)> = on_db!(&self.db, pool => query_as(SQL)
+        let row: Option<SharedRow> = on_db!(&self.db, pool => query_as(SQL)
             .bind(since.0).bind(MOST_ROWS).fetch_optional(pool).await)?;
-        let shared = |(key, mask, count, accounts, of): (Option<i64>, Option<String>, _, _, _)| {
+        let shared = |(key, mask, count, accounts, of): SharedRow| {
             let address = Shown { key: key?, mask: mask.unwrap_or_default() };
             Some(SharedAddress { address, count, of, accounts })
         };

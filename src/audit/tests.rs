@@ -296,3 +296,19 @@ async fn the_word_of_a_watching_limit_is_found_by_it_and_by_nothing_else() {
         assert_eq!(page.entries.iter().map(|entry| entry.at).collect::<Vec<_>>(), [at(second)]);
     }
 }
+
+#[tokio::test]
+async fn who_asks_for_what_is_not_theirs_is_counted_by_what_they_ask_for() {
+    let rig = rig().await;
+    for path in ["limits", "events", "limits"] {
+        let who =
+            Who { actor: Some("mallory"), account: Some(Subject::Login("mallory")), address: Some(HERE) };
+        rig.audit.act("access", Outcome::Refused, who, Some(path.to_owned()));
+    }
+    rig.audit.act("limits.save", Outcome::Refused, Who::default(), None);
+    rig.audit.flush().await;
+    let page = rig.audit.log().page(&Filter::default(), None, 9).await.unwrap();
+    let mut told: Vec<_> = page.entries.iter().map(|entry| (entry.detail.as_deref(), entry.count)).collect();
+    told.sort();
+    assert_eq!(told, [(None, 1), (Some("events"), 1), (Some("limits"), 2)]);
+}

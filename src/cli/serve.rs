@@ -1,16 +1,12 @@
 //! `gatehouse serve`
 
-use std::sync::{Arc, OnceLock};
-
 use gatehouse::app::{Application, StartError, World};
-use gatehouse::audit::{Action, Audit, Event, Outcome};
 use gatehouse::clock::Clock;
 use gatehouse::config::{Loaded, ReloadOutcome, Source, Watcher};
 use gatehouse::entropy::Entropy;
 use gatehouse::login::{CreateError, Password, Username};
 use gatehouse::web::services::Services;
 use metrics_exporter_prometheus::PrometheusBuilder;
-use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
 use super::{Failure, block_on};
@@ -30,21 +26,11 @@ async fn serve(source: Source, loaded: Loaded) -> Result<(), Failure> {
     let Loaded { settings, live } = loaded;
     let metrics = PrometheusBuilder::new().install_recorder().map_err(Failure::broken)?;
     let world = World::default();
-    // What is reloaded before there is a database to record it in stands in the log alone.
-    let record = Arc::new(OnceLock::<Audit>::new());
-    let recorded = Arc::clone(&record);
-    let on_reload = move |outcome: &ReloadOutcome| {
-        count_reload(outcome);
-        if let Some(audit) = recorded.get() {
-            record_reload(audit, outcome);
-        }
-    };
-    let watcher = Watcher::start(source, settings.clone(), live.clone(), Clock::System, on_reload)
+    let watcher = Watcher::start(source, settings.clone(), live.clone(), Clock::System, count_reload)
         .map_err(Failure::broken)?;
     let application =
         Application::build(settings.clone(), live, world.clone(), metrics).await.map_err(start_failure)?;
     let services = application.services.clone();
-    let _ = record.set(services.audit.clone());
     let serving = application.serve().map_err(start_failure)?;
     // Not before the port is had: who starts again after a failure would not be shown the password again.
     make_first_admin(&services, &world).await?;
@@ -63,24 +49,6 @@ fn count_reload(outcome: &ReloadOutcome) {
         ReloadOutcome::Down { .. } => "down",
     };
     metrics::counter!("gatehouse_config_reloads_total", "outcome" => outcome).increment(1);
-}
-
-/// A reason names a place in the file and what may stand there, and never a secret.
-fn record_reload(audit: &Audit, outcome: &ReloadOutcome) {
-    let (outcome, detail) = match outcome {
-        ReloadOutcome::Applied { version, fingerprint, needs_restart } => {
-            let fingerprint = fingerprint.to_string();
-            (
-                Outcome::Ok,
-                json!({ "version": version, "fingerprint": fingerprint, "needs_restart": needs_restart }),
-            )
-        }
-        ReloadOutcome::Unchanged { .. } => return,
-        ReloadOutcome::Refused { error } => (Outcome::Refused, json!({ "reason": error.to_string() })),
-        ReloadOutcome::Down { reason } => (Outcome::Unavailable, json!({ "reason": reason })),
-    };
-    let event = Event::new(audit.now(), Action::Reload, outcome);
-    audit.record(Event { detail: Some(detail.to_string()), ..event });
 }
 
 fn start_failure(error: StartError) -> Failure {

@@ -21,12 +21,10 @@ impl Loaded {
     pub fn look(&self) -> Look {
         let found = match self.live.home() {
             HomeKind::Fixed | HomeKind::File => return Look::Followed,
-            HomeKind::Redis | HomeKind::Nacos => {
-                match watch::service(&self.settings, &self.live, &watch::nobody()) {
-                    Some(mut home) => home.look(),
-                    None => return Look::Followed,
-                }
-            }
+            HomeKind::Redis | HomeKind::Nacos => match watch::service(&self.settings, &watch::nobody()) {
+                Some(mut home) => home.read(None),
+                None => return Look::Followed,
+            },
         };
         match found {
             Found::Missing => Look::Empty,

@@ -74,8 +74,7 @@ impl Custom {
     /// Refusals only, those that a watching limit would have made too: each hit would be a row otherwise, as
     /// many as programs like to ask for.
     fn record(&self, ask: Ask<'_>, refusal: &Refusal, noted: bool) {
-        let Refusal { rule, frees_at, .. } = *refusal;
-        let why = Why { limit: ask.limit.name(), rule, frees_at, noted };
+        let why = Why { noted, ..Why::refused(ask.limit.name(), refusal) };
         let event = Event::new(refusal.at(), Action::Custom, Outcome::Throttled);
         self.audit.record(Event {
             name: ask.limit.name().strip_prefix("custom."),

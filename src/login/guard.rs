@@ -283,9 +283,17 @@ fn buckets<'a, S: crate::throttle::WindowStore + 'static>(
 ) -> [Bucket<'a>; 2] {
     let account = match subject.0 {
         Some(id) => limiter.bucket(account, &account_key(id)),
-        None => limiter.bucket(account, &[b"name ", who.login.as_str().as_bytes()].concat()),
+        None => limiter.bucket(account, &account_subject(who.login, None)),
     };
     [account, limiter.bucket(address, who.address)]
+}
+
+/// What stands for an account in its limit; for one that does not exist, its name.
+pub fn account_subject(login: &Username, account: Option<AccountId>) -> Vec<u8> {
+    match account {
+        Some(id) => account_key(id).to_vec(),
+        None => [b"name ", login.as_str().as_bytes()].concat(),
+    }
 }
 
 fn account_key(id: AccountId) -> [u8; 19] {

@@ -18,7 +18,7 @@ mod username;
 pub use accounts::{Account, Accounts, CreateError, PastSignIn, PhoneSet, Roles, ShownBy};
 pub use by_code::{ByCode, CodeEntry, Entered, Given, NotOpened, Reset, Resetting};
 pub use client::Client;
-pub use guard::{Admission, Counted, Guard, Slot, Subject, Who};
+pub use guard::{Admission, Counted, Guard, Slot, Subject, Who, account_subject};
 pub use hasher::{HashError, HashSettings, Hasher, Verified};
 pub use id::{AccountId, SessionId};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};

@@ -19,7 +19,7 @@ mod rows;
 mod write;
 
 pub use pages::{Cursor, Entry, Filter, Page};
-use rows::hex;
+pub(super) use rows::hex;
 pub use rows::{HitRow, Place, State};
 pub use write::{Draft, WhyNot, Written};
 
@@ -54,6 +54,10 @@ impl Ledger {
         self.brakes.recall(phone, self.clock.now())
     }
 
+    pub(super) const fn db(&self) -> &Db {
+        &self.db
+    }
+
     /// The time that windows of messages are counted by.
     pub async fn now(&self) -> Result<Micros, DbError> {
         self.db.now(&self.clock).await
@@ -78,7 +82,7 @@ impl Ledger {
     /// What the window store is to have of a number.
     pub async fn sent_to(&self, phone: Key, limit: &Limit) -> Result<Vec<Kept>, DbError> {
         const SQL: &str = "SELECT created_at, hit FROM sms_messages WHERE phone_key = $1 AND created_at > $2
-            AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
+            AND created_at > COALESCE((SELECT up_to FROM sms_excuses WHERE phone_key = $1), 0) AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
         let now = self.now().await?;
         let rows: Vec<(i64, String)> = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
             .bind(horizon(limit, now).0).bind(i64::from(limit.capacity())).fetch_all(pool).await)?;
@@ -127,8 +131,10 @@ impl Ledger {
     /// What the window store is written back from: messages that count, newest first, later than `from`
     /// and behind `place`.
     pub async fn hits(&self, from: Micros, place: &Place, limit: u32) -> Result<Vec<HitRow>, DbError> {
-        const SQL: &str = "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block
-            FROM sms_messages WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
+        const SQL: &str = "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block,
+            CASE WHEN created_at <= COALESCE((SELECT up_to FROM sms_excuses e
+            WHERE e.phone_key = m.phone_key), 0) THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END AS excused
+            FROM sms_messages m WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
             ORDER BY created_at DESC, id DESC LIMIT $4";
         let rows: Vec<rows::RawHit> = on_db!(&self.db, pool => query_as(SQL).bind(from.0).bind(place.at.0)
             .bind(&place.id).bind(i64::from(limit)).fetch_all(pool).await)?;
@@ -145,8 +151,10 @@ impl Ledger {
         const BRAKES: &str = "DELETE FROM sms_brakes WHERE id IN (SELECT id FROM sms_brakes
             WHERE ends_at < $1 ORDER BY ends_at LIMIT $2)";
         let now = self.now().await?;
+        const EXCUSES: &str = "DELETE FROM sms_excuses WHERE phone_key IN (SELECT phone_key FROM sms_excuses
+            WHERE up_to < $1 LIMIT $2)";
         let mut most = 0;
-        for (sql, until) in [(MESSAGES, before), (CODES, now), (BRAKES, before)] {
+        for (sql, until) in [(MESSAGES, before), (CODES, now), (BRAKES, before), (EXCUSES, before)] {
             let gone = on_db!(&self.db, pool => query(sql).bind(until.0).bind(i64::from(batch)).execute(pool)
                 .await.map(|done| done.rows_affected()))?;
             most = gone.max(most);
@@ -156,7 +164,7 @@ impl Ledger {
 }
 
 const SENT: &str = "SELECT created_at FROM sms_messages WHERE phone_key = $1 AND created_at > $2
-    AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
+    AND created_at > COALESCE((SELECT up_to FROM sms_excuses WHERE phone_key = $1), 0) AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
 const EARLIER: &str = "SELECT state, expires_at FROM sms_messages WHERE once_key = $1";
 
 /// When messages went to a number, newest first: as many as its limit can ask for.

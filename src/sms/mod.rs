@@ -3,6 +3,7 @@
 mod brake;
 mod budgets;
 mod codes;
+mod excuse;
 pub mod gateway;
 mod guessing;
 mod ledger;

@@ -67,7 +67,9 @@ impl Rebuild {
             for row in &page {
                 let keys = Keys::of_row(&self.limiter, watched, row);
                 let kept = Kept { at: row.place.at, id: row.hit };
-                hits.extend(watched.buckets(&keys).into_iter().map(|bucket| (bucket, kept)));
+                let counted = watched.buckets(&keys).into_iter();
+                let counted = counted.filter(|bucket| !(row.excused && bucket.key == keys.phone));
+                hits.extend(counted.map(|bucket| (bucket, kept)));
             }
             self.limiter.restore(&hits).await?;
             if page.len() < PAGE as usize {

@@ -37,6 +37,13 @@ impl WindowStore for AnyStore {
         }
     }
 
+    async fn read(&self, bucket: Bucket<'_>) -> Result<Reading, StoreError> {
+        match self {
+            Self::Memory(store) => store.read(bucket).await,
+            Self::Redis(store) => store.read(bucket).await,
+        }
+    }
+
     async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
         match self {
             Self::Memory(store) => store.clear(bucket).await,

@@ -48,6 +48,11 @@ impl Hits {
         Some(if index == 0 { self.first } else { self.get(index).at })
     }
 
+    /// When the newest were, newest first, at most so many.
+    pub fn newest(&self, most: usize) -> Vec<Micros> {
+        self.iter().rev().take(most).map(|hit| hit.at).collect()
+    }
+
     /// How many are not newer than `start`, looked for from `near`: from one decision to the next it
     /// changes by few.
     pub fn not_newer(&self, start: Micros, near: usize) -> usize {
@@ -260,6 +265,8 @@ mod tests {
                     let expected = list.len().checked_sub(n).map(|index| list[index].0);
                     prop_assert_eq!(hits.nth_newest(n).map(|at| at.0), expected);
                 }
+                let newest: Vec<_> = list.iter().rev().map(|(at, _)| *at).take(3).collect();
+                prop_assert_eq!(hits.newest(3).iter().map(|at| at.0).collect::<Vec<_>>(), newest);
                 for start in 0..40 {
                     let expected = list.iter().filter(|(at, _)| *at <= start).count();
                     prop_assert_eq!(hits.not_newer(Micros(start), near), expected);

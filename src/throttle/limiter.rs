@@ -170,6 +170,11 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.0.store.peek(bucket).await
     }
 
+    /// The times that a subject's log holds.
+    pub async fn read(&self, bucket: Bucket<'_>) -> Result<Reading, StoreError> {
+        self.0.store.read(bucket).await
+    }
+
     /// Forgets a subject's log whole.
     pub async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
         let cleared = self.0.store.clear(bucket).await;

@@ -165,6 +165,17 @@ impl MemoryStore {
         }
     }
 
+    fn read_now(&self, bucket: Bucket<'_>) -> Reading {
+        let clock = self.clock.now();
+        match self.lock_one(bucket.key).find(bucket.key) {
+            Some(mut log) => {
+                let at = log.now(clock);
+                Reading { at, holds: log.holds(), hits: log.entry.kept.newest(MOST_READ) }
+            }
+            None => Reading { at: clock, holds: 0, hits: Vec::new() },
+        }
+    }
+
     fn restore_one(&self, bucket: Bucket<'_>, hit: Hit, clock: Micros) {
         let expires = hit.at.plus(window::life(bucket.limit, hit.at));
         if bucket.limit.capacity() == 0 || expires <= clock {
@@ -283,6 +294,10 @@ impl WindowStore for MemoryStore {
 
     async fn peek(&self, bucket: Bucket<'_>) -> Result<Peek, StoreError> {
         Ok(self.peek_now(bucket))
+    }
+
+    async fn read(&self, bucket: Bucket<'_>) -> Result<Reading, StoreError> {
+        Ok(self.read_now(bucket))
     }
 
     async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {

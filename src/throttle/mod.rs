@@ -14,6 +14,7 @@ mod link;
 mod memory;
 mod redis;
 mod remembered;
+mod scripts;
 mod store;
 pub mod window;
 

@@ -10,6 +10,7 @@ use redis::{Client, Cmd, ErrorKind, Script, ServerErrorKind, Value};
 use super::limit::{Limit, Mode, Rule, Span, Then};
 use super::link::{CallError, Link};
 use super::remembered::Remembered;
+use super::scripts::Scripts;
 use super::store::*;
 use super::window::{self, HOLD_LIFE};
 use crate::clock::{Clock, Micros};
@@ -35,24 +36,15 @@ pub struct RedisStore {
     remembered: Option<Remembered>,
 }
 
-struct Scripts {
-    reserve: Script,
-    settle: Script,
-    peek: Script,
-    restore: Script,
-    whole: Script,
-}
-
 impl RedisStore {
     /// Starts connecting in the background; see [`RedisStore::link`] to wait for it.
     /// Keys are named `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
     pub fn new(client: Client, timeout: Duration, prefix: impl Into<String>, clock: Clock) -> Self {
-        let all = SOURCES.map(Script::new);
-        let [reserve, settle, peek, restore, whole] = all.clone();
+        let scripts = Box::<Scripts>::default();
         Self {
-            link: Link::open(client, timeout, all.into()),
+            link: Link::open(client, timeout, scripts.all().into_iter().cloned().collect()),
             prefix: prefix.into(),
-            scripts: Box::new(Scripts { reserve, settle, peek, restore, whole }),
+            scripts,
             clock,
             skew: AtomicI64::new(0),
             remembered: None,
@@ -141,7 +133,7 @@ impl RedisStore {
                     if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) =>
                 {
                     let mut load = redis::cmd("SCRIPT");
-                    load.arg("LOAD").arg(text_of(script, self));
+                    load.arg("LOAD").arg(self.scripts.text_of(script));
                     self.link.call(&load).await.map_err(fault)?;
                 }
                 Err(error) => return Err(fault(error)),
@@ -149,21 +141,6 @@ impl RedisStore {
         }
         Err(StoreError::Broken("it forgets scripts as soon as they are loaded".into()))
     }
-}
-
-const SOURCES: [&str; 5] = [
-    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/reserve.lua")),
-    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/settle.lua")),
-    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/peek.lua")),
-    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/restore.lua")),
-    include_str!("../../lua/whole.lua"),
-];
-
-fn text_of(script: &Script, store: &RedisStore) -> &'static str {
-    let Scripts { reserve, settle, peek, restore, whole } = &*store.scripts;
-    let known = [reserve, settle, peek, restore, whole];
-    let index = known.iter().position(|other| other.get_hash() == script.get_hash());
-    SOURCES[index.expect("one of the five")]
 }
 
 impl WindowStore for RedisStore {
@@ -250,6 +227,19 @@ impl WindowStore for RedisStore {
             }
         }
         Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
+    }
+
+    async fn read(&self, bucket: Bucket<'_>) -> Result<Reading, StoreError> {
+        let mut command = self.command(&self.scripts.read, [bucket].into_iter());
+        command.arg(MOST_READ);
+        match self.run(&command, &self.scripts.read).await?.as_slice() {
+            [at, holds, hits @ ..] => Ok(Reading {
+                at: Micros(*at),
+                holds: *holds as u32,
+                hits: hits.iter().map(|at| Micros(*at)).collect(),
+            }),
+            other => Err(StoreError::Broken(format!("{other:?} to a reading"))),
+        }
     }
 
     async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {

@@ -9,6 +9,9 @@ use crate::clock::Micros;
 /// The most logs one decision may span: what one script may reasonably touch.
 pub const MOST_BUCKETS: usize = 8;
 
+/// The most hits of one log that are read at once; a log may hold a million.
+pub const MOST_READ: usize = 1000;
+
 /// A subject of a limit as a store sees it: a keyed hash, which says nothing of whom it stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(pub [u8; 16]);
@@ -135,6 +138,16 @@ pub struct Peek {
     pub rules: Vec<RulePeek>,
 }
 
+/// The times that a log holds, for people to look at: also those that no rule counts any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    pub at: Micros,
+    /// Holds in flight.
+    pub holds: u32,
+    /// Of the kept hits, newest first; at most [`MOST_READ`].
+    pub hits: Vec<Micros>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RulePeek {
     /// Kept hits that this rule counts now, never more than its `max`.
@@ -172,6 +185,9 @@ pub trait WindowStore: Send + Sync {
 
     /// Reads a log. Writes nothing, but that holds whose owner died become kept hits.
     fn peek(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<Peek, StoreError>> + Send;
+
+    /// Reads the times of a log's newest hits. Writes as little as [`peek`](Self::peek).
+    fn read(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<Reading, StoreError>> + Send;
 
     /// Forgets a log whole. A hold in flight is written anew when it is kept.
     fn clear(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;

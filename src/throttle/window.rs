@@ -59,7 +59,7 @@ pub fn start(span: &Span, now: Micros) -> Micros {
 }
 
 /// When the hit at `oldest` stops counting.
-pub fn end(span: &Span, oldest: Micros, now: Micros) -> Micros {
+fn end(span: &Span, oldest: Micros, now: Micros) -> Micros {
     match span {
         Span::Sliding(window) => oldest.plus(*window),
         Span::Calendar { unit, zone } => stretch(*unit, zone, now).end,

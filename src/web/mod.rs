@@ -24,6 +24,7 @@ mod problem_body;
 pub mod ratelimit_fields;
 pub mod services;
 pub mod status;
+pub mod subject;
 pub mod visit;
 pub mod wait;
 

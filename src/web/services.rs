@@ -11,6 +11,7 @@ use crate::captcha::Desk;
 use crate::config::LiveHandle;
 use crate::custom::{Custom, TokenGate};
 use crate::login::{Accounts, ByCode, Hasher, Registration, Sessions, SignIn, Tokens};
+use crate::lookup::Lookup;
 use crate::sms::{Codes, Outbox};
 use crate::tuning::Tuning;
 use crate::web::client::TrustedProxies;
@@ -35,6 +36,7 @@ pub struct Services {
     /// What those are let in by.
     pub token_gate: TokenGate,
     pub custom: Custom,
+    pub lookup: Lookup,
     /// The longest that a session lasts, for its cookie.
     pub session_lasts: Duration,
     pub captchas: Desk,

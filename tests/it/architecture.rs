@@ -92,6 +92,7 @@ fn calls_go_down_only() {
         ("src/sms", &["actix_web", "crate::web", "crate::login", "crate::routes", "crate::app"]),
         ("src/custom", &["actix_web", "crate::web", "crate::routes", "crate::app"]),
         ("src/tuning", &["actix_web", "crate::web", "crate::login", "crate::routes", "crate::app"]),
+        ("src/lookup", &["actix_web", "crate::web", "crate::routes", "crate::app"]),
         ("src/captcha", &["actix_web", "crate::web", "crate::login", "crate::routes", "crate::app"]),
         ("src/config", &["actix_web", "crate::web", "crate::login", "crate::routes", "crate::app"]),
     ] {

@@ -42,7 +42,6 @@ impl HomeKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
     Bytes(Vec<u8>),
-    /// Nothing stands there. A home that the instances share fills itself first, with what is in force.
     Missing,
     /// Something stands there that cannot be taken for a document.
     Unreadable(String),
@@ -72,8 +71,10 @@ pub enum Swapped {
 /// A place where the document is kept. One thread of an instance calls it, and may be kept waiting; any
 /// number of instances may use the same place.
 ///
-/// A place is given a [`Wake`](super::watch::Wake) when it is made, and calls it whenever the document may
-/// have changed: too often does no harm, and too seldom is mended by polling.
+/// A place is given a `Waker` when it is made, and calls its `changed` whenever the document may have
+/// changed: too often does no harm, and too seldom is mended by polling. Everything else is done for it: its
+/// documents are judged, put in force or refused, and, where it is a service that has none, the one in force
+/// is put there.
 pub trait Home: Send {
     fn kind(&self) -> HomeKind;
 
@@ -94,10 +95,4 @@ pub trait Home: Send {
 
     /// How long to wait at the most before looking again, whatever was told.
     fn poll(&self) -> Duration;
-}
-
-/// A place that is another program.
-pub(super) trait Service: Home {
-    /// What stands there now, be it nothing; nothing is put there.
-    fn look(&mut self) -> Found;
 }

@@ -9,8 +9,7 @@ use redis::{Client, Connection, ErrorKind, RedisError, Script, ServerErrorKind};
 use sha1::{Digest, Sha1};
 use url::Url;
 
-use super::{Found, Home, HomeKind, Service, Swapped};
-use crate::config::live::LiveHandle;
+use super::{Found, Home, HomeKind, Swapped};
 use crate::config::source::LARGEST;
 use crate::config::watch::Waker;
 
@@ -27,8 +26,6 @@ pub(in crate::config) struct RedisHome {
     server: Server,
     place: PathBuf,
     poll: Duration,
-    /// What an empty place is filled with: what is in force here.
-    live: LiveHandle,
     swap: Script,
     connection: Option<Connection>,
     down: bool,
@@ -48,14 +45,13 @@ impl RedisHome {
         PathBuf::from(format!("redis {key}"))
     }
 
-    pub fn new(url: Url, key: String, poll: Duration, live: LiveHandle, waker: Waker) -> Self {
+    pub fn new(url: Url, key: String, poll: Duration, waker: Waker) -> Self {
         // Whichever part of the program speaks TLS first chooses what computes it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
             place: Self::place(&key),
             server: Server { url, key },
             poll,
-            live,
             swap: Script::new(include_str!("../../../lua/swap.lua")),
             connection: None,
             down: false,
@@ -109,27 +105,6 @@ impl RedisHome {
         })
         .map(|done| done == 1)
     }
-
-    /// Where nothing stands, what is in force here is put there: at a first start what the configuration
-    /// file says, later what was there before it was lost. Of several instances one is first.
-    fn seeded(&mut self) -> Result<Found, RedisError> {
-        match self.get()? {
-            Found::Missing => {
-                let document = self.live.in_force().document.to_string();
-                if self.compare_and_swap(&Found::Missing, &document)? {
-                    tracing::warn!(place = %self.place.display(), "there were no limits, so those in force here were put there");
-                }
-                self.get()
-            }
-            found => Ok(found),
-        }
-    }
-}
-
-impl Service for RedisHome {
-    fn look(&mut self) -> Found {
-        self.get().unwrap_or_else(|error| trouble(&error))
-    }
 }
 
 impl Home for RedisHome {
@@ -142,7 +117,7 @@ impl Home for RedisHome {
     }
 
     fn read(&mut self, _: Option<&Found>) -> Found {
-        let found = self.seeded().unwrap_or_else(|error| trouble(&error));
+        let found = self.get().unwrap_or_else(|error| trouble(&error));
         self.down = matches!(found, Found::Down(_));
         found
     }

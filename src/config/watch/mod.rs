@@ -16,7 +16,7 @@ pub(super) use wake::{Waker, nobody};
 
 use self::reload::Reloader;
 use self::wake::Wake;
-use super::home::{FileHome, Home, HomeKind, RedisHome, Service};
+use super::home::{FileHome, Found, Home, HomeKind, RedisHome, Swapped};
 use super::live::LiveHandle;
 use super::live_home::HomeSettings;
 use super::settings::Settings;
@@ -62,10 +62,8 @@ impl Watcher {
     ) -> std::io::Result<Self> {
         let (waker, woken) = wake::channel();
         let control = Control::of(&waker);
-        let home: Box<dyn Home> = match service(&running, &live, &waker) {
-            Some(home) => home,
-            None => Box::new(FileHome::new(source.path(), poll, waker.clone())),
-        };
+        let home = service(&running, &waker)
+            .unwrap_or_else(|| Box::new(FileHome::new(source.path(), poll, waker.clone())));
         live.controlled_by(control.clone());
         let (looked, first_look) = sync_channel(1);
         let service = home.kind() != HomeKind::File;
@@ -86,7 +84,7 @@ impl Watcher {
 }
 
 /// The program that keeps the limits, if one does.
-pub(super) fn service(running: &Settings, live: &LiveHandle, waker: &Waker) -> Option<Box<dyn Service>> {
+pub(super) fn service(running: &Settings, waker: &Waker) -> Option<Box<dyn Home>> {
     let HomeSettings { home, url, key, poll, .. } = &running.home;
     match home {
         HomeKind::Fixed | HomeKind::File => None,
@@ -95,12 +93,12 @@ pub(super) fn service(running: &Settings, live: &LiveHandle, waker: &Waker) -> O
                 (Some(url), _) | (None, StoreUrl::Redis(url)) => url.clone(),
                 _ => return None,
             };
-            Some(Box::new(RedisHome::new(url, key.clone(), *poll, live.clone(), waker.clone())))
+            Some(Box::new(RedisHome::new(url, key.clone(), *poll, waker.clone())))
         }
         #[cfg(feature = "nacos")]
         HomeKind::Nacos => {
             let nacos = running.home.nacos.clone()?;
-            Some(Box::new(super::home::NacosHome::new(nacos, *poll, live.clone(), waker.clone())))
+            Some(Box::new(super::home::NacosHome::new(nacos, *poll, waker.clone())))
         }
         // A configuration that asks for it is refused by this build.
         #[cfg(not(feature = "nacos"))]
@@ -141,7 +139,7 @@ impl<F: Fn(&ReloadOutcome)> Watching<F> {
         let mut asked = Asked::default();
         while !self.waker.is_stopping() {
             self.home.listen();
-            let found = self.home.read(self.reloader.seen());
+            let found = self.find();
             let outcome = self.reloader.step(found, asked.on_demand);
             self.tell(outcome);
             self.looked.try_send(()).ok();
@@ -153,6 +151,24 @@ impl<F: Fn(&ReloadOutcome)> Watching<F> {
                 Err(RecvTimeoutError::Timeout) => Asked::default(),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
+        }
+    }
+
+    /// Where a service has no document, what is in force is put there: at a first start what the file says,
+    /// later what stood there before it was lost. Of several instances one is first.
+    fn find(&mut self) -> Found {
+        let found = self.home.read(self.reloader.seen());
+        if found != Found::Missing || self.home.kind() == HomeKind::File {
+            return found;
+        }
+        match self.home.swap(&found, &self.reloader.document()) {
+            Ok(Swapped::Done) => {
+                let place = self.home.place().display();
+                tracing::warn!(%place, "there were no limits, so those in force here were put there");
+                self.home.read(None)
+            }
+            Ok(Swapped::Overtaken(found)) => found,
+            Err(reason) => Found::Down(reason),
         }
     }
 

@@ -1,6 +1,7 @@
 //! One reload: what was found in the home, judged as a whole, and put in force or refused; and one save.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::clock::Clock;
 
@@ -65,6 +66,11 @@ impl Reloader {
 
     pub const fn seen(&self) -> Option<&Found> {
         self.seen.as_ref()
+    }
+
+    /// The document in force.
+    pub fn document(&self) -> Arc<str> {
+        Arc::clone(&self.live.in_force().document)
     }
 
     /// Judges what was found. `None` where it is what was judged last and nobody asked.
@@ -163,10 +169,15 @@ impl Reloader {
             Found::Unreadable(reason) | Found::Down(reason) => return Err(unreadable(reason)),
         };
         let text = std::str::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8"))?;
+        let in_force = self.live.in_force();
+        if text.trim().is_empty() && !in_force.document.trim().is_empty() {
+            // What else it said would be lost at the next start.
+            return Err(SaveError::Home(format!("{place} was removed or emptied; put it back first")));
+        }
         if Fingerprint::of(bytes).to_string() != request.seen {
             return Err(draft::stale(&request.edit, &self.source, &found));
         }
-        let candidate = request.edit.put_into(&self.source, text, &self.live.snapshot().limits)?;
+        let candidate = request.edit.put_into(&self.source, text, &in_force.live.limits)?;
         if candidate.len() as u64 > LARGEST {
             return Err(SaveError::Home(format!("{place} would be longer than 1 MiB")));
         }

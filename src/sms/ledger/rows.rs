@@ -62,6 +62,8 @@ pub struct HitRow {
     pub once: Option<Key>,
     pub hit: HitId,
     pub block: String,
+    /// It counts for its number's own limit no more.
+    pub excused: bool,
 }
 
 #[derive(sqlx::FromRow)]
@@ -74,6 +76,7 @@ pub struct RawHit {
     once_key: Option<String>,
     hit: String,
     block: String,
+    excused: i64,
 }
 
 impl RawHit {
@@ -86,6 +89,7 @@ impl RawHit {
             once: self.once_key.as_deref().map(stored_key).transpose()?,
             hit: stored_hit(&self.hit)?,
             block: self.block,
+            excused: self.excused != 0,
         })
     }
 }

@@ -7,6 +7,7 @@ use crate::throttle::window::{self, Gathered, Standing};
 use crate::throttle::{Mode, Rule, Then};
 
 /// What may be said of an attempt.
+#[expect(clippy::large_enum_variant, reason = "it lives for one decision, and on the stack")]
 pub enum Judged {
     /// There is but one world.
     One(Gathered),
@@ -45,10 +46,9 @@ pub fn judge(books: &mut [Book; COUNT], lanes: &Lanes, now: Micros, solved: bool
         if book.is_off() {
             continue;
         }
+        one &= lane.is_known() && book.touch(lane.subject, now);
         if !lane.is_known() || book.anyone_until > now {
             (one, unknown) = (false, true);
-        } else {
-            one &= book.touch(lane.subject, now);
         }
     }
     if one {

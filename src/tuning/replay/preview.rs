@@ -46,8 +46,6 @@ pub enum Incomplete {
     BeginsLater,
     /// The windows were not full yet when the span began: what came before it is not in the record.
     NotWarm,
-    /// Events were dropped because too many came at once, in this instance and since its start.
-    Dropped,
 }
 
 #[derive(Debug)]

@@ -94,13 +94,16 @@ pub struct Verdict<'a> {
     pub noted: [[bool; 3]; 5],
 }
 
+#[cfg(test)]
+pub type Seen = (usize, bool, Vec<(usize, usize)>);
+
 #[derive(Debug)]
 pub struct Tally {
     pub all: Counts,
     pub limits: [LimitCounts; COUNT],
     /// Every verdict by the address of its row: whether it may be admitted, and what may refuse it.
     #[cfg(test)]
-    pub seen: Vec<(usize, bool, Vec<(usize, usize)>)>,
+    pub seen: Vec<Seen>,
 }
 
 impl Tally {

@@ -87,6 +87,13 @@ impl Admin {
         self.who.account.id.to_string()
     }
 
+    /// Records that a form was none of ours, where the page itself says so and keeps what was typed: the
+    /// guard let it by as a reader. `path` is as the URL table has it.
+    pub fn was_foreign(&self, services: &Services, path: &str) {
+        let detail = json!({ "path": path, "why": Why::Foreign.as_str() });
+        record(services, "access", Outcome::Refused, Some(&self.who), self.client, &detail);
+    }
+
     /// Records what they did: `act` is its name, `detail` what else there is to say of it.
     pub fn did(&self, services: &Services, act: &str, detail: &Value) {
         record(services, act, Outcome::Ok, Some(&self.who), self.client, detail);
@@ -116,7 +123,7 @@ async fn judge(
     };
     let why = match &who {
         None => Some(Why::SignedOut),
-        Some(who) => denied(services, who, wanted),
+        Some(who) => denied(services, who, wanted, path),
     };
     match (why, who) {
         (None, Some(who)) => Ok(Ok(Admin { who, client })),
@@ -130,7 +137,12 @@ async fn judge(
 }
 
 /// In the order that tells somebody without the right the least.
-fn denied(services: &Services, who: &Authenticated, wanted: Wanted) -> Option<Why> {
+fn denied(services: &Services, who: &Authenticated, wanted: Wanted, path: &str) -> Option<Why> {
+    // A call of another site is refused for that, whoever's browser makes it.
+    let foreign = matches!(wanted, Wanted::Confirm { ours: false } | Wanted::Change { ours: false });
+    if foreign && path.starts_with("/api/") {
+        return Some(Why::Foreign);
+    }
     if who.account.must_change_password {
         return Some(Why::PasswordToChange);
     }

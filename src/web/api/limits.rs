@@ -227,7 +227,7 @@ fn rule_body((rule, state): (&Rule, &RulePeek)) -> RuleBody {
 }
 
 /// As the configuration has it.
-const fn unit_name(unit: CalendarUnit) -> &'static str {
+pub const fn unit_name(unit: CalendarUnit) -> &'static str {
     match unit {
         CalendarUnit::Minute => "minute",
         CalendarUnit::Hour => "hour",
@@ -239,7 +239,7 @@ const fn unit_name(unit: CalendarUnit) -> &'static str {
 }
 
 /// Rounded up: who waits that long does not come too early.
-fn millis(span: Duration) -> u64 {
+pub fn millis(span: Duration) -> u64 {
     span.as_micros().div_ceil(1000) as u64
 }
 

@@ -12,6 +12,7 @@ pub mod preview;
 pub mod register;
 pub mod session;
 pub mod sms;
+pub mod subjects;
 pub mod tokens;
 pub mod tuning;
 

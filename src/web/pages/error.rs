@@ -100,7 +100,9 @@ impl From<&Problem> for ErrorKind {
             | Problem::CaptchaRequired { .. }
             | Problem::CaptchaInvalid { .. } => Self::Forbidden,
             Problem::Csrf => Self::ForeignForm,
-            Problem::NotFound | Problem::UnknownLimit | Problem::NoAccount => Self::NotFound,
+            Problem::NotFound | Problem::UnknownLimit | Problem::UnknownSubject | Problem::NoAccount => {
+                Self::NotFound
+            }
             Problem::MethodNotAllowed { .. } => Self::MethodNotAllowed,
             Problem::PayloadTooLarge => Self::TooLarge,
             Problem::UnsupportedMediaType => Self::WrongType,

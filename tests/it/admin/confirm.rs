@@ -122,7 +122,7 @@ async fn showing_the_password_leads_nowhere_else() {
         app.advance(QUARTER);
         let fields = [("password", PASSWORD), ("next", next)];
         let answer = boss.submit("/admin/confirm", "/admin/confirm", &fields).await;
-        assert_eq!((answer.status, answer.header("location")), (303, "/admin/messages"), "{next}");
+        assert_eq!((answer.status, answer.header("location")), (303, "/admin"), "{next}");
     }
 }
 

@@ -1,6 +1,8 @@
 //! What administrators may, and nobody else; what other programs may with a token.
 
+mod access;
 mod confirm;
+mod subjects;
 pub mod tokens;
 
 use gatehouse::audit::{Action, Entry, Filter};

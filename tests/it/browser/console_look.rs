@@ -62,6 +62,11 @@ async fn tour(language: &str) {
     look.at("console-events").await;
     browser.open("/admin/events?limit=login-account&outcome=throttled").await;
     look.at("console-events-limit").await;
+    lookup(&look, &app).await;
+    for page in ["messages", "tokens"] {
+        browser.open(&format!("/admin/{page}")).await;
+        look.at(&format!("console-{page}")).await;
+    }
     let faults = look.faults.into_inner();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     browser.assert_content().await;
@@ -97,31 +102,58 @@ async fn limits(look: &Look<'_>) {
     look.at("console-rollback").await;
 }
 
+async fn lookup(look: &Look<'_>, app: &TestApp) {
+    let browser = look.browser;
+    for _ in 0..4 {
+        app.client_at("203.0.113.66").login("kim", WRONG).await;
+        app.advance(Duration::from_secs(9));
+    }
+    browser.open("/admin/lookup").await;
+    look.at("console-lookup").await;
+    browser.fill(&[("asked", "1/2")]).await;
+    browser.submit().await;
+    look.at("console-lookup-unreadable").await;
+    browser.fill(&[("asked", "kim")]).await;
+    browser.submit().await;
+    browser.js("document.querySelector('#limit-0 details').open = true").await;
+    look.at("console-lookup-found").await;
+    browser.fill(&[("asked", "203.0.113.66")]).await;
+    browser.submit().await;
+    look.at("console-lookup-address").await;
+}
+
 /// An hour of people who sign in, mistype, and ask for codes, and somebody who guesses.
 async fn traffic(app: &TestApp) {
     for login in ["kim", "lin", "ada", "grace"] {
         app.register(login).await;
     }
     let people = ["203.0.113.7", "198.51.100.20", "192.0.2.99", "2001:db8:7::1"];
+    // No two at one moment: what comes first matters.
+    let then = || app.advance(Duration::from_secs(1));
     for minute in 0_usize..48 {
+        let next = app.clock.now().plus(Duration::from_secs(60));
         for (login, from) in ["kim", "lin", "ada", "grace"].into_iter().zip(people) {
-            if (minute + login.len() * 7) % 5 < 3 {
-                app.client_at(from).login(login, PASSWORD).await;
-            }
             if (minute * 3 + login.len()) % 7 == 0 {
                 app.client_at(from).login(login, WRONG).await;
+                then();
+            }
+            if (minute + login.len() * 7) % 5 < 3 {
+                app.client_at(from).login(login, PASSWORD).await;
+                then();
             }
         }
         if minute % 12 == 5 {
             let number = format!("+861380013{:04}", 8000 + minute);
             app.client_at(people[minute % 4]).ask_code(&number, "login").await;
+            then();
         }
         if (25..40).contains(&minute) {
             for _ in 0..(minute % 6 + 3) {
                 app.client_at("203.0.113.66").login("kim", WRONG).await;
+                then();
             }
         }
-        app.advance(Duration::from_secs(60));
+        app.advance(next.since(app.clock.now()));
     }
 }
 

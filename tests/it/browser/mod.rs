@@ -4,6 +4,7 @@ mod access;
 mod account;
 mod captcha;
 mod codes;
+mod console;
 mod console_look;
 mod look;
 mod sign_in;

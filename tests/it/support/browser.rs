@@ -199,7 +199,16 @@ impl Browser {
 
     /// Waits until a script returns true: for what the browser does in its own time.
     pub async fn until(&self, what: &str, script: &str) {
-        for _ in 0..400 {
+        self.until_within(400, what, script).await;
+    }
+
+    /// The same for what a page does every few seconds.
+    pub async fn slowly_until(&self, what: &str, script: &str) {
+        self.until_within(3_000, what, script).await;
+    }
+
+    async fn until_within(&self, looks: u32, what: &str, script: &str) {
+        for _ in 0..looks {
             // Between two pages there is nothing to run it in.
             if let Ok(answer) = self.driver.execute(script, Vec::new()).await
                 && *answer.json() == Value::Bool(true)

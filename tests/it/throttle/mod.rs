@@ -2,6 +2,7 @@
 
 mod conformance;
 mod model;
+mod reading;
 mod restoring;
 pub mod rig;
 

@@ -74,6 +74,22 @@ async fn a_folder_that_may_not_be_written_is_told_and_nothing_changes() {
     assert_eq!(text(&home, "etc/gatehouse.toml"), DOCUMENT.replace("50", "5"));
 }
 
+/// What else stood in it would be lost at the next start.
+#[tokio::test]
+async fn a_file_that_was_taken_away_is_not_made_anew_out_of_the_limits_alone() {
+    let home = Home::new();
+    home.write("gatehouse.toml", &format!("[sms]\ncode_ttl = \"4m\"\n{DOCUMENT}"));
+    let running = home.start(&["serve"]).await;
+    let client = boss(&home, &running).await;
+    let (version, limits) = shown(&client).await;
+    std::fs::remove_file(home.path("gatehouse.toml")).unwrap();
+    for version in [version.as_str(), "af1349b9f5f9"] {
+        let answer = save(&client, version, &with_max(&limits, 5)).await;
+        assert_eq!((answer.status, answer.problem()), (409, "not-saved"), "{}", answer.text);
+    }
+    assert!(!home.path("gatehouse.toml").exists());
+}
+
 #[tokio::test]
 async fn what_was_left_by_one_that_was_killed_at_it_is_in_nobodys_way() {
     let home = Home::new();

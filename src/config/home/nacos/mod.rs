@@ -17,8 +17,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::centre::{Centre, Document};
-use super::{Found, Home, HomeKind, Service, Swapped};
-use crate::config::live::LiveHandle;
+use super::{Found, Home, HomeKind, Swapped};
 use crate::config::nacos::NacosSettings;
 use crate::config::watch::Waker;
 
@@ -27,7 +26,7 @@ const SETTLE: Duration = Duration::from_millis(300);
 /// How long what was written may take to show: Nacos reads from a copy that follows its database.
 const SHOWN: Duration = Duration::from_millis(1200);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-/// Nothing has to be found twice, so far apart: a server that starts may not have found its documents yet.
+/// How far apart nothing has to be found twice: a server that starts may not have its documents yet.
 const EMPTY: Duration = Duration::from_millis(500);
 /// What an MD5 is where there is no document: no other document has it, and it may not be left out.
 const MD5_OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
@@ -37,17 +36,15 @@ pub(in crate::config) struct NacosHome {
     server: String,
     place: PathBuf,
     poll: Duration,
-    /// What an empty place is filled with: what is in force here.
-    live: LiveHandle,
     waker: Waker,
     /// Whether a document was seen there.
     seen: bool,
 }
 
 impl NacosHome {
-    pub fn new(settings: NacosSettings, poll: Duration, live: LiveHandle, waker: Waker) -> Self {
+    pub fn new(settings: NacosSettings, poll: Duration, waker: Waker) -> Self {
         let (server, place) = (settings.server.clone(), settings.place());
-        Self { centre: Centre::new(settings), server, place, poll, live, waker, seen: false }
+        Self { centre: Centre::new(settings), server, place, poll, waker, seen: false }
     }
 
     fn get(&mut self) -> Result<Option<Document>, String> {
@@ -58,26 +55,14 @@ impl NacosHome {
         self.centre.as_mut().map_err(|reason| reason.clone())?.publish(content, md5)
     }
 
-    /// Where nothing stands, what is in force here is put there: at a first start what the configuration
-    /// file says, later what was there before somebody deleted it.
-    fn seeded(&mut self) -> Result<Found, String> {
-        let found = found(self.get()?);
-        if found != Found::Missing {
-            return Ok(found);
-        }
-        std::thread::sleep(EMPTY);
-        if let Some(document) = self.get()? {
-            return Ok(self::found(Some(document)));
-        }
-        let document = self.live.in_force().document.to_string();
-        let refused = self.publish(&document, MD5_OF_NOTHING).err();
-        match self.settled(&Found::Missing, &document, refused)? {
-            Swapped::Done => {
-                tracing::warn!(place = %self.place.display(), "there were no limits, so those in force here were put there");
-                Ok(Found::Bytes(document.into_bytes()))
+    /// Nothing has to be found twice: what is in force here would be put there.
+    fn find(&mut self) -> Result<Found, String> {
+        match self.get()? {
+            None => {
+                std::thread::sleep(EMPTY);
+                self.get().map(found)
             }
-            // Another instance was first, or last.
-            Swapped::Overtaken(found) => Ok(found),
+            document => Ok(found(document)),
         }
     }
 
@@ -103,12 +88,6 @@ impl NacosHome {
     }
 }
 
-impl Service for NacosHome {
-    fn look(&mut self) -> Found {
-        self.get().map_or_else(Found::Down, found)
-    }
-}
-
 impl Home for NacosHome {
     fn kind(&self) -> HomeKind {
         HomeKind::Nacos
@@ -119,7 +98,7 @@ impl Home for NacosHome {
     }
 
     fn read(&mut self, _: Option<&Found>) -> Found {
-        let found = self.seeded().unwrap_or_else(Found::Down);
+        let found = self.find().unwrap_or_else(Found::Down);
         if !self.seen && matches!(found, Found::Bytes(_)) {
             self.seen = true;
             self.listen();

@@ -2,5 +2,9 @@
 //! made under the draft.
 
 mod against_truth;
+mod counted;
+mod database;
+mod drafts;
+mod gaps;
 mod truth;
 mod week;

@@ -11,12 +11,12 @@ use crate::config::Limits;
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::throttle::{
-    Attempt as Asked, Bucket, Decision, HitId, Hold, Limiter, MemoryStore, Mode, OwnedBucket, Refusal, Then,
+    Attempt as Asked, Bucket, Decision, HitId, Hold, Limiter, MemoryStore, OwnedBucket, Refusal, Then,
 };
-use crate::tuning::replay::book::{COUNT, OF_THE_ASKER};
+use crate::tuning::replay::book::OF_THE_ASKER;
 use crate::tuning::replay::engine::Engine;
 use crate::tuning::replay::row::{Action, HONEST, Intake, KINDS, Outcome, Recorded, Recording, Row};
-use crate::tuning::replay::{Belief, NAMES, book};
+use crate::tuning::replay::{Belief, book};
 
 /// What became of an attempt.
 #[derive(Debug, Clone, Copy)]
@@ -33,13 +33,13 @@ pub struct Fate {
 pub struct Run {
     pub fates: Vec<Fate>,
     pub recording: Recording,
-    honest: Vec<bool>,
+    pub honest: Vec<bool>,
     /// Which attempts are in a row.
     within: Vec<Vec<usize>>,
 }
 
 /// Which limits an attempt is counted by.
-fn asked(action: Action) -> &'static [(usize, usize)] {
+pub fn asked(action: Action) -> &'static [(usize, usize)] {
     match action {
         Action::SignIn => &[(0, 0), (1, 1)],
         Action::Guess => &[(8, 3), (1, 1)],
@@ -62,12 +62,10 @@ struct Machine<'a> {
     clock: Clock,
     limiter: Limiter<MemoryStore>,
     fates: Vec<Option<Fate>>,
-    flying: HashMap<usize, (Hold<MemoryStore>, bool)>,
+    flying: HashMap<usize, Hold<MemoryStore>>,
     sent: HashMap<usize, HitId>,
     waiting: Vec<(usize, Wait)>,
     ends: Vec<(i64, End)>,
-    /// When somebody last came to an account.
-    came: HashMap<i64, usize>,
 }
 
 pub async fn run(attempts: &[Attempt], limits: &Limits) -> Run {
@@ -87,10 +85,9 @@ pub async fn run(attempts: &[Attempt], limits: &Limits) -> Run {
         sent: HashMap::new(),
         waiting: Vec::new(),
         ends: Vec::new(),
-        came: HashMap::new(),
     };
-    for number in 0..attempts.len() {
-        machine.advance(attempts[number].at).await;
+    for (number, attempt) in attempts.iter().enumerate() {
+        machine.advance(attempt.at).await;
         machine.arrive(number).await;
     }
     machine.advance(i64::MAX).await;
@@ -124,8 +121,8 @@ impl Machine<'_> {
             self.clock.set(Micros(at));
             match end {
                 End::Verified(number) => {
-                    let (hold, alone) = self.flying.remove(&number).expect("in flight");
-                    self.verified(number, hold, alone).await;
+                    let hold = self.flying.remove(&number).expect("in flight");
+                    self.verified(number, hold).await;
                 }
                 End::Refund(number) => self.refund(number).await,
             }
@@ -141,9 +138,6 @@ impl Machine<'_> {
         let owned = self.buckets(&attempt);
         match attempt.action {
             Action::SignIn | Action::Guess => {
-                if let Some(account) = attempt.subjects[0] {
-                    self.came.insert(account, number);
-                }
                 let limiter = self.limiter.clone();
                 let mut wait = tokio::spawn(async move {
                     let buckets: Vec<Bucket<'_>> = owned.iter().map(OwnedBucket::borrow).collect();
@@ -155,7 +149,7 @@ impl Machine<'_> {
                 settle_down().await;
                 if wait.is_finished() {
                     let said = (&mut wait).await.expect("no panic");
-                    self.decided(number, said, true).await;
+                    self.decided(number, said).await;
                 } else {
                     self.waiting.push((number, wait));
                 }
@@ -184,21 +178,21 @@ impl Machine<'_> {
         settle_down().await;
         while let Some(place) = self.waiting.iter().position(|(_, wait)| wait.is_finished()) {
             let (number, wait) = self.waiting.remove(place);
-            self.decided(number, wait.await.expect("no panic"), false).await;
+            self.decided(number, wait.await.expect("no panic")).await;
             settle_down().await;
         }
     }
 
-    async fn decided(&mut self, number: usize, said: Asked<MemoryStore>, at_once: bool) {
+    async fn decided(&mut self, number: usize, said: Asked<MemoryStore>) {
         let now = self.clock.now().0;
         match said {
             Asked::Held(hold) => {
                 let lasts = self.attempts[number].lasts;
                 self.tell(number, now + lasts, None, false, hold.noted);
                 if lasts == 0 {
-                    Box::pin(self.verified(number, hold, at_once)).await;
+                    Box::pin(self.verified(number, hold)).await;
                 } else {
-                    self.flying.insert(number, (hold, at_once));
+                    self.flying.insert(number, hold);
                     self.ends.push((now + lasts, End::Verified(number)));
                 }
             }
@@ -222,19 +216,15 @@ impl Machine<'_> {
         self.fates[number] = Some(Fate { at, until, refused, forgave, noted });
     }
 
-    async fn verified(&mut self, number: usize, hold: Hold<MemoryStore>, alone: bool) {
+    async fn verified(&mut self, number: usize, hold: Hold<MemoryStore>) {
         let attempt = self.attempts[number];
         match (attempt.right, attempt.action) {
             (true, Action::SignIn) => {
-                let account = attempt.subjects[0].expect("it has one");
-                let forgave = alone && self.came.get(&account) == Some(&number);
-                self.fates[number].as_mut().expect("told").forgave = forgave;
-                hold.succeed(|bucket| bucket == 0).await.expect("a store in memory");
+                let succeeded = hold.succeed(|bucket| bucket == 0).await;
+                self.fates[number].as_mut().expect("told").forgave = succeeded.expect("a store in memory").1;
             }
             (true, _) => hold.refund().await.expect("a store in memory"),
-            (false, _) => {
-                hold.keep().await.expect("a store in memory");
-            }
+            (false, _) => hold.keep().await.map(drop).expect("a store in memory"),
         }
     }
 
@@ -357,83 +347,4 @@ pub fn assert_each(attempts: &[Attempt], limits: &Limits, belief: Belief, record
             );
         }
     }
-}
-
-/// What a run came to, in the report's own terms, for the attempts that came at `from` or later.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counted {
-    pub attempts: u64,
-    pub admitted: u64,
-    pub challenged: u64,
-    pub throttled: u64,
-    pub bothered: u64,
-    pub guesses_verified: u64,
-    pub guesses_stopped: u64,
-    pub messages_sent: u64,
-    pub messages_stopped: u64,
-    pub noted: u64,
-    pub rules: Vec<u64>,
-}
-
-/// All, and each limit.
-pub fn count(attempts: &[Attempt], limits: &Limits, recorded: &Run, real: &Run) -> (Counted, Vec<Counted>) {
-    let mut all = Counted::default();
-    let mut each: Vec<Counted> = book::limits(limits)
-        .iter()
-        .map(|limit| Counted { rules: vec![0; limit.rules().len()], ..Counted::default() })
-        .collect();
-    for (number, attempt) in attempts.iter().enumerate() {
-        let (was, is) = (&recorded.fates[number], &real.fates[number]);
-        let add = |counted: &mut Counted, of: Option<usize>| {
-            let refused =
-                is.refused.filter(|(limit, _)| of.is_none_or(|of| of == *limit)).map(|(_, why)| why);
-            let admitted = is.refused.is_none();
-            let password = matches!(attempt.action, Action::SignIn | Action::Guess);
-            let known_wrong = password && !attempt.right && was.refused.is_none();
-            counted.attempts += 1;
-            counted.admitted += u64::from(admitted);
-            counted.challenged += u64::from(refused.is_some_and(|why| why.then == Then::Captcha));
-            counted.throttled += u64::from(refused.is_some_and(|why| why.then == Then::Block));
-            counted.bothered += u64::from(refused.is_some() && recorded.honest[number]);
-            counted.guesses_verified += u64::from(admitted && password && !attempt.right);
-            counted.guesses_stopped += u64::from(refused.is_some() && known_wrong);
-            let message = attempt.action == Action::Send;
-            counted.messages_sent += u64::from(message && admitted);
-            counted.messages_stopped += u64::from(message && refused.is_some());
-            if let (Some(why), Some(_)) = (refused, of) {
-                counted.rules[why.rule] += 1;
-            }
-            counted.noted += u64::from(of.is_some() && is.noted == of);
-        };
-        add(&mut all, None);
-        for (limit, _) in asked(attempt.action) {
-            add(&mut each[*limit], Some(*limit));
-        }
-    }
-    assert_eq!(each.len(), COUNT);
-    (all, each)
-}
-
-/// The limits with some of them replaced.
-pub fn limits(changed: &[crate::throttle::Limit]) -> Limits {
-    let mut limits = Limits::default();
-    for limit in changed {
-        let place = match NAMES.iter().position(|name| *name == limit.name()).expect("a limit") {
-            0 => &mut limits.login_account,
-            1 => &mut limits.login_address,
-            2 => &mut limits.register_address,
-            3 => &mut limits.sms_phone,
-            4 => &mut limits.sms_address,
-            5 => &mut limits.sms_network,
-            6 => &mut limits.sms_prefix,
-            7 => &mut limits.sms_total,
-            _ => &mut limits.sms_guess,
-        };
-        *place = limit.clone();
-    }
-    limits
-}
-
-pub fn enforced(name: &str, rules: Vec<crate::throttle::Rule>) -> crate::throttle::Limit {
-    crate::throttle::Limit::new(name, rules, Mode::Enforce).expect("within bounds")
 }

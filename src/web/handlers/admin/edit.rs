@@ -4,25 +4,20 @@ use actix_web::HttpResponse;
 use actix_web::web::{Form, Path};
 
 use crate::config::Limits;
-use crate::db::DbError;
 use crate::throttle::Limit;
-use crate::tuning::{By, Current, Draft, DraftError, SaveError, with_limit};
+use crate::tuning::{Current, Draft, SaveError, with_limit};
 use crate::web::admin::{self, Admin};
+use crate::web::api::tuning::told;
 use crate::web::flash::Flash;
 use crate::web::handlers::admin::password::{self, Pairs};
+use crate::web::handlers::admin::trial::{mistake, tried};
 use crate::web::handlers::broken;
 use crate::web::pages::admin::diff;
 use crate::web::pages::admin::draft::{Act, Controls, LimitForm, Mistake, RuleRow};
 use crate::web::pages::admin::editor::{EditorPage, StalePage, TomlPage, Word};
-use crate::web::pages::admin::preview::PreviewView;
 use crate::web::pages::error::{ErrorKind, ErrorPage};
 use crate::web::services::{Services, Shared};
 use crate::web::visit::Visit;
-
-/// Who saves, as the history names them.
-pub fn by<'a>(admin: &'a Admin, account: &'a str) -> By<'a> {
-    By { account, login: admin.login() }
-}
 
 /// `GET /admin/limits/edit/{limit}`
 pub async fn show(visit: Visit, name: Path<String>, services: Shared) -> HttpResponse {
@@ -60,6 +55,7 @@ pub async fn submit(visit: Visit, name: Path<String>, pairs: Form<Pairs>, servic
         editor(&visit, &admin, &current, &limit).typed(form.clone(), controls.clone())
     };
     if !visit.admits_form(&controls.csrf_token) {
+        admin.was_foreign(&services, visit.pattern());
         return page(&form, &controls).word(Word::Expired).respond(&visit);
     }
     match controls.act {
@@ -78,10 +74,10 @@ pub async fn submit(visit: Visit, name: Path<String>, pairs: Form<Pairs>, servic
     };
     match controls.act {
         Act::AddRule | Act::RemoveRule(_) | Act::Default => page(&form, &controls).respond(&visit),
-        Act::Try => match tried(&services, &draft, &controls).await {
-            Ok(preview) => page(&form, &controls).preview(preview).respond(&visit),
-            Err(Untried::Mistakes(mistakes)) => page(&form, &controls).mistakes(mistakes).respond(&visit),
-            Err(Untried::Broken(error)) => broken(&visit, &error),
+        Act::Try => match tried(&services, &draft, controls.stretch).await {
+            Ok(Ok(trial)) => page(&form, &controls).preview(trial).respond(&visit),
+            Ok(Err(mistakes)) => page(&form, &controls).mistakes(mistakes).respond(&visit),
+            Err(error) => broken(&visit, &error),
         },
         Act::Save => {
             let action = format!("/admin/limits/edit/{name}");
@@ -117,6 +113,7 @@ pub async fn submit_toml(visit: Visit, pairs: Form<Pairs>, services: Shared) -> 
     let draft = password::value(&pairs, "toml").replace("\r\n", "\n");
     let page = |controls: &Controls| TomlPage::new(&visit, admin.login(), draft.clone(), controls.clone());
     if !visit.admits_form(&controls.csrf_token) {
+        admin.was_foreign(&services, visit.pattern());
         return page(&controls).word(Word::Expired).respond(&visit);
     }
     if controls.act == Act::Save {
@@ -128,15 +125,11 @@ pub async fn submit_toml(visit: Visit, pairs: Form<Pairs>, services: Shared) -> 
             .save(&draft, controls, &again)
             .await;
     }
-    match tried(&services, &draft, &controls).await {
-        Ok(preview) => page(&controls).preview(preview).respond(&visit),
-        Err(Untried::Mistakes(mistakes)) => page(&controls).mistakes(mistakes).respond(&visit),
-        Err(Untried::Broken(error)) => broken(&visit, &error),
+    match tried(&services, &draft, controls.stretch).await {
+        Ok(Ok(trial)) => page(&controls).preview(trial).respond(&visit),
+        Ok(Err(mistakes)) => page(&controls).mistakes(mistakes).respond(&visit),
+        Err(error) => broken(&visit, &error),
     }
-}
-
-fn mistake(error: DraftError) -> Mistake {
-    Mistake { field: error.field, message: error.message, line: error.line }
 }
 
 /// A draft on its way into force.
@@ -171,13 +164,11 @@ impl Saving<'_> {
             Err(response) => return response,
         };
         let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
-        let saved = services.tuning.save(Draft::Toml(draft), version, by(admin, &account), reason).await;
+        let saved = services.tuning.save(Draft::Toml(draft), version, admin.by(&account), reason).await;
+        let detail = serde_json::json!({ "reason": reason, "from": version });
+        told(services, admin, "limits.save", detail, &saved);
         let response = match saved {
-            Ok(saved) => {
-                let detail = serde_json::json!({ "reason": reason, "version": saved.version });
-                admin.did(services, "limits.save", &detail);
-                visit.see_other("/admin/limits", Some(Flash::LimitsSaved))
-            }
+            Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsSaved)),
             Err(SaveError::Stale { version, diff, .. }) => {
                 let diff = diff::lines(&diff);
                 StalePage::new(visit, admin.login(), &controls, version, diff, draft.to_owned())
@@ -192,23 +183,4 @@ impl Saving<'_> {
         };
         shown.finish(visit, services, response)
     }
-}
-
-/// Why a draft could not be tried.
-enum Untried {
-    Mistakes(Vec<Mistake>),
-    Broken(DbError),
-}
-
-/// What it would have done to what was recorded.
-async fn tried(
-    services: &Services,
-    draft: &str,
-    controls: &Controls,
-) -> Result<Option<PreviewView>, Untried> {
-    services
-        .tuning
-        .parse(&Draft::Toml(draft))
-        .map_err(|errors| Untried::Mistakes(errors.into_iter().map(mistake).collect()))?;
-    Ok(None)
 }

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use crate::db::DbError;
 use crate::tuning::{Change, Current, Cursor, SaveError};
 use crate::web::admin::{self, Admin};
+use crate::web::api::tuning::told;
 use crate::web::flash::Flash;
-use crate::web::handlers::admin::edit;
 use crate::web::handlers::admin::password::{self, Pairs};
 use crate::web::handlers::broken;
 use crate::web::pages::admin::diff;
@@ -130,6 +130,7 @@ pub async fn rollback(visit: Visit, pairs: Form<Pairs>, services: Shared) -> Htt
         Err(response) => response,
     };
     if !visit.admits_form(&controls.csrf_token) {
+        admin.was_foreign(&services, visit.pattern());
         return again(RollbackProblem::Expired).await;
     }
     if controls.reason.is_empty() {
@@ -140,13 +141,11 @@ pub async fn rollback(visit: Visit, pairs: Form<Pairs>, services: Shared) -> Htt
         Err(response) => return response,
     };
     let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
-    let saved = services.tuning.rollback(&id, version, edit::by(&admin, &account), reason).await;
+    let saved = services.tuning.rollback(&id, version, admin.by(&account), reason).await;
+    let detail = serde_json::json!({ "reason": reason, "from": version, "change": id });
+    told(&services, &admin, "limits.rollback", detail, &saved);
     let response = match saved {
-        Ok(saved) => {
-            let detail = serde_json::json!({ "reason": reason, "version": saved.version });
-            admin.did(&services, "limits.rollback", &detail);
-            visit.see_other("/admin/limits", Some(Flash::LimitsRestored))
-        }
+        Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsRestored)),
         Err(SaveError::Stale { .. }) => again(RollbackProblem::Stale).await,
         Err(SaveError::Invalid(errors)) => {
             let said: Vec<String> =

@@ -5,5 +5,7 @@ pub mod events;
 mod figures;
 pub mod history;
 pub mod limits;
+pub mod lookup;
 pub mod overview;
 mod password;
+mod trial;

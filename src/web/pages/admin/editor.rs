@@ -11,7 +11,7 @@ use crate::throttle::{Limit, MOST_RULES};
 use crate::web::pages::Layout;
 use crate::web::pages::admin::diff::{DiffKind, DiffLine};
 use crate::web::pages::admin::draft::{Controls, LimitForm, Mistake, RuleRow, Stretch};
-use crate::web::pages::admin::preview::PreviewView;
+use crate::web::pages::admin::preview::{Figure, Trial};
 use crate::web::pages::admin::words::{meaning, sentences, title};
 use crate::web::visit::Visit;
 
@@ -38,7 +38,7 @@ pub struct EditorPage {
     form: LimitForm,
     controls: Controls,
     mistakes: Vec<Mistake>,
-    preview: Option<PreviewView>,
+    preview: Trial,
     word: Word,
 }
 
@@ -55,7 +55,7 @@ impl EditorPage {
             limit,
             controls: Controls { version: version.to_owned(), ..Controls::default() },
             mistakes: Vec::new(),
-            preview: None,
+            preview: Trial::None,
             word: Word::None,
         }
     }
@@ -70,7 +70,7 @@ impl EditorPage {
         self
     }
 
-    pub fn preview(mut self, preview: Option<PreviewView>) -> Self {
+    pub fn preview(mut self, preview: Trial) -> Self {
         self.preview = preview;
         self
     }
@@ -135,14 +135,14 @@ pub struct TomlPage {
     toml: String,
     controls: Controls,
     mistakes: Vec<Mistake>,
-    preview: Option<PreviewView>,
+    preview: Trial,
     word: Word,
 }
 
 impl TomlPage {
     pub fn new(visit: &Visit, user: &str, toml: String, controls: Controls) -> Self {
         let layout = visit.layout("/admin/limits/toml", Some(user));
-        Self { layout, toml, controls, mistakes: Vec::new(), preview: None, word: Word::None }
+        Self { layout, toml, controls, mistakes: Vec::new(), preview: Trial::None, word: Word::None }
     }
 
     pub fn mistakes(mut self, mistakes: Vec<Mistake>) -> Self {
@@ -150,7 +150,7 @@ impl TomlPage {
         self
     }
 
-    pub fn preview(mut self, preview: Option<PreviewView>) -> Self {
+    pub fn preview(mut self, preview: Trial) -> Self {
         self.preview = preview;
         self
     }

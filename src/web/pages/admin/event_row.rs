@@ -103,6 +103,14 @@ impl EventRow {
         })
     }
 
+    /// What a detail is called; as it was recorded where it has no name of ours.
+    pub fn detail(&self, name: &str, locale: Locale) -> Cow<'static, str> {
+        match detail_key(name) {
+            Some(key) => locale.t(key),
+            None => Cow::Owned(name.to_owned()),
+        }
+    }
+
     pub fn times(&self) -> String {
         format!("× {}", grouped(self.count))
     }
@@ -146,6 +154,24 @@ pub const fn outcome_key(outcome: Outcome) -> &'static str {
         Outcome::Unavailable => "outcome.unavailable",
         Outcome::Refused => "outcome.refused",
     }
+}
+
+fn detail_key(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "reason" => "detail.reason",
+        "from" => "detail.from",
+        "to" => "detail.to",
+        "version" => "detail.version",
+        "why" => "detail.why",
+        "path" => "detail.path",
+        "prefix" => "detail.prefix",
+        "limit" => "detail.limit",
+        "name" => "detail.name",
+        "change" => "detail.change",
+        "instance" => "detail.instance",
+        "scopes" => "detail.scopes",
+        _ => return None,
+    })
 }
 
 fn act_key(act: &str) -> Option<&'static str> {

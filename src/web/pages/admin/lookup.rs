@@ -4,11 +4,14 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
 use askama::Template;
 use rust_i18n::t;
 
 use crate::clock::Micros;
-use crate::throttle::{Limit, Rule, window};
+use crate::lookup::{RuleStanding, Standing};
+use crate::throttle::{Rule, window};
 use crate::web::pages::Layout;
 use crate::web::pages::admin::event_row::EventRow;
 use crate::web::pages::admin::words::{grouped, sentence, title};
@@ -24,12 +27,12 @@ pub struct Person {
     pub kind: &'static str,
     /// As it is counted: a login in its one spelling, a number in E.164.
     pub name: String,
-    /// More of what is known, in words by their keys.
-    pub facts: Vec<&'static str>,
+    /// More of what is known, in words.
+    pub facts: Vec<String>,
     pub limits: Vec<LimitState>,
     pub events: Vec<EventRow>,
-    /// All of them.
-    pub all_events: String,
+    /// Where all of them are, where there are any.
+    pub all_events: Option<String>,
 }
 
 /// One limit's log of that person.
@@ -39,6 +42,8 @@ pub struct LimitState {
     /// Attempts under way.
     holds: u32,
     empty: bool,
+    /// Every instance counts for itself.
+    of_this_instance: bool,
 }
 
 /// What one rule makes of the log.
@@ -54,10 +59,12 @@ struct RuleState {
 }
 
 impl LimitState {
-    /// `hits` are the times in its log, the newest first.
-    pub fn new(limit: &Limit, now: Micros, hits: &[Micros], holds: u32) -> Self {
-        let rules = limit.rules().iter().map(|rule| RuleState::new(rule, now, hits)).collect();
-        Self { name: limit.name().to_owned(), rules, holds, empty: hits.is_empty() && holds == 0 }
+    pub fn new(standing: Standing) -> Self {
+        let Standing { limit, of_this_instance, at, holds, hits, rules } = standing;
+        let state = |(rule, standing): (&Rule, RuleStanding)| RuleState::new(rule, at, &hits, standing);
+        let empty = hits.is_empty() && holds == 0;
+        let rules = limit.rules().iter().zip(rules).map(state).collect();
+        Self { name: limit.name().to_owned(), rules, holds, empty, of_this_instance }
     }
 
     fn is_full(&self) -> bool {
@@ -66,18 +73,22 @@ impl LimitState {
 }
 
 impl RuleState {
-    fn new(rule: &Rule, now: Micros, hits: &[Micros]) -> Self {
+    fn new(rule: &Rule, now: Micros, hits: &[Micros], standing: RuleStanding) -> Self {
         let start = window::start(&rule.span, now);
-        let counted: Vec<Micros> = hits.iter().copied().filter(|at| *at > start && *at <= now).collect();
-        // It is the max-th newest that has to leave.
-        let blocking = counted.get(rule.max as usize - 1).copied();
-        let frees = blocking.map(|at| Wait::new(now, window::end(&rule.span, at, now).since(now)));
         let whole = now.since(start).max(Duration::from_micros(1)).as_micros();
         let place = |at: &Micros| (at.since(start).as_micros() * u128::from(ACROSS) / whole) as u64;
-        let mut marks: Vec<u64> = counted.iter().rev().map(place).collect();
+        let counted = hits.iter().rev().filter(|at| **at > start && **at <= now);
+        let mut marks: Vec<u64> = counted.map(place).collect();
         marks.dedup();
-        let used = u32::try_from(counted.len()).unwrap_or(u32::MAX);
-        Self { rule: rule.clone(), used, frees, start: Moment(start), end: Moment(now), marks }
+        let frees = standing.frees_at.map(|at| Wait::new(now, at.since(now)));
+        Self {
+            rule: rule.clone(),
+            used: standing.count,
+            frees,
+            start: Moment(start),
+            end: Moment(now),
+            marks,
+        }
     }
 }
 
@@ -92,13 +103,22 @@ pub struct LookupPage {
     /// The limit whose clearing lacks its reason.
     reason_missing: Option<String>,
     down: bool,
+    expired: bool,
 }
 
 impl LookupPage {
     pub fn new(visit: &Visit, user: &str, asked: &str) -> Self {
         let layout = visit.layout("/admin/lookup", Some(user));
         let asked = asked.to_owned();
-        Self { layout, asked, found: None, unreadable: false, reason_missing: None, down: false }
+        Self {
+            layout,
+            asked,
+            found: None,
+            unreadable: false,
+            reason_missing: None,
+            down: false,
+            expired: false,
+        }
     }
 
     pub fn found(mut self, person: Person) -> Self {
@@ -108,6 +128,12 @@ impl LookupPage {
 
     pub const fn unreadable(mut self) -> Self {
         self.unreadable = true;
+        self
+    }
+
+    /// The form was too old, or not one of ours.
+    pub const fn expired(mut self) -> Self {
+        self.expired = true;
         self
     }
 
@@ -122,8 +148,14 @@ impl LookupPage {
         self
     }
 
-    pub const fn is_wrong(&self) -> bool {
-        self.unreadable || self.reason_missing.is_some()
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        let status = match self {
+            Self { expired: true, .. } => StatusCode::FORBIDDEN,
+            Self { down: true, .. } => StatusCode::SERVICE_UNAVAILABLE,
+            _ if self.unreadable || self.reason_missing.is_some() => StatusCode::UNPROCESSABLE_ENTITY,
+            _ => StatusCode::OK,
+        };
+        visit.page(status, self)
     }
 
     fn title(&self, name: &str) -> Cow<'static, str> {
@@ -152,32 +184,32 @@ impl LookupPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::throttle::{Mode, Then};
+    use crate::throttle::{Limit, Mode, Then};
 
-    fn state(max: u32, hits: &[i64], now: i64) -> LimitState {
-        let rule = Rule::sliding(max, Duration::from_secs(60), Then::Block);
+    fn state(hits: &[i64], frees: Option<i64>) -> LimitState {
+        let rule = Rule::sliding(2, Duration::from_secs(60), Then::Block);
         let limit = Limit::new("login-account", vec![rule], Mode::Enforce).unwrap();
+        let at = Micros::from_seconds(100);
         let hits: Vec<Micros> = hits.iter().map(|second| Micros::from_seconds(*second)).collect();
-        LimitState::new(&limit, Micros::from_seconds(now), &hits, 0)
+        let frees_at = frees.map(Micros::from_seconds);
+        let rules = vec![RuleStanding { count: hits.len() as u32, frees_at }];
+        LimitState::new(Standing { limit, of_this_instance: false, at, holds: 0, hits, rules })
     }
 
     #[test]
-    fn the_next_slot_frees_when_the_oldest_that_fills_the_rule_leaves() {
-        let full = state(2, &[90, 70, 50], 100);
-        assert_eq!(full.rules[0].used, 3);
-        assert_eq!(full.rules[0].frees.unwrap().seconds(), 30, "the hit at 70 leaves at 130");
-        assert!(full.is_full());
-        let free = state(3, &[90, 70, 40], 100);
-        assert_eq!(
-            (free.rules[0].used, free.rules[0].frees),
-            (2, None),
-            "a hit exactly a window old has left"
-        );
+    fn a_full_rule_says_how_long_until_the_next_place_frees() {
+        let full = state(&[90, 70], Some(130));
+        assert_eq!(full.rules[0].frees.unwrap().seconds(), 30);
+        assert!(full.is_full() && !state(&[90], None).is_full());
     }
 
     #[test]
     fn hits_stand_on_the_line_where_they_were_in_the_window() {
-        assert_eq!(state(9, &[100, 70, 55], 100).rules[0].marks, [250, 500, 1000]);
-        assert!(state(9, &[], 100).empty);
+        assert_eq!(
+            state(&[100, 70, 55, 40, 12], None).rules[0].marks,
+            [250, 500, 1000],
+            "a window old has left"
+        );
+        assert!(state(&[], None).empty);
     }
 }

@@ -4,25 +4,32 @@ use std::borrow::Cow;
 
 use rust_i18n::t;
 
+use crate::tuning::replay::Bounds;
 use crate::web::locale::Locale;
 use crate::web::pages::admin::draft::Stretch;
-use crate::web::pages::admin::words::grouped;
+use crate::web::pages::admin::words::{grouped, title};
 
-/// A figure that recorded traffic tells exactly, or within bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    pub low: u64,
-    /// What it probably is.
-    pub estimate: u64,
-    pub high: u64,
+/// What came of trying a draft.
+#[derive(Default)]
+pub enum Trial {
+    /// It was not tried.
+    #[default]
+    None,
+    /// Why it could not be; `said` in the words of what refused it.
+    Unable {
+        key: &'static str,
+        said: Option<String>,
+    },
+    Done(PreviewView),
 }
 
-impl Bounds {
-    pub const fn exactly(count: u64) -> Self {
-        Self { low: count, estimate: count, high: count }
-    }
+/// A figure in the words of the reader's language.
+pub trait Figure {
+    fn text(self, locale: Locale) -> Cow<'static, str>;
+}
 
-    pub fn text(self, locale: Locale) -> Cow<'static, str> {
+impl Figure for Bounds {
+    fn text(self, locale: Locale) -> Cow<'static, str> {
         if self.low == self.high {
             return Cow::Owned(grouped(self.low));
         }
@@ -31,9 +38,17 @@ impl Bounds {
     }
 }
 
+/// What a line is about.
+pub enum About {
+    /// Everything that was tried, by the key of its words.
+    All(&'static str),
+    /// What one limit asked for or refused.
+    Limit(String),
+}
+
 /// One thing that is compared.
 pub struct PreviewLine {
-    pub key: &'static str,
+    pub about: About,
     pub old: Bounds,
     pub new: Bounds,
     /// Whether more of it is what one wants; none where that depends.
@@ -41,6 +56,15 @@ pub struct PreviewLine {
 }
 
 impl PreviewLine {
+    pub fn label(&self, locale: Locale) -> Cow<'static, str> {
+        match &self.about {
+            About::All(key) => locale.t(key),
+            About::Limit(name) => {
+                t!("preview.by-limit", locale = locale.code(), limit = title(name, locale))
+            }
+        }
+    }
+
     /// The longest bar of the line has a hundred units.
     fn scale(&self, count: u64) -> u64 {
         let longest = self.old.high.max(self.new.high).max(1);
@@ -96,7 +120,7 @@ mod tests {
     #[test]
     fn a_figure_is_better_or_worse_only_where_that_is_sure() {
         let line = |old, new, better| PreviewLine {
-            key: "preview.challenged",
+            about: About::All("preview.challenged"),
             old: Bounds::exactly(old),
             new,
             more_is_better: Some(better),

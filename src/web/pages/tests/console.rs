@@ -6,7 +6,9 @@ use super::NOW;
 use crate::audit::{Action, Entry, Filter, Outcome, Page, Shown};
 use crate::clock::Micros;
 use crate::config::Limits;
+use crate::lookup::{RuleStanding, Standing};
 use crate::throttle::{Limit, Mode, Rule, Then};
+use crate::tuning::replay::Bounds;
 use crate::web::pages::admin::chart::{Chart, Series};
 use crate::web::pages::admin::diff;
 use crate::web::pages::admin::draft::{Controls, LimitForm, Mistake, RuleRow, Stretch};
@@ -18,7 +20,7 @@ use crate::web::pages::admin::lookup::{LimitState, LookupPage, Person};
 use crate::web::pages::admin::overview::{
     Charts, InstanceRow, Overview, OverviewPage, Part, Period, Subject, Use, Warning,
 };
-use crate::web::pages::admin::preview::{Bounds, PreviewLine, PreviewView};
+use crate::web::pages::admin::preview::{About, PreviewLine, PreviewView, Trial};
 use crate::web::visit::Visit;
 use crate::web::wait::Moment;
 
@@ -39,7 +41,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     let toml = || TomlPage::new(visit, "ada", "[limits.sms-total]\nrules = []\n".into(), controls());
     add("toml", &toml());
     add("toml-mistake", &toml().mistakes(vec![mistake("limits.sms-total.rules[0].max")]));
-    add("toml-preview", &toml().preview(Some(preview())));
+    add("toml-preview", &toml().preview(Trial::Done(preview())));
     let diff = || diff::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
     add("stale", &StalePage::new(visit, "ada", &controls(), "0badcafe0bad".into(), diff(), "x = 1\n".into()));
     add(
@@ -71,6 +73,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     add("lookup-reason", &lookup().found(person()).reason_missing("login-account"));
     add("lookup-unreadable", &lookup().unreadable());
     add("lookup-down", &lookup().down());
+    add("lookup-expired", &lookup().expired());
     all
 }
 
@@ -170,7 +173,12 @@ fn editors(visit: &Visit) -> Vec<(&'static str, EditorPage)> {
         ("editor", account()),
         ("editor-guess", page("sms-guess")),
         ("editor-mistakes", account().typed(wrong(), lacking).mistakes([&mistakes[..], &[twin]].concat())),
-        ("editor-preview", account().preview(Some(preview()))),
+        ("editor-preview", account().preview(Trial::Done(preview()))),
+        ("editor-busy", account().preview(Trial::Unable { key: "preview.busy", said: None })),
+        (
+            "editor-too-much",
+            account().preview(Trial::Unable { key: "preview.too-much", said: Some("<7d>".into()) }),
+        ),
         ("editor-expired", account().word(Word::Expired)),
         ("editor-home", account().word(Word::Home("gatehouse.toml cannot be written".into()))),
         ("editor-off", account().typed(LimitForm::default(), controls())),
@@ -187,7 +195,7 @@ fn mistake(field: &str) -> Mistake {
 
 fn preview() -> PreviewView {
     let line = |key, old, low, high, more_is_better| PreviewLine {
-        key,
+        about: About::All(key),
         old: Bounds::exactly(old),
         new: Bounds { low, estimate: low, high },
         more_is_better,
@@ -196,6 +204,7 @@ fn preview() -> PreviewView {
         line("preview.challenged", 12, 30, 34, None),
         line("preview.bothered", 2, 5, 5, Some(false)),
         line("preview.guesses", 200, 20, 26, Some(false)),
+        PreviewLine { about: About::Limit("sms-phone".into()), ..line("preview.sent", 3, 4, 4, None) },
     ];
     PreviewView { stretch: Stretch::Day, attempts: 1_234, lines, caveats: vec!["preview.bounds"] }
 }
@@ -251,14 +260,19 @@ fn person() -> Person {
     let default = Limits::default();
     let hits: Vec<Micros> =
         [2_u64, 11, 40, 700].map(|seconds| NOW.minus(Duration::from_secs(seconds))).to_vec();
-    let state =
-        |name: &str, hits: &[Micros], holds| LimitState::new(default.get(name).unwrap(), NOW, hits, holds);
+    let state = |name: &str, hits: &[Micros], holds, of_this_instance| {
+        let limit = default.get(name).unwrap().clone();
+        let frees_at = (!hits.is_empty()).then(|| NOW.plus(Duration::from_secs(20)));
+        let rules = limit.rules().iter().map(|_| RuleStanding { count: 3, frees_at }).collect();
+        let hits = hits.to_vec();
+        LimitState::new(Standing { limit, of_this_instance, at: NOW, holds, hits, rules })
+    };
     Person {
         kind: "lookup.login",
         name: "kim".into(),
-        facts: vec!["lookup.no-account"],
-        limits: vec![state("login-account", &hits, 2), state("sms-phone", &[], 0)],
+        facts: vec!["Its <number>".into()],
+        limits: vec![state("login-account", &hits, 2, false), state("captcha-address", &[], 0, true)],
         events: entries().into_iter().map(Into::into).collect(),
-        all_events: "/admin/events?account=-7".into(),
+        all_events: Some("/admin/events?account=-7".into()),
     }
 }

@@ -1,0 +1,216 @@
+//! Why somebody is refused: what the limits have of a subject, and what was tried by it of late. And letting
+//! them in again.
+
+mod subject;
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::audit::{Action, Audit, Entry, Event, Outcome};
+use crate::clock::Micros;
+use crate::config::Live;
+use crate::db::DbError;
+use crate::login::{Account, Accounts};
+use crate::sms::{Codes, SmsError};
+use crate::throttle::{AnyStore, Limit, Limiter, MemoryStore, StoreError, WindowStore};
+
+pub use subject::{Kind, Subject};
+
+/// The service. Clones share it.
+#[derive(Clone)]
+pub struct Lookup(Arc<Parts>);
+
+/// What it stands on.
+pub struct Parts {
+    pub limiter: Limiter<AnyStore>,
+    /// This process's windows, which count while the store is out.
+    pub insurance: Limiter<MemoryStore>,
+    /// Challenges handed out by this process.
+    pub issuing: Limiter<MemoryStore>,
+    pub accounts: Accounts,
+    pub codes: Codes,
+    pub audit: Audit,
+}
+
+/// What one limit has of a subject.
+#[derive(Debug, Clone)]
+pub struct Standing {
+    pub limit: Limit,
+    /// Counted by every instance for itself: this is what this one has.
+    pub of_this_instance: bool,
+    pub at: Micros,
+    /// Attempts in flight.
+    pub holds: u32,
+    /// When it was hit, newest first, at most 1000 times: also what no rule counts any more.
+    pub hits: Vec<Micros>,
+    /// In the order of the limit's rules.
+    pub rules: Vec<RuleStanding>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RuleStanding {
+    /// Hits that it counts now.
+    pub count: u32,
+    /// Where it is full: when the next place frees.
+    pub frees_at: Option<Micros>,
+}
+
+/// Who clears a log, and why.
+#[derive(Clone, Copy)]
+pub struct By<'a> {
+    /// The id of their account.
+    pub actor: &'a str,
+    pub account: &'a Account,
+    /// Their address as it is counted.
+    pub address: &'a [u8],
+    pub reason: &'a str,
+}
+
+/// Something that it stands on is out.
+#[derive(Debug, thiserror::Error)]
+pub enum LookupError {
+    #[error(transparent)]
+    Db(#[from] DbError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Sms(#[from] SmsError),
+}
+
+impl Lookup {
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// The account behind a name or a number: for administrators only, because nobody else learns which
+    /// there are.
+    pub async fn account(&self, subject: &Subject) -> Result<Option<Account>, DbError> {
+        match subject {
+            Subject::Login(login) => self.0.accounts.find(login).await,
+            Subject::Phone(phone) => self.0.accounts.find_by_phone(phone).await,
+            _ => Ok(None),
+        }
+    }
+
+    /// What every limit that counts such subjects has of it, in the order of the documentation. Of the
+    /// owner's own limits none: each calls its subjects as it likes.
+    pub async fn all(&self, live: &Live, subject: &Subject) -> Result<Vec<Standing>, LookupError> {
+        let mut all = Vec::new();
+        for limit in live.limits.iter().filter(|limit| subject.is_counted_by(limit.name())) {
+            all.extend(self.standing(live, limit.name(), subject).await?);
+        }
+        Ok(all)
+    }
+
+    /// What one limit has of a subject; None where there is no such limit, or it counts no such subject.
+    pub async fn standing(
+        &self,
+        live: &Live,
+        limit: &str,
+        subject: &Subject,
+    ) -> Result<Option<Standing>, LookupError> {
+        let Some((limit, bytes)) = self.counted(live, limit, subject).await? else { return Ok(None) };
+        let Parts { limiter, issuing, .. } = &*self.0;
+        let of_this_instance = is_of_one_instance(&limit);
+        let standing = if of_this_instance {
+            read(issuing, limit, &bytes, true).await?
+        } else {
+            read(limiter, limit, &bytes, false).await?
+        };
+        Ok(Some(standing))
+    }
+
+    /// What was tried by a subject, newest first. Nothing is kept of a prefix or of everyone.
+    pub async fn events(&self, subject: &Subject, since: Micros, most: u32) -> Result<Vec<Entry>, DbError> {
+        let account = self.account(subject).await?;
+        let Some((kind, named)) = subject.recorded(account.as_ref()) else { return Ok(Vec::new()) };
+        let audit = &self.0.audit;
+        audit.flush().await;
+        audit.log().by_subject(kind, audit.subject(&named), since, most).await
+    }
+
+    /// Forgets what a limit has of a subject: in the store, in this process's own windows, and for messages
+    /// in the ledger, which would refuse the number still. False where there is no such limit, or it counts
+    /// no such subject.
+    pub async fn clear(
+        &self,
+        live: &Live,
+        limit: &str,
+        subject: &Subject,
+        by: By<'_>,
+    ) -> Result<bool, LookupError> {
+        let Some((limit, bytes)) = self.counted(live, limit, subject).await? else { return Ok(false) };
+        let Parts { limiter, insurance, issuing, codes, .. } = &*self.0;
+        // The ledger first: a store that is being written back must not get back what is excused.
+        if let ("sms-phone", Subject::Phone(phone)) = (limit.name(), subject) {
+            codes.excuse(live, phone).await?;
+        }
+        if is_of_one_instance(&limit) {
+            issuing.clear(issuing.bucket(&limit, &bytes)).await?;
+        } else {
+            insurance.clear(insurance.bucket(&limit, &bytes)).await?;
+            limiter.clear(limiter.bucket(&limit, &bytes)).await?;
+        }
+        if let ("sms-guess", Subject::Phone(phone)) = (limit.name(), subject) {
+            codes.forget_tries(live, phone).await?;
+        }
+        let account = self.account(subject).await?;
+        self.record(&limit, subject, account.as_ref(), by);
+        Ok(true)
+    }
+
+    /// The limit, and what it counts the subject as.
+    async fn counted(
+        &self,
+        live: &Live,
+        limit: &str,
+        subject: &Subject,
+    ) -> Result<Option<(Limit, Vec<u8>)>, DbError> {
+        let limit = live.limits.get(limit).filter(|limit| subject.is_counted_by(limit.name()));
+        let Some(limit) = limit else { return Ok(None) };
+        let account = match subject {
+            Subject::Login(login) => self.0.accounts.find(login).await?.map(|account| account.id),
+            _ => None,
+        };
+        Ok(Some((limit.clone(), subject.bytes(limit.name(), account))))
+    }
+
+    /// An event of the subject, so that whoever looks it up sees who let it in. Where it is no account the
+    /// administrator's own stands beside it, and their address where it is none.
+    fn record(&self, limit: &Limit, subject: &Subject, account: Option<&Account>, by: By<'_>) {
+        let audit = &self.0.audit;
+        let detail = json!({ "limit": limit.name(), "reason": by.reason });
+        let mut event = Event {
+            name: Some("subject.clear"),
+            actor: Some(by.actor),
+            account: Some(by.account.recorded()),
+            address: Some(crate::audit::Subject::Address(by.address)),
+            detail: Some(detail.to_string()),
+            ..Event::new(audit.now(), Action::Admin, Outcome::Ok)
+        };
+        subject.note(account, &mut event);
+        audit.record(event);
+    }
+}
+
+async fn read<S: WindowStore + 'static>(
+    limiter: &Limiter<S>,
+    limit: Limit,
+    subject: &[u8],
+    of_this_instance: bool,
+) -> Result<Standing, StoreError> {
+    let bucket = limiter.bucket(&limit, subject);
+    let (reading, peek) = (limiter.read(bucket).await?, limiter.peek(bucket).await?);
+    let rules = peek.rules.iter().map(|rule| RuleStanding {
+        count: rule.count,
+        frees_at: (!rule.retry_after.is_zero()).then(|| peek.at.plus(rule.retry_after)),
+    });
+    let rules = rules.collect();
+    Ok(Standing { of_this_instance, at: peek.at, holds: peek.holds, hits: reading.hits, rules, limit })
+}
+
+/// Whether each instance counts for itself.
+fn is_of_one_instance(limit: &Limit) -> bool {
+    limit.name().starts_with("captcha-")
+}

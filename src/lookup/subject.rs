@@ -1,0 +1,112 @@
+//! Whom limits count, as people write them.
+
+use crate::audit::{self, Event, SubjectKind};
+use crate::login::{Account, AccountId, Username, account_subject};
+use crate::sms::Phone;
+
+/// What the subjects of a limit are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Login,
+    Phone,
+    Address,
+    /// A dialling prefix.
+    Prefix,
+    Everyone,
+    /// Any text, of a custom limit.
+    Custom,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    Login(Username),
+    Phone(Phone),
+    /// As it is counted, alone and as one of its network.
+    Address {
+        address: Vec<u8>,
+        network: Vec<u8>,
+    },
+    Prefix(String),
+    Everyone,
+    Custom(String),
+}
+
+impl Kind {
+    /// What a limit of this name counts; None where there can be no such limit.
+    pub fn of(limit: &str) -> Option<Self> {
+        Some(match limit {
+            "login-account" => Self::Login,
+            "sms-phone" | "sms-guess" => Self::Phone,
+            "login-address" | "register-address" | "captcha-address" | "sms-address" | "sms-network" => {
+                Self::Address
+            }
+            "sms-prefix" => Self::Prefix,
+            "sms-total" | "captcha-total" => Self::Everyone,
+            custom if custom.starts_with("custom.") => Self::Custom,
+            _ => return None,
+        })
+    }
+}
+
+impl Subject {
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Login(_) => Kind::Login,
+            Self::Phone(_) => Kind::Phone,
+            Self::Address { .. } => Kind::Address,
+            Self::Prefix(_) => Kind::Prefix,
+            Self::Everyone => Kind::Everyone,
+            Self::Custom(_) => Kind::Custom,
+        }
+    }
+
+    /// A number is counted by its prefix, too.
+    pub(super) fn is_counted_by(&self, limit: &str) -> bool {
+        match Kind::of(limit) {
+            Some(Kind::Prefix) => matches!(self, Self::Prefix(_) | Self::Phone(_)),
+            kind => kind == Some(self.kind()),
+        }
+    }
+
+    /// What stands for it in a limit that counts it.
+    pub(super) fn bytes(&self, limit: &str, account: Option<AccountId>) -> Vec<u8> {
+        match self {
+            Self::Login(login) => account_subject(login, account),
+            Self::Phone(phone) if limit == "sms-prefix" => phone.block().as_bytes().to_vec(),
+            Self::Phone(phone) => phone.as_str().as_bytes().to_vec(),
+            Self::Address { network, .. } if limit == "sms-network" => network.clone(),
+            Self::Address { address, .. } => address.clone(),
+            Self::Prefix(text) | Self::Custom(text) => text.as_bytes().to_vec(),
+            Self::Everyone => b"everyone".to_vec(),
+        }
+    }
+
+    /// As what it stands in events that are found by it.
+    pub(super) fn recorded<'a>(
+        &'a self,
+        account: Option<&'a Account>,
+    ) -> Option<(SubjectKind, audit::Subject<'a>)> {
+        Some(match self {
+            Self::Login(login) => {
+                let unknown = audit::Subject::Login(login.as_str());
+                (SubjectKind::Account, account.map_or(unknown, Account::recorded))
+            }
+            Self::Phone(phone) => (SubjectKind::Phone, audit::Subject::Phone(phone.as_str())),
+            Self::Address { address, .. } => (SubjectKind::Address, audit::Subject::Address(address)),
+            Self::Custom(text) => (SubjectKind::Account, audit::Subject::Custom(text)),
+            Self::Prefix(_) | Self::Everyone => return None,
+        })
+    }
+
+    /// Puts it in its place in an event.
+    pub(super) fn note<'a>(&'a self, account: Option<&'a Account>, event: &mut Event<'a>) {
+        match (self, self.recorded(account)) {
+            (Self::Prefix(prefix), _) => event.prefix = Some(audit::Subject::Prefix(prefix)),
+            (_, Some((SubjectKind::Account, named))) => event.account = Some(named),
+            (_, Some((SubjectKind::Address, named))) => event.address = Some(named),
+            (_, Some((SubjectKind::Phone, named))) => event.phone = Some(named),
+            (_, None) => {}
+        }
+    }
+}

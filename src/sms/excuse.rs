@@ -1,0 +1,40 @@
+//! A number that an administrator lets in again: what was sent to it does not count any more.
+
+use sqlx::query;
+
+use super::ledger::Ledger;
+use super::ledger::hex;
+use super::{Codes, Phone, SmsError};
+use crate::config::Live;
+use crate::db::{DbError, on_db};
+use crate::throttle::Key;
+
+impl Codes {
+    /// Messages up to now count for the number's own limit no more. Everything else that they count for
+    /// stays as it is: the prefix, the asker, everyone, and the brake.
+    pub async fn excuse(&self, live: &Live, phone: &Phone) -> Result<(), SmsError> {
+        Ok(self.0.ledger.excuse(self.phone_key(live, phone)).await?)
+    }
+
+    /// Wrong codes up to now do not count on the codes that are good for the number.
+    pub async fn forget_tries(&self, live: &Live, phone: &Phone) -> Result<(), SmsError> {
+        Ok(self.0.ledger.forget_tries(self.phone_key(live, phone)).await?)
+    }
+}
+
+impl Ledger {
+    async fn excuse(&self, phone: Key) -> Result<(), DbError> {
+        const SQL: &str = "INSERT INTO sms_excuses (phone_key, up_to) VALUES ($1, $2)
+            ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
+            WHERE sms_excuses.up_to < excluded.up_to";
+        let now = self.now().await?;
+        on_db!(self.db(), pool => query(SQL).bind(hex(&phone.0)).bind(now.0).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    async fn forget_tries(&self, phone: Key) -> Result<(), DbError> {
+        const SQL: &str = "UPDATE sms_codes SET tries = 0 WHERE phone_key = $1";
+        on_db!(self.db(), pool => query(SQL).bind(hex(&phone.0)).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+}

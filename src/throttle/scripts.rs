@@ -1,0 +1,42 @@
+//! The Lua scripts of the Redis store, each behind what they all begin with.
+
+use redis::Script;
+
+pub struct Scripts {
+    pub reserve: Script,
+    pub settle: Script,
+    pub peek: Script,
+    pub read: Script,
+    pub restore: Script,
+    pub whole: Script,
+}
+
+const SOURCES: [&str; 6] = [
+    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/reserve.lua")),
+    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/settle.lua")),
+    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/peek.lua")),
+    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/read.lua")),
+    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/restore.lua")),
+    include_str!("../../lua/whole.lua"),
+];
+
+impl Default for Scripts {
+    fn default() -> Self {
+        let [reserve, settle, peek, read, restore, whole] = SOURCES.map(Script::new);
+        Self { reserve, settle, peek, read, restore, whole }
+    }
+}
+
+impl Scripts {
+    /// In the order of their sources.
+    pub const fn all(&self) -> [&Script; 6] {
+        let Self { reserve, settle, peek, read, restore, whole } = self;
+        [reserve, settle, peek, read, restore, whole]
+    }
+
+    /// To load one again that the server has forgotten.
+    pub fn text_of(&self, script: &Script) -> &'static str {
+        let index = self.all().iter().position(|other| other.get_hash() == script.get_hash());
+        SOURCES[index.expect("one of the six")]
+    }
+}

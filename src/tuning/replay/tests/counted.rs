@@ -1,0 +1,63 @@
+//! What really happened, counted as the report counts.
+
+use super::truth::{Run, asked};
+use super::week::Attempt;
+use crate::config::Limits;
+use crate::throttle::Then;
+use crate::tuning::replay::book::{self, COUNT};
+use crate::tuning::replay::row::Action;
+
+/// What a run came to, in the report's own terms, for the attempts that came at `from` or later.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counted {
+    pub attempts: u64,
+    pub admitted: u64,
+    pub challenged: u64,
+    pub throttled: u64,
+    pub bothered: u64,
+    pub guesses_verified: u64,
+    pub guesses_stopped: u64,
+    pub messages_sent: u64,
+    pub messages_stopped: u64,
+    pub noted: u64,
+    pub rules: Vec<u64>,
+}
+
+/// All, and each limit.
+pub fn count(attempts: &[Attempt], limits: &Limits, recorded: &Run, real: &Run) -> (Counted, Vec<Counted>) {
+    let mut all = Counted::default();
+    let mut each: Vec<Counted> = book::limits(limits)
+        .iter()
+        .map(|limit| Counted { rules: vec![0; limit.rules().len()], ..Counted::default() })
+        .collect();
+    for (number, attempt) in attempts.iter().enumerate() {
+        let (was, is) = (&recorded.fates[number], &real.fates[number]);
+        let add = |counted: &mut Counted, of: Option<usize>| {
+            let refused =
+                is.refused.filter(|(limit, _)| of.is_none_or(|of| of == *limit)).map(|(_, why)| why);
+            let admitted = is.refused.is_none();
+            let password = matches!(attempt.action, Action::SignIn | Action::Guess);
+            let known_wrong = password && !attempt.right && was.refused.is_none();
+            counted.attempts += 1;
+            counted.admitted += u64::from(admitted);
+            counted.challenged += u64::from(refused.is_some_and(|why| why.then == Then::Captcha));
+            counted.throttled += u64::from(refused.is_some_and(|why| why.then == Then::Block));
+            counted.bothered += u64::from(refused.is_some() && recorded.honest[number]);
+            counted.guesses_verified += u64::from(admitted && password && !attempt.right);
+            counted.guesses_stopped += u64::from(refused.is_some() && known_wrong);
+            let message = attempt.action == Action::Send;
+            counted.messages_sent += u64::from(message && admitted);
+            counted.messages_stopped += u64::from(message && refused.is_some());
+            if let (Some(why), Some(_)) = (refused, of) {
+                counted.rules[why.rule] += 1;
+            }
+            counted.noted += u64::from(of.is_some() && is.noted == of);
+        };
+        add(&mut all, None);
+        for (limit, _) in asked(attempt.action) {
+            add(&mut each[*limit], Some(*limit));
+        }
+    }
+    assert_eq!(each.len(), COUNT);
+    (all, each)
+}

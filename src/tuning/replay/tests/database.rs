@@ -1,0 +1,106 @@
+//! The same by way of the record itself: written as it is written, folded as it is folded, read from SQL.
+
+use std::time::Duration;
+
+use super::against_truth::{assert_exact, assert_within, today};
+use super::counted::count;
+use super::truth::{Run, run};
+use super::week::{Attempt, BEGIN, Shape, week};
+use crate::audit::{self, Audit, Event, NOT_FORGIVEN, Subject, Why};
+use crate::clock::{Clock, Micros};
+use crate::config::Limits;
+use crate::db::Db;
+use crate::entropy::Entropy;
+use crate::secret::MasterKey;
+use crate::tuning::replay::preview::{Incomplete, PreviewError, Previews};
+use crate::tuning::replay::row::Action;
+use crate::tuning::replay::{Belief, NAMES, read, replay};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn audit(db: &Db, clock: &Clock) -> Audit {
+    let settings = audit::Settings { retention: 30 * DAY, max_rows: 1_000_000 };
+    let key = MasterKey::from_bytes([3; 32]).derive("test.audit");
+    Audit::new(db.clone(), clock.clone(), Entropy::seeded(9), key, settings)
+}
+
+async fn record(audit: &Audit, clock: &Clock, attempts: &[Attempt], run: &Run) {
+    let mut order: Vec<usize> = (0..attempts.len()).collect();
+    order.sort_by_key(|number| run.fates[*number].at);
+    for (written, number) in order.into_iter().enumerate() {
+        let (attempt, fate) = (&attempts[number], &run.fates[number]);
+        clock.set(Micros(fate.at));
+        let bytes = attempt.subjects.map(|subject| subject.map(i64::to_be_bytes));
+        let words = attempt.subjects.map(|subject| subject.map(|subject| format!("+{subject}")));
+        let outcome = match (&fate.refused, attempt.action, attempt.right) {
+            (Some((_, refusal)), ..) => audit::Outcome::refused(refusal),
+            (None, _, true) => audit::Outcome::Ok,
+            (None, Action::Send, false) => audit::Outcome::Failed,
+            (None, ..) => audit::Outcome::Wrong,
+        };
+        let action = match attempt.action {
+            Action::SignIn => audit::Action::SignIn,
+            Action::Guess => audit::Action::Guess,
+            Action::Send => audit::Action::Send,
+            _ => audit::Action::Register,
+        };
+        let right = attempt.action == Action::SignIn && attempt.right && fate.refused.is_none();
+        audit.record(Event {
+            settled: fate.refused.is_none().then_some(Micros(fate.until)),
+            why: fate.refused.as_ref().map(|(limit, refusal)| Why::refused(NAMES[*limit], refusal)),
+            solved: attempt.solved,
+            account: words[0].as_deref().map(Subject::Login),
+            address: bytes[1].as_ref().map(|bytes| Subject::Address(bytes)),
+            network: bytes[2].as_ref().map(|bytes| Subject::Network(bytes)),
+            phone: words[3].as_deref().map(Subject::Phone),
+            prefix: words[4].as_deref().map(Subject::Prefix),
+            detail: (right && !fate.forgave).then(|| NOT_FORGIVEN.to_owned()),
+            ..Event::new(Micros(fate.at), action, outcome)
+        });
+        if written % 200 == 0 {
+            audit.flush().await;
+        }
+    }
+    audit.flush().await;
+}
+
+#[tokio::test]
+async fn what_is_read_from_the_database_gives_the_decisions_that_were_made() {
+    let shape = Shape { days: 3, people: 40, slow: true };
+    let attempts = week(21, shape);
+    let decided = run(&attempts, &today()).await;
+    let db = Db::connect("sqlite::memory:").await.unwrap();
+    let clock = Clock::manual(Micros(BEGIN));
+    record(&audit(&db, &clock), &clock, &attempts, &decided).await;
+    let truth = count(&attempts, &today(), &decided, &decided);
+    let end = Micros(clock.now().0 + 1);
+    let read = read(&db, Micros(BEGIN), end, DAY).await.unwrap();
+    assert_exact(&replay(&read.recording, &today(), read.from, Belief::Recorded), &truth);
+    assert_within(&replay(&read.recording, &today(), read.from, Belief::Draft), &truth);
+}
+
+#[tokio::test]
+async fn a_preview_tells_what_it_read_and_what_it_lacks() {
+    let db = Db::connect("sqlite::memory:").await.unwrap();
+    let clock = Clock::manual(Micros(BEGIN));
+    let attempts = week(22, Shape { days: 2, people: 10, slow: false });
+    let decided = run(&attempts, &today()).await;
+    record(&audit(&db, &clock), &clock, &attempts, &decided).await;
+    let previews = Previews::default();
+    let draft = || Limits::default();
+    let report = previews.preview((&db, &clock), today(), draft(), DAY).await.unwrap();
+    let counted = attempts.iter().filter(|attempt| attempt.at > clock.now().0 - DAY.as_micros() as i64);
+    let last = 1;
+    assert_eq!(report.current.all.attempts, counted.count() as u64 - last, "the span ends before now");
+    assert!(report.current.all.admitted.is_exact());
+    assert_eq!(report.incomplete, [Incomplete::NotWarm], "the prefixes' day begins before the record");
+    assert!(report.not_replayed.contains(&"captcha-total".to_owned()));
+    clock.advance(Duration::from_secs(30));
+    let again = previews.preview((&db, &clock), today(), draft(), DAY).await.unwrap();
+    assert_eq!(again.to, report.to, "what was read serves the next draft");
+    clock.advance(Duration::from_secs(31));
+    let later = previews.preview((&db, &clock), today(), draft(), DAY).await.unwrap();
+    assert!(later.to > report.to);
+    let refused = previews.preview((&db, &clock), today(), draft(), Duration::from_secs(1)).await;
+    assert!(matches!(refused, Err(PreviewError::Span(_))));
+}

@@ -1,0 +1,174 @@
+//! `/admin/lookup`: who is counted, until when, why they were refused, and letting them in.
+
+use actix_web::web::Form;
+use actix_web::{HttpRequest, HttpResponse};
+use rust_i18n::t;
+
+use crate::audit::Entry;
+use crate::config::Live;
+use crate::login::Account;
+use crate::lookup::{By, Kind, LookupError, Subject};
+use crate::web::admin::{self, Admin};
+use crate::web::flash::Flash;
+use crate::web::handlers::admin::figures::DAY;
+use crate::web::handlers::admin::password::{self, Pairs};
+use crate::web::handlers::broken;
+use crate::web::pages::admin::lookup::{LimitState, LookupPage, Person};
+use crate::web::services::{Services, Shared};
+use crate::web::subject;
+use crate::web::visit::{self, Visit};
+
+const HERE: &str = "/admin/lookup";
+const CLEAR: &str = "/admin/lookup/clear";
+/// How many of the last events are shown, and how many days back.
+const LATEST: u32 = 20;
+const DAYS: u32 = 7;
+/// The longest that can be meant: a name of 64 letters, each of four bytes.
+const LONGEST: usize = 256;
+
+/// `GET /admin/lookup`
+pub async fn show(visit: Visit, request: HttpRequest, services: Shared) -> HttpResponse {
+    let admin = match admin::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let asked = visit.cookies().looked_up(request.headers()).unwrap_or_default();
+    page(&visit, &services, &admin, &asked, |page| page).await
+}
+
+/// `POST /admin/lookup`: whom to look up, kept in a cookie rather than in the address of the page.
+pub async fn ask(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
+    let admin = match admin::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let asked = asked(&pairs);
+    if !visit.admits_form(password::value(&pairs, "csrf_token")) {
+        return LookupPage::new(&visit, admin.login(), asked).expired().respond(&visit);
+    }
+    if asked.is_empty() || subject::read(asked, &services.live.snapshot()).is_none() {
+        return LookupPage::new(&visit, admin.login(), asked).unreadable().respond(&visit);
+    }
+    back_to(&visit, asked, None)
+}
+
+/// `POST /admin/lookup/clear`
+pub async fn clear(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
+    let admin = match admin::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let (asked, limit) = (asked(&pairs), password::value(&pairs, "limit"));
+    let reason: String = password::value(&pairs, "reason").trim().chars().take(500).collect();
+    if !visit.admits_form(password::value(&pairs, "csrf_token")) {
+        return page(&visit, &services, &admin, asked, LookupPage::expired).await;
+    }
+    if reason.is_empty() {
+        return page(&visit, &services, &admin, asked, |page| page.reason_missing(limit)).await;
+    }
+    let live = services.live.snapshot();
+    let Some(subject) = subject::read(asked, &live) else {
+        return LookupPage::new(&visit, admin.login(), asked).unreadable().respond(&visit);
+    };
+    let shown = match password::shown(&visit, &services, &admin, CLEAR, &pairs).await {
+        Ok(shown) => shown,
+        Err(response) => return response,
+    };
+    let (actor, address) = (admin.id(), visit.client.subject());
+    let by = By { actor: &actor, account: &admin.who.account, address: address.as_ref(), reason: &reason };
+    let response = match services.lookup.clear(&live, limit, &subject, by).await {
+        Ok(cleared) => back_to(&visit, asked, cleared.then_some(Flash::CountCleared)),
+        Err(LookupError::Db(error)) => broken(&visit, &error),
+        Err(LookupError::Store(_) | LookupError::Sms(_)) => {
+            LookupPage::new(&visit, admin.login(), asked).down().respond(&visit)
+        }
+    };
+    shown.finish(&visit, &services, response)
+}
+
+fn asked(pairs: &[(String, String)]) -> &str {
+    let asked = password::value(pairs, "asked").trim();
+    if asked.len() <= LONGEST { asked } else { "" }
+}
+
+fn back_to(visit: &Visit, asked: &str, flash: Option<Flash>) -> HttpResponse {
+    let mut response = visit.see_other(HERE, flash);
+    visit::set(&mut response, visit.cookies().lookup(asked));
+    response
+}
+
+async fn page(
+    visit: &Visit,
+    services: &Services,
+    admin: &Admin,
+    asked: &str,
+    dress: impl FnOnce(LookupPage) -> LookupPage,
+) -> HttpResponse {
+    let live = services.live.snapshot();
+    let page = LookupPage::new(visit, admin.login(), asked);
+    let Some(subject) = subject::read(asked, &live) else { return dress(page).respond(visit) };
+    match person(visit, services, &live, &subject, asked).await {
+        Ok(person) => dress(page.found(person)).respond(visit),
+        Err(LookupError::Db(error)) => broken(visit, &error),
+        Err(LookupError::Store(_) | LookupError::Sms(_)) => dress(page.down()).respond(visit),
+    }
+}
+
+async fn person(
+    visit: &Visit,
+    services: &Services,
+    live: &Live,
+    subject: &Subject,
+    asked: &str,
+) -> Result<Person, LookupError> {
+    let lookup = &services.lookup;
+    let account = lookup.account(subject).await?;
+    let limits = lookup.all(live, subject).await?;
+    let events = lookup.events(subject, visit.now().minus(DAY * DAYS), LATEST).await?;
+    let all_events = events.first().and_then(|entry| all_events(subject.kind(), entry));
+    Ok(Person {
+        kind: match subject.kind() {
+            Kind::Login => "lookup.login",
+            Kind::Phone => "lookup.phone",
+            _ => "lookup.address",
+        },
+        name: name(subject, asked),
+        facts: facts(visit, subject, account.as_ref()),
+        limits: limits.into_iter().map(LimitState::new).collect(),
+        events: events.into_iter().map(Into::into).collect(),
+        all_events,
+    })
+}
+
+/// As it is counted: a name in its one spelling, a number in E.164.
+fn name(subject: &Subject, asked: &str) -> String {
+    match subject {
+        Subject::Login(login) => login.as_str().to_owned(),
+        Subject::Phone(phone) => phone.as_str().to_owned(),
+        _ => asked.to_owned(),
+    }
+}
+
+fn facts(visit: &Visit, subject: &Subject, account: Option<&Account>) -> Vec<String> {
+    let locale = visit.locale;
+    match (subject, account) {
+        (Subject::Login(_), None) => vec![locale.t("lookup.no-account").into_owned()],
+        (Subject::Login(_), Some(Account { phone: Some(phone), .. })) => {
+            vec![t!("lookup.has-number", locale = locale.code(), it = phone.as_str()).into_owned()]
+        }
+        (Subject::Phone(_), Some(account)) => {
+            vec![t!("lookup.number-of", locale = locale.code(), it = account.login.as_str()).into_owned()]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Every event of whoever an entry is about.
+fn all_events(kind: Kind, entry: &Entry) -> Option<String> {
+    let (field, shown) = match kind {
+        Kind::Login => ("account", &entry.account),
+        Kind::Phone => ("phone", &entry.phone),
+        _ => ("address", &entry.address),
+    };
+    Some(format!("/admin/events?{field}={}", shown.as_ref()?.key))
+}

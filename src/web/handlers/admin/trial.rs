@@ -1,0 +1,76 @@
+//! A draft tried on recorded traffic, for the pages that edit one.
+
+use std::time::Duration;
+
+use crate::db::DbError;
+use crate::tuning::replay::{Bounds, Counts, Incomplete, LimitCounts};
+use crate::tuning::{Draft, DraftError, PreviewError, Report};
+use crate::web::pages::admin::draft::{Mistake, Stretch};
+use crate::web::pages::admin::preview::{About, PreviewLine, PreviewView, Trial};
+use crate::web::services::Services;
+
+pub fn mistake(error: DraftError) -> Mistake {
+    Mistake { field: error.field, message: error.message, line: error.line }
+}
+
+/// What a draft would have done to what was recorded, or everything that is wrong with it.
+pub async fn tried(
+    services: &Services,
+    draft: &str,
+    stretch: Stretch,
+) -> Result<Result<Trial, Vec<Mistake>>, DbError> {
+    let limits = match services.tuning.parse(&Draft::Toml(draft)) {
+        Ok(limits) => limits,
+        Err(errors) => return Ok(Err(errors.into_iter().map(mistake).collect())),
+    };
+    let span = Duration::from_secs(stretch.hours() * 60 * 60);
+    Ok(Ok(match services.tuning.preview(limits, span).await {
+        Ok(report) => Trial::Done(view(report, stretch)),
+        Err(PreviewError::Busy) => Trial::Unable { key: "preview.busy", said: None },
+        Err(PreviewError::Span(reason)) => Trial::Unable { key: "preview.too-much", said: Some(reason) },
+        Err(PreviewError::Db(error)) => return Err(error),
+    }))
+}
+
+fn view(report: Report, stretch: Stretch) -> PreviewView {
+    let Report { current, draft, incomplete, .. } = report;
+    let line = |key, of: fn(&Counts) -> Bounds, more_is_better| PreviewLine {
+        about: About::All(key),
+        old: of(&current.all),
+        new: of(&draft.all),
+        more_is_better,
+    };
+    let mut lines = vec![
+        line("preview.challenged", |all| all.challenged, None),
+        line("preview.refused", |all| all.throttled, None),
+        line("preview.bothered", |all| all.bothered, Some(false)),
+        line("preview.guesses", |all| all.guesses_verified, Some(false)),
+        line("preview.sent", |all| all.messages_sent, None),
+    ];
+    lines.extend(current.limits.iter().filter_map(|old| by_limit(old, &draft.limits)));
+    let mut caveats: Vec<&str> = incomplete.into_iter().map(caveat).collect();
+    if lines.iter().any(|line| !line.old.is_exact() || !line.new.is_exact()) {
+        caveats.push("preview.bounds");
+    }
+    PreviewView { stretch, attempts: draft.all.attempts, lines, caveats }
+}
+
+/// What a limit asked for or refused; none where the draft makes no difference to it.
+fn by_limit(old: &LimitCounts, drafted: &[LimitCounts]) -> Option<PreviewLine> {
+    let new = drafted.iter().find(|new| new.name == old.name)?;
+    let stopped = |counts: &Counts| Bounds {
+        low: counts.challenged.low + counts.throttled.low,
+        estimate: counts.challenged.estimate + counts.throttled.estimate,
+        high: counts.challenged.high + counts.throttled.high,
+    };
+    let about = About::Limit(old.name.clone());
+    let (old, new) = (stopped(&old.counts), stopped(&new.counts));
+    (old != new).then_some(PreviewLine { about, old, new, more_is_better: None })
+}
+
+const fn caveat(why: Incomplete) -> &'static str {
+    match why {
+        Incomplete::BeginsLater => "preview.begins-later",
+        Incomplete::NotWarm => "preview.not-warm",
+    }
+}

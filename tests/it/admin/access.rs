@@ -1,0 +1,246 @@
+//! Every path of administrators, asked for by everybody who may not: refused, and recorded.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use gatehouse::audit::Outcome;
+use gatehouse::login::Username;
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::sms::administration::admin;
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
+
+/// What is sent along.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Body {
+    Nothing,
+    /// A form: it changes something.
+    Form,
+    /// The same by API.
+    Json(&'static str),
+    /// A draft by API: it changes nothing.
+    Draft(&'static str),
+    /// A form that says what is wrong itself and keeps what was typed, and asks for the password in itself.
+    Kept,
+}
+
+/// One way to ask: a method and a path of the URL table, and something that could be sent to it.
+type Way = (&'static str, &'static str, Body);
+
+/// All of them. A new path under `/admin` belongs here, or the test below fails.
+const WAYS: &[Way] = &[
+    ("GET", "/admin/confirm", Body::Nothing),
+    ("POST", "/admin/confirm", Body::Form),
+    ("GET", "/admin/messages", Body::Nothing),
+    ("POST", "/admin/brakes/lift", Body::Form),
+    ("GET", "/admin", Body::Nothing),
+    ("GET", "/admin/events", Body::Nothing),
+    ("GET", "/admin/limits", Body::Nothing),
+    ("GET", "/admin/limits/edit/{limit}", Body::Nothing),
+    ("POST", "/admin/limits/edit/{limit}", Body::Kept),
+    ("GET", "/admin/limits/toml", Body::Nothing),
+    ("POST", "/admin/limits/toml", Body::Kept),
+    ("GET", "/admin/limits/history", Body::Nothing),
+    ("GET", "/admin/limits/history/{change}", Body::Nothing),
+    ("POST", "/admin/limits/rollback", Body::Kept),
+    ("GET", "/admin/tokens", Body::Nothing),
+    ("POST", "/admin/tokens", Body::Form),
+    ("POST", "/admin/tokens/revoke", Body::Form),
+    ("POST", "/api/v1/admin/confirm", Body::Json(r#"{"password":"x"}"#)),
+    ("GET", "/api/v1/admin/messages", Body::Nothing),
+    ("GET", "/api/v1/admin/events", Body::Nothing),
+    ("GET", "/api/v1/admin/limits", Body::Nothing),
+    ("PUT", "/api/v1/admin/limits", Body::Json(r#"{"limits":{},"reason":"x"}"#)),
+    ("GET", "/api/v1/admin/limits/history", Body::Nothing),
+    ("POST", "/api/v1/admin/limits/preview", Body::Draft(r#"{"limits":{}}"#)),
+    ("POST", "/api/v1/admin/limits/rollback", Body::Json(r#"{"change":"x","reason":"x"}"#)),
+    ("GET", "/api/v1/admin/brakes", Body::Nothing),
+    ("DELETE", "/api/v1/admin/brakes/{prefix}", Body::Json("")),
+    ("GET", "/api/v1/admin/tokens", Body::Nothing),
+    ("POST", "/api/v1/admin/tokens", Body::Json(r#"{"name":"x","scopes":["*"]}"#)),
+    ("DELETE", "/api/v1/admin/tokens/{id}", Body::Json("")),
+    ("GET", "/api/v1/admin/subjects/{limit}/{subject}", Body::Nothing),
+    ("DELETE", "/api/v1/admin/subjects/{limit}/{subject}", Body::Json("")),
+];
+
+/// The paths of administrators in the URL table, read from its source.
+fn in_the_table() -> BTreeSet<(String, String)> {
+    let mut ways = BTreeSet::new();
+    let mut prefix = "";
+    for line in include_str!("../../../src/routes.rs").lines() {
+        if line.contains("scope(\"/api/v1\")") {
+            prefix = "/api/v1";
+        } else if line.starts_with("        ") && !line.starts_with("         ") {
+            prefix = "";
+        }
+        let Some(call) = line.split("calls(\"").nth(1) else { continue };
+        let mut quoted = call.split('"');
+        let (path, methods) = (quoted.next().unwrap(), quoted.nth(1).unwrap());
+        if path == "/admin" || path.starts_with("/admin/") {
+            let methods = methods.split(", ").filter(|method| *method != "HEAD");
+            ways.extend(methods.map(|method| (method.to_owned(), format!("{prefix}{path}"))));
+        }
+    }
+    ways
+}
+
+#[test]
+fn every_path_of_administrators_is_tried_here() {
+    let tried: BTreeSet<_> = WAYS.iter().map(|way| (way.0.to_owned(), way.1.to_owned())).collect();
+    assert_eq!(tried, in_the_table());
+}
+
+/// Everybody who may not, or not so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asker {
+    NoSession,
+    ExpiredSession,
+    PlainUser,
+    OneTimePassword,
+    /// The password was shown too long ago.
+    OldConfirmation,
+    ForgedToken,
+    OtherSite,
+}
+
+use Asker::*;
+
+impl Asker {
+    const ALL: [Self; 7] =
+        [NoSession, ExpiredSession, PlainUser, OneTimePassword, OldConfirmation, ForgedToken, OtherSite];
+
+    /// Whether they are refused this.
+    fn is_refused(self, way: Way) -> bool {
+        let (_, path, body) = way;
+        match self {
+            NoSession | ExpiredSession | PlainUser | OneTimePassword => true,
+            OldConfirmation => matches!(body, Body::Form | Body::Json(_)) && !path.ends_with("/confirm"),
+            ForgedToken => matches!(body, Body::Form | Body::Kept),
+            OtherSite => !matches!(body, Body::Nothing | Body::Draft(_)),
+        }
+    }
+
+    /// The status, the problem's name or the beginning of where a page leads, and the reason on record.
+    fn answered(self, api: bool) -> (u16, &'static str, &'static str) {
+        match (self, api) {
+            (NoSession | ExpiredSession, true) => (401, "unauthenticated", "signed-out"),
+            (NoSession | ExpiredSession, false) => (303, "/login?next=/admin", "signed-out"),
+            (PlainUser, true) => (403, "forbidden", "not-admin"),
+            (PlainUser, false) => (403, "", "not-admin"),
+            (OneTimePassword, true) => (403, "password-change-required", "password-to-change"),
+            (OneTimePassword, false) => (303, "/account", "password-to-change"),
+            (OldConfirmation, true) => (403, "confirmation-required", "unconfirmed"),
+            (OldConfirmation, false) => (303, "/admin/confirm?next=/admin", "unconfirmed"),
+            (ForgedToken | OtherSite, true) => (403, "csrf", "foreign"),
+            (ForgedToken | OtherSite, false) => (403, "", "foreign"),
+        }
+    }
+}
+
+/// A client for each kind, the clock being set so that the last sign-in of the boss is a moment ago.
+struct Askers {
+    expired: Client,
+    user: Client,
+    newcomer: Client,
+    /// Signed in long ago.
+    late: Client,
+    boss: Client,
+    token: String,
+}
+
+async fn askers(app: &TestApp) -> Askers {
+    let expired = admin(app).await;
+    app.advance(Duration::from_secs(15 * 24 * 3600));
+    let sign_in = async |login: &str| {
+        let client = app.client();
+        assert_eq!(client.login(login, PASSWORD).await.status, 200);
+        client
+    };
+    let late = sign_in("boss").await;
+    app.advance(Duration::from_secs(3600));
+    app.register("alice").await;
+    let user = sign_in("alice").await;
+    let newcomer = one_time(app).await;
+    let boss = sign_in("boss").await;
+    let token = boss.get("/account").await.csrf_token();
+    Askers { expired, user, newcomer, late, boss, token }
+}
+
+/// An administrator whose password was given out once.
+async fn one_time(app: &TestApp) -> Client {
+    let client = app.client();
+    assert_eq!(client.login("first", PASSWORD).await.body["user"]["must_change_password"], true);
+    client
+}
+
+async fn ask(app: &TestApp, askers: &Askers, asker: Asker, way: Way) -> Answer {
+    let (method, pattern, body) = way;
+    let client = match asker {
+        NoSession => &app.client(),
+        ExpiredSession => &askers.expired,
+        PlainUser => &askers.user,
+        OneTimePassword => &askers.newcomer,
+        OldConfirmation => &askers.late,
+        ForgedToken | OtherSite => &askers.boss,
+    };
+    let path = pattern.replace("{prefix}", "+861380013").replace("{id}", "x");
+    let path =
+        path.replace("{limit}", "login-account").replace("{subject}", "alice").replace("{change}", "x");
+    let request =
+        client.http.request(Method::from_bytes(method.as_bytes()).unwrap(), format!("{}{path}", app.url));
+    let origin = if asker == OtherSite { "https://evil.example" } else { &app.url };
+    let request = match body {
+        Body::Nothing => request,
+        Body::Json("") => request.header("origin", origin),
+        Body::Json(text) | Body::Draft(text) => {
+            request.header("origin", origin).header("content-type", "application/json").body(text)
+        }
+        Body::Form | Body::Kept => {
+            // A token is good in the browser that it was made for.
+            let token = match asker {
+                ForgedToken => "A".repeat(43),
+                OtherSite => askers.token.clone(),
+                OldConfirmation => client.get("/account").await.csrf_token(),
+                _ => String::new(),
+            };
+            request.header("origin", origin).form(&[("csrf_token", token.as_str()), ("password", PASSWORD)])
+        }
+    };
+    Answer::read(request.send().await.unwrap()).await
+}
+
+#[tokio::test]
+async fn nobody_without_the_right_gets_in_anywhere_and_it_is_recorded() {
+    let app = TestApp::start(Store::Memory).await;
+    let login = Username::parse("first").unwrap();
+    let hash = app.services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
+    app.services.accounts.create_first_admin(&login, &hash).await.unwrap().unwrap();
+    let askers = askers(&app).await;
+    for &way in WAYS {
+        for asker in Asker::ALL.into_iter().filter(|asker| asker.is_refused(way)) {
+            app.advance(Duration::from_millis(10));
+            let what = format!("{asker:?}: {} {}", way.0, way.1);
+            let answer = ask(&app, &askers, asker, way).await;
+            let (status, told, why) = asker.answered(way.1.starts_with("/api/"));
+            // A page that shows what is to be brought back has nothing to show of a change that there is none of.
+            let nothing_to_show = way.1 == "/admin/limits/rollback" && answer.status == 404;
+            assert!(answer.status == status || nothing_to_show, "{what}: {} {}", answer.status, answer.text);
+            let said = if answer.status == 303 { answer.header("location") } else { answer.problem() };
+            assert!(said.starts_with(told), "{what}: {said}");
+            let acts = super::acts(&app).await;
+            let newest = acts.first().unwrap_or_else(|| panic!("{what}: nothing is recorded"));
+            assert_eq!(
+                (newest.name.as_deref(), newest.outcome),
+                (Some("access"), Outcome::Refused),
+                "{what}"
+            );
+            let detail: Value = serde_json::from_str(newest.detail.as_deref().unwrap()).unwrap();
+            assert_eq!((&detail["path"], &detail["why"]), (&way.1.into(), &why.into()), "{what}");
+            let known = !matches!(asker, NoSession | ExpiredSession);
+            assert_eq!((newest.actor.is_some(), newest.address.is_some()), (known, true), "{what}");
+        }
+    }
+    let tokens = askers.boss.get("/api/v1/admin/tokens").await;
+    assert_eq!(tokens.body["tokens"], serde_json::json!([]), "nothing was made");
+}

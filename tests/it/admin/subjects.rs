@@ -1,0 +1,205 @@
+//! Why somebody is refused, and letting them in again.
+
+use std::time::Duration;
+
+use gatehouse::audit::{Subject, SubjectKind};
+use gatehouse::clock::Micros;
+use serde_json::{Value, json};
+
+use crate::sms::administration::admin;
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+
+const NUMBER: &str = "+8613800138000";
+/// Only the number's own limits; no brake.
+const SMS: &str =
+    "[sms.brake]\nenabled = false\n[limits.sms-phone]\nrules = [{ max = 2, window = \"1h\" }]\n";
+
+on_both_stores!(
+    an_account_is_shown_with_its_failures_and_let_in_again,
+    a_name_without_an_account_is_let_in_again_like_one_with,
+    a_number_is_sent_messages_again_though_the_ledger_remembers_them,
+    wrong_codes_are_forgiven_on_the_code_itself_too,
+    subjects_of_every_kind_are_found_and_let_in_again,
+);
+
+fn path(limit: &str, subject: &str) -> String {
+    let subject: String = url::form_urlencoded::byte_serialize(subject.as_bytes()).collect();
+    format!("/api/v1/admin/subjects/{limit}/{}", subject.replace('+', "%20"))
+}
+
+async fn log(boss: &Client, limit: &str, subject: &str) -> Value {
+    let answer = boss.get(&path(limit, subject)).await;
+    assert_eq!(answer.status, 200, "{limit} {subject}: {}", answer.text);
+    answer.body
+}
+
+async fn clear(boss: &Client, limit: &str, subject: &str) -> Answer {
+    let request = boss.http.delete(format!("{}{}", boss.url, path(limit, subject)));
+    Answer::read(request.json(&json!({ "reason": "called us" })).send().await.unwrap()).await
+}
+
+async fn an_account_is_shown_with_its_failures_and_let_in_again(store: Store) {
+    let app = TestApp::start(store).await;
+    let boss = admin(&app).await;
+    app.register("alice").await;
+    for _ in 0..3 {
+        app.client().login("alice", "wrong").await;
+        app.advance(Duration::from_secs(1));
+    }
+    assert_eq!(app.client().login("alice", PASSWORD).await.problem(), "captcha-required");
+    let log = log(&boss, "login-account", " ALICE".trim()).await;
+    let noon = |seconds: u32| json!(format!("2026-03-01T12:00:{seconds:02}.000000Z"));
+    assert_eq!(log["hits"], json!([noon(2), noon(1), noon(0)]));
+    assert_eq!((&log["at"], &log["holds"], &log["account"]["login"]), (&noon(3), &json!(0), &json!("alice")));
+    let minute = json!({ "max": 3, "window_ms": 60_000, "then": "captcha", "count": 3, "frees_at": "2026-03-01T12:01:00.000000Z" });
+    assert_eq!(log["rules"][0], minute);
+    assert_eq!(log["rules"][1], json!({ "max": 20, "window_ms": 3_600_000, "then": "block", "count": 3 }));
+    assert_eq!(clear(&boss, "login-account", "alice").await.status, 204);
+    assert_eq!(super::subjects::log(&boss, "login-account", "alice").await["hits"], json!([]));
+    assert_eq!(app.client().login("alice", PASSWORD).await.status, 200, "at once, without a CAPTCHA");
+}
+
+async fn a_name_without_an_account_is_let_in_again_like_one_with(store: Store) {
+    let app = TestApp::start(store).await;
+    let boss = admin(&app).await;
+    for _ in 0..3 {
+        app.client().login("nobody", "wrong").await;
+    }
+    assert_eq!(app.client().login("nobody", "wrong").await.problem(), "captcha-required");
+    let log = log(&boss, "login-account", "nobody").await;
+    assert_eq!((log["hits"].as_array().unwrap().len(), log.get("account")), (3, None));
+    assert_eq!(clear(&boss, "login-account", "nobody").await.status, 204);
+    assert_eq!(app.client().login("nobody", "wrong").await.problem(), "invalid-credentials");
+}
+
+async fn a_number_is_sent_messages_again_though_the_ledger_remembers_them(store: Store) {
+    let app = TestApp::with(store, SMS).await;
+    let (boss, user) = (admin(&app).await, app.client());
+    let send = async || user.ask_code(NUMBER, "login").await.status;
+    assert_eq!((send().await, send().await, send().await), (202, 202, 429));
+    assert_eq!(log(&boss, "sms-phone", "138 0013 8000").await["rules"][0]["count"], 2);
+    app.advance(Duration::from_secs(1));
+    assert_eq!(clear(&boss, "sms-phone", NUMBER).await.status, 204);
+    app.advance(Duration::from_secs(1));
+    let again = user.ask_code(NUMBER, "login").await;
+    assert_eq!((again.status, &again.body["resend_after"]), (202, &json!(0)), "{}", again.text);
+    // What is written back to a store that has lost it all leaves out what is excused, and nothing else.
+    if let Some(redis) = &app.redis {
+        redis::cmd("FLUSHALL").exec(&mut redis.connection()).unwrap();
+    }
+    assert_eq!((send().await, send().await), (202, 429), "two since then");
+    assert_eq!(log(&boss, "sms-prefix", NUMBER).await["rules"][0]["count"], 4, "the prefix counts them all");
+}
+
+async fn wrong_codes_are_forgiven_on_the_code_itself_too(store: Store) {
+    let app = TestApp::with(store, SMS).await;
+    let (boss, user) = (admin(&app).await, app.client());
+    user.call("/sms/login", json!({ "phone": NUMBER, "code": "000000" })).await;
+    let code = user.code(NUMBER, "login").await;
+    let wrong = if code == "111111" { "222222" } else { "111111" };
+    let enter = async |code: &str| {
+        app.client().call("/sms/login", json!({ "phone": NUMBER, "code": code })).await.status
+    };
+    for _ in 0..4 {
+        assert_eq!(enter(wrong).await, 401);
+    }
+    assert_eq!(clear(&boss, "sms-guess", NUMBER).await.status, 204);
+    for _ in 0..4 {
+        assert_eq!(enter(wrong).await, 401, "they begin anew");
+    }
+    assert_eq!(clear(&boss, "sms-guess", NUMBER).await.status, 204);
+    assert_eq!(enter(&code).await, 200);
+}
+
+async fn subjects_of_every_kind_are_found_and_let_in_again(store: Store) {
+    let toml = format!(
+        "{SMS}[server]\ntrusted_proxies = [\"127.0.0.1\"]\n[limits.custom.reply]\nrules = [{{ max = 2, window = \"1h\" }}]\n"
+    );
+    let app = TestApp::with(store, &toml).await;
+    let boss = admin(&app).await;
+    let token = super::tokens::make(&boss, &["*"]).await;
+    let asker = app.client_at("2001:db8:0:42::7");
+    asker.login("nobody", "wrong").await;
+    asker.challenge().await;
+    assert_eq!(asker.ask_code(NUMBER, "login").await.status, 202);
+    asker.register("alice", PASSWORD).await;
+    let program = crate::custom::Program { client: app.client(), token };
+    let odd = "a/b%2F ?é";
+    program.reserve("reply", odd).await;
+    for (limit, subject) in [
+        ("login-address", "2001:db8:0:42:ffff::1"),
+        ("register-address", "2001:db8:0:42::7"),
+        ("captcha-address", "2001:db8:0:42::7"),
+        ("sms-address", "2001:db8:0:42::7"),
+        ("sms-network", "2001:db8:0:ffff::1"),
+        ("sms-prefix", "+861380013"),
+        ("sms-total", "everyone"),
+        ("custom.reply", odd),
+    ] {
+        assert_eq!(log(&boss, limit, subject).await["rules"][0]["count"], 1, "{limit}");
+        assert_eq!(clear(&boss, limit, subject).await.status, 204);
+        assert_eq!(log(&boss, limit, subject).await["rules"][0]["count"], 0, "{limit}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_limit_counts_is_said_to_be_none() {
+    let app = TestApp::start(Store::Memory).await;
+    let boss = admin(&app).await;
+    for (limit, subject, problem) in [
+        ("nothing", "x", "unknown-limit"),
+        ("custom.nothing", "x", "unknown-limit"),
+        ("reply", "x", "unknown-limit"),
+        ("login-account", "+8613800138000", "unknown-subject"),
+        ("sms-phone", "alice", "unknown-subject"),
+        ("login-address", "203.0.113.300", "unknown-subject"),
+        ("sms-total", "alice", "unknown-subject"),
+    ] {
+        for answer in [boss.get(&path(limit, subject)).await, clear(&boss, limit, subject).await] {
+            assert_eq!((answer.status, answer.problem()), (404, problem), "{limit} {subject}");
+        }
+    }
+    let long = format!("{}?reason={}", path("login-account", "alice"), "x".repeat(501));
+    let request = boss.http.delete(format!("{}{long}", app.url));
+    assert_eq!(request.send().await.unwrap().status(), 422);
+}
+
+#[tokio::test]
+async fn one_text_finds_every_limit_that_counts_it_and_what_was_tried() {
+    let app = TestApp::with(Store::Memory, SMS).await;
+    let (live, lookup) = (app.services.live.snapshot(), &app.services.lookup);
+    let user = app.client();
+    assert_eq!(user.ask_code(NUMBER, "login").await.status, 202);
+    app.client().login("nobody", "wrong").await;
+    for (text, expected) in [
+        ("nobody", &["login-account"][..]),
+        ("138 0013 8000", &["sms-phone", "sms-prefix", "sms-guess"]),
+        (
+            "127.0.0.1",
+            &["login-address", "register-address", "captcha-address", "sms-address", "sms-network"],
+        ),
+    ] {
+        let subject = gatehouse::web::subject::read(text, &live).unwrap();
+        let all = lookup.all(&live, &subject).await.unwrap();
+        let names: Vec<_> = all.iter().map(|standing| standing.limit.name()).collect();
+        assert_eq!(names, expected, "{text}");
+        assert!(all.iter().any(|standing| standing.rules[0].count == 1), "{text}");
+        assert!(!lookup.events(&subject, Micros(0), 10).await.unwrap().is_empty(), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_looks_a_subject_up_sees_who_let_it_in_and_why() {
+    let app = TestApp::with(Store::Memory, SMS).await;
+    let boss = admin(&app).await;
+    assert_eq!(clear(&boss, "sms-phone", NUMBER).await.status, 204);
+    let audit = &app.services.audit;
+    audit.flush().await;
+    let key = audit.subject(&Subject::Phone(NUMBER));
+    let events = audit.log().by_subject(SubjectKind::Phone, key, Micros(0), 10).await.unwrap();
+    let [event] = events.as_slice() else { panic!("{events:#?}") };
+    assert_eq!(event.name.as_deref(), Some("subject.clear"));
+    let detail: Value = serde_json::from_str(event.detail.as_deref().unwrap()).unwrap();
+    assert_eq!(detail, json!({ "limit": "sms-phone", "reason": "called us" }));
+    assert!(event.actor.is_some() && !format!("{event:?}").contains(NUMBER), "{event:?}");
+}

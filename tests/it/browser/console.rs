@@ -1,0 +1,179 @@
+//! An administrator's night: an attack is seen, a limit is tried and changed, and a person is let in.
+
+use std::time::Duration;
+
+use gatehouse::clock::Clock;
+
+use super::console_look::administrator;
+use super::{WRONG, hashes_during};
+use crate::support::app::{PASSWORD, Store, TestApp};
+use crate::support::browser::Browser;
+
+const HOUSE: &str = r#"[server]
+trusted_proxies = ["127.0.0.1/32"]
+
+# The support team counts on these.
+[limits.login-account]
+rules = [{ max = 8, window = "1h", then = "block" }]
+
+[limits.login-address]
+rules = []
+"#;
+
+#[tokio::test]
+async fn an_attack_is_seen_a_limit_tightened_and_the_person_let_in() {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    app.clock.set(Clock::System.now());
+    administrator(&app, "watchman").await;
+    app.register("kim").await;
+    let browser = Browser::start(&app.url).await;
+    sees_the_attack(&browser, &app).await;
+    tries_a_draft(&browser).await;
+    saves_it_with_a_reason_and_the_password(&browser, &app).await;
+    it_is_in_force(&browser, &app).await;
+    looks_the_person_up_and_lets_them_in(&browser, &app).await;
+    brings_back_what_was_there_before(&browser, &app).await;
+    browser.assert_content().await;
+}
+
+async fn sees_the_attack(browser: &Browser, app: &TestApp) {
+    browser.sign_in("watchman").await;
+    browser.follow("a[href='/admin']").await;
+    assert!(browser.text(".tile.refused").await.contains("0 in the last hour"));
+    for host in 1..=11 {
+        app.client_at(&format!("203.0.113.{host}")).login("kim", WRONG).await;
+        app.advance(Duration::from_secs(1));
+    }
+    browser.follow("a.button[href='/admin']").await;
+    assert!(browser.text(".tile.wrong").await.contains("8 in the last hour"));
+    assert!(browser.text(".tile.refused").await.contains("3 in the last hour"));
+    assert!(browser.text("#uses ~ table").await.contains("Failed sign-ins to one account"));
+    browser.follow("#uses ~ table a").await;
+    assert_eq!(browser.path().await, "/admin/events?limit=login-account");
+    assert!(browser.text(".events").await.contains("refused by a limit"));
+}
+
+async fn tries_a_draft(browser: &Browser) {
+    browser.open("/admin/limits").await;
+    browser.follow("a[href='/admin/limits/edit/login-account']").await;
+    assert!(browser.text("#in-force ~ ul").await.contains("8 failed sign-ins within 1 hour"));
+    browser.fill(&[("max-0", "none")]).await;
+    browser.follow("button[value=try]").await;
+    assert!(browser.text("#max-0-error").await.contains("whole number"));
+    assert_eq!(browser.value("#max-0").await, "none", "nothing typed is lost");
+    // A draft is tried while it is typed, too.
+    browser.fill(&[("max-0", "4")]).await;
+    let shown = "return document.querySelector('.compare')?.innerText.includes('were compared') ?? false";
+    browser.until("preview", shown).await;
+    let guesses = "return [...document.querySelectorAll('.compare tr')]
+        .find((row) => row.innerText.includes('were compared')).innerText";
+    let told = browser.js(guesses).await;
+    let told = told.as_str().unwrap();
+    assert!(told.contains('8') && told.contains('4'), "{told}");
+}
+
+async fn saves_it_with_a_reason_and_the_password(browser: &Browser, app: &TestApp) {
+    browser.follow("button[value=save]").await;
+    assert_eq!(browser.focused().await, "reason", "a change has a reason");
+    // The password was shown too long ago.
+    app.advance(Duration::from_secs(20 * 60));
+    browser.fill(&[("reason", "Guesses at kim from many addresses")]).await;
+    browser.follow("button[value=save]").await;
+    assert_eq!(browser.text("h1").await, "Your password again");
+    browser.fill(&[("password", WRONG)]).await;
+    browser.submit().await;
+    assert!(browser.has("#password-error").await);
+    browser.fill(&[("password", PASSWORD)]).await;
+    browser.submit().await;
+    assert_eq!(browser.path().await, "/admin/limits");
+    assert!(browser.text(".notice.good").await.contains("Saved"));
+}
+
+async fn it_is_in_force(browser: &Browser, app: &TestApp) {
+    assert!(browser.text("#sign-in ~ ul").await.contains("4 failed sign-ins within 1 hour"));
+    let changes = browser.text(".changes").await;
+    assert!(changes.contains("watchman") && changes.contains("Guesses at kim"), "{changes}");
+    let written = std::fs::read_to_string(app.file()).unwrap();
+    assert!(written.contains("# The support team counts on these."), "{written}");
+    app.register("lin").await;
+    let client = app.client_at("198.51.100.1");
+    let verified = hashes_during(app, async {
+        for _ in 0..7 {
+            client.login("lin", WRONG).await;
+        }
+    });
+    assert_eq!(verified.await, 4);
+}
+
+async fn looks_the_person_up_and_lets_them_in(browser: &Browser, app: &TestApp) {
+    let kim = app.client_at("192.0.2.7");
+    assert_eq!(kim.login("kim", PASSWORD).await.problem(), "throttled");
+    browser.follow(".tabs a[href='/admin/lookup']").await;
+    browser.fill(&[("asked", "Kim")]).await;
+    browser.submit().await;
+    assert_eq!(browser.path().await, "/admin/lookup", "whom one looks up is in no address");
+    assert!(browser.text("#person").await.contains("kim"));
+    let line = browser.text(".lines li").await;
+    assert!(line.contains("4 failed sign-ins within 1 hour") && line.contains("4 of 4 used"), "{line}");
+    assert!(line.contains("Next one at"), "{line}");
+    assert!(browser.text("#why ~ ul").await.contains("refused by a limit"));
+    browser.find("#limit-0 summary").await.click().await.unwrap();
+    browser.fill(&[("reason-0", "It was not her: she called")]).await;
+    browser.follow("#limit-0 button.main").await;
+    assert!(browser.text(".notice.good").await.contains("the count was cleared"));
+    assert!(browser.text(".limit").await.contains("nothing counted"));
+    assert!(browser.text("#why ~ ul").await.contains("It was not her"));
+    assert_eq!(kim.login("kim", PASSWORD).await.status, 200);
+}
+
+async fn brings_back_what_was_there_before(browser: &Browser, app: &TestApp) {
+    browser.open("/admin/limits/history").await;
+    browser.follow(".acts > a").await;
+    assert!(browser.text(".diff").await.contains("max = 8"));
+    browser.fill(&[("reason", "It was a test")]).await;
+    browser.submit().await;
+    assert!(browser.text(".notice.good").await.contains("earlier limits"));
+    assert!(std::fs::read_to_string(app.file()).unwrap().contains("max = 8"));
+}
+
+#[tokio::test]
+async fn two_who_change_the_limits_at_once_do_not_undo_one_another() {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    app.clock.set(Clock::System.now());
+    administrator(&app, "watchman").await;
+    let browser = Browser::start(&app.url).await;
+    browser.without_script().await;
+    browser.sign_in("watchman").await;
+    browser.open("/admin/limits/edit/sms-phone").await;
+    // Meanwhile, elsewhere.
+    let file = std::fs::read_to_string(app.file()).unwrap();
+    std::fs::write(app.file(), file.replace("max = 8", "max = 7")).unwrap();
+    browser.fill(&[("reason", "Messages are dear")]).await;
+    for _ in 0..2 {
+        browser.follow("[value=remove-2], [value=remove-1]").await;
+    }
+    browser.follow("button[value=save]").await;
+    assert_eq!(browser.text("h1").await, "Somebody changed the limits while you were at it");
+    let diff = browser.text(".diff").await;
+    assert!(diff.contains("sms-phone") && !diff.contains("max = 8"), "{diff}");
+    browser.follow("button[value=save]").await;
+    assert_eq!(browser.path().await, "/admin/limits");
+    let written = std::fs::read_to_string(app.file()).unwrap();
+    assert!(written.contains("max = 7") && written.contains("[limits.sms-phone]"), "{written}");
+}
+
+#[tokio::test]
+async fn the_overview_follows_what_happens_and_stands_still_when_asked_to() {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    app.clock.set(Clock::System.now());
+    administrator(&app, "watchman").await;
+    let browser = Browser::start(&app.url).await;
+    browser.sign_in("watchman").await;
+    browser.open("/admin").await;
+    app.client_at("203.0.113.5").login("kim", WRONG).await;
+    let seen = "return document.querySelector('.tile.wrong').innerText.includes('1 in the last hour')";
+    browser.slowly_until("refreshed figures", seen).await;
+    browser.find(".fresh button").await.click().await.unwrap();
+    assert_eq!(browser.text(".fresh button").await, "Follow");
+    browser.assert_content().await;
+}
