@@ -17,7 +17,7 @@ pub struct Keys {
 #[derive(Debug, Clone)]
 pub struct Row {
     pub at: Micros,
-    /// Random.
+    /// Grows with each row of this process, and ends in chance.
     pub id: i64,
     pub until: Micros,
     pub count: i64,

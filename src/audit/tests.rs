@@ -88,6 +88,19 @@ async fn refusals_by_one_hit_are_one_episode_and_another_hit_begins_another() {
 }
 
 #[tokio::test]
+async fn what_fell_into_one_microsecond_is_in_the_order_it_was_recorded_in() {
+    let rig = rig().await;
+    let actions = [Action::SignIn, Action::Register, Action::Admin, Action::Send, Action::Guess, Action::Reload];
+    for action in actions {
+        rig.audit.record(Event::new(NOON, action, Outcome::Ok));
+    }
+    rig.audit.flush().await;
+    let page = rig.audit.log().page(&Filter::default(), None, 9).await.unwrap();
+    let told: Vec<_> = page.entries.iter().rev().map(|entry| entry.action).collect();
+    assert_eq!(told, actions);
+}
+
+#[tokio::test]
 async fn pages_are_newest_first_and_go_on_where_the_last_one_ended() {
     let rig = rig().await;
     for second in 0..5 {
