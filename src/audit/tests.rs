@@ -90,7 +90,8 @@ async fn refusals_by_one_hit_are_one_episode_and_another_hit_begins_another() {
 #[tokio::test]
 async fn what_fell_into_one_microsecond_is_in_the_order_it_was_recorded_in() {
     let rig = rig().await;
-    let actions = [Action::SignIn, Action::Register, Action::Admin, Action::Send, Action::Guess, Action::Reload];
+    let actions =
+        [Action::SignIn, Action::Register, Action::Admin, Action::Send, Action::Guess, Action::Reload];
     for action in actions {
         rig.audit.record(Event::new(NOON, action, Outcome::Ok));
     }
