@@ -255,6 +255,34 @@ async fn what_a_database_does_not_take_waits_within_bounds_and_the_rest_is_count
 }
 
 #[tokio::test]
+async fn one_row_that_is_never_taken_keeps_no_other_from_being_written() {
+    let rig = rig().await;
+    rig.sql(match rig.db {
+        Db::Sqlite(_) => {
+            "CREATE TRIGGER odd BEFORE INSERT ON events WHEN NEW.name = 'odd'
+            BEGIN SELECT RAISE(ABORT, 'odd'); END"
+        }
+        Db::Postgres(_) => "ALTER TABLE events ADD CHECK (name <> 'odd')",
+    })
+    .await;
+    for second in 0..50 {
+        let name = Some(if second == 30 { "odd" } else { "even" });
+        rig.audit.record(Event { name, ..Event::new(at(second), Action::Send, Outcome::Ok) });
+    }
+    assert_eq!(rig.rows().await.len(), 49);
+    assert_eq!((rig.fate("written"), rig.fate("dropped"), rig.audit.held()), (49, 1, (0, 0)));
+    assert_eq!(rig.audit.log().totals(NOON, at(60)).await.unwrap()[0].count, 49);
+}
+
+#[tokio::test]
+async fn what_a_program_calls_its_subjects_is_written_whatever_it_is() {
+    let rig = rig().await;
+    let account = Some(Subject::Custom("\0 and on"));
+    rig.audit.record(Event { account, ..Event::new(at(0), Action::Custom, Outcome::Wrong) });
+    assert_eq!((rig.rows().await.len(), rig.audit.lost()), (1, 0));
+}
+
+#[tokio::test]
 async fn who_records_does_not_wait_for_who_writes() {
     let rig = rig().await;
     let tx = rig.db.begin_exclusive().await.unwrap();
