@@ -5,10 +5,10 @@
 -- stands here as 64 bits of a keyed hash, by which it is found again, and masked, by which it is shown.
 CREATE TABLE events (
     at           BIGINT NOT NULL,                  -- when it was decided; of an episode, the first time
-    id           BIGINT NOT NULL,                  -- random; orders what happened in the same microsecond
+    id           BIGINT NOT NULL,                  -- orders what happened in the same microsecond, where one process recorded it
     until_at     BIGINT NOT NULL,                  -- of an episode, the last time; of a failure, when it began to count
     count        BIGINT NOT NULL,
-    action       TEXT   NOT NULL,                  -- sign-in, guess, send, register, captcha, custom, reload, admin
+    action       TEXT   NOT NULL,                  -- sign-in, reset, guess, send, register, captcha, custom, reload, admin
     outcome      TEXT   NOT NULL,                  -- ok, wrong, challenged, throttled, ...
     name         TEXT,                             -- which: the purpose of a code, the act of an administrator
     limit_name   TEXT,                             -- what refused it, or would have (noted)

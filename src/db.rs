@@ -295,6 +295,17 @@ impl DbError {
     pub fn is_unique_violation(&self) -> bool {
         matches!(&self.0, sqlx::Error::Database(error) if error.is_unique_violation())
     }
+
+    /// What was to be written does not fit, and never will: too big, of a wrong kind, against a rule of its
+    /// table (SQLite: results 18 to 20; SQL: classes 22 and 23).
+    pub fn is_misfit(&self) -> bool {
+        let sqlx::Error::Database(error) = &self.0 else { return false };
+        let code = error.code().unwrap_or_default();
+        match code.parse::<u32>() {
+            Ok(number) if code.len() < 5 => (18..=20).contains(&(number & 0xff)),
+            _ => code.starts_with("22") || code.starts_with("23"),
+        }
+    }
 }
 
 /// Makes the file with mode 0600, and the folders over it, where they are not there. SQLite gives its

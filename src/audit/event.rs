@@ -33,6 +33,8 @@ words! {
     Action {
         /// A password.
         SignIn => "sign-in",
+        /// A new password, set by a code that came by SMS. It forgives the account's failures.
+        Reset => "reset",
         /// A code that came by SMS; `name` is its purpose.
         Guess => "guess",
         /// To be sent a code; `name` is its purpose.
@@ -89,6 +91,8 @@ pub struct Event<'a> {
     pub name: Option<&'a str>,
     /// The rule that refused it, or (noted) would have.
     pub why: Option<Why<'a>>,
+    /// The limit that it is about, where no rule had a say.
+    pub limit: Option<&'a str>,
     /// A challenge was solved with it.
     pub solved: bool,
     pub account: Option<Subject<'a>>,
@@ -111,6 +115,7 @@ impl Event<'_> {
             outcome,
             name: None,
             why: None,
+            limit: None,
             solved: false,
             account: None,
             address: None,

@@ -22,7 +22,10 @@ pub fn mask(subject: &Subject<'_>) -> String {
 /// The first letter; of a name that has six or more, two.
 fn name(login: &str) -> String {
     let shown = if login.chars().nth(5).is_some() { 2 } else { 1 };
-    login.chars().take(shown).chain(['…']).collect()
+    // A program may call its subjects what it likes: a sign that is none would upset whoever shows it, and
+    // PostgreSQL takes no text with a zero in it.
+    let visible = |sign: char| if sign.is_control() { char::REPLACEMENT_CHARACTER } else { sign };
+    login.chars().take(shown).map(visible).chain(['…']).collect()
 }
 
 /// The /24 or /48, as `login::Client` shows it to an account's owner.
@@ -47,6 +50,11 @@ mod tests {
         assert_eq!(mask(&Subject::Account { id: &[0; 16], login: "caroline" }), "ca…");
         assert_eq!(mask(&Subject::Login("张三")), "张…");
         assert_eq!(mask(&Subject::Login("")), "…");
+    }
+
+    #[test]
+    fn signs_that_control_something_are_not_shown() {
+        assert_eq!(mask(&Subject::Custom("\0\u{1b}[31m and on")), "��…");
     }
 
     #[test]

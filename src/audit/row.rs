@@ -17,7 +17,7 @@ pub struct Keys {
 #[derive(Debug, Clone)]
 pub struct Row {
     pub at: Micros,
-    /// Random.
+    /// Grows with each row of this process, and ends in chance.
     pub id: i64,
     pub until: Micros,
     pub count: i64,
@@ -55,7 +55,7 @@ impl Row {
             action: event.action,
             outcome: event.outcome,
             name: event.name.map(Into::into),
-            limit: event.why.map(|why| why.limit.into()),
+            limit: event.why.map(|why| why.limit).or(event.limit).map(Into::into),
             rule: event.why.map(|why| why.rule as i64),
             noted: event.why.is_some_and(|why| why.noted),
             solved: event.solved,

@@ -88,6 +88,20 @@ async fn refusals_by_one_hit_are_one_episode_and_another_hit_begins_another() {
 }
 
 #[tokio::test]
+async fn what_fell_into_one_microsecond_is_in_the_order_it_was_recorded_in() {
+    let rig = rig().await;
+    let actions =
+        [Action::SignIn, Action::Register, Action::Admin, Action::Send, Action::Guess, Action::Reload];
+    for action in actions {
+        rig.audit.record(Event::new(NOON, action, Outcome::Ok));
+    }
+    rig.audit.flush().await;
+    let page = rig.audit.log().page(&Filter::default(), None, 9).await.unwrap();
+    let told: Vec<_> = page.entries.iter().rev().map(|entry| entry.action).collect();
+    assert_eq!(told, actions);
+}
+
+#[tokio::test]
 async fn pages_are_newest_first_and_go_on_where_the_last_one_ended() {
     let rig = rig().await;
     for second in 0..5 {
@@ -238,6 +252,34 @@ async fn what_a_database_does_not_take_waits_within_bounds_and_the_rest_is_count
     let rows = rig.rows().await;
     assert_eq!((rows.len() as i64 + dropped, rig.audit.held()), (40_000, (0, 0)));
     assert_eq!(rig.fate("written"), rows.len() as i64);
+}
+
+#[tokio::test]
+async fn one_row_that_is_never_taken_keeps_no_other_from_being_written() {
+    let rig = rig().await;
+    rig.sql(match rig.db {
+        Db::Sqlite(_) => {
+            "CREATE TRIGGER odd BEFORE INSERT ON events WHEN NEW.name = 'odd'
+            BEGIN SELECT RAISE(ABORT, 'odd'); END"
+        }
+        Db::Postgres(_) => "ALTER TABLE events ADD CHECK (name <> 'odd')",
+    })
+    .await;
+    for second in 0..50 {
+        let name = Some(if second == 30 { "odd" } else { "even" });
+        rig.audit.record(Event { name, ..Event::new(at(second), Action::Send, Outcome::Ok) });
+    }
+    assert_eq!(rig.rows().await.len(), 49);
+    assert_eq!((rig.fate("written"), rig.fate("dropped"), rig.audit.held()), (49, 1, (0, 0)));
+    assert_eq!(rig.audit.log().totals(NOON, at(60)).await.unwrap()[0].count, 49);
+}
+
+#[tokio::test]
+async fn what_a_program_calls_its_subjects_is_written_whatever_it_is() {
+    let rig = rig().await;
+    let account = Some(Subject::Custom("\0 and on"));
+    rig.audit.record(Event { account, ..Event::new(at(0), Action::Custom, Outcome::Wrong) });
+    assert_eq!((rig.rows().await.len(), rig.audit.lost()), (1, 0));
 }
 
 #[tokio::test]

@@ -57,8 +57,7 @@ impl Writer {
         let mut waiting = self.waiting();
         if waiting.len() >= MOST_WAITING {
             drop(waiting);
-            self.dropped.increment(row.count as u64);
-            self.lost.fetch_add(row.count as u64, Ordering::Relaxed);
+            self.note_lost(&row);
             if !self.full.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     "security events are lost: the database takes none, and no more fit in memory"
@@ -100,21 +99,55 @@ impl Writer {
             if in_hand.is_empty() {
                 return;
             }
-            if let Err(error) = insert(&self.db, &in_hand).await {
+            let taken = in_hand.len();
+            if let Err(error) = self.insert(&mut in_hand).await {
                 if !self.failing.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, "security events wait in memory: the database does not take them");
                 }
                 return;
             }
-            self.written.increment(in_hand.len() as u64);
-            self.rows.fetch_add(in_hand.len() as u64, Ordering::Relaxed);
-            due = due.saturating_sub(in_hand.len());
-            in_hand.clear();
+            due = due.saturating_sub(taken);
             self.full.store(false, Ordering::Relaxed);
             if self.failing.swap(false, Ordering::Relaxed) {
                 tracing::info!("the database takes security events again");
             }
         }
+    }
+
+    /// Leaves in hand what was not written, unless it never can be: that one row is dropped, because it would
+    /// keep all others from being written for ever.
+    async fn insert(&self, in_hand: &mut Vec<Row>) -> Result<(), DbError> {
+        match insert(&self.db, in_hand).await {
+            Ok(()) => {
+                self.note_written(in_hand.len());
+                in_hand.clear();
+                return Ok(());
+            }
+            Err(error) if !error.is_misfit() => return Err(error),
+            Err(_) => {}
+        }
+        while let Some(row) = in_hand.last() {
+            match insert(&self.db, std::slice::from_ref(row)).await {
+                Ok(()) => self.note_written(1),
+                Err(error) if error.is_misfit() => {
+                    tracing::error!(%error, "a security event is lost: the database will never take it");
+                    self.note_lost(row);
+                }
+                Err(error) => return Err(error),
+            }
+            in_hand.pop();
+        }
+        Ok(())
+    }
+
+    fn note_written(&self, rows: usize) {
+        self.written.increment(rows as u64);
+        self.rows.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    fn note_lost(&self, row: &Row) {
+        self.dropped.increment(row.count as u64);
+        self.lost.fetch_add(row.count as u64, Ordering::Relaxed);
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Row>> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gatehouse::config::{HomeKind, Loaded, Look};
-use gatehouse::throttle::{CalendarUnit, Limit, Mode, Rule, Span, Then};
+use gatehouse::throttle::{Limit, Mode, Rule, Span, Then};
 
 /// What is in force, or would be if a server started now; where it is kept is told first.
 pub fn show(loaded: &Loaded, file: &Path) {
@@ -46,7 +46,7 @@ fn in_words(rule: &Rule) -> String {
     let span = match &rule.span {
         Span::Sliding(window) => format!("in any {}", humantime::format_duration(*window)),
         Span::Calendar { unit, zone } => {
-            format!("a {} in {}", unit_name(*unit), zone.iana_name().unwrap_or("UTC"))
+            format!("a {} in {}", unit.as_str(), zone.iana_name().unwrap_or("UTC"))
         }
     };
     let then = match rule.then {
@@ -54,15 +54,4 @@ fn in_words(rule: &Rule) -> String {
         Then::Block => "then refused",
     };
     format!("at most {} {span}, {then}", rule.max)
-}
-
-const fn unit_name(unit: CalendarUnit) -> &'static str {
-    match unit {
-        CalendarUnit::Minute => "minute",
-        CalendarUnit::Hour => "hour",
-        CalendarUnit::Day => "day",
-        CalendarUnit::Week => "week",
-        CalendarUnit::Month => "month",
-        CalendarUnit::Year => "year",
-    }
 }

@@ -147,20 +147,20 @@ impl ByCode {
     /// Apart from the guess that was right: no limit on passwords has counted anything.
     fn signed_in(&self, account: &Account, entry: CodeEntry<'_>) {
         self.0.signed_in.increment(1);
-        self.record(account, entry, "code");
+        self.record(account, entry, (Action::SignIn, Some("code")));
     }
 
     /// What a code did for an account, beside the guess that was right.
-    fn record(&self, account: &Account, entry: CodeEntry<'_>, name: &str) {
+    fn record(&self, account: &Account, entry: CodeEntry<'_>, (action, name): (Action, Option<&str>)) {
         let audit = self.0.guard.audit();
         audit.record(Event {
-            name: Some(name),
+            name,
             solved: entry.solved,
             account: Some(account.recorded()),
             address: Some(audit::Subject::Address(entry.address)),
             phone: Some(audit::Subject::Phone(entry.phone.as_str())),
             prefix: Some(audit::Subject::Prefix(entry.phone.block())),
-            ..Event::new(audit.now(), Action::SignIn, audit::Outcome::Ok)
+            ..Event::new(audit.now(), action, audit::Outcome::Ok)
         });
     }
 
@@ -212,7 +212,7 @@ impl ByCode {
         if let Err(error) = guard.forgive(&live.limits, account.id).await {
             tracing::debug!(%error, "an account's failures could not be forgiven");
         }
-        self.record(&account, ask.entry, "reset");
+        self.record(&account, ask.entry, (Action::Reset, None));
         Ok(Reset::Done)
     }
 

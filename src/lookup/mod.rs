@@ -176,20 +176,22 @@ impl Lookup {
         Ok(Some((limit.clone(), subject.bytes(limit.name(), account))))
     }
 
-    /// An event of the subject, so that whoever looks it up sees who let it in. Where it is no account the
+    /// An event of the subject, so that whoever looks it up sees who let it in; and of the limit with the key
+    /// that it counts by, so that a replay clears the same log. Where the subject is no account the
     /// administrator's own stands beside it, and their address where it is none.
     fn record(&self, limit: &Limit, subject: &Subject, account: Option<&Account>, by: By<'_>) {
         let audit = &self.0.audit;
-        let detail = json!({ "limit": limit.name(), "reason": by.reason });
+        let detail = json!({ "reason": by.reason });
         let mut event = Event {
             name: Some("subject.clear"),
+            limit: Some(limit.name()),
             actor: Some(by.actor),
             account: Some(by.account.recorded()),
             address: Some(crate::audit::Subject::Address(by.address)),
             detail: Some(detail.to_string()),
             ..Event::new(audit.now(), Action::Admin, Outcome::Ok)
         };
-        subject.note(account, &mut event);
+        subject.note(limit.name(), account, &mut event);
         audit.record(event);
     }
 }

@@ -99,14 +99,21 @@ impl Subject {
         })
     }
 
-    /// Puts it in its place in an event.
-    pub(super) fn note<'a>(&'a self, account: Option<&'a Account>, event: &mut Event<'a>) {
+    /// Puts it in its place in an event about this limit, and beside it what the limit counts it by.
+    pub(super) fn note<'a>(&'a self, limit: &str, account: Option<&'a Account>, event: &mut Event<'a>) {
         match (self, self.recorded(account)) {
             (Self::Prefix(prefix), _) => event.prefix = Some(audit::Subject::Prefix(prefix)),
             (_, Some((SubjectKind::Account, named))) => event.account = Some(named),
             (_, Some((SubjectKind::Address, named))) => event.address = Some(named),
             (_, Some((SubjectKind::Phone, named))) => event.phone = Some(named),
             (_, None) => {}
+        }
+        match self {
+            Self::Phone(phone) if Kind::of(limit) == Some(Kind::Prefix) => {
+                event.prefix = Some(audit::Subject::Prefix(phone.block()));
+            }
+            Self::Address { network, .. } => event.network = Some(audit::Subject::Network(network)),
+            _ => {}
         }
     }
 }

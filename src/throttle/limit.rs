@@ -76,6 +76,20 @@ pub enum CalendarUnit {
     Year,
 }
 
+impl CalendarUnit {
+    /// As documents and answers call it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Minute => "minute",
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Month => "month",
+            Self::Year => "year",
+        }
+    }
+}
+
 /// What happens to an attempt past a rule. Ordered by strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Then {
@@ -84,6 +98,16 @@ pub enum Then {
     /// Refused whatever comes with it.
     #[default]
     Block,
+}
+
+impl Then {
+    /// As documents and answers call it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Captcha => "captcha",
+            Self::Block => "block",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sqlx::{query, query_as};
+use sqlx::{query, query_as, query_scalar};
 
 use super::{Author, Saved, Tuning, version_of};
 use crate::clock::Micros;
@@ -88,6 +88,13 @@ impl Tuning {
             FROM limit_changes WHERE id = $1";
         let row: Option<Row> = on_db!(&self.0.db, pool => query_as(SQL).bind(id).fetch_optional(pool).await)?;
         Ok(row.map(change))
+    }
+
+    /// When others were in force last; None where there were none yet.
+    pub(super) async fn changed_at(&self) -> Result<Option<Micros>, DbError> {
+        const SQL: &str = "SELECT MAX(at) FROM limit_changes WHERE previous IS NOT NULL";
+        let at: Option<i64> = on_db!(&self.0.db, pool => query_scalar(SQL).fetch_one(pool).await)?;
+        Ok(at.map(Micros))
     }
 
     /// The limits that a change put in force.

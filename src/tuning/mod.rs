@@ -153,8 +153,9 @@ impl Tuning {
     pub async fn preview(&self, draft: Limits, span: Duration) -> Result<Report, PreviewError> {
         let Inner { live, db, clock, audit, previews, .. } = &*self.0;
         audit.flush().await;
-        let current = live.snapshot().limits.clone();
-        previews.preview((db, clock), current, draft, span).await
+        let limits = live.snapshot().limits.clone();
+        let since = self.changed_at().await.map_err(PreviewError::Db)?;
+        previews.preview((db, clock), replay::Current { limits, since }, draft, span).await
     }
 
     /// Puts a draft in force, if `if_match` is the version that stands in the home. When it answers `Ok`

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use toml_edit::{Array, InlineTable, Value};
 
-use crate::throttle::{CalendarUnit, Rule, Span, Then};
+use crate::throttle::{Rule, Span};
 
 pub(super) fn rules_toml(rules: &[Rule]) -> Array {
     let mut array = Array::new();
@@ -28,45 +28,27 @@ pub(super) fn rule_toml(rule: &Rule) -> InlineTable {
     match &rule.span {
         Span::Sliding(window) => drop(table.insert("window", span_text(*window).into())),
         Span::Calendar { unit, zone } => {
-            table.insert("per", unit_name(*unit).into());
+            table.insert("per", unit.as_str().into());
             if let Some(name) = zone.iana_name().filter(|name| *name != "UTC") {
                 table.insert("timezone", name.into());
             }
         }
     }
-    table.insert("then", then_name(rule.then).into());
+    table.insert("then", rule.then.as_str().into());
     table
 }
 
 /// As [`Draft::Json`](super::Draft::Json) takes it.
 pub fn rule_json(rule: &Rule) -> Json {
-    let then = then_name(rule.then);
+    let then = rule.then.as_str();
     match &rule.span {
         Span::Sliding(window) => json!({ "max": rule.max, "window": span_text(*window), "then": then }),
         Span::Calendar { unit, zone } => json!({
             "max": rule.max,
-            "per": unit_name(*unit),
+            "per": unit.as_str(),
             "timezone": zone.iana_name().unwrap_or("UTC"),
             "then": then,
         }),
-    }
-}
-
-const fn then_name(then: Then) -> &'static str {
-    match then {
-        Then::Captcha => "captcha",
-        Then::Block => "block",
-    }
-}
-
-const fn unit_name(unit: CalendarUnit) -> &'static str {
-    match unit {
-        CalendarUnit::Minute => "minute",
-        CalendarUnit::Hour => "hour",
-        CalendarUnit::Day => "day",
-        CalendarUnit::Week => "week",
-        CalendarUnit::Month => "month",
-        CalendarUnit::Year => "year",
     }
 }
 

@@ -1,5 +1,6 @@
 //! `[live.nacos]`: what it takes, and what it is refused with.
 
+#[cfg(feature = "nacos")]
 use std::path::PathBuf;
 
 use crate::config::live_home::missing_client;

@@ -56,7 +56,7 @@ mod tally;
 mod tests;
 
 pub use book::NAMES;
-pub use preview::{Incomplete, LONGEST, PreviewError, Previews, Report, SHORTEST};
+pub use preview::{Current, Incomplete, LONGEST, PreviewError, Previews, Report, SHORTEST};
 pub use read::{MOST_ROWS, Read, ReadError, read};
 pub use row::{Action, Intake, Outcome, Recorded, Recording};
 pub use tally::{Bounds, Counts, LimitCounts, RuleCounts};

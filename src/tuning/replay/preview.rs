@@ -20,6 +20,14 @@ pub const LONGEST: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// How long to wait for whoever is trying one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The limits in force.
+#[derive(Debug, Clone)]
+pub struct Current {
+    pub limits: Limits,
+    /// Since when, where there were others before.
+    pub since: Option<Micros>,
+}
+
 /// What a draft would have done, beside what is in force.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
@@ -84,10 +92,11 @@ impl Previews {
     pub async fn preview(
         &self,
         (db, clock): (&Db, &Clock),
-        current: Limits,
+        current: Current,
         draft: Limits,
         span: Duration,
     ) -> Result<Report, PreviewError> {
+        let Current { limits: current, since } = current;
         if !(SHORTEST..=LONGEST).contains(&span) {
             return Err(PreviewError::Span("a span is from 1m to 90d".to_owned()));
         }
@@ -98,7 +107,10 @@ impl Previews {
         let (read, read_took) = (Arc::clone(&kept.read), kept.took);
         let replayed = tokio::task::spawn_blocking(move || {
             let begun = now();
-            let was = replay(&read.recording, &current, read.from, Belief::Recorded);
+            // Others decided then: what they brought about is no more certain than of a draft.
+            let others = since.is_some_and(|since| since > read.from);
+            let belief = if others { Belief::Draft } else { Belief::Recorded };
+            let was = replay(&read.recording, &current, read.from, belief);
             let would = replay(&read.recording, &draft, read.from, Belief::Draft);
             (was, would, begun.elapsed())
         });

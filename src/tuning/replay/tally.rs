@@ -120,10 +120,7 @@ impl Tally {
                 .iter()
                 .map(|rule| RuleCounts {
                     max: rule.max,
-                    then: match rule.then {
-                        Then::Captcha => "captcha",
-                        Then::Block => "block",
-                    },
+                    then: rule.then.as_str(),
                     refused: Bounds::default(),
                 })
                 .collect(),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::custom::{Ask, Reserved, Shown};
 use crate::login::ApiToken;
-use crate::throttle::{CalendarUnit, HitId, Limit, Mode, Peek, Rule, RulePeek, Span, StoreError};
+use crate::throttle::{HitId, Limit, Mode, Peek, Rule, RulePeek, Span, StoreError};
 use crate::web::api::{broken, quota};
 use crate::web::client::{ClientAddress, SubjectBytes};
 use crate::web::pages::forms::Typed;
@@ -212,10 +212,7 @@ fn peeked(limit: &Limit, peek: &Peek) -> Peeked {
 }
 
 fn rule_body((rule, state): (&Rule, &RulePeek)) -> RuleBody {
-    let (window_ms, per) = match &rule.span {
-        Span::Sliding(window) => (Some(millis(*window)), None),
-        Span::Calendar { unit, .. } => (None, Some(unit_name(*unit))),
-    };
+    let (window_ms, per) = span(rule);
     RuleBody {
         max: rule.max,
         window_ms,
@@ -226,15 +223,11 @@ fn rule_body((rule, state): (&Rule, &RulePeek)) -> RuleBody {
     }
 }
 
-/// As the configuration has it.
-pub const fn unit_name(unit: CalendarUnit) -> &'static str {
-    match unit {
-        CalendarUnit::Minute => "minute",
-        CalendarUnit::Hour => "hour",
-        CalendarUnit::Day => "day",
-        CalendarUnit::Week => "week",
-        CalendarUnit::Month => "month",
-        CalendarUnit::Year => "year",
+/// How long a rule looks back: milliseconds, or a unit of the calendar.
+pub fn span(rule: &Rule) -> (Option<u64>, Option<&'static str>) {
+    match &rule.span {
+        Span::Sliding(window) => (Some(millis(*window)), None),
+        Span::Calendar { unit, .. } => (None, Some(unit.as_str())),
     }
 }
 

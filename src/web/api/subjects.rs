@@ -9,10 +9,10 @@ use crate::clock::Micros;
 use crate::config::Live;
 use crate::login::Account;
 use crate::lookup::{By, Kind, RuleStanding, Standing, Subject};
-use crate::throttle::{Mode, Rule, Span, Then};
+use crate::throttle::{Mode, Rule};
 use crate::web::admin;
 use crate::web::api::broken;
-use crate::web::api::limits::{millis, unit_name};
+use crate::web::api::limits::span;
 use crate::web::client::ClientAddress;
 use crate::web::problem::{InputError, Problem};
 use crate::web::services::Shared;
@@ -149,18 +149,12 @@ fn told(standing: Standing, account: Option<Account>) -> Log {
 }
 
 fn rule_body((rule, standing): (&Rule, RuleStanding)) -> RuleBody {
-    let (window_ms, per) = match &rule.span {
-        Span::Sliding(window) => (Some(millis(*window)), None),
-        Span::Calendar { unit, .. } => (None, Some(unit_name(*unit))),
-    };
+    let (window_ms, per) = span(rule);
     RuleBody {
         max: rule.max,
         window_ms,
         per,
-        then: match rule.then {
-            Then::Captcha => "captcha",
-            Then::Block => "block",
-        },
+        then: rule.then.as_str(),
         count: standing.count,
         frees_at: standing.frees_at.map(moment),
     }

@@ -3,6 +3,7 @@
 mod files;
 #[cfg(feature = "nacos")]
 mod nacos;
+mod preview;
 pub mod rig;
 mod saving;
 mod service;

@@ -12,9 +12,9 @@ use crate::config::Limits;
 use crate::db::Db;
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
-use crate::tuning::replay::preview::{Incomplete, PreviewError, Previews};
+use crate::tuning::replay::preview::{Current, Incomplete, PreviewError, Previews};
 use crate::tuning::replay::row::Action;
-use crate::tuning::replay::{Belief, NAMES, read, replay};
+use crate::tuning::replay::{Belief, Bounds, NAMES, read, replay};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -79,6 +79,40 @@ async fn what_is_read_from_the_database_gives_the_decisions_that_were_made() {
     assert_within(&replay(&read.recording, &today(), read.from, Belief::Draft), &truth);
 }
 
+fn since_ever() -> Current {
+    Current { limits: today(), since: None }
+}
+
+#[tokio::test]
+async fn limits_that_came_into_force_within_the_span_are_replayed_as_a_draft_is() {
+    let db = Db::connect("sqlite::memory:").await.unwrap();
+    let clock = Clock::manual(Micros(BEGIN));
+    let audit = audit(&db, &clock);
+    let tried = [audit::Outcome::Wrong, audit::Outcome::Wrong, audit::Outcome::Wrong, audit::Outcome::Ok];
+    for outcome in tried.into_iter().chain([audit::Outcome::Wrong]) {
+        clock.advance(Duration::from_secs(1));
+        // What no other limits need have let through: a code that set a new password.
+        let reset = outcome == audit::Outcome::Ok;
+        let action = if reset { audit::Action::Reset } else { audit::Action::SignIn };
+        let account = Some(Subject::Login("alice"));
+        let address = Some(Subject::Address(&[4, 203, 0, 113, 7]));
+        audit.record(Event { account, address, ..Event::new(clock.now(), action, outcome) });
+    }
+    audit.flush().await;
+    clock.advance(Duration::from_secs(1));
+    let begin = clock.now().minus(DAY);
+    let since = |since| Current { limits: Limits::default(), since };
+    let all = async |current| {
+        let report = Previews::default().preview((&db, &clock), current, Limits::default(), DAY).await;
+        report.unwrap().current.all
+    };
+    for current in [since(None), since(Some(begin))] {
+        assert_eq!(all(current).await.admitted, Bounds::exactly(4), "as it was decided");
+    }
+    let admitted = all(since(Some(begin.plus(Duration::from_secs(1))))).await.admitted;
+    assert_eq!((admitted.low, admitted.high), (3, 4), "others decided about the code");
+}
+
 #[tokio::test]
 async fn a_preview_tells_what_it_read_and_what_it_lacks() {
     let db = Db::connect("sqlite::memory:").await.unwrap();
@@ -88,7 +122,7 @@ async fn a_preview_tells_what_it_read_and_what_it_lacks() {
     record(&audit(&db, &clock), &clock, &attempts, &decided).await;
     let previews = Previews::default();
     let draft = || Limits::default();
-    let report = previews.preview((&db, &clock), today(), draft(), DAY).await.unwrap();
+    let report = previews.preview((&db, &clock), since_ever(), draft(), DAY).await.unwrap();
     let counted = attempts.iter().filter(|attempt| attempt.at > clock.now().0 - DAY.as_micros() as i64);
     let last = 1;
     assert_eq!(report.current.all.attempts, counted.count() as u64 - last, "the span ends before now");
@@ -96,11 +130,11 @@ async fn a_preview_tells_what_it_read_and_what_it_lacks() {
     assert_eq!(report.incomplete, [Incomplete::NotWarm], "the prefixes' day begins before the record");
     assert!(report.not_replayed.contains(&"captcha-total".to_owned()));
     clock.advance(Duration::from_secs(30));
-    let again = previews.preview((&db, &clock), today(), draft(), DAY).await.unwrap();
+    let again = previews.preview((&db, &clock), since_ever(), draft(), DAY).await.unwrap();
     assert_eq!(again.to, report.to, "what was read serves the next draft");
     clock.advance(Duration::from_secs(31));
-    let later = previews.preview((&db, &clock), today(), draft(), DAY).await.unwrap();
+    let later = previews.preview((&db, &clock), since_ever(), draft(), DAY).await.unwrap();
     assert!(later.to > report.to);
-    let refused = previews.preview((&db, &clock), today(), draft(), Duration::from_secs(1)).await;
+    let refused = previews.preview((&db, &clock), since_ever(), draft(), Duration::from_secs(1)).await;
     assert!(matches!(refused, Err(PreviewError::Span(_))));
 }

@@ -131,6 +131,7 @@ fn details(json: &str) -> Vec<(String, String)> {
 pub const fn action_key(action: Action) -> &'static str {
     match action {
         Action::SignIn => "event.sign-in",
+        Action::Reset => "event.reset",
         Action::Guess => "event.guess",
         Action::Send => "event.send",
         Action::Register => "event.register",

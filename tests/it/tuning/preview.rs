@@ -1,0 +1,162 @@
+//! A draft tried on recorded traffic by API: what is recorded of real attempts is what a replay decides by.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::rig::{admin, shown, with_max};
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+
+const PREVIEW: &str = "/admin/limits/preview";
+const WRONG: &str = "a wrong password";
+const NUMBER: &str = "+8613800138000";
+const SECOND: Duration = Duration::from_secs(1);
+
+on_both_stores!(
+    the_limits_in_force_decide_as_they_did_and_a_draft_otherwise,
+    a_replay_clears_the_log_that_an_administrator_cleared,
+    a_replay_clears_no_log_for_a_subject_that_it_has_none_of,
+    a_new_password_by_code_forgives_in_a_replay_and_is_no_sign_in,
+);
+
+async fn preview(boss: &Client, body: Value) -> Answer {
+    boss.call(PREVIEW, body).await
+}
+
+fn exactly(count: u64) -> Value {
+    json!({ "low": count, "estimate": count, "high": count })
+}
+
+/// Attempts at `login`, a second apart; how each ended.
+async fn attempts(app: &TestApp, login: &str, passwords: &[&str]) -> Vec<u16> {
+    let mut told = Vec::new();
+    for password in passwords {
+        app.advance(SECOND);
+        told.push(app.client().login(login, password).await.status);
+    }
+    told
+}
+
+/// What the limits in force would have decided: of all attempts, how many were admitted, challenged and throttled.
+async fn assert_current(app: &TestApp, boss: &Client, decided: [u64; 3]) {
+    app.advance(SECOND);
+    let (_, limits) = shown(boss).await;
+    let answer = preview(boss, json!({ "limits": limits })).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    for side in ["current", "draft"] {
+        let all = &answer.body[side]["all"];
+        let told = ["admitted", "challenged", "throttled"].map(|ended| all[ended].clone());
+        assert_eq!(told, decided.map(exactly), "{side}: {all:#}");
+    }
+}
+
+async fn the_limits_in_force_decide_as_they_did_and_a_draft_otherwise(store: Store) {
+    let app = TestApp::start(store).await;
+    let boss = admin(&app, "boss").await;
+    app.register("alice").await;
+    assert_eq!(attempts(&app, "alice", &[WRONG; 5]).await, [401, 401, 401, 403, 403]);
+    // Of the boss, of the registration, of alice.
+    assert_current(&app, &boss, [1 + 1 + 3, 2, 0]).await;
+    let (_, limits) = shown(&boss).await;
+    let answer = preview(&boss, json!({ "limits": with_max(&limits, 2), "span": "1h" })).await;
+    let draft = &answer.body["draft"]["all"];
+    assert_eq!((&draft["admitted"], &draft["challenged"]), (&exactly(4), &exactly(3)), "{}", answer.text);
+    assert_eq!(answer.body["current"]["all"]["challenged"], exactly(2));
+}
+
+async fn a_replay_clears_the_log_that_an_administrator_cleared(store: Store) {
+    let app = TestApp::start(store).await;
+    let boss = admin(&app, "boss").await;
+    app.register("alice").await;
+    assert_eq!(attempts(&app, "boss", &[WRONG; 3]).await, [401; 3]);
+    assert_eq!(attempts(&app, "alice", &[WRONG; 4]).await, [401, 401, 401, 403]);
+    app.advance(SECOND);
+    clear(&boss, "login-account", "alice").await;
+    assert_eq!(attempts(&app, "alice", &[WRONG; 4]).await, [401, 401, 401, 403]);
+    assert_eq!(attempts(&app, "boss", &[WRONG]).await, [403], "their own failures stay");
+    assert_current(&app, &boss, [1 + 1 + 3 + 6, 3, 0]).await;
+}
+
+async fn a_replay_clears_no_log_for_a_subject_that_it_has_none_of(store: Store) {
+    let app = TestApp::with(store, "[limits.custom.reply]\nrules = [{ max = 2, window = \"1h\" }]\n").await;
+    let boss = admin(&app, "boss").await;
+    assert_eq!(attempts(&app, "nobody", &[WRONG; 3]).await, [401; 3]);
+    app.advance(SECOND);
+    let others = [
+        ("custom.reply", "nobody"),
+        ("captcha-total", "everyone"),
+        ("captcha-address", "127.0.0.1"),
+        ("login-address", "127.0.0.1"),
+        ("sms-network", "127.0.0.1"),
+        ("sms-prefix", NUMBER),
+        ("sms-phone", NUMBER),
+        ("login-account", "boss"),
+    ];
+    for (limit, subject) in others {
+        clear(&boss, limit, subject).await;
+    }
+    assert_eq!(attempts(&app, "nobody", &[WRONG; 2]).await, [403; 2]);
+    assert_current(&app, &boss, [1 + 3, 2, 0]).await;
+}
+
+async fn a_new_password_by_code_forgives_in_a_replay_and_is_no_sign_in(store: Store) {
+    let app = TestApp::start(store).await;
+    let boss = admin(&app, "boss").await;
+    let user = app.client();
+    let code = user.code(NUMBER, "register").await;
+    let made = json!({ "login": "alice", "password": PASSWORD, "phone": NUMBER, "code": code });
+    assert_eq!(user.call("/register", made).await.status, 201);
+    assert_eq!(attempts(&app, "alice", &[WRONG; 4]).await, [401, 401, 401, 403]);
+    app.advance(Duration::from_secs(30));
+    assert_eq!(app.client().login("alice", WRONG).await.status, 403);
+    app.advance(Duration::from_secs(31));
+    assert_eq!(attempts(&app, "alice", &[WRONG; 3]).await, [401; 3]);
+    let code = user.code(NUMBER, "reset").await;
+    let new = json!({ "phone": NUMBER, "code": code, "new_password": "another long password" });
+    assert_eq!(user.call("/password/reset", new).await.status, 204);
+    assert_eq!(attempts(&app, "alice", &[WRONG; 4]).await, [401, 401, 401, 403], "forgiven");
+    app.advance(SECOND);
+    let (_, limits) = shown(&boss).await;
+    let answer = preview(&boss, json!({ "limits": limits })).await;
+    let all = &answer.body["current"]["all"];
+    // The boss, two messages, two codes, a registration, nine wrong passwords.
+    assert_eq!((&all["admitted"], &all["challenged"]), (&exactly(1 + 2 + 2 + 1 + 9), &exactly(3)), "{all:#}");
+    let events = boss.get("/api/v1/admin/events?action=sign-in&outcome=ok").await;
+    assert_eq!(events.body["events"].as_array().unwrap().len(), 1, "{}", events.text);
+    let resets = boss.get("/api/v1/admin/events?action=reset").await;
+    assert_eq!(resets.body["events"].as_array().unwrap().len(), 1, "{}", resets.text);
+}
+
+async fn clear(boss: &Client, limit: &str, subject: &str) {
+    let subject: String = url::form_urlencoded::byte_serialize(subject.as_bytes()).collect();
+    let url = format!("{}/api/v1/admin/subjects/{limit}/{subject}", boss.url);
+    let answer = boss.http.delete(url).json(&json!({ "reason": "called us" })).send().await.unwrap();
+    assert_eq!(answer.status(), 204, "{limit}");
+}
+
+#[tokio::test]
+async fn a_bad_draft_is_refused_at_its_field() {
+    let app = TestApp::start(Store::Memory).await;
+    let boss = admin(&app, "boss").await;
+    let (_, limits) = shown(&boss).await;
+    let told = async |body: Value| {
+        let answer = preview(&boss, body).await;
+        assert_eq!(answer.status, 422, "{}", answer.text);
+        answer.body["errors"][0]["field"].as_str().unwrap().to_owned()
+    };
+    let field = "limits.login-account.rules[0].max";
+    assert_eq!(told(json!({ "limits": with_max(&limits, 0) })).await, field);
+    assert_eq!(told(json!({ "limits": limits, "span": "a while" })).await, "span");
+    assert_eq!(told(json!({ "limits": limits, "span": "1s" })).await, "span");
+    assert_eq!(told(json!({ "limits": limits, "toml": "" })).await, "toml");
+    assert_eq!(told(json!({})).await, "limits");
+}
+
+#[tokio::test]
+async fn drafts_are_tried_by_administrators_only() {
+    let app = TestApp::start(Store::Memory).await;
+    let user = app.client();
+    user.register("alice", PASSWORD).await;
+    assert_eq!(preview(&app.client(), json!({ "limits": {} })).await.problem(), "unauthenticated");
+    assert_eq!(preview(&user, json!({ "limits": {} })).await.problem(), "forbidden");
+}
