@@ -1,6 +1,7 @@
 //! A fixture for each kind of mistake, and the message that it is told with.
 
 use super::{read, refusal};
+use crate::config::error::Place;
 
 /// One mistake a line, each in a document of its own, with the message less its place.
 fn told(cases: &[(&str, &str)]) {
@@ -33,6 +34,37 @@ fn what_is_no_toml() {
         refusal("[server]\n[store]\n[server]"),
         "gatehouse.toml:3: server: is set twice; keep one of them"
     );
+}
+
+/// A place is told in lines and letters; whoever counts both from the start of the text for each value takes
+/// minutes for this, a request's thread or the watcher's long.
+#[test]
+fn a_document_of_nothing_but_mistakes_is_refused_while_its_author_waits() {
+    let line = format!("limits.login-account = {{ rules = [{}] }}", "1,".repeat(500_000));
+    let refused = refusal(&line);
+    assert!(
+        refused.starts_with("gatehouse.toml:1: limits.login-account.rules[0]: is a number"),
+        "{refused:.100}"
+    );
+    let twice = refusal(&format!("[limits]\n{}", "a = 1\n".repeat(100_000)));
+    assert!(
+        twice.starts_with("gatehouse.toml:3: limits.a: is set twice; keep one of them\n"),
+        "{twice:.100}"
+    );
+    assert_eq!(twice.lines().count(), 100, "who wrote so many wants none of the others listed");
+}
+
+#[test]
+fn a_place_counts_lines_and_letters_whatever_they_take() {
+    for before in ["", "# x\n", "# 日本語\n", "# 😀é\r\n\n"] {
+        for letters in [1, 900] {
+            let text = format!("{}a = [{}語]", before.repeat(letters), "\"日\", ".repeat(letters));
+            let problem = read(&text).expect_err("a refusal").problems()[0].clone();
+            let Place::File { line, column, .. } = problem.place else { panic!("no place in the file") };
+            let last = text.lines().last().unwrap();
+            assert_eq!((line, column), (text.lines().count(), last.chars().count() - 1), "{before:?}");
+        }
+    }
 }
 
 #[test]
