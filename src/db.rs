@@ -62,6 +62,21 @@ pub enum Tx {
 #[error("database: {0}")]
 pub struct DbError(#[from] sqlx::Error);
 
+impl DbError {
+    /// Whether the database refused what it was given, and would again: a value that it cannot hold, a row that
+    /// a constraint forbids.
+    pub fn is_about_values(&self) -> bool {
+        let code = self.0.as_database_error().and_then(|error| error.code());
+        let Some(code) = code else { return false };
+        // PostgreSQL: classes 22 (data exception) and 23 (integrity constraint violation), five characters each.
+        if code.len() == 5 && (code.starts_with("22") || code.starts_with("23")) {
+            return true;
+        }
+        // SQLite: the low byte says what kind it is: TOOBIG, CONSTRAINT, MISMATCH.
+        code.len() < 5 && code.parse::<u32>().is_ok_and(|code| [18, 19, 20].contains(&(code & 0xFF)))
+    }
+}
+
 /// Why a database cannot be opened. The URL is not repeated: it may hold a password.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {

@@ -241,6 +241,31 @@ async fn what_a_database_does_not_take_waits_within_bounds_and_the_rest_is_count
 }
 
 #[tokio::test]
+async fn a_row_that_the_database_refuses_does_not_keep_the_others_waiting() {
+    let rig = rig().await;
+    rig.sql("ALTER TABLE events ADD COLUMN strict BIGINT CHECK (name <> 'forbidden')").await;
+    for name in ["before", "forbidden", "behind"] {
+        rig.audit.record(Event { name: Some(name), ..Event::new(at(0), Action::Admin, Outcome::Ok) });
+    }
+    assert_eq!(rig.rows().await.len(), 2);
+    assert_eq!((rig.audit.held(), rig.audit.lost()), ((0, 0), 1));
+    assert_eq!((rig.fate("written"), rig.fate("dropped")), (2, 1));
+}
+
+#[tokio::test]
+async fn a_subject_of_any_letters_is_recorded() {
+    let rig = rig().await;
+    for name in ["\0", "\0\0\0\0\0\0\0", "\u{202e}evil"] {
+        let account = Some(Subject::Custom(name));
+        rig.audit.record(Event { account, ..Event::new(at(0), Action::Custom, Outcome::Ok) });
+    }
+    assert_eq!(rig.rows().await.len(), 3);
+    const SQL: &str = "SELECT account_mask FROM events";
+    let masks: Vec<(String,)> = on_db!(&rig.db, pool => query_as(SQL).fetch_all(pool).await).unwrap();
+    assert!(masks.iter().all(|(mask,)| mask.starts_with('\u{fffd}') && !mask.contains('\0')), "{masks:?}");
+}
+
+#[tokio::test]
 async fn who_records_does_not_wait_for_who_writes() {
     let rig = rig().await;
     let tx = rig.db.begin_exclusive().await.unwrap();

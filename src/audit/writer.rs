@@ -57,8 +57,7 @@ impl Writer {
         let mut waiting = self.waiting();
         if waiting.len() >= MOST_WAITING {
             drop(waiting);
-            self.dropped.increment(row.count as u64);
-            self.lost.fetch_add(row.count as u64, Ordering::Relaxed);
+            self.lose(&row);
             if !self.full.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     "security events are lost: the database takes none, and no more fit in memory"
@@ -100,21 +99,55 @@ impl Writer {
             if in_hand.is_empty() {
                 return;
             }
-            if let Err(error) = insert(&self.db, &in_hand).await {
+            let many = in_hand.len();
+            let written = match insert(&self.db, &in_hand).await {
+                Ok(()) => {
+                    self.wrote(many);
+                    in_hand.clear();
+                    Ok(())
+                }
+                Err(error) if error.is_about_values() => self.write_each(&mut in_hand).await,
+                other => other,
+            };
+            if let Err(error) = written {
                 if !self.failing.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, "security events wait in memory: the database does not take them");
                 }
                 return;
             }
-            self.written.increment(in_hand.len() as u64);
-            self.rows.fetch_add(in_hand.len() as u64, Ordering::Relaxed);
-            due = due.saturating_sub(in_hand.len());
-            in_hand.clear();
+            due = due.saturating_sub(many);
             self.full.store(false, Ordering::Relaxed);
             if self.failing.swap(false, Ordering::Relaxed) {
                 tracing::info!("the database takes security events again");
             }
         }
+    }
+
+    /// One by one, so that a row which the database will never take does not keep all others waiting for ever:
+    /// that one is lost, and counted.
+    async fn write_each(&self, rows: &mut Vec<Row>) -> Result<(), DbError> {
+        while let Some(row) = rows.last() {
+            match insert(&self.db, std::slice::from_ref(row)).await {
+                Ok(()) => self.wrote(1),
+                Err(error) if error.is_about_values() => {
+                    self.lose(row);
+                    tracing::error!(%error, "a security event is lost: the database refuses it");
+                }
+                other => return other,
+            }
+            rows.pop();
+        }
+        Ok(())
+    }
+
+    fn wrote(&self, rows: usize) {
+        self.written.increment(rows as u64);
+        self.rows.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    fn lose(&self, row: &Row) {
+        self.dropped.increment(row.count as u64);
+        self.lost.fetch_add(row.count as u64, Ordering::Relaxed);
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Row>> {
