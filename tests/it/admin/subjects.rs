@@ -1,9 +1,11 @@
 //! Why somebody is refused, and letting them in again.
 
+use std::task::Poll;
 use std::time::Duration;
 
-use gatehouse::audit::{Subject, SubjectKind};
+use gatehouse::audit::{Entry, Outcome, Subject, SubjectKind};
 use gatehouse::clock::Micros;
+use gatehouse::lookup::By;
 use serde_json::{Value, json};
 
 use crate::sms::administration::admin;
@@ -202,4 +204,50 @@ async fn whoever_looks_a_subject_up_sees_who_let_it_in_and_why() {
     let detail: Value = serde_json::from_str(event.detail.as_deref().unwrap()).unwrap();
     assert_eq!(detail, json!({ "limit": "sms-phone", "reason": "called us" }));
     assert!(event.actor.is_some() && !format!("{event:?}").contains(NUMBER), "{event:?}");
+}
+
+/// The newest events of the number, newest first.
+async fn events(app: &TestApp) -> Vec<Entry> {
+    let audit = &app.services.audit;
+    audit.flush().await;
+    let key = audit.subject(&Subject::Phone(NUMBER));
+    audit.log().by_subject(SubjectKind::Phone, key, Micros(0), 10).await.unwrap()
+}
+
+#[tokio::test]
+async fn letting_in_that_fails_half_way_is_recorded_as_such() {
+    let mut app = TestApp::with(Store::Redis, SMS).await;
+    let boss = admin(&app).await;
+    app.redis.as_mut().unwrap().kill();
+    assert_eq!(clear(&boss, "sms-phone", NUMBER).await.status, 503);
+    let events = events(&app).await;
+    let [event] = events.as_slice() else { panic!("{events:#?}") };
+    assert_eq!((event.name.as_deref(), event.outcome), (Some("subject.clear"), Outcome::Refused));
+    let detail: Value = serde_json::from_str(event.detail.as_deref().unwrap()).unwrap();
+    assert_eq!(detail, json!({ "limit": "sms-phone", "reason": "called us", "why": "failed" }));
+}
+
+#[tokio::test]
+async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
+    let app = TestApp::with(Store::Memory, SMS).await;
+    admin(&app).await;
+    let services = &app.services;
+    let name = gatehouse::login::Username::parse("boss").unwrap();
+    let account = services.accounts.find(&name).await.unwrap().unwrap();
+    let (live, phone) = (services.live.snapshot(), gatehouse::sms::Phone::parse(NUMBER, "CN").unwrap());
+    let by = By { actor: "somebody", account: &account, address: &[4, 127, 0, 0, 1], reason: "called us" };
+    {
+        let phone = gatehouse::lookup::Subject::Phone(phone);
+        let clearing = services.lookup.clear(&live, "sms-phone", &phone, by);
+        let mut clearing = std::pin::pin!(clearing);
+        let poll = std::future::poll_fn(|context| Poll::Ready(clearing.as_mut().poll(context)));
+        assert!(poll.await.is_pending());
+    }
+    // Each look waits for the database, as what goes on without its caller does.
+    for _ in 0..1000 {
+        if let [event] = events(&app).await.as_slice() {
+            return assert_eq!((event.name.as_deref(), event.outcome), (Some("subject.clear"), Outcome::Ok));
+        }
+    }
+    panic!("it was not recorded");
 }
