@@ -5,9 +5,11 @@ FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
 COPY . .
 # Caches stay out of the image; the binary is copied out of them.
+# --build-arg FEATURES=nacos for limits in a config centre.
+ARG FEATURES=""
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --bin gatehouse \
+    cargo build --release --locked --bin gatehouse --features "$FEATURES" \
     && cp target/release/gatehouse /usr/local/bin/gatehouse
 
 FROM debian:bookworm-slim

@@ -16,7 +16,7 @@ fmt:
     cargo fmt
 
 lint:
-    cargo clippy --all-targets -- -D warnings
+    cargo clippy --all-targets --all-features -- -D warnings
 
 # Licences, bans and sources of every dependency (needs cargo-deny)
 deny:

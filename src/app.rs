@@ -247,7 +247,7 @@ impl Health for Parts {
                     refused: self.live.last_refused().is_some(),
                     home: match self.live.home() {
                         HomeKind::Fixed | HomeKind::File => None,
-                        HomeKind::Redis => Some(state(self.live.home_down().is_none())),
+                        HomeKind::Redis | HomeKind::Nacos => Some(state(self.live.home_down().is_none())),
                     },
                 },
             }

@@ -11,6 +11,7 @@ pub fn show(loaded: &Loaded, file: &Path) {
     let (place, look) = match loaded.live.home() {
         HomeKind::Fixed | HomeKind::File => (file.display().to_string(), Look::Followed),
         HomeKind::Redis => (format!("redis, key {}", home.key), loaded.look()),
+        HomeKind::Nacos => (home.place().display().to_string(), loaded.look()),
     };
     println!("home:    {place}");
     match (look, loaded.live.in_force().fingerprint) {

@@ -117,12 +117,13 @@ fn check_config(file: Option<&Path>) -> Result<(), Failure> {
     let source = Source::new(file, config::environment_of_process());
     let loaded = source.load().map_err(Failure::unusable)?;
     println!("{}: ok", source.path().display());
-    if loaded.live.home() == HomeKind::Redis {
-        let key = &loaded.settings.home.key;
-        println!(
-            "[limits], and what else is live, is read from redis, key {key}; this file fills it where it is empty"
-        );
-    }
+    let home = &loaded.settings.home;
+    let place = match loaded.live.home() {
+        HomeKind::Fixed | HomeKind::File => return Ok(()),
+        HomeKind::Redis => format!("redis, key {}", home.key),
+        HomeKind::Nacos => home.place().display().to_string(),
+    };
+    println!("[limits], and what else is live, is read from {place}; this file fills it where it is empty");
     Ok(())
 }
 

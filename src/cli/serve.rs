@@ -15,7 +15,9 @@ use super::{Failure, block_on};
 const FIRST_ADMIN: &str = "admin";
 
 pub fn run(source: Source, loaded: Loaded) -> Result<(), Failure> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    // What becomes of the config centre is told where the limits are read; its client's own log is for
+    // whoever asks for it.
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,nacos_sdk=off"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     block_on(serve(source, loaded))?
 }

@@ -21,8 +21,8 @@ impl Loaded {
     pub fn look(&self) -> Look {
         let found = match self.live.home() {
             HomeKind::Fixed | HomeKind::File => return Look::Followed,
-            HomeKind::Redis => match watch::home_on_redis(&self.settings, &watch::nobody()) {
-                Some(mut home) => home.look(),
+            HomeKind::Redis | HomeKind::Nacos => match watch::service(&self.settings, &watch::nobody()) {
+                Some(mut home) => home.read(None),
                 None => return Look::Followed,
             },
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::document::{self, Table};
 use super::environment::{self, Environment};
 use super::error::ConfigError;
-use super::home::{Found, HomeKind, RedisHome};
+use super::home::{Found, HomeKind};
 use super::live::LiveHandle;
 use super::living;
 use super::reader::{self, Problems};
@@ -87,11 +87,11 @@ impl Source {
         let settings = judged.config.settings.clone();
         let live = match settings.home.home {
             HomeKind::Fixed | HomeKind::File => LiveHandle::new(judged, self.clone(), HomeKind::File),
-            HomeKind::Redis => {
-                let source = self.over_the_rest(RedisHome::place(&settings.home.key), &judged.document)?;
+            kind @ (HomeKind::Redis | HomeKind::Nacos) => {
+                let source = self.over_the_rest(settings.home.place(), &judged.document)?;
                 // Until the home was read once, what the file says is in force.
                 let seed = Found::Bytes(living::seed(&judged.document).into_bytes());
-                LiveHandle::new(source.interpret(&seed)?, source, HomeKind::Redis)
+                LiveHandle::new(source.interpret(&seed)?, source, kind)
             }
         };
         Ok(Loaded { settings, live })

@@ -1,12 +1,16 @@
 //! Where the document with the limits is kept: what every such place has to do, and which there are.
 
 mod file;
+#[cfg(feature = "nacos")]
+mod nacos;
 mod redis;
 
 use std::path::Path;
 use std::time::Duration;
 
 pub(super) use file::FileHome;
+#[cfg(feature = "nacos")]
+pub(super) use nacos::NacosHome;
 pub(super) use redis::RedisHome;
 
 /// Which kind of place it is.
@@ -19,6 +23,8 @@ pub enum HomeKind {
     File,
     /// A string on Redis, with what is live alone.
     Redis,
+    /// A document in a Nacos-compatible config centre, with what is live alone.
+    Nacos,
 }
 
 impl HomeKind {
@@ -27,6 +33,7 @@ impl HomeKind {
             Self::Fixed => "fixed",
             Self::File => "file",
             Self::Redis => "redis",
+            Self::Nacos => "nacos",
         }
     }
 }

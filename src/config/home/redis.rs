@@ -105,11 +105,6 @@ impl RedisHome {
         })
         .map(|done| done == 1)
     }
-
-    /// What stands there, be it nothing.
-    pub fn look(&mut self) -> Found {
-        self.get().unwrap_or_else(|error| trouble(&error))
-    }
 }
 
 impl Home for RedisHome {

@@ -62,10 +62,8 @@ impl Watcher {
     ) -> std::io::Result<Self> {
         let (waker, woken) = wake::channel();
         let control = Control::of(&waker);
-        let home: Box<dyn Home> = match home_on_redis(&running, &waker) {
-            Some(home) => Box::new(home),
-            None => Box::new(FileHome::new(source.path(), poll, waker.clone())),
-        };
+        let home = service(&running, &waker)
+            .unwrap_or_else(|| Box::new(FileHome::new(source.path(), poll, waker.clone())));
         live.controlled_by(control.clone());
         let (looked, first_look) = sync_channel(1);
         let service = home.kind() != HomeKind::File;
@@ -85,13 +83,27 @@ impl Watcher {
     }
 }
 
-pub(super) fn home_on_redis(running: &Settings, waker: &Waker) -> Option<RedisHome> {
-    let HomeSettings { home, url, key, poll } = &running.home;
-    let url = match (home, url, &running.store.url) {
-        (HomeKind::Redis, Some(url), _) | (HomeKind::Redis, None, StoreUrl::Redis(url)) => url.clone(),
-        _ => return None,
-    };
-    Some(RedisHome::new(url, key.clone(), *poll, waker.clone()))
+/// The program that keeps the limits, if one does.
+pub(super) fn service(running: &Settings, waker: &Waker) -> Option<Box<dyn Home>> {
+    let HomeSettings { home, url, key, poll, .. } = &running.home;
+    match home {
+        HomeKind::Fixed | HomeKind::File => None,
+        HomeKind::Redis => {
+            let url = match (url, &running.store.url) {
+                (Some(url), _) | (None, StoreUrl::Redis(url)) => url.clone(),
+                _ => return None,
+            };
+            Some(Box::new(RedisHome::new(url, key.clone(), *poll, waker.clone())))
+        }
+        #[cfg(feature = "nacos")]
+        HomeKind::Nacos => {
+            let nacos = running.home.nacos.clone()?;
+            Some(Box::new(super::home::NacosHome::new(nacos, *poll, waker.clone())))
+        }
+        // A configuration that asks for it is refused by this build.
+        #[cfg(not(feature = "nacos"))]
+        HomeKind::Nacos => None,
+    }
 }
 
 impl Drop for Watcher {

@@ -4,6 +4,8 @@ pub mod app;
 pub mod browser;
 pub mod database;
 pub mod kannel;
+#[cfg(feature = "nacos")]
+pub mod nacos;
 pub mod process;
 pub mod redis;
 pub mod steered;

@@ -11,7 +11,7 @@ use crate::support::redis::{RedisServer, free_port};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn document(max: u32) -> String {
+pub(super) fn document(max: u32) -> String {
     format!("[limits.login-account]\nrules = [{{ max = {max}, window = \"10m\", then = \"captcha\" }}]\n")
 }
 
@@ -25,7 +25,7 @@ async fn on(port: u16) -> TestApp {
 }
 
 /// Waits for what another thread, and another process, have to see first.
-async fn until(what: &str, so: impl AsyncFn() -> bool) {
+pub(super) async fn until(what: &str, so: impl AsyncFn() -> bool) {
     let waiting = async {
         while !so().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -34,7 +34,7 @@ async fn until(what: &str, so: impl AsyncFn() -> bool) {
     tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited in vain until {what}"));
 }
 
-async fn ready(client: &Client) -> Value {
+pub(super) async fn ready(client: &Client) -> Value {
     client.get("/readyz").await.body["limits"].clone()
 }
 

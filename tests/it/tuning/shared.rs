@@ -15,18 +15,18 @@ const WRONG: &str = "a wrong password";
 /// The rule is a second; machines that build ten things at once are given more.
 const GENEROUS: Duration = Duration::from_secs(10);
 /// The load's own requests come from one address, and must not fill its limits.
-const SEED: &str = "# Theirs together.\n[limits.login-account]\nrules = [{ max = 50, window = \"10m\", then = \"captcha\" }]\n\
+pub(super) const SEED: &str = "# Theirs together.\n[limits.login-account]\nrules = [{ max = 50, window = \"10m\", then = \"captcha\" }]\n\
     [limits.login-address]\nrules = []\n[limits.captcha-address]\nrules = []\n[limits.captcha-total]\nrules = []\n";
 
 /// Three processes on one database, one store and one key; killed when dropped.
-struct Three {
+pub(super) struct Three {
     running: Vec<Running>,
     redis: RedisServer,
-    homes: Vec<Home>,
+    pub homes: Vec<Home>,
 }
 
 impl Three {
-    async fn start(arguments: impl Fn(&Home) -> Vec<String>, set: impl Fn(&mut Home, &Home)) -> Self {
+    pub async fn start(arguments: impl Fn(&Home) -> Vec<String>, set: impl Fn(&mut Home, &Home)) -> Self {
         let (redis, first) = (RedisServer::start(), Home::new());
         let mut homes: Vec<Home> = (0..3).map(|_| Home::new()).collect();
         for home in &mut homes {
@@ -50,11 +50,11 @@ impl Three {
         Self { running: vec![one, two, three], redis, homes }
     }
 
-    fn clients(&self) -> Vec<Client> {
+    pub fn clients(&self) -> Vec<Client> {
         self.running.iter().map(Running::client).collect()
     }
 
-    async fn boss(&self, instance: usize) -> Client {
+    pub async fn boss(&self, instance: usize) -> Client {
         let client = self.running[instance].client();
         assert_eq!(client.login("boss", PASSWORD).await.status, 200);
         client
@@ -86,7 +86,7 @@ fn with_max(limits: &Value, max: u32) -> Value {
 }
 
 /// Saves through each in turn, under load; counters stay.
-async fn saved_through_each(three: &mut Three, what: &str) {
+pub(super) async fn saved_through_each(three: &mut Three, what: &str) {
     let clients = three.clients();
     let load = Load::across(&clients).await;
     let bosses = [three.boss(0).await, three.boss(1).await, three.boss(2).await];

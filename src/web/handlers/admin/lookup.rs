@@ -44,6 +44,7 @@ pub async fn ask(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResp
     };
     let asked = asked(&pairs);
     if !visit.admits_form(password::value(&pairs, "csrf_token")) {
+        admin.was_foreign(&services, visit.pattern());
         return LookupPage::new(&visit, admin.login(), asked).expired().respond(&visit);
     }
     if asked.is_empty() || subject::read(asked, &services.live.snapshot()).is_none() {
@@ -61,6 +62,7 @@ pub async fn clear(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpRe
     let (asked, limit) = (asked(&pairs), password::value(&pairs, "limit"));
     let reason: String = password::value(&pairs, "reason").trim().chars().take(500).collect();
     if !visit.admits_form(password::value(&pairs, "csrf_token")) {
+        admin.was_foreign(&services, visit.pattern());
         return page(&visit, &services, &admin, asked, LookupPage::expired).await;
     }
     if reason.is_empty() {

@@ -100,6 +100,11 @@ impl EditorPage {
         self.form.rows.iter().enumerate().collect()
     }
 
+    /// The owner's own have none.
+    fn has_default(&self) -> bool {
+        !self.limit.name().starts_with("custom.")
+    }
+
     fn full(&self) -> bool {
         self.form.rows.len() >= MOST_RULES
     }

@@ -1,0 +1,249 @@
+//! The connections to a config centre: one that is asked, one that listens, and the thread they live on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nacos_sdk::api::config::{ConfigChangeListener, ConfigResponse, ConfigService, ConfigServiceBuilder};
+use nacos_sdk::api::error::Error;
+use nacos_sdk::api::props::ClientProps;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::sign_in::SignIn;
+use crate::config::nacos::NacosSettings;
+use crate::config::watch::Waker;
+
+/// How long a first connection may take, and an answer.
+const CONNECTION: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_secs(1);
+/// The client library keeps copies of documents on the disk, and cannot be told not to. Nothing can stand
+/// below a device, so that none are written; it goes on without.
+const NOWHERE: &str = "/dev/null/gatehouse";
+
+/// A document as it stands there.
+pub(super) struct Document {
+    pub content: String,
+    /// As the server computes it: what a swap names.
+    pub md5: String,
+}
+
+pub(super) struct Centre {
+    settings: NacosSettings,
+    sign_in: Option<Arc<SignIn>>,
+    /// None once it is dropped.
+    runtime: Option<Runtime>,
+    reader: Line,
+    /// Apart from the reader, since a connection that listens to a document answers questions about it from
+    /// what it last heard.
+    ear: Line,
+}
+
+/// A connection. Once it stands, the library sees to it for ever; it may not be made often.
+#[derive(Default)]
+enum Line {
+    #[default]
+    None,
+    Connecting(JoinHandle<Result<ConfigService, Error>>),
+    Up(ConfigService),
+}
+
+impl Centre {
+    pub fn new(settings: NacosSettings) -> Result<Self, String> {
+        let mut builder = Builder::new_multi_thread();
+        let builder = builder.worker_threads(1).thread_name("limits-nacos").enable_all();
+        let runtime = builder.build().map_err(|reason| format!("there is no thread for it: {reason}"))?;
+        let account = settings.account.clone();
+        let sign_in =
+            account.map(|account| SignIn::new(&settings.server, account)).transpose()?.map(Arc::new);
+        Ok(Self { settings, sign_in, runtime: Some(runtime), reader: Line::None, ear: Line::None })
+    }
+
+    /// What stands there, be it nothing.
+    pub fn get(&mut self) -> Result<Option<Document>, String> {
+        let (data_id, group) = (self.settings.data_id.clone(), self.settings.group.clone());
+        let answer = self.ask(|service| {
+            let (data_id, group) = (data_id.clone(), group.clone());
+            async move { service.get_config(data_id, group).await }
+        });
+        match answer {
+            Ok(found) => Ok(Some(Document { content: found.content().clone(), md5: found.md5().clone() })),
+            Err(Trouble::Told(Error::ConfigNotFound(_))) => Ok(None),
+            Err(trouble) => Err(self.in_words(&trouble)),
+        }
+    }
+
+    /// Puts a document there, if the server still has one of this MD5. Not every server compares.
+    pub fn publish(&mut self, content: &str, md5: &str) -> Result<(), String> {
+        let (data_id, group) = (self.settings.data_id.clone(), self.settings.group.clone());
+        let answer = self.ask(|service| {
+            let (data_id, group, content, md5) =
+                (data_id.clone(), group.clone(), content.to_owned(), md5.to_owned());
+            let kind = Some("toml".to_owned());
+            async move { service.publish_config_cas(data_id, group, content, kind, md5).await }
+        });
+        match answer {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("the server did not take it".to_owned()),
+            Err(trouble) => Err(self.in_words(&trouble)),
+        }
+    }
+
+    /// Sees to it that changes are told. The library says nothing of a document's first appearance; it is
+    /// for a document that stands there.
+    pub fn listen(&mut self, waker: &Waker) {
+        let Some(runtime) = &self.runtime else { return };
+        match std::mem::take(&mut self.ear) {
+            Line::None => {
+                let connecting = connect(self.settings.clone(), self.sign_in.clone());
+                let (settings, waker) = (self.settings.clone(), waker.clone());
+                self.ear = Line::Connecting(runtime.spawn(async move {
+                    let service = connecting.await?;
+                    let ear = Arc::new(Ear(waker.clone()));
+                    service.add_listener(settings.data_id, settings.group, ear).await?;
+                    // What came before this is found by looking.
+                    waker.changed();
+                    Ok(service)
+                }));
+            }
+            // Where it failed it is tried again before the next wait.
+            Line::Connecting(made) if made.is_finished() => {
+                if let Ok(Ok(service)) = runtime.block_on(made) {
+                    self.ear = Line::Up(service);
+                }
+            }
+            line => self.ear = line,
+        }
+    }
+
+    /// Asks, and once more with another token where the server did not like the question.
+    fn ask<T, F>(&mut self, question: impl Fn(ConfigService) -> F) -> Result<T, Trouble>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let Some(runtime) = &self.runtime else { return Err(Trouble::Silent) };
+        let (reader, settings, sign_in) = (&mut self.reader, &self.settings, &self.sign_in);
+        runtime.block_on(async {
+            let service = reader.up(settings, sign_in.as_ref()).await?;
+            match (answer(question(service.clone())).await, sign_in) {
+                (Err(Trouble::Told(error)), Some(sign_in)) if is_refusal(&error) => {
+                    if sign_in.renew().await {
+                        answer(question(service)).await
+                    } else {
+                        Err(Trouble::Told(error))
+                    }
+                }
+                (answer, _) => answer,
+            }
+        })
+    }
+
+    fn in_words(&self, trouble: &Trouble) -> String {
+        let server = &self.settings.server;
+        let sign_in = self.sign_in.as_ref().and_then(|sign_in| sign_in.failed());
+        match (trouble, sign_in) {
+            (_, Some(reason)) => format!("the sign-in at {server} failed: {reason}"),
+            (Trouble::Silent, None) => format!("{server} does not answer"),
+            (Trouble::Told(error), None) => format!("{server}: {error}"),
+            (Trouble::Broken, None) => format!("{server} answered what its client cannot read"),
+        }
+    }
+}
+
+impl Drop for Centre {
+    /// Without waiting for what may still look up a name.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Line {
+    async fn up(
+        &mut self,
+        settings: &NacosSettings,
+        sign_in: Option<&Arc<SignIn>>,
+    ) -> Result<ConfigService, Trouble> {
+        let mut making = match std::mem::take(self) {
+            Self::Up(service) => {
+                *self = Self::Up(service.clone());
+                return Ok(service);
+            }
+            Self::Connecting(making) => making,
+            Self::None => tokio::spawn(connect(settings.clone(), sign_in.cloned())),
+        };
+        match timeout_at(Instant::now() + CONNECTION, &mut making).await {
+            // It goes on by itself: the next question asks what has become of it.
+            Err(_) => {
+                *self = Self::Connecting(making);
+                Err(Trouble::Silent)
+            }
+            Ok(Err(died)) => Err(died.into()),
+            Ok(Ok(Err(_))) => Err(Trouble::Silent),
+            Ok(Ok(Ok(service))) => {
+                *self = Self::Up(service.clone());
+                Ok(service)
+            }
+        }
+    }
+}
+
+/// Why there is no answer.
+enum Trouble {
+    Silent,
+    Told(Error),
+    /// The library does not bear every answer.
+    Broken,
+}
+
+impl From<JoinError> for Trouble {
+    fn from(_: JoinError) -> Self {
+        Self::Broken
+    }
+}
+
+/// On a task of its own, so that a panic ends that alone.
+async fn answer<T: Send + 'static>(
+    question: impl Future<Output = Result<T, Error>> + Send + 'static,
+) -> Result<T, Trouble> {
+    match timeout(ANSWER, tokio::spawn(question)).await {
+        Err(_) => Err(Trouble::Silent),
+        Ok(Err(died)) => Err(died.into()),
+        Ok(Ok(answer)) => answer.map_err(|error| match error {
+            Error::TonicGrpcTransport(_) | Error::TonicGrpcStatus(_) | Error::GrpcBufferRequest(_) => {
+                Trouble::Silent
+            }
+            other => Trouble::Told(other),
+        }),
+    }
+}
+
+const fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::ErrResult(_) | Error::ErrResponse(..))
+}
+
+async fn connect(settings: NacosSettings, sign_in: Option<Arc<SignIn>>) -> Result<ConfigService, Error> {
+    let NacosSettings { server, namespace, .. } = settings;
+    let client = ClientProps::new()
+        // Variables of other programs' clients are not this one's settings.
+        .env_first(false)
+        .server_addr(server)
+        .namespace(namespace)
+        .app_name("gatehouse")
+        .cache_dir(NOWHERE);
+    let builder = ConfigServiceBuilder::new(client);
+    match sign_in {
+        Some(sign_in) => builder.with_auth_plugin(sign_in).build().await,
+        None => builder.build().await,
+    }
+}
+
+struct Ear(Waker);
+
+impl ConfigChangeListener for Ear {
+    fn notify(&self, _: ConfigResponse) {
+        self.0.changed();
+    }
+}

@@ -1,0 +1,86 @@
+//! `[live.nacos]`: where a Nacos config centre is, and which of its documents holds the limits.
+
+use std::path::PathBuf;
+
+use super::document::Node;
+use super::error::Place;
+use super::reader::{Parsed, Section};
+use super::values::{SecretRef, secret, text};
+
+const GROUP: &str = "DEFAULT_GROUP";
+const DATA_ID: &str = "gatehouse.toml";
+/// Its clients call a port this far above the one that is named.
+const ABOVE: u16 = 1000;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NacosSettings {
+    /// `host:port` of its HTTP side.
+    pub server: String,
+    /// The id of a namespace; nothing for the public one.
+    pub namespace: String,
+    pub group: String,
+    pub data_id: String,
+    /// Where it wants a sign-in.
+    pub account: Option<NacosAccount>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NacosAccount {
+    pub username: SecretRef,
+    pub password: SecretRef,
+}
+
+impl NacosSettings {
+    /// `chosen` is where this home is chosen, and `None` where another one is: then keys may be missing.
+    pub(super) fn read(section: &mut Section<'_>, chosen: Option<&Place>) -> Option<Self> {
+        let place = chosen.map(|chosen| section.place().unwrap_or(chosen).clone());
+        let missing = "is missing, and live.home = \"nacos\" needs it: \"host:8848\"";
+        let server = section.required("server", missing, place, server);
+        let namespace = section.value("namespace", String::new(), |node| name(node, true));
+        let group = section.value("group", GROUP.to_owned(), |node| name(node, false));
+        let data_id = section.value("data_id", DATA_ID.to_owned(), |node| name(node, false));
+        let (user_at, word_at) = (section.place_of("username"), section.place_of("password"));
+        let halves = (section.has("username"), section.has("password"));
+        let username = section.optional("username", |node| SecretRef::parse(text(node)?));
+        let password = section.optional("password", secret);
+        let half = match halves {
+            (true, false) => user_at.map(|place| (place, "password")),
+            (false, true) => word_at.map(|place| (place, "username")),
+            _ => None,
+        };
+        if let Some((place, other)) = half {
+            section.refuse(place, section.path_of(other), "is missing; the two are set together");
+        }
+        let account = username.zip(password).map(|(username, password)| NacosAccount { username, password });
+        Some(Self { server: server?, namespace, group, data_id, account })
+    }
+
+    /// What the document is called where something is wrong with it.
+    pub fn place(&self) -> PathBuf {
+        let Self { namespace, group, data_id, .. } = self;
+        let before = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        PathBuf::from(format!("nacos {before}{group}/{data_id}"))
+    }
+}
+
+fn server(node: Node) -> Parsed<String> {
+    let text = text(node)?;
+    let wanted = "is no address of a server; write host and port, \"nacos.internal:8848\"";
+    let (host, port) = text.rsplit_once(':').ok_or(wanted)?;
+    let port: u16 = port.parse().map_err(|_| wanted)?;
+    url::Host::parse(host).map_err(|_| wanted)?;
+    if port == 0 || port.checked_add(ABOVE).is_none() {
+        return Err(format!("has a port that cannot be: calls go to {ABOVE} above it"));
+    }
+    Ok(text)
+}
+
+/// What a Nacos server takes for a name.
+fn name(node: Node, may_be_empty: bool) -> Parsed<String> {
+    let text = node.text()?;
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || ".:-_".contains(letter);
+    if text.len() > 128 || !text.chars().all(fits) || (text.is_empty() && !may_be_empty) {
+        return Err("is no name there: letters, digits and . : - _ only, 128 at most".to_owned());
+    }
+    Ok(text)
+}
