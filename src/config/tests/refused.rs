@@ -55,6 +55,27 @@ fn a_document_of_nothing_but_mistakes_is_refused_while_its_author_waits() {
 }
 
 #[test]
+fn what_is_told_of_a_document_is_bounded_whatever_it_holds() {
+    let many = (0..5000).map(|number| format!("a{number} = 1\n")).collect::<String>();
+    let told = refusal(&format!("[limits.login-account]\nrules = []\n{many}"));
+    assert_eq!(told.lines().count(), 101);
+    assert!(told.ends_with("\n… and 4900 more"), "{told}");
+    let long = "x".repeat(100_000);
+    let told = refusal(&format!("[limits.{long}]\na = 1\nb = 2\n[server]\nbind = \"{long}\"\n"));
+    assert!(told.len() < 5000, "{} bytes", told.len());
+}
+
+#[test]
+fn a_key_of_the_document_forges_no_line_of_the_log() {
+    let told = refusal(
+        r#"[server]
+"a\nINFO all is well\u0000\u001b[2J" = 1"#,
+    );
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert!(!told.contains(['\0', '\u{1b}']), "{told:?}");
+}
+
+#[test]
 fn a_place_counts_lines_and_letters_whatever_they_take() {
     for before in ["", "# x\n", "# 日本語\n", "# 😀é\r\n\n"] {
         for letters in [1, 900] {
