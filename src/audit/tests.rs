@@ -241,6 +241,44 @@ async fn what_a_database_does_not_take_waits_within_bounds_and_the_rest_is_count
 }
 
 #[tokio::test]
+async fn a_flood_on_the_console_by_whoever_is_signed_out_is_few_rows() {
+    let rig = rig().await;
+    for number in 0..20_000_u32 {
+        let bytes = [&[4][..], &number.to_be_bytes()].concat();
+        let who = Who { address: Some(Subject::Address(&bytes)), ..Who::default() };
+        rig.audit.act(
+            "access",
+            Outcome::Refused,
+            who,
+            Some(format!("{{\"path\":\"/admin/{}\"}}", number % 9)),
+        );
+        rig.audit.record(Event {
+            detail: Some(format!("{{\"error\":\"{number}\"}}")),
+            ..Event::new(at(0), Action::Reload, Outcome::Refused)
+        });
+    }
+    let rows = rig.rows().await;
+    assert_eq!(sum(&rows), 40_000);
+    assert!(rows.len() <= 2 * 65, "{} rows", rows.len());
+}
+
+#[tokio::test]
+async fn a_flood_does_not_wash_away_what_administrators_did() {
+    let rig = rig().await;
+    let keep = |name| rig.audit.act(name, Outcome::Ok, Who::default(), None);
+    keep("token.create");
+    keep("subject.clear");
+    for second in 0..10_100 {
+        rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Wrong));
+    }
+    rig.audit.flush().await;
+    while rig.audit.purge(1000).await.unwrap() == 1000 {}
+    assert_eq!(rig.rows().await.len(), 10_000);
+    let filter = Filter { action: Some(Action::Admin), ..Filter::default() };
+    assert_eq!(rig.audit.log().page(&filter, None, 10).await.unwrap().entries.len(), 2);
+}
+
+#[tokio::test]
 async fn a_row_that_the_database_refuses_does_not_keep_the_others_waiting() {
     let rig = rig().await;
     rig.sql("ALTER TABLE events ADD COLUMN strict BIGINT CHECK (name <> 'forbidden')").await;
