@@ -251,3 +251,19 @@ async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
     }
     panic!("it was not recorded");
 }
+
+#[tokio::test]
+async fn whom_somebody_looked_up_does_not_outlive_their_session() {
+    let app = TestApp::start(Store::Memory).await;
+    let boss = admin(&app).await;
+    let asked = boss.submit("/admin/lookup", "/admin/lookup", &[("asked", NUMBER)]).await;
+    assert!(asked.cookie("gh_lookup").is_some_and(|cookie| cookie.len() > "gh_lookup=; ".len()));
+    let left = boss.submit("/account", "/logout", &[]).await;
+    assert_eq!(left.status, 303);
+    assert!(
+        left.cookie("gh_lookup").is_some_and(|cookie| cookie.contains("Max-Age=0")),
+        "{:?}",
+        left.cookie("gh_lookup")
+    );
+    assert!(boss.call("/logout", json!({})).await.cookie("gh_lookup").is_some());
+}
