@@ -267,3 +267,18 @@ async fn whom_somebody_looked_up_does_not_outlive_their_session() {
     );
     assert!(boss.call("/logout", json!({})).await.cookie("gh_lookup").is_some());
 }
+
+/// A detail that is cut is no JSON any more, and nobody reads the reason out of it.
+#[tokio::test]
+async fn what_is_recorded_of_a_refused_save_is_bounded_by_us_and_not_by_where_it_is_cut() {
+    let app = TestApp::start(Store::Memory).await;
+    let boss = admin(&app).await;
+    let long = "x".repeat(9000);
+    let back = json!({ "change": long, "reason": "because" });
+    let request = boss.http.post(format!("{}/api/v1/admin/limits/rollback", boss.url)).json(&back);
+    let answer = Answer::read(request.header("if-match", format!("\"{long}\"")).send().await.unwrap()).await;
+    assert_eq!(answer.status, 422, "{}", answer.text);
+    let events = boss.get("/api/v1/admin/events?action=admin&outcome=refused").await;
+    let detail: Value = serde_json::from_str(events.body["events"][0]["detail"].as_str().unwrap()).unwrap();
+    assert_eq!((&detail["reason"], &detail["why"]), (&json!("because"), &json!("invalid")));
+}
