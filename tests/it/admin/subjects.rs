@@ -282,3 +282,16 @@ async fn what_is_recorded_of_a_refused_save_is_bounded_by_us_and_not_by_where_it
     let detail: Value = serde_json::from_str(events.body["events"][0]["detail"].as_str().unwrap()).unwrap();
     assert_eq!((&detail["reason"], &detail["why"]), (&json!("because"), &json!("invalid")));
 }
+
+/// PostgreSQL takes no NUL in a text: whoever asks for one is told that there is no such thing.
+#[tokio::test]
+async fn what_no_name_can_hold_is_not_there() {
+    let app = TestApp::start(Store::Memory).await;
+    let boss = admin(&app).await;
+    let events = boss.get("/api/v1/admin/events?limited_by=%00").await;
+    assert_eq!((events.status, &events.body["events"]), (200, &json!([])), "{}", events.text);
+    assert_eq!(boss.get("/admin/limits/history/%00").await.status, 404);
+    assert_eq!(boss.get("/api/v1/admin/messages?prefix=%00").await.status, 200);
+    let lift = boss.http.delete(format!("{}/api/v1/admin/brakes/%00", boss.url)).json(&json!({}));
+    assert_eq!(lift.send().await.unwrap().status(), 404);
+}
