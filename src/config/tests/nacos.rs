@@ -1,7 +1,5 @@
 //! `[live.nacos]`: what it takes, and what it is refused with.
 
-use std::path::PathBuf;
-
 use crate::config::live_home::missing_client;
 use crate::config::*;
 
