@@ -296,15 +296,17 @@ impl DbError {
         matches!(&self.0, sqlx::Error::Database(error) if error.is_unique_violation())
     }
 
-    /// What was to be written does not fit, and never will: too big, of a wrong kind, against a rule of its
-    /// table (SQLite: results 18 to 20; SQL: classes 22 and 23).
-    pub fn is_misfit(&self) -> bool {
-        let sqlx::Error::Database(error) = &self.0 else { return false };
-        let code = error.code().unwrap_or_default();
-        match code.parse::<u32>() {
-            Ok(number) if code.len() < 5 => (18..=20).contains(&(number & 0xff)),
-            _ => code.starts_with("22") || code.starts_with("23"),
+    /// Whether the database refused what it was given, and would again: a value that it cannot hold, a row that
+    /// a constraint forbids.
+    pub fn is_about_values(&self) -> bool {
+        let code = self.0.as_database_error().and_then(|error| error.code());
+        let Some(code) = code else { return false };
+        // PostgreSQL: classes 22 (data exception) and 23 (integrity constraint violation), five characters each.
+        if code.len() == 5 && (code.starts_with("22") || code.starts_with("23")) {
+            return true;
         }
+        // SQLite: the low byte says what kind it is: TOOBIG, CONSTRAINT, MISMATCH.
+        code.len() < 5 && code.parse::<u32>().is_ok_and(|code| [18, 19, 20].contains(&(code & 0xFF)))
     }
 }
 

@@ -75,6 +75,8 @@ pub fn folds(event: &Event<'_>) -> bool {
         // A wrong answer is a hit on its address.
         (Action::Captcha, outcome) => outcome != Outcome::Wrong,
         (Action::Admin, outcome) => outcome == Outcome::Refused && event.name == Some("access"),
+        // Others may write to where the limits are kept, as often as they like.
+        (Action::Reload, outcome) => outcome == Outcome::Refused,
         (_, outcome) => matches!(
             outcome,
             Outcome::Challenged | Outcome::Throttled | Outcome::Busy | Outcome::Asked | Outcome::Unavailable
@@ -98,7 +100,9 @@ impl Episodes {
         let mut shard = lock(&self.shards[at_one as usize % SHARDS]);
         let mut place = (self.identity(event, keys, Named::All), keys, Named::All);
         if !shard.open.contains_key(&place.0) {
-            place = if shard.has_room_for_all(at_one) || keys == counted && shard.open.len() < MOST {
+            // Where it names no more than what is counted, being one of many saves nothing.
+            let bare = keys == counted && event.detail.is_none();
+            place = if shard.has_room_for_all(at_one) || bare && shard.open.len() < MOST {
                 place
             } else if shard.open.contains_key(&at_one) || shard.open.len() < MOST {
                 (at_one, counted, Named::Counted)
@@ -186,6 +190,9 @@ impl Shard {
 fn counted(event: &Event<'_>, keys: Keys) -> Keys {
     let limit = event.why.map_or("", |why| why.limit);
     let none = Keys::default();
+    if event.action == Action::Admin && event.actor.is_none() {
+        return none;
+    }
     match limit.rsplit('-').next().unwrap_or_default() {
         _ if limit.starts_with("custom.") => Keys { account: keys.account, ..none },
         "account" => Keys { account: keys.account, ..none },

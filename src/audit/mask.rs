@@ -19,13 +19,19 @@ pub fn mask(subject: &Subject<'_>) -> String {
     }
 }
 
-/// The first letter; of a name that has six or more, two.
+/// The first letter; of a name that has six or more, two. Subjects of custom limits are any text: what would
+/// turn around a line that it stands in, and what PostgreSQL takes in no text (NUL), is shown as unreadable.
 fn name(login: &str) -> String {
     let shown = if login.chars().nth(5).is_some() { 2 } else { 1 };
-    // A program may call its subjects what it likes: a sign that is none would upset whoever shows it, and
-    // PostgreSQL takes no text with a zero in it.
-    let visible = |sign: char| if sign.is_control() { char::REPLACEMENT_CHARACTER } else { sign };
-    login.chars().take(shown).map(visible).chain(['…']).collect()
+    let readable = |letter: char| if is_unseen(letter) { char::REPLACEMENT_CHARACTER } else { letter };
+    login.chars().take(shown).map(readable).chain(['…']).collect()
+}
+
+/// Controls, and the marks that say which way text runs or join letters (Unicode, general category Cf).
+fn is_unseen(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
 /// The /24 or /48, as `login::Client` shows it to an account's owner.
@@ -53,8 +59,10 @@ mod tests {
     }
 
     #[test]
-    fn signs_that_control_something_are_not_shown() {
-        assert_eq!(mask(&Subject::Custom("\0\u{1b}[31m and on")), "��…");
+    fn nothing_in_a_mask_is_unseen_or_turns_a_line_around() {
+        for unseen in ["\0", "\u{202e}", "\u{2066}", "\u{200b}", "\u{feff}", "\u{1b}", "\n", "\u{85}"] {
+            assert_eq!(mask(&Subject::Custom(&format!("{unseen}{unseen}alice"))), "\u{fffd}\u{fffd}…");
+        }
     }
 
     #[test]

@@ -255,31 +255,66 @@ async fn what_a_database_does_not_take_waits_within_bounds_and_the_rest_is_count
 }
 
 #[tokio::test]
-async fn one_row_that_is_never_taken_keeps_no_other_from_being_written() {
+async fn a_flood_on_the_console_by_whoever_is_signed_out_is_few_rows() {
     let rig = rig().await;
-    rig.sql(match rig.db {
-        Db::Sqlite(_) => {
-            "CREATE TRIGGER odd BEFORE INSERT ON events WHEN NEW.name = 'odd'
-            BEGIN SELECT RAISE(ABORT, 'odd'); END"
-        }
-        Db::Postgres(_) => "ALTER TABLE events ADD CHECK (name <> 'odd')",
-    })
-    .await;
-    for second in 0..50 {
-        let name = Some(if second == 30 { "odd" } else { "even" });
-        rig.audit.record(Event { name, ..Event::new(at(second), Action::Send, Outcome::Ok) });
+    for number in 0..20_000_u32 {
+        let bytes = [&[4][..], &number.to_be_bytes()].concat();
+        let who = Who { address: Some(Subject::Address(&bytes)), ..Who::default() };
+        rig.audit.act(
+            "access",
+            Outcome::Refused,
+            who,
+            Some(format!("{{\"path\":\"/admin/{}\"}}", number % 9)),
+        );
+        rig.audit.record(Event {
+            detail: Some(format!("{{\"error\":\"{number}\"}}")),
+            ..Event::new(at(0), Action::Reload, Outcome::Refused)
+        });
     }
-    assert_eq!(rig.rows().await.len(), 49);
-    assert_eq!((rig.fate("written"), rig.fate("dropped"), rig.audit.held()), (49, 1, (0, 0)));
-    assert_eq!(rig.audit.log().totals(NOON, at(60)).await.unwrap()[0].count, 49);
+    let rows = rig.rows().await;
+    assert_eq!(sum(&rows), 40_000);
+    assert!(rows.len() <= 2 * 65, "{} rows", rows.len());
 }
 
 #[tokio::test]
-async fn what_a_program_calls_its_subjects_is_written_whatever_it_is() {
+async fn a_flood_does_not_wash_away_what_administrators_did() {
     let rig = rig().await;
-    let account = Some(Subject::Custom("\0 and on"));
-    rig.audit.record(Event { account, ..Event::new(at(0), Action::Custom, Outcome::Wrong) });
-    assert_eq!((rig.rows().await.len(), rig.audit.lost()), (1, 0));
+    let keep = |name| rig.audit.act(name, Outcome::Ok, Who::default(), None);
+    keep("token.create");
+    keep("subject.clear");
+    for second in 0..10_100 {
+        rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Wrong));
+    }
+    rig.audit.flush().await;
+    while rig.audit.purge(1000).await.unwrap() == 1000 {}
+    assert_eq!(rig.rows().await.len(), 10_000);
+    let filter = Filter { action: Some(Action::Admin), ..Filter::default() };
+    assert_eq!(rig.audit.log().page(&filter, None, 10).await.unwrap().entries.len(), 2);
+}
+
+#[tokio::test]
+async fn a_row_that_the_database_refuses_does_not_keep_the_others_waiting() {
+    let rig = rig().await;
+    rig.sql("ALTER TABLE events ADD COLUMN strict BIGINT CHECK (name <> 'forbidden')").await;
+    for name in ["before", "forbidden", "behind"] {
+        rig.audit.record(Event { name: Some(name), ..Event::new(at(0), Action::Admin, Outcome::Ok) });
+    }
+    assert_eq!(rig.rows().await.len(), 2);
+    assert_eq!((rig.audit.held(), rig.audit.lost()), ((0, 0), 1));
+    assert_eq!((rig.fate("written"), rig.fate("dropped")), (2, 1));
+}
+
+#[tokio::test]
+async fn a_subject_of_any_letters_is_recorded() {
+    let rig = rig().await;
+    for name in ["\0", "\0\0\0\0\0\0\0", "\u{202e}evil"] {
+        let account = Some(Subject::Custom(name));
+        rig.audit.record(Event { account, ..Event::new(at(0), Action::Custom, Outcome::Ok) });
+    }
+    assert_eq!(rig.rows().await.len(), 3);
+    const SQL: &str = "SELECT account_mask FROM events";
+    let masks: Vec<(String,)> = on_db!(&rig.db, pool => query_as(SQL).fetch_all(pool).await).unwrap();
+    assert!(masks.iter().all(|(mask,)| mask.starts_with('\u{fffd}') && !mask.contains('\0')), "{masks:?}");
 }
 
 #[tokio::test]

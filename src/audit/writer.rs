@@ -57,7 +57,7 @@ impl Writer {
         let mut waiting = self.waiting();
         if waiting.len() >= MOST_WAITING {
             drop(waiting);
-            self.note_lost(&row);
+            self.lose(&row);
             if !self.full.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
                     "security events are lost: the database takes none, and no more fit in memory"
@@ -99,14 +99,23 @@ impl Writer {
             if in_hand.is_empty() {
                 return;
             }
-            let taken = in_hand.len();
-            if let Err(error) = self.insert(&mut in_hand).await {
+            let many = in_hand.len();
+            let written = match insert(&self.db, &in_hand).await {
+                Ok(()) => {
+                    self.wrote(many);
+                    in_hand.clear();
+                    Ok(())
+                }
+                Err(error) if error.is_about_values() => self.write_each(&mut in_hand).await,
+                other => other,
+            };
+            if let Err(error) = written {
                 if !self.failing.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, "security events wait in memory: the database does not take them");
                 }
                 return;
             }
-            due = due.saturating_sub(taken);
+            due = due.saturating_sub(many);
             self.full.store(false, Ordering::Relaxed);
             if self.failing.swap(false, Ordering::Relaxed) {
                 tracing::info!("the database takes security events again");
@@ -114,38 +123,29 @@ impl Writer {
         }
     }
 
-    /// Leaves in hand what was not written, unless it never can be: that one row is dropped, because it would
-    /// keep all others from being written for ever.
-    async fn insert(&self, in_hand: &mut Vec<Row>) -> Result<(), DbError> {
-        match insert(&self.db, in_hand).await {
-            Ok(()) => {
-                self.note_written(in_hand.len());
-                in_hand.clear();
-                return Ok(());
-            }
-            Err(error) if !error.is_misfit() => return Err(error),
-            Err(_) => {}
-        }
-        while let Some(row) = in_hand.last() {
+    /// One by one, so that a row which the database will never take does not keep all others waiting for ever:
+    /// that one is lost, and counted.
+    async fn write_each(&self, rows: &mut Vec<Row>) -> Result<(), DbError> {
+        while let Some(row) = rows.last() {
             match insert(&self.db, std::slice::from_ref(row)).await {
-                Ok(()) => self.note_written(1),
-                Err(error) if error.is_misfit() => {
-                    tracing::error!(%error, "a security event is lost: the database will never take it");
-                    self.note_lost(row);
+                Ok(()) => self.wrote(1),
+                Err(error) if error.is_about_values() => {
+                    self.lose(row);
+                    tracing::error!(%error, "a security event is lost: the database refuses it");
                 }
-                Err(error) => return Err(error),
+                other => return other,
             }
-            in_hand.pop();
+            rows.pop();
         }
         Ok(())
     }
 
-    fn note_written(&self, rows: usize) {
+    fn wrote(&self, rows: usize) {
         self.written.increment(rows as u64);
         self.rows.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
-    fn note_lost(&self, row: &Row) {
+    fn lose(&self, row: &Row) {
         self.dropped.increment(row.count as u64);
         self.lost.fetch_add(row.count as u64, Ordering::Relaxed);
     }

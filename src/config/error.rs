@@ -4,10 +4,19 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The most that is told of one document. Others write to stores that documents are kept in, and what is wrong
+/// with theirs is logged, shown and kept by every instance.
+const MOST_PROBLEMS: usize = 100;
+/// Letters of a field, and of a reason.
+const LONGEST_FIELD: usize = 200;
+const LONGEST_REASON: usize = 1000;
+
 /// Everything that was found wrong, in the order of the file; environment variables come last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     problems: Vec<Problem>,
+    /// What is wrong besides, and not told.
+    more: usize,
 }
 
 /// One thing wrong. Displayed as `gatehouse.toml:12: limits.login-account.rules[0].max: 0 is out of range; …`.
@@ -36,17 +45,34 @@ impl ConfigError {
     pub(super) fn new(mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| problem.place.order());
         problems.dedup_by(|later, first| later.place == first.place && later.field == first.field);
-        Self { problems }
+        let more = problems.len().saturating_sub(MOST_PROBLEMS);
+        problems.truncate(MOST_PROBLEMS);
+        for Problem { field, reason, .. } in &mut problems {
+            (*field, *reason) = (on_one_line(field, LONGEST_FIELD), on_one_line(reason, LONGEST_REASON));
+        }
+        Self { problems, more }
     }
 
     pub(super) fn whole_file(path: &Path, reason: impl Into<String>) -> Self {
         let place = Place::WholeFile { path: path.into() };
-        Self { problems: vec![Problem { place, field: String::new(), reason: reason.into() }] }
+        Self::new(vec![Problem { place, field: String::new(), reason: reason.into() }])
     }
 
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
+}
+
+/// A key of the document may hold anything: what is no letter would forge a line of the log, or be taken by no
+/// text of PostgreSQL.
+fn on_one_line(text: &str, most: usize) -> String {
+    let letter = |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
+    let cut = text.char_indices().nth(most).map(|(end, _)| &text[..end]);
+    let mut line: String = cut.unwrap_or(text).chars().map(letter).collect();
+    if cut.is_some() {
+        line.push('…');
+    }
+    line
 }
 
 impl std::error::Error for ConfigError {}
@@ -58,7 +84,10 @@ impl fmt::Display for ConfigError {
             let end = if index == 0 { "" } else { "\n" };
             write!(f, "{end}{problem}")?;
         }
-        Ok(())
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, "\n… and {more} more"),
+        }
     }
 }
 

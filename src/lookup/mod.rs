@@ -132,32 +132,52 @@ impl Lookup {
 
     /// Forgets what a limit has of a subject: in the store, in this process's own windows, and for messages
     /// in the ledger, which would refuse the number still. False where there is no such limit, or it counts
-    /// no such subject.
+    /// no such subject. Done to its end and recorded, whoever hangs up meanwhile; recorded too where it fails
+    /// half-way, because the first half of it holds.
     pub async fn clear(
         &self,
-        live: &Live,
+        live: &Arc<Live>,
         limit: &str,
         subject: &Subject,
         by: By<'_>,
     ) -> Result<bool, LookupError> {
-        let Some((limit, bytes)) = self.counted(live, limit, subject).await? else { return Ok(false) };
+        let (this, live, limit, subject) = (self.clone(), live.clone(), limit.to_owned(), subject.clone());
+        let (actor, account) = (by.actor.to_owned(), by.account.clone());
+        let (address, reason) = (by.address.to_owned(), by.reason.to_owned());
+        let clearing = tokio::spawn(async move {
+            let by = By { actor: &actor, account: &account, address: &address, reason: &reason };
+            let Some((limit, bytes)) = this.counted(&live, &limit, &subject).await? else { return Ok(false) };
+            let account = this.account(&subject).await?;
+            let forgotten = this.forget(&live, &limit, &subject, &bytes).await;
+            let outcome = if forgotten.is_ok() { Outcome::Ok } else { Outcome::Refused };
+            this.record(&limit, &subject, account.as_ref(), by, outcome);
+            forgotten.map(|()| true)
+        });
+        clearing.await.expect("a clearing does not panic, nor is it cancelled")
+    }
+
+    async fn forget(
+        &self,
+        live: &Live,
+        limit: &Limit,
+        subject: &Subject,
+        bytes: &[u8],
+    ) -> Result<(), LookupError> {
         let Parts { limiter, insurance, issuing, codes, .. } = &*self.0;
         // The ledger first: a store that is being written back must not get back what is excused.
         if let ("sms-phone", Subject::Phone(phone)) = (limit.name(), subject) {
             codes.excuse(live, phone).await?;
         }
-        if is_of_one_instance(&limit) {
-            issuing.clear(issuing.bucket(&limit, &bytes)).await?;
+        if is_of_one_instance(limit) {
+            issuing.clear(issuing.bucket(limit, bytes)).await?;
         } else {
-            insurance.clear(insurance.bucket(&limit, &bytes)).await?;
-            limiter.clear(limiter.bucket(&limit, &bytes)).await?;
+            insurance.clear(insurance.bucket(limit, bytes)).await?;
+            limiter.clear(limiter.bucket(limit, bytes)).await?;
         }
         if let ("sms-guess", Subject::Phone(phone)) = (limit.name(), subject) {
             codes.forget_tries(live, phone).await?;
         }
-        let account = self.account(subject).await?;
-        self.record(&limit, subject, account.as_ref(), by);
-        Ok(true)
+        Ok(())
     }
 
     /// The limit, and what it counts the subject as.
@@ -179,9 +199,19 @@ impl Lookup {
     /// An event of the subject, so that whoever looks it up sees who let it in; and of the limit with the key
     /// that it counts by, so that a replay clears the same log. Where the subject is no account the
     /// administrator's own stands beside it, and their address where it is none.
-    fn record(&self, limit: &Limit, subject: &Subject, account: Option<&Account>, by: By<'_>) {
+    fn record(
+        &self,
+        limit: &Limit,
+        subject: &Subject,
+        account: Option<&Account>,
+        by: By<'_>,
+        outcome: Outcome,
+    ) {
         let audit = &self.0.audit;
-        let detail = json!({ "reason": by.reason });
+        let mut detail = json!({ "reason": by.reason });
+        if outcome != Outcome::Ok {
+            detail["why"] = "failed".into();
+        }
         let mut event = Event {
             name: Some("subject.clear"),
             limit: Some(limit.name()),
@@ -189,7 +219,7 @@ impl Lookup {
             account: Some(by.account.recorded()),
             address: Some(crate::audit::Subject::Address(by.address)),
             detail: Some(detail.to_string()),
-            ..Event::new(audit.now(), Action::Admin, Outcome::Ok)
+            ..Event::new(audit.now(), Action::Admin, outcome)
         };
         subject.note(limit.name(), account, &mut event);
         audit.record(event);

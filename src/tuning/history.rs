@@ -82,10 +82,13 @@ impl Tuning {
         Ok(rows.into_iter().map(change).collect())
     }
 
-    /// One change; none where there is no such one.
+    /// One change; none where there is no such one. PostgreSQL takes no NUL in a text, and no id has one.
     pub async fn change(&self, id: &str) -> Result<Option<Change>, DbError> {
         const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document
             FROM limit_changes WHERE id = $1";
+        if id.contains('\0') {
+            return Ok(None);
+        }
         let row: Option<Row> = on_db!(&self.0.db, pool => query_as(SQL).bind(id).fetch_optional(pool).await)?;
         Ok(row.map(change))
     }
@@ -99,10 +102,7 @@ impl Tuning {
 
     /// The limits that a change put in force.
     pub(super) async fn document_of(&self, change: &str) -> Result<Option<String>, DbError> {
-        const SQL: &str = "SELECT document FROM limit_changes WHERE id = $1";
-        let row: Option<(String,)> =
-            on_db!(&self.0.db, pool => query_as(SQL).bind(change).fetch_optional(pool).await)?;
-        Ok(row.map(|(document,)| document))
+        Ok(self.change(change).await?.map(|change| change.document))
     }
 
     /// Sees to it that what is in force here is in the history, once over all instances. What another

@@ -81,6 +81,11 @@ impl Cookies {
         cookie
     }
 
+    /// Whoever uses this browser next does not see whom the administrator before them looked up.
+    pub fn end_lookup(self) -> Cookie<'static> {
+        self.removal(self.lookup_name())
+    }
+
     /// What [`Self::lookup`] holds.
     pub fn looked_up(self, headers: &HeaderMap) -> Option<String> {
         let bytes = URL_SAFE_NO_PAD.decode(value(headers, self.lookup_name())?).ok()?;

@@ -2,6 +2,7 @@
 
 use toml_edit::{DocumentMut, Item, Table, TableLike};
 
+use super::apart::{behind, take_apart};
 use super::overridden::covers;
 use super::written::{rule_toml, rules_toml};
 use crate::config::limits::Limits;
@@ -13,15 +14,18 @@ const STRIDE: isize = 1 << 20;
 
 const NO_TABLE: &str = "limits are no tables in this document; write them as [limits.name]";
 
-/// The `[limits.…]` part of a document, as it stands there; empty where there is none.
+/// The `[limits.…]` part of a document, as it stands there; empty where there is none. Of the comments around it
+/// those that touch it: what an empty line sets apart may be of another section, with a secret in it that was
+/// commented out, and everybody in the console reads this.
 pub fn limits_toml(document: &str) -> String {
     let document = document.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let Ok(mut document) = document.parse::<DocumentMut>() else { return String::new() };
-    let Some(limits) = document.remove("limits") else { return String::new() };
+    let Some(mut limits) = document.remove("limits") else { return String::new() };
     let trailing = match ends_with(&document, &limits) {
-        true => document.trailing().as_str().unwrap_or_default().to_owned(),
+        true => behind(document.trailing().as_str().unwrap_or_default()).0.to_owned(),
         false => String::new(),
     };
+    take_apart(&document, &mut limits);
     let mut alone = DocumentMut::new();
     alone.insert("limits", limits);
     alone.set_trailing(trailing);
@@ -31,17 +35,21 @@ pub fn limits_toml(document: &str) -> String {
 /// The document with the draft's text in the place of its limits.
 pub(super) fn replaced(text: &str, draft: &DocumentMut, protected: &[String]) -> Result<String, String> {
     let mut document = spread(text)?;
-    let before = document.remove("limits");
+    let mut before = document.remove("limits");
     let last = before.as_ref().is_none_or(|limits| ends_with(&document, limits));
     let first = before.as_ref().and_then(|limits| tables(limits).into_iter().min());
     let place = first.as_ref().map_or_else(|| end_of(&document), |(position, _)| *position);
     let mut draft = draft.clone();
-    let trailing = draft.trailing().as_str().unwrap_or_default().to_owned();
+    let mut trailing = draft.trailing().as_str().unwrap_or_default().to_owned();
+    if last {
+        let ours = document.trailing().as_str().unwrap_or_default();
+        trailing.push_str(if before.is_some() { behind(ours).1 } else { ours });
+    }
     let mut limits = draft.remove("limits").unwrap_or_else(implicit);
-    let gap = match &first {
-        Some((_, prefix)) => newlines(prefix).to_owned(),
-        None if document.is_empty() => String::new(),
-        None => "\n".to_owned(),
+    let gap = match &mut before {
+        Some(limits) if first.is_some() => take_apart(&document, limits),
+        _ if document.is_empty() => String::new(),
+        _ => "\n".to_owned(),
     };
     open_with(&mut limits, &gap);
     walk(&mut limits, &mut |table| table.set_position(table.position().map(|at| place + at)));
@@ -218,7 +226,7 @@ fn spread(text: &str) -> Result<DocumentMut, String> {
 }
 
 /// Every table under an item, itself included.
-fn walk(item: &mut Item, visit: &mut dyn FnMut(&mut Table)) {
+pub(super) fn walk(item: &mut Item, visit: &mut dyn FnMut(&mut Table)) {
     match item {
         Item::Table(table) => {
             visit(table);
@@ -239,7 +247,7 @@ fn walk(item: &mut Item, visit: &mut dyn FnMut(&mut Table)) {
 }
 
 /// Where each table with a header of its own stands, and what is written before it.
-fn tables(item: &Item) -> Vec<(isize, String)> {
+pub(super) fn tables(item: &Item) -> Vec<(isize, String)> {
     let mut found = Vec::new();
     walk(&mut item.clone(), &mut |table| {
         if let Some(position) = table.position().filter(|_| !table.is_implicit() && !table.is_dotted()) {
@@ -258,10 +266,6 @@ fn end_of(document: &DocumentMut) -> isize {
 fn ends_with(rest: &DocumentMut, limits: &Item) -> bool {
     let last = |item: &Item| tables(item).into_iter().max().map(|(position, _)| position);
     last(limits) > last(rest.as_item())
-}
-
-fn newlines(prefix: &str) -> &str {
-    &prefix[..prefix.len() - prefix.trim_start_matches('\n').len()]
 }
 
 /// Begins the limits with these line breaks, in the place of their own.

@@ -1,5 +1,6 @@
 //! A draft of the limits: read as strictly as the document itself, and put into it.
 
+mod apart;
 mod errors;
 mod json;
 mod merge;

@@ -269,3 +269,65 @@ fn spans_are_written_so_that_they_are_read_as_the_same() {
         assert_eq!(read.custom["a"].rules()[0].span, crate::throttle::Span::Sliding(span));
     }
 }
+
+const SECRETS: &str = r#"[database]
+url = "sqlite:a.db"
+
+# [sms.twilio]
+# token = "first-secret"
+
+# how often somebody may err
+[limits.login-account]
+rules = [{ max = 3, window = "1m" }]
+
+# of one address
+[limits.login-address]
+rules = []
+
+[sms]
+code_ttl = "5m"
+# key = "second-secret"
+
+[limits.sms-total]
+rules = []
+# the end of the limits
+
+# [sms.aliyun]
+# key = "third-secret"
+"#;
+
+#[test]
+fn what_was_commented_out_around_the_limits_is_shown_to_nobody() {
+    let shown = limits_toml(SECRETS);
+    assert!(!shown.contains("secret"), "{shown}");
+    for own in [
+        "# how often somebody may err",
+        "\n\n# of one address\n",
+        "\n\n[limits.sms-total]",
+        "# the end of the limits",
+    ] {
+        assert!(shown.contains(own), "{shown}");
+    }
+}
+
+#[test]
+fn what_is_not_shown_of_a_document_stays_in_it() {
+    let shown = limits_toml(SECRETS);
+    let draft = shown.replace("max = 3", "max = 4");
+    let changed = put(SECRETS, Draft::Toml(&draft), &[]).unwrap();
+    for hidden in [
+        "# [sms.twilio]\n# token = \"first-secret\"\n\n",
+        "# key = \"second-secret\"\n",
+        "\n\n# [sms.aliyun]\n# key = \"third-secret\"\n",
+    ] {
+        assert!(changed.contains(hidden), "{changed}");
+    }
+    assert!(limits_toml(&changed).contains("max = 4") && !limits_toml(&changed).contains("secret"));
+    // Where the limits stand together, the document is the same but for what was changed.
+    let together = SECRETS.replace("[sms]\ncode_ttl = \"5m\"\n# key = \"second-secret\"\n\n", "");
+    let changed = put(&together, Draft::Toml(&limits_toml(&together).replace("max = 3", "max = 4")), &[]);
+    assert_eq!(changed.unwrap(), together.replace("max = 3", "max = 4"));
+    let none = "[server]\nbind = \"127.0.0.1:8080\"\n\n# [store]\n# url = \"redis://:secret@here\"\n";
+    let changed = put(none, Draft::Toml("[limits.sms-total]\nrules = []\n"), &[]).unwrap();
+    assert!(changed.ends_with("\n# [store]\n# url = \"redis://:secret@here\"\n"), "{changed}");
+}

@@ -165,12 +165,35 @@ fn write(draft: &Path, target: &Path, next: &str) -> std::io::Result<()> {
     let first = if before.is_some() { 0o600 } else { mode };
     let mut file = OpenOptions::new().write(true).create_new(true).mode(first).open(draft)?;
     if let Some(before) = before {
-        // Only root may give a file away; the server's own user replaces its own file.
-        if (file.metadata()?.uid(), file.metadata()?.gid()) != (before.uid(), before.gid()) {
-            fchown(&file, Some(before.uid()), Some(before.gid())).ok();
+        // Only root may give a file away, and its owner to a group of theirs alone: one need not go with the other.
+        let stands = file.metadata()?;
+        if stands.gid() != before.gid() {
+            fchown(&file, None, Some(before.gid())).ok();
         }
+        if stands.uid() != before.uid() {
+            fchown(&file, Some(before.uid()), None).ok();
+        }
+        let mode = mode_for(mode, file.metadata()?.gid() == before.gid());
         file.set_permissions(fs::Permissions::from_mode(mode))?;
     }
     file.write_all(next.as_bytes())?;
     file.sync_all()
+}
+
+/// What the old file's group might do is nothing that another group may: that one does what everybody may.
+const fn mode_for(mode: u32, same_group: bool) -> u32 {
+    if same_group { mode } else { mode & !0o2070 | (mode & 0o007) << 3 & mode }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_group_gets_no_more_than_everybody() {
+        for (mode, same, other) in [(0o640, 0o640, 0o600), (0o664, 0o664, 0o644), (0o600, 0o600, 0o600)] {
+            assert_eq!((mode_for(mode, true), mode_for(mode, false)), (same, other), "{mode:o}");
+        }
+        assert_eq!(mode_for(0o604, false), 0o604, "nor more than the old group");
+    }
 }

@@ -75,6 +75,10 @@ impl Ledger {
     /// At most `limit` messages, newest first, behind the cursor.
     pub async fn page(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Page, DbError> {
         let place = after.map_or(Place::NEWEST, |cursor| cursor.0.clone());
+        // PostgreSQL takes no NUL in a text, and no prefix has one.
+        if filter.prefix.as_ref().is_some_and(|prefix| prefix.contains('\0')) {
+            return Ok(Page { entries: Vec::new(), next: None });
+        }
         let mut wanted = Vec::new();
         let mut texts = Vec::new();
         let mut equal = |column: &str, value: String| {
@@ -144,6 +148,9 @@ impl Ledger {
     /// Lifts the brake on a prefix; false where there is none. `by` is whom the ledger names for it: an
     /// account's id. What was sent before counts for no brake after.
     pub async fn lift(&self, prefix: &str, by: &str) -> Result<bool, DbError> {
+        if prefix.contains('\0') {
+            return Ok(false);
+        }
         let now = self.now().await?;
         let rows = on_db!(&self.db, pool => query(brake::LIFT).bind(now.0).bind(by).bind(prefix).execute(pool)
             .await.map(|done| done.rows_affected()))?;

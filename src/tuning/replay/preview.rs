@@ -68,7 +68,7 @@ pub enum PreviewError {
 /// Kept by whoever gives previews.
 #[derive(Debug)]
 pub struct Previews {
-    turn: Semaphore,
+    turn: Arc<Semaphore>,
     kept: Mutex<Option<Kept>>,
 }
 
@@ -82,7 +82,7 @@ struct Kept {
 
 impl Default for Previews {
     fn default() -> Self {
-        Self { turn: Semaphore::new(1), kept: Mutex::default() }
+        Self { turn: Arc::new(Semaphore::new(1)), kept: Mutex::default() }
     }
 }
 
@@ -100,12 +100,14 @@ impl Previews {
         if !(SHORTEST..=LONGEST).contains(&span) {
             return Err(PreviewError::Span("a span is from 1m to 90d".to_owned()));
         }
-        let turn = tokio::time::timeout(PATIENCE, self.turn.acquire()).await;
-        let Ok(Ok(_turn)) = turn else { return Err(PreviewError::Busy) };
+        let turn = tokio::time::timeout(PATIENCE, Arc::clone(&self.turn).acquire_owned()).await;
+        let Ok(Ok(turn)) = turn else { return Err(PreviewError::Busy) };
         let kept = self.read(db, clock, span, back(&current).max(back(&draft))).await?;
         let names = not_replayed(&draft);
         let (read, read_took) = (Arc::clone(&kept.read), kept.took);
         let replayed = tokio::task::spawn_blocking(move || {
+            // Whoever asked may hang up, and the next has its turn when this one is done all the same.
+            let _turn = turn;
             let begun = now();
             // Others decided then: what they brought about is no more certain than of a draft.
             let others = since.is_some_and(|since| since > read.from);
@@ -183,4 +185,41 @@ fn back(limits: &Limits) -> Duration {
 fn not_replayed(limits: &Limits) -> Vec<String> {
     let replayed = |limit: &&Limit| !book::NAMES.contains(&limit.name());
     limits.iter().filter(replayed).map(|limit| limit.name().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Poll;
+
+    use super::*;
+    use crate::db::tests::TestDatabase;
+
+    #[test]
+    fn who_hangs_up_makes_no_room_for_another_while_the_replay_goes_on() {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).max_blocking_threads(1).enable_all().build().unwrap();
+        runtime.block_on(async {
+            let database = TestDatabase::new().await;
+            let (db, clock) = (database.open().await, Clock::manual(Micros::from_seconds(1_772_366_400)));
+            let previews = Previews::default();
+            // The only thread for replays is taken, so that this one is under way for as long as it is.
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let taken = tokio::task::spawn_blocking(move || released.recv());
+            {
+                let current = Current { limits: Limits::default(), since: None };
+                let asked = previews.preview((&db, &clock), current, Limits::default(), KEPT);
+                let mut asked = pin!(asked);
+                while previews.kept.lock().unwrap().is_none() {
+                    let poll = std::future::poll_fn(|context| Poll::Ready(asked.as_mut().poll(context)));
+                    assert!(poll.await.is_pending());
+                    tokio::task::yield_now().await;
+                }
+            }
+            assert_eq!(previews.turn.available_permits(), 0, "the replay has not ended");
+            release.send(()).unwrap();
+            taken.await.unwrap().unwrap();
+            drop(previews.turn.acquire().await.unwrap());
+        });
+    }
 }

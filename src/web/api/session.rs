@@ -26,5 +26,6 @@ pub async fn logout(
     }
     let mut response = HttpResponse::NoContent().finish();
     set(&mut response, edge.cookies.end_session());
+    set(&mut response, edge.cookies.end_lookup());
     Ok(response)
 }

@@ -20,6 +20,8 @@ use crate::web::wait::Moment;
 
 /// The longest reason, in characters: a sentence or two.
 const LONGEST_REASON: usize = 500;
+/// Of a version and of a change, in an event.
+const LONGEST_NAME: usize = 32;
 /// Changes on a page where nothing else is asked for, and at most.
 const USUAL: u32 = 20;
 const MOST: u32 = 100;
@@ -192,6 +194,13 @@ pub fn told(
     mut detail: Value,
     saved: &Result<Saved, SaveError>,
 ) {
+    // Sent by the caller, and as long as they like: none of ours is longer than this.
+    for name in ["from", "change"] {
+        if let Some(text) = detail.get(name).and_then(Value::as_str).filter(|text| text.len() > LONGEST_NAME)
+        {
+            detail[name] = text.chars().take(LONGEST_NAME).chain(['…']).collect::<String>().into();
+        }
+    }
     let refused = match saved {
         Ok(saved) => {
             detail["to"] = saved.version.clone().into();

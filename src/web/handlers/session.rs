@@ -88,6 +88,7 @@ pub async fn logout(visit: Visit, form: Form<TokenForm>, services: Shared) -> Ht
     }
     let mut response = visit.see_other("/login", Some(Flash::SignedOut));
     visit::set(&mut response, visit.cookies().end_session());
+    visit::set(&mut response, visit.cookies().end_lookup());
     response
 }
 

@@ -1,9 +1,11 @@
 //! Why somebody is refused, and letting them in again.
 
+use std::task::Poll;
 use std::time::Duration;
 
-use gatehouse::audit::{Subject, SubjectKind};
+use gatehouse::audit::{Entry, Outcome, Subject, SubjectKind};
 use gatehouse::clock::Micros;
+use gatehouse::lookup::By;
 use serde_json::{Value, json};
 
 use crate::sms::administration::admin;
@@ -203,4 +205,94 @@ async fn whoever_looks_a_subject_up_sees_who_let_it_in_and_why() {
     assert_eq!((event.limit.as_deref(), event.rule), (Some("sms-phone"), None));
     assert_eq!(detail, json!({ "reason": "called us" }));
     assert!(event.actor.is_some() && !format!("{event:?}").contains(NUMBER), "{event:?}");
+}
+
+/// The newest events of the number, newest first.
+async fn events(app: &TestApp) -> Vec<Entry> {
+    let audit = &app.services.audit;
+    audit.flush().await;
+    let key = audit.subject(&Subject::Phone(NUMBER));
+    audit.log().by_subject(SubjectKind::Phone, key, Micros(0), 10).await.unwrap()
+}
+
+#[tokio::test]
+async fn letting_in_that_fails_half_way_is_recorded_as_such() {
+    let mut app = TestApp::with(Store::Redis, SMS).await;
+    let boss = admin(&app).await;
+    app.redis.as_mut().unwrap().kill();
+    assert_eq!(clear(&boss, "sms-phone", NUMBER).await.status, 503);
+    let events = events(&app).await;
+    let [event] = events.as_slice() else { panic!("{events:#?}") };
+    assert_eq!((event.name.as_deref(), event.outcome), (Some("subject.clear"), Outcome::Refused));
+    let detail: Value = serde_json::from_str(event.detail.as_deref().unwrap()).unwrap();
+    assert_eq!(detail, json!({ "reason": "called us", "why": "failed" }));
+}
+
+#[tokio::test]
+async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
+    let app = TestApp::with(Store::Memory, SMS).await;
+    admin(&app).await;
+    let services = &app.services;
+    let name = gatehouse::login::Username::parse("boss").unwrap();
+    let account = services.accounts.find(&name).await.unwrap().unwrap();
+    let (live, phone) = (services.live.snapshot(), gatehouse::sms::Phone::parse(NUMBER, "CN").unwrap());
+    let by = By { actor: "somebody", account: &account, address: &[4, 127, 0, 0, 1], reason: "called us" };
+    {
+        let phone = gatehouse::lookup::Subject::Phone(phone);
+        let clearing = services.lookup.clear(&live, "sms-phone", &phone, by);
+        let mut clearing = std::pin::pin!(clearing);
+        let poll = std::future::poll_fn(|context| Poll::Ready(clearing.as_mut().poll(context)));
+        assert!(poll.await.is_pending());
+    }
+    // Each look waits for the database, as what goes on without its caller does.
+    for _ in 0..1000 {
+        if let [event] = events(&app).await.as_slice() {
+            return assert_eq!((event.name.as_deref(), event.outcome), (Some("subject.clear"), Outcome::Ok));
+        }
+    }
+    panic!("it was not recorded");
+}
+
+#[tokio::test]
+async fn whom_somebody_looked_up_does_not_outlive_their_session() {
+    let app = TestApp::start(Store::Memory).await;
+    let boss = admin(&app).await;
+    let asked = boss.submit("/admin/lookup", "/admin/lookup", &[("asked", NUMBER)]).await;
+    assert!(asked.cookie("gh_lookup").is_some_and(|cookie| cookie.len() > "gh_lookup=; ".len()));
+    let left = boss.submit("/account", "/logout", &[]).await;
+    assert_eq!(left.status, 303);
+    assert!(
+        left.cookie("gh_lookup").is_some_and(|cookie| cookie.contains("Max-Age=0")),
+        "{:?}",
+        left.cookie("gh_lookup")
+    );
+    assert!(boss.call("/logout", json!({})).await.cookie("gh_lookup").is_some());
+}
+
+/// A detail that is cut is no JSON any more, and nobody reads the reason out of it.
+#[tokio::test]
+async fn what_is_recorded_of_a_refused_save_is_bounded_by_us_and_not_by_where_it_is_cut() {
+    let app = TestApp::start(Store::Memory).await;
+    let boss = admin(&app).await;
+    let long = "x".repeat(9000);
+    let back = json!({ "change": long, "reason": "because" });
+    let request = boss.http.post(format!("{}/api/v1/admin/limits/rollback", boss.url)).json(&back);
+    let answer = Answer::read(request.header("if-match", format!("\"{long}\"")).send().await.unwrap()).await;
+    assert_eq!(answer.status, 422, "{}", answer.text);
+    let events = boss.get("/api/v1/admin/events?action=admin&outcome=refused").await;
+    let detail: Value = serde_json::from_str(events.body["events"][0]["detail"].as_str().unwrap()).unwrap();
+    assert_eq!((&detail["reason"], &detail["why"]), (&json!("because"), &json!("invalid")));
+}
+
+/// PostgreSQL takes no NUL in a text: whoever asks for one is told that there is no such thing.
+#[tokio::test]
+async fn what_no_name_can_hold_is_not_there() {
+    let app = TestApp::start(Store::Memory).await;
+    let boss = admin(&app).await;
+    let events = boss.get("/api/v1/admin/events?limited_by=%00").await;
+    assert_eq!((events.status, &events.body["events"]), (200, &json!([])), "{}", events.text);
+    assert_eq!(boss.get("/admin/limits/history/%00").await.status, 404);
+    assert_eq!(boss.get("/api/v1/admin/messages?prefix=%00").await.status, 200);
+    let lift = boss.http.delete(format!("{}/api/v1/admin/brakes/%00", boss.url)).json(&json!({}));
+    assert_eq!(lift.send().await.unwrap().status(), 404);
 }
