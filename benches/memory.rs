@@ -19,6 +19,8 @@ const MANY: usize = 100_000;
 const DECISIONS: u64 = 1_000_000;
 /// Of one subject: so few that those within [`SHORT`] stay below what any limit can admit.
 const DECISIONS_OF_ONE: u64 = 400_000;
+/// Of subjects that were never seen before, in a round.
+const NEW: usize = 200_000;
 const ROUNDS: usize = 9;
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -27,34 +29,55 @@ fn main() {
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
     let mut met = true;
     for threads in [1, 2] {
-        for (name, count) in [("many subjects", MANY), ("one subject", 1)] {
-            for (answer, refused) in [("refused", true), ("admitted", false)] {
-                let title = format!("{name}, {answer}, {threads} at once");
-                if title.contains(&wanted) {
-                    met &= table(title, threads, &subjects(count), refused);
-                }
+        for (name, traffic, count) in [
+            ("many subjects, refused", Traffic::Refused, MANY),
+            ("many subjects, admitted", Traffic::Admitted, MANY),
+            // One round more is run than counts.
+            ("new subjects, admitted", Traffic::New, NEW * (ROUNDS + 1)),
+            ("one subject, refused", Traffic::Refused, 1),
+            ("one subject, admitted", Traffic::Admitted, 1),
+        ] {
+            let title = format!("{name}, {threads} at once");
+            if title.contains(&wanted) {
+                met &= table(title, threads, &subjects(count), traffic);
             }
         }
     }
     contest::end(met);
 }
 
-fn table(title: String, threads: u64, subjects: &[String], refused: bool) -> bool {
+/// What is asked, and answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Traffic {
+    /// Subjects that have had all they may.
+    Refused,
+    /// Subjects that come again and again, and may.
+    Admitted,
+    /// Each once: its log is made.
+    New,
+}
+
+fn table(title: String, threads: u64, subjects: &[String], traffic: Traffic) -> bool {
     let mut contest = Contest::new(title);
-    let ours = enter_ours(&mut contest, threads, subjects, refused);
-    let rival = enter_rival(&mut contest, threads, subjects, refused);
+    let ours = enter_ours(&mut contest, threads, subjects, traffic);
+    let rival = enter_rival(&mut contest, threads, subjects, traffic);
     contest.compare(ours, rival, Some(0.7));
     contest.run(ROUNDS)
 }
 
 /// Each subject hashed as it comes, as a request would have it.
-fn enter_ours<'c>(contest: &mut Contest<'c>, threads: u64, subjects: &'c [String], refused: bool) -> Place {
+fn enter_ours<'c>(
+    contest: &mut Contest<'c>,
+    threads: u64,
+    subjects: &'c [String],
+    traffic: Traffic,
+) -> Place {
     // Admitted: as many in a window as one subject can possibly ask for here, or a small log for each that
     // holds what a whole round asks of it, however fast that passes.
-    let limit = match (refused, subjects.len()) {
-        (true, _) => limit(5, HOUR),
-        (false, 1) => limit(1_000_000, SHORT),
-        (false, _) => limit(10 * threads as u32, SHORT),
+    let limit = match (traffic, subjects.len()) {
+        (Traffic::Refused | Traffic::New, _) => limit(5, HOUR),
+        (Traffic::Admitted, 1) => limit(1_000_000, SHORT),
+        (Traffic::Admitted, _) => limit(10 * threads as u32, SHORT),
     };
     let limiter = limiter(MemoryStore::new(Clock::System));
     let decide = move |turn: u64, subject: &String| {
@@ -62,18 +85,22 @@ fn enter_ours<'c>(contest: &mut Contest<'c>, threads: u64, subjects: &'c [String
         let ask = Ask { buckets: &[bucket], id: support::id(turn), kind: Kind::Hit, solved: false };
         matches!(limiter.store().reserve_now(&ask), Verdict::Refused { .. })
     };
-    enter(contest, "MemoryStore, bucket() + reserve_now", threads, subjects, refused, decide)
+    enter(contest, "MemoryStore, bucket() + reserve_now", threads, subjects, traffic, decide)
 }
 
-fn enter_rival<'c>(contest: &mut Contest<'c>, threads: u64, subjects: &'c [String], refused: bool) -> Place {
-    let quota = if refused {
-        Quota::per_hour(NonZeroU32::new(5).expect("not zero"))
-    } else {
-        Quota::per_second(NonZeroU32::new(1_000_000_000).expect("not zero"))
+fn enter_rival<'c>(
+    contest: &mut Contest<'c>,
+    threads: u64,
+    subjects: &'c [String],
+    traffic: Traffic,
+) -> Place {
+    let quota = match traffic {
+        Traffic::Refused | Traffic::New => Quota::per_hour(NonZeroU32::new(5).expect("not zero")),
+        Traffic::Admitted => Quota::per_second(NonZeroU32::new(1_000_000_000).expect("not zero")),
     };
     let limiter: DefaultKeyedRateLimiter<String> = RateLimiter::keyed(quota);
     let decide = move |_, subject: &String| limiter.check_key(subject).is_err();
-    enter(contest, "governor, check_key", threads, subjects, refused, decide)
+    enter(contest, "governor, check_key", threads, subjects, traffic, decide)
 }
 
 /// Enters a contestant once each of its subjects has its log, and is full where refusals are measured.
@@ -82,18 +109,27 @@ fn enter<'c>(
     name: &str,
     threads: u64,
     subjects: &'c [String],
-    refused: bool,
+    traffic: Traffic,
     decide: impl Fn(u64, &String) -> bool + Sync + 'c,
 ) -> Place {
-    for turn in 0..subjects.len() as u64 * if refused { 5 } else { 1 } {
+    let times = match traffic {
+        Traffic::Refused => 5,
+        Traffic::Admitted => 1,
+        Traffic::New => 0,
+    };
+    for turn in 0..subjects.len() as u64 * times {
         decide(turn, &subjects[turn as usize % subjects.len()]);
     }
     let (order, mut next) = (support::scattered(subjects), 0);
-    let decisions = if subjects.len() == 1 { DECISIONS_OF_ONE } else { DECISIONS };
+    let decisions = match (traffic, subjects.len()) {
+        (Traffic::New, _) => NEW as u64 / threads,
+        (_, 1) => DECISIONS_OF_ONE,
+        _ => DECISIONS,
+    };
     contest.enter(name, move || {
         let (round, refusals) =
             drive(threads, next, decisions, &|turn| decide(turn, &order[turn as usize % order.len()]));
-        assert_eq!(refusals, if refused { round.decisions } else { 0 });
+        assert_eq!(refusals, if traffic == Traffic::Refused { round.decisions } else { 0 });
         next += round.decisions;
         round
     })
