@@ -1,11 +1,10 @@
-//! What every store must do. Each case runs on each store.
+//! What every store must do with hits. Each case runs on each store.
 
 use std::time::Duration;
 
-use gatehouse::clock::Micros;
 use gatehouse::throttle::*;
-use jiff::tz::TimeZone;
 
+use super::acts::*;
 use super::rig::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -32,66 +31,10 @@ on_stores! {
     a_solved_challenge_lifts_captcha_rules_only
     monitored_limits_count_and_refuse_nothing
     a_limit_without_rules_admits_everything
-    calendar_units_start_afresh
-    calendar_units_follow_their_time_zone
-    a_month_is_as_long_as_it_is
-    holds_fill_but_do_not_refuse
-    a_kept_hold_counts_from_its_outcome
-    a_hold_whose_owner_died_is_a_failure
-    a_dead_hold_that_is_settled_late_counts_once
-    success_forgives_what_came_before_it_and_not_what_came_beside
-    success_forgives_nothing_while_another_hold_is_in_flight
-    kept_after_a_clear_counts
     raising_max_keeps_what_was_counted
     lowering_max_applies_to_what_was_counted
     peek_agrees_with_what_happens_next
     subjects_do_not_share_logs
-    hammering_gets_all_that_is_due
-    worst_count_in_any_window_is_max
-    thousand_hits_in_a_log_stay_exact
-}
-
-async fn hit<R: Rig>(rig: &R, buckets: &[Bucket<'_>]) -> Verdict {
-    take(rig, buckets, fresh_id(), Kind::Hit, false).await
-}
-
-async fn take<R: Rig>(rig: &R, buckets: &[Bucket<'_>], id: HitId, kind: Kind, solved: bool) -> Verdict {
-    rig.store().reserve(&Ask { buckets, id, kind, solved }).await.unwrap()
-}
-
-async fn hold<R: Rig>(rig: &R, bucket: Bucket<'_>) -> HitId {
-    let id = fresh_id();
-    let verdict = take(rig, &[bucket], id, Kind::Hold, false).await;
-    assert!(admitted(verdict), "{verdict:?}");
-    id
-}
-
-async fn settle<R: Rig>(rig: &R, bucket: Bucket<'_>, id: HitId, outcome: Outcome) {
-    rig.store().settle(&[bucket], id, &[outcome]).await.unwrap();
-}
-
-fn admitted(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Admitted { .. })
-}
-
-fn held(verdict: Verdict) -> bool {
-    matches!(verdict, Verdict::Held { .. })
-}
-
-#[track_caller]
-fn refusal(verdict: Verdict) -> Refusal {
-    match verdict {
-        Verdict::Refused { refusal, .. } => refusal,
-        other => panic!("expected a refusal, got {other:?}"),
-    }
-}
-
-#[track_caller]
-fn remaining(verdict: Verdict) -> u32 {
-    match verdict {
-        Verdict::Admitted { room: Some(room), .. } => room.remaining,
-        other => panic!("expected an admission, got {other:?}"),
-    }
 }
 
 async fn admits_exactly_max(rig: &impl Rig) {
@@ -355,137 +298,6 @@ async fn a_limit_without_rules_admits_everything(rig: &impl Rig) {
     assert_eq!(rig.members(off), 0);
 }
 
-fn calendar(max: u32, unit: CalendarUnit, zone: &str) -> Rule {
-    Rule { max, span: Span::Calendar { unit, zone: TimeZone::get(zone).unwrap() }, then: Then::Block }
-}
-
-fn at(text: &str) -> Micros {
-    Micros(text.parse::<jiff::Timestamp>().unwrap().as_microsecond())
-}
-
-async fn calendar_units_start_afresh(rig: &impl Rig) {
-    let limit = limit("hourly", &[calendar(3, CalendarUnit::Hour, "UTC")]);
-    let bucket = rig.limiter().bucket(&limit, b"a");
-    rig.set(at("2026-03-01T13:59:00Z"));
-    for _ in 0..3 {
-        assert!(admitted(hit(rig, &[bucket]).await));
-    }
-    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MINUTE);
-    rig.set(at("2026-03-01T13:59:59.999999Z"));
-    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MICRO);
-    rig.set(at("2026-03-01T14:00:00Z"));
-    for _ in 0..3 {
-        assert!(admitted(hit(rig, &[bucket]).await), "a calendar window starts afresh");
-    }
-    refusal(hit(rig, &[bucket]).await);
-}
-
-async fn calendar_units_follow_their_time_zone(rig: &impl Rig) {
-    let limit = limit("daily", &[calendar(1, CalendarUnit::Day, "Asia/Shanghai")]);
-    let bucket = rig.limiter().bucket(&limit, b"a");
-    rig.set(at("2026-03-02T15:59:59Z"));
-    assert!(admitted(hit(rig, &[bucket]).await));
-    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, SECOND);
-    rig.set(at("2026-03-02T16:00:00Z"));
-    assert!(admitted(hit(rig, &[bucket]).await), "midnight in Shanghai");
-}
-
-async fn a_month_is_as_long_as_it_is(rig: &impl Rig) {
-    let limit = limit("monthly", &[calendar(3, CalendarUnit::Month, "Asia/Shanghai")]);
-    let bucket = rig.limiter().bucket(&limit, b"a");
-    rig.set(at("2026-03-31T15:59:00Z"));
-    for _ in 0..3 {
-        assert!(admitted(hit(rig, &[bucket]).await));
-    }
-    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MINUTE);
-    rig.set(at("2026-03-31T16:00:00Z"));
-    assert!(admitted(hit(rig, &[bucket]).await));
-    assert_eq!(rig.store().peek(bucket).await.unwrap().rules[0].count, 1);
-}
-
-async fn holds_fill_but_do_not_refuse(rig: &impl Rig) {
-    let limit = limit("two", &[sliding(2, MINUTE)]);
-    let bucket = rig.limiter().bucket(&limit, b"a");
-    let (first, second) = (hold(rig, bucket).await, hold(rig, bucket).await);
-    assert!(held(hit(rig, &[bucket]).await), "its answer depends on how the holds end");
-    settle(rig, bucket, first, Outcome::Refund).await;
-    assert!(admitted(hit(rig, &[bucket]).await));
-    assert!(held(hit(rig, &[bucket]).await));
-    settle(rig, bucket, second, Outcome::Keep).await;
-    refusal(hit(rig, &[bucket]).await);
-}
-
-async fn a_kept_hold_counts_from_its_outcome(rig: &impl Rig) {
-    let limit = limit("one", &[sliding(1, MINUTE)]);
-    let bucket = rig.limiter().bucket(&limit, b"a");
-    let id = hold(rig, bucket).await;
-    rig.advance(2 * SECOND);
-    settle(rig, bucket, id, Outcome::Keep).await;
-    settle(rig, bucket, id, Outcome::Keep).await;
-    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MINUTE);
-    assert_eq!(rig.members(bucket), 1);
-}
-
-async fn a_hold_whose_owner_died_is_a_failure(rig: &impl Rig) {
-    let limit = limit("one", &[sliding(1, MINUTE)]);
-    let bucket = rig.limiter().bucket(&limit, b"a");
-    hold(rig, bucket).await;
-    rig.advance(window::HOLD_LIFE - MICRO);
-    assert!(held(hit(rig, &[bucket]).await));
-    rig.advance(MICRO);
-    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MINUTE - window::HOLD_LIFE);
-    rig.advance(MINUTE - window::HOLD_LIFE);
-    assert!(admitted(hit(rig, &[bucket]).await), "and it expires like one");
-}
-
-async fn a_dead_hold_that_is_settled_late_counts_once(rig: &impl Rig) {
-    let limit = limit("two", &[sliding(2, MINUTE)]);
-    let bucket = rig.limiter().bucket(&limit, b"a");
-    let (late, refunded) = (hold(rig, bucket).await, hold(rig, bucket).await);
-    rig.advance(window::HOLD_LIFE);
-    refusal(hit(rig, &[bucket]).await);
-    settle(rig, bucket, late, Outcome::Keep).await;
-    settle(rig, bucket, refunded, Outcome::Refund).await;
-    assert_eq!(rig.members(bucket), 1);
-    assert!(admitted(hit(rig, &[bucket]).await));
-}
-
-async fn success_forgives_what_came_before_it_and_not_what_came_beside(rig: &impl Rig) {
-    let limit = limit("three", &[sliding(3, MINUTE)]);
-    let bucket = rig.limiter().bucket(&limit, b"a");
-    hit(rig, &[bucket]).await;
-    let beside = hold(rig, bucket).await;
-    rig.advance(SECOND);
-    let arrived = rig.now();
-    let right = hold(rig, bucket).await;
-    rig.advance(SECOND);
-    settle(rig, bucket, beside, Outcome::Keep).await;
-    settle(rig, bucket, right, Outcome::Forgive { up_to: arrived }).await;
-    assert_eq!(rig.members(bucket), 1, "the failure that was told beside it stays");
-    assert_eq!(rig.store().peek(bucket).await.unwrap().rules[0].count, 1);
-}
-
-async fn success_forgives_nothing_while_another_hold_is_in_flight(rig: &impl Rig) {
-    let limit = limit("three", &[sliding(3, MINUTE)]);
-    let bucket = rig.limiter().bucket(&limit, b"a");
-    hit(rig, &[bucket]).await;
-    rig.advance(SECOND);
-    let (right, beside) = (hold(rig, bucket).await, hold(rig, bucket).await);
-    settle(rig, bucket, right, Outcome::Forgive { up_to: rig.now() }).await;
-    assert_eq!(rig.store().peek(bucket).await.unwrap().rules[0].count, 1);
-    settle(rig, bucket, beside, Outcome::Forgive { up_to: rig.now() }).await;
-    assert_eq!(rig.members(bucket), 0, "the last one was alone");
-}
-
-async fn kept_after_a_clear_counts(rig: &impl Rig) {
-    let limit = limit("one", &[sliding(1, MINUTE)]);
-    let bucket = rig.limiter().bucket(&limit, b"a");
-    let id = hold(rig, bucket).await;
-    rig.store().clear(bucket).await.unwrap();
-    settle(rig, bucket, id, Outcome::Keep).await;
-    refusal(hit(rig, &[bucket]).await);
-}
-
 async fn raising_max_keeps_what_was_counted(rig: &impl Rig) {
     let (before, after) = (limit("live", &[sliding(2, MINUTE)]), limit("live", &[sliding(5, MINUTE)]));
     let (before, after) = (rig.limiter().bucket(&before, b"a"), rig.limiter().bucket(&after, b"a"));
@@ -539,58 +351,4 @@ async fn subjects_do_not_share_logs(rig: &impl Rig) {
         assert!(admitted(hit(rig, &[bucket]).await));
         refusal(hit(rig, &[bucket]).await);
     }
-}
-
-async fn hammering_gets_all_that_is_due(rig: &impl Rig) {
-    let limit = limit("five", &[sliding(5, 2 * SECOND)]);
-    let bucket = rig.limiter().bucket(&limit, b"a");
-    let mut count = 0;
-    for _ in 0..800 {
-        count += u32::from(admitted(hit(rig, &[bucket]).await));
-        rig.advance(Duration::from_millis(10));
-    }
-    assert_eq!(count, 20, "8 seconds hold four windows of five");
-}
-
-/// First-hit-aligned, clock-aligned and hammering traffic, after the patterns that find out fixed windows.
-async fn worst_count_in_any_window_is_max(rig: &impl Rig) {
-    let window = 2 * SECOND;
-    let limit = limit("five", &[sliding(5, window)]);
-    let bursts = |starts: &[u64]| -> Vec<Micros> {
-        let burst = |start: u64| (0..10).map(move |i| rig.now().plus(Duration::from_millis(start + i)));
-        starts.iter().copied().flat_map(burst).collect()
-    };
-    let patterns = [
-        ("first-hit-aligned", bursts(&[0, 1900, 2005, 3900, 4010])),
-        ("clock-aligned", bursts(&[1985, 2000, 3990, 4000, 5985, 6000])),
-        ("hammering", (0..900).map(|i| rig.now().plus(Duration::from_millis(i * 9))).collect()),
-    ];
-    for (pattern, times) in patterns {
-        let bucket = rig.limiter().bucket(&limit, pattern.as_bytes());
-        let mut admissions = Vec::new();
-        for time in times {
-            rig.set(time);
-            if admitted(hit(rig, &[bucket]).await) {
-                admissions.push(time);
-            }
-        }
-        let within =
-            |end: &Micros| admissions.iter().filter(|at| **at <= *end && **at > end.minus(window)).count();
-        assert_eq!(admissions.iter().map(within).max(), Some(5), "{pattern}");
-    }
-}
-
-async fn thousand_hits_in_a_log_stay_exact(rig: &impl Rig) {
-    let limit = limit("thousand", &[sliding(1000, HOUR), sliding(3, Duration::from_millis(100))]);
-    let bucket = rig.limiter().bucket(&limit, b"a");
-    let start = rig.now();
-    for index in 0..1000 {
-        assert!(admitted(hit(rig, &[bucket]).await), "{index}");
-        rig.advance(Duration::from_millis(50));
-    }
-    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, HOUR - 50 * SECOND);
-    rig.set(start.plus(HOUR));
-    assert_eq!(remaining(hit(rig, &[bucket]).await), 0);
-    refusal(hit(rig, &[bucket]).await);
-    assert_eq!(rig.members(bucket), 1000);
 }

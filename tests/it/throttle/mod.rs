@@ -1,6 +1,10 @@
 //! The limiter on both stores: what every store must do, and both against a model.
 
+mod acts;
+mod calendar;
 mod conformance;
+mod floods;
+mod holds;
 mod model;
 mod reading;
 mod restoring;

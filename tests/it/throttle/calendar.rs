@@ -1,0 +1,68 @@
+//! Rules that follow the calendar. Each case runs on each store.
+
+use std::time::Duration;
+
+use gatehouse::clock::Micros;
+use gatehouse::throttle::*;
+use jiff::tz::TimeZone;
+
+use super::acts::*;
+use super::rig::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const MICRO: Duration = Duration::from_micros(1);
+
+on_stores! {
+    calendar_units_start_afresh
+    calendar_units_follow_their_time_zone
+    a_month_is_as_long_as_it_is
+}
+
+fn calendar(max: u32, unit: CalendarUnit, zone: &str) -> Rule {
+    Rule { max, span: Span::Calendar { unit, zone: TimeZone::get(zone).unwrap() }, then: Then::Block }
+}
+
+fn at(text: &str) -> Micros {
+    Micros(text.parse::<jiff::Timestamp>().unwrap().as_microsecond())
+}
+
+async fn calendar_units_start_afresh(rig: &impl Rig) {
+    let limit = limit("hourly", &[calendar(3, CalendarUnit::Hour, "UTC")]);
+    let bucket = rig.limiter().bucket(&limit, b"a");
+    rig.set(at("2026-03-01T13:59:00Z"));
+    for _ in 0..3 {
+        assert!(admitted(hit(rig, &[bucket]).await));
+    }
+    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MINUTE);
+    rig.set(at("2026-03-01T13:59:59.999999Z"));
+    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MICRO);
+    rig.set(at("2026-03-01T14:00:00Z"));
+    for _ in 0..3 {
+        assert!(admitted(hit(rig, &[bucket]).await), "a calendar window starts afresh");
+    }
+    refusal(hit(rig, &[bucket]).await);
+}
+
+async fn calendar_units_follow_their_time_zone(rig: &impl Rig) {
+    let limit = limit("daily", &[calendar(1, CalendarUnit::Day, "Asia/Shanghai")]);
+    let bucket = rig.limiter().bucket(&limit, b"a");
+    rig.set(at("2026-03-02T15:59:59Z"));
+    assert!(admitted(hit(rig, &[bucket]).await));
+    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, SECOND);
+    rig.set(at("2026-03-02T16:00:00Z"));
+    assert!(admitted(hit(rig, &[bucket]).await), "midnight in Shanghai");
+}
+
+async fn a_month_is_as_long_as_it_is(rig: &impl Rig) {
+    let limit = limit("monthly", &[calendar(3, CalendarUnit::Month, "Asia/Shanghai")]);
+    let bucket = rig.limiter().bucket(&limit, b"a");
+    rig.set(at("2026-03-31T15:59:00Z"));
+    for _ in 0..3 {
+        assert!(admitted(hit(rig, &[bucket]).await));
+    }
+    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MINUTE);
+    rig.set(at("2026-03-31T16:00:00Z"));
+    assert!(admitted(hit(rig, &[bucket]).await));
+    assert_eq!(rig.store().peek(bucket).await.unwrap().rules[0].count, 1);
+}
