@@ -61,14 +61,18 @@ pub fn span_in_words(seconds: u64, locale: Locale) -> String {
     ];
     let first = UNITS.iter().position(|(size, _)| seconds >= *size).unwrap_or(3);
     let smallest = UNITS[(first + 1).min(3)].0;
-    let mut left = seconds.max(1).next_multiple_of(smallest);
+    in_units(seconds.max(1).next_multiple_of(smallest), &UNITS, locale)
+}
+
+/// An amount in the units given, largest first, each with its words for one and for several.
+pub fn in_units(mut left: u64, units: &[(u64, [&str; 2])], locale: Locale) -> String {
     let mut words: Vec<String> = Vec::with_capacity(2);
-    for (size, [one, many]) in UNITS {
+    for (size, [one, many]) in units {
         let count = left / size;
         left %= size;
         if count > 0 {
             let key = if count == 1 { one } else { many };
-            words.push(t!(key, locale = locale.code(), count = count).into_owned());
+            words.push(t!(*key, locale = locale.code(), count = count).into_owned());
         }
     }
     words.join(" ")

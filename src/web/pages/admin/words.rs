@@ -7,6 +7,7 @@ use rust_i18n::t;
 
 use crate::throttle::{CalendarUnit, Limit, Rule, Span, Then};
 use crate::web::locale::Locale;
+use crate::web::wait::in_units;
 
 /// A limit's name for people and what it counts; an owner's own has its own name only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,24 +112,14 @@ pub const fn unit_key(unit: CalendarUnit) -> &'static str {
 
 /// A span with every unit it has: a limit's window is not rounded.
 pub fn exactly(span: Duration, locale: Locale) -> String {
-    const UNITS: [(u128, [&str; 2]); 5] = [
+    const UNITS: [(u64, [&str; 2]); 5] = [
         (86_400_000, ["span.day", "span.days"]),
         (3_600_000, ["span.hour", "span.hours"]),
         (60_000, ["span.minute", "span.minutes"]),
         (1_000, ["span.second", "span.seconds"]),
         (1, ["span.millisecond", "span.milliseconds"]),
     ];
-    let mut left = span.as_millis();
-    let mut words = Vec::new();
-    for (size, [one, many]) in UNITS {
-        let count = left / size;
-        left %= size;
-        if count > 0 {
-            let key = if count == 1 { one } else { many };
-            words.push(t!(key, locale = locale.code(), count = count).into_owned());
-        }
-    }
-    words.join(" ")
+    in_units(u64::try_from(span.as_millis()).unwrap_or(u64::MAX), &UNITS, locale)
 }
 
 /// `1,204,000`
