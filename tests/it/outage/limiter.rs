@@ -62,6 +62,7 @@ impl Asking {
 
     /// Prints and bounds the longest failure, and the first success after that moment.
     async fn judge(self, what: &str, back: Instant) {
+        // The server comes back in real time.
         tokio::time::sleep(Duration::from_millis(1500)).await;
         self.stop.store(true, Ordering::SeqCst);
         let decisions = self.task.await.unwrap();
@@ -86,8 +87,10 @@ async fn a_stalled_server_costs_a_time_out_and_is_found_again() {
     let server = RedisServer::start();
     let limiter = over(&server.url()).await;
     let asking = Asking::start(&limiter);
+    // Another process: it answers for a while first.
     tokio::time::sleep(Duration::from_millis(200)).await;
     server.signal("STOP");
+    // As long as a real outage lasts: no clock of ours reaches a stopped server.
     tokio::time::sleep(Duration::from_secs(2)).await;
     server.signal("CONT");
     asking.judge("stalled for 2 s", Instant::now()).await;
@@ -98,8 +101,10 @@ async fn a_killed_server_is_found_again_when_it_is_back_and_empty() {
     let mut server = RedisServer::start();
     let limiter = over(&server.url()).await;
     let asking = Asking::start(&limiter);
+    // Another process: it answers for a while first.
     tokio::time::sleep(Duration::from_millis(200)).await;
     server.kill();
+    // As long as a real outage lasts: no clock of ours reaches a stopped server.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let port = server.port;
     let back = tokio::task::spawn_blocking(move || (RedisServer::start_at(port, |_| {}), Instant::now()));
@@ -116,6 +121,7 @@ async fn an_outage_is_seen_without_a_call() {
     // The rule is a bound: a second, and the time-out of the look. Six times that is asserted.
     let seen = tokio::time::timeout(Duration::from_secs(6), async {
         while link.is_up() {
+            // Another process: looked at again in real time.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
@@ -136,6 +142,7 @@ async fn one_slow_call_leaves_the_connection_to_the_others() {
     let stalled = Instant::now();
     server.signal("STOP");
     assert!(limiter.reserve(&[limiter.bucket(&limit, b"x")], false).await.is_err());
+    // The stopped server must not answer meanwhile.
     tokio::time::sleep(Duration::from_millis(20)).await;
     server.signal("CONT");
     let stalled = stalled.elapsed();
@@ -167,6 +174,7 @@ async fn recovered(limiter: &Limiter<RedisStore>) {
     let again = async {
         let nothing = limit("probe", &[sliding(1, MINUTE)]);
         while limiter.peek(limiter.bucket(&nothing, b"")).await.is_err() {
+            // Another process: looked at again in real time.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         link.ready(Duration::from_secs(10)).await
@@ -206,6 +214,7 @@ async fn what_is_not_done_unless_admitted_is_given_back_where_the_answer_got_los
     // Its refund follows right behind it; the server carries out both, though nobody hears of it.
     let given_back = async {
         while server.calls("zadd") == 0 || server.calls("zrem") == 0 {
+            // Another process: looked at again in real time.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -229,6 +238,7 @@ async fn a_hold_whose_answer_got_lost_is_given_back() {
     // Its refund goes by itself, right behind it.
     let given_back = async {
         while limiter.peek(bucket).await.unwrap().holds > 0 {
+            // Another process: looked at again in real time.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -292,6 +302,7 @@ async fn a_primary_that_became_a_replica_is_left() {
     for _ in 0..20 {
         assert!(limiter.reserve(&[bucket], false).await.is_err());
         assert!(!limiter.store().link().is_up(), "it takes no writes, whatever connections it takes");
+        // Another process: looked at again in real time.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     redis::cmd("REPLICAOF").arg("NO").arg("ONE").query::<()>(&mut admin).unwrap();
