@@ -3,6 +3,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::throttle::{Limit, Span};
 use crate::web::wait::whole_seconds as wait_seconds;
 
 /// A rule as its callers are told of it.
@@ -23,8 +26,36 @@ pub struct Standing<'a> {
     pub reset: Option<Duration>,
 }
 
-pub const POLICY: &str = "ratelimit-policy";
-pub const STANDING: &str = "ratelimit";
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const STANDING: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Tells the limits, by what the caller knows them as, and where the caller stands. Beside what is told
+/// already: the fields are lists, and lines of one list are one.
+pub fn add<'a>(
+    headers: &mut HeaderMap,
+    limits: impl IntoIterator<Item = (&'a str, &'a Limit)>,
+    standing: Option<Standing<'_>>,
+) {
+    let policy = policies(limits.into_iter().flat_map(|(name, limit)| policies_of(name, limit)));
+    let standing = standing.map(|standing| standings([standing])).unwrap_or_default();
+    for (name, text) in [(POLICY, policy), (STANDING, standing)] {
+        if let Ok(value) = HeaderValue::try_from(text)
+            && !value.is_empty()
+        {
+            headers.append(name, value);
+        }
+    }
+}
+
+fn policies_of<'a>(name: &'a str, limit: &'a Limit) -> impl Iterator<Item = Policy<'a>> {
+    limit.rules().iter().map(move |rule| {
+        let window = match rule.span {
+            Span::Sliding(window) => Some(window),
+            Span::Calendar { .. } => None,
+        };
+        Policy { name, quota: rule.max, window }
+    })
+}
 
 /// `"login-account";q=3;w=60, "login-account-2";q=20;w=3600`. Names of a list must differ, so the
 /// rules of a limit after the first go by number. Windows are whole seconds there, rounded up: who

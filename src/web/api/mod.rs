@@ -18,7 +18,7 @@ pub mod tuning;
 
 use std::time::Duration;
 
-use actix_web::http::header::{HeaderName, HeaderValue, USER_AGENT};
+use actix_web::http::header::USER_AGENT;
 use actix_web::{HttpRequest, HttpResponse};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -27,14 +27,14 @@ use serde::{Deserialize, Serialize};
 use crate::captcha::{Challenge, Form};
 use crate::config::Live;
 use crate::login::{Account, Authenticated, Client, Token};
-use crate::throttle::{Limit, Span};
+use crate::throttle::Limit;
 use crate::web::challenge::{Answered, Asker};
 use crate::web::client::ClientAddress;
 use crate::web::csrf::Browser;
 use crate::web::message::FieldErrors;
 use crate::web::pages::forms::Typed;
 use crate::web::problem::{CaptchaBody, Problem};
-use crate::web::ratelimit_fields::{POLICY, Policy, STANDING, Standing, policies, standings};
+use crate::web::ratelimit_fields::{self, Standing};
 use crate::web::services::Services;
 use crate::web::visit::Edge;
 
@@ -186,27 +186,6 @@ pub fn quota<'a>(
     limits: impl IntoIterator<Item = (&'a str, &'a Limit)>,
     standing: Option<Standing<'_>>,
 ) -> HttpResponse {
-    let policy = policies(limits.into_iter().flat_map(|(name, limit)| policies_of(name, limit)));
-    let mut add = |name, text: String| {
-        if let Ok(value) = HeaderValue::try_from(text) {
-            response.headers_mut().insert(HeaderName::from_static(name), value);
-        }
-    };
-    if !policy.is_empty() {
-        add(POLICY, policy);
-    }
-    if let Some(standing) = standing {
-        add(STANDING, standings([standing]));
-    }
+    ratelimit_fields::add(response.headers_mut(), limits, standing);
     response
-}
-
-fn policies_of<'a>(name: &'a str, limit: &'a Limit) -> impl Iterator<Item = Policy<'a>> {
-    limit.rules().iter().map(move |rule| {
-        let window = match rule.span {
-            Span::Sliding(window) => Some(window),
-            Span::Calendar { .. } => None,
-        };
-        Policy { name, quota: rule.max, window }
-    })
 }
