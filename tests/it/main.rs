@@ -7,6 +7,7 @@ mod audit;
 mod browser;
 mod command_line;
 mod custom;
+mod middleware;
 mod openapi;
 mod outage;
 pub mod reload;

@@ -1,0 +1,38 @@
+//! The slot of a request whose answer decides whether it counts, told to the store whatever becomes of the
+//! request.
+
+use crate::throttle::{Hold, WindowStore};
+
+/// Dropped before the answer was known, as when the client hangs up, it counts: who can choose not to hear
+/// the answer could else try without end.
+pub(super) struct InFlight<S: WindowStore + 'static>(Option<Hold<S>>);
+
+impl<S: WindowStore + 'static> InFlight<S> {
+    pub(super) fn new(hold: Hold<S>) -> Self {
+        Self(Some(hold))
+    }
+
+    /// The answer is known. In a task of its own, which a client that hangs up now does not end.
+    pub(super) async fn end(mut self, counts: bool) {
+        if let Some(hold) = self.0.take() {
+            let _ = tokio::spawn(settle(hold, counts)).await;
+        }
+    }
+}
+
+impl<S: WindowStore + 'static> Drop for InFlight<S> {
+    fn drop(&mut self) {
+        let Some(hold) = self.0.take() else { return };
+        // Without a runtime the server is gone; the slot becomes a hit by itself.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(settle(hold, true));
+        }
+    }
+}
+
+async fn settle<S: WindowStore + 'static>(hold: Hold<S>, counts: bool) {
+    let told = if counts { hold.keep().await.map(drop) } else { hold.refund().await };
+    if let Err(error) = told {
+        super::service::failed(&error);
+    }
+}

@@ -1,0 +1,182 @@
+//! A middleware that limits the requests of an actix-web application, for those who use the limiter as a
+//! library: a limit, and whom each request counts against.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use actix_web::{App, HttpResponse, web};
+//! use gatehouse::throttle::{Limit, Limiter, MemoryStore, Mode, Rule, Then};
+//! use gatehouse::web::rate_limit::{RateLimit, subject};
+//! use gatehouse::web::TrustedProxies;
+//! use gatehouse::{clock::Clock, entropy::Entropy, secret::MasterKey};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Once, before the server makes its workers: they share the windows.
+//! let key = MasterKey::random(&Entropy::Os).derive("throttle.subject");
+//! let limiter = Limiter::new(MemoryStore::new(Clock::System), key, &Entropy::Os);
+//! let minute = Duration::from_secs(60);
+//! let each = Limit::new("each-endpoint", vec![Rule::sliding(10, minute, Then::Block)], Mode::Enforce)?;
+//! let all = Limit::new("everyone", vec![Rule::sliding(1000, minute, Then::Block)], Mode::Enforce)?;
+//!
+//! let proxies = TrustedProxies::new(["10.0.0.0/8".parse()?]);
+//! let rate = RateLimit::new(limiter)
+//!     // Ten a minute for each client and endpoint …
+//!     .limit(each, subject::both(subject::endpoint(), subject::client_address(proxies)))
+//!     // … and a thousand for everyone together. A request counts in both, or in none.
+//!     .limit(all, subject::everyone());
+//!
+//! // In the closure of `HttpServer::new`; a scope, a resource or a route is wrapped the same way.
+//! let app = App::new()
+//!     .wrap(rate.clone())
+//!     .route("/articles", web::post().to(async || HttpResponse::Created()));
+//! # let _ = app;
+//! # Ok(())
+//! # }
+//! ```
+
+mod denied;
+mod in_flight;
+mod service;
+pub mod subject;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::dev::{ResponseHead, ServiceRequest};
+use actix_web::{Error, HttpRequest, HttpResponse};
+
+use crate::throttle::{Limit, Limiter, MOST_BUCKETS, WindowStore};
+
+pub use denied::Denied;
+pub use subject::Subject;
+
+/// How long a request may wait, unless it is said otherwise, for others in flight whose outcome decides
+/// whether there is room for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+type SubjectOf = dyn Fn(&ServiceRequest) -> Result<Option<Subject>, Error> + Send + Sync;
+type CountWhen = dyn Fn(&ResponseHead) -> bool + Send + Sync;
+type DeniedResponse = dyn Fn(&HttpRequest, &Denied) -> HttpResponse + Send + Sync;
+
+/// What becomes of requests while the store does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Outage {
+    /// 503 with `Retry-After`.
+    #[default]
+    Refuse,
+    /// They pass uncounted. Only for what may be done without any limit.
+    Admit,
+}
+
+/// The middleware. Clones share the windows: make one, and give a clone to each worker's `App`.
+///
+/// Past a limit it answers 429 as a problem (RFC 9457) with `Retry-After`; every answer tells the
+/// limits and what is left of them in the `RateLimit` fields. A refusal writes nothing, so that whoever keeps
+/// trying gets all that is due. A rule that leads to a CAPTCHA refuses like any other: nothing here could
+/// tell that one was solved. A limit in monitor mode refuses nothing and counts what it would have refused in
+/// `gatehouse_rate_limit_refusals_total`.
+pub struct RateLimit<S: WindowStore + 'static> {
+    limiter: Limiter<S>,
+    counts: Vec<Count>,
+    outage: Outage,
+    patience: Duration,
+    count_when: Option<Arc<CountWhen>>,
+    denied: Option<Arc<DeniedResponse>>,
+}
+
+/// A limit, and whom it counts.
+#[derive(Clone)]
+struct Count {
+    limit: Arc<dyn LimitNow>,
+    subject: Arc<SubjectOf>,
+}
+
+/// Where a limit comes from, asked once a request: a [`Limit`], or a function that gives the one in force.
+pub trait LimitNow: Send + Sync {
+    fn limit(&self) -> Limit;
+}
+
+impl LimitNow for Limit {
+    fn limit(&self) -> Limit {
+        self.clone()
+    }
+}
+
+impl<F: Fn() -> Limit + Send + Sync> LimitNow for F {
+    fn limit(&self) -> Limit {
+        self()
+    }
+}
+
+impl<S: WindowStore + 'static> RateLimit<S> {
+    /// Limits nothing yet.
+    pub fn new(limiter: Limiter<S>) -> Self {
+        let (outage, patience) = (Outage::default(), PATIENCE);
+        Self { limiter, counts: Vec::new(), outage, patience, count_when: None, denied: None }
+    }
+
+    /// Counts each request against the subject that `subject` finds for it, under this limit. `None`: it is
+    /// not limited by this one. An error: it is answered with that and counts nowhere. All limits of one
+    /// middleware are decided in one atomic step: a request counts in each of them, or in none. Two limits of
+    /// one name share their logs, here and wherever else the limiter is used.
+    ///
+    /// # Panics
+    /// With more than [`MOST_BUCKETS`] limits, which one step cannot span.
+    #[must_use]
+    pub fn limit(
+        mut self,
+        limit: impl LimitNow + 'static,
+        subject: impl Fn(&ServiceRequest) -> Result<Option<Subject>, Error> + Send + Sync + 'static,
+    ) -> Self {
+        assert!(self.counts.len() < MOST_BUCKETS, "one step spans at most {MOST_BUCKETS} limits");
+        self.counts.push(Count { limit: Arc::new(limit), subject: Arc::new(subject) });
+        self
+    }
+
+    /// Counts only those requests whose answer is as `counts` says, as failed attempts are counted. A request
+    /// takes a slot before it is handled and gives it back afterwards where it does not count, so that no
+    /// more can fail at once than one after another. Where the free slots are all taken by requests in
+    /// flight, the next one waits for one of them; one that answers after more than
+    /// [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE) counts until it does. Whoever hangs up before
+    /// the answer is counted.
+    #[must_use]
+    pub fn count_when(self, counts: impl Fn(&ResponseHead) -> bool + Send + Sync + 'static) -> Self {
+        Self { count_when: Some(Arc::new(counts)), ..self }
+    }
+
+    /// How long a request may wait for others in flight ([`RateLimit::count_when`]) before it is answered
+    /// 503; 5 s where unset.
+    #[must_use]
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// What becomes of requests while the store is out; [`Outage::Refuse`] where unset.
+    #[must_use]
+    pub fn on_outage(self, outage: Outage) -> Self {
+        Self { outage, ..self }
+    }
+
+    /// Answers those who are turned away with something else than [`Denied::problem`]. `Retry-After` and the
+    /// `RateLimit` fields are added to it.
+    #[must_use]
+    pub fn denied_response(
+        self,
+        respond: impl Fn(&HttpRequest, &Denied) -> HttpResponse + Send + Sync + 'static,
+    ) -> Self {
+        Self { denied: Some(Arc::new(respond)), ..self }
+    }
+}
+
+impl<S: WindowStore + 'static> Clone for RateLimit<S> {
+    fn clone(&self) -> Self {
+        Self {
+            limiter: self.limiter.clone(),
+            counts: self.counts.clone(),
+            outage: self.outage,
+            patience: self.patience,
+            count_when: self.count_when.clone(),
+            denied: self.denied.clone(),
+        }
+    }
+}
