@@ -71,16 +71,11 @@ pub fn app(
                 .service(calls("/admin/events", "GET, HEAD").route(get().to(api::events::events)))
                 .service(
                     calls("/admin/limits", "GET, HEAD, PUT")
-                        .app_data(extract::json_up_to(extract::DOCUMENT_LIMIT))
                         .route(get().to(api::tuning::show))
                         .route(put().to(api::tuning::save)),
                 )
                 .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(api::tuning::history)))
-                .service(
-                    calls("/admin/limits/preview", "POST")
-                        .app_data(extract::json_up_to(extract::DOCUMENT_LIMIT))
-                        .route(post().to(api::preview::submit)),
-                )
+                .service(calls("/admin/limits/preview", "POST").route(post().to(api::preview::submit)))
                 .service(calls("/admin/limits/rollback", "POST").route(post().to(api::tuning::rollback)))
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
                 .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(api::admin::lift))),

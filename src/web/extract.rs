@@ -1,8 +1,14 @@
 //! How bodies, paths and queries are read, and what their sender hears where they cannot be.
 
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::marker::PhantomData;
+
+use actix_web::dev::{JsonBody, Payload};
 use actix_web::error::{InternalError, JsonPayloadError, UrlencodedError};
 use actix_web::web::{FormConfig, JsonConfig, PathConfig, QueryConfig, ServiceConfig};
-use actix_web::{Error, HttpRequest, HttpResponse};
+use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
+use serde::de::DeserializeOwned;
 
 use crate::web::pages::error::{ErrorKind, error_response};
 use crate::web::problem::{InputError, Problem};
@@ -15,7 +21,7 @@ pub const DOCUMENT_LIMIT: usize = 256 * 1024;
 
 /// Extractor settings for the whole app; `/api` answers with problems, everything else with pages.
 pub fn configure(app: &mut ServiceConfig) {
-    app.app_data(json_up_to(BODY_LIMIT))
+    app.app_data(json())
         .app_data(forms_up_to(BODY_LIMIT))
         .app_data(
             PathConfig::default().error_handler(|error, request| refuse(error, request, Problem::NotFound)),
@@ -26,12 +32,34 @@ pub fn configure(app: &mut ServiceConfig) {
         }));
 }
 
-/// For calls whose bodies are longer than most.
-pub fn json_up_to(limit: usize) -> JsonConfig {
-    JsonConfig::default().limit(limit).error_handler(|error, request| {
+fn json() -> JsonConfig {
+    JsonConfig::default().limit(BODY_LIMIT).error_handler(|error, request| {
         let problem = json_problem(&error);
         refuse(error, request, problem)
     })
+}
+
+/// A JSON body of at most so many bytes, of which nothing is read before a guard has let its sender in.
+pub struct Unread<T, const LIMIT: usize = BODY_LIMIT> {
+    payload: Payload,
+    holds: PhantomData<T>,
+}
+
+impl<T, const LIMIT: usize> FromRequest for Unread<T, LIMIT> {
+    type Error = Infallible;
+    type Future = Ready<Result<Self, Infallible>>;
+
+    fn from_request(_: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        ready(Ok(Self { payload: payload.take(), holds: PhantomData }))
+    }
+}
+
+impl<T: DeserializeOwned, const LIMIT: usize> Unread<T, LIMIT> {
+    /// `request` is the one that it came with.
+    pub async fn read(mut self, request: &HttpRequest) -> Result<T, Problem> {
+        let body = JsonBody::new(request, &mut self.payload, None, true).limit(LIMIT);
+        body.await.map_err(|error| json_problem(&error))
+    }
 }
 
 /// Forms of at most so many bytes.

@@ -1,6 +1,6 @@
 //! `POST /api/v1/admin/confirm`: the password, shown again before something is changed.
 
-use actix_web::web::{Data, Json};
+use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use serde_json::json;
@@ -9,6 +9,7 @@ use crate::login::{Password, Token};
 use crate::web::admin;
 use crate::web::api::account::{FORM, verify};
 use crate::web::api::{Call, Solution, broken};
+use crate::web::extract::Unread;
 use crate::web::handlers::about_current;
 use crate::web::message::{Field, FieldErrors};
 use crate::web::pages::forms::Typed;
@@ -25,11 +26,12 @@ pub struct Body {
 
 pub async fn submit(
     request: HttpRequest,
-    body: Json<Body>,
+    body: Unread<Body>,
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let admin = admin::api::confirmation(&request, &services, &edge).await?;
+    let body = body.read(&request).await?;
     let call = Call::admit(&request, &edge)?;
     let live = services.live.snapshot();
     let about = |error| Problem::invalid(&FieldErrors::one(Field::Password, about_current(error)));

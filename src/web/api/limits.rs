@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
-use actix_web::web::{Data, Json, Path};
+use actix_web::web::{Data, Path};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,7 @@ use crate::login::ApiToken;
 use crate::throttle::{HitId, Limit, Mode, Peek, Rule, RulePeek, Span, StoreError};
 use crate::web::api::{broken, quota};
 use crate::web::client::{ClientAddress, SubjectBytes};
+use crate::web::extract::Unread;
 use crate::web::pages::forms::Typed;
 use crate::web::problem::{InputError, Problem};
 use crate::web::ratelimit_fields::Standing;
@@ -87,11 +88,12 @@ struct Granted {
 pub async fn reserve(
     request: HttpRequest,
     name: Path<String>,
-    body: Json<About>,
+    body: Unread<About>,
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let granted = granted(&request, name.into_inner(), &services, &edge).await?;
+    let body = body.read(&request).await?;
     let ask = granted.ask(&body.subject)?;
     match services.custom.reserve(ask).await.map_err(out)? {
         Reserved::Admitted(admission) => {
@@ -118,11 +120,12 @@ pub async fn reserve(
 pub async fn peek(
     request: HttpRequest,
     name: Path<String>,
-    body: Json<About>,
+    body: Unread<About>,
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let granted = granted(&request, name.into_inner(), &services, &edge).await?;
+    let body = body.read(&request).await?;
     let peek = services.custom.peek(granted.ask(&body.subject)?).await.map_err(out)?;
     let body = peeked(&granted.limit, &peek);
     let wait = (!body.allowed).then(|| Duration::from_millis(body.retry_after_ms));
@@ -134,11 +137,12 @@ pub async fn peek(
 pub async fn refund(
     request: HttpRequest,
     name: Path<String>,
-    body: Json<Return>,
+    body: Unread<Return>,
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let granted = granted(&request, name.into_inner(), &services, &edge).await?;
+    let body = body.read(&request).await?;
     let ask = granted.ask(&body.subject)?;
     let hit = parse_hit(&body.hit)
         .ok_or_else(|| wrong("hit", "Send the hit of the reservation: 12 hexadecimal digits."))?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use actix_web::web::{Data, Json};
+use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,6 +11,7 @@ use super::broken;
 use crate::tuning::replay::{Incomplete, Side};
 use crate::tuning::{Draft, DraftError, PreviewError, Report};
 use crate::web::admin;
+use crate::web::extract::{DOCUMENT_LIMIT, Unread};
 use crate::web::problem::{DraftProblem, InputError, Problem};
 use crate::web::services::Shared;
 use crate::web::visit::Edge;
@@ -56,11 +57,12 @@ impl From<Report> for Body {
 /// Changes nothing, so that the password need not be shown for it.
 pub async fn submit(
     request: HttpRequest,
-    wanted: Json<Wanted>,
+    wanted: Unread<Wanted, DOCUMENT_LIMIT>,
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     admin::api::read(&request, &services, &edge).await?;
+    let wanted = wanted.read(&request).await?;
     let draft = match (&wanted.limits, &wanted.toml) {
         (Some(limits), None) => Draft::Json(limits),
         (None, Some(toml)) => Draft::Toml(toml),

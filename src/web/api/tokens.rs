@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use actix_web::web::{Data, Json, Path};
+use actix_web::web::{Data, Path};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
 use crate::login::{NewToken, Scopes, TokenEntry, TokenId};
 use crate::web::admin;
 use crate::web::api::broken;
+use crate::web::extract::Unread;
 use crate::web::handlers::tokens::{LONGEST_LIFE, about_scopes, end, make, parse_name};
 use crate::web::locale::Locale;
 use crate::web::message::{Field, Message};
@@ -78,12 +79,12 @@ pub async fn list(request: HttpRequest, services: Shared, edge: Data<Edge>) -> R
 /// `POST /admin/tokens`
 pub async fn create(
     request: HttpRequest,
-    body: Json<Wanted>,
+    body: Unread<Wanted>,
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let admin = admin::api::change(&request, &services, &edge).await?;
-    let new = parse(&body)?;
+    let new = parse(&body.read(&request).await?)?;
     match make(&services, &admin, &new).await.map_err(|error| broken(&error))? {
         Some((token, id)) => {
             Ok(HttpResponse::Created().json(Made { id: id.to_string(), token: token.expose() }))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use actix_web::http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_MATCH};
-use actix_web::web::{Data, Json, Query};
+use actix_web::web::{Data, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use crate::config::{Limits, rule_json};
 use crate::throttle::{Limit, Mode};
 use crate::tuning::{Change, Current, Cursor, Draft, DraftError, Instance, SaveError, Saved};
 use crate::web::admin::{self, Admin};
+use crate::web::extract::{DOCUMENT_LIMIT, Unread};
 use crate::web::problem::{DraftProblem, InputError, Problem};
 use crate::web::services::{Services, Shared};
 use crate::web::visit::Edge;
@@ -144,11 +145,12 @@ struct SavedBody {
 /// `PUT /admin/limits`
 pub async fn save(
     request: HttpRequest,
-    wanted: Json<Wanted>,
+    wanted: Unread<Wanted, DOCUMENT_LIMIT>,
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let admin = admin::api::change(&request, &services, &edge).await?;
+    let wanted = wanted.read(&request).await?;
     let seen = seen(&request, &services.tuning.current().version)?;
     let reason = reason(&wanted.reason)?;
     let draft = match (&wanted.limits, &wanted.toml) {
@@ -173,11 +175,12 @@ pub struct Back {
 /// `POST /admin/limits/rollback`
 pub async fn rollback(
     request: HttpRequest,
-    back: Json<Back>,
+    back: Unread<Back>,
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let admin = admin::api::change(&request, &services, &edge).await?;
+    let back = back.read(&request).await?;
     let seen = seen(&request, &services.tuning.current().version)?;
     let reason = reason(&back.reason)?;
     let saved = services.tuning.rollback(&back.change, &seen, admin.by(&admin.id()), reason).await;

@@ -247,3 +247,27 @@ async fn nobody_without_the_right_gets_in_anywhere_and_it_is_recorded() {
     let tokens = askers.boss.get("/api/v1/admin/tokens").await;
     assert_eq!(tokens.body["tokens"], serde_json::json!([]), "nothing was made");
 }
+
+/// Too long, no JSON and not even said to be any: none of it is looked at.
+#[tokio::test]
+async fn nothing_is_read_of_what_somebody_without_the_right_sends() {
+    let app = TestApp::start(Store::Memory).await;
+    let stranger = app.client();
+    let bodies = [("application/json", "{".to_owned()), ("text/plain", "x".repeat(300_000))];
+    for (method, path, body) in WAYS.iter().copied() {
+        let (Body::Json(sent) | Body::Draft(sent)) = body else { continue };
+        for (kind, text) in bodies.iter().filter(|_| !sent.is_empty()) {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            let request = stranger.http.request(method, format!("{}{path}", app.url));
+            let answer = request.header("content-type", *kind).body(text.clone()).send().await.unwrap();
+            assert_eq!(Answer::read(answer).await.problem(), "unauthenticated", "{path} with {kind}");
+        }
+    }
+    for verb in ["reserve", "peek", "refund"] {
+        for (kind, text) in &bodies {
+            let request = stranger.http.post(format!("{}/api/v1/limits/reply/{verb}", app.url));
+            let answer = request.header("content-type", *kind).body(text.clone()).send().await.unwrap();
+            assert_eq!(Answer::read(answer).await.problem(), "invalid-token", "{verb} with {kind}");
+        }
+    }
+}
