@@ -25,7 +25,7 @@ localise(document);
 const unitDisplay = lang === "zh-CN" ? "short" : "long";
 const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
-// The two largest units, as the server words a wait.
+// The two largest units: to the second where the server rounds a wait up, as this one is seen to pass.
 function words(seconds) {
   const first = Math.max(0, units.findIndex(([, size]) => seconds >= size));
   const parts = [];

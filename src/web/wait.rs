@@ -34,7 +34,7 @@ impl Wait {
         self.seconds
     }
 
-    /// `4 minutes 12 seconds`.
+    /// `4 minutes 20 seconds`.
     pub fn words(&self, locale: Locale) -> String {
         span_in_words(self.seconds, locale)
     }
@@ -51,7 +51,7 @@ impl Wait {
     }
 }
 
-/// The two largest units, rounded up: `3 days 2 hours`, `4 minutes 12 seconds`, `1 second`.
+/// As people say it, rounded up: `3 days 2 hours`, `6 minutes`, `4 minutes 20 seconds`, `12 seconds`.
 pub fn span_in_words(seconds: u64, locale: Locale) -> String {
     const UNITS: [(u64, [&str; 2]); 4] = [
         (86_400, ["span.day", "span.days"]),
@@ -59,9 +59,11 @@ pub fn span_in_words(seconds: u64, locale: Locale) -> String {
         (60, ["span.minute", "span.minutes"]),
         (1, ["span.second", "span.seconds"]),
     ];
-    let first = UNITS.iter().position(|(size, _)| seconds >= *size).unwrap_or(3);
-    let smallest = UNITS[(first + 1).min(3)].0;
-    in_units(seconds.max(1).next_multiple_of(smallest), &UNITS, locale)
+    /// From so many seconds on, how finely: nobody says five minutes and one second.
+    const STEPS: [(u64, u64); 4] = [(86_400, 3_600), (300, 60), (60, 10), (0, 1)];
+    let seconds = seconds.max(1);
+    let step = STEPS.iter().find(|(from, _)| seconds >= *from).map_or(1, |(_, step)| *step);
+    in_units(seconds.next_multiple_of(step), &UNITS, locale)
 }
 
 /// An amount in the units given, largest first, each with its words for one and for several.
@@ -118,15 +120,21 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_told_in_its_two_largest_units_rounded_up() {
+    fn a_span_is_told_as_people_say_it_rounded_up() {
         for (seconds, english, chinese) in [
             (0, "1 second", "1 秒"),
             (59, "59 seconds", "59 秒"),
             (60, "1 minute", "1 分钟"),
-            (252, "4 minutes 12 seconds", "4 分钟 12 秒"),
+            (61, "1 minute 10 seconds", "1 分钟 10 秒"),
+            (252, "4 minutes 20 seconds", "4 分钟 20 秒"),
+            (299, "5 minutes", "5 分钟"),
+            (301, "6 minutes", "6 分钟"),
+            (3_599, "1 hour", "1 小时"),
             (3_601, "1 hour 1 minute", "1 小时 1 分钟"),
             (7_199, "2 hours", "2 小时"),
+            (86_399, "1 day", "1 天"),
             (90_000, "1 day 1 hour", "1 天 1 小时"),
+            (90_001, "1 day 2 hours", "1 天 2 小时"),
         ] {
             assert_eq!(span_in_words(seconds, Locale::En), english);
             assert_eq!(span_in_words(seconds, Locale::ZhCn), chinese);

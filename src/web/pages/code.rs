@@ -15,7 +15,7 @@ use crate::web::pages::Layout;
 use crate::web::pages::captcha::CaptchaBlock;
 use crate::web::pages::login::{Notice, here, with_wait};
 use crate::web::visit::Visit;
-use crate::web::wait::{Wait, span_in_words, whole_seconds};
+use crate::web::wait::{Wait, span_in_words};
 
 /// What is remembered of a code that was sent: by the page, in hidden fields, to be shown again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl CodeStep {
         let second = SecondStep {
             good_until: seconds_up(sent.good_until),
             next_code: seconds_up(sent.next_code),
-            lasts: Some(sent.good_until.since(now)).filter(|left| !left.is_zero()).map_or(0, whole_seconds),
+            lasts: left(sent.good_until.since(now)),
             again: (!wait.is_zero()).then(|| Wait::new(now, wait)),
             confirmed: sent.confirmed,
         };
@@ -77,6 +77,11 @@ impl CodeStep {
     pub const fn field(&self) -> Field {
         if self.second.is_some() { Field::Code } else { Field::Phone }
     }
+}
+
+/// Whole seconds, down: the moment was rounded up on its way through a form, and twice is too much.
+fn left(span: Duration) -> u64 {
+    if span.is_zero() { 0 } else { span.as_secs().max(1) }
 }
 
 /// Never a moment too early.

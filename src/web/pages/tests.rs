@@ -314,7 +314,20 @@ fn a_wait_is_told_as_a_moment_that_stays_true() {
         html.contains("<time datetime=\"2026-11-21T00:18:24Z\" data-clock>00:18:24 UTC</time>"),
         "{html}"
     );
-    assert!(html.contains("4 minutes 12 seconds") && html.contains("data-wait=\"252\""));
+    assert!(html.contains("4 minutes 20 seconds") && html.contains("data-wait=\"252\""));
+}
+
+/// The moment was rounded up on its way through the form.
+#[test]
+fn a_code_that_lasts_five_minutes_is_never_said_to_last_longer() {
+    let number = "+8613800138000".to_owned();
+    let good_until = Micros::from_seconds(NOW.seconds() + 301);
+    let code = SentCode { number, good_until, next_code: NOW, confirmed: true };
+    for micros in [1, 300_000, 999_999] {
+        let now = Micros::from_seconds(NOW.seconds()).plus(Duration::from_micros(micros));
+        let second = CodeStep::sent(code.clone(), now).second.unwrap();
+        assert_eq!(second.lasts(Locale::En).as_deref(), Some("5 minutes"), "{micros}");
+    }
 }
 
 #[test]
