@@ -165,6 +165,9 @@ impl Kind {
 }
 
 impl Problem {
+    /// Something is broken that may be mended soon: a database that restarts.
+    pub const BROKEN: Self = Self::Unavailable { retry_after: Duration::from_secs(5) };
+
     /// In English, as the rest of the API.
     pub fn invalid(errors: &FieldErrors) -> Self {
         let error = |(field, message): (crate::web::Field, crate::web::Message)| InputError {

@@ -167,7 +167,7 @@ pub async fn signed_in(
 /// Something is broken: logged here, once, and told without its cause.
 pub fn broken(error: &impl std::fmt::Display) -> Problem {
     tracing::error!(%error, "a call could not be answered");
-    Problem::Unavailable { retry_after: Duration::from_secs(5) }
+    Problem::BROKEN
 }
 
 pub fn invalid_unless<T>(parsed: Option<T>, errors: &FieldErrors) -> Result<T, Problem> {

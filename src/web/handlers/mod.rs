@@ -24,12 +24,15 @@ use crate::sms::PhoneError;
 use crate::web::message::Message;
 use crate::web::pages::Layout;
 use crate::web::pages::error::{ErrorKind, ErrorPage};
+use crate::web::problem::Problem;
 use crate::web::visit::Visit;
 
 /// Something is broken: logged here, once, and told without its cause.
 pub fn broken(visit: &Visit, error: &impl std::fmt::Display) -> HttpResponse {
     tracing::error!(%error, "a page could not be answered");
-    ErrorPage::new(layout(visit), ErrorKind::Unavailable).respond(visit)
+    let mut page = ErrorPage::new(layout(visit), ErrorKind::Unavailable).respond(visit);
+    Problem::BROKEN.head(page.headers_mut());
+    page
 }
 
 fn layout(visit: &Visit) -> Layout {

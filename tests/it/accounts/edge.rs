@@ -1,5 +1,7 @@
 //! What every address answers, whoever asks for it however.
 
+use gatehouse::db::Db;
+
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
 
 async fn start() -> (TestApp, Client) {
@@ -149,5 +151,22 @@ async fn unknown_paths_are_not_found_in_the_callers_tongue() {
     for path in ["/api/v1/nothing", "/api/", "/api/v2/login"] {
         let answer = client.get(path).await;
         assert_eq!((answer.status, answer.problem()), (404, "not-found"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_broken_is_told_with_when_to_come_back() {
+    let (app, client) = start().await;
+    app.register("alice").await;
+    assert_eq!(client.login("alice", PASSWORD).await.status, 200);
+    const LOSE: &str = "ALTER TABLE sessions RENAME TO mislaid";
+    match Db::connect(&app.database).await.unwrap() {
+        Db::Sqlite(pools) => sqlx::query(LOSE).execute(&pools.all).await.map(drop).unwrap(),
+        Db::Postgres(pools) => sqlx::query(LOSE).execute(&pools.all).await.map(drop).unwrap(),
+    }
+    for path in ["/account", "/api/v1/session"] {
+        let answer = client.get(path).await;
+        assert_eq!((answer.status, answer.header("retry-after")), (503, "5"), "{path}");
+        assert!(!answer.text.contains("mislaid") && !answer.text.contains("sessions"), "{path}");
     }
 }
