@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::codes::Ask;
 use super::ledger::{HitRow, Ledger};
 use super::once;
-use super::rebuild::{self, Rebuild};
+use super::rebuild::{self, Rebuild, RebuildError};
 use crate::clock::Micros;
 use crate::config::Live;
 use crate::throttle::{
@@ -241,6 +241,8 @@ impl Budgets {
                     budgets.learn(&watched.shape(), by);
                     true
                 }
+                // Said once, by the run that failed.
+                Err(RebuildError::FailedLately) => false,
                 Err(error) => {
                     tracing::warn!(%error, "the windows of messages are not whole; none is sent until they are");
                     false

@@ -58,6 +58,11 @@ impl Ledger {
         &self.db
     }
 
+    /// This process's time: for what is not counted.
+    pub(super) const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// The time that windows of messages are counted by.
     pub async fn now(&self) -> Result<Micros, DbError> {
         self.db.now(&self.clock).await

@@ -1,9 +1,13 @@
 //! Writes the windows of messages back into a store that has lost them, from the ledger.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use tokio::sync::Mutex;
 
 use super::budgets::{Keys, MARK, Watched};
 use super::ledger::{Ledger, Place};
+use crate::clock::Micros;
 use crate::db::DbError;
 use crate::throttle::{AnyStore, HitId, Kept, Limiter, StoreError};
 
@@ -13,11 +17,25 @@ pub const EVERYONE: &[u8] = b"everyone";
 const PAGE: u32 = 250;
 /// A store that loses its data again while it is written back is given so many chances.
 const MOST_TRIES: usize = 3;
+/// How long a ledger that failed is left alone: so long the first time, twice as long each time after it, and
+/// never longer than a minute, so that messages go out again soon after it is mended.
+const FIRST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(60);
 
 pub struct Rebuild {
     limiter: Limiter<AnyStore>,
     ledger: Ledger,
-    turn: Mutex<()>,
+    turn: Mutex<Rest>,
+    /// Runs of this process that failed so far.
+    failed: AtomicU64,
+}
+
+/// How a ledger that failed is spared.
+#[derive(Default)]
+struct Rest {
+    /// Failures without a success between them.
+    failures: u32,
+    until: Option<Micros>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -28,17 +46,40 @@ pub enum RebuildError {
     Db(#[from] DbError),
     #[error("the window store loses its data as fast as it is written back")]
     LostAgain,
+    /// Another's run failed, and this one had waited for it or came soon after.
+    #[error("a writing back failed a moment ago")]
+    FailedLately,
 }
 
 impl Rebuild {
     pub fn new(limiter: Limiter<AnyStore>, ledger: Ledger) -> Self {
-        Self { limiter, ledger, turn: Mutex::default() }
+        Self { limiter, ledger, turn: Mutex::default(), failed: AtomicU64::new(0) }
     }
 
-    /// Makes the store whole, unless it is; by which writing back. One at a time in this process; two
-    /// instances that do it at once write the same.
+    /// Makes the store whole, unless it is; by which writing back. One at a time in this process, and what
+    /// fails fails for all who waited for it; two instances that do it at once write the same.
     pub async fn run(&self, watched: &Watched) -> Result<HitId, RebuildError> {
-        let _turn = self.turn.lock().await;
+        let failed = self.failed.load(Ordering::SeqCst);
+        let mut rest = self.turn.lock().await;
+        let now = self.ledger.clock().now();
+        if self.failed.load(Ordering::SeqCst) != failed || rest.until.is_some_and(|until| now < until) {
+            return Err(RebuildError::FailedLately);
+        }
+        let done = self.make_whole(watched).await;
+        match &done {
+            Ok(_) => *rest = Rest::default(),
+            Err(error) => {
+                self.failed.fetch_add(1, Ordering::SeqCst);
+                // The store is asked first, and where it is out the next run ends there.
+                if let RebuildError::Db(_) = error {
+                    *rest = rest.longer(now);
+                }
+            }
+        }
+        done
+    }
+
+    async fn make_whole(&self, watched: &Watched) -> Result<HitId, RebuildError> {
         let shape = watched.shape();
         if let Some(by) = self.limiter.whole_by(MARK, &shape).await? {
             return Ok(by);
@@ -76,5 +117,12 @@ impl Rebuild {
                 return Ok(messages);
             }
         }
+    }
+}
+
+impl Rest {
+    fn longer(&self, now: Micros) -> Self {
+        let rest = FIRST_REST.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST_REST);
+        Self { failures: self.failures.saturating_add(1), until: Some(now.plus(rest)) }
     }
 }

@@ -1,6 +1,7 @@
 //! The cap outlives its store: whatever the store forgets in mid-hour comes back from the ledger.
 
 use super::rig::*;
+use gatehouse::db::Db;
 use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
@@ -259,6 +260,55 @@ async fn a_ledger_of_many_pages_comes_back_whole() {
     rig.flush();
     sent(instance.send(&phone()).await);
     assert_eq!(instance.counted("sms-total", b"everyone").await, 601);
+}
+
+/// Reading it back may be what keeps a ledger from answering.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ledger_that_fails_is_asked_once_for_all_who_wait_and_then_left_alone_for_longer_each_time() {
+    let rig = rig(Loss::Flush, "").await;
+    let instance = rig.instance().await;
+    let server = rig.redis.as_ref().expect("a server");
+    // Each writing back leaves a mark where it begins.
+    let begun = || -> usize {
+        let marks = redis::cmd("KEYS").arg("gh:restoring-*").query::<Vec<String>>(&mut server.connection());
+        marks.unwrap().len()
+    };
+    rename(&instance, "sms_messages", "mislaid").await;
+    // Each for a number of their own: nobody stands in another's way.
+    let all_are_refused = async |count: usize| {
+        let sending = all((0..count).map(|_| {
+            let instance = instance.clone();
+            async move { instance.send(&phone()).await }
+        }));
+        for answer in sending.await {
+            assert!(matches!(answer, Sending::Unavailable { .. }), "{answer:?}");
+        }
+    };
+    all_are_refused(40).await;
+    assert_eq!(begun(), 1);
+    for (waited, attempts) in [(SECOND - MICRO, 1), (MICRO, 2), (SECOND, 2), (SECOND, 3), (4 * SECOND, 4)] {
+        rig.advance(waited);
+        all_are_refused(5).await;
+        assert_eq!(begun(), attempts, "after another {waited:?}");
+    }
+    for _ in 0..20 {
+        rig.advance(MINUTE);
+        let before = begun();
+        all_are_refused(1).await;
+        assert_eq!(begun(), before + 1, "a minute at most");
+    }
+    rename(&instance, "mislaid", "sms_messages").await;
+    rig.advance(MINUTE);
+    sent(instance.send(&phone()).await);
+}
+
+async fn rename(instance: &Instance, table: &str, to: &str) {
+    let sql = format!("ALTER TABLE {table} RENAME TO {to}");
+    match &instance.db {
+        Db::Sqlite(pools) => sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&pools.all).await.map(drop),
+        Db::Postgres(pools) => sqlx::query(sqlx::AssertSqlSafe(sql)).execute(&pools.all).await.map(drop),
+    }
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
