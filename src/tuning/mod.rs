@@ -15,6 +15,7 @@ use crate::config::{self, Limits, Live, LiveHandle};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 
+pub use crate::config::SaveError as NotWritten;
 pub use crate::config::{Draft, DraftError, HomeKind, Refused, Saved, with_limit};
 pub use history::{Change, Cursor};
 pub use instances::Instance;
@@ -85,30 +86,16 @@ struct Author {
 /// Why nothing was saved; what was in force still is.
 #[derive(Debug)]
 pub enum SaveError {
-    /// Somebody else changed the document meanwhile.
-    Stale {
-        version: String,
-        current_toml: String,
-        /// Unified: from what is in the document to what the draft would make of it.
-        diff: String,
-    },
-    Invalid(Vec<DraftError>),
-    /// The home cannot be written: why, and what to do about it.
-    Home(String),
+    /// The document did not take it.
+    NotWritten(NotWritten),
     /// There is no such change to go back to.
     NoSuchChange,
     Db(DbError),
 }
 
-impl From<config::SaveError> for SaveError {
-    fn from(error: config::SaveError) -> Self {
-        match error {
-            config::SaveError::Stale { version, current_toml, diff } => {
-                Self::Stale { version, current_toml, diff }
-            }
-            config::SaveError::Invalid(errors) => Self::Invalid(errors),
-            config::SaveError::Home(reason) => Self::Home(reason),
-        }
+impl From<NotWritten> for SaveError {
+    fn from(error: NotWritten) -> Self {
+        Self::NotWritten(error)
     }
 }
 
@@ -167,7 +154,7 @@ impl Tuning {
         by: By<'_>,
         reason: &str,
     ) -> Result<Saved, SaveError> {
-        self.put(config::Edit::read(draft).map_err(SaveError::Invalid)?, if_match, by, reason).await
+        self.put(config::Edit::read(draft).map_err(NotWritten::Invalid)?, if_match, by, reason).await
     }
 
     async fn put(
@@ -178,17 +165,16 @@ impl Tuning {
         reason: &str,
     ) -> Result<Saved, SaveError> {
         let Some(control) = self.0.live.control() else {
-            return Err(SaveError::Home(
-                "this server was started with a configuration that nothing watches; start it with a file"
-                    .to_owned(),
-            ));
+            const WHY: &str =
+                "this server was started with a configuration that nothing watches; start it with a file";
+            return Err(NotWritten::Home(WHY.to_owned()).into());
         };
         let (this, control, seen) = (self.clone(), control.clone(), if_match.to_owned());
         let author =
             Author { account: by.account.to_owned(), login: by.login.to_owned(), reason: reason.to_owned() };
         // On a task of its own: whoever asked may hang up, and what they did is recorded all the same.
         let saving = tokio::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
-        let gone = |_| SaveError::Home("the save did not come to its end; look what is in force".to_owned());
+        let gone = |_| NotWritten::Home("the save did not come to its end; look what is in force".to_owned());
         saving.await.map_err(gone)?
     }
 
@@ -222,7 +208,7 @@ impl Tuning {
     ) -> Result<Saved, SaveError> {
         let document = self.document_of(change).await.map_err(SaveError::Db)?;
         let document = document.ok_or(SaveError::NoSuchChange)?;
-        let edit = config::Edit::read(Draft::Toml(&document)).map_err(SaveError::Invalid)?;
+        let edit = config::Edit::read(Draft::Toml(&document)).map_err(NotWritten::Invalid)?;
         self.put(edit.but_overridden(), if_match, by, reason).await
     }
 

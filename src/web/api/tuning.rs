@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::broken;
 use crate::config::{Limits, rule_json};
 use crate::throttle::{Limit, Mode};
-use crate::tuning::{Change, Current, Cursor, Draft, DraftError, Instance, SaveError, Saved};
+use crate::tuning::{Change, Current, Cursor, Draft, DraftError, Instance, NotWritten, SaveError, Saved};
 use crate::web::admin::{self, Admin};
 use crate::web::extract::{DOCUMENT_LIMIT, Unread};
 use crate::web::problem::{DraftProblem, InputError, Problem};
@@ -209,9 +209,9 @@ pub fn told(
             detail["to"] = saved.version.clone().into();
             return admin.did(services, act, &detail);
         }
-        Err(SaveError::Stale { .. }) => "stale",
-        Err(SaveError::Invalid(_) | SaveError::NoSuchChange) => "invalid",
-        Err(SaveError::Home(_)) => "home",
+        Err(SaveError::NotWritten(NotWritten::Stale { .. })) => "stale",
+        Err(SaveError::NotWritten(NotWritten::Invalid(_)) | SaveError::NoSuchChange) => "invalid",
+        Err(SaveError::NotWritten(NotWritten::Home(_))) => "home",
         Err(SaveError::Db(_)) => "database",
     };
     detail["why"] = refused.into();
@@ -224,14 +224,14 @@ fn answer(saved: Result<Saved, SaveError>) -> Result<HttpResponse, Problem> {
             let tag = tag(&version);
             Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(SavedBody { version, changed }))
         }
-        Err(SaveError::Stale { version, current_toml: _, diff }) => {
+        Err(SaveError::NotWritten(NotWritten::Stale { version, current_toml: _, diff })) => {
             Err(Problem::PreconditionFailed { version, diff })
         }
-        Err(SaveError::Invalid(errors)) => {
+        Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
             let told = |DraftError { field, message, line }| DraftProblem { field, message, line };
             Err(Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() })
         }
-        Err(SaveError::Home(reason)) => Err(Problem::NotSaved { reason }),
+        Err(SaveError::NotWritten(NotWritten::Home(reason))) => Err(Problem::NotSaved { reason }),
         Err(SaveError::NoSuchChange) => Err(wrong("change", "Is not in the history; use an id from there.")),
         Err(SaveError::Db(error)) => Err(broken(&error)),
     }

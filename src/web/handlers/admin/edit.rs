@@ -5,7 +5,7 @@ use actix_web::web::{Form, Path};
 
 use crate::config::Limits;
 use crate::throttle::Limit;
-use crate::tuning::{Current, Draft, SaveError, with_limit};
+use crate::tuning::{Current, Draft, NotWritten, SaveError, with_limit};
 use crate::web::admin::{self, Admin};
 use crate::web::api::tuning::told;
 use crate::web::flash::Flash;
@@ -169,15 +169,17 @@ impl Saving<'_> {
         told(services, admin, "limits.save", detail, &saved);
         let response = match saved {
             Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsSaved)),
-            Err(SaveError::Stale { version, diff, .. }) => {
+            Err(SaveError::NotWritten(NotWritten::Stale { version, diff, .. })) => {
                 let diff = diff::lines(&diff);
                 StalePage::new(visit, admin.login(), &controls, version, diff, draft.to_owned())
                     .respond(visit)
             }
-            Err(SaveError::Invalid(errors)) => {
+            Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
                 again(&controls, errors.into_iter().map(mistake).collect(), Word::None)
             }
-            Err(SaveError::Home(reason)) => again(&controls, Vec::new(), Word::Home(reason)),
+            Err(SaveError::NotWritten(NotWritten::Home(reason))) => {
+                again(&controls, Vec::new(), Word::Home(reason))
+            }
             Err(SaveError::NoSuchChange) => nothing(visit, admin),
             Err(SaveError::Db(error)) => broken(visit, &error),
         };

@@ -6,7 +6,7 @@ use actix_web::web::{Form, Path, Query};
 use serde::Deserialize;
 
 use crate::db::DbError;
-use crate::tuning::{Change, Current, Cursor, SaveError};
+use crate::tuning::{Change, Current, Cursor, NotWritten, SaveError};
 use crate::web::admin::{self, Admin};
 use crate::web::api::tuning::told;
 use crate::web::flash::Flash;
@@ -146,13 +146,13 @@ pub async fn rollback(visit: Visit, pairs: Form<Pairs>, services: Shared) -> Htt
     told(&services, &admin, "limits.rollback", detail, &saved);
     let response = match saved {
         Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsRestored)),
-        Err(SaveError::Stale { .. }) => again(RollbackProblem::Stale).await,
-        Err(SaveError::Invalid(errors)) => {
+        Err(SaveError::NotWritten(NotWritten::Stale { .. })) => again(RollbackProblem::Stale).await,
+        Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
             let said: Vec<String> =
                 errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
             again(RollbackProblem::Refused(said.join("; "))).await
         }
-        Err(SaveError::Home(reason)) => again(RollbackProblem::Refused(reason)).await,
+        Err(SaveError::NotWritten(NotWritten::Home(reason))) => again(RollbackProblem::Refused(reason)).await,
         Err(SaveError::NoSuchChange) => {
             ErrorPage::new(visit.layout(HERE, Some(admin.login())), ErrorKind::NotFound).respond(&visit)
         }
