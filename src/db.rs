@@ -1,6 +1,7 @@
 //! The SQL database: SQLite or PostgreSQL, opened, migrated, and spoken to with the same statements.
 
 mod one_trip;
+mod page;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -14,6 +15,7 @@ use sqlx::{Executor, Pool, Postgres, Sqlite, SqlitePool, Transaction};
 
 use crate::clock::{Clock, Micros};
 use one_trip::Writer;
+pub use page::{Cursor, Page};
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 

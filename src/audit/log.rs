@@ -1,12 +1,10 @@
 //! The events as they are read back: page by page, newest first, by what they are about.
 
-use std::fmt;
-
 use sqlx::{AssertSqlSafe, query_as};
 
 use super::event::{Action, Outcome};
 use crate::clock::Micros;
-use crate::db::{Db, DbError, on_db};
+use crate::db::{self, Db, DbError, on_db};
 
 /// Reads what was recorded. Ask [`Audit::flush`](super::Audit::flush) first for what was recorded just now.
 #[derive(Debug, Clone)]
@@ -32,19 +30,8 @@ pub struct Filter {
     pub noted: Option<bool>,
 }
 
-/// Behind which row the next page begins. What a page may carry in its address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cursor {
-    at: i64,
-    id: i64,
-}
-
-#[derive(Debug, Clone)]
-pub struct Page {
-    pub entries: Vec<Entry>,
-    /// None where this is the last page.
-    pub next: Option<Cursor>,
-}
+pub type Cursor = db::Cursor<i64>;
+pub type Page = db::Page<Entry, i64>;
 
 /// One row: an event, or an episode of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,17 +67,10 @@ pub struct Shown {
 }
 
 impl Cursor {
-    const NEWEST: Self = Self { at: i64::MAX, id: i64::MAX };
+    const NEWEST: Self = Self { at: Micros(i64::MAX), id: i64::MAX };
 
     pub fn parse(text: &str) -> Option<Self> {
-        let (at, id) = text.split_once('-')?;
-        Some(Self { at: at.parse().ok()?, id: id.parse().ok()? })
-    }
-}
-
-impl fmt::Display for Cursor {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}-{}", self.at, self.id)
+        Self::parse_with(text, |id| id.parse().ok())
     }
 }
 
@@ -100,7 +80,7 @@ impl EventLog {
     pub async fn page(&self, filter: &Filter, after: Option<Cursor>, limit: u32) -> Result<Page, DbError> {
         // What no text of PostgreSQL can hold stands in none.
         if filter.limit.as_ref().is_some_and(|name| name.contains('\0')) {
-            return Ok(Page { entries: Vec::new(), next: None });
+            return Ok(Page::empty());
         }
         let (tests, numbers, texts) = filter.tests();
         let sql = format!(
@@ -110,9 +90,8 @@ impl EventLog {
             ORDER BY at DESC, id DESC LIMIT $3"
         );
         let place = after.unwrap_or(Cursor::NEWEST);
-        // One more than wanted says whether there is a next page.
         let rows: Vec<RawEntry> = on_db!(&self.db, pool => {
-            let mut question = query_as(AssertSqlSafe(sql)).bind(place.at).bind(place.id);
+            let mut question = query_as(AssertSqlSafe(sql)).bind(place.at.0).bind(place.id);
             question = question.bind(i64::from(limit) + 1);
             for number in &numbers {
                 question = question.bind(number);
@@ -122,11 +101,8 @@ impl EventLog {
             }
             question.fetch_all(pool).await
         })?;
-        let more = rows.len() > limit as usize;
-        let entries: Vec<Entry> =
-            rows.into_iter().take(limit as usize).map(RawEntry::parse).collect::<Result<_, _>>()?;
-        let next = entries.last().filter(|_| more).map(|last| Cursor { at: last.at.0, id: last.id });
-        Ok(Page { entries, next })
+        let place = |last: &Entry| Cursor { at: last.at, id: last.id };
+        Ok(Page::of(rows.into_iter().map(RawEntry::parse), limit, place)?)
     }
 
     /// The newest of one subject, which `filter` names.

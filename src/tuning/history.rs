@@ -1,13 +1,11 @@
 //! Every set of limits that was in force, in SQL, whoever put it in force and wherever.
 
-use std::fmt;
-
 use sqlx::{query, query_as, query_scalar};
 
 use super::{Author, Saved, Tuning, version_of};
 use crate::clock::Micros;
 use crate::config;
-use crate::db::{DbError, Tx, on_db, on_tx};
+use crate::db::{self, DbError, Tx, on_db, on_tx};
 
 /// One set of limits, and who put it in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,40 +24,24 @@ pub struct Change {
     pub document: String,
 }
 
-/// Behind which change the next page begins.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cursor(pub(super) Place);
-
 /// Where a change stands among the others: `at` grows with each.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    at: i64,
-    id: String,
-}
+pub type Cursor = db::Cursor<String>;
 
 /// The newest change that was in force here, and its version.
-pub(super) type Recorded = Option<(Place, String)>;
+pub(super) type Recorded = Option<(Cursor, String)>;
 
 impl Change {
     /// For the page behind this one.
     pub fn cursor(&self) -> Cursor {
-        Cursor(Place { at: self.at.0, id: self.id.clone() })
+        Cursor { at: self.at, id: self.id.clone() }
     }
 }
 
 impl Cursor {
     pub fn parse(text: &str) -> Option<Self> {
-        let (at, id) = text.split_once('-')?;
         let hex = |letter: u8| letter.is_ascii_hexdigit();
-        let fits = !id.is_empty() && id.len() <= 32 && id.bytes().all(hex);
-        fits.then_some(())?;
-        Some(Self(Place { at: at.parse().ok()?, id: id.to_owned() }))
-    }
-}
-
-impl fmt::Display for Cursor {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}-{}", self.0.at, self.0.id)
+        let fits = |id: &&str| !id.is_empty() && id.len() <= 32 && id.bytes().all(hex);
+        Self::parse_with(text, |id| Some(id).filter(fits).map(str::to_owned))
     }
 }
 
@@ -75,9 +57,10 @@ impl Tuning {
     pub async fn history(&self, before: Option<Cursor>, limit: u32) -> Result<Vec<Change>, DbError> {
         const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document
             FROM limit_changes WHERE (at, id) < ($1, $2) ORDER BY at DESC, id DESC LIMIT $3";
-        let Place { at, id } = before.map_or(Place { at: i64::MAX, id: String::new() }, |cursor| cursor.0);
+        let newest = || Cursor { at: Micros(i64::MAX), id: String::new() };
+        let Cursor { at, id } = before.unwrap_or_else(newest);
         let rows: Vec<Row> = on_db!(&self.0.db, pool => {
-            query_as(SQL).bind(at).bind(id).bind(i64::from(limit)).fetch_all(pool).await
+            query_as(SQL).bind(at.0).bind(id).bind(i64::from(limit)).fetch_all(pool).await
         })?;
         Ok(rows.into_iter().map(change).collect())
     }
@@ -139,7 +122,7 @@ impl Tuning {
         let id = format!("{:016x}", u64::from_be_bytes(self.0.entropy.bytes()));
         let mut tx = self.0.db.begin_exclusive().await?;
         let now = tx.now(&self.0.clock).await?;
-        let since = recorded.as_ref().map(|(place, _)| place.at);
+        let since = recorded.as_ref().map(|(place, _)| place.at.0);
         let place = match (known_change(&mut tx, since, version).await?, author) {
             (Some((place, _)), None) => place,
             (Some((place, false)), Some(author)) => {
@@ -157,7 +140,7 @@ impl Tuning {
                         .bind(author.map(|author| &author.reason)).bind(limits)
                         .execute(connection).await.map(drop)
                 })?;
-                Place { at, id }
+                Cursor { at: Micros(at), id }
             }
         };
         tx.commit().await?;
@@ -176,7 +159,7 @@ async fn known_change(
     tx: &mut Tx,
     since: Option<i64>,
     version: &str,
-) -> Result<Option<(Place, bool)>, DbError> {
+) -> Result<Option<(Cursor, bool)>, DbError> {
     const SINCE: &str = "SELECT id, at, actor FROM limit_changes WHERE at >= $1 AND version = $2
         ORDER BY at, id LIMIT 1";
     const AT_ALL: &str = "SELECT id, at, actor FROM limit_changes
@@ -185,7 +168,7 @@ async fn known_change(
     let row: Option<(String, i64, Option<String>)> = on_tx!(tx, connection => {
         query_as(sql).bind(since.unwrap_or(i64::MIN)).bind(version).fetch_optional(connection).await
     })?;
-    Ok(row.map(|(id, at, actor)| (Place { at, id }, actor.is_some())))
+    Ok(row.map(|(id, at, actor)| (Cursor { at: Micros(at), id }, actor.is_some())))
 }
 
 /// Another instance has recorded it before it was known whose it is.

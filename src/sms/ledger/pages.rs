@@ -1,12 +1,10 @@
 //! The ledger as an administrator reads it, and what gateways report into it.
 
-use std::fmt;
-
 use sqlx::{query, query_as, query_scalar};
 
 use super::rows::{Place, State, decode, hex, short, stored_id};
 use super::{Key, Ledger, MessageId, Micros, Purpose};
-use crate::db::{DbError, on_db};
+use crate::db::{self, DbError, on_db};
 use crate::sms::brake::{self, Held};
 use crate::sms::{Report, ReportState, Reported};
 
@@ -21,16 +19,8 @@ pub struct Filter {
     pub phone: Option<Key>,
 }
 
-/// Behind which row the next page begins. What a page may carry in its address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cursor(Place);
-
-#[derive(Debug, Clone)]
-pub struct Page {
-    pub entries: Vec<Entry>,
-    /// None where this is the last page.
-    pub next: Option<Cursor>,
-}
+pub type Cursor = db::Cursor<MessageId>;
+pub type Page = db::Page<Entry, MessageId>;
 
 /// One message as an administrator sees it: nothing in it is a number or a code.
 #[derive(Debug, Clone)]
@@ -56,15 +46,7 @@ pub struct Entry {
 
 impl Cursor {
     pub fn parse(text: &str) -> Option<Self> {
-        let (at, id) = text.split_once('-')?;
-        let at = Micros(at.parse().ok()?);
-        Some(Self(Place { at, id: MessageId::parse(id)?.to_string() }))
-    }
-}
-
-impl fmt::Display for Cursor {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{}-{}", self.0.at.0, self.0.id)
+        Self::parse_with(text, MessageId::parse)
     }
 }
 
@@ -74,10 +56,10 @@ const COLUMNS: &str = "id, created_at, block, purpose, gateway, state, reference
 impl Ledger {
     /// At most `limit` messages, newest first, behind the cursor.
     pub async fn page(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Page, DbError> {
-        let place = after.map_or(Place::NEWEST, |cursor| cursor.0.clone());
+        let place = after.map_or(Place::NEWEST, |last| Place { at: last.at, id: last.id.to_string() });
         // PostgreSQL takes no NUL in a text, and no prefix has one.
         if filter.prefix.as_ref().is_some_and(|prefix| prefix.contains('\0')) {
-            return Ok(Page { entries: Vec::new(), next: None });
+            return Ok(Page::empty());
         }
         let mut wanted = Vec::new();
         let mut texts = Vec::new();
@@ -102,7 +84,6 @@ impl Ledger {
             _ => format!("{rows} AND state <> 'refused' UNION ALL {rows} AND state = 'refused'"),
         };
         let sql = format!("{rows} ORDER BY created_at DESC, id DESC LIMIT $3");
-        // One more than wanted says whether there is a next page.
         let rows: Vec<RawEntry> = on_db!(&self.db, pool => {
             let mut question = query_as(sqlx::AssertSqlSafe(sql)).bind(place.at.0).bind(&place.id);
             question = question.bind(i64::from(limit) + 1);
@@ -111,12 +92,8 @@ impl Ledger {
             }
             question.fetch_all(pool).await
         })?;
-        let more = rows.len() > limit as usize;
-        let entries: Vec<Entry> =
-            rows.into_iter().take(limit as usize).map(RawEntry::parse).collect::<Result<_, _>>()?;
-        let place = |last: &Entry| Cursor(Place { at: last.at, id: last.id.to_string() });
-        let next = entries.last().filter(|_| more).map(place);
-        Ok(Page { entries, next })
+        let place = |last: &Entry| Cursor { at: last.at, id: last.id };
+        Ok(Page::of(rows.into_iter().map(RawEntry::parse), limit, place)?)
     }
 
     /// How long a prefix is depends on its country, so the rows are asked which of the two it is.

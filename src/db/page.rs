@@ -1,0 +1,53 @@
+//! Pages of a table, newest first: where one ends and the next begins. What is the same for events, messages
+//! and changes of the limits.
+
+use std::fmt;
+
+use crate::clock::Micros;
+
+/// Behind which row the next page begins. What a page may carry in its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cursor<Id> {
+    pub at: Micros,
+    pub id: Id,
+}
+
+impl<Id> Cursor<Id> {
+    /// As it is displayed; `id` reads the row's own part.
+    pub fn parse_with(text: &str, id: impl FnOnce(&str) -> Option<Id>) -> Option<Self> {
+        let (at, rest) = text.split_once('-')?;
+        Some(Self { at: Micros(at.parse().ok()?), id: id(rest)? })
+    }
+}
+
+impl<Id: fmt::Display> fmt::Display for Cursor<Id> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}-{}", self.at.0, self.id)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Page<Entry, Id> {
+    pub entries: Vec<Entry>,
+    /// None where this is the last page.
+    pub next: Option<Cursor<Id>>,
+}
+
+impl<Entry, Id> Page<Entry, Id> {
+    pub const fn empty() -> Self {
+        Self { entries: Vec::new(), next: None }
+    }
+
+    /// Of rows that were asked for with one more than wanted, which says whether there is a next page.
+    pub fn of(
+        rows: impl IntoIterator<Item = Result<Entry, sqlx::Error>>,
+        wanted: u32,
+        place: impl FnOnce(&Entry) -> Cursor<Id>,
+    ) -> Result<Self, sqlx::Error> {
+        let mut rows = rows.into_iter();
+        let entries: Vec<Entry> = rows.by_ref().take(wanted as usize).collect::<Result<_, _>>()?;
+        let more = rows.next().is_some();
+        let next = entries.last().filter(|_| more).map(place);
+        Ok(Self { entries, next })
+    }
+}
