@@ -1,128 +1,26 @@
 //! The real binary as whoever runs it meets it: what it says, what it leaves behind, how it ends.
 
+mod configuration;
+mod secrets;
+
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::app::PASSWORD;
-use crate::support::process::{Home, Running};
+use crate::support::process::Home;
 use crate::support::redis::RedisServer;
 
 const WRONG: &str = "a wrong password";
+
 const OTHER: &str = "another long horse staple";
-
-fn repository(name: &str) -> String {
-    format!("{}/{name}", env!("CARGO_MANIFEST_DIR"))
-}
-
-#[test]
-fn a_good_configuration_is_told_so() {
-    let home = Home::new();
-    home.write("gatehouse.toml", "[limits.login-account]\nrules = [{ max = 5, window = \"1m\" }]\n");
-    for arguments in [&["check-config"][..], &["check-config", "gatehouse.toml"]] {
-        let ended = home.run(arguments);
-        assert_eq!(
-            (ended.code, ended.stdout.as_str()),
-            (Some(0), "gatehouse.toml: ok\n"),
-            "{}",
-            ended.stderr
-        );
-    }
-}
-
-#[test]
-fn a_bad_configuration_ends_with_2_and_its_place() {
-    let home = Home::new();
-    for (text, told) in [
-        ("[limits.login-account\n", "bad.toml:1: is not TOML"),
-        (
-            "\n[limits.login-account]\nrules = [{ max = 0, window = \"1m\" }]\n",
-            "bad.toml:3: limits.login-account.rules[0].max: 0 is out of range",
-        ),
-        ("[limits.login-acount]\n", "did you mean login-account?"),
-        ("[store]\nurl = \"memcached://x\"\n", "bad.toml:2: store.url: "),
-        ("[database]\nurl = \"mysql://x/y\"\n", "bad.toml:2: database.url: "),
-        ("[captcha]\nttl = 3\n", "bad.toml:2: captcha.ttl: "),
-    ] {
-        home.write("bad.toml", text);
-        for arguments in [&["check-config", "bad.toml"][..], &["serve", "--config", "bad.toml"]] {
-            let ended = home.run(arguments);
-            assert_eq!(ended.code, Some(2), "{arguments:?} {text}");
-            assert!(ended.stderr.contains(told), "{told:?} is not in {:?}", ended.stderr);
-            assert!(ended.stdout.is_empty());
-        }
-    }
-}
-
-/// With the environment that docker-compose.yml gives, and .env filled in.
-#[test]
-fn what_is_deployed_is_a_good_configuration() {
-    let compose = std::fs::read_to_string(repository("docker-compose.yml")).unwrap();
-    let mut home = Home::new();
-    let mut seen = 0;
-    for line in compose.lines().map(str::trim).filter(|line| line.starts_with("GATEHOUSE__")) {
-        let (name, value) = line.split_once(": ").unwrap();
-        let mut value = value.to_owned();
-        while let Some((before, rest)) = value.clone().split_once("${") {
-            let (variable, after) = rest.split_once('}').unwrap();
-            let filled = match variable.split(':').next().unwrap() {
-                "GATEHOUSE_PUBLIC_URL" => "https://auth.example",
-                "POSTGRES_PASSWORD" => "0123456789abcdef",
-                "GATEHOUSE_SMS_URL" => "https://gateway.example/send",
-                other => panic!("{other} is not in .env.example as this test knows it"),
-            };
-            value = format!("{before}{filled}{after}");
-        }
-        home.set(name, value);
-        seen += 1;
-    }
-    assert!(seen > 4, "docker-compose.yml sets nothing");
-    for file in ["deploy/gatehouse.toml", "gatehouse.example.toml"] {
-        let ended = home.run(&["check-config", &repository(file)]);
-        assert_eq!(ended.code, Some(0), "{file}: {}", ended.stderr);
-    }
-    let ended = Home::new().run(&["check-config", &repository("gatehouse.example.toml")]);
-    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-}
-
-#[test]
-fn a_file_that_was_named_must_be_there() {
-    let home = Home::new();
-    for arguments in [
-        &["check-config", "none.toml"][..],
-        &["serve", "--config", "none.toml"],
-        &["admin", "create", "ada", "--password-stdin", "--config", "none.toml"],
-        &["limits", "show", "--config", "none.toml"],
-    ] {
-        let ended = home.run(arguments);
-        assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), "none.toml: there is no such file\n"));
-    }
-    assert!(!home.path("data").exists(), "nothing was made");
-}
 
 #[test]
 fn an_unknown_command_ends_with_2() {
     for arguments in [&["sevre"][..], &["serve", "--colour"], &["admin"]] {
         assert_eq!(Home::new().run(arguments).code, Some(2), "{arguments:?}");
     }
-}
-
-#[test]
-fn a_variable_wins_over_the_file_and_is_named_where_it_is_wrong() {
-    let mut home = Home::new();
-    home.write("gatehouse.toml", "[limits.login-account]\nrules = [{ max = 5, window = \"1m\" }]\n");
-    home.set("GATEHOUSE__LIMITS__LOGIN_ACCOUNT__RULES", "[{ max = 7, window = \"2m\" }]");
-    let ended = home.run(&["limits", "show"]);
-    assert!(ended.stdout.contains("at most 7 in any 2m"), "{}{}", ended.stdout, ended.stderr);
-    home.set("GATEHOUSE__LIMITS__LOGIN_ACCOUNT__RULES", "[{ max = 7, window = \"2 moons\" }]");
-    let ended = home.run(&["check-config"]);
-    assert_eq!(ended.code, Some(2));
-    assert!(
-        ended.stderr.contains("GATEHOUSE__LIMITS__LOGIN_ACCOUNT__RULES: limits.login-account.rules"),
-        "{}",
-        ended.stderr
-    );
 }
 
 #[tokio::test]
@@ -344,62 +242,4 @@ fn still_loading() -> u16 {
         }
     });
     port
-}
-
-/// Everything a person types, and where they type it, put through every call there is.
-async fn visit(running: &Running, address: &str, login: &str, password: &str) {
-    let client = running.client();
-    let call = |path: &'static str, body: serde_json::Value| {
-        let request = client.http.post(format!("{}/api/v1{path}", client.url)).json(&body);
-        request.header("x-forwarded-for", address).send()
-    };
-    let credentials = serde_json::json!({ "login": login, "password": password });
-    assert_eq!(call("/register", credentials.clone()).await.unwrap().status(), 201);
-    for round in 0..12 {
-        let wrong = serde_json::json!({ "login": login, "password": format!("{password} {round}") });
-        call("/login", wrong).await.unwrap();
-    }
-    let challenge: serde_json::Value =
-        call("/captcha", serde_json::json!({})).await.unwrap().json().await.unwrap();
-    for answer in ["not-it-unmistakably", "unmistakable"] {
-        let captcha = serde_json::json!({ "id": challenge["id"], "answer": answer });
-        let body = serde_json::json!({ "login": login, "password": password, "captcha": captcha });
-        call("/login", body).await.unwrap();
-    }
-    let odd = serde_json::json!({ "login": [login], "password": { "of": password }, "unknown": password });
-    call("/login", odd).await.unwrap();
-    let form =
-        [("login", login), ("password", password), ("csrf_token", "x"), ("captcha_answer", "unmistakable")];
-    let page = client.http.post(format!("{}/login", client.url)).header("x-forwarded-for", address);
-    page.form(&form).send().await.unwrap();
-}
-
-#[tokio::test]
-async fn nothing_that_is_secret_is_in_the_log_or_on_redis() {
-    let redis = RedisServer::start();
-    let mut home = Home::new();
-    home.set("RUST_LOG", "gatehouse=trace,actix_web=debug,sqlx=debug,redis=trace,info");
-    home.set("GATEHOUSE__SERVER__TRUSTED_PROXIES", "[\"127.0.0.0/8\"]");
-    home.set("GATEHOUSE__CAPTCHA__PROVIDER", "fixed");
-    home.set("GATEHOUSE__CAPTCHA__FIXED_ANSWER", "unmistakable");
-    home.set("GATEHOUSE__STORE__URL", redis.url());
-    let mut running = home.start(&["serve"]).await;
-    visit(&running, "203.0.113.77", "zaphod-the-first", "beeblebrox heart of gold").await;
-    let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut redis.connection()).unwrap();
-    assert!(names.iter().any(|name| name.starts_with("gh:login-account:")), "{names:?}");
-    // And through an outage, which is what the log is read for.
-    drop(redis);
-    visit(&running, "203.0.113.78", "zaphod-the-second", "beeblebrox heart of gold").await;
-    running.signal("TERM");
-    assert_eq!(running.ended().await.code(), Some(0));
-    let (log, stdout) = (running.stderr(), running.stdout());
-    assert!(log.contains("redis is out of service"), "{log}");
-    let key = std::fs::read(home.path("data/secret.key")).unwrap();
-    assert!(!log.contains(&String::from_utf8_lossy(&key).into_owned()));
-    for secret in ["203.0.113", "zaphod", "beeblebrox", "unmistakabl"] {
-        for (place, text) in [("the log", &log), ("stdout", &stdout), ("Redis", &names.join("\n"))] {
-            let found: Vec<_> = text.lines().filter(|line| line.to_lowercase().contains(secret)).collect();
-            assert!(found.is_empty(), "{secret} is in {place}: {found:#?}");
-        }
-    }
 }

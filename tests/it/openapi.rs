@@ -1,160 +1,16 @@
-//! `/openapi.json` against the URL table and against what is really answered.
+//! What is really answered, held to `/openapi.json`.
 
-use std::collections::BTreeSet;
+mod document;
+mod fits;
 
 use gatehouse::login::{Roles, Username};
-use gatehouse::web::problem::Kind;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use fits::*;
 
 const WRONG: &str = "a wrong password";
-
-fn document() -> Value {
-    serde_json::from_str(gatehouse::web::openapi::DOCUMENT).unwrap()
-}
-
-/// What a `$ref` stands for.
-fn resolved<'a>(document: &'a Value, part: &'a Value) -> &'a Value {
-    match part["$ref"].as_str() {
-        Some(path) => {
-            document.pointer(path.strip_prefix('#').unwrap()).unwrap_or_else(|| panic!("{path} is not there"))
-        }
-        None => part,
-    }
-}
-
-/// Every call that is described, as `POST /api/v1/login`.
-fn described(document: &Value) -> BTreeSet<String> {
-    let calls = document["paths"].as_object().unwrap().iter().flat_map(|(path, item)| {
-        item.as_object().unwrap().keys().map(move |method| format!("{} {path}", method.to_uppercase()))
-    });
-    calls.collect()
-}
-
-/// Every call of the API in the URL table, read from its source, and those for operators.
-fn in_the_table() -> BTreeSet<String> {
-    let source = include_str!("../../src/routes.rs");
-    let mut calls = BTreeSet::new();
-    let mut prefix = "";
-    for line in source.lines() {
-        if line.contains("scope(\"/api/v1\")") {
-            prefix = "/api/v1";
-        } else if line.starts_with("        ") && !line.starts_with("         ") {
-            prefix = "";
-        }
-        let Some(call) = line.split("calls(\"").nth(1) else { continue };
-        let mut quoted = call.split('"');
-        let (path, methods) = (quoted.next().unwrap(), quoted.nth(1).unwrap());
-        if prefix.is_empty() && !["/healthz", "/readyz", "/metrics"].contains(&path) {
-            continue;
-        }
-        // HEAD is GET without its body, and described with it.
-        let methods = methods.split(", ").filter(|method| *method != "HEAD");
-        calls.extend(methods.map(|method| format!("{method} {prefix}{path}")));
-    }
-    assert!(calls.len() >= 8, "the table is not read any more: {calls:?}");
-    calls
-}
-
-#[test]
-fn every_call_of_the_table_is_described_and_nothing_else() {
-    assert_eq!(described(&document()), in_the_table());
-}
-
-#[tokio::test]
-async fn every_call_that_is_described_is_answered() {
-    let app = TestApp::start(Store::Memory).await;
-    for call in described(&document()) {
-        let (method, path) = call.split_once(' ').unwrap();
-        let client = app.client();
-        let path = path
-            .replace("{prefix}", "+861380013")
-            .replace("{name}", "reply")
-            .replace("{limit}", "login-account")
-            .replace("{subject}", "x");
-        let request = client.http.request(method.parse().unwrap(), format!("{}{path}", app.url));
-        let request = if method == "GET" { request } else { request.json(&json!({})) };
-        let answer = Answer::read(request.send().await.unwrap()).await;
-        assert!(!matches!(answer.status, 404 | 405), "{call}: {}", answer.status);
-    }
-    let served = app.client().get("/openapi.json").await;
-    assert_eq!((&served.body, served.header("content-type")), (&document(), "application/json"));
-}
-
-/// Whether a value is what a schema says: the part of JSON Schema that the document uses.
-fn fits(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
-    let schema = resolved(document, schema);
-    if let Some(choices) = schema["oneOf"].as_array() {
-        let misfits: Vec<_> = choices.iter().map(|choice| fits(document, choice, value, at)).collect();
-        return match misfits.iter().filter(|fit| fit.is_ok()).count() {
-            1 => Ok(()),
-            _ => Err(format!("{at} fits not one of them: {misfits:?}")),
-        };
-    }
-    if schema.get("const").is_some_and(|wanted| wanted != value) {
-        return Err(format!("{at} is {value} and not {}", schema["const"]));
-    }
-    if schema["enum"].as_array().is_some_and(|wanted| !wanted.contains(value)) {
-        return Err(format!("{at} is {value} and none of {}", schema["enum"]));
-    }
-    let kind = schema["type"].as_str().ok_or_else(|| format!("{at} has no type in the document"))?;
-    let right = match kind {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "integer" => value.is_i64() || value.is_u64(),
-        "boolean" => value.is_boolean(),
-        "null" => value.is_null(),
-        other => return Err(format!("{at}: this test knows no {other}")),
-    };
-    if !right {
-        return Err(format!("{at} is {value} and no {kind}"));
-    }
-    for item in value.as_array().into_iter().flatten() {
-        fits(document, &schema["items"], item, &format!("{at}[]"))?;
-    }
-    let Some(fields) = value.as_object() else { return Ok(()) };
-    for (name, field) in fields {
-        let named = schema["properties"].get(name);
-        let Some(inner) = named.or(schema.get("additionalProperties").filter(|any| any.is_object())) else {
-            return Err(format!("{at}.{name} is not described"));
-        };
-        fits(document, inner, field, &format!("{at}.{name}"))?;
-    }
-    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    match required.into_iter().find(|name| !fields.contains_key(*name)) {
-        Some(missing) => Err(format!("{at}.{missing} is missing")),
-        None => Ok(()),
-    }
-}
-
-/// Holds one answer to the document: its status, type, headers and every field.
-fn as_described(document: &Value, method: &str, path: &str, answer: &Answer) {
-    let what = format!("{method} {path}: {} {}", answer.status, answer.text);
-    let operation = &document["paths"][path][method];
-    let response = operation["responses"].get(answer.status.to_string());
-    let response = resolved(document, response.unwrap_or_else(|| panic!("{what} is not described")));
-    for (name, header) in response["headers"].as_object().into_iter().flatten() {
-        let required = resolved(document, header)["required"] == true;
-        assert!(!required || !answer.header(name).is_empty(), "{what} has no {name}");
-    }
-    let Some(contents) = response["content"].as_object() else {
-        assert!(answer.text.is_empty(), "{what} has a body");
-        return;
-    };
-    let kind = answer.header("content-type").split(';').next().unwrap();
-    let content = contents.get(kind).unwrap_or_else(|| panic!("{what} is {kind}, not {:?}", contents.keys()));
-    if kind.ends_with("json") {
-        fits(document, &content["schema"], &answer.body, "body")
-            .unwrap_or_else(|misfit| panic!("{what}: {misfit}"));
-    }
-    if kind == "application/problem+json" {
-        let examples: Vec<_> = content["examples"].as_object().unwrap().keys().map(String::as_str).collect();
-        assert!(examples.contains(&answer.problem()), "{what} has no example");
-    }
-}
 
 struct Held {
     document: Value,
@@ -386,36 +242,6 @@ async fn answers_about_the_limits_carry_what_is_described_and_nothing_else() {
     assert_eq!(call(Method::PUT, "", Some(&tag), body).await.0, 409);
 }
 
-/// The words of an example are the product's, and an example fits its schema.
-#[test]
-fn examples_are_what_is_said() {
-    let document = document();
-    for (name, example) in document["components"]["examples"].as_object().unwrap() {
-        let (value, kind) =
-            (&example["value"], Kind::named(name).unwrap_or_else(|| panic!("{name} is no problem")));
-        let told = (value["title"].as_str(), value["detail"].as_str(), value["status"].as_u64());
-        assert_eq!(told, (Some(kind.title), Some(kind.detail), Some(kind.status.as_u16().into())), "{name}");
-        assert_eq!(value["type"], format!("/problems/{name}"));
-    }
-    let mut checked = 0;
-    for (path, item) in document["paths"].as_object().unwrap() {
-        for operation in item.as_object().unwrap().values() {
-            let asked = &operation["requestBody"]["content"];
-            let answers = operation["responses"].as_object().unwrap().values();
-            let answers = answers.map(|response| &resolved(&document, response)["content"]);
-            for content in answers.chain([asked]).filter_map(Value::as_object).flat_map(|map| map.values()) {
-                let named = content["examples"].as_object().into_iter().flat_map(|map| map.values());
-                let named = named.map(|example| &resolved(&document, example)["value"]);
-                for example in named.chain(content.get("example")) {
-                    fits(&document, &content["schema"], example, path).unwrap();
-                    checked += 1;
-                }
-            }
-        }
-    }
-    assert!(checked > 40, "only {checked} examples");
-}
-
 #[tokio::test]
 async fn another_method_is_told_which_there_are() {
     let app = TestApp::start(Store::Memory).await;
@@ -424,17 +250,5 @@ async fn another_method_is_told_which_there_are() {
         let answer = Answer::read(request.send().await.unwrap()).await;
         assert_eq!(answer.status, 405);
         assert!(!answer.header("allow").is_empty(), "{path}: RFC 9110 asks for Allow");
-    }
-}
-
-/// One that is described nowhere else is a sign of a typing mistake.
-#[test]
-fn nothing_is_defined_without_a_use() {
-    let document = document();
-    let text = document.to_string();
-    for (kind, parts) in document["components"].as_object().unwrap() {
-        for name in parts.as_object().unwrap().keys().filter(|_| kind != "securitySchemes") {
-            assert!(text.contains(&format!("\"#/components/{kind}/{name}\"")), "{kind}/{name} is not used");
-        }
     }
 }

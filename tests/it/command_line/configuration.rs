@@ -1,0 +1,109 @@
+//! What is said of a configuration before anything runs by it.
+
+use crate::support::process::Home;
+
+fn repository(name: &str) -> String {
+    format!("{}/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_good_configuration_is_told_so() {
+    let home = Home::new();
+    home.write("gatehouse.toml", "[limits.login-account]\nrules = [{ max = 5, window = \"1m\" }]\n");
+    for arguments in [&["check-config"][..], &["check-config", "gatehouse.toml"]] {
+        let ended = home.run(arguments);
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (Some(0), "gatehouse.toml: ok\n"),
+            "{}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn a_bad_configuration_ends_with_2_and_its_place() {
+    let home = Home::new();
+    for (text, told) in [
+        ("[limits.login-account\n", "bad.toml:1: is not TOML"),
+        (
+            "\n[limits.login-account]\nrules = [{ max = 0, window = \"1m\" }]\n",
+            "bad.toml:3: limits.login-account.rules[0].max: 0 is out of range",
+        ),
+        ("[limits.login-acount]\n", "did you mean login-account?"),
+        ("[store]\nurl = \"memcached://x\"\n", "bad.toml:2: store.url: "),
+        ("[database]\nurl = \"mysql://x/y\"\n", "bad.toml:2: database.url: "),
+        ("[captcha]\nttl = 3\n", "bad.toml:2: captcha.ttl: "),
+    ] {
+        home.write("bad.toml", text);
+        for arguments in [&["check-config", "bad.toml"][..], &["serve", "--config", "bad.toml"]] {
+            let ended = home.run(arguments);
+            assert_eq!(ended.code, Some(2), "{arguments:?} {text}");
+            assert!(ended.stderr.contains(told), "{told:?} is not in {:?}", ended.stderr);
+            assert!(ended.stdout.is_empty());
+        }
+    }
+}
+
+/// With the environment that docker-compose.yml gives, and .env filled in.
+#[test]
+fn what_is_deployed_is_a_good_configuration() {
+    let compose = std::fs::read_to_string(repository("docker-compose.yml")).unwrap();
+    let mut home = Home::new();
+    let mut seen = 0;
+    for line in compose.lines().map(str::trim).filter(|line| line.starts_with("GATEHOUSE__")) {
+        let (name, value) = line.split_once(": ").unwrap();
+        let mut value = value.to_owned();
+        while let Some((before, rest)) = value.clone().split_once("${") {
+            let (variable, after) = rest.split_once('}').unwrap();
+            let filled = match variable.split(':').next().unwrap() {
+                "GATEHOUSE_PUBLIC_URL" => "https://auth.example",
+                "POSTGRES_PASSWORD" => "0123456789abcdef",
+                "GATEHOUSE_SMS_URL" => "https://gateway.example/send",
+                other => panic!("{other} is not in .env.example as this test knows it"),
+            };
+            value = format!("{before}{filled}{after}");
+        }
+        home.set(name, value);
+        seen += 1;
+    }
+    assert!(seen > 4, "docker-compose.yml sets nothing");
+    for file in ["deploy/gatehouse.toml", "gatehouse.example.toml"] {
+        let ended = home.run(&["check-config", &repository(file)]);
+        assert_eq!(ended.code, Some(0), "{file}: {}", ended.stderr);
+    }
+    let ended = Home::new().run(&["check-config", &repository("gatehouse.example.toml")]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+}
+
+#[test]
+fn a_file_that_was_named_must_be_there() {
+    let home = Home::new();
+    for arguments in [
+        &["check-config", "none.toml"][..],
+        &["serve", "--config", "none.toml"],
+        &["admin", "create", "ada", "--password-stdin", "--config", "none.toml"],
+        &["limits", "show", "--config", "none.toml"],
+    ] {
+        let ended = home.run(arguments);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), "none.toml: there is no such file\n"));
+    }
+    assert!(!home.path("data").exists(), "nothing was made");
+}
+
+#[test]
+fn a_variable_wins_over_the_file_and_is_named_where_it_is_wrong() {
+    let mut home = Home::new();
+    home.write("gatehouse.toml", "[limits.login-account]\nrules = [{ max = 5, window = \"1m\" }]\n");
+    home.set("GATEHOUSE__LIMITS__LOGIN_ACCOUNT__RULES", "[{ max = 7, window = \"2m\" }]");
+    let ended = home.run(&["limits", "show"]);
+    assert!(ended.stdout.contains("at most 7 in any 2m"), "{}{}", ended.stdout, ended.stderr);
+    home.set("GATEHOUSE__LIMITS__LOGIN_ACCOUNT__RULES", "[{ max = 7, window = \"2 moons\" }]");
+    let ended = home.run(&["check-config"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(
+        ended.stderr.contains("GATEHOUSE__LIMITS__LOGIN_ACCOUNT__RULES: limits.login-account.rules"),
+        "{}",
+        ended.stderr
+    );
+}

@@ -1,0 +1,109 @@
+//! The document against the URL table, and against itself.
+
+use std::collections::BTreeSet;
+
+use gatehouse::web::problem::Kind;
+use serde_json::{Value, json};
+
+use super::fits::*;
+use crate::support::app::{Answer, Store, TestApp};
+
+/// Every call that is described, as `POST /api/v1/login`.
+fn described(document: &Value) -> BTreeSet<String> {
+    let calls = document["paths"].as_object().unwrap().iter().flat_map(|(path, item)| {
+        item.as_object().unwrap().keys().map(move |method| format!("{} {path}", method.to_uppercase()))
+    });
+    calls.collect()
+}
+
+/// Every call of the API in the URL table, read from its source, and those for operators.
+fn in_the_table() -> BTreeSet<String> {
+    let source = include_str!("../../../src/routes.rs");
+    let mut calls = BTreeSet::new();
+    let mut prefix = "";
+    for line in source.lines() {
+        if line.contains("scope(\"/api/v1\")") {
+            prefix = "/api/v1";
+        } else if line.starts_with("        ") && !line.starts_with("         ") {
+            prefix = "";
+        }
+        let Some(call) = line.split("calls(\"").nth(1) else { continue };
+        let mut quoted = call.split('"');
+        let (path, methods) = (quoted.next().unwrap(), quoted.nth(1).unwrap());
+        if prefix.is_empty() && !["/healthz", "/readyz", "/metrics"].contains(&path) {
+            continue;
+        }
+        // HEAD is GET without its body, and described with it.
+        let methods = methods.split(", ").filter(|method| *method != "HEAD");
+        calls.extend(methods.map(|method| format!("{method} {prefix}{path}")));
+    }
+    assert!(calls.len() >= 8, "the table is not read any more: {calls:?}");
+    calls
+}
+
+#[test]
+fn every_call_of_the_table_is_described_and_nothing_else() {
+    assert_eq!(described(&document()), in_the_table());
+}
+
+#[tokio::test]
+async fn every_call_that_is_described_is_answered() {
+    let app = TestApp::start(Store::Memory).await;
+    for call in described(&document()) {
+        let (method, path) = call.split_once(' ').unwrap();
+        let client = app.client();
+        let path = path
+            .replace("{prefix}", "+861380013")
+            .replace("{name}", "reply")
+            .replace("{limit}", "login-account")
+            .replace("{subject}", "x");
+        let request = client.http.request(method.parse().unwrap(), format!("{}{path}", app.url));
+        let request = if method == "GET" { request } else { request.json(&json!({})) };
+        let answer = Answer::read(request.send().await.unwrap()).await;
+        assert!(!matches!(answer.status, 404 | 405), "{call}: {}", answer.status);
+    }
+    let served = app.client().get("/openapi.json").await;
+    assert_eq!((&served.body, served.header("content-type")), (&document(), "application/json"));
+}
+
+/// The words of an example are the product's, and an example fits its schema.
+#[test]
+fn examples_are_what_is_said() {
+    let document = document();
+    for (name, example) in document["components"]["examples"].as_object().unwrap() {
+        let (value, kind) =
+            (&example["value"], Kind::named(name).unwrap_or_else(|| panic!("{name} is no problem")));
+        let told = (value["title"].as_str(), value["detail"].as_str(), value["status"].as_u64());
+        assert_eq!(told, (Some(kind.title), Some(kind.detail), Some(kind.status.as_u16().into())), "{name}");
+        assert_eq!(value["type"], format!("/problems/{name}"));
+    }
+    let mut checked = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for operation in item.as_object().unwrap().values() {
+            let asked = &operation["requestBody"]["content"];
+            let answers = operation["responses"].as_object().unwrap().values();
+            let answers = answers.map(|response| &resolved(&document, response)["content"]);
+            for content in answers.chain([asked]).filter_map(Value::as_object).flat_map(|map| map.values()) {
+                let named = content["examples"].as_object().into_iter().flat_map(|map| map.values());
+                let named = named.map(|example| &resolved(&document, example)["value"]);
+                for example in named.chain(content.get("example")) {
+                    fits(&document, &content["schema"], example, path).unwrap();
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert!(checked > 40, "only {checked} examples");
+}
+
+/// One that is described nowhere else is a sign of a typing mistake.
+#[test]
+fn nothing_is_defined_without_a_use() {
+    let document = document();
+    let text = document.to_string();
+    for (kind, parts) in document["components"].as_object().unwrap() {
+        for name in parts.as_object().unwrap().keys().filter(|_| kind != "securitySchemes") {
+            assert!(text.contains(&format!("\"#/components/{kind}/{name}\"")), "{kind}/{name} is not used");
+        }
+    }
+}

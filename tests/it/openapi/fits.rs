@@ -1,0 +1,92 @@
+//! The part of JSON Schema that the document uses, and one answer held to it.
+
+use serde_json::Value;
+
+use crate::support::app::Answer;
+
+pub fn document() -> Value {
+    serde_json::from_str(gatehouse::web::openapi::DOCUMENT).unwrap()
+}
+
+/// What a `$ref` stands for.
+pub fn resolved<'a>(document: &'a Value, part: &'a Value) -> &'a Value {
+    match part["$ref"].as_str() {
+        Some(path) => {
+            document.pointer(path.strip_prefix('#').unwrap()).unwrap_or_else(|| panic!("{path} is not there"))
+        }
+        None => part,
+    }
+}
+
+/// Whether a value is what a schema says: the part of JSON Schema that the document uses.
+pub fn fits(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
+    let schema = resolved(document, schema);
+    if let Some(choices) = schema["oneOf"].as_array() {
+        let misfits: Vec<_> = choices.iter().map(|choice| fits(document, choice, value, at)).collect();
+        return match misfits.iter().filter(|fit| fit.is_ok()).count() {
+            1 => Ok(()),
+            _ => Err(format!("{at} fits not one of them: {misfits:?}")),
+        };
+    }
+    if schema.get("const").is_some_and(|wanted| wanted != value) {
+        return Err(format!("{at} is {value} and not {}", schema["const"]));
+    }
+    if schema["enum"].as_array().is_some_and(|wanted| !wanted.contains(value)) {
+        return Err(format!("{at} is {value} and none of {}", schema["enum"]));
+    }
+    let kind = schema["type"].as_str().ok_or_else(|| format!("{at} has no type in the document"))?;
+    let right = match kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        other => return Err(format!("{at}: this test knows no {other}")),
+    };
+    if !right {
+        return Err(format!("{at} is {value} and no {kind}"));
+    }
+    for item in value.as_array().into_iter().flatten() {
+        fits(document, &schema["items"], item, &format!("{at}[]"))?;
+    }
+    let Some(fields) = value.as_object() else { return Ok(()) };
+    for (name, field) in fields {
+        let named = schema["properties"].get(name);
+        let Some(inner) = named.or(schema.get("additionalProperties").filter(|any| any.is_object())) else {
+            return Err(format!("{at}.{name} is not described"));
+        };
+        fits(document, inner, field, &format!("{at}.{name}"))?;
+    }
+    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    match required.into_iter().find(|name| !fields.contains_key(*name)) {
+        Some(missing) => Err(format!("{at}.{missing} is missing")),
+        None => Ok(()),
+    }
+}
+
+/// Holds one answer to the document: its status, type, headers and every field.
+pub fn as_described(document: &Value, method: &str, path: &str, answer: &Answer) {
+    let what = format!("{method} {path}: {} {}", answer.status, answer.text);
+    let operation = &document["paths"][path][method];
+    let response = operation["responses"].get(answer.status.to_string());
+    let response = resolved(document, response.unwrap_or_else(|| panic!("{what} is not described")));
+    for (name, header) in response["headers"].as_object().into_iter().flatten() {
+        let required = resolved(document, header)["required"] == true;
+        assert!(!required || !answer.header(name).is_empty(), "{what} has no {name}");
+    }
+    let Some(contents) = response["content"].as_object() else {
+        assert!(answer.text.is_empty(), "{what} has a body");
+        return;
+    };
+    let kind = answer.header("content-type").split(';').next().unwrap();
+    let content = contents.get(kind).unwrap_or_else(|| panic!("{what} is {kind}, not {:?}", contents.keys()));
+    if kind.ends_with("json") {
+        fits(document, &content["schema"], &answer.body, "body")
+            .unwrap_or_else(|misfit| panic!("{what}: {misfit}"));
+    }
+    if kind == "application/problem+json" {
+        let examples: Vec<_> = content["examples"].as_object().unwrap().keys().map(String::as_str).collect();
+        assert!(examples.contains(&answer.problem()), "{what} has no example");
+    }
+}
