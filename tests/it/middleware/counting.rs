@@ -14,6 +14,7 @@ on_stores! {
     any_number_succeed_at_once
     who_hangs_up_before_the_answer_is_counted
     who_waits_longer_than_may_be_is_told_to_come_back
+    what_counts_at_once_does_not_wait_for_what_may_count
 }
 
 fn failures<S: WindowStore + 'static>(rig: &impl Rig<Store = S>, max: u32) -> RateLimit<S> {
@@ -66,5 +67,20 @@ async fn who_waits_longer_than_may_be_is_told_to_come_back(rig: &impl Rig) {
     site.until_handled(1).await;
     let told = site.get("/articles").await;
     assert_eq!((told.status, told.problem(), told.header("retry-after")), (503, "busy", "1"));
+    site.state.let_go.add_permits(1);
+}
+
+async fn what_counts_at_once_does_not_wait_for_what_may_count(rig: &impl Rig) {
+    let site = Site::behind(failures(rig, 1));
+    let every = RateLimit::new(rig.limiter().clone());
+    let beside = Site::behind(every.limit(limit("failures", &[a_minute(1)]), subject::everyone()));
+    let _stream = site.send("/slow").await;
+    site.until_handled(1).await;
+    let told = beside.get("/articles").await;
+    assert_eq!(
+        (told.status, told.problem(), beside.handled()),
+        (503, "busy", 0),
+        "whether there is room is open"
+    );
     site.state.let_go.add_permits(1);
 }
