@@ -41,6 +41,7 @@ fn json() -> JsonConfig {
 
 /// A JSON body of at most so many bytes, of which nothing is read before a guard has let its sender in.
 pub struct Unread<T, const LIMIT: usize = BODY_LIMIT> {
+    request: HttpRequest,
     payload: Payload,
     holds: PhantomData<T>,
 }
@@ -49,15 +50,14 @@ impl<T, const LIMIT: usize> FromRequest for Unread<T, LIMIT> {
     type Error = Infallible;
     type Future = Ready<Result<Self, Infallible>>;
 
-    fn from_request(_: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        ready(Ok(Self { payload: payload.take(), holds: PhantomData }))
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        ready(Ok(Self { request: request.clone(), payload: payload.take(), holds: PhantomData }))
     }
 }
 
 impl<T: DeserializeOwned, const LIMIT: usize> Unread<T, LIMIT> {
-    /// `request` is the one that it came with.
-    pub async fn read(mut self, request: &HttpRequest) -> Result<T, Problem> {
-        let body = JsonBody::new(request, &mut self.payload, None, true).limit(LIMIT);
+    pub async fn read(mut self) -> Result<T, Problem> {
+        let body = JsonBody::new(&self.request, &mut self.payload, None, true).limit(LIMIT);
         body.await.map_err(|error| json_problem(&error))
     }
 }

@@ -31,7 +31,7 @@ pub async fn submit(
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let admin = admin::api::confirmation(&request, &services, &edge).await?;
-    let body = body.read(&request).await?;
+    let body = body.read().await?;
     let call = Call::admit(&request, &edge)?;
     let live = services.live.snapshot();
     let about = |error| Problem::invalid(&FieldErrors::one(Field::Password, about_current(error)));

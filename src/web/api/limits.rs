@@ -1,12 +1,14 @@
 //! `/api/v1/limits/{name}`: hits on custom limits, for programs with a token. No cookie counts here, and none
 //! is set.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::dev::Payload;
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use actix_web::web::{Data, Path};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
 use crate::custom::{Ask, Reserved, Shown};
@@ -18,7 +20,7 @@ use crate::web::extract::Unread;
 use crate::web::pages::forms::Typed;
 use crate::web::problem::{InputError, Problem};
 use crate::web::ratelimit_fields::Standing;
-use crate::web::services::{Services, Shared};
+use crate::web::services::Shared;
 use crate::web::visit::Edge;
 
 /// Bytes of a subject.
@@ -77,25 +79,19 @@ struct RuleBody {
 }
 
 /// A program that may use this limit.
-struct Granted {
+pub struct Granted {
     limit: Limit,
     /// As it is called here: without `custom.`.
     name: String,
     address: SubjectBytes,
+    services: Shared,
 }
 
 /// `POST /limits/{name}/reserve`
-pub async fn reserve(
-    request: HttpRequest,
-    name: Path<String>,
-    body: Unread<About>,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    let granted = granted(&request, name.into_inner(), &services, &edge).await?;
-    let body = body.read(&request).await?;
+pub async fn reserve(granted: Granted, body: Unread<About>) -> Result<HttpResponse, Problem> {
+    let body = body.read().await?;
     let ask = granted.ask(&body.subject)?;
-    match services.custom.reserve(ask).await.map_err(out)? {
+    match granted.services.custom.reserve(ask).await.map_err(out)? {
         Reserved::Admitted(admission) => {
             let room = admission.room;
             let watching = granted.limit.mode() == Mode::Monitor;
@@ -117,16 +113,9 @@ pub async fn reserve(
 }
 
 /// `POST /limits/{name}/peek`
-pub async fn peek(
-    request: HttpRequest,
-    name: Path<String>,
-    body: Unread<About>,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    let granted = granted(&request, name.into_inner(), &services, &edge).await?;
-    let body = body.read(&request).await?;
-    let peek = services.custom.peek(granted.ask(&body.subject)?).await.map_err(out)?;
+pub async fn peek(granted: Granted, body: Unread<About>) -> Result<HttpResponse, Problem> {
+    let body = body.read().await?;
+    let peek = granted.services.custom.peek(granted.ask(&body.subject)?).await.map_err(out)?;
     let body = peeked(&granted.limit, &peek);
     let wait = (!body.allowed).then(|| Duration::from_millis(body.retry_after_ms));
     let standing = body.remaining.filter(|_| body.would_refuse.is_none()).map(|left| (left, wait));
@@ -134,49 +123,53 @@ pub async fn peek(
 }
 
 /// `POST /limits/{name}/refund`
-pub async fn refund(
-    request: HttpRequest,
-    name: Path<String>,
-    body: Unread<Return>,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    let granted = granted(&request, name.into_inner(), &services, &edge).await?;
-    let body = body.read(&request).await?;
+pub async fn refund(granted: Granted, body: Unread<Return>) -> Result<HttpResponse, Problem> {
+    let body = body.read().await?;
     let ask = granted.ask(&body.subject)?;
     let hit = parse_hit(&body.hit)
         .ok_or_else(|| wrong("hit", "Send the hit of the reservation: 12 hexadecimal digits."))?;
-    services.custom.refund(ask, hit).await.map_err(out)?;
+    granted.services.custom.refund(ask, hit).await.map_err(out)?;
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// A token first; what limits there are is nobody else's to know.
-async fn granted(
-    request: &HttpRequest,
-    name: String,
-    services: &Services,
-    edge: &Edge,
-) -> Result<Granted, Problem> {
-    let address = ClientAddress::of(request, &edge.trusted).subject();
-    let token = bearer(request.headers()).ok_or(Problem::TokenMissing)?;
-    let token = ApiToken::parse(token).ok_or(Problem::InvalidToken)?;
-    let shown = services.token_gate.admit(&token, address.as_ref()).await;
-    let bearer = match shown.map_err(|error| broken(&error))? {
-        Shown::Good(bearer) => bearer,
-        Shown::Unknown => return Err(Problem::InvalidToken),
-        Shown::TooMany { limit, retry_after } => {
-            return Err(Problem::Throttled { limit: limit.into(), retry_after });
-        }
-    };
-    if !bearer.scopes.hold(&name) {
-        return Err(Problem::InsufficientScope);
+/// Before anything is read of what was sent.
+impl FromRequest for Granted {
+    type Error = Problem;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        let parts = (request.app_data::<Shared>().cloned(), request.app_data::<Data<Edge>>().cloned());
+        Box::pin(async move {
+            let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal) };
+            let name = Path::<String>::extract(&request).await.map_err(|_| Problem::NotFound)?;
+            Self::to(&request, name.into_inner(), services, &edge).await
+        })
     }
-    let live: Arc<_> = services.live.snapshot();
-    let limit = live.limits.custom.get(&name).cloned().ok_or(Problem::UnknownLimit)?;
-    Ok(Granted { limit, name, address })
 }
 
 impl Granted {
+    /// A token first; what limits there are is nobody else's to know.
+    async fn to(request: &HttpRequest, name: String, services: Shared, edge: &Edge) -> Result<Self, Problem> {
+        let address = ClientAddress::of(request, &edge.trusted).subject();
+        let token = bearer(request.headers()).ok_or(Problem::TokenMissing)?;
+        let token = ApiToken::parse(token).ok_or(Problem::InvalidToken)?;
+        let shown = services.token_gate.admit(&token, address.as_ref()).await;
+        let bearer = match shown.map_err(|error| broken(&error))? {
+            Shown::Good(bearer) => bearer,
+            Shown::Unknown => return Err(Problem::InvalidToken),
+            Shown::TooMany { limit, retry_after } => {
+                return Err(Problem::Throttled { limit: limit.into(), retry_after });
+            }
+        };
+        if !bearer.scopes.hold(&name) {
+            return Err(Problem::InsufficientScope);
+        }
+        let live: Arc<_> = services.live.snapshot();
+        let limit = live.limits.custom.get(&name).cloned().ok_or(Problem::UnknownLimit)?;
+        Ok(Self { limit, name, address, services })
+    }
+
     fn ask<'a>(&'a self, subject: &'a Typed) -> Result<Ask<'a>, Problem> {
         let subject = subject.expose();
         if !(1..=LONGEST_SUBJECT).contains(&subject.len()) {

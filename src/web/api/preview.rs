@@ -62,7 +62,7 @@ pub async fn submit(
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     admin::api::read(&request, &services, &edge).await?;
-    let wanted = wanted.read(&request).await?;
+    let wanted = wanted.read().await?;
     let draft = match (&wanted.limits, &wanted.toml) {
         (Some(limits), None) => Draft::Json(limits),
         (None, Some(toml)) => Draft::Toml(toml),

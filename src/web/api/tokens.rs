@@ -84,7 +84,7 @@ pub async fn create(
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let admin = admin::api::change(&request, &services, &edge).await?;
-    let new = parse(&body.read(&request).await?)?;
+    let new = parse(&body.read().await?)?;
     match make(&services, &admin, &new).await.map_err(|error| broken(&error))? {
         Some((token, id)) => {
             Ok(HttpResponse::Created().json(Made { id: id.to_string(), token: token.expose() }))

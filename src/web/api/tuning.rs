@@ -150,7 +150,7 @@ pub async fn save(
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let admin = admin::api::change(&request, &services, &edge).await?;
-    let wanted = wanted.read(&request).await?;
+    let wanted = wanted.read().await?;
     let seen = seen(&request, &services.tuning.current().version)?;
     let reason = reason(&wanted.reason)?;
     let draft = match (&wanted.limits, &wanted.toml) {
@@ -180,7 +180,7 @@ pub async fn rollback(
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let admin = admin::api::change(&request, &services, &edge).await?;
-    let back = back.read(&request).await?;
+    let back = back.read().await?;
     let seen = seen(&request, &services.tuning.current().version)?;
     let reason = reason(&back.reason)?;
     let saved = services.tuning.rollback(&back.change, &seen, admin.by(&admin.id()), reason).await;
