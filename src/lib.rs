@@ -14,7 +14,8 @@
 //! What was tried, and how it ended, [`audit`] keeps for the console.
 //!
 //! What runs is put together in [`app`], from what [`config`] read. Calls go down only: `web` names no
-//! database and no store, and `throttle` serves as a library of its own.
+//! database and no store, and `throttle` serves as a library of its own; [`web::RateLimit`] puts it before the
+//! endpoints of another application.
 
 pub mod app;
 pub mod audit;
