@@ -3,12 +3,12 @@
 mod document;
 mod fits;
 
+use fits::*;
 use gatehouse::login::{Roles, Username};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
-use fits::*;
 
 const WRONG: &str = "a wrong password";
 
