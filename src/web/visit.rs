@@ -14,6 +14,7 @@ use url::{Url, form_urlencoded};
 
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
+use crate::login::{Account, Devices, KnownDevices};
 use crate::secret::MasterKey;
 use crate::web::client::{ClientAddress, TrustedProxies};
 use crate::web::cookies::{self, Cookies};
@@ -30,6 +31,7 @@ pub struct Edge {
     pub cookies: Cookies,
     pub csrf: Csrf,
     pub flashes: Flashes,
+    pub devices: Devices,
     pub clock: Clock,
     pub entropy: Entropy,
 }
@@ -47,6 +49,7 @@ impl Edge {
             cookies: Cookies::new(public_url),
             csrf: Csrf::new(master.derive("web.csrf"), public_url),
             flashes: Flashes::new(master.derive("web.flash")),
+            devices: Devices::new(master.derive("web.device"), clock.clone(), entropy.clone()),
             clock,
             entropy,
         }
@@ -70,6 +73,20 @@ impl Edge {
     pub fn session_token<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         cookies::value(headers, self.cookies.session_name())
     }
+
+    /// As what the browser is known where somebody signed in from it.
+    pub fn known_devices(&self, headers: &HeaderMap) -> KnownDevices {
+        self.recognise(cookies::only_value(headers, self.cookies.device_name()))
+    }
+
+    fn recognise(&self, sent: Option<&str>) -> KnownDevices {
+        sent.map(|cookie| self.devices.recognise(cookie)).unwrap_or_default()
+    }
+
+    /// Somebody has shown just now that the account is theirs: from here on the browser is known there.
+    pub fn remember_device(&self, response: &mut HttpResponse, known: &KnownDevices, account: &Account) {
+        set(response, self.cookies.device(self.devices.remember(known, account)));
+    }
 }
 
 /// Taken as a handler's argument. Its answers set the cookies that the visit calls for.
@@ -83,6 +100,7 @@ pub struct Visit {
     edge: web::Data<Edge>,
     provenance: Provenance,
     session: Option<String>,
+    device: Option<String>,
     user_agent: String,
     here: String,
     pattern: String,
@@ -111,6 +129,7 @@ impl Visit {
             chose_language: chosen.is_some(),
             provenance: edge.csrf.provenance(headers),
             session: edge.session_token(headers).map(str::to_owned),
+            device: cookies::only_value(headers, edge.cookies.device_name()).map(str::to_owned),
             user_agent: text_of(headers, USER_AGENT).unwrap_or_default().to_owned(),
             edge,
         }
@@ -129,6 +148,16 @@ impl Visit {
     /// The token of the session cookie, as it was sent.
     pub fn session_token(&self) -> Option<&str> {
         self.session.as_deref()
+    }
+
+    /// As what the browser is known where somebody signed in from it.
+    pub fn known_devices(&self) -> KnownDevices {
+        self.edge.recognise(self.device.as_deref())
+    }
+
+    /// Somebody has shown just now that the account is theirs: from here on the browser is known there.
+    pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) {
+        self.edge.remember_device(response, &self.known_devices(), account);
     }
 
     /// The path and query that were asked for, as they were sent.
