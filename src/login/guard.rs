@@ -2,25 +2,31 @@
 //! client's address; and what becomes of them while the store is out.
 
 mod path;
+mod slot;
+mod subject;
 
 use std::time::Duration;
 
 use metrics::Counter;
 
 use self::path::{BeforePasswords, OWN};
+use self::slot::Held;
+use self::subject::account_key;
 use super::Username;
 use super::accounts::{Account, Accounts};
-use super::devices::{KnownDevice, KnownDevices};
+use super::devices::KnownDevice;
 use super::id::AccountId;
-use crate::audit::{self, Audit};
+use crate::audit::Audit;
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::db::DbError;
 use crate::throttle::{
-    self, AnyStore, Attempt, Decision, Hold, Limit, Limiter, MemoryStore, Refusal, Rule, StoreError, Then,
+    self, AnyStore, Attempt, Decision, Limit, Limiter, MemoryStore, Refusal, Rule, StoreError, Then,
 };
 
 pub use path::Path;
+pub use slot::Slot;
+pub use subject::{Subject, account_subject};
 
 /// How long an attempt may wait for others in flight to end. With the hashing queue behind it this stays
 /// well under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
@@ -59,17 +65,6 @@ pub enum Admission {
     },
 }
 
-/// A slot in the store that gave it, and which logs it stands in.
-pub struct Slot {
-    hold: Held,
-    path: Path,
-}
-
-enum Held {
-    Store(Hold<AnyStore>),
-    Insurance(Hold<MemoryStore>),
-}
-
 /// Who tries, and with what.
 #[derive(Clone, Copy)]
 pub struct Who<'a> {
@@ -85,44 +80,6 @@ pub struct Who<'a> {
 pub struct Counted {
     pub at: Micros,
     pub noted: Option<Refusal>,
-}
-
-/// Whom an account's window counts. One that does not exist is counted by its name, so that nothing
-/// tells it apart.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Subject(Option<Known>);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Known {
-    id: AccountId,
-    /// The newest that was heard of.
-    password_version: i64,
-}
-
-impl Subject {
-    fn of(account: Option<&Account>) -> Self {
-        let known = |account: &Account| Known { id: account.id, password_version: account.password_version };
-        Self(account.map(known))
-    }
-
-    fn account(&self) -> Option<AccountId> {
-        self.0.map(|known| known.id)
-    }
-
-    /// As an event names it.
-    pub fn recorded<'a>(&'a self, login: &'a Username) -> audit::Subject<'a> {
-        match &self.0 {
-            Some(known) => audit::Subject::Account { id: known.id.as_bytes(), login: login.as_str() },
-            None => audit::Subject::Login(login.as_str()),
-        }
-    }
-
-    /// As what a browser is known there. A newer password than was heard of is one: our cookies do not lie.
-    /// That an older one is void needs no look at the database, so that refusals stay free of it.
-    pub fn known_device(&self, devices: &KnownDevices) -> Option<KnownDevice> {
-        let known = self.0?;
-        devices.at(known.id).filter(|device| device.password_version >= known.password_version)
-    }
 }
 
 impl Guard {
@@ -206,8 +163,7 @@ impl Guard {
         who: Who<'_>,
         path: Path,
     ) -> Admission {
-        let [account, device, address] =
-            [limits.account, limits.device, limits.address].map(|limit| stricter(limit));
+        let [account, device, address] = [limits.account, limits.device, limits.address].map(stricter);
         let limits = BeforePasswords { account: &account, device: &device, address: &address };
         match path::hold(&self.insurance, limits, (subject, who), path).await {
             Ok((path, Attempt::Refused(refusal))) => refused(path, refusal),
@@ -261,70 +217,6 @@ impl Guard {
         self.outages.increment(1);
         tracing::debug!(%error, "the window store failed; this process's own windows decide");
     }
-}
-
-impl Slot {
-    /// When it was taken, and what a watching limit would have refused.
-    pub const fn taken(&self) -> Counted {
-        match &self.hold {
-            Held::Store(hold) => Counted { at: hold.at, noted: hold.noted },
-            Held::Insurance(hold) => Counted { at: hold.at, noted: hold.noted },
-        }
-    }
-
-    /// Which logs it stands in.
-    pub const fn path(&self) -> Path {
-        self.path
-    }
-
-    /// The attempt failed and counts; from when, where the store could say.
-    pub async fn keep(self) -> Option<Micros> {
-        settled(match self.hold {
-            Held::Store(hold) => hold.keep().await,
-            Held::Insurance(hold) => hold.keep().await,
-        })
-    }
-
-    /// Nothing was verified: it never was.
-    pub async fn refund(self) {
-        let _ = settled(match self.hold {
-            Held::Store(hold) => hold.refund().await,
-            Held::Insurance(hold) => hold.refund().await,
-        });
-    }
-
-    /// The owner signed in: the failures from before are forgiven in the log that theirs would stand in. Of a
-    /// stranger that is the account's. From a known device it is the device's alone: those at the account are
-    /// somebody else's, who would have as many guesses again after each time that the owner comes, and they
-    /// are not in the owner's way. The address's stay, or an attacker's own account would wipe them. When that
-    /// was, and whether it was asked for, where the store could say.
-    pub async fn succeed(self) -> Option<(Micros, bool)> {
-        settled(match self.hold {
-            Held::Store(hold) => hold.succeed(|bucket| bucket == OWN).await,
-            Held::Insurance(hold) => hold.succeed(|bucket| bucket == OWN).await,
-        })
-    }
-}
-
-/// A hold that could not be settled counts as a failure until it expires: the store errs towards refusing.
-fn settled<T>(result: Result<T, StoreError>) -> Option<T> {
-    result
-        .inspect_err(|error| tracing::debug!(%error, "an attempt's outcome did not reach the window store"))
-        .ok()
-}
-
-/// What stands for an account in its limit; for one that does not exist, its name.
-pub fn account_subject(login: &Username, account: Option<AccountId>) -> Vec<u8> {
-    match account {
-        Some(id) => account_key(id).to_vec(),
-        None => [b"name ", login.as_str().as_bytes()].concat(),
-    }
-}
-
-fn account_key(id: AccountId) -> [u8; 19] {
-    let mut key = *b"id ................";
-    key[3..].copy_from_slice(id.as_bytes());
-    key
 }
 
 fn refused(path: Path, refusal: Refusal) -> Admission {

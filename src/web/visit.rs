@@ -1,5 +1,7 @@
 //! One request to a page: who asks, in which language, from which browser; and the answer to it.
 
+mod devices;
+
 use std::future::{Ready, ready};
 
 use actix_web::cookie::Cookie;
@@ -14,7 +16,7 @@ use url::{Url, form_urlencoded};
 
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
-use crate::login::{Account, Devices, KnownDevices};
+use crate::login::Devices;
 use crate::secret::MasterKey;
 use crate::web::client::{ClientAddress, TrustedProxies};
 use crate::web::cookies::{self, Cookies};
@@ -72,20 +74,6 @@ impl Edge {
 
     pub fn session_token<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         cookies::value(headers, self.cookies.session_name())
-    }
-
-    /// As what the browser is known where somebody signed in from it.
-    pub fn known_devices(&self, headers: &HeaderMap) -> KnownDevices {
-        self.recognise(cookies::only_value(headers, self.cookies.device_name()))
-    }
-
-    fn recognise(&self, sent: Option<&str>) -> KnownDevices {
-        sent.map(|cookie| self.devices.recognise(cookie)).unwrap_or_default()
-    }
-
-    /// Somebody has shown just now that the account is theirs: from here on the browser is known there.
-    pub fn remember_device(&self, response: &mut HttpResponse, known: &KnownDevices, account: &Account) {
-        set(response, self.cookies.device(self.devices.remember(known, account)));
     }
 }
 
@@ -148,16 +136,6 @@ impl Visit {
     /// The token of the session cookie, as it was sent.
     pub fn session_token(&self) -> Option<&str> {
         self.session.as_deref()
-    }
-
-    /// As what the browser is known where somebody signed in from it.
-    pub fn known_devices(&self) -> KnownDevices {
-        self.edge.recognise(self.device.as_deref())
-    }
-
-    /// Somebody has shown just now that the account is theirs: from here on the browser is known there.
-    pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) {
-        self.edge.remember_device(response, &self.known_devices(), account);
     }
 
     /// The path and query that were asked for, as they were sent.

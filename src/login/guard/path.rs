@@ -1,7 +1,8 @@
 //! Which logs one attempt is counted in: a stranger's in the account's, one from a known device in the
 //! device's; and both in the address's.
 
-use super::{PATIENCE, Subject, Who, account_key, account_subject};
+use super::subject::{Subject, account_key, account_subject};
+use super::{PATIENCE, Who};
 use crate::config::Limits;
 use crate::login::{Account, KnownDevice};
 use crate::throttle::{Attempt, Bucket, Limit, Limiter, Mode, Rule, StoreError, Then, WindowStore};
