@@ -6,7 +6,7 @@ use crate::db::DbError;
 use crate::tuning::replay::{Bounds, Counts, Incomplete, LimitCounts};
 use crate::tuning::{Draft, DraftError, PreviewError, Report};
 use crate::web::pages::admin::draft::{Mistake, Stretch};
-use crate::web::pages::admin::preview::{About, PreviewLine, PreviewView, Trial};
+use crate::web::pages::admin::preview::{About, NOT_REPLAYED, PreviewLine, PreviewView, Trial};
 use crate::web::services::Services;
 
 pub fn mistake(error: DraftError) -> Mistake {
@@ -56,7 +56,7 @@ fn view(report: Report, stretch: Stretch, untried: bool) -> PreviewView {
     lines.extend(current.limits.iter().filter_map(|old| by_limit(old, &draft.limits)));
     let mut caveats: Vec<&str> = incomplete.into_iter().map(caveat).collect();
     if untried {
-        caveats.push("preview.not-replayed");
+        caveats.push(NOT_REPLAYED);
     }
     if lines.iter().any(|line| !line.old.is_exact() || !line.new.is_exact()) {
         caveats.push("preview.bounds");
