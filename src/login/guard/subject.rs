@@ -21,7 +21,7 @@ impl Subject {
         Self(account.map(known))
     }
 
-    pub(super) fn account(&self) -> Option<AccountId> {
+    pub fn account(self) -> Option<AccountId> {
         self.0.map(|known| known.id)
     }
 
