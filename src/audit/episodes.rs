@@ -195,7 +195,7 @@ fn counted(event: &Event<'_>, keys: Keys) -> Keys {
     }
     match limit.rsplit('-').next().unwrap_or_default() {
         _ if limit.starts_with("custom.") => Keys { account: keys.account, ..none },
-        "account" => Keys { account: keys.account, ..none },
+        "account" | "device" => Keys { account: keys.account, ..none },
         "phone" | "guess" => Keys { phone: keys.phone, ..none },
         "network" => Keys { network: keys.network, ..none },
         "prefix" | "brake" => Keys { prefix: keys.prefix, ..none },

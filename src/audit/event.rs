@@ -77,6 +77,8 @@ words! {
 
 /// The detail of a right password that came beside others: the failures of its account were not forgiven.
 pub const NOT_FORGIVEN: &str = r#"{"forgave":false}"#;
+/// The name of a password that came from a known device: no log of the account counts it. Which, its detail says.
+pub const FROM_DEVICE: &str = "device";
 
 /// One thing that happened. Everything in clear stays in memory: of subjects, a keyed hash and a mask are
 /// written.

@@ -28,7 +28,7 @@ use crate::secret::SubKey;
 use crate::throttle::Refusal;
 
 use episodes::{Episodes, Fold};
-pub use event::{Action, Event, NOT_FORGIVEN, Outcome, Subject, Why};
+pub use event::{Action, Event, FROM_DEVICE, NOT_FORGIVEN, Outcome, Subject, Why};
 pub use figures::{MINUTE, Ranked, SharedAddress, Step, Sum};
 pub use log::{Cursor, Entry, EventLog, Filter, Page, Shown, SubjectKind};
 use row::{Keys, Row};

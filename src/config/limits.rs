@@ -52,6 +52,10 @@ limits! {
     /// Failed sign-ins to one account.
     login_account = "login-account", Captcha::Possible,
         [Rule::sliding(3, MINUTE, Then::Captcha), Rule::sliding(20, HOUR, Then::Block)];
+    /// Failed sign-ins to one account from one device that it was signed in to before, in place of
+    /// `login-account`. Without rules there is no such place.
+    login_device = "login-device", Captcha::Possible,
+        [Rule::sliding(3, MINUTE, Then::Captcha), Rule::sliding(10, HOUR, Then::Block)];
     /// Failed sign-ins from one client address.
     login_address = "login-address", Captcha::Possible,
         [Rule::sliding(20, MINUTE, Then::Captcha), Rule::sliding(200, HOUR, Then::Block)];

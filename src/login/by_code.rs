@@ -83,8 +83,8 @@ pub struct Resetting<'a> {
 
 #[derive(Debug)]
 pub enum Reset {
-    /// Every session has ended, and the account's failures are forgiven.
-    Done,
+    /// Every session has ended, and the account's failures are forgiven. The account as it is now.
+    Done(Box<Account>),
     /// Told to who has shown that the number is theirs.
     NoAccount,
     /// An administrator's account: told to who has shown that the number is theirs.
@@ -205,15 +205,20 @@ impl ByCode {
         if account.roles.admin {
             return Ok(Reset::PasswordRequired);
         }
-        if self.0.accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?.is_none() {
-            return Ok(Reset::NoAccount);
-        }
+        let set = self.0.accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?;
+        let Some(version) = set else { return Ok(Reset::NoAccount) };
         // In an outage of the store there are none to forgive that would last.
         if let Err(error) = guard.forgive(&live.limits, account.id).await {
             tracing::debug!(%error, "an account's failures could not be forgiven");
         }
         self.record(&account, ask.entry, (Action::Reset, None));
-        Ok(Reset::Done)
+        let account = Account {
+            password_hash: Some(hash),
+            password_version: version,
+            must_change_password: false,
+            ..account
+        };
+        Ok(Reset::Done(Box::new(account)))
     }
 
     /// Gives an account the number, in place of the one that it may have. A number opens the account, so

@@ -1,16 +1,19 @@
-//! What is kept of where somebody signs in from: enough to recognise a place, too little to find it.
+//! What is known of where somebody signs in from: enough to recognise a place, too little to find it.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use super::KnownDevices;
+
 const MAX_USER_AGENT_CHARS: usize = 200;
 
-/// The client of one request, as its account's owner is shown it later.
+/// The client of one request: as its account's owner is shown it later, and as what it has shown itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
     pub(super) network: String,
     pub(super) user_agent: String,
+    pub(super) devices: KnownDevices,
 }
 
 impl Client {
@@ -18,7 +21,12 @@ impl Client {
     /// what was not to be stored goes no further.
     pub fn new(address: IpAddr, user_agent: &str) -> Self {
         let user_agent = user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT_CHARS).collect();
-        Self { network: network(address), user_agent }
+        Self { network: network(address), user_agent, devices: KnownDevices::default() }
+    }
+
+    /// Somebody has signed in from there before.
+    pub fn known_as(self, devices: KnownDevices) -> Self {
+        Self { devices, ..self }
     }
 }
 

@@ -1,21 +1,32 @@
-//! The limits that stand before every password: on the account and on the client's address, and what
-//! becomes of them while the store is out.
+//! The limits that stand before every password: on the account or a device that is known there, and on the
+//! client's address; and what becomes of them while the store is out.
+
+mod path;
+mod slot;
+mod subject;
 
 use std::time::Duration;
 
 use metrics::Counter;
 
+use self::path::{BeforePasswords, OWN};
+use self::slot::Held;
+use self::subject::account_key;
 use super::Username;
 use super::accounts::{Account, Accounts};
+use super::devices::KnownDevice;
 use super::id::AccountId;
-use crate::audit::{self, Audit};
+use crate::audit::Audit;
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::db::DbError;
 use crate::throttle::{
-    self, AnyStore, Attempt, Bucket, Decision, Hold, Limit, Limiter, MemoryStore, Mode, Refusal, Rule,
-    StoreError, Then,
+    self, AnyStore, Attempt, Decision, Limit, Limiter, MemoryStore, Refusal, Rule, StoreError, Then,
 };
+
+pub use path::Path;
+pub use slot::Slot;
+pub use subject::{Subject, account_subject};
 
 /// How long an attempt may wait for others in flight to end. With the hashing queue behind it this stays
 /// well under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
@@ -25,12 +36,9 @@ const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// Which account a login names, for this many logins: what keeps refusals away from the database.
 const KNOWN_LOGINS: usize = 100_000;
 
-/// The account's bucket stands first, the address's second.
-pub const ACCOUNT: usize = 0;
-pub const LIMITS: [&str; 2] = ["login-account", "login-address"];
 /// What everyone meets while the store is out: no hit stands in the way.
 const ASKED: Refusal =
-    Refusal { bucket: ACCOUNT, rule: 0, then: Then::Captcha, retry_after: BUSY_RETRY, frees_at: Micros(0) };
+    Refusal { bucket: OWN, rule: 0, then: Then::Captcha, retry_after: BUSY_RETRY, frees_at: Micros(0) };
 
 /// Reserves before a password is verified.
 pub struct Guard {
@@ -39,7 +47,7 @@ pub struct Guard {
     insurance: Limiter<MemoryStore>,
     accounts: Accounts,
     audit: Audit,
-    logins: quick_cache::sync::Cache<Username, Option<AccountId>>,
+    logins: quick_cache::sync::Cache<Username, Subject>,
     outages: Counter,
 }
 
@@ -48,18 +56,13 @@ pub enum Admission {
     Held(Slot),
     /// A CAPTCHA must be solved with it, or it must wait, as the refusal says.
     Refused {
+        path: Path,
         limit: &'static str,
         refusal: Refusal,
     },
     Busy {
         retry_after: Duration,
     },
-}
-
-/// A slot in the store that gave it.
-pub enum Slot {
-    Store(Hold<AnyStore>),
-    Insurance(Hold<MemoryStore>),
 }
 
 /// Who tries, and with what.
@@ -77,21 +80,6 @@ pub struct Who<'a> {
 pub struct Counted {
     pub at: Micros,
     pub noted: Option<Refusal>,
-}
-
-/// Whom an account's window counts. One that does not exist is counted by its name, so that nothing
-/// tells it apart.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Subject(Option<AccountId>);
-
-impl Subject {
-    /// As an event names it.
-    pub fn recorded<'a>(&'a self, login: &'a Username) -> audit::Subject<'a> {
-        match &self.0 {
-            Some(id) => audit::Subject::Account { id: id.as_bytes(), login: login.as_str() },
-            None => audit::Subject::Login(login.as_str()),
-        }
-    }
 }
 
 impl Guard {
@@ -120,75 +108,79 @@ impl Guard {
     /// acts on it finds out by [`Guard::learn`].
     pub async fn subject(&self, login: &Username) -> Result<Subject, DbError> {
         if let Some(known) = self.logins.get(login) {
-            return Ok(Subject(known));
+            return Ok(known);
         }
-        let found = self.accounts.find(login).await?.map(|account| account.id);
+        let found = Subject::of(self.accounts.find(login).await?.as_ref());
         self.logins.insert(login.clone(), found);
-        Ok(Subject(found))
+        Ok(found)
     }
 
-    /// What the database says of a login just now. Whether it is what `assumed` said.
-    pub fn learn(&self, login: &Username, found: Option<AccountId>, assumed: Subject) -> bool {
-        if assumed.0 != found {
+    /// What the database says of a login just now. Whether it is of whom `assumed` said.
+    pub fn learn(&self, login: &Username, found: Option<&Account>, assumed: Subject) -> bool {
+        let found = Subject::of(found);
+        if assumed != found {
             self.logins.insert(login.clone(), found);
         }
-        assumed.0 == found
+        assumed.account() == found.account()
     }
 
     /// An account was made just now. It starts afresh, whatever was tried at its name before.
     pub fn made(&self, account: &Account) {
-        self.logins.insert(account.login.clone(), Some(account.id));
+        self.logins.insert(account.login.clone(), Subject::of(Some(account)));
     }
 
     /// Takes a slot on the account and on the address, or says why there is none. In an outage of the
     /// store: stricter windows of this process, and a CAPTCHA for everyone.
     pub async fn admit(&self, limits: &Limits, subject: Subject, who: Who<'_>) -> Admission {
-        let [account, address] = [&limits.login_account, &limits.login_address];
-        let buckets = buckets(&self.limiter, account, address, subject, who);
-        match self.limiter.hold(&buckets, who.solved, PATIENCE).await {
-            Ok(Attempt::Held(hold)) => Admission::Held(Slot::Store(hold)),
-            Ok(Attempt::Refused(refusal)) => refused(refusal),
-            Ok(Attempt::OutOfPatience) => Admission::Busy { retry_after: BUSY_RETRY },
+        self.admit_known(limits, subject, who, None).await
+    }
+
+    /// The same for who comes from a device that is known there: on the device, as long as that has a slot.
+    pub async fn admit_known(
+        &self,
+        limits: &Limits,
+        subject: Subject,
+        who: Who<'_>,
+        device: Option<KnownDevice>,
+    ) -> Admission {
+        let limits = BeforePasswords::from(limits);
+        let path = Path::of(device, limits);
+        match path::hold(&self.limiter, limits, (subject, who), path).await {
+            Ok((path, Attempt::Held(hold))) => Admission::Held(Slot { hold: Held::Store(hold), path }),
+            Ok((path, Attempt::Refused(refusal))) => refused(path, refusal),
+            Ok((_, Attempt::OutOfPatience)) => Admission::Busy { retry_after: BUSY_RETRY },
             Err(error) => {
                 self.note_outage(&error);
-                self.admit_in_outage(account, address, subject, who).await
+                self.admit_in_outage(limits, subject, who, path).await
             }
         }
     }
 
     async fn admit_in_outage(
         &self,
-        account: &Limit,
-        address: &Limit,
+        limits: BeforePasswords<'_>,
         subject: Subject,
         who: Who<'_>,
+        path: Path,
     ) -> Admission {
-        let (account, address) = (stricter(account), stricter(address));
-        let buckets = buckets(&self.insurance, &account, &address, subject, who);
-        match self.insurance.hold(&buckets, who.solved, PATIENCE).await {
-            Ok(Attempt::Refused(refusal)) => refused(refusal),
+        let [account, device, address] = [limits.account, limits.device, limits.address].map(stricter);
+        let limits = BeforePasswords { account: &account, device: &device, address: &address };
+        match path::hold(&self.insurance, limits, (subject, who), path).await {
+            Ok((path, Attempt::Refused(refusal))) => refused(path, refusal),
             // Nobody signs in unchallenged while the windows that count are out of sight.
-            Ok(Attempt::Held(hold)) if !who.solved => {
+            Ok((path, Attempt::Held(hold))) if !who.solved => {
                 let _ = hold.refund().await;
-                refused(ASKED)
+                refused(path, ASKED)
             }
-            Ok(Attempt::Held(hold)) => Admission::Held(Slot::Insurance(hold)),
-            Ok(Attempt::OutOfPatience) | Err(_) => Admission::Busy { retry_after: BUSY_RETRY },
+            Ok((path, Attempt::Held(hold))) => Admission::Held(Slot { hold: Held::Insurance(hold), path }),
+            Ok((_, Attempt::OutOfPatience)) | Err(_) => Admission::Busy { retry_after: BUSY_RETRY },
         }
     }
 
     /// Whether the next attempt of the same kind would be asked for a CAPTCHA. The same question for an
     /// account that does not exist.
-    pub async fn challenges_next(&self, limits: &Limits, subject: Subject, who: Who<'_>) -> bool {
-        let buckets = buckets(&self.limiter, &limits.login_account, &limits.login_address, subject, who);
-        for bucket in buckets.into_iter().filter(|bucket| bucket.limit.mode() == Mode::Enforce) {
-            let Ok(peek) = self.limiter.peek(bucket).await else { return true };
-            let full = |(rule, state): (&Rule, _)| rule.then == Then::Captcha && full(state, rule);
-            if bucket.limit.rules().iter().zip(&peek.rules).any(full) {
-                return true;
-            }
-        }
-        false
+    pub async fn challenges_next(&self, limits: &Limits, subject: Subject, who: Who<'_>, path: Path) -> bool {
+        path::challenges_next(&self.limiter, limits.into(), (subject, who), path).await.unwrap_or(true)
     }
 
     /// Counts one thing that an address did, where the outcome does not matter; or says why it may not.
@@ -227,83 +219,8 @@ impl Guard {
     }
 }
 
-impl Slot {
-    /// When it was taken, and what a watching limit would have refused.
-    pub const fn taken(&self) -> Counted {
-        match self {
-            Self::Store(hold) => Counted { at: hold.at, noted: hold.noted },
-            Self::Insurance(hold) => Counted { at: hold.at, noted: hold.noted },
-        }
-    }
-
-    /// The attempt failed and counts; from when, where the store could say.
-    pub async fn keep(self) -> Option<Micros> {
-        settled(match self {
-            Self::Store(hold) => hold.keep().await,
-            Self::Insurance(hold) => hold.keep().await,
-        })
-    }
-
-    /// Nothing was verified: it never was.
-    pub async fn refund(self) {
-        let _ = settled(match self {
-            Self::Store(hold) => hold.refund().await,
-            Self::Insurance(hold) => hold.refund().await,
-        });
-    }
-
-    /// The owner signed in: the account's failures from before are forgiven. The address's stay, or an
-    /// attacker's own account would wipe them. When that was, and whether it was asked for, where the store
-    /// could say.
-    pub async fn succeed(self) -> Option<(Micros, bool)> {
-        settled(match self {
-            Self::Store(hold) => hold.succeed(|bucket| bucket == ACCOUNT).await,
-            Self::Insurance(hold) => hold.succeed(|bucket| bucket == ACCOUNT).await,
-        })
-    }
-}
-
-/// A hold that could not be settled counts as a failure until it expires: the store errs towards refusing.
-fn settled<T>(result: Result<T, StoreError>) -> Option<T> {
-    result
-        .inspect_err(|error| tracing::debug!(%error, "an attempt's outcome did not reach the window store"))
-        .ok()
-}
-
-fn full(state: &crate::throttle::RulePeek, rule: &Rule) -> bool {
-    state.count >= rule.max
-}
-
-fn buckets<'a, S: crate::throttle::WindowStore + 'static>(
-    limiter: &Limiter<S>,
-    account: &'a Limit,
-    address: &'a Limit,
-    subject: Subject,
-    who: Who<'_>,
-) -> [Bucket<'a>; 2] {
-    let account = match subject.0 {
-        Some(id) => limiter.bucket(account, &account_key(id)),
-        None => limiter.bucket(account, &account_subject(who.login, None)),
-    };
-    [account, limiter.bucket(address, who.address)]
-}
-
-/// What stands for an account in its limit; for one that does not exist, its name.
-pub fn account_subject(login: &Username, account: Option<AccountId>) -> Vec<u8> {
-    match account {
-        Some(id) => account_key(id).to_vec(),
-        None => [b"name ", login.as_str().as_bytes()].concat(),
-    }
-}
-
-fn account_key(id: AccountId) -> [u8; 19] {
-    let mut key = *b"id ................";
-    key[3..].copy_from_slice(id.as_bytes());
-    key
-}
-
-fn refused(refusal: Refusal) -> Admission {
-    Admission::Refused { limit: LIMITS[refusal.bucket], refusal }
+fn refused(path: Path, refusal: Refusal) -> Admission {
+    Admission::Refused { path, limit: path.limits()[refusal.bucket], refusal }
 }
 
 /// Half of everything, for one instance that cannot see what the others admit.

@@ -27,6 +27,12 @@ macro_rules! random_id {
             }
         }
 
+        impl From<[u8; 16]> for $name {
+            fn from(bytes: [u8; 16]) -> Self {
+                Self(bytes)
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{:032x}", u128::from_be_bytes(self.0))

@@ -3,6 +3,7 @@
 mod accounts;
 mod by_code;
 mod client;
+mod devices;
 mod guard;
 mod hasher;
 mod id;
@@ -18,7 +19,8 @@ mod username;
 pub use accounts::{Account, Accounts, CreateError, PastSignIn, PhoneSet, Roles, ShownBy};
 pub use by_code::{ByCode, CodeEntry, Entered, Given, NotOpened, Reset, Resetting};
 pub use client::Client;
-pub use guard::{Admission, Counted, Guard, Slot, Subject, Who, account_subject};
+pub use devices::{DeviceId, Devices, KnownDevice, KnownDevices, LIFE as DEVICE_LIFE, device_subject};
+pub use guard::{Admission, Counted, Guard, Path, Slot, Subject, Who, account_subject};
 pub use hasher::{HashError, HashSettings, Hasher, Verified};
 pub use id::{AccountId, SessionId};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::Counter;
+use serde_json::json;
 
-use super::guard::{Admission, Counted, Guard, LIMITS, Slot, Subject, Who};
-use super::{Account, Accounts, Client, HashError, Hasher, Password, Username};
+use super::guard::{Admission, Counted, Guard, Path, Slot, Subject, Who};
+use super::{Account, Accounts, Client, HashError, Hasher, KnownDevices, Password, Username};
 use crate::audit::{self, Action, Event, Why};
 use crate::clock::Micros;
 use crate::config::Live;
@@ -30,7 +31,7 @@ pub struct Attempt {
     pub password: Password,
     /// The client's address as it is counted.
     pub address: Vec<u8>,
-    /// What the account's owner is shown of it.
+    /// What the account's owner is shown of it, and as what it is known there.
     pub client: Client,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
@@ -76,13 +77,16 @@ impl SignIn {
     }
 
     async fn decide(&self, live: &Arc<Live>, mut attempt: Attempt) -> Result<Outcome, DbError> {
-        // Twice where the account was made or removed a moment ago; the second look is at the database.
+        // Twice where the account was made or removed a moment ago, or its password changed since the device
+        // was known; the second look is at the database.
         for _ in 0..2 {
             let subject = self.0.guard.subject(&attempt.login).await?;
-            let slot = match self.0.guard.admit(&live.limits, subject, who(&attempt)).await {
+            let device = subject.known_device(&attempt.client.devices);
+            let admission = self.0.guard.admit_known(&live.limits, subject, who(&attempt), device).await;
+            let slot = match admission {
                 Admission::Held(slot) => slot,
-                Admission::Refused { limit, refusal } => {
-                    self.record(&attempt, subject, Ended::Refused(limit, refusal));
+                Admission::Refused { path, limit, refusal } => {
+                    self.record(&attempt, subject, path, Ended::Refused(limit, refusal));
                     let retry_after = refusal.retry_after;
                     return Ok(match refusal.then {
                         Then::Captcha => Outcome::Challenged { limit, retry_after },
@@ -90,7 +94,7 @@ impl SignIn {
                     });
                 }
                 Admission::Busy { retry_after } => {
-                    self.record(&attempt, subject, Ended::Busy);
+                    self.record(&attempt, subject, Path::Stranger, Ended::Busy);
                     return Ok(Outcome::Busy { retry_after });
                 }
             };
@@ -103,7 +107,7 @@ impl SignIn {
             let (verified, back) = verified.await.expect("verification does not panic");
             match verified? {
                 Some(outcome) => return Ok(outcome),
-                None => attempt = back,
+                None => attempt = Attempt { client: back.client.known_as(KnownDevices::default()), ..back },
             }
         }
         Ok(Outcome::Busy { retry_after: Duration::from_secs(1) })
@@ -125,16 +129,16 @@ impl SignIn {
                 return Err(error);
             }
         };
-        if !guard.learn(&attempt.login, found.as_ref().map(|account| account.id), subject) {
+        let (taken, path) = (slot.taken(), slot.path());
+        if !guard.learn(&attempt.login, found.as_ref(), subject) || path.is_void(found.as_ref()) {
             slot.refund().await;
             return Ok(None);
         }
-        let taken = slot.taken();
         let hash = found.as_ref().and_then(|account| account.password_hash.as_ref());
         match (hasher.verify(&attempt.password, hash).await, found) {
             (Ok(verified), Some(account)) if verified.ok => {
                 let (at, forgave) = slot.succeed().await.unwrap_or((taken.at, false));
-                self.record(attempt, subject, Ended::Right(taken, at, forgave));
+                self.record(attempt, subject, path, Ended::Right(taken, at, forgave));
                 if verified.rehash {
                     self.rehash(account.clone(), attempt.password.clone());
                 }
@@ -142,24 +146,24 @@ impl SignIn {
             }
             (Ok(_), _) => {
                 let counts_from = slot.keep().await.unwrap_or(taken.at);
-                self.record(attempt, subject, Ended::Wrong(taken, counts_from));
-                let captcha_required = guard.challenges_next(&live.limits, subject, who(attempt)).await;
+                self.record(attempt, subject, path, Ended::Wrong(taken, counts_from));
+                let captcha_required = guard.challenges_next(&live.limits, subject, who(attempt), path).await;
                 Ok(Some(Outcome::Rejected { captcha_required }))
             }
             (Err(HashError::Busy { retry_after }), _) => {
                 slot.refund().await;
-                self.record(attempt, subject, Ended::Busy);
+                self.record(attempt, subject, path, Ended::Busy);
                 Ok(Some(Outcome::Busy { retry_after }))
             }
             (Err(HashError::Stopped), _) => {
                 slot.refund().await;
-                self.record(attempt, subject, Ended::Busy);
+                self.record(attempt, subject, path, Ended::Busy);
                 Ok(Some(Outcome::Busy { retry_after: Duration::from_secs(1) }))
             }
         }
     }
 
-    fn record(&self, attempt: &Attempt, subject: Subject, ended: Ended) {
+    fn record(&self, attempt: &Attempt, subject: Subject, path: Path, ended: Ended) {
         let audit = self.0.guard.audit();
         let (at, outcome) = match ended {
             Ended::Refused(_, refusal) => (audit.decided(&refusal), audit::Outcome::refused(&refusal)),
@@ -171,16 +175,18 @@ impl SignIn {
             account: Some(subject.recorded(&attempt.login)),
             address: Some(audit::Subject::Address(&attempt.address)),
             solved: attempt.solved,
+            name: path.device().map(|_| audit::FROM_DEVICE),
+            detail: path.device().map(|device| json!({ "device": device.id.to_string() }).to_string()),
             ..Event::new(at, Action::SignIn, outcome)
         };
         audit.record(match ended {
             Ended::Refused(limit, refusal) => Event { why: Some(Why::refused(limit, &refusal)), ..event },
             Ended::Busy => event,
             Ended::Right(taken, at, forgave) => {
-                let detail = (!forgave).then(|| audit::NOT_FORGIVEN.to_owned());
-                Event { settled: Some(at), detail, why: why_noted(&taken), ..event }
+                let detail = event.detail.or((!forgave).then(|| audit::NOT_FORGIVEN.to_owned()));
+                Event { settled: Some(at), detail, why: why_noted(path, &taken), ..event }
             }
-            Ended::Wrong(taken, at) => Event { settled: Some(at), why: why_noted(&taken), ..event },
+            Ended::Wrong(taken, at) => Event { settled: Some(at), why: why_noted(path, &taken), ..event },
         });
     }
 
@@ -209,8 +215,8 @@ enum Ended {
     Wrong(Counted, Micros),
 }
 
-fn why_noted(taken: &Counted) -> Option<Why<'static>> {
-    taken.noted.as_ref().map(|refusal| Why::noted(LIMITS[refusal.bucket], refusal))
+fn why_noted(path: Path, taken: &Counted) -> Option<Why<'static>> {
+    taken.noted.as_ref().map(|refusal| Why::noted(path.limits()[refusal.bucket], refusal))
 }
 
 fn who(attempt: &Attempt) -> Who<'_> {

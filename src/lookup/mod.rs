@@ -87,7 +87,7 @@ impl Lookup {
     /// there are.
     pub async fn account(&self, subject: &Subject) -> Result<Option<Account>, DbError> {
         match subject {
-            Subject::Login(login) => self.0.accounts.find(login).await,
+            Subject::Login(login) | Subject::Device { login, .. } => self.0.accounts.find(login).await,
             Subject::Phone(phone) => self.0.accounts.find_by_phone(phone).await,
             _ => Ok(None),
         }
@@ -190,7 +190,9 @@ impl Lookup {
         let limit = live.limits.get(limit).filter(|limit| subject.is_counted_by(limit.name()));
         let Some(limit) = limit else { return Ok(None) };
         let account = match subject {
-            Subject::Login(login) => self.0.accounts.find(login).await?.map(|account| account.id),
+            Subject::Login(login) | Subject::Device { login, .. } => {
+                self.0.accounts.find(login).await?.map(|account| account.id)
+            }
             _ => None,
         };
         Ok(Some((limit.clone(), subject.bytes(limit.name(), account))))

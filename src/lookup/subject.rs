@@ -1,13 +1,15 @@
 //! Whom limits count, as people write them.
 
 use crate::audit::{self, Event, SubjectKind};
-use crate::login::{Account, AccountId, Username, account_subject};
+use crate::login::{Account, AccountId, DeviceId, Username, account_subject, device_subject};
 use crate::sms::Phone;
 
 /// What the subjects of a limit are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Login,
+    /// A device at an account.
+    Device,
     Phone,
     Address,
     /// A dialling prefix.
@@ -21,6 +23,10 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     Login(Username),
+    Device {
+        login: Username,
+        id: DeviceId,
+    },
     Phone(Phone),
     /// As it is counted, alone and as one of its network.
     Address {
@@ -37,6 +43,7 @@ impl Kind {
     pub fn of(limit: &str) -> Option<Self> {
         Some(match limit {
             "login-account" => Self::Login,
+            "login-device" => Self::Device,
             "sms-phone" | "sms-guess" => Self::Phone,
             "login-address" | "register-address" | "captcha-address" | "sms-address" | "sms-network" => {
                 Self::Address
@@ -53,6 +60,7 @@ impl Subject {
     pub const fn kind(&self) -> Kind {
         match self {
             Self::Login(_) => Kind::Login,
+            Self::Device { .. } => Kind::Device,
             Self::Phone(_) => Kind::Phone,
             Self::Address { .. } => Kind::Address,
             Self::Prefix(_) => Kind::Prefix,
@@ -73,6 +81,11 @@ impl Subject {
     pub(super) fn bytes(&self, limit: &str, account: Option<AccountId>) -> Vec<u8> {
         match self {
             Self::Login(login) => account_subject(login, account),
+            // At an account that there is not none is known.
+            Self::Device { login, id } => account.map_or_else(
+                || account_subject(login, None),
+                |account| device_subject(account, *id).to_vec(),
+            ),
             Self::Phone(phone) if limit == "sms-prefix" => phone.block().as_bytes().to_vec(),
             Self::Phone(phone) => phone.as_str().as_bytes().to_vec(),
             Self::Address { network, .. } if limit == "sms-network" => network.clone(),
@@ -88,7 +101,7 @@ impl Subject {
         account: Option<&'a Account>,
     ) -> Option<(SubjectKind, audit::Subject<'a>)> {
         Some(match self {
-            Self::Login(login) => {
+            Self::Login(login) | Self::Device { login, .. } => {
                 let unknown = audit::Subject::Login(login.as_str());
                 (SubjectKind::Account, account.map_or(unknown, Account::recorded))
             }

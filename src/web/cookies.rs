@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use url::Url;
 
+use crate::login::DEVICE_LIFE;
 use crate::web::locale::Locale;
 
 /// How cookies look on this origin. On https they are Secure, and those that carry authority are
@@ -34,6 +35,10 @@ impl Cookies {
         if self.secure { "__Host-gh_browser" } else { "gh_browser" }
     }
 
+    pub const fn device_name(self) -> &'static str {
+        if self.secure { "__Host-gh_device" } else { "gh_device" }
+    }
+
     pub const fn flash_name(self) -> &'static str {
         if self.secure { "__Host-gh_flash" } else { "gh_flash" }
     }
@@ -55,6 +60,14 @@ impl Cookies {
 
     pub fn end_session(self) -> Cookie<'static> {
         self.removal(self.session_name())
+    }
+
+    /// As what the browser is known where somebody signed in from it. Signing out leaves it: it opens nothing,
+    /// and is there for the next time.
+    pub fn device(self, entries: String) -> Cookie<'static> {
+        let mut cookie = self.fenced(self.device_name(), entries);
+        cookie.set_max_age(seconds(DEVICE_LIFE));
+        cookie
     }
 
     /// Kept until the browser closes: it only has to outlive a form that is being filled in.
@@ -118,9 +131,20 @@ impl Cookies {
 /// The value of a cookie as it was sent. Ours need no decoding, and one of another app on this host
 /// that cannot be parsed must not hide them, as it would from `HttpRequest::cookie`.
 pub fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    values(headers, name).next()
+}
+
+/// The same of a cookie that was sent once. Which of several is ours cannot be told.
+pub fn only_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = values(headers, name);
+    let value = values.next()?;
+    values.next().is_none().then_some(value)
+}
+
+fn values<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
     let lines = headers.get_all(COOKIE).filter_map(|line| line.to_str().ok());
-    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(sent, _)| *sent == name).map(|(_, value)| value)
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(move |(sent, _)| *sent == name).map(|(_, value)| value)
 }
 
 fn seconds(span: Duration) -> actix_web::cookie::time::Duration {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::config::Live;
-use crate::login::Username;
+use crate::login::{DeviceId, Username};
 use crate::lookup::{Kind, Subject};
 use crate::sms::Phone;
 use crate::web::client::{ClientAddress, TrustedProxies};
@@ -11,23 +11,32 @@ use crate::web::client::{ClientAddress, TrustedProxies};
 /// Bytes of a custom limit's subject.
 pub const LONGEST: usize = 256;
 
-/// What somebody typed who wants to know why somebody is refused: an address, a number, or a name. No text is
-/// two of them: a name has a letter and no dot or colon with digits alone, a number has none.
+/// What somebody typed who wants to know why somebody is refused: an address, a number, a device or a name. No
+/// text is two of them: a name has a letter, and no @, and no dot or colon with digits alone; a number has none.
 pub fn read(text: &str, live: &Live) -> Option<Subject> {
     let text = text.trim();
-    [Kind::Address, Kind::Phone, Kind::Login].into_iter().find_map(|kind| read_as(kind, text, live))
+    [Kind::Address, Kind::Phone, Kind::Device, Kind::Login]
+        .into_iter()
+        .find_map(|kind| read_as(kind, text, live))
 }
 
 /// The subject of a limit that counts this kind.
 pub fn read_as(kind: Kind, text: &str, live: &Live) -> Option<Subject> {
     match kind {
         Kind::Login => Username::parse(text).ok().map(Subject::Login),
+        Kind::Device => device(text),
         Kind::Phone => Phone::parse(text, &live.sms.default_region).ok().map(Subject::Phone),
         Kind::Address => address(text),
         Kind::Prefix => prefix(text, live),
         Kind::Everyone => (text == "everyone").then_some(Subject::Everyone),
         Kind::Custom => (1..=LONGEST).contains(&text.len()).then(|| Subject::Custom(text.to_owned())),
     }
+}
+
+/// `alice@` and the id of the device, as events have it.
+fn device(text: &str) -> Option<Subject> {
+    let (login, id) = text.rsplit_once('@')?;
+    Some(Subject::Device { login: Username::parse(login).ok()?, id: DeviceId::parse(id)? })
 }
 
 fn address(text: &str) -> Option<Subject> {
@@ -62,6 +71,8 @@ mod tests {
             ("138 0013 8000", Some(Kind::Phone)),
             ("+8613800138000", Some(Kind::Phone)),
             ("alice", Some(Kind::Login)),
+            ("alice@00112233445566778899aabbccddeeff", Some(Kind::Device)),
+            ("alice@example.com", None),
             ("", None),
             ("12", None),
             ("203.0.113.300", None),

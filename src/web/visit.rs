@@ -1,5 +1,7 @@
 //! One request to a page: who asks, in which language, from which browser; and the answer to it.
 
+mod devices;
+
 use std::future::{Ready, ready};
 
 use actix_web::cookie::Cookie;
@@ -14,6 +16,7 @@ use url::{Url, form_urlencoded};
 
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
+use crate::login::Devices;
 use crate::secret::MasterKey;
 use crate::web::client::{ClientAddress, TrustedProxies};
 use crate::web::cookies::{self, Cookies};
@@ -30,6 +33,7 @@ pub struct Edge {
     pub cookies: Cookies,
     pub csrf: Csrf,
     pub flashes: Flashes,
+    pub devices: Devices,
     pub clock: Clock,
     pub entropy: Entropy,
 }
@@ -47,6 +51,7 @@ impl Edge {
             cookies: Cookies::new(public_url),
             csrf: Csrf::new(master.derive("web.csrf"), public_url),
             flashes: Flashes::new(master.derive("web.flash")),
+            devices: Devices::new(master.derive("web.device"), clock.clone(), entropy.clone()),
             clock,
             entropy,
         }
@@ -83,6 +88,7 @@ pub struct Visit {
     edge: web::Data<Edge>,
     provenance: Provenance,
     session: Option<String>,
+    device: Option<String>,
     user_agent: String,
     here: String,
     pattern: String,
@@ -111,6 +117,7 @@ impl Visit {
             chose_language: chosen.is_some(),
             provenance: edge.csrf.provenance(headers),
             session: edge.session_token(headers).map(str::to_owned),
+            device: cookies::only_value(headers, edge.cookies.device_name()).map(str::to_owned),
             user_agent: text_of(headers, USER_AGENT).unwrap_or_default().to_owned(),
             edge,
         }

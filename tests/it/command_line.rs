@@ -252,9 +252,13 @@ async fn visit(running: &Running, address: &str, login: &str, password: &str) {
     };
     let credentials = serde_json::json!({ "login": login, "password": password });
     assert_eq!(call("/register", credentials.clone()).await.unwrap().status(), 201);
+    // From the device that is known by now, and from another.
+    let stranger = running.client();
     for round in 0..12 {
         let wrong = serde_json::json!({ "login": login, "password": format!("{password} {round}") });
-        call("/login", wrong).await.unwrap();
+        call("/login", wrong.clone()).await.unwrap();
+        let there = stranger.http.post(format!("{}/api/v1/login", stranger.url)).json(&wrong);
+        there.header("x-forwarded-for", address).send().await.unwrap();
     }
     let challenge: serde_json::Value =
         call("/captcha", serde_json::json!({})).await.unwrap().json().await.unwrap();
@@ -283,7 +287,9 @@ async fn nothing_that_is_secret_is_in_the_log_or_on_redis() {
     let mut running = home.start(&["serve"]).await;
     visit(&running, "203.0.113.77", "zaphod-the-first", "beeblebrox heart of gold").await;
     let names: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut redis.connection()).unwrap();
-    assert!(names.iter().any(|name| name.starts_with("gh:login-account:")), "{names:?}");
+    for limit in ["gh:login-account:", "gh:login-device:"] {
+        assert!(names.iter().any(|name| name.starts_with(limit)), "{names:?}");
+    }
     // And through an outage, which is what the log is read for.
     drop(redis);
     visit(&running, "203.0.113.78", "zaphod-the-second", "beeblebrox heart of gold").await;

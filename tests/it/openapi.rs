@@ -8,7 +8,7 @@ use gatehouse::login::{Roles, Username};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{ALL_STRANGERS, ANSWER, Answer, Client, PASSWORD, Store, TestApp};
 
 const WRONG: &str = "a wrong password";
 
@@ -53,7 +53,7 @@ async fn answers_carry_what_is_described_and_nothing_else() {
     let toml = "[limits.login-account]\nrules = [{ max = 2, window = \"1m\", then = \"captcha\" }, { max = 4, window = \"1h\" }]\n\
         [limits.captcha-address]\nrules = [{ max = 9, window = \"1m\" }]\n\
         [limits.register-address]\nrules = [{ max = 4, window = \"1h\" }]\n";
-    let app = TestApp::with(Store::Memory, toml).await;
+    let app = TestApp::with(Store::Memory, &format!("{toml}{ALL_STRANGERS}")).await;
     let held = Held::by(&app);
     let told = |status: u16, name: &str| (status, name.to_owned());
 

@@ -28,6 +28,7 @@ const EVERYONE: usize = row::KINDS;
 const fn asked(action: Action) -> &'static [(usize, usize)] {
     match action {
         Action::SignIn => &[(LOGIN_ACCOUNT, row::ACCOUNT), (1, row::ADDRESS)],
+        Action::Known => &[(1, row::ADDRESS)],
         Action::Guess => &[(8, row::PHONE), (1, row::ADDRESS)],
         Action::Send => {
             &[(3, row::PHONE), (4, row::ADDRESS), (5, row::NETWORK), (6, row::PREFIX), (7, EVERYONE)]

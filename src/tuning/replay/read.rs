@@ -41,7 +41,7 @@ pub enum ReadError {
 /// What is wanted stands in a CASE, which no index serves: SQLite would look it up by action and sort the whole
 /// rest for every page (15 s for a million rows; in the order of the key, as it stands, a fifth of that).
 const SQL: &str = "SELECT at, id, until_at, count, CAST(
-        CASE action WHEN 'sign-in' THEN 0 WHEN 'guess' THEN 1 WHEN 'send' THEN 2 WHEN 'register' THEN 3 ELSE 4 END
+        CASE action WHEN 'sign-in' THEN CASE WHEN name = 'device' THEN 5 ELSE 0 END WHEN 'guess' THEN 1 WHEN 'send' THEN 2 WHEN 'register' THEN 3 ELSE 4 END
         + 8 * CASE outcome WHEN 'ok' THEN 0 WHEN 'unknown' THEN 0 WHEN 'wrong' THEN 1 WHEN 'failed' THEN 2
             WHEN 'challenged' THEN 3 WHEN 'throttled' THEN 4 ELSE 5 END
         + 64 * solved
@@ -119,13 +119,14 @@ fn take(intake: &mut Intake, fields: &Fields) {
         1 => Action::Guess,
         2 => Action::Send,
         3 => Action::Register,
+        5 => Action::Known,
         _ => Action::Clear,
     };
     let outcome = match (action, code >> 3 & 7) {
         (_, 0) => Outcome::Ok,
         // However it ended, it counts.
         (Action::Register, 1 | 2) => Outcome::Ok,
-        (Action::SignIn | Action::Guess, 1) => Outcome::Wrong,
+        (Action::SignIn | Action::Known | Action::Guess, 1) => Outcome::Wrong,
         (Action::Send, 2) => Outcome::Failed,
         // What no limit that is replayed has refused, none admits.
         (_, 3 | 4) if not_replayed => Outcome::Undecided,

@@ -27,6 +27,8 @@ pub enum Action {
     Guess,
     Send,
     Register,
+    /// A password from a known device: the account's log has nothing of it, and the device's is not replayed.
+    Known,
     /// A log was forgotten by an administrator.
     Clear,
 }
@@ -232,7 +234,7 @@ fn find_honest(rows: &mut [Row]) {
     let mut right: [HashMap<i64, Micros, BuildHasherDefault<Mix>>; 2] = Default::default();
     for row in rows.iter_mut().rev() {
         let who = match row.action {
-            Action::SignIn => ACCOUNT,
+            Action::SignIn | Action::Known => ACCOUNT,
             Action::Guess | Action::Send => PHONE,
             Action::Register | Action::Clear => continue,
         };

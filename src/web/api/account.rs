@@ -10,7 +10,7 @@ use crate::captcha::Form;
 use crate::config::Live;
 use crate::login::{Account, Attempt, CodeEntry, Given, Outcome, Password};
 use crate::web::api::sms::{not_opened, parse_code, parse_phone};
-use crate::web::api::{Call, Solution, broken, limited};
+use crate::web::api::{Call, Solution, broken, limited_as_password};
 use crate::web::handlers::about_current;
 use crate::web::message::{Field, FieldErrors};
 use crate::web::pages::forms::Typed;
@@ -105,8 +105,8 @@ pub async fn verify(
 ) -> Result<Result<Box<Account>, HttpResponse>, Problem> {
     let address = call.client.subject().as_ref().to_vec();
     let attempt = Attempt { login: account.login.clone(), password, address, client: call.shown(), solved };
-    let limits = [&live.limits.login_account, &live.limits.login_address];
-    let refused = |problem: &Problem, wait| Ok(Err(limited(problem.respond(), &limits, wait)));
+    let refused =
+        |problem: &Problem, wait| Ok(Err(limited_as_password(problem.respond(), &live.limits, wait)));
     match services.sign_in.attempt(live, attempt).await.map_err(|error| broken(&error))? {
         Outcome::SignedIn(owner) => Ok(Ok(owner)),
         Outcome::Rejected { captcha_required } => {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::captcha::Form;
 use crate::login::{Attempt, Outcome, Password, SignedInBy, Username};
-use crate::web::api::{Call, Solution, UserBody, broken, invalid_unless, limited};
+use crate::web::api::{Call, Solution, UserBody, broken, invalid_unless, limited_as_password};
 use crate::web::handlers::session::renew;
 use crate::web::handlers::{about_login, about_password};
 use crate::web::message::{Field, FieldErrors};
@@ -36,8 +36,7 @@ pub async fn submit(
     let address = call.client.subject().as_ref().to_vec();
     let attempt = Attempt { login, password, address, client: call.shown(), solved };
     let outcome = services.sign_in.attempt(&live, attempt).await.map_err(|error| broken(&error))?;
-    let limits = [&live.limits.login_account, &live.limits.login_address];
-    let refused = |problem: &Problem, wait| limited(problem.respond(), &limits, wait);
+    let refused = |problem: &Problem, wait| limited_as_password(problem.respond(), &live.limits, wait);
     Ok(match outcome {
         Outcome::SignedIn(account) => {
             let old = edge.session_token(request.headers());
@@ -48,7 +47,8 @@ pub async fn submit(
             };
             let mut response = HttpResponse::Ok().json(UserBody::from(&*account));
             set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));
-            limited(response, &limits, None)
+            call.remember_device(&mut response, &account);
+            limited_as_password(response, &live.limits, None)
         }
         Outcome::Rejected { captcha_required, .. } => {
             refused(&Problem::InvalidCredentials { captcha_required }, None)

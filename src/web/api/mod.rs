@@ -25,7 +25,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::captcha::{Challenge, Form};
-use crate::config::Live;
+use crate::config::{Limits, Live};
 use crate::login::{Account, Authenticated, Client, Token};
 use crate::throttle::Limit;
 use crate::web::challenge::{Answered, Asker};
@@ -84,13 +84,14 @@ pub struct Call<'a> {
     pub client: ClientAddress,
     pub browser: Option<Browser>,
     request: &'a HttpRequest,
+    edge: &'a Edge,
 }
 
 impl<'a> Call<'a> {
     /// Refused where a foreign page makes it.
-    pub fn admit(request: &'a HttpRequest, edge: &Edge) -> Result<Self, Problem> {
+    pub fn admit(request: &'a HttpRequest, edge: &'a Edge) -> Result<Self, Problem> {
         let client = edge.caller(request)?;
-        Ok(Self { client, browser: edge.browser(request.headers()), request })
+        Ok(Self { client, browser: edge.browser(request.headers()), request, edge })
     }
 
     /// Who is signed in, with a password of their own choice.
@@ -102,10 +103,17 @@ impl<'a> Call<'a> {
         Asker { form, client: self.client, browser: self.browser.as_ref() }
     }
 
-    /// What the account's owner is shown of it.
+    /// What the account's owner is shown of it, and as what it is known there.
     pub fn shown(&self) -> Client {
-        let agent = self.request.headers().get(USER_AGENT).and_then(|value| value.to_str().ok());
-        Client::new(self.client.ip(), agent.unwrap_or_default())
+        let headers = self.request.headers();
+        let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
+        let client = Client::new(self.client.ip(), agent.unwrap_or_default());
+        client.known_as(self.edge.known_devices(headers))
+    }
+
+    /// Somebody has shown just now that the account is theirs: from here on the browser is known there.
+    pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) {
+        self.edge.remember_device(response, &self.edge.known_devices(self.request.headers()), account);
     }
 
     /// Whether a challenge was solved with this call.
@@ -178,6 +186,20 @@ pub fn invalid_unless<T>(parsed: Option<T>, errors: &FieldErrors) -> Result<T, P
 pub fn limited(response: HttpResponse, limits: &[&Limit], full: Option<(&str, Duration)>) -> HttpResponse {
     let standing = full.map(|(name, wait)| Standing { name, remaining: 0, reset: Some(wait) });
     quota(response, limits.iter().map(|limit| (limit.name(), *limit)), standing)
+}
+
+/// The same for a password. A device's limit is told to nobody else: that it has a say tells that the browser
+/// is known there.
+pub fn limited_as_password(
+    response: HttpResponse,
+    limits: &Limits,
+    full: Option<(&str, Duration)>,
+) -> HttpResponse {
+    let own = match full {
+        Some((name, _)) if name == limits.login_device.name() => &limits.login_device,
+        _ => &limits.login_account,
+    };
+    limited(response, &[own, &limits.login_address], full)
 }
 
 /// The same for limits by what the caller knows them as, and for whoever is admitted too.

@@ -43,9 +43,10 @@ pub async fn reset(
     let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
     let ask = Resetting { entry, new_password };
     match services.by_code.reset(&live, ask).await.map_err(|error| broken(&error))? {
-        Reset::Done => {
+        Reset::Done(account) => {
             let mut response = HttpResponse::NoContent().finish();
             set(&mut response, edge.cookies.end_session());
+            call.remember_device(&mut response, &account);
             Ok(response)
         }
         Reset::NoAccount => Err(Problem::NoAccount),

@@ -55,6 +55,7 @@ pub async fn submit(
             let token = token.map_err(|error| broken(&error))?.ok_or(Problem::Unauthenticated)?;
             let mut response = HttpResponse::Created().json(UserBody::from(&*account));
             set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));
+            call.remember_device(&mut response, &account);
             Ok(response)
         }
         Registered::PhoneTaken => Err(Problem::PhoneTaken),

@@ -139,6 +139,7 @@ pub async fn login(
             let token = token.map_err(|error| broken(&error))?.ok_or(Problem::InvalidCode)?;
             let mut response = HttpResponse::Ok().json(UserBody::from(&*account));
             set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));
+            call.remember_device(&mut response, &account);
             Ok(guessing(response, &live, None))
         }
         Entered::PasswordRequired => Err(Problem::PasswordRequired),

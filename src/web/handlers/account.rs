@@ -133,6 +133,7 @@ async fn signed_in_anew(
     };
     let mut response = visit.see_other("/account", Some(Flash::PasswordChanged));
     visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+    visit.remember_device(&mut response, account);
     Ok(response)
 }
 

@@ -57,9 +57,10 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
     let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
     let ask = Resetting { entry, new_password };
     match services.by_code.reset(&live, ask).await {
-        Ok(Reset::Done) => {
+        Ok(Reset::Done(account)) => {
             let mut response = visit.see_other("/login", Some(Flash::PasswordReset));
             visit::set(&mut response, visit.cookies().end_session());
+            visit.remember_device(&mut response, &account);
             response
         }
         Ok(Reset::NoAccount) => page(

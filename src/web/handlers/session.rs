@@ -69,11 +69,12 @@ pub async fn welcome(
     let next = if account.must_change_password { Next::home() } else { next.unwrap_or_else(Next::home) };
     let mut response = visit.see_other(next.as_str(), flash);
     visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
+    visit.remember_device(&mut response, account);
     Ok(Some(response))
 }
 
 pub fn client(visit: &Visit) -> Client {
-    Client::new(visit.client.ip(), visit.user_agent())
+    Client::new(visit.client.ip(), visit.user_agent()).known_as(visit.known_devices())
 }
 
 /// `POST /logout`

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gatehouse::entropy::Entropy;
 use gatehouse::login::{HashSettings, Hasher, Password, ShownBy, Username};
 
-use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::app::{ALL_STRANGERS, ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 
 const NEW: &str = "quiet lanterns drift above marble";
 
@@ -54,7 +54,9 @@ async fn the_current_password_has_to_be_known(store: Store) {
 }
 
 async fn guesses_at_the_current_password_count_as_sign_ins(store: Store) {
-    let (app, client) = signed_in(store).await;
+    let app = TestApp::with(store, ALL_STRANGERS).await;
+    let client = app.client();
+    assert_eq!(client.register("alice", PASSWORD).await.status, 201);
     let other = app.client();
     assert_eq!(other.login("alice", "a wrong password").await.status, 401);
     for _ in 0..2 {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::sms::administration::admin;
-use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{ALL_STRANGERS, ANSWER, Answer, Client, PASSWORD, Store, TestApp};
 
 const QUARTER: Duration = Duration::from_secs(15 * 60);
 const MICRO: Duration = Duration::from_micros(1);
@@ -75,7 +75,7 @@ async fn the_password_shown_gives_the_session_a_new_token_and_no_other_session_t
 
 #[tokio::test]
 async fn the_password_is_tried_like_at_sign_in() {
-    let app = TestApp::start(Store::Memory).await;
+    let app = TestApp::with(Store::Memory, ALL_STRANGERS).await;
     let boss = admin(&app).await;
     app.advance(QUARTER);
     for _ in 0..2 {

@@ -7,7 +7,7 @@ use gatehouse::login::Username;
 use serde_json::json;
 
 use super::{events, told};
-use crate::support::app::{ANSWER, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::app::{ALL_STRANGERS, ANSWER, PASSWORD, Store, TestApp, on_both_stores};
 use crate::throttle::NOON;
 
 const WRONG: &str = "a wrong password";
@@ -42,7 +42,7 @@ async fn account_key(app: &TestApp, login: &str) -> i64 {
 
 async fn every_outcome_of_a_sign_in_is_an_event(store: Store) {
     let rules = "[limits.login-account]\nrules = [{ max = 2, window = \"1m\", then = \"captcha\" }, { max = 3, window = \"1h\" }]\n";
-    let app = TestApp::with(store, &format!("{BEHIND_A_PROXY}{rules}")).await;
+    let app = TestApp::with(store, &format!("{BEHIND_A_PROXY}{rules}{ALL_STRANGERS}")).await;
     app.register("alice").await;
     let client = app.client_at("203.0.113.77");
     for (login, password) in [("alice", PASSWORD), ("alice", WRONG), ("alice", WRONG), ("nobody", WRONG)] {

@@ -6,6 +6,7 @@ mod captcha;
 mod codes;
 mod console;
 mod console_look;
+mod devices;
 mod look;
 mod sign_in;
 

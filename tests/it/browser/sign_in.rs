@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{WRONG, hashes_during};
-use crate::support::app::{ANSWER, PASSWORD, Store, TestApp};
+use crate::support::app::{ALL_STRANGERS, ANSWER, PASSWORD, Store, TestApp};
 use crate::support::browser::Browser;
 
 const LIMITS: &str = r#"
@@ -12,7 +12,7 @@ const LIMITS: &str = r#"
 "#;
 
 async fn meets_the_limits(store: Store) {
-    let app = TestApp::with(store, LIMITS).await;
+    let app = TestApp::with(store, &format!("{LIMITS}{ALL_STRANGERS}")).await;
     let browser = Browser::start(&app.url).await;
     registers_and_signs_out(&browser).await;
     is_asked_for_a_captcha(&app, &browser).await;

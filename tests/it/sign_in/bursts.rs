@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{ALL_STRANGERS, Answer, Client, PASSWORD, Store, TestApp};
 
 /// How often an attempt is sent that is answered with 503: the wait in line is bounded (5 s), which a machine
 /// that does much else is too slow for. Nothing was verified then, and whoever sent it may send it again.
@@ -74,8 +74,9 @@ async fn right_burst(store: Store) {
 
 /// Wrong and right ones at once, at what a hash really costs: at most 3 wrong ones are verified, since a
 /// success that did not come alone forgives nothing, and a right one is refused only by failures that stand.
+/// Of strangers throughout: whoever was right here would have guesses of their own from then on.
 async fn mixed_burst(store: Store) {
-    let app = TestApp::with(store, "[password]\nmemory_kib = 19456").await;
+    let app = TestApp::with(store, &format!("[password]\nmemory_kib = 19456\n{ALL_STRANGERS}")).await;
     app.register("known").await;
     let passwords = (0..250).map(|i| if i % 5 == 0 { PASSWORD } else { "a wrong password" }).collect();
     let answers = burst(&app, "known", passwords, 50).await;

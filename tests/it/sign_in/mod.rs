@@ -3,6 +3,8 @@
 mod addresses;
 mod bursts;
 mod captcha;
+mod device_cookies;
+mod devices;
 mod hang_ups;
 mod refusals;
-mod throttling;
+pub mod throttling;

@@ -31,13 +31,13 @@ on_both_stores!(
 );
 
 /// One wrong password with a solved challenge.
-async fn fail_solved(client: &Client, login: &str) -> Answer {
+pub async fn fail_solved(client: &Client, login: &str) -> Answer {
     let id = client.challenge().await;
     client.login_with(login, WRONG, &id, ANSWER).await
 }
 
 /// Twenty failures of one account, the last ones past the CAPTCHA.
-async fn fail_until_blocked(client: &Client, login: &str) {
+pub async fn fail_until_blocked(client: &Client, login: &str) {
     for _ in 0..3 {
         assert_eq!(client.login(login, WRONG).await.status, 401);
     }
@@ -46,7 +46,7 @@ async fn fail_until_blocked(client: &Client, login: &str) {
     }
 }
 
-fn assert_throttled(answer: &Answer, limit: &str, seconds: u64) {
+pub fn assert_throttled(answer: &Answer, limit: &str, seconds: u64) {
     assert_eq!((answer.status, answer.problem()), (429, "throttled"), "{}", answer.text);
     assert_eq!(answer.body["limit"], limit);
     assert_eq!(answer.body["retry_after"], seconds);
@@ -211,7 +211,7 @@ async fn success_does_not_forgive_failures_told_beside_it(store: Store) {
 }
 
 /// What tells nothing: the time, and what is drawn anew for every answer.
-fn comparable(mut answer: Answer) -> (u16, Vec<(String, String)>, serde_json::Value) {
+pub fn comparable(mut answer: Answer) -> (u16, Vec<(String, String)>, serde_json::Value) {
     let mut headers: Vec<(String, String)> = answer
         .headers
         .iter()

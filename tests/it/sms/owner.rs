@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::administration::admin;
 use super::flows::{NEW, NO_LIMITS, ask, send_on};
 use super::http::{NUMBER, OTHER, enter, with_number};
-use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{ALL_STRANGERS, Answer, Client, PASSWORD, Store, TestApp};
 
 fn giving(code: &str, password: Option<&str>) -> Value {
     let mut body = json!({ "phone": OTHER, "code": code });
@@ -40,7 +40,7 @@ async fn a_stolen_session_without_the_password_neither_sets_nor_removes_a_number
 
 #[tokio::test]
 async fn wrong_passwords_there_count_as_failed_sign_ins_to_the_account() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = TestApp::with(Store::Memory, &format!("{NO_LIMITS}{ALL_STRANGERS}")).await;
     let client = with_number(&app, "alice", NUMBER).await;
     for _ in 0..2 {
         assert_eq!(client.call("/account/phone", giving("123456", Some(NEW))).await.status, 401);

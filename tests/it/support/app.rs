@@ -21,6 +21,8 @@ use crate::throttle::NOON;
 pub const ANSWER: &str = "solo";
 /// A password that the policy takes.
 pub const PASSWORD: &str = "correct horse battery staple";
+/// For what is said of `login-account`: everyone is counted by that, wherever they signed in before.
+pub const ALL_STRANGERS: &str = "[limits.login-device]\nrules = []\n";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Store {

@@ -17,6 +17,7 @@ on_both_stores!(
     a_replay_clears_the_log_that_an_administrator_cleared,
     a_replay_clears_no_log_for_a_subject_that_it_has_none_of,
     a_new_password_by_code_forgives_in_a_replay_and_is_no_sign_in,
+    what_came_from_a_known_device_is_no_hit_on_its_account_in_a_replay,
 );
 
 async fn preview(boss: &Client, body: Value) -> Answer {
@@ -159,4 +160,27 @@ async fn drafts_are_tried_by_administrators_only() {
     user.register("alice", PASSWORD).await;
     assert_eq!(preview(&app.client(), json!({ "limits": {} })).await.problem(), "unauthenticated");
     assert_eq!(preview(&user, json!({ "limits": {} })).await.problem(), "forbidden");
+}
+
+async fn what_came_from_a_known_device_is_no_hit_on_its_account_in_a_replay(store: Store) {
+    let app = TestApp::start(store).await;
+    let (boss, owner) = (admin(&app, "boss").await, app.client());
+    assert_eq!(owner.register("alice", PASSWORD).await.status, 201);
+    for (password, status) in [(WRONG, 401), (PASSWORD, 200), (WRONG, 401), (WRONG, 401)] {
+        app.advance(SECOND);
+        assert_eq!(owner.login("alice", password).await.status, status);
+    }
+    assert_eq!(attempts(&app, "alice", &[WRONG; 4]).await, [401, 401, 401, 403], "a stranger's");
+    app.advance(SECOND);
+    assert_eq!(owner.login("alice", WRONG).await.status, 401);
+    app.advance(SECOND);
+    assert_eq!(owner.login("alice", WRONG).await.status, 403, "by a limit that is not replayed");
+    // Of the boss, of the registration, of the owner, of the stranger.
+    assert_current(&app, &boss, [1 + 1 + 5 + 3, 1, 0]).await;
+    let (_, limits) = shown(&boss).await;
+    let answer = preview(&boss, json!({ "limits": with_max(&limits, 2) })).await;
+    let draft = &answer.body["draft"]["all"];
+    assert_eq!((&draft["admitted"], &draft["challenged"]), (&exactly(1 + 1 + 5 + 2), &exactly(2)));
+    assert_eq!((&draft["undecided"], &draft["guesses_verified"]), (&json!(1), &exactly(4 + 2)), "{draft:#}");
+    assert!(answer.body["not_replayed"].as_array().unwrap().contains(&json!("login-device")));
 }

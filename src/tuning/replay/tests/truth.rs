@@ -45,6 +45,7 @@ pub fn asked(action: Action) -> &'static [(usize, usize)] {
         Action::Guess => &[(8, 3), (1, 1)],
         Action::Send => &[(3, 3), (4, 1), (5, 2), (6, 4), (7, 5)],
         Action::Register => &[(2, 1)],
+        Action::Known => &[(1, 1)],
         Action::Clear => &[],
     }
 }

@@ -23,8 +23,8 @@ const CLEAR: &str = "/admin/lookup/clear";
 /// How many of the last events are shown, and how many days back.
 const LATEST: u32 = 20;
 const DAYS: u32 = 7;
-/// The longest that can be meant: a name of 64 letters, each of four bytes.
-const LONGEST: usize = 256;
+/// The longest that can be meant: a device at a name, of 255 bytes.
+const LONGEST: usize = 255 + 1 + 32;
 
 /// `GET /admin/lookup`
 pub async fn show(visit: Visit, request: HttpRequest, services: Shared) -> HttpResponse {
@@ -131,6 +131,7 @@ async fn person(
     Ok(Person {
         kind: match subject.kind() {
             Kind::Login => "lookup.login",
+            Kind::Device => "lookup.device",
             Kind::Phone => "lookup.phone",
             _ => "lookup.address",
         },
@@ -168,7 +169,7 @@ fn facts(visit: &Visit, subject: &Subject, account: Option<&Account>) -> Vec<Str
 /// Every event of whoever an entry is about.
 fn all_events(kind: Kind, entry: &Entry) -> Option<String> {
     let (field, shown) = match kind {
-        Kind::Login => ("account", &entry.account),
+        Kind::Login | Kind::Device => ("account", &entry.account),
         Kind::Phone => ("phone", &entry.phone),
         _ => ("address", &entry.address),
     };

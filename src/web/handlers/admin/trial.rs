@@ -6,7 +6,7 @@ use crate::db::DbError;
 use crate::tuning::replay::{Bounds, Counts, Incomplete, LimitCounts};
 use crate::tuning::{Draft, DraftError, PreviewError, Report};
 use crate::web::pages::admin::draft::{Mistake, Stretch};
-use crate::web::pages::admin::preview::{About, PreviewLine, PreviewView, Trial};
+use crate::web::pages::admin::preview::{About, NOT_REPLAYED, PreviewLine, PreviewView, Trial};
 use crate::web::services::Services;
 
 pub fn mistake(error: DraftError) -> Mistake {
@@ -24,15 +24,21 @@ pub async fn tried(
         Err(errors) => return Ok(Err(errors.into_iter().map(mistake).collect())),
     };
     let span = Duration::from_secs(stretch.hours() * 60 * 60);
-    Ok(Ok(match services.tuning.preview(limits, span).await {
-        Ok(report) => Trial::Done(view(report, stretch)),
+    let current = services.live.snapshot();
+    let differs = |name: &String| current.limits.get(name) != limits.get(name);
+    Ok(Ok(match services.tuning.preview(limits.clone(), span).await {
+        Ok(report) => {
+            let untried = report.not_replayed.iter().any(differs);
+            Trial::Done(view(report, stretch, untried))
+        }
         Err(PreviewError::Busy) => Trial::Unable { key: "preview.busy", said: None },
         Err(PreviewError::Span(reason)) => Trial::Unable { key: "preview.too-much", said: Some(reason) },
         Err(PreviewError::Db(error)) => return Err(error),
     }))
 }
 
-fn view(report: Report, stretch: Stretch) -> PreviewView {
+/// `untried`: what the draft changes is of limits that cannot be replayed, too.
+fn view(report: Report, stretch: Stretch, untried: bool) -> PreviewView {
     let Report { current, draft, incomplete, .. } = report;
     let line = |key, of: fn(&Counts) -> Bounds, more_is_better| PreviewLine {
         about: About::All(key),
@@ -49,6 +55,9 @@ fn view(report: Report, stretch: Stretch) -> PreviewView {
     ];
     lines.extend(current.limits.iter().filter_map(|old| by_limit(old, &draft.limits)));
     let mut caveats: Vec<&str> = incomplete.into_iter().map(caveat).collect();
+    if untried {
+        caveats.push(NOT_REPLAYED);
+    }
     if lines.iter().any(|line| !line.old.is_exact() || !line.new.is_exact()) {
         caveats.push("preview.bounds");
     }

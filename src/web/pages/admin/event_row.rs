@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rust_i18n::t;
 
-use crate::audit::{Action, Entry, Outcome, Shown};
+use crate::audit::{Action, Entry, FROM_DEVICE, Outcome, Shown};
 use crate::web::locale::Locale;
 use crate::web::pages::admin::words::{grouped, title};
 use crate::web::wait::Moment;
@@ -74,6 +74,7 @@ impl EventRow {
                 None => Cow::Owned(act.to_owned()),
             },
             (Action::Custom, Some(name)) => Cow::Owned(name.to_owned()),
+            (Action::SignIn, Some(FROM_DEVICE)) => locale.t("event.sign-in-known"),
             (action, _) => locale.t(action_key(action)),
         }
     }
@@ -171,6 +172,7 @@ fn detail_key(name: &str) -> Option<&'static str> {
         "change" => "detail.change",
         "instance" => "detail.instance",
         "scopes" => "detail.scopes",
+        "device" => "detail.device",
         _ => return None,
     })
 }

@@ -9,6 +9,9 @@ use crate::web::locale::Locale;
 use crate::web::pages::admin::draft::Stretch;
 use crate::web::pages::admin::words::{grouped, title};
 
+/// That the draft changes limits that cannot be replayed, too.
+pub const NOT_REPLAYED: &str = "preview.not-replayed";
+
 /// What came of trying a draft.
 #[derive(Default)]
 pub enum Trial {
@@ -108,8 +111,9 @@ impl PreviewView {
         t!("preview.lead", locale = code, stretch = stretch, count = grouped(self.attempts))
     }
 
+    /// As far as it could be tried, which is all of it.
     pub fn changes_nothing(&self) -> bool {
-        self.lines.iter().all(PreviewLine::same)
+        !self.caveats.contains(&NOT_REPLAYED) && self.lines.iter().all(PreviewLine::same)
     }
 }
 

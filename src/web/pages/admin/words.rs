@@ -44,6 +44,7 @@ impl Unit {
 pub fn meaning(name: &str) -> Meaning {
     let (title, about, unit) = match name {
         "login-account" => ("limit-name.login-account", "limit-about.login-account", Unit::SignIn),
+        "login-device" => ("limit-name.login-device", "limit-about.login-device", Unit::SignIn),
         "login-address" => ("limit-name.login-address", "limit-about.login-address", Unit::SignIn),
         "register-address" => {
             ("limit-name.register-address", "limit-about.register-address", Unit::Registration)

@@ -1,0 +1,153 @@
+//! Which logs one attempt is counted in: a stranger's in the account's, one from a known device in the
+//! device's; and both in the address's.
+
+use super::subject::{Subject, account_key, account_subject};
+use super::{PATIENCE, Who};
+use crate::config::Limits;
+use crate::login::{Account, KnownDevice};
+use crate::throttle::{Attempt, Bucket, Limit, Limiter, Mode, Rule, StoreError, Then, WindowStore};
+
+/// The account's bucket, or the device's in its place, stands first.
+pub const OWN: usize = 0;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Path {
+    Stranger,
+    /// Not counted for the account at all: what strangers do there neither stops it nor is forgiven by it.
+    Known(KnownDevice),
+    /// A stranger's, because the limit on devices only watches: it is counted by that, too.
+    Watched(KnownDevice),
+}
+
+/// The limits that stand before a password.
+#[derive(Clone, Copy)]
+pub struct BeforePasswords<'a> {
+    pub account: &'a Limit,
+    pub device: &'a Limit,
+    pub address: &'a Limit,
+}
+
+impl<'a> From<&'a Limits> for BeforePasswords<'a> {
+    fn from(limits: &'a Limits) -> Self {
+        Self { account: &limits.login_account, device: &limits.login_device, address: &limits.login_address }
+    }
+}
+
+impl Path {
+    /// A limit that refuses nobody gives nobody a way past another; and where the account's refuses nobody,
+    /// the device's is not to be the stricter one.
+    pub fn of(device: Option<KnownDevice>, limits: BeforePasswords<'_>) -> Self {
+        let enforced = |limit: &Limit| limit.mode() == Mode::Enforce && !limit.rules().is_empty();
+        match device {
+            Some(device) if enforced(limits.device) && enforced(limits.account) => Self::Known(device),
+            Some(device) if limits.device.mode() == Mode::Monitor => Self::Watched(device),
+            Some(_) | None => Self::Stranger,
+        }
+    }
+
+    /// The limits that count it, in the order of its buckets.
+    pub const fn limits(self) -> &'static [&'static str] {
+        match self {
+            Self::Stranger => &["login-account", "login-address"],
+            Self::Known(_) => &["login-device", "login-address"],
+            Self::Watched(_) => &["login-account", "login-address", "login-device"],
+        }
+    }
+
+    /// The device whose log stands in place of the account's.
+    pub const fn device(&self) -> Option<&KnownDevice> {
+        match self {
+            Self::Known(device) => Some(device),
+            Self::Stranger | Self::Watched(_) => None,
+        }
+    }
+
+    /// Whether the device was known by another password than the account has.
+    pub fn is_void(&self, account: Option<&Account>) -> bool {
+        let version = account.map(|account| account.password_version);
+        self.device().is_some_and(|device| Some(device.password_version) != version)
+    }
+
+    pub fn buckets<'a, S: WindowStore + 'static>(
+        self,
+        limiter: &Limiter<S>,
+        limits: BeforePasswords<'a>,
+        subject: Subject,
+        who: Who<'_>,
+    ) -> Vec<Bucket<'a>> {
+        let address = limiter.bucket(limits.address, who.address);
+        let account = || match subject.account() {
+            Some(id) => limiter.bucket(limits.account, &account_key(id)),
+            None => limiter.bucket(limits.account, &account_subject(who.login, None)),
+        };
+        let device = |device: KnownDevice| limiter.bucket(limits.device, &device.subject());
+        match self {
+            Self::Stranger => vec![account(), address],
+            Self::Known(it) => vec![device(it), address],
+            Self::Watched(it) => vec![account(), address, device(it)],
+        }
+    }
+}
+
+/// Takes a slot, and says by which way. Once the device's log blocks, who comes with its cookie is as good as
+/// any stranger, so that they are never the worse for it: of two refusals the milder is told. A CAPTCHA that
+/// the device's log asks for is asked for, as it would be of a stranger with as many failures.
+pub async fn hold<S: WindowStore + 'static>(
+    limiter: &Limiter<S>,
+    limits: BeforePasswords<'_>,
+    (subject, who): (Subject, Who<'_>),
+    path: Path,
+) -> Result<(Path, Attempt<S>), StoreError> {
+    let ask = async |path: Path| {
+        let buckets = path.buckets(limiter, limits, subject, who);
+        limiter.hold(&buckets, who.solved, PATIENCE).await
+    };
+    let refusal = match (path, ask(path).await?) {
+        (Path::Known(_), Attempt::Refused(refusal))
+            if refusal.bucket == OWN && refusal.then == Then::Block =>
+        {
+            refusal
+        }
+        (path, answer) => return Ok((path, answer)),
+    };
+    Ok(match ask(Path::Stranger).await? {
+        Attempt::Refused(other) if (refusal.then, refusal.retry_after) < (other.then, other.retry_after) => {
+            (path, Attempt::Refused(refusal))
+        }
+        answer => (Path::Stranger, answer),
+    })
+}
+
+/// Whether the next attempt by this way would be asked for a CAPTCHA.
+pub async fn challenges_next<S: WindowStore + 'static>(
+    limiter: &Limiter<S>,
+    limits: BeforePasswords<'_>,
+    (subject, who): (Subject, Who<'_>),
+    path: Path,
+) -> Result<bool, StoreError> {
+    let mut buckets = path.buckets(limiter, limits, subject, who);
+    if path.device().is_some() && is_full(limiter, buckets[OWN], Then::Block).await? {
+        buckets = Path::Stranger.buckets(limiter, limits, subject, who);
+    }
+    for bucket in buckets {
+        if is_full(limiter, bucket, Then::Captcha).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a rule of this kind would refuse the next hit.
+async fn is_full<S: WindowStore + 'static>(
+    limiter: &Limiter<S>,
+    bucket: Bucket<'_>,
+    then: Then,
+) -> Result<bool, StoreError> {
+    if bucket.limit.mode() == Mode::Monitor {
+        return Ok(false);
+    }
+    let peek = limiter.peek(bucket).await?;
+    let full =
+        |(rule, state): (&Rule, &crate::throttle::RulePeek)| rule.then == then && state.count >= rule.max;
+    Ok(bucket.limit.rules().iter().zip(&peek.rules).any(full))
+}

@@ -1,0 +1,67 @@
+//! A slot that an attempt holds, and what becomes of it.
+
+use super::Counted;
+use super::path::{OWN, Path};
+use crate::clock::Micros;
+use crate::throttle::{AnyStore, Hold, MemoryStore, StoreError};
+
+/// A slot in the store that gave it, and which logs it stands in.
+pub struct Slot {
+    pub(super) hold: Held,
+    pub(super) path: Path,
+}
+
+pub(super) enum Held {
+    Store(Hold<AnyStore>),
+    Insurance(Hold<MemoryStore>),
+}
+
+impl Slot {
+    /// When it was taken, and what a watching limit would have refused.
+    pub const fn taken(&self) -> Counted {
+        match &self.hold {
+            Held::Store(hold) => Counted { at: hold.at, noted: hold.noted },
+            Held::Insurance(hold) => Counted { at: hold.at, noted: hold.noted },
+        }
+    }
+
+    /// Which logs it stands in.
+    pub const fn path(&self) -> Path {
+        self.path
+    }
+
+    /// The attempt failed and counts; from when, where the store could say.
+    pub async fn keep(self) -> Option<Micros> {
+        settled(match self.hold {
+            Held::Store(hold) => hold.keep().await,
+            Held::Insurance(hold) => hold.keep().await,
+        })
+    }
+
+    /// Nothing was verified: it never was.
+    pub async fn refund(self) {
+        let _ = settled(match self.hold {
+            Held::Store(hold) => hold.refund().await,
+            Held::Insurance(hold) => hold.refund().await,
+        });
+    }
+
+    /// The owner signed in: the failures from before are forgiven in the log that theirs would stand in. Of a
+    /// stranger that is the account's. From a known device it is the device's alone: those at the account are
+    /// somebody else's, who would have as many guesses again after each time that the owner comes, and they
+    /// are not in the owner's way. The address's stay, or an attacker's own account would wipe them. When that
+    /// was, and whether it was asked for, where the store could say.
+    pub async fn succeed(self) -> Option<(Micros, bool)> {
+        settled(match self.hold {
+            Held::Store(hold) => hold.succeed(|bucket| bucket == OWN).await,
+            Held::Insurance(hold) => hold.succeed(|bucket| bucket == OWN).await,
+        })
+    }
+}
+
+/// A hold that could not be settled counts as a failure until it expires: the store errs towards refusing.
+fn settled<T>(result: Result<T, StoreError>) -> Option<T> {
+    result
+        .inspect_err(|error| tracing::debug!(%error, "an attempt's outcome did not reach the window store"))
+        .ok()
+}

@@ -1,0 +1,56 @@
+//! Whom the account's and the device's windows count.
+
+use crate::audit;
+use crate::login::{Account, AccountId, KnownDevice, KnownDevices, Username};
+
+/// Whom an account's window counts. One that does not exist is counted by its name, so that nothing
+/// tells it apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Subject(Option<Known>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Known {
+    id: AccountId,
+    /// The newest that was heard of.
+    password_version: i64,
+}
+
+impl Subject {
+    pub(super) fn of(account: Option<&Account>) -> Self {
+        let known = |account: &Account| Known { id: account.id, password_version: account.password_version };
+        Self(account.map(known))
+    }
+
+    pub fn account(self) -> Option<AccountId> {
+        self.0.map(|known| known.id)
+    }
+
+    /// As an event names it.
+    pub fn recorded<'a>(&'a self, login: &'a Username) -> audit::Subject<'a> {
+        match &self.0 {
+            Some(known) => audit::Subject::Account { id: known.id.as_bytes(), login: login.as_str() },
+            None => audit::Subject::Login(login.as_str()),
+        }
+    }
+
+    /// As what a browser is known there. A newer password than was heard of is one: our cookies do not lie.
+    /// That an older one is void needs no look at the database, so that refusals stay free of it.
+    pub fn known_device(&self, devices: &KnownDevices) -> Option<KnownDevice> {
+        let known = self.0?;
+        devices.at(known.id).filter(|device| device.password_version >= known.password_version)
+    }
+}
+
+/// What stands for an account in its limit; for one that does not exist, its name.
+pub fn account_subject(login: &Username, account: Option<AccountId>) -> Vec<u8> {
+    match account {
+        Some(id) => account_key(id).to_vec(),
+        None => [b"name ", login.as_str().as_bytes()].concat(),
+    }
+}
+
+pub(super) fn account_key(id: AccountId) -> [u8; 19] {
+    let mut key = *b"id ................";
+    key[3..].copy_from_slice(id.as_bytes());
+    key
+}

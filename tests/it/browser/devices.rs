@@ -1,0 +1,96 @@
+//! Somebody keeps failing at an account: its owner, at the browser they always use, does not notice.
+
+use gatehouse::clock::Clock;
+
+use super::WRONG;
+use super::console_look::administrator;
+use super::look::Look;
+use crate::sign_in::throttling::fail_until_blocked;
+use crate::support::app::{PASSWORD, Store, TestApp};
+use crate::support::browser::Browser;
+
+const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
+
+async fn keeps_strangers_out_and_not_the_owner(store: Store) {
+    let app = TestApp::with(store, BEHIND_A_PROXY).await;
+    let owner = Browser::start(&app.url).await;
+    owner.open("/register").await;
+    owner.try_password("kim", PASSWORD).await;
+    assert_eq!(owner.path().await, "/account");
+    owner.sign_out().await;
+
+    fail_until_blocked(&app.client_at("203.0.113.7"), "kim").await;
+    let elsewhere = Browser::start(&app.url).await;
+    elsewhere.open("/login").await;
+    elsewhere.try_password("kim", PASSWORD).await;
+    assert!(elsewhere.text("[role=alert]").await.contains("Too many attempts"), "even to the right password");
+
+    owner.sign_in("kim").await;
+    owner.sign_out().await;
+    // Their own third mistake brings the CAPTCHA, as everybody's does.
+    owner.fail(2, "kim").await;
+    assert!(!owner.has("#captcha_answer").await);
+    owner.try_password("kim", WRONG).await;
+    assert!(owner.has("#captcha_answer").await);
+    for browser in [&owner, &elsewhere] {
+        browser.assert_content().await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_out_met_in_a_known_browser_in_process() {
+    keeps_strangers_out_and_not_the_owner(Store::Memory).await;
+}
+
+#[tokio::test]
+async fn a_lock_out_met_in_a_known_browser_on_redis() {
+    keeps_strangers_out_and_not_the_owner(Store::Redis).await;
+}
+
+/// What an administrator sees of it, in either language.
+async fn is_seen_in_the_console(language: &str, caveat: &str, nothing: &str) {
+    let app = TestApp::with(Store::Memory, BEHIND_A_PROXY).await;
+    // Pages tell the time by the browser, whose clock nobody moves.
+    app.clock.set(Clock::System.now());
+    administrator(&app, "watchman").await;
+    let owner = app.client_at("203.0.113.7");
+    assert_eq!(owner.register("kim", PASSWORD).await.status, 201);
+    for status in [401, 401, 401, 403] {
+        assert_eq!(owner.login("kim", WRONG).await.status, status);
+    }
+    let mut events = crate::audit::events(&app).await.into_iter();
+    let event = events.find(|event| event.name.as_deref() == Some("device")).unwrap();
+    let detail: serde_json::Value = serde_json::from_str(event.detail.as_deref().unwrap()).unwrap();
+    let device = format!("kim@{}", detail["device"].as_str().unwrap());
+
+    let browser = Browser::speaking(&app.url, language).await;
+    let look = Look { browser: &browser, language, faults: Default::default() };
+    browser.sign_in("watchman").await;
+    browser.open("/admin/events").await;
+    look.at("device-events").await;
+    assert!(browser.text(".events").await.contains(detail["device"].as_str().unwrap()));
+    browser.open("/admin/lookup").await;
+    browser.fill(&[("asked", &device)]).await;
+    browser.submit().await;
+    look.at("device-lookup").await;
+    assert!(browser.text("main").await.contains(&device[4..]), "it is found by what its events say");
+    browser.open("/admin/limits/edit/login-device").await;
+    browser.fill(&[("max-1", "5")]).await;
+    browser.follow("[name=do][value=try]").await;
+    look.at("device-tried").await;
+    let told = browser.text("main").await;
+    assert!(told.contains(caveat) && !told.contains(nothing), "no figure is given for what cannot be known");
+    browser.assert_content().await;
+    let faults = look.faults.into_inner();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[tokio::test]
+async fn a_known_device_is_seen_in_the_console_in_english() {
+    is_seen_in_the_console("en", "are not tried", "no difference").await;
+}
+
+#[tokio::test]
+async fn a_known_device_is_seen_in_the_console_in_chinese() {
+    is_seen_in_the_console("zh-CN", "未经试算", "不会带来任何差别").await;
+}
