@@ -85,6 +85,10 @@ pub struct Counted {
 pub struct Subject(Option<AccountId>);
 
 impl Subject {
+    pub const fn account(self) -> Option<AccountId> {
+        self.0
+    }
+
     /// As an event names it.
     pub fn recorded<'a>(&'a self, login: &'a Username) -> audit::Subject<'a> {
         match &self.0 {

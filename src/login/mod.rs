@@ -3,6 +3,7 @@
 mod accounts;
 mod by_code;
 mod client;
+mod consecutive;
 mod guard;
 mod hasher;
 mod id;
@@ -15,7 +16,7 @@ mod sign_in;
 mod tokens;
 mod username;
 
-pub use accounts::{Account, Accounts, CreateError, PastSignIn, PhoneSet, Roles, ShownBy};
+pub use accounts::{Account, Accounts, CreateError, Failure, PastSignIn, PhoneSet, Roles, ShownBy};
 pub use by_code::{ByCode, CodeEntry, Entered, Given, NotOpened, Reset, Resetting};
 pub use client::Client;
 pub use guard::{Admission, Counted, Guard, Slot, Subject, Who, account_subject};

@@ -10,14 +10,15 @@ use crate::login::{Account, Client, SessionId};
 
 /// What is bound, alike in both: $1 hash of the token, $2 the session's id, $3 now, $4 `idle_until`, $5 `ends_at`,
 /// $6 network, $7 user agent, $8 account, $9 its password's version, $10 `verified_at`, $11 hash of the old
-/// token, $12 the sign-in's id. Every statement does nothing where no session was inserted.
+/// token, $12 the sign-in's id, $13 whether it was signed in by the password. Every statement does nothing
+/// where no session was inserted.
 ///
-/// Inserts only where the password or the number that was verified is the account's still.
+/// Inserts only where the password or the number that was verified is the account's still, and opens it still.
 macro_rules! insert {
     () => {
         "INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
         network, user_agent, verified_at) SELECT $1, $2, id, $3, $3, $4, $5, $6, $7, $10 FROM accounts
-        WHERE id = $8 AND password_version = $9"
+        WHERE id = $8 AND password_version = $9 AND ($13 = 0 OR password_disabled_at IS NULL)"
     };
 }
 
@@ -75,7 +76,7 @@ macro_rules! bind {
 
 impl Sessions {
     /// Starts a session for an account as it was when it was verified; None where its password or its
-    /// number was changed since. Always with a new token, so that none from before the sign-in carries over.
+    /// number was changed since, or the password disabled that it was verified by. Always with a new token, so that none from before the sign-in carries over.
     /// Of the account's sessions the 100 used last go on, of its sign-ins the newest 20 are remembered.
     pub async fn start(
         &self,
@@ -100,9 +101,9 @@ impl Sessions {
         let now = self.clock.now();
         let ends_at = now.plus(self.settings.absolute);
         let idle_until = now.plus(self.settings.idle).min(ends_at);
-        let verified_at = match by {
-            SignedInBy::Password => now,
-            SignedInBy::Code => Micros(0),
+        let (verified_at, by_password) = match by {
+            SignedInBy::Password => (now, 1_i64),
+            SignedInBy::Code => (Micros(0), 0),
         };
         let (hash, old) = (self.hash(&token), old.map(|old| self.hash(old)));
         let (network, agent) = (client.network.clone(), client.user_agent.clone());
@@ -122,7 +123,8 @@ impl Sessions {
                     version,
                     verified_at.0,
                     old,
-                    sign_in
+                    sign_in,
+                    by_password
                 )
             };
         }
