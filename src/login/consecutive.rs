@@ -96,8 +96,13 @@ impl Consecutive {
     }
 }
 
+/// Of passwords that were disabled and open their accounts again, or were replaced by a code.
+pub fn password_enabled_counter() -> Counter {
+    counter("enabled")
+}
+
 /// `gatehouse_disabled_passwords_total` by outcome: what became of passwords that had too many wrong ones.
-pub fn counter(outcome: &'static str) -> Counter {
+fn counter(outcome: &'static str) -> Counter {
     metrics::counter!("gatehouse_disabled_passwords_total", "outcome" => outcome)
 }
 

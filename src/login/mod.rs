@@ -19,6 +19,7 @@ mod username;
 pub use accounts::{Account, Accounts, CreateError, Failure, PastSignIn, PhoneSet, Roles, ShownBy};
 pub use by_code::{ByCode, CodeEntry, Entered, Given, NotOpened, Reset, Resetting};
 pub use client::Client;
+pub use consecutive::password_enabled_counter;
 pub use guard::{Admission, Counted, Guard, Slot, Subject, Who, account_subject};
 pub use hasher::{HashError, HashSettings, Hasher, Verified};
 pub use id::{AccountId, SessionId};

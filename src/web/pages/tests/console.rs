@@ -16,7 +16,7 @@ use crate::web::pages::admin::editor::{EditorPage, StalePage, TomlPage, Word};
 use crate::web::pages::admin::events::EventsPage;
 use crate::web::pages::admin::history::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
 use crate::web::pages::admin::limits::{Hour, LimitCard, LimitsPage};
-use crate::web::pages::admin::lookup::{LimitState, LookupPage, Person};
+use crate::web::pages::admin::lookup::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::pages::admin::overview::{
     Charts, InstanceRow, Overview, OverviewPage, Part, Period, Subject, Use, Warning,
 };
@@ -71,6 +71,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     add("lookup", &LookupPage::new(visit, "ada", ""));
     add("lookup-found", &lookup().found(person()));
     add("lookup-reason", &lookup().found(person()).reason_missing("login-account"));
+    add("lookup-reason-enable", &lookup().found(person()).reason_missing(ENABLING));
     add("lookup-unreadable", &lookup().unreadable());
     add("lookup-down", &lookup().down());
     add("lookup-expired", &lookup().expired());
@@ -271,6 +272,7 @@ fn person() -> Person {
         kind: "lookup.login",
         name: "kim".into(),
         facts: vec!["Its <number>".into()],
+        disabled: Some(Moment(NOW)),
         limits: vec![state("login-account", &hits, 2, false), state("captcha-address", &[], 0, true)],
         events: entries().into_iter().map(Into::into).collect(),
         all_events: Some("/admin/events?account=-7".into()),
