@@ -23,7 +23,8 @@ impl Accounts {
     /// Counts a wrong password against the one that it was compared with, and disables that at the `max`-th in
     /// a row. Of any number at once each counts, and one of them disables.
     pub async fn count_failure(&self, account: &Account, max: u32) -> Result<Failure, DbError> {
-        const SQL: &str = "UPDATE accounts SET password_failures = password_failures + 1, password_disabled_at =
+        const SQL: &str =
+            "UPDATE accounts SET password_failures = password_failures + 1, password_disabled_at =
             CASE WHEN password_failures + 1 >= $1 THEN CAST($2 AS BIGINT) END
             WHERE id = $3 AND password_version = $4 AND password_disabled_at IS NULL
             RETURNING CASE WHEN password_disabled_at IS NULL THEN 0 ELSE 1 END";
