@@ -3,6 +3,7 @@
 mod addresses;
 mod bursts;
 mod captcha;
+mod disabling;
 mod hang_ups;
 mod refusals;
 mod throttling;

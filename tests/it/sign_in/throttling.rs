@@ -31,7 +31,7 @@ on_both_stores!(
 );
 
 /// One wrong password with a solved challenge.
-async fn fail_solved(client: &Client, login: &str) -> Answer {
+pub async fn fail_solved(client: &Client, login: &str) -> Answer {
     let id = client.challenge().await;
     client.login_with(login, WRONG, &id, ANSWER).await
 }
@@ -211,7 +211,7 @@ async fn success_does_not_forgive_failures_told_beside_it(store: Store) {
 }
 
 /// What tells nothing: the time, and what is drawn anew for every answer.
-fn comparable(mut answer: Answer) -> (u16, Vec<(String, String)>, serde_json::Value) {
+pub fn comparable(mut answer: Answer) -> (u16, Vec<(String, String)>, serde_json::Value) {
     let mut headers: Vec<(String, String)> = answer
         .headers
         .iter()
