@@ -69,6 +69,8 @@ impl Consecutive {
     }
 
     /// Whether a password that was compared equal is right still. One statement, where wrong ones stood before.
+    /// Where none did, nobody in this process can have disabled it meanwhile, and where another instance has, no
+    /// session starts.
     pub async fn confirm(&self, account: &Account) -> Result<bool, DbError> {
         if account.password_failures == 0 {
             return Ok(true);
