@@ -108,6 +108,7 @@ async fn an_administrator_enables_it_again_in_the_console_with_a_reason_and_the_
     with_number(&app, "alice", NUMBER).await;
     disable(&app, "alice").await;
     let boss = admin(&app).await;
+    assert!(boss.get("/admin").await.text.contains("Passwords disabled in 24 hours: 1"));
     let look = async |asked: &str| {
         boss.submit("/admin/lookup", "/admin/lookup", &[("asked", asked)]).await;
         boss.get("/admin/lookup").await

@@ -89,6 +89,7 @@ fn overview(worried: bool) -> Overview {
         sent: 77,
         entered: 60,
         wrong_codes: 3,
+        disabled: 0,
     };
     let wave = |scale: u64, steps: u64| (0..steps).map(|step| (step * 7 + 3) % 11 * scale).collect();
     let chart = |id, title, step: u32, steps: u64| {
@@ -112,6 +113,7 @@ fn overview(worried: bool) -> Overview {
         Warning::Refused { reason: reason() },
         Warning::InstancesDiffer,
         Warning::SharedAddress { percent: 97, mask: "203.0.113.0/24".into() },
+        Warning::PasswordsDisabled { count: 2 },
         Warning::Dropped { count: 1_234 },
     ];
     let subject = |kind, mask: &str| Subject {
