@@ -24,6 +24,7 @@ use tokio::net::TcpStream;
 const PASSWORD: &str = "correct horse battery staple";
 const ROUND: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 5;
+const ACCEPTED_ROUNDS: usize = 15;
 const CONNECTIONS: usize = 64;
 const ACCOUNTS: usize = 24;
 
@@ -85,17 +86,25 @@ async fn refused(redis: &Redis, on_redis: &Gatehouse) {
     );
 }
 
+/// What the machine can do drifts within seconds by more than what is looked for: each round of sign-ins stands
+/// between two of bare hashes, and the ratio is the median of theirs.
 async fn accepted(on_redis: &Gatehouse) {
-    println!("accepted sign-ins per second beside the bare hash rate, {ROUNDS} rounds in turn");
-    let (mut accepted, mut bare) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
+    println!("accepted sign-ins per second beside the bare hash rate, {ACCEPTED_ROUNDS} rounds in turn");
+    let mut bare = vec![bare_hashes(ROUND)];
+    let (mut accepted, mut ratios) = (Vec::new(), Vec::new());
+    for _ in 0..ACCEPTED_ROUNDS {
+        let before = bare[bare.len() - 1];
+        accepted.push(on_redis.accepted(ROUND).await);
         bare.push(bare_hashes(ROUND));
-        accepted.push(on_redis.accepted(ROUND * 2).await);
+        ratios.push(2.0 * accepted[accepted.len() - 1] / (before + bare[bare.len() - 1]));
     }
-    let (accepted, bare) = (median(accepted), median(bare));
-    println!("  bare argon2id, one thread a core {bare:9.1}");
-    println!("  accepted sign-ins, Redis         {accepted:9.1}  {:.2} of bare", accepted / bare);
-    println!("  bar: at least 0.95: {}", verdict(accepted / bare >= 0.95));
+    ratios.sort_by(f64::total_cmp);
+    let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
+    let ratio = median(ratios);
+    println!("  bare argon2id, one thread a core {:9.1}", median(bare));
+    println!("  accepted sign-ins, Redis         {:9.1}", median(accepted));
+    println!("  accepted / bare, median of the rounds' ratios {ratio:.3} ({least:.2} to {most:.2})");
+    println!("  bar: at least 0.95: {}", verdict(ratio >= 0.95));
 }
 
 async fn flooded(on_redis: &Gatehouse) {

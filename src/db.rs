@@ -1,6 +1,6 @@
 //! The SQL database: SQLite or PostgreSQL, opened, migrated, and spoken to with the same statements.
 
-mod one_trip;
+mod own;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -13,7 +13,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{Executor, Pool, Postgres, Sqlite, SqlitePool, Transaction};
 
 use crate::clock::{Clock, Micros};
-use one_trip::Writer;
+use own::Own;
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
@@ -47,7 +47,7 @@ pub struct Pools<D: sqlx::Database> {
     pub all: Pool<D>,
     exclusive: Pool<D>,
     /// None: there is nothing to gain by it (PostgreSQL), or one connection in all (in memory).
-    writer: Option<Writer>,
+    own: Option<Own>,
 }
 
 /// A transaction; rolled back where it is dropped uncommitted.
@@ -163,15 +163,15 @@ impl Db {
         MIGRATIONS.run_direct(None, &mut *tx, false).await?;
         tx.commit().await.map_err(ConnectError::Connect)?;
         if in_memory {
-            return Ok(Self::Sqlite(Pools { exclusive: all.clone(), writer: None, all }));
+            return Ok(Self::Sqlite(Pools { exclusive: all.clone(), own: None, all }));
         }
-        let writer = Some(Writer::new(options.clone()));
+        let own = Some(Own::new(&options));
         // What is decided under the lock is on the disk before anybody acts on it: after a power cut a
         // message that went out must still be in the ledger. The rest may lose its last moments.
         let durable = options.synchronous(SqliteSynchronous::Full);
         let exclusive =
             connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?;
-        Ok(Self::Sqlite(Pools { all, exclusive, writer }))
+        Ok(Self::Sqlite(Pools { all, exclusive, own }))
     }
 
     async fn open_postgres(url: &str) -> Result<Self, ConnectError> {
@@ -188,7 +188,7 @@ impl Db {
         let all = pool(POSTGRES_CONNECTIONS).await.map_err(ConnectError::Connect)?;
         let exclusive = pool(POSTGRES_EXCLUSIVE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run(&all).await?;
-        Ok(Self::Postgres(Pools { all, exclusive, writer: None }))
+        Ok(Self::Postgres(Pools { all, exclusive, own: None }))
     }
 
     /// Begins a transaction that may read and then write on what it read: no other such transaction,
@@ -249,15 +249,15 @@ const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 A
 
 impl<D: sqlx::Database> Clone for Pools<D> {
     fn clone(&self) -> Self {
-        Self { all: self.all.clone(), exclusive: self.exclusive.clone(), writer: self.writer.clone() }
+        Self { all: self.all.clone(), exclusive: self.exclusive.clone(), own: self.own.clone() }
     }
 }
 
 impl<D: sqlx::Database> Pools<D> {
     async fn close(&self) {
         self.exclusive.close().await;
-        if let Some(writer) = &self.writer {
-            writer.close().await;
+        if let Some(own) = &self.own {
+            own.close().await;
         }
         self.all.close().await;
     }

@@ -215,39 +215,43 @@ async fn who_has_waited_for_the_exclusive_lock_sees_what_was_written_meanwhile()
     assert_eq!(second.await.unwrap(), 1);
 }
 
-/// What was begun must not stay open: whoever has the connection next would write into it.
+const SETUP: &str = "CREATE TEMP VIEW IF NOT EXISTS made (id, login) AS SELECT NULL, NULL;
+    CREATE TEMP TRIGGER IF NOT EXISTS make INSTEAD OF INSERT ON made BEGIN
+        INSERT INTO accounts (id, login, created_at) VALUES (NEW.id, NEW.login, 0);
+        INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent) VALUES (NEW.login, NEW.id, 0, '', '');
+    END";
+const MAKE: &str = "INSERT INTO made VALUES ($1, $2) RETURNING (SELECT login FROM accounts WHERE id = $1)";
+
 #[tokio::test]
-async fn a_trip_that_fails_half_way_undoes_what_it_did_and_the_next_one_goes_on() {
-    let (_folder, url) = scratch();
-    let db = Db::connect(&url).await.unwrap();
-    let Db::Sqlite(pools) = &db else { unreachable!("opened as SQLite") };
-    const FAILS: &str = "BEGIN IMMEDIATE;
-        INSERT INTO accounts (id, login, created_at) VALUES ($1, 'a', 0) RETURNING id;
-        INSERT INTO accounts (id, login, created_at) VALUES ($1, 'b', 0);
-        COMMIT";
-    const GOES_ON: &str = "BEGIN IMMEDIATE;
-        INSERT INTO accounts (id, login, created_at) VALUES ($1, 'c', 0) RETURNING id;
-        INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent) VALUES ('1', $1, 0, '', '');
-        COMMIT";
-    let failed = pools.in_one_trip(sqlx::query_scalar(FAILS).bind("1")).await;
-    assert!(failed.unwrap_err().is_unique_violation());
-    assert_eq!(pools.in_one_trip(sqlx::query_scalar(GOES_ON).bind("2")).await.unwrap(), ["2"]);
-    let logins: Vec<String> =
-        sqlx::query_scalar("SELECT login FROM accounts").fetch_all(&pools.all).await.unwrap();
-    assert_eq!(logins, ["c"], "seen by other connections: committed");
+async fn a_write_that_fails_half_way_undoes_what_it_did_and_the_next_one_goes_on() {
+    for url in [scratch().1, "sqlite::memory:".to_owned()] {
+        let db = Db::connect(&url).await.unwrap();
+        let Db::Sqlite(pools) = &db else { unreachable!("opened as SQLite") };
+        let make = |id, login| pools.write::<String>(SETUP, sqlx::query_scalar(MAKE).bind(id).bind(login));
+        assert_eq!(make("1", "a").await.unwrap(), ["a"]);
+        // The second table has this key: what went into the first is taken back.
+        const TAKEN: &str = "INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
+            VALUES ('b', '1', 0, '', '')";
+        sqlx::query(TAKEN).execute(&pools.all).await.unwrap();
+        assert!(make("2", "b").await.unwrap_err().is_unique_violation());
+        assert_eq!(make("3", "c").await.unwrap(), ["c"]);
+        let login = sqlx::query_as::<_, (String,)>("SELECT login FROM accounts WHERE id = $1");
+        assert_eq!(pools.read(login.bind("2")).await.unwrap(), None);
+        let logins: Vec<String> =
+            sqlx::query_scalar("SELECT login FROM accounts ORDER BY id").fetch_all(&pools.all).await.unwrap();
+        assert_eq!(logins, ["a", "c"], "seen by other connections: committed");
+    }
 }
 
 #[tokio::test]
-async fn whoever_goes_away_leaves_a_trip_whole_or_not_begun() {
-    const ADDS: &str = "BEGIN IMMEDIATE;
-        INSERT INTO accounts (id, login, created_at) VALUES ($1, $1, 0) RETURNING id;
-        INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent) VALUES ($1, $1, 0, '', '');
-        COMMIT";
+async fn whoever_goes_away_leaves_a_write_whole_or_not_begun() {
     let (_folder, url) = scratch();
     let db = Db::connect(&url).await.unwrap();
     let Db::Sqlite(pools) = &db else { unreachable!("opened as SQLite") };
+    let make =
+        |name: String| pools.write::<String>(SETUP, sqlx::query_scalar(MAKE).bind(name.clone()).bind(name));
     for turn in 0..50 {
-        let trip = pools.in_one_trip(sqlx::query_scalar(ADDS).bind(format!("gone {turn}")));
+        let write = make(format!("gone {turn}"));
         let patience = async {
             for _ in 0..turn % 5 {
                 tokio::task::yield_now().await;
@@ -255,12 +259,29 @@ async fn whoever_goes_away_leaves_a_trip_whole_or_not_begun() {
         };
         tokio::select! {
             biased;
-            done = trip => assert_eq!(done.unwrap().len(), 1),
+            done = write => assert_eq!(done.unwrap().len(), 1),
             () = patience => {}
         }
     }
-    pools.in_one_trip(sqlx::query_scalar(ADDS).bind("last")).await.unwrap();
+    assert_eq!(make("last".to_owned()).await.unwrap(), ["last"]);
     let count = |sql: &'static str| sqlx::query_scalar::<_, i64>(sql).fetch_one(&pools.all);
     let accounts = count("SELECT COUNT(*) FROM accounts").await.unwrap();
     assert_eq!(accounts, count("SELECT COUNT(*) FROM sign_ins").await.unwrap());
+}
+
+/// A reader whose caller went away must not answer the next one with what that one had asked.
+#[tokio::test]
+async fn whoever_goes_away_leaves_no_answer_to_the_next_question() {
+    let (_folder, url) = scratch();
+    let db = Db::connect(&url).await.unwrap();
+    let Db::Sqlite(pools) = &db else { unreachable!("opened as SQLite") };
+    for turn in 0..50i64 {
+        let ask = |number: i64| pools.read(sqlx::query_as::<_, (i64,)>("SELECT $1").bind(number));
+        tokio::select! {
+            biased;
+            _ = ask(-turn) => {}
+            () = tokio::task::yield_now() => {}
+        }
+        assert_eq!(ask(turn).await.unwrap(), Some((turn,)));
+    }
 }

@@ -235,7 +235,8 @@ impl<S: WindowStore + 'static> Drop for Unheard<'_, S> {
         let (limiter, id) = (self.limiter.clone(), self.ask.id);
         let buckets: Vec<OwnedBucket> =
             self.ask.buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
-        // On one connection it cannot overtake the question. Where it fails, the slot expires by itself.
+        // On one connection it cannot overtake the question. Where it fails, or goes out on another one because
+        // that was lost, the slot expires by itself.
         runtime.spawn(async move {
             let buckets: Vec<Bucket<'_>> = buckets.iter().map(OwnedBucket::borrow).collect();
             let _ = limiter.refund(&buckets, id).await;

@@ -1,5 +1,8 @@
-//! The connection to Redis: one multiplexed connection, watched over. A call never waits for a
-//! connection to be made: where there is none it fails at once, and a task tries until there is.
+//! The connection to Redis: multiplexed, and watched over. A call never waits for a connection to be made:
+//! where there is none it fails at once, and a task tries until there is.
+//!
+//! A thread with a runtime of its own, as each worker of a web server has, gets a connection of its own
+//! beside the common one: an answer that arrives on another thread wakes two.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -8,6 +11,8 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
+use thread_local::ThreadLocal;
+use tokio::runtime::{self, Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -29,8 +34,28 @@ const CALM: u32 = 10;
 
 /// A link to one Redis server. Clones share it; it ends with its last clone.
 #[derive(Clone)]
-pub struct Link(Arc<Shared>);
+pub struct Link(Arc<Inner>);
 
+struct Inner {
+    /// Everybody's.
+    common: Arc<Shared>,
+    /// The runtime that it was opened on, whose threads need no other.
+    opened_on: runtime::Id,
+    own: ThreadLocal<Arc<Shared>>,
+    recipe: Recipe,
+}
+
+/// How a connection is made.
+#[derive(Clone)]
+struct Recipe {
+    client: Client,
+    config: AsyncConnectionConfig,
+    /// Loaded at every connection.
+    scripts: Vec<Script>,
+}
+
+/// A connection, as its watch leaves it.
+#[derive(Default)]
 struct Shared {
     connection: ArcSwapOption<MultiplexedConnection>,
     /// The connection is gone, or a call on it got no answer in time.
@@ -45,23 +70,18 @@ impl Link {
     /// Starts connecting in the background. `scripts` are loaded at every connection.
     /// `timeout` bounds each call, and (where it is longer than 250 ms) each attempt to connect.
     pub fn open(client: Client, timeout: Duration, scripts: Vec<Script>) -> Self {
-        let shared = Arc::new(Shared {
-            connection: ArcSwapOption::empty(),
-            doubt: Notify::new(),
-            fault: ArcSwapOption::empty(),
-            faulty: AtomicBool::new(false),
-        });
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(timeout.max(CONNECT_AT_LEAST)))
             .set_response_timeout(Some(timeout));
-        tokio::spawn(watch(Arc::downgrade(&shared), client, config, scripts));
-        Self(shared)
+        let recipe = Recipe { client, config, scripts };
+        let (common, opened_on) = (recipe.start(Diary::default()), Handle::current().id());
+        Self(Arc::new(Inner { common, opened_on, own: ThreadLocal::new(), recipe }))
     }
 
     /// Whether there is a connection, and the server takes what it is asked. An outage that no call ran
     /// into is seen within a second.
     pub fn is_up(&self) -> bool {
-        self.0.connection.load().is_some() && !self.0.faulty.load(Ordering::Relaxed)
+        self.0.common.is_up()
     }
 
     /// Waits until the link is up, at most this long; answers whether it is.
@@ -76,13 +96,46 @@ impl Link {
 
     /// One round trip.
     pub async fn call(&self, command: &Cmd) -> Result<Value, CallError> {
-        let connection = self.connection()?;
+        let shared = self.0.nearest();
+        let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
         let answer = MultiplexedConnection::clone(&connection).send_packed_command(command).await;
-        self.judge(&connection, answer)
+        shared.judge(&connection, answer)
+    }
+}
+
+impl Inner {
+    /// This thread's own connection where it stands; else the common one.
+    fn nearest(&self) -> &Shared {
+        let own = self.own.get().or_else(|| {
+            let here = Handle::current();
+            let alone = here.runtime_flavor() == RuntimeFlavor::CurrentThread && here.id() != self.opened_on;
+            // One diary is enough: they are all of one server.
+            alone.then(|| self.own.get_or(|| self.recipe.start(Diary::closed())))
+        });
+        own.filter(|own| own.is_up()).unwrap_or(&self.common)
+    }
+}
+
+impl Recipe {
+    /// Starts connecting in the background, on this runtime.
+    fn start(&self, diary: Diary) -> Arc<Shared> {
+        let shared = Arc::<Shared>::default();
+        tokio::spawn(watch(Arc::downgrade(&shared), self.clone(), diary));
+        shared
     }
 
-    fn connection(&self) -> Result<Arc<MultiplexedConnection>, CallError> {
-        self.0.connection.load_full().ok_or(CallError::Store(StoreError::Down))
+    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
+        let mut connection = self.client.get_multiplexed_async_connection_with_config(&self.config).await?;
+        for script in &self.scripts {
+            script.load_async(&mut connection).await?;
+        }
+        Ok(connection)
+    }
+}
+
+impl Shared {
+    fn is_up(&self) -> bool {
+        self.connection.load().is_some() && !self.faulty.load(Ordering::Relaxed)
     }
 
     fn judge(
@@ -95,11 +148,11 @@ impl Link {
             Ok(value) => Ok(value),
             Err(error) if error.is_timeout() => {
                 // One slow call must not take the connection from all others: the watch tries it first.
-                self.0.doubt.notify_one();
+                self.doubt.notify_one();
                 Err(CallError::Store(StoreError::TimedOut))
             }
             Err(error) if error.is_unrecoverable_error() => {
-                self.0.lose(connection, &error.to_string());
+                self.lose(connection, &error.to_string());
                 Err(CallError::Store(StoreError::Down))
             }
             Err(error) => Err(self.refused(connection, error)),
@@ -113,20 +166,18 @@ impl Link {
             ErrorKind::Server(ServerErrorKind::NoScript) => {}
             // A primary that became a replica. The name may stand for another server by now.
             ErrorKind::Server(ServerErrorKind::ReadOnly) => {
-                self.0.faulty.store(true, Ordering::Relaxed);
-                self.0.lose(connection, &error.to_string());
+                self.faulty.store(true, Ordering::Relaxed);
+                self.lose(connection, &error.to_string());
                 return CallError::Store(StoreError::Down);
             }
             _ => {
-                self.0.fault.store(Some(Arc::new(error.to_string())));
-                self.0.faulty.store(true, Ordering::Relaxed);
+                self.fault.store(Some(Arc::new(error.to_string())));
+                self.faulty.store(true, Ordering::Relaxed);
             }
         }
         CallError::Server(error)
     }
-}
 
-impl Shared {
     /// Gives up this connection, unless another stands in its place already.
     fn lose(&self, broken: &Arc<MultiplexedConnection>, reason: &str) {
         let before = self.connection.compare_and_swap(broken, None);
@@ -145,15 +196,14 @@ pub enum CallError {
 
 /// Connects, tries the connection now and then and whenever it is in doubt, and connects again. Ends
 /// when nobody holds the link any more.
-async fn watch(shared: Weak<Shared>, client: Client, config: AsyncConnectionConfig, scripts: Vec<Script>) {
+async fn watch(shared: Weak<Shared>, recipe: Recipe, mut diary: Diary) {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut diary = Diary::default();
     let mut attempts = 0;
     while let Some(shared) = shared.upgrade() {
         let Some(connection) = shared.connection.load_full() else {
             diary.note(shared.fault.swap(None).as_deref());
-            match connect(&client, &config, &scripts).await {
+            match recipe.connect().await {
                 Ok(connection) => {
                     shared.connection.store(Some(Arc::new(connection)));
                     looks.reset();
@@ -192,18 +242,6 @@ async fn watch(shared: Weak<Shared>, client: Client, config: AsyncConnectionConf
     }
 }
 
-async fn connect(
-    client: &Client,
-    config: &AsyncConnectionConfig,
-    scripts: &[Script],
-) -> Result<MultiplexedConnection, RedisError> {
-    let mut connection = client.get_multiplexed_async_connection_with_config(config).await?;
-    for script in scripts {
-        script.load_async(&mut connection).await?;
-    }
-    Ok(connection)
-}
-
 /// Whether anything at all comes back, be it an error.
 async fn answers(connection: &MultiplexedConnection) -> Result<(), String> {
     match connection.clone().send_packed_command(&redis::cmd("PING")).await {
@@ -227,16 +265,22 @@ fn pause(error: &RedisError, attempts: u32) -> Duration {
 struct Diary {
     said: Vec<String>,
     calm: u32,
+    closed: bool,
 }
 
 impl Diary {
     /// A server that finds new words each time is not followed for ever.
     const MOST: usize = 8;
 
+    /// Another one says it all.
+    fn closed() -> Self {
+        Self { closed: true, ..Self::default() }
+    }
+
     fn note(&mut self, trouble: Option<&(impl AsRef<str> + ?Sized)>) {
         let Some(reason) = trouble.map(AsRef::as_ref) else { return };
         self.calm = 0;
-        if self.said.len() < Self::MOST && !self.said.iter().any(|said| said == reason) {
+        if !self.closed && self.said.len() < Self::MOST && !self.said.iter().any(|said| said == reason) {
             tracing::warn!("redis is out of service, and is tried again until it answers: {reason}");
             self.said.push(reason.to_owned());
         }

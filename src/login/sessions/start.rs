@@ -8,67 +8,61 @@ use crate::clock::Micros;
 use crate::db::{Db, DbError};
 use crate::login::{Account, Client, SessionId};
 
-/// What is bound, alike in both: $1 hash of the token, $2 the session's id, $3 now, $4 `idle_until`, $5 `ends_at`,
-/// $6 network, $7 user agent, $8 account, $9 its password's version, $10 `verified_at`, $11 hash of the old
-/// token, $12 the sign-in's id, $13 whether it was signed in by the password. Every statement does nothing
-/// where no session was inserted.
-///
-/// Inserts only where the password or the number that was verified is the account's still, and opens it still.
-macro_rules! insert {
-    () => {
-        "INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
-        network, user_agent, verified_at) SELECT $1, $2, id, $3, $3, $4, $5, $6, $7, $10 FROM accounts
-        WHERE id = $8 AND password_version = $9 AND ($13 = 0 OR password_disabled_at IS NULL)"
-    };
-}
+/// What both are given, in this order: $1 hash of the token, $2 the session's id, $3 now, $4 `idle_until`,
+/// $5 `ends_at`, $6 network, $7 user agent, $8 account, $9 its password's version, $10 `verified_at`, $11 hash
+/// of the old token, $12 the sign-in's id, $13 whether it was by the password. A session is inserted only where
+/// the password or the number that was verified is the account's still, and opens it still; nothing else is done
+/// where none was.
+const SQLITE: &str = "INSERT INTO sign_in VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+    RETURNING (SELECT account FROM sessions WHERE token_hash = $1)";
 
-macro_rules! record {
-    ($started:literal) => {
-        concat!(
-            "INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
-            SELECT $12, account, created_at, network, user_agent FROM ",
-            $started
-        )
-    };
-}
-
-/// One transaction in one trip to the connection's thread. The numbers are written out: SQLite plans a
-/// statement anew whenever a number is bound to its LIMIT. 100 sessions are kept, the new one and the 99
-/// others that were used last; few accounts have more, and a count tells.
-const SQLITE: &str = concat!(
-    "BEGIN IMMEDIATE;",
-    insert!(),
-    " RETURNING id;
-    DELETE FROM sessions WHERE token_hash = $11 AND EXISTS (SELECT 1 FROM sessions WHERE token_hash = $1);
-    DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
-        WHERE account = (SELECT account FROM sessions WHERE token_hash = $1) AND id <> $2 AND idle_until > $3
-        AND (SELECT COUNT(*) FROM sessions WHERE account = $8) > 100
-        ORDER BY last_seen DESC, id LIMIT -1 OFFSET 99);",
-    record!("sessions WHERE token_hash = $1"),
-    ";
-    DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE account = $8
-        ORDER BY signed_in_at DESC, id LIMIT -1 OFFSET 20);
-    COMMIT"
-);
+/// SQLite's way to a statement that does several things: a view whose insertion is a program. As one
+/// statement it is a transaction by itself, and wakes its caller once; as seven, between BEGIN and COMMIT,
+/// they cost several times as much in waking. The numbers are written out: a statement is planned anew
+/// whenever a number is bound to its LIMIT. 100 sessions are kept, the new one and the 99 others that were used
+/// last; few accounts have more, and a count tells.
+const SQLITE_SETUP: &str = "
+    CREATE TEMP VIEW IF NOT EXISTS sign_in (token_hash, session, now, idle_until, ends_at, network, user_agent,
+        account, password_version, verified_at, replaces, id, by_password)
+        AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+    CREATE TEMP TRIGGER IF NOT EXISTS do_sign_in INSTEAD OF INSERT ON sign_in BEGIN
+        INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
+            network, user_agent, verified_at)
+            SELECT NEW.token_hash, NEW.session, id, NEW.now, NEW.now, NEW.idle_until, NEW.ends_at,
+            NEW.network, NEW.user_agent, NEW.verified_at FROM accounts
+            WHERE id = NEW.account AND password_version = NEW.password_version
+            AND (NEW.by_password = 0 OR password_disabled_at IS NULL);
+        DELETE FROM sessions WHERE token_hash = NEW.replaces
+            AND EXISTS (SELECT 1 FROM sessions WHERE token_hash = NEW.token_hash);
+        DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
+            WHERE account = (SELECT account FROM sessions WHERE token_hash = NEW.token_hash)
+            AND id <> NEW.session AND idle_until > NEW.now
+            AND (SELECT COUNT(*) FROM sessions WHERE account = NEW.account) > 100
+            ORDER BY last_seen DESC, id LIMIT -1 OFFSET 99);
+        INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
+            SELECT NEW.id, account, created_at, network, user_agent FROM sessions
+            WHERE token_hash = NEW.token_hash;
+        DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins WHERE account = NEW.account
+            ORDER BY signed_in_at DESC, id LIMIT -1 OFFSET 20);
+    END";
 
 /// One statement, whose parts all see the tables as they were before it. The account's row is locked: a
 /// change of the password at the same time is waited for, or waits and ends this session; another sign-in
 /// of this account waits. One that waited may leave a row too many, which the next one removes.
-const POSTGRES: &str = concat!(
-    "WITH started AS (",
-    insert!(),
-    " FOR NO KEY UPDATE RETURNING account, created_at, network, user_agent),
+const POSTGRES: &str = "WITH started AS (
+    INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
+        network, user_agent, verified_at) SELECT $1, $2, id, $3, $3, $4, $5, $6, $7, $10 FROM accounts
+        WHERE id = $8 AND password_version = $9 AND ($13 = 0 OR password_disabled_at IS NULL)
+        FOR NO KEY UPDATE RETURNING account, created_at, network, user_agent),
     replaced AS (DELETE FROM sessions WHERE token_hash = $11 AND EXISTS (SELECT 1 FROM started)),
     past_the_most AS (DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
         WHERE account = (SELECT account FROM started) AND idle_until > $3 AND token_hash IS DISTINCT FROM $11
         ORDER BY last_seen DESC, id OFFSET 99)),
-    recorded AS (",
-    record!("started"),
-    "),
+    recorded AS (INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
+        SELECT $12, account, created_at, network, user_agent FROM started),
     forgotten AS (DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins
         WHERE account = (SELECT account FROM started) ORDER BY signed_in_at DESC, id OFFSET 19))
-    SELECT account FROM started"
-);
+    SELECT account FROM started";
 
 macro_rules! bind {
     ($query:expr, $($value:expr),+) => { $query$(.bind($value))+ };
@@ -76,8 +70,9 @@ macro_rules! bind {
 
 impl Sessions {
     /// Starts a session for an account as it was when it was verified; None where its password or its
-    /// number was changed since, or the password disabled that it was verified by. Always with a new token, so that none from before the sign-in carries over.
-    /// Of the account's sessions the 100 used last go on, of its sign-ins the newest 20 are remembered.
+    /// number was changed since, or the password disabled that it was verified by. Always with a new token, so
+    /// that none from before the sign-in carries over. Of the account's sessions the 100 used last go on, of its
+    /// sign-ins the newest 20 are remembered.
     pub async fn start(
         &self,
         account: &Account,
@@ -128,10 +123,10 @@ impl Sessions {
                 )
             };
         }
-        let started: Vec<String> = match &self.db {
-            Db::Sqlite(pools) => pools.in_one_trip(bound!(SQLITE)).await?,
+        let started: Vec<Option<String>> = match &self.db {
+            Db::Sqlite(pools) => pools.write(SQLITE_SETUP, bound!(SQLITE)).await?,
             Db::Postgres(pools) => bound!(POSTGRES).fetch_all(&pools.all).await?,
         };
-        Ok((!started.is_empty()).then_some(token))
+        Ok(started.iter().any(Option::is_some).then_some(token))
     }
 }

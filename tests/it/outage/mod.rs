@@ -3,3 +3,4 @@
 mod limiter;
 mod proxy;
 mod sign_in;
+mod workers;

@@ -1,0 +1,108 @@
+//! Connections to SQLite outside the pools, for what every sign-in asks. A pool tests a connection each
+//! time it is given back, which is a trip to the connection's thread of its own; a trip wakes that thread
+//! and then the caller's, and so does each statement of several: that costs more than most statements do.
+
+use std::sync::Arc;
+
+use sqlx::query::{QueryAs, QueryScalar};
+use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow};
+use sqlx::{ConnectOptions, Connection, FromRow, Sqlite, SqliteConnection, raw_sql};
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::{ACQUIRE_TIMEOUT, DbError, Pools};
+
+/// One that reads, and one that writes: what this has read stays true for as long as nobody else writes,
+/// where every other connection reads the file again after each of its commits. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Own {
+    reader: Line,
+    writer: Line,
+}
+
+/// A connection and those who wait for it. None before its first use, and after a failure.
+#[derive(Debug, Clone)]
+struct Line {
+    options: SqliteConnectOptions,
+    open: Arc<Mutex<Option<SqliteConnection>>>,
+}
+
+impl Pools<Sqlite> {
+    /// The row that answers a question.
+    pub async fn read<T>(
+        &self,
+        question: QueryAs<'_, Sqlite, T, SqliteArguments>,
+    ) -> Result<Option<T>, DbError>
+    where
+        T: for<'r> FromRow<'r, SqliteRow> + Send + Unpin,
+    {
+        let Some(own) = &self.own else { return Ok(question.fetch_optional(&self.all).await?) };
+        let mut turn = own.reader.turn("").await?;
+        let answer = question.fetch_optional(connection(&mut turn)).await;
+        Line::end(turn, answer)
+    }
+
+    /// Runs one statement, whatever becomes of the caller meanwhile, and answers with what it returns.
+    /// `setup` makes the temporary tables, views and triggers of the connection that the statement is written
+    /// for, where they are not there.
+    pub async fn write<T>(
+        &self,
+        setup: &'static str,
+        statement: QueryScalar<'_, Sqlite, T, SqliteArguments>,
+    ) -> Result<Vec<T>, DbError>
+    where
+        T: Send + Unpin,
+        (T,): for<'r> FromRow<'r, SqliteRow>,
+    {
+        let Some(own) = &self.own else {
+            let mut only = self.all.acquire().await?;
+            raw_sql(setup).execute(&mut *only).await?;
+            return Ok(statement.fetch_all(&mut *only).await?);
+        };
+        let mut turn = own.writer.turn(setup).await?;
+        let rows = statement.fetch_all(connection(&mut turn)).await;
+        Line::end(turn, rows)
+    }
+}
+
+impl Own {
+    pub fn new(options: &SqliteConnectOptions) -> Self {
+        let line = || Line { options: options.clone(), open: Arc::default() };
+        Self { reader: line(), writer: line() }
+    }
+
+    pub async fn close(&self) {
+        for line in [&self.reader, &self.writer] {
+            if let Some(connection) = line.open.lock().await.take() {
+                // It ends either way.
+                let _ = connection.close().await;
+            }
+        }
+    }
+}
+
+type Turn<'l> = MutexGuard<'l, Option<SqliteConnection>>;
+
+impl Line {
+    async fn turn(&self, setup: &'static str) -> Result<Turn<'_>, DbError> {
+        let turn = tokio::time::timeout(ACQUIRE_TIMEOUT, self.open.lock()).await;
+        let mut open = turn.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        if open.is_none() {
+            let mut fresh = self.options.connect().await?;
+            raw_sql(setup).execute(&mut fresh).await?;
+            *open = Some(fresh);
+        }
+        Ok(open)
+    }
+
+    /// After a failure the next caller opens another connection.
+    fn end<T>(mut turn: Turn<'_>, result: Result<T, sqlx::Error>) -> Result<T, DbError> {
+        if result.is_err() {
+            *turn = None;
+        }
+        Ok(result?)
+    }
+}
+
+fn connection<'t>(turn: &'t mut Turn<'_>) -> &'t mut SqliteConnection {
+    turn.as_mut().expect("whoever has a turn has a connection")
+}
