@@ -327,6 +327,13 @@ pub async fn open_accounts(settings: &Settings, world: &World) -> Result<Account
     Ok(Accounts::new(db, world.clock.clone(), world.entropy.clone()))
 }
 
+/// The record of events, for commands that need no server.
+pub async fn open_record(settings: &Settings, world: &World) -> Result<Audit, StartError> {
+    let master = MasterKey::load_or_create(&settings.secrets.key_file, &world.entropy)?;
+    let db = Db::connect(&database_url(&settings.database.url)).await?;
+    Ok(open_audit(settings, &db, &world.clock, &world.entropy, &master))
+}
+
 pub fn hash_settings(settings: &Settings) -> HashSettings {
     let password = &settings.password;
     let default = HashSettings::default();

@@ -66,6 +66,11 @@ pub fn app(
                         .route(get().to(api::subjects::show))
                         .route(delete().to(api::subjects::clear)),
                 )
+                .service(
+                    calls("/admin/disabled-passwords/{login}", "DELETE")
+                        .app_data(PayloadConfig::new(extract::BODY_LIMIT))
+                        .route(delete().to(api::subjects::enable_password)),
+                )
                 .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(api::tokens::revoke)))
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
                 .service(calls("/admin/events", "GET, HEAD").route(get().to(api::events::events)))
@@ -149,6 +154,7 @@ pub fn app(
                 .route(post().to(console::lookup::ask)),
         )
         .service(calls("/admin/lookup/clear", "POST").route(post().to(console::lookup::clear)))
+        .service(calls("/admin/lookup/enable", "POST").route(post().to(console::lookup::enable)))
         .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
         .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
         .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page)))

@@ -35,6 +35,8 @@ words! {
         SignIn => "sign-in",
         /// A new password, set by a code that came by SMS. It forgives the account's failures.
         Reset => "reset",
+        /// An account's password was disabled: it had too many wrong ones in a row.
+        PasswordDisabled => "password-disabled",
         /// A code that came by SMS; `name` is its purpose.
         Guess => "guess",
         /// To be sent a code; `name` is its purpose.

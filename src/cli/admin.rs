@@ -1,8 +1,9 @@
-//! `gatehouse admin create NAME`
+//! `gatehouse admin create NAME` and `gatehouse admin enable NAME`
 
 use std::io::{IsTerminal, Read};
 
 use gatehouse::app::{self, World};
+use gatehouse::audit::{Action, Event, Outcome};
 use gatehouse::config::Loaded;
 use gatehouse::login::{CreateError, Hasher, Roles, Username};
 use zeroize::Zeroizing;
@@ -36,6 +37,36 @@ async fn create_account(loaded: &Loaded, login: &Username, password: &str) -> Re
         }
         Err(CreateError::Db(error)) => Err(Failure::broken(error)),
     }
+}
+
+/// For whoever has no administrator left to ask.
+pub fn enable(loaded: &Loaded, name: &str) -> Result<(), Failure> {
+    let login = Username::parse(name).map_err(|error| Failure::unusable(format!("NAME: {error}")))?;
+    match block_on(enable_password(loaded, &login))?? {
+        true => println!("The password of {} signs in again.", login.as_str()),
+        false => println!("The password of {} is not disabled; nothing was changed.", login.as_str()),
+    }
+    Ok(())
+}
+
+async fn enable_password(loaded: &Loaded, login: &Username) -> Result<bool, Failure> {
+    let world = World::default();
+    let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(Failure::broken)?;
+    let account = accounts.find(login).await.map_err(Failure::broken)?.ok_or_else(|| {
+        Failure::unusable(format!("NAME: there is no account {}; check the spelling", login.as_str()))
+    })?;
+    let audit = app::open_record(&loaded.settings, &world).await.map_err(Failure::broken)?;
+    let enabled = accounts.enable_password(account.id).await.map_err(Failure::broken)?;
+    if enabled {
+        audit.record(Event {
+            name: Some("password.enable"),
+            account: Some(account.recorded()),
+            detail: Some(r#"{"from":"gatehouse admin enable"}"#.to_owned()),
+            ..Event::new(audit.now(), Action::Admin, Outcome::Ok)
+        });
+        audit.flush().await;
+    }
+    Ok(enabled)
 }
 
 fn first_line() -> Result<Zeroizing<String>, Failure> {

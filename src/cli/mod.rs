@@ -1,4 +1,4 @@
-//! `gatehouse serve | check-config | admin create | limits show`
+//! `gatehouse serve | check-config | admin create | admin enable | limits show`
 
 mod admin;
 mod limits;
@@ -54,6 +54,12 @@ enum AdminCommand {
         #[arg(long)]
         config: Option<PathBuf>,
     },
+    /// Let an account's password sign in again that was disabled after too many wrong ones in a row.
+    Enable {
+        name: String,
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
 }
 
 #[derive(Subcommand)]
@@ -77,6 +83,9 @@ pub fn run() -> ExitCode {
         Command::CheckConfig { file } => check_config(file.as_deref()),
         Command::Admin { command: AdminCommand::Create { name, password_stdin, config } } => {
             load(config.as_deref()).and_then(|(_, loaded)| admin::create(&loaded, &name, password_stdin))
+        }
+        Command::Admin { command: AdminCommand::Enable { name, config } } => {
+            load(config.as_deref()).and_then(|(_, loaded)| admin::enable(&loaded, &name))
         }
         Command::Limits { command: LimitsCommand::Show { config } } => {
             load(config.as_deref()).map(|(source, loaded)| limits::show(&loaded, source.path()))

@@ -6,8 +6,9 @@ use super::document::{Entry, Node, Table, Value};
 use super::error::{ConfigError, Problem};
 
 /// Sections, and what of them is live; all of it where nothing is listed.
-const LIVE: [(&str, &[&str]); 3] = [
+const LIVE: [(&str, &[&str]); 4] = [
     ("limits", &[]),
+    ("login", &[]),
     ("captcha", &["difficulty", "ttl"]),
     ("sms", &["default_region", "countries", "code_ttl", "retention", "brake"]),
 ];
@@ -63,7 +64,7 @@ pub(super) fn over(rest: &Table, document: Table) -> Result<Table, ConfigError> 
 }
 
 fn foreign(entry: &Entry, field: String) -> Problem {
-    let reason = "is not live, and stays in the configuration file; what can be set here: [limits.…], captcha.difficulty, captcha.ttl, sms.default_region, sms.countries, sms.code_ttl, sms.retention, [sms.brake]";
+    let reason = "is not live, and stays in the configuration file; what can be set here: [limits.…], [login], captcha.difficulty, captcha.ttl, sms.default_region, sms.countries, sms.code_ttl, sms.retention, [sms.brake]";
     Problem { place: entry.key.clone(), field, reason: reason.to_owned() }
 }
 

@@ -7,6 +7,7 @@ use super::error::Place;
 use super::home::HomeKind;
 use super::limits::Limits;
 use super::live_home::HomeSettings;
+use super::login::LoginTunables;
 use super::password::PasswordSettings;
 use super::reader::Section;
 use super::secrets::Secrets;
@@ -45,6 +46,7 @@ pub struct Settings {
 pub struct Live {
     pub limits: Limits,
     pub captcha: CaptchaTunables,
+    pub login: LoginTunables,
     pub sms: SmsTunables,
 }
 
@@ -72,6 +74,7 @@ impl Config {
         let password = root.section("password", PasswordSettings::read);
         let session = root.section("session", SessionSettings::read);
         let (captcha_provider, captcha) = root.section("captcha", captcha::read);
+        let login = root.section("login", LoginTunables::read);
         // A gateway that was refused stands as the outbox here; it must not be blamed a second time.
         let mut retention_at = None;
         let (sms_settings, sms, outbox) = root.section("sms", |section| {
@@ -100,7 +103,7 @@ impl Config {
             sms: sms_settings,
             audit,
         };
-        Self { settings, live: Live { limits, captcha, sms } }
+        Self { settings, live: Live { limits, captcha, login, sms } }
     }
 }
 

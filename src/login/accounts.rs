@@ -1,5 +1,6 @@
 //! Accounts in the database: who there is, what opens them, and their recent sign-ins.
 
+mod failures;
 mod passwords;
 mod phones;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use crate::db::{Db, DbError, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::sms::Phone;
 
+pub use failures::Failure;
 pub use passwords::ShownBy;
 pub use phones::PhoneSet;
 
@@ -25,6 +27,10 @@ pub struct Account {
     pub password_hash: Option<Phc>,
     /// One more with each password that was set: a session starts only for the one that was verified.
     pub password_version: i64,
+    /// Wrong passwords in a row.
+    pub password_failures: i64,
+    /// Since when the password opens nothing, because it had too many of them.
+    pub password_disabled_at: Option<Micros>,
     /// None: no code opens it.
     pub phone: Option<Phone>,
     pub roles: Roles,
@@ -126,6 +132,8 @@ impl Accounts {
             login: login.clone(),
             password_hash: phc.cloned(),
             password_version: 0,
+            password_failures: 0,
+            password_disabled_at: None,
             phone: phone.cloned(),
             roles,
             must_change_password: false,
@@ -173,6 +181,11 @@ impl Account {
     /// As an event names it.
     pub fn recorded(&self) -> Subject<'_> {
         Subject::Account { id: self.id.as_bytes(), login: self.login.as_str() }
+    }
+
+    /// What a password is compared with; none where no password opens the account, or none any more.
+    pub fn open_hash(&self) -> Option<&Phc> {
+        self.password_hash.as_ref().filter(|_| self.password_disabled_at.is_none())
     }
 }
 
@@ -223,6 +236,8 @@ pub(super) struct AccountRow {
     created_at: i64,
     phone: Option<String>,
     password_version: i64,
+    password_failures: i64,
+    password_disabled_at: Option<i64>,
 }
 
 impl AccountRow {
@@ -232,6 +247,8 @@ impl AccountRow {
             login: Username::stored(self.login),
             password_hash: self.password_hash.map(Phc::stored),
             password_version: self.password_version,
+            password_failures: self.password_failures,
+            password_disabled_at: self.password_disabled_at.map(Micros),
             phone: self.phone.map(Phone::stored),
             roles: Roles { admin: self.admin != 0 },
             must_change_password: self.must_change_password != 0,

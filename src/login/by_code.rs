@@ -6,6 +6,7 @@ use std::time::Duration;
 use metrics::Counter;
 use zeroize::Zeroizing;
 
+use super::consecutive::password_enabled_counter;
 use super::guard::Guard;
 use super::registration::retry_after;
 use super::sign_in::signed_in_counter;
@@ -211,10 +212,15 @@ impl ByCode {
         if let Err(error) = guard.forgive(&live.limits, account.id).await {
             tracing::debug!(%error, "an account's failures could not be forgiven");
         }
+        if account.password_disabled_at.is_some() {
+            password_enabled_counter().increment(1);
+        }
         self.record(&account, ask.entry, (Action::Reset, None));
         let account = Account {
             password_hash: Some(hash),
             password_version: version,
+            password_failures: 0,
+            password_disabled_at: None,
             must_change_password: false,
             ..account
         };

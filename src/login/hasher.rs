@@ -59,6 +59,7 @@ struct Pool {
     /// faults in 19 MiB (that took 0.2 to 0.9 ms of 17).
     arenas: Mutex<Vec<Vec<Block>>>,
     computed: AtomicU64,
+    decoys: AtomicU64,
     mean_micros: AtomicU64,
 }
 
@@ -99,6 +100,7 @@ impl Hasher {
             waiting: AtomicUsize::new(0),
             arenas: Mutex::default(),
             computed: AtomicU64::new(0),
+            decoys: AtomicU64::new(0),
             mean_micros: AtomicU64::new(50_000),
         })))
     }
@@ -158,12 +160,20 @@ impl Hasher {
             secret::same(&computed, &output)
         });
         let ok = same.await? & known;
+        if !known {
+            self.0.decoys.fetch_add(1, Ordering::SeqCst);
+        }
         Ok(Verified { ok, rehash: ok && stale })
     }
 
     /// How many hashes were computed so far, for whatever reason.
     pub fn verifications(&self) -> u64 {
         self.0.computed.load(Ordering::SeqCst)
+    }
+
+    /// How many of them were decoys: whatever the password, it was not right.
+    pub fn decoys(&self) -> u64 {
+        self.0.decoys.load(Ordering::SeqCst)
     }
 
     async fn work<T: Send + 'static>(

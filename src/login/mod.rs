@@ -3,6 +3,7 @@
 mod accounts;
 mod by_code;
 mod client;
+mod consecutive;
 mod devices;
 mod guard;
 mod hasher;
@@ -16,9 +17,10 @@ mod sign_in;
 mod tokens;
 mod username;
 
-pub use accounts::{Account, Accounts, CreateError, PastSignIn, PhoneSet, Roles, ShownBy};
+pub use accounts::{Account, Accounts, CreateError, Failure, PastSignIn, PhoneSet, Roles, ShownBy};
 pub use by_code::{ByCode, CodeEntry, Entered, Given, NotOpened, Reset, Resetting};
 pub use client::Client;
+pub use consecutive::password_enabled_counter;
 pub use devices::{DeviceId, Devices, KnownDevice, KnownDevices, LIFE as DEVICE_LIFE, device_subject};
 pub use guard::{Admission, Counted, Guard, Path, Slot, Subject, Who, account_subject};
 pub use hasher::{HashError, HashSettings, Hasher, Verified};

@@ -196,6 +196,7 @@ impl Registration {
         let account = Account {
             password_hash: Some(hash),
             password_version: version,
+            password_failures: 0,
             must_change_password: false,
             ..verified.clone()
         };

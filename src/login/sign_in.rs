@@ -6,8 +6,9 @@ use std::time::Duration;
 use metrics::Counter;
 use serde_json::json;
 
+use super::consecutive::{Consecutive, Looked};
 use super::guard::{Admission, Counted, Guard, Path, Slot, Subject, Who};
-use super::{Account, Accounts, Client, HashError, Hasher, KnownDevices, Password, Username};
+use super::{Account, Accounts, Client, HashError, Hasher, KnownDevices, Password, Username, Verified};
 use crate::audit::{self, Action, Event, Why};
 use crate::clock::Micros;
 use crate::config::Live;
@@ -21,6 +22,7 @@ pub struct SignIn(Arc<Inner>);
 struct Inner {
     guard: Arc<Guard>,
     accounts: Accounts,
+    consecutive: Consecutive,
     hasher: Hasher,
     counters: Counters,
 }
@@ -62,7 +64,8 @@ pub enum Outcome {
 
 impl SignIn {
     pub fn new(guard: Arc<Guard>, accounts: Accounts, hasher: Hasher) -> Self {
-        Self(Arc::new(Inner { guard, accounts, hasher, counters: Counters::register() }))
+        let consecutive = Consecutive::new(accounts.clone());
+        Self(Arc::new(Inner { guard, accounts, consecutive, hasher, counters: Counters::register() }))
     }
 
     pub fn guard(&self) -> &Guard {
@@ -121,21 +124,28 @@ impl SignIn {
         subject: Subject,
         slot: Slot,
     ) -> Result<Option<Outcome>, DbError> {
-        let Inner { guard, accounts, hasher, .. } = &*self.0;
-        let found = match accounts.find(&attempt.login).await {
-            Ok(found) => found,
+        let Inner { guard, consecutive, .. } = &*self.0;
+        let most = live.login.max_consecutive_failures;
+        let (taken, path) = (slot.taken(), slot.path());
+        let looked = consecutive.look(&attempt.login, subject.account(), most).await;
+        let Ok(Some(Looked { account: found, turn })) = looked else {
+            slot.refund().await;
+            looked?;
+            self.record(attempt, subject, path, Ended::Busy);
+            return Ok(Some(Outcome::Busy { retry_after: Duration::from_secs(1) }));
+        };
+        if !guard.learn(&attempt.login, found.as_ref(), subject) || path.is_void(found.as_ref()) {
+            slot.refund().await;
+            return Ok(None);
+        }
+        let compared = match self.compare(&attempt.password, found.as_ref()).await {
+            Ok(compared) => compared,
             Err(error) => {
                 slot.refund().await;
                 return Err(error);
             }
         };
-        let (taken, path) = (slot.taken(), slot.path());
-        if !guard.learn(&attempt.login, found.as_ref(), subject) || path.is_void(found.as_ref()) {
-            slot.refund().await;
-            return Ok(None);
-        }
-        let hash = found.as_ref().and_then(|account| account.password_hash.as_ref());
-        match (hasher.verify(&attempt.password, hash).await, found) {
+        match (compared, found) {
             (Ok(verified), Some(account)) if verified.ok => {
                 let (at, forgave) = slot.succeed().await.unwrap_or((taken.at, false));
                 self.record(attempt, subject, path, Ended::Right(taken, at, forgave));
@@ -144,9 +154,13 @@ impl SignIn {
                 }
                 Ok(Some(Outcome::SignedIn(Box::new(account))))
             }
-            (Ok(_), _) => {
+            (Ok(_), found) => {
                 let counts_from = slot.keep().await.unwrap_or(taken.at);
                 self.record(attempt, subject, path, Ended::Wrong(taken, counts_from));
+                if consecutive.count(found.as_ref(), most).await? {
+                    self.record_disabled(attempt, subject);
+                }
+                drop(turn);
                 let captcha_required = guard.challenges_next(&live.limits, subject, who(attempt), path).await;
                 Ok(Some(Outcome::Rejected { captcha_required }))
             }
@@ -161,6 +175,29 @@ impl SignIn {
                 Ok(Some(Outcome::Busy { retry_after: Duration::from_secs(1) }))
             }
         }
+    }
+
+    /// With the account's own password where that opens it, else with a decoy.
+    async fn compare(
+        &self,
+        password: &Password,
+        account: Option<&Account>,
+    ) -> Result<Result<Verified, HashError>, DbError> {
+        let Inner { consecutive, hasher, .. } = &*self.0;
+        let mut compared = hasher.verify(password, account.and_then(Account::open_hash)).await;
+        if let (Ok(Verified { ok: ok @ true, .. }), Some(account)) = (&mut compared, account) {
+            *ok = consecutive.confirm(account).await?;
+        }
+        Ok(compared)
+    }
+
+    fn record_disabled(&self, attempt: &Attempt, subject: Subject) {
+        let audit = self.0.guard.audit();
+        audit.record(Event {
+            account: Some(subject.recorded(&attempt.login)),
+            address: Some(audit::Subject::Address(&attempt.address)),
+            ..Event::new(audit.now(), Action::PasswordDisabled, audit::Outcome::Ok)
+        });
     }
 
     fn record(&self, attempt: &Attempt, subject: Subject, path: Path, ended: Ended) {

@@ -1,6 +1,7 @@
 //! Why somebody is refused: what the limits have of a subject, and what was tried by it of late. And letting
 //! them in again.
 
+mod passwords;
 mod subject;
 
 use std::sync::Arc;
@@ -56,7 +57,7 @@ pub struct RuleStanding {
     pub frees_at: Option<Micros>,
 }
 
-/// Who clears a log, and why.
+/// Who lets somebody in again, and why.
 #[derive(Clone, Copy)]
 pub struct By<'a> {
     /// The id of their account.

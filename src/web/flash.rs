@@ -22,10 +22,11 @@ pub enum Flash {
     LimitsSaved,
     LimitsRestored,
     CountCleared,
+    PasswordEnabled,
 }
 
 impl Flash {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::SignedOut,
         Self::SessionEnded,
         Self::Registered,
@@ -40,6 +41,7 @@ impl Flash {
         Self::LimitsSaved,
         Self::LimitsRestored,
         Self::CountCleared,
+        Self::PasswordEnabled,
     ];
 
     const fn code(self) -> &'static str {
@@ -58,6 +60,7 @@ impl Flash {
             Self::LimitsSaved => "limits-saved",
             Self::LimitsRestored => "limits-restored",
             Self::CountCleared => "count-cleared",
+            Self::PasswordEnabled => "password-enabled",
         }
     }
 
@@ -77,6 +80,7 @@ impl Flash {
             Self::LimitsSaved => "flash.limits-saved",
             Self::LimitsRestored => "flash.limits-restored",
             Self::CountCleared => "flash.count-cleared",
+            Self::PasswordEnabled => "flash.password-enabled",
         }
     }
 }

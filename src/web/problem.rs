@@ -69,6 +69,8 @@ pub enum Problem {
     TooManyTokens,
     /// There is no password to show, and one is needed.
     NoPassword,
+    /// The one there is has had too many wrong ones in a row.
+    PasswordDisabled,
     /// An administrator's account is not opened by a number alone.
     PasswordRequired,
     PasswordChangeRequired,
@@ -121,7 +123,7 @@ mod kinds;
 use kinds as k;
 
 impl Kind {
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         k::INVALID_CREDENTIALS,
         k::CAPTCHA_REQUIRED,
         k::CAPTCHA_INVALID,
@@ -145,6 +147,7 @@ impl Kind {
         k::ONLY_WAY_IN,
         k::TOO_MANY_TOKENS,
         k::NO_PASSWORD,
+        k::PASSWORD_DISABLED,
         k::PASSWORD_REQUIRED,
         k::PASSWORD_CHANGE_REQUIRED,
         k::INVALID_INPUT,
@@ -203,6 +206,7 @@ impl Problem {
             Self::OnlyWayIn => k::ONLY_WAY_IN,
             Self::TooManyTokens => k::TOO_MANY_TOKENS,
             Self::NoPassword => k::NO_PASSWORD,
+            Self::PasswordDisabled => k::PASSWORD_DISABLED,
             Self::PasswordRequired => k::PASSWORD_REQUIRED,
             Self::PasswordChangeRequired => k::PASSWORD_CHANGE_REQUIRED,
             Self::InvalidInput { .. } | Self::InvalidDraft { .. } => k::INVALID_INPUT,

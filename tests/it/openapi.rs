@@ -207,6 +207,39 @@ async fn answers_to_administrators_carry_what_is_described_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn answers_about_a_disabled_password_carry_what_is_described_and_nothing_else() {
+    let app = TestApp::with(Store::Memory, "[login]\nmax_consecutive_failures = 1\n").await;
+    let held = Held { document: document(), client: crate::sms::administration::admin(&app).await };
+    let wrong = app.client().login("boss", WRONG).await;
+    as_described(&held.document, "post", "/api/v1/login", &wrong);
+    assert_eq!(held.get("/api/v1/session").await, 200);
+    let told = (409, "password-disabled".to_owned());
+    let phone = json!({ "phone": "13800138000", "code": "123456", "current_password": PASSWORD });
+    assert_eq!(held.post("/account/phone", phone).await, told);
+    assert_eq!(held.post("/admin/confirm", json!({ "password": PASSWORD })).await, told);
+    let removal = json!({ "current_password": PASSWORD }).to_string();
+    assert_eq!(held.raw(Method::DELETE, "/account/phone", "application/json", &removal).await, told);
+    for (path, described) in [
+        ("subjects/login-account/boss", "/api/v1/admin/subjects/{limit}/{subject}"),
+        ("events?action=password-disabled", "/api/v1/admin/events"),
+    ] {
+        let answer = held.client.get(&format!("/api/v1/admin/{path}")).await;
+        assert_eq!(answer.status, 200);
+        as_described(&held.document, "get", described, &answer);
+    }
+    let body = json!({ "reason": "a test" }).to_string();
+    for (body, status) in
+        [("{", 400), ("{\"reason\":\"a\\nb\"}", 422), (body.as_str(), 204), (body.as_str(), 404)]
+    {
+        let path = format!("{}/api/v1/admin/disabled-passwords/boss", app.url);
+        let request = held.client.http.delete(path).header("content-type", "application/json");
+        let answer = Answer::read(request.body(body.to_owned()).send().await.unwrap()).await;
+        as_described(&held.document, "delete", "/api/v1/admin/disabled-passwords/{login}", &answer);
+        assert_eq!(answer.status, status, "{body}: {}", answer.text);
+    }
+}
+
+#[tokio::test]
 async fn answers_about_the_limits_carry_what_is_described_and_nothing_else() {
     let toml = "[limits.custom.reply]\nrules = [{ max = 5, per = \"day\" }]\n";
     let app = TestApp::with(Store::Memory, toml).await;

@@ -225,6 +225,10 @@ fn captcha_and_sessions() {
             "captcha.fixed_answer: is missing, and captcha.provider = \"fixed\" needs it: the answer that every challenge takes",
         ),
         ("captcha.provider = 'none'", "captcha.provider: \"none\" is none of: image, fixed"),
+        (
+            "login.max_consecutive_failures = 101",
+            "login.max_consecutive_failures: 101 is out of range; it must be from 0 to 100",
+        ),
         ("captcha.difficulty = 'cruel'", "captcha.difficulty: \"cruel\" is none of: easy, medium, hard"),
         (
             "session.idle = '31d'",

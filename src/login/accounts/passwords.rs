@@ -17,15 +17,17 @@ pub enum ShownBy<'a> {
 }
 
 const SET_VERIFIED: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
-    password_version = password_version + 1 WHERE id = $2 AND password_version = $3
-    RETURNING password_version";
+    password_version = password_version + 1, password_failures = 0
+    WHERE id = $2 AND password_version = $3 AND password_disabled_at IS NULL RETURNING password_version";
 const SET_PROVEN: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
-    password_version = password_version + 1 WHERE id = $2 AND phone = $3 RETURNING password_version";
+    password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
+    WHERE id = $2 AND phone = $3 RETURNING password_version";
 
 impl Accounts {
     /// Sets a password that its owner chose, and ends every session of the account, at once: whoever
     /// verified another password meanwhile starts no session with it. The version it has now; None where
-    /// what was shown does not hold any more.
+    /// what was shown does not hold any more. By a code it opens the account again where the one before was
+    /// disabled.
     pub async fn set_password(
         &self,
         id: AccountId,

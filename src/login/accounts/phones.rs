@@ -42,7 +42,7 @@ impl Accounts {
     /// the only way in.
     pub async fn remove_phone(&self, id: AccountId) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE accounts SET phone = NULL, password_version = password_version + 1
-            WHERE id = $1 AND password_hash IS NOT NULL";
+            WHERE id = $1 AND password_hash IS NOT NULL AND password_disabled_at IS NULL";
         let rows = on_db!(&self.db, pool => query(SQL).bind(id.to_string()).execute(pool).await
             .map(|done| done.rows_affected()))?;
         Ok(rows > 0)

@@ -31,6 +31,8 @@ fn account(number: u8, password_version: i64) -> Account {
         login: Username::parse("alice").unwrap(),
         password_hash: None,
         password_version,
+        password_failures: 0,
+        password_disabled_at: None,
         phone: None,
         roles: Roles::default(),
         must_change_password: false,

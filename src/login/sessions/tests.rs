@@ -377,3 +377,17 @@ async fn the_newest_twenty_sign_ins_are_kept_for_each_account() {
         on_db!(&bench.sessions.db, pool => sqlx::query_scalar(sql).fetch_one(pool).await).unwrap();
     assert_eq!(rows, 21);
 }
+
+#[tokio::test]
+async fn a_password_that_was_disabled_meanwhile_starts_no_session_and_a_code_does() {
+    let bench = bench().await;
+    let verified = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    let other = bench.start(bench.alice).await;
+    bench.accounts.count_failure(&verified, 1).await.unwrap();
+    assert!(bench.start_for(&verified).await.is_none());
+    assert!(bench.session(&other).await.is_some(), "those that run go on");
+    let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
+    assert!(bench.sessions.start(&verified, &client, SignedInBy::Code).await.unwrap().is_some());
+    bench.accounts.enable_password(bench.alice).await.unwrap();
+    assert!(bench.start_for(&verified).await.is_some());
+}

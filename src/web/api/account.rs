@@ -103,6 +103,9 @@ pub async fn verify(
     password: Password,
     solved: bool,
 ) -> Result<Result<Box<Account>, HttpResponse>, Problem> {
+    if account.password_disabled_at.is_some() {
+        return Err(Problem::PasswordDisabled);
+    }
     let address = call.client.subject().as_ref().to_vec();
     let attempt = Attempt { login: account.login.clone(), password, address, client: call.shown(), solved };
     let refused =

@@ -143,7 +143,7 @@ async fn filter(services: &Services, wanted: &Wanted) -> Result<Filter, Problem>
         action: read(
             wanted.action.as_deref(),
             "action",
-            "Use sign-in, guess, send, register, captcha, custom, reload or admin.",
+            "Use sign-in, reset, password-disabled, guess, send, register, captcha, custom, reload or admin.",
             Action::parse,
         )?,
         outcome: read(

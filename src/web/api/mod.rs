@@ -37,6 +37,7 @@ use crate::web::problem::{CaptchaBody, Problem};
 use crate::web::ratelimit_fields::{self, Standing};
 use crate::web::services::Services;
 use crate::web::visit::Edge;
+use crate::web::wait::Moment;
 
 /// A solved challenge, as it is sent.
 #[derive(Deserialize)]
@@ -63,6 +64,9 @@ struct User {
     /// The password was given out once: nothing but changing it is of use.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     must_change_password: bool,
+    /// The password had too many wrong ones in a row, and opens nothing since then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    password_disabled_since: Option<String>,
 }
 
 impl From<&Account> for UserBody {
@@ -74,6 +78,7 @@ impl From<&Account> for UserBody {
                 phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),
                 roles: account.roles.names(),
                 must_change_password: account.must_change_password,
+                password_disabled_since: account.password_disabled_at.map(|at| Moment(at).iso()),
             },
         }
     }

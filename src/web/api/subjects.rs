@@ -61,6 +61,11 @@ struct RuleBody {
 struct AccountBody {
     id: String,
     login: String,
+    /// Wrong passwords in a row.
+    password_failures: i64,
+    /// It had too many of them, and opens nothing since then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    password_disabled_since: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -107,6 +112,26 @@ pub async fn clear(
     }
 }
 
+/// `DELETE /admin/disabled-passwords/{login}`
+pub async fn enable_password(
+    request: HttpRequest,
+    path: Path<String>,
+    query: Query<Clearing>,
+    body: Result<Bytes, Error>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> Result<HttpResponse, Problem> {
+    let admin = admin::api::change(&request, &services, &edge).await?;
+    let subject = read_as(Kind::Login, &path, &services.live.snapshot()).ok_or(Problem::NotFound)?;
+    let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
+    let (actor, address) = (admin.id(), ClientAddress::of(&request, &edge.trusted).subject());
+    let by = By { actor: &actor, account: &admin.who.account, address: address.as_ref(), reason: &reason };
+    match services.lookup.enable_password(&subject, by).await.map_err(|error| broken(&error))? {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(Problem::NotFound),
+    }
+}
+
 /// The limit that there is, and a subject that it can count.
 fn parse<'a>(path: &'a (String, String), live: &Live) -> Result<(&'a str, Subject), Problem> {
     let (limit, text) = path;
@@ -144,6 +169,8 @@ fn told(standing: Standing, account: Option<Account>) -> Log {
         account: account.map(|account| AccountBody {
             id: account.id.to_string(),
             login: account.login.as_str().to_owned(),
+            password_failures: account.password_failures,
+            password_disabled_since: account.password_disabled_at.map(moment),
         }),
     }
 }

@@ -68,6 +68,10 @@ async fn try_to_change(
     if !visit.admits_form(&form.guarded.csrf_token) {
         return Ok(respond(visit, services, who, AccountPage::expired_form).await);
     }
+    // There is nothing to try it with; the page says what to do.
+    if who.account.password_disabled_at.is_some() {
+        return Ok(visit.see_other("/account", None));
+    }
     if form.guarded.captcha_refresh.is_some() {
         return Ok(page(FieldErrors::default(), challenge().await).await);
     }
@@ -215,5 +219,6 @@ async fn page(visit: &Visit, services: &Services, who: &Authenticated) -> Result
         .admin(account.roles.admin)
         .sessions(sessions.collect())
         .attempts(attempts.collect())
-        .must_change(account.must_change_password))
+        .must_change(account.must_change_password)
+        .password_disabled(account.password_disabled_at))
 }

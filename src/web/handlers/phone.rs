@@ -16,7 +16,7 @@ use crate::web::pages::captcha::CaptchaBlock;
 use crate::web::pages::code::{CodePage, CodeStep};
 use crate::web::pages::forms::{CodeForm, Typed};
 use crate::web::pages::login::Notice;
-use crate::web::services::Shared;
+use crate::web::services::{Services, Shared};
 use crate::web::visit::Visit;
 
 const HERE: &str = "/account/phone";
@@ -25,7 +25,7 @@ const FORM: captcha::Form = captcha::Form::PasswordChange;
 
 /// `GET /account/phone`
 pub async fn show(visit: Visit, services: Shared) -> HttpResponse {
-    match member(&visit, &services, HERE).await {
+    match owner(&visit, &services, HERE).await {
         Member::Is(who) => {
             let notice =
                 if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
@@ -39,7 +39,7 @@ pub async fn show(visit: Visit, services: Shared) -> HttpResponse {
 /// `POST /account/phone`. A number opens the account, so whoever sets one shows the password; before the
 /// code is looked at, so that none is spent on a mistake.
 pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> HttpResponse {
-    let who = match member(&visit, &services, HERE).await {
+    let who = match owner(&visit, &services, HERE).await {
         Member::Is(who) => who,
         Member::Not(response) => return response,
     };
@@ -89,7 +89,7 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
 
 /// `GET /account/phone/remove`
 pub async fn show_removal(visit: Visit, services: Shared) -> HttpResponse {
-    match member(&visit, &services, "/account").await {
+    match owner(&visit, &services, "/account").await {
         Member::Is(who) if who.account.password_hash.is_some() => {
             CodePage::removal(&visit, who.account.login.as_str()).respond(&visit)
         }
@@ -101,7 +101,7 @@ pub async fn show_removal(visit: Visit, services: Shared) -> HttpResponse {
 
 /// `POST /account/phone/remove`
 pub async fn remove(visit: Visit, form: Form<CodeForm>, services: Shared) -> HttpResponse {
-    let who = match member(&visit, &services, "/account").await {
+    let who = match owner(&visit, &services, "/account").await {
         Member::Is(who) => who,
         Member::Not(response) => return response,
     };
@@ -128,6 +128,16 @@ pub async fn remove(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
         // Only a page from before offers it.
         Ok(false) => visit.see_other("/account", None),
         Err(error) => broken(&visit, &error),
+    }
+}
+
+/// A member whose password, if there is one, can be shown.
+async fn owner(visit: &Visit, services: &Services, here: &str) -> Member {
+    match member(visit, services, here).await {
+        Member::Is(who) if who.account.password_disabled_at.is_some() => {
+            Member::Not(visit.see_other("/account", None))
+        }
+        judged => judged,
     }
 }
 

@@ -85,6 +85,10 @@ impl Reply<'_> {
         solved: bool,
     ) -> Result<Box<Account>, HttpResponse> {
         let Reply { visit, services, live, .. } = *self;
+        // Their own page says since when, and what to do.
+        if account.password_disabled_at.is_some() {
+            return Err(visit.see_other("/account", None));
+        }
         let address = visit.client.subject().as_ref().to_vec();
         let attempt =
             Attempt { login: account.login.clone(), password, address, client: client(visit), solved };

@@ -1,5 +1,7 @@
 //! `/account`: who I am here, my password, where I am signed in, and who tried lately.
 
+use std::borrow::Cow;
+
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use askama::Template;
@@ -91,6 +93,8 @@ pub struct AccountPage {
     attempts: Vec<AttemptRow>,
     here_now: String,
     must_change: bool,
+    /// Since when the password opens nothing.
+    disabled: Option<Moment>,
     expired_form: bool,
     errors: FieldErrors,
     wait: Option<Wait>,
@@ -111,6 +115,7 @@ impl AccountPage {
             attempts: Vec::new(),
             here_now: ClientAddress::masked(visit.client),
             must_change: false,
+            disabled: None,
             expired_form: false,
             errors: FieldErrors::default(),
             wait: None,
@@ -143,6 +148,12 @@ impl AccountPage {
     /// The password is a one-time one: nothing else works until it is changed.
     pub fn must_change(mut self, must: bool) -> Self {
         self.must_change = must;
+        self
+    }
+
+    /// The password had too many wrong ones in a row.
+    pub fn password_disabled(mut self, since: Option<Micros>) -> Self {
+        self.disabled = since.map(Moment);
         self
     }
 
@@ -179,6 +190,20 @@ impl AccountPage {
         with_wait(visit.page(status, self), self.wait.as_ref())
     }
 
+    /// Whether a code sets a new password: an administrator's account is opened by none.
+    fn takes_codes(&self) -> bool {
+        self.phone.is_some() && !self.admin
+    }
+
+    /// How to come by a password that is good.
+    fn way_back(&self) -> Cow<'static, str> {
+        self.layout.t(match (self.admin, self.takes_codes()) {
+            (true, _) => "account.disabled-admin",
+            (false, true) => "account.disabled-code",
+            (false, false) => "account.disabled-ask",
+        })
+    }
+
     fn others(&self) -> bool {
         self.sessions.iter().any(|session| !session.current)
     }
@@ -186,7 +211,7 @@ impl AccountPage {
     fn focus(&self) -> &'static str {
         match self.errors.first() {
             Some(field) => field.name(),
-            None if self.must_change => "current_password",
+            None if self.must_change && self.disabled.is_none() => "current_password",
             None => "",
         }
     }

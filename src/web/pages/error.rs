@@ -86,7 +86,8 @@ impl From<&Problem> for ErrorKind {
             | Problem::PhoneTaken
             | Problem::OnlyWayIn
             | Problem::TooManyTokens
-            | Problem::NoPassword => Self::BadRequest,
+            | Problem::NoPassword
+            | Problem::PasswordDisabled => Self::BadRequest,
             Problem::InvalidCredentials { .. }
             | Problem::InvalidCode
             | Problem::Unauthenticated

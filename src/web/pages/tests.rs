@@ -203,6 +203,12 @@ fn accounts(visit: &Visit) -> Vec<(&'static str, AccountPage)> {
         ("account-no-password", full().ways_in(Some("+8613800138000"), false)),
         ("account-wrong", full().errors(wrong)),
         ("account-wait", full().wait(wait(60))),
+        (
+            "account-disabled",
+            full().ways_in(Some("+8613800138000"), true).password_disabled(Some(before(90))),
+        ),
+        ("account-disabled-asks", full().password_disabled(Some(before(90)))),
+        ("account-disabled-admin", full().admin(true).password_disabled(Some(before(90)))),
         ("account-must-change", page().must_change(true).sessions(vec![sessions().remove(0)])),
         ("account-expired", page().expired_form()),
     ]

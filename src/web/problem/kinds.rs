@@ -2,7 +2,7 @@
 
 use super::{Kind, StatusCode as S, kind};
 
-pub const INVALID_CREDENTIALS: Kind = kind("invalid-credentials", S::UNAUTHORIZED, "Name or password is wrong", "Check both and try again. Where captcha_required is true, get a challenge from POST /api/v1/captcha first and send its answer along.");
+pub const INVALID_CREDENTIALS: Kind = kind("invalid-credentials", S::UNAUTHORIZED, "Name or password is wrong", "Check both and try again. Where captcha_required is true, get a challenge from POST /api/v1/captcha first and send its answer along. If it stays, set a new password with POST /api/v1/password/reset, or ask an administrator.");
 pub const CAPTCHA_REQUIRED: Kind = kind("captcha-required", S::FORBIDDEN, "A CAPTCHA is needed", "Solve the challenge in captcha, or get one from POST /api/v1/captcha, and send the same call again with captcha: {id, answer}.");
 pub const CAPTCHA_INVALID: Kind = kind("captcha-invalid", S::FORBIDDEN, "The CAPTCHA answer was not accepted", "It was wrong, too late or used before. Solve a new challenge and send the same call again with its answer.");
 pub const THROTTLED: Kind = kind("throttled", S::TOO_MANY_REQUESTS, "Too many attempts", "Wait for retry_after seconds, then try again. Trying sooner does not make the wait longer.");
@@ -26,6 +26,7 @@ pub const NOT_SENT: Kind = kind("unavailable", S::SERVICE_UNAVAILABLE, "Not avai
 pub const ONLY_WAY_IN: Kind = kind("only-way-in", S::CONFLICT, "The number is the only way into this account", "Set a password with POST /api/v1/password/reset first; then the number can be removed.");
 pub const TOO_MANY_TOKENS: Kind = kind("too-many-tokens", S::CONFLICT, "There are 100 tokens already", "Revoke one that is not needed any more with DELETE /api/v1/admin/tokens/{id}, then send the same call again.");
 pub const NO_PASSWORD: Kind = kind("no-password", S::CONFLICT, "The account has no password yet", "Changing the number takes the current password. Set one with POST /api/v1/password/reset first.");
+pub const PASSWORD_DISABLED: Kind = kind("password-disabled", S::CONFLICT, "The password is disabled", "Too many wrong ones were tried in a row. Set a new one with POST /api/v1/password/reset, or ask an administrator to enable it again.");
 pub const PASSWORD_REQUIRED: Kind = kind("password-required", S::FORBIDDEN, "This account takes its password", "An administrator's account is not opened by a code. Sign in with POST /api/v1/login. Where the password is lost, another administrator helps, or gatehouse admin create on the server.");
 pub const PASSWORD_CHANGE_REQUIRED: Kind = kind("password-change-required", S::FORBIDDEN, "The password has to be changed first", "It was given out once. Change it on /account; until then only GET /api/v1/session and POST /api/v1/logout answer.");
 pub const INVALID_INPUT: Kind = kind("invalid-input", S::UNPROCESSABLE_ENTITY, "Some of the input cannot be used", "Correct the fields listed in errors and send the call again.");

@@ -47,6 +47,7 @@ const WAYS: &[Way] = &[
     ("GET", "/admin/lookup", Body::Nothing),
     ("POST", "/admin/lookup", Body::Kept),
     ("POST", "/admin/lookup/clear", Body::Kept),
+    ("POST", "/admin/lookup/enable", Body::Kept),
     ("GET", "/admin/tokens", Body::Nothing),
     ("POST", "/admin/tokens", Body::Form),
     ("POST", "/admin/tokens/revoke", Body::Form),
@@ -65,6 +66,7 @@ const WAYS: &[Way] = &[
     ("DELETE", "/api/v1/admin/tokens/{id}", Body::Json("")),
     ("GET", "/api/v1/admin/subjects/{limit}/{subject}", Body::Nothing),
     ("DELETE", "/api/v1/admin/subjects/{limit}/{subject}", Body::Json("")),
+    ("DELETE", "/api/v1/admin/disabled-passwords/{login}", Body::Json("")),
 ];
 
 /// The paths of administrators in the URL table, read from its source.

@@ -2,6 +2,7 @@
 
 mod access;
 mod confirm;
+mod passwords;
 mod subjects;
 pub mod tokens;
 

@@ -7,7 +7,7 @@ use gatehouse::clock::Clock;
 use gatehouse::login::{Roles, Username};
 
 use super::WRONG;
-use super::look::Look;
+use super::look::{Look, disable};
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::browser::{Browser, DESKTOP, Screen, pictures};
 
@@ -117,6 +117,10 @@ async fn lookup(look: &Look<'_>, app: &TestApp) {
     browser.submit().await;
     browser.js("document.querySelector('#limit-0 details').open = true").await;
     look.at("console-lookup-found").await;
+    disable(app, "kim").await;
+    browser.open("/admin/lookup").await;
+    browser.js("document.querySelector('#disabled details').open = true").await;
+    look.at("console-lookup-disabled").await;
     browser.fill(&[("asked", "203.0.113.66")]).await;
     browser.submit().await;
     look.at("console-lookup-address").await;

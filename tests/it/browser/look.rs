@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gatehouse::clock::Clock;
-use gatehouse::login::{Password, Roles, Username};
+use gatehouse::login::{Account, Failure, Password, Roles, Username};
 
 use super::WRONG;
 use crate::support::app::{PASSWORD, Store, TestApp};
@@ -242,6 +242,10 @@ async fn code_pages(look: &Look<'_>, app: &TestApp) {
     browser.fill(&[("code", &code), ("password", PASSWORD)]).await;
     browser.submit().await;
     look.at("account-phone").await;
+    disable(app, "lin").await;
+    browser.open("/account").await;
+    look.at("account-disabled").await;
+    assert!(app.services.accounts.enable_password(account(app, "lin").await.id).await.unwrap());
     browser.open("/account/phone").await;
     look.at("phone").await;
     browser.sign_out().await;
@@ -264,6 +268,9 @@ async fn admin_pages(look: &Look<'_>, app: &TestApp, number: &str) {
     }
     browser.open("/admin/messages?state=accepted").await;
     look.at("messages-braked").await;
+    disable(app, "watchman").await;
+    browser.open("/account").await;
+    look.at("account-disabled-admin").await;
     browser.sign_out().await;
 }
 
@@ -295,6 +302,9 @@ async fn account_pages(look: &Look<'_>, app: &TestApp) {
         browser.submit().await;
     }
     look.at("account-captcha").await;
+    disable(app, &long).await;
+    browser.open("/account").await;
+    look.at("account-disabled-asks").await;
     browser.sign_out().await;
     look.at("login-signed-out").await;
 
@@ -304,6 +314,16 @@ async fn account_pages(look: &Look<'_>, app: &TestApp) {
     browser.sign_in("gatekeeper").await;
     look.at("account-must-change").await;
     browser.sign_out().await;
+}
+
+async fn account(app: &TestApp, login: &str) -> Account {
+    app.services.accounts.find(&Username::parse(login).unwrap()).await.unwrap().unwrap()
+}
+
+/// As after a hundred wrong passwords in a row.
+pub async fn disable(app: &TestApp, login: &str) {
+    let account = account(app, login).await;
+    assert_eq!(app.services.accounts.count_failure(&account, 1).await.unwrap(), Failure::Disabled);
 }
 
 async fn error_pages(look: &Look<'_>) {

@@ -22,7 +22,7 @@ async fn attempt(client: &Client, login: &str, password: &str) -> Answer {
 
 /// Tries every password once over `connections` connections, each trying its next as soon as it has
 /// an answer; the answers in no order, each with the password that it is for.
-async fn burst(
+pub async fn burst(
     app: &TestApp,
     login: &str,
     passwords: Vec<&'static str>,

@@ -5,6 +5,7 @@ mod bursts;
 mod captcha;
 mod device_cookies;
 mod devices;
+mod disabling;
 mod hang_ups;
 mod refusals;
 pub mod throttling;

@@ -3,10 +3,10 @@
 pub mod administration;
 mod carried;
 mod edge;
-mod flows;
+pub mod flows;
 mod gateways;
 mod guessing;
-mod http;
+pub mod http;
 mod kannel;
 mod ledger;
 mod names;

@@ -66,6 +66,16 @@ async fn an_empty_home_is_filled_with_the_live_part_of_the_file_alone() {
 }
 
 #[tokio::test]
+async fn what_disables_a_password_is_followed_there_too() {
+    let redis = RedisServer::start();
+    let app = on(redis.port).await;
+    let most = || app.services.live.snapshot().login.max_consecutive_failures;
+    assert_eq!(most(), 100);
+    set(&redis, "[login]\nmax_consecutive_failures = 7\n");
+    until("it is followed", async || most() == 7).await;
+}
+
+#[tokio::test]
 async fn nonsense_changes_nothing_and_is_told() {
     let redis = RedisServer::start();
     let app = on(redis.port).await;

@@ -72,6 +72,7 @@ pub fn period(sums: &[Sum]) -> Period {
         // One that was sent before the hour may be entered in it.
         entered: of(Action::Guess, Outcome::Ok).min(sent),
         wrong_codes: of(Action::Guess, Outcome::Wrong),
+        disabled: of(Action::PasswordDisabled, Outcome::Ok),
     }
 }
 

@@ -1,5 +1,7 @@
 //! `/admin/lookup`: who is counted, until when, why they were refused, and letting them in.
 
+use std::sync::Arc;
+
 use actix_web::web::Form;
 use actix_web::{HttpRequest, HttpResponse};
 use rust_i18n::t;
@@ -11,15 +13,17 @@ use crate::lookup::{By, Kind, LookupError, Subject};
 use crate::web::admin::{self, Admin};
 use crate::web::flash::Flash;
 use crate::web::handlers::admin::figures::DAY;
-use crate::web::handlers::admin::password::{self, Pairs};
+use crate::web::handlers::admin::password::{self, Pairs, Shown};
 use crate::web::handlers::broken;
-use crate::web::pages::admin::lookup::{LimitState, LookupPage, Person};
+use crate::web::pages::admin::lookup::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::services::{Services, Shared};
 use crate::web::subject;
 use crate::web::visit::{self, Visit};
+use crate::web::wait::Moment;
 
 const HERE: &str = "/admin/lookup";
 const CLEAR: &str = "/admin/lookup/clear";
+const ENABLE: &str = "/admin/lookup/enable";
 /// How many of the last events are shown, and how many days back.
 const LATEST: u32 = 20;
 const DAYS: u32 = 7;
@@ -55,37 +59,79 @@ pub async fn ask(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResp
 
 /// `POST /admin/lookup/clear`
 pub async fn clear(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
-    let admin = match admin::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
     let (asked, limit) = (asked(&pairs), password::value(&pairs, "limit"));
-    let reason: String = password::value(&pairs, "reason").trim().chars().take(500).collect();
-    if !visit.admits_form(password::value(&pairs, "csrf_token")) {
-        admin.was_foreign(&services, visit.pattern());
-        return page(&visit, &services, &admin, asked, LookupPage::expired).await;
-    }
-    if reason.is_empty() {
-        return page(&visit, &services, &admin, asked, |page| page.reason_missing(limit)).await;
-    }
-    let live = services.live.snapshot();
-    let Some(subject) = subject::read(asked, &live) else {
-        return LookupPage::new(&visit, admin.login(), asked).unreadable().respond(&visit);
-    };
-    let shown = match password::shown(&visit, &services, &admin, CLEAR, &pairs).await {
-        Ok(shown) => shown,
+    let act = match Act::read(&visit, &services, &pairs, CLEAR, limit).await {
+        Ok(act) => act,
         Err(response) => return response,
     };
-    let (actor, address) = (admin.id(), visit.client.subject());
-    let by = By { actor: &actor, account: &admin.who.account, address: address.as_ref(), reason: &reason };
-    let response = match services.lookup.clear(&live, limit, &subject, by).await {
+    let (actor, address) = (act.admin.id(), visit.client.subject());
+    let cleared =
+        services.lookup.clear(&act.live, limit, &act.subject, act.by(&actor, address.as_ref())).await;
+    let response = match cleared {
         Ok(cleared) => back_to(&visit, asked, cleared.then_some(Flash::CountCleared)),
         Err(LookupError::Db(error)) => broken(&visit, &error),
         Err(LookupError::Store(_) | LookupError::Sms(_)) => {
-            LookupPage::new(&visit, admin.login(), asked).down().respond(&visit)
+            LookupPage::new(&visit, act.admin.login(), asked).down().respond(&visit)
         }
     };
-    shown.finish(&visit, &services, response)
+    act.shown.finish(&visit, &services, response)
+}
+
+/// `POST /admin/lookup/enable`
+pub async fn enable(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
+    let act = match Act::read(&visit, &services, &pairs, ENABLE, ENABLING).await {
+        Ok(act) => act,
+        Err(response) => return response,
+    };
+    let (actor, address) = (act.admin.id(), visit.client.subject());
+    let by = act.by(&actor, address.as_ref());
+    let response = match services.lookup.enable_password(&act.subject, by).await {
+        Ok(enabled) => back_to(&visit, asked(&pairs), enabled.then_some(Flash::PasswordEnabled)),
+        Err(error) => broken(&visit, &error),
+    };
+    act.shown.finish(&visit, &services, response)
+}
+
+/// Something that is to be done about whoever was looked up.
+struct Act {
+    admin: Admin,
+    live: Arc<Live>,
+    subject: Subject,
+    reason: String,
+    shown: Shown,
+}
+
+impl Act {
+    /// The form at `action`, with a reason and the password shown; or the page that goes back. `what` is what
+    /// the reason is for.
+    async fn read(
+        visit: &Visit,
+        services: &Services,
+        pairs: &[(String, String)],
+        action: &str,
+        what: &str,
+    ) -> Result<Self, HttpResponse> {
+        let admin = admin::page::read(visit, services).await?;
+        let asked = asked(pairs);
+        let reason: String = password::value(pairs, "reason").trim().chars().take(500).collect();
+        if !visit.admits_form(password::value(pairs, "csrf_token")) {
+            admin.was_foreign(services, visit.pattern());
+            return Err(page(visit, services, &admin, asked, LookupPage::expired).await);
+        }
+        if reason.is_empty() {
+            return Err(page(visit, services, &admin, asked, |page| page.reason_missing(what)).await);
+        }
+        let live = services.live.snapshot();
+        let Some(subject) = subject::read(asked, &live) else {
+            return Err(LookupPage::new(visit, admin.login(), asked).unreadable().respond(visit));
+        };
+        let shown = password::shown(visit, services, &admin, action, pairs).await?;
+        Ok(Self { admin, live, subject, reason, shown })
+    }
+
+    fn by<'a>(&'a self, actor: &'a str, address: &'a [u8]) -> By<'a> {
+        By { actor, account: &self.admin.who.account, address, reason: &self.reason }
+    }
 }
 
 fn asked(pairs: &[(String, String)]) -> &str {
@@ -136,7 +182,8 @@ async fn person(
             _ => "lookup.address",
         },
         name: name(subject, asked),
-        facts: facts(visit, subject, account.as_ref()),
+        facts: facts(visit, live, subject, account.as_ref()),
+        disabled: account.as_ref().and_then(|account| account.password_disabled_at).map(Moment),
         limits: limits.into_iter().map(LimitState::new).collect(),
         events: events.into_iter().map(Into::into).collect(),
         all_events,
@@ -152,18 +199,25 @@ fn name(subject: &Subject, asked: &str) -> String {
     }
 }
 
-fn facts(visit: &Visit, subject: &Subject, account: Option<&Account>) -> Vec<String> {
+fn facts(visit: &Visit, live: &Live, subject: &Subject, account: Option<&Account>) -> Vec<String> {
     let locale = visit.locale;
-    match (subject, account) {
-        (Subject::Login(_), None) => vec![locale.t("lookup.no-account").into_owned()],
-        (Subject::Login(_), Some(Account { phone: Some(phone), .. })) => {
-            vec![t!("lookup.has-number", locale = locale.code(), it = phone.as_str()).into_owned()]
-        }
-        (Subject::Phone(_), Some(account)) => {
-            vec![t!("lookup.number-of", locale = locale.code(), it = account.login.as_str()).into_owned()]
-        }
-        _ => Vec::new(),
+    let Some(account) = account else {
+        let unknown =
+            matches!(subject, Subject::Login(_)).then(|| locale.t("lookup.no-account").into_owned());
+        return unknown.into_iter().collect();
+    };
+    let mut facts = Vec::new();
+    if let (Subject::Login(_), Some(phone)) = (subject, &account.phone) {
+        facts.push(t!("lookup.has-number", locale = locale.code(), it = phone.as_str()).into_owned());
     }
+    if let Subject::Phone(_) = subject {
+        facts.push(t!("lookup.number-of", locale = locale.code(), it = account.login.as_str()).into_owned());
+    }
+    let (count, max) = (account.password_failures, live.login.max_consecutive_failures);
+    if count > 0 && max > 0 && account.open_hash().is_some() {
+        facts.push(t!("lookup.failures", locale = locale.code(), count = count, max = max).into_owned());
+    }
+    facts
 }
 
 /// Every event of whoever an entry is about.

@@ -51,14 +51,19 @@ async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbErro
     let current = services.tuning.current();
     let instances = services.tuning.instances().await?;
     let parts = parts(visit, services, &current).await?;
+    let day_so_far = figures::period(&in_day);
+    let mut warnings = warnings(services, &current, &instances, shared, &parts);
+    if day_so_far.disabled > 0 {
+        warnings.push(Warning::PasswordsDisabled { count: day_so_far.disabled });
+    }
     Ok(Overview {
         now: Moment(now),
         hour: figures::period(&in_hour),
-        day: figures::period(&in_day),
+        day: day_so_far,
         charts: figures::charts(now, &hour, &day),
         uses: figures::uses(&in_hour, &in_day),
         subjects: subjects(services, now.minus(HOUR)).await?,
-        warnings: warnings(services, &current, &instances, shared, &parts),
+        warnings,
         parts,
         instances: instances.into_iter().map(|instance| row(instance, &current.version)).collect(),
         address: visit.client.ip().to_string(),

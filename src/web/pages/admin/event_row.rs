@@ -133,6 +133,7 @@ pub const fn action_key(action: Action) -> &'static str {
     match action {
         Action::SignIn => "event.sign-in",
         Action::Reset => "event.reset",
+        Action::PasswordDisabled => "event.password-disabled",
         Action::Guess => "event.guess",
         Action::Send => "event.send",
         Action::Register => "event.register",
@@ -183,6 +184,7 @@ fn act_key(act: &str) -> Option<&'static str> {
         "limits.rollback" => "act.limits-rollback",
         "subject.clear" => "act.subject-clear",
         "brake.lift" => "act.brake-lift",
+        "password.enable" => "act.password-enable",
         "token.create" => "act.token-create",
         "token.revoke" => "act.token-revoke",
         "confirm" => "act.confirm",

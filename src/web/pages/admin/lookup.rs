@@ -21,6 +21,9 @@ use crate::web::wait::{Moment, Wait};
 /// Units across a time line.
 const ACROSS: u64 = 1000;
 
+/// Stands for the password where it is the one that lacks its reason; no limit is called that.
+pub const ENABLING: &str = "password";
+
 /// What was found of whoever was looked up.
 pub struct Person {
     /// Which kind of thing was typed.
@@ -29,6 +32,8 @@ pub struct Person {
     pub name: String,
     /// More of what is known, in words.
     pub facts: Vec<String>,
+    /// Since when the password opens nothing.
+    pub disabled: Option<Moment>,
     pub limits: Vec<LimitState>,
     pub events: Vec<EventRow>,
     /// Where all of them are, where there are any.
@@ -100,7 +105,7 @@ pub struct LookupPage {
     found: Option<Person>,
     /// What was typed is nobody that could be counted.
     unreadable: bool,
-    /// The limit whose clearing lacks its reason.
+    /// The limit whose clearing lacks its reason, or [`ENABLING`].
     reason_missing: Option<String>,
     down: bool,
     expired: bool,
@@ -174,6 +179,10 @@ impl LookupPage {
 
     fn holds(&self, limit: &LimitState) -> Cow<'static, str> {
         t!("lookup.holds", locale = self.layout.locale.code(), count = limit.holds)
+    }
+
+    fn enabling_lacks_reason(&self) -> bool {
+        self.reason_missing.as_deref() == Some(ENABLING)
     }
 
     fn lacks_reason(&self, limit: &LimitState) -> bool {

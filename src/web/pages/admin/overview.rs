@@ -25,6 +25,8 @@ pub struct Period {
     /// Of those, by now.
     pub entered: u64,
     pub wrong_codes: u64,
+    /// Passwords that had too many wrong ones in a row.
+    pub disabled: u64,
 }
 
 /// What one limit did.
@@ -82,6 +84,9 @@ pub enum Warning {
     },
     StoreDown,
     Dropped {
+        count: u64,
+    },
+    PasswordsDisabled {
         count: u64,
     },
     /// Most attempts come from one address.
@@ -172,6 +177,10 @@ impl OverviewPage {
             Warning::Dropped { count } => (
                 t!("warning.dropped-title", locale = code, count = grouped(*count)),
                 self.layout.t("warning.dropped-text"),
+            ),
+            Warning::PasswordsDisabled { count } => (
+                t!("warning.disabled-title", locale = code, count = grouped(*count)),
+                self.layout.t("warning.disabled-text"),
             ),
             Warning::SharedAddress { percent, mask } => (
                 t!("warning.shared-title", locale = code, percent = percent, mask = mask),

@@ -16,7 +16,7 @@ use crate::web::pages::admin::editor::{EditorPage, StalePage, TomlPage, Word};
 use crate::web::pages::admin::events::EventsPage;
 use crate::web::pages::admin::history::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
 use crate::web::pages::admin::limits::{Hour, LimitCard, LimitsPage};
-use crate::web::pages::admin::lookup::{LimitState, LookupPage, Person};
+use crate::web::pages::admin::lookup::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::pages::admin::overview::{
     Charts, InstanceRow, Overview, OverviewPage, Part, Period, Subject, Use, Warning,
 };
@@ -71,6 +71,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     add("lookup", &LookupPage::new(visit, "ada", ""));
     add("lookup-found", &lookup().found(person()));
     add("lookup-reason", &lookup().found(person()).reason_missing("login-account"));
+    add("lookup-reason-enable", &lookup().found(person()).reason_missing(ENABLING));
     add("lookup-unreadable", &lookup().unreadable());
     add("lookup-down", &lookup().down());
     add("lookup-expired", &lookup().expired());
@@ -88,6 +89,7 @@ fn overview(worried: bool) -> Overview {
         sent: 77,
         entered: 60,
         wrong_codes: 3,
+        disabled: 0,
     };
     let wave = |scale: u64, steps: u64| (0..steps).map(|step| (step * 7 + 3) % 11 * scale).collect();
     let chart = |id, title, step: u32, steps: u64| {
@@ -111,6 +113,7 @@ fn overview(worried: bool) -> Overview {
         Warning::Refused { reason: reason() },
         Warning::InstancesDiffer,
         Warning::SharedAddress { percent: 97, mask: "203.0.113.0/24".into() },
+        Warning::PasswordsDisabled { count: 2 },
         Warning::Dropped { count: 1_234 },
     ];
     let subject = |kind, mask: &str| Subject {
@@ -271,6 +274,7 @@ fn person() -> Person {
         kind: "lookup.login",
         name: "kim".into(),
         facts: vec!["Its <number>".into()],
+        disabled: Some(Moment(NOW)),
         limits: vec![state("login-account", &hits, 2, false), state("captcha-address", &[], 0, true)],
         events: entries().into_iter().map(Into::into).collect(),
         all_events: Some("/admin/events?account=-7".into()),

@@ -1,0 +1,72 @@
+//! Wrong passwords in a row, and the end of a password that had too many of them.
+
+use sqlx::{query, query_scalar};
+
+use super::{Account, Accounts};
+use crate::db::{DbError, on_db};
+use crate::login::AccountId;
+
+/// Rows of `unheld_failures`.
+const SLOTS: u8 = 32;
+
+/// What one more wrong password came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    Counted,
+    /// It was the last one that the password could have: it is disabled now.
+    Disabled,
+    /// The password was changed, or disabled, meanwhile.
+    Void,
+}
+
+impl Accounts {
+    /// Counts a wrong password against the one that it was compared with, and disables that at the `max`-th in
+    /// a row. Of any number at once each counts, and one of them disables.
+    pub async fn count_failure(&self, account: &Account, max: u32) -> Result<Failure, DbError> {
+        const SQL: &str =
+            "UPDATE accounts SET password_failures = password_failures + 1, password_disabled_at =
+            CASE WHEN password_failures + 1 >= $1 THEN CAST($2 AS BIGINT) END
+            WHERE id = $3 AND password_version = $4 AND password_disabled_at IS NULL
+            RETURNING CASE WHEN password_disabled_at IS NULL THEN 0 ELSE 1 END";
+        let (id, now) = (account.id.to_string(), self.clock.now().0);
+        let disabled: Option<i32> = on_db!(&self.db, pool => query_scalar(SQL).bind(i64::from(max)).bind(now)
+            .bind(id).bind(account.password_version).fetch_optional(pool).await)?;
+        Ok(match disabled {
+            None => Failure::Void,
+            Some(0) => Failure::Counted,
+            Some(_) => Failure::Disabled,
+        })
+    }
+
+    /// As dear, where there is no password that a wrong one could count against.
+    pub async fn count_unheld_failure(&self) -> Result<(), DbError> {
+        const SQL: &str = "UPDATE unheld_failures SET count = count + 1 WHERE slot = $1 RETURNING slot";
+        let [slot] = self.entropy.bytes();
+        let slot = i64::from(slot % SLOTS);
+        let _: Option<i64> =
+            on_db!(&self.db, pool => query_scalar(SQL).bind(slot).fetch_optional(pool).await)?;
+        Ok(())
+    }
+
+    /// The account's password was right: the wrong ones before it count no more. False where it was changed or
+    /// disabled since the account was read, and then it was not right after all.
+    pub async fn forget_failures(&self, account: &Account) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE accounts SET password_failures = 0
+            WHERE id = $1 AND password_version = $2 AND password_disabled_at IS NULL";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(account.id.to_string())
+            .bind(account.password_version).execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(rows > 0)
+    }
+
+    /// Lets a disabled password open its account again. False where it is not disabled.
+    pub async fn enable_password(&self, id: AccountId) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE accounts SET password_failures = 0, password_disabled_at = NULL
+            WHERE id = $1 AND password_disabled_at IS NOT NULL";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(id.to_string()).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        Ok(rows > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

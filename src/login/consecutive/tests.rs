@@ -1,0 +1,142 @@
+use super::*;
+use crate::clock::{Clock, Micros};
+use crate::db::tests::TestDatabase;
+use crate::entropy::Entropy;
+use crate::login::{Phc, Roles};
+
+const MAX: u32 = 100;
+
+struct Bench {
+    consecutive: Arc<Consecutive>,
+    accounts: Accounts,
+    alice: Account,
+    _database: TestDatabase,
+}
+
+async fn bench() -> Bench {
+    let database = TestDatabase::new().await;
+    let accounts = Accounts::new(database.open().await, Clock::manual(Micros(1_000_000)), Entropy::Os);
+    let login = Username::parse("alice").unwrap();
+    let alice = accounts.create(&login, &Phc::stored("hash".to_owned()), Roles::default()).await.unwrap();
+    Bench { consecutive: Arc::new(Consecutive::new(accounts.clone())), accounts, alice, _database: database }
+}
+
+impl Bench {
+    async fn fail(&self, times: u32) {
+        for _ in 0..times {
+            self.accounts.count_failure(&self.alice, MAX).await.unwrap();
+        }
+    }
+
+    async fn look(&self) -> Looked {
+        let looked = self.consecutive.look(&self.alice.login, Some(self.alice.id), MAX).await;
+        looked.unwrap().expect("a turn within patience")
+    }
+
+    /// Each looks, takes its time where it may compare, and ends as `right` says; how many could compare.
+    async fn all_at_once(&self, right: fn(usize) -> bool, many: usize) -> usize {
+        let mut tasks = tokio::task::JoinSet::new();
+        for number in 0..many {
+            let (consecutive, alice) = (Arc::clone(&self.consecutive), self.alice.clone());
+            tasks.spawn(async move {
+                let looked = consecutive.look(&alice.login, Some(alice.id), MAX).await.unwrap();
+                let Looked { account, turn } = looked.expect("a turn within patience");
+                tokio::task::yield_now().await;
+                let compared = turn.is_some();
+                if compared && right(number) {
+                    assert!(consecutive.confirm(account.as_ref().unwrap()).await.unwrap());
+                } else {
+                    consecutive.count(account.as_ref(), MAX).await.unwrap();
+                }
+                drop(turn);
+                compared
+            });
+        }
+        tasks.join_all().await.into_iter().filter(|compared| *compared).count()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_hundred_wrong_ones_at_once_a_hundred_are_compared() {
+    let bench = bench().await;
+    assert_eq!(bench.all_at_once(|_| false, 200).await, 100);
+    let now = bench.accounts.by_id(bench.alice.id).await.unwrap().unwrap();
+    assert_eq!((now.password_failures, now.password_disabled_at.is_some()), (100, true));
+    assert!(bench.consecutive.air.lock().is_empty(), "nothing is kept of who is gone");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn right_ones_are_not_refused_for_one_another_however_little_is_left() {
+    let bench = bench().await;
+    bench.fail(MAX - 1).await;
+    assert_eq!(bench.all_at_once(|_| true, 200).await, 200);
+    assert_eq!(bench.accounts.by_id(bench.alice.id).await.unwrap().unwrap().password_failures, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_one_among_many_wrong_ones_gives_them_another_hundred_and_no_more() {
+    let bench = bench().await;
+    let compared = bench.all_at_once(|number| number == 7, 400).await;
+    // Wherever in line it stood: before it at most 99 wrong ones, after it a hundred; or it came too late.
+    assert!((100..=200).contains(&compared), "{compared}");
+    let now = bench.accounts.by_id(bench.alice.id).await.unwrap().unwrap();
+    assert_eq!((now.password_failures, now.password_disabled_at.is_some()), (100, true));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_gives_up_while_they_wait_takes_no_word_with_them() {
+    let bench = bench().await;
+    bench.fail(MAX - 1).await;
+    let first = bench.look().await;
+    let wait = || {
+        let (consecutive, alice) = (Arc::clone(&bench.consecutive), bench.alice.clone());
+        tokio::spawn(async move { consecutive.look(&alice.login, Some(alice.id), MAX).await })
+    };
+    let (second, third) = (wait(), wait());
+    second.abort();
+    drop(first);
+    assert!(third.await.unwrap().unwrap().unwrap().turn.is_some());
+}
+
+fn turns<const N: usize>() -> [Turn; N] {
+    let air = Arc::default();
+    std::array::from_fn(|_| Turn::new(&air, AccountId::parse(&"7".repeat(32)).unwrap()))
+}
+
+#[test]
+fn there_is_room_while_all_in_the_air_may_be_wrong() {
+    let [mut first, mut second, mut third] = turns();
+    assert!(matches!(first.rise(98, 0, MAX), Rise::Risen));
+    assert!(matches!(second.rise(98, 0, MAX), Rise::Risen));
+    assert!(matches!(third.rise(98, 0, MAX), Rise::Full));
+    // The failures that the third has read may be those from before, or from after.
+    drop(second);
+    assert!(matches!(third.rise(98, 0, MAX), Rise::Stale));
+    let ended = third.ended();
+    assert!(matches!(third.rise(99, ended, MAX), Rise::Full), "it was wrong");
+    assert!(matches!(third.rise(0, ended, MAX), Rise::Risen), "it was right");
+}
+
+#[test]
+fn a_limit_below_what_stands_lets_one_at_a_time_be_compared() {
+    let [mut first, mut second] = turns();
+    assert!(matches!(first.rise(50, 0, 20), Rise::Risen));
+    assert!(matches!(second.rise(50, 0, 20), Rise::Full));
+    drop(first);
+    assert!(matches!(second.rise(50, 0, 20), Rise::Stale));
+    let ended = second.ended();
+    assert!(matches!(second.rise(51, ended, 20), Rise::Risen));
+}
+
+#[tokio::test]
+async fn switched_off_it_counts_nothing_and_what_is_disabled_stays_so() {
+    let bench = bench().await;
+    let look = || bench.consecutive.look(&bench.alice.login, Some(bench.alice.id), 0);
+    for _ in 0..3 {
+        let looked = look().await.unwrap().unwrap();
+        assert!(!bench.consecutive.count(looked.account.as_ref(), 0).await.unwrap());
+    }
+    assert_eq!(bench.accounts.by_id(bench.alice.id).await.unwrap(), Some(bench.alice.clone()));
+    bench.accounts.count_failure(&bench.alice, 1).await.unwrap();
+    assert_eq!(look().await.unwrap().unwrap().account.unwrap().open_hash(), None);
+}

@@ -1,0 +1,171 @@
+//! The ways back for an account whose password is disabled.
+
+use gatehouse::audit::Outcome;
+use gatehouse::login::Username;
+use serde_json::{Value, json};
+
+use super::acts;
+use crate::sms::administration::admin;
+use crate::sms::flows::{NEW, NO_LIMITS, ask, send_on};
+use crate::sms::http::{NUMBER, enter, with_number};
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::process::Home;
+
+const WRONG: &str = "a wrong password";
+
+async fn app() -> TestApp {
+    let toml = format!("{NO_LIMITS}[login]\nmax_consecutive_failures = 2\n");
+    TestApp::with(Store::Memory, &toml).await
+}
+
+async fn disable(app: &TestApp, login: &str) {
+    for _ in 0..2 {
+        assert_eq!(app.client().login(login, WRONG).await.status, 401);
+    }
+    let login = Username::parse(login).unwrap();
+    assert!(app.services.accounts.find(&login).await.unwrap().unwrap().password_disabled_at.is_some());
+    // Out of the window that asks for a CAPTCHA.
+    app.advance(std::time::Duration::from_secs(60));
+}
+
+async fn enable(boss: &Client, login: &str) -> Answer {
+    let request = boss.http.delete(format!("{}/api/v1/admin/disabled-passwords/{login}", boss.url));
+    Answer::read(request.json(&json!({ "reason": "called us" })).send().await.unwrap()).await
+}
+
+#[tokio::test]
+async fn a_code_signs_in_says_what_is_wrong_and_sets_a_password_that_is_good() {
+    let app = app().await;
+    with_number(&app, "alice", NUMBER).await;
+    disable(&app, "alice").await;
+    let client = app.client();
+    let code = client.code(NUMBER, "login").await;
+    let signed_in = enter(&client, NUMBER, &code).await;
+    let since = &signed_in.body["user"]["password_disabled_since"];
+    assert_eq!((signed_in.status, since), (200, &json!("2026-03-01T12:00:00Z")));
+    let page = client.get("/account").await;
+    for told in ["Your password is disabled", "2026-03-01 12:00", "href=\"/password/reset\""] {
+        assert!(page.text.contains(told), "{told} is not in {}", page.text);
+    }
+    assert!(!page.text.contains("name=\"current_password\"") && !page.text.contains("/account/phone"));
+    for path in ["/account/phone", "/account/phone/remove"] {
+        assert_eq!(client.get(path).await.header("location"), "/account");
+    }
+    let second = ask(&client, "/password/reset", NUMBER).await;
+    let code = client.codes(NUMBER).await.remove(0);
+    let done = send_on(&client, "/password/reset", &second, &[("code", &code), ("new_password", NEW)]).await;
+    assert_eq!((done.status, done.header("location")), (303, "/login"), "{}", done.text);
+    assert_eq!(client.login("alice", PASSWORD).await.status, 401);
+    let back = client.login("alice", NEW).await;
+    assert_eq!((back.status, &back.body["user"]["password_disabled_since"]), (200, &Value::Null));
+    assert!(client.get("/account").await.text.contains("name=\"current_password\""));
+}
+
+#[tokio::test]
+async fn an_account_without_a_number_is_sent_to_whoever_runs_the_site() {
+    let app = app().await;
+    let (alice, boss) = (app.client(), admin(&app).await);
+    assert_eq!(alice.register("alice", PASSWORD).await.status, 201);
+    disable(&app, "alice").await;
+    disable(&app, "boss").await;
+    let page = alice.get("/account").await.text;
+    assert!(page.contains("Ask whoever runs this site") && !page.contains("/password/reset"), "{page}");
+    assert!(boss.get("/account").await.text.contains("gatehouse admin enable"));
+}
+
+#[tokio::test]
+async fn an_administrator_sees_it_and_enables_it_again_by_api() {
+    let app = app().await;
+    let boss = admin(&app).await;
+    app.register("alice").await;
+    let alice = async || boss.get("/api/v1/admin/subjects/login-account/alice").await.body["account"].clone();
+    assert_eq!(app.client().login("alice", WRONG).await.status, 401);
+    assert_eq!(
+        (&alice().await["password_failures"], alice().await.get("password_disabled_since")),
+        (&json!(1), None)
+    );
+    assert_eq!(enable(&boss, "alice").await.problem(), "not-found", "it is not disabled");
+    assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
+    disable(&app, "alice").await;
+    assert_eq!(alice().await["password_disabled_since"], "2026-03-01T12:00:00.000000Z");
+    assert_eq!(app.client().login("alice", PASSWORD).await.status, 401);
+    assert_eq!(enable(&boss, "ALICE").await.status, 204);
+    assert_eq!(alice().await["password_failures"], 0);
+    assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
+    for nobody in ["alice", "nobody", "+8613800138000"] {
+        assert_eq!(enable(&boss, nobody).await.problem(), "not-found", "{nobody}");
+    }
+    let acts = acts(&app).await;
+    let [act] = acts.as_slice() else { panic!("{acts:#?}") };
+    assert_eq!((act.name.as_deref(), act.outcome), (Some("password.enable"), Outcome::Ok));
+    assert_eq!(act.detail.as_deref(), Some(r#"{"reason":"called us"}"#));
+    assert!(act.actor.is_some() && act.account.as_ref().unwrap().mask.starts_with("a…"), "{act:?}");
+}
+
+#[tokio::test]
+async fn an_administrator_enables_it_again_in_the_console_with_a_reason_and_the_password() {
+    let app = app().await;
+    with_number(&app, "alice", NUMBER).await;
+    disable(&app, "alice").await;
+    let boss = admin(&app).await;
+    assert!(boss.get("/admin").await.text.contains("Passwords disabled in 24 hours: 1"));
+    let look = async |asked: &str| {
+        boss.submit("/admin/lookup", "/admin/lookup", &[("asked", asked)]).await;
+        boss.get("/admin/lookup").await
+    };
+    let page = look("alice").await;
+    assert!(
+        page.text.contains("Password disabled") && page.text.contains("/admin/lookup/enable"),
+        "{}",
+        page.text
+    );
+    let send =
+        async |fields: &[(&str, &str)]| boss.submit("/admin/lookup", "/admin/lookup/enable", fields).await;
+    let missing = send(&[("asked", "alice"), ("reason", " ")]).await;
+    assert!(missing.status == 422 && missing.text.contains("reason-enable-error"), "{}", missing.text);
+    app.advance(std::time::Duration::from_secs(15 * 60));
+    let wish = [("asked", NUMBER), ("reason", "She called")];
+    let asked = send(&wish).await;
+    assert!(
+        asked.text.contains("action=\"/admin/lookup/enable\""),
+        "it carries the form along: {}",
+        asked.text
+    );
+    assert_eq!(app.client().login("alice", PASSWORD).await.status, 401, "nothing is done before that");
+    let done = send(&[wish[0], wish[1], ("password", PASSWORD)]).await;
+    assert_eq!((done.status, done.header("location")), (303, "/admin/lookup"), "{}", done.text);
+    let page = boss.get("/admin/lookup").await.text;
+    assert!(page.contains("the password signs in again") && page.contains("She called"), "{page}");
+    assert!(!page.contains("/admin/lookup/enable"));
+    assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
+    assert_eq!(app.client().login("alice", WRONG).await.status, 401);
+    assert!(look("alice").await.text.contains("Wrong passwords in a row: 1. At 2"));
+}
+
+/// With nobody left to ask.
+#[tokio::test]
+async fn the_last_administrator_gets_in_by_the_command_line() {
+    let mut home = Home::new();
+    for limit in ["ACCOUNT", "ADDRESS"] {
+        home.set(&format!("GATEHOUSE__LIMITS__LOGIN_{limit}__RULES"), "[]");
+    }
+    home.set("GATEHOUSE__LOGIN__MAX_CONSECUTIVE_FAILURES", "2");
+    let made = home.run_with_input(&["admin", "create", "boss", "--password-stdin"], PASSWORD);
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let running = home.start(&["serve"]).await;
+    let client = running.client();
+    for _ in 0..2 {
+        assert_eq!(client.login("boss", WRONG).await.status, 401);
+    }
+    assert_eq!(client.login("boss", PASSWORD).await.status, 401);
+    let unknown = home.run(&["admin", "enable", "bos"]);
+    assert!(unknown.code == Some(2) && unknown.stderr.contains("no account bos"), "{}", unknown.stderr);
+    let enabled = home.run(&["admin", "enable", "Boss"]);
+    assert_eq!((enabled.code, enabled.stdout.as_str()), (Some(0), "The password of boss signs in again.\n"));
+    let again = home.run(&["admin", "enable", "boss"]);
+    assert!(again.code == Some(0) && again.stdout.contains("is not disabled"), "{}", again.stdout);
+    let back = client.login("boss", PASSWORD).await;
+    assert_eq!(back.status, 200, "{}", back.text);
+    let events = client.get("/api/v1/admin/events?action=admin").await;
+    assert_eq!(events.body["events"][0]["name"], "password.enable", "{}", events.text);
+}

@@ -1,0 +1,264 @@
+//! A hundred wrong passwords in a row, and then: nothing that tells anybody.
+
+use std::time::Duration;
+
+use gatehouse::audit::{Action, Filter};
+use gatehouse::db::Db;
+use gatehouse::login::{Account, Username};
+use sqlx::query_scalar;
+
+use super::bursts::burst;
+use super::throttling::{comparable, fail_solved};
+use crate::support::app::{ANSWER, PASSWORD, Store, TestApp, on_both_stores};
+
+const WRONG: &str = "a wrong password";
+/// Nothing but the count in a row is in the way.
+const OPEN: &str = "[limits.login-account]\nrules = []\n[limits.login-address]\nrules = []\n";
+const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
+
+on_both_stores!(
+    of_two_hundred_wrong_passwords_at_once_a_hundred_are_compared,
+    right_passwords_are_not_refused_for_one_another_however_few_are_left,
+    a_right_password_begins_anew,
+    a_disabled_password_is_answered_like_a_wrong_one_and_like_none,
+    a_disabled_password_looks_like_none_on_the_page,
+);
+
+fn up_to(max: u32) -> String {
+    format!("{OPEN}[login]\nmax_consecutive_failures = {max}\n")
+}
+
+async fn account(app: &TestApp, login: &str) -> Account {
+    app.services.accounts.find(&Username::parse(login).unwrap()).await.unwrap().unwrap()
+}
+
+/// How many passwords were compared with somebody's own, and how many with a decoy.
+fn compared(app: &TestApp) -> (u64, u64) {
+    let decoys = app.services.hasher.decoys();
+    (app.hashes() - decoys, decoys)
+}
+
+async fn of_two_hundred_wrong_passwords_at_once_a_hundred_are_compared(store: Store) {
+    let app = TestApp::with(store, OPEN).await;
+    app.register("known").await;
+    let (own, decoys) = compared(&app);
+    let answers = burst(&app, "known", vec![WRONG; 200], 200).await;
+    let first = comparable(app.client().login("nobody", WRONG).await);
+    for (_, answer) in answers {
+        assert_eq!(comparable(answer), first, "one answer for them all, and for a name that nobody has");
+    }
+    let now = compared(&app);
+    assert_eq!((now.0 - own, now.1 - decoys), (100, 101));
+    assert_eq!(account(&app, "known").await.password_failures, 100);
+    assert_eq!(comparable(app.client().login("known", PASSWORD).await), first, "nor is the right one told");
+    let audit = &app.services.audit;
+    audit.flush().await;
+    let disabled = Filter { action: Some(Action::PasswordDisabled), ..Filter::default() };
+    let events = audit.log().page(&disabled, None, 10).await.unwrap().entries;
+    assert_eq!(events.iter().map(|event| event.count).sum::<i64>(), 1);
+    assert!(events[0].account.is_some() && events[0].address.is_some());
+}
+
+async fn right_passwords_are_not_refused_for_one_another_however_few_are_left(store: Store) {
+    let app = TestApp::with(store, &up_to(3)).await;
+    app.register("known").await;
+    for _ in 0..2 {
+        assert_eq!(app.client().login("known", WRONG).await.status, 401);
+    }
+    for (_, answer) in burst(&app, "known", vec![PASSWORD; 50], 50).await {
+        assert_eq!(answer.status, 200, "{}", answer.text);
+    }
+    assert_eq!(account(&app, "known").await.password_failures, 0);
+}
+
+async fn a_right_password_begins_anew(store: Store) {
+    let app = TestApp::with(store, &up_to(3)).await;
+    app.register("known").await;
+    let client = app.client();
+    for _ in 0..4 {
+        for _ in 0..2 {
+            assert_eq!(client.login("known", WRONG).await.status, 401);
+        }
+        assert_eq!(client.login("known", PASSWORD).await.status, 200);
+    }
+    for _ in 0..3 {
+        assert_eq!(client.login("known", WRONG).await.status, 401);
+    }
+    assert_eq!(client.login("known", PASSWORD).await.status, 401);
+    assert_eq!(client.get("/api/v1/session").await.status, 200, "who is signed in stays so");
+}
+
+/// Step by step beside a name that nobody has, and an account that nothing happened to: the right password from
+/// the third step on.
+async fn a_disabled_password_is_answered_like_a_wrong_one_and_like_none(store: Store) {
+    let toml = format!("{BEHIND_A_PROXY}[login]\nmax_consecutive_failures = 2\n");
+    let app = TestApp::with(store, &toml).await;
+    for login in ["disabled", "fine"] {
+        app.register(login).await;
+    }
+    let clients = ["203.0.113.7", "203.0.113.8", "203.0.113.9"].map(|from| app.client_at(from));
+    for _ in 0..2 {
+        app.client_at("203.0.113.66").login("disabled", WRONG).await;
+    }
+    assert!(account(&app, "disabled").await.password_disabled_at.is_some());
+    // What came before is out of every window; the password stays disabled.
+    app.advance(Duration::from_secs(3600));
+    for step in 0..24 {
+        let mut told = Vec::new();
+        let mut costs = Vec::new();
+        let subjects = [("disabled", PASSWORD), ("nobody", PASSWORD), ("fine", WRONG)];
+        for (client, (login, password)) in clients.iter().zip(subjects) {
+            // One more would disable it, too.
+            if login == "fine" {
+                app.services.accounts.forget_failures(&account(&app, login).await).await.unwrap();
+            }
+            let before = app.hashes();
+            let answer = match step {
+                0..5 | 23 => client.login(login, password).await,
+                _ => client.login_with(login, password, &client.challenge().await, ANSWER).await,
+            };
+            costs.push(app.hashes() - before);
+            told.push(comparable(answer));
+        }
+        assert!(told[0] == told[1] && told[1] == told[2], "step {step}: {told:#?}");
+        assert!(costs[0] == costs[1] && costs[1] == costs[2], "step {step}: {costs:?}");
+        let expected = match step {
+            0..3 | 5..22 => 401,
+            3..5 => 403,
+            _ => 429,
+        };
+        assert_eq!(told[0].0, expected, "step {step}");
+    }
+    // The hour is over, and the right one is wrong still.
+    app.advance(Duration::from_secs(3600));
+    assert_eq!(clients[0].login("disabled", PASSWORD).await.problem(), "invalid-credentials");
+    assert_eq!(clients[2].login("fine", PASSWORD).await.status, 200);
+}
+
+async fn a_disabled_password_looks_like_none_on_the_page(store: Store) {
+    let toml = format!("{BEHIND_A_PROXY}[login]\nmax_consecutive_failures = 1\n");
+    let app = TestApp::with(store, &toml).await;
+    app.register("known").await;
+    assert_eq!(app.client_at("203.0.113.66").login("known", WRONG).await.status, 401);
+    app.advance(Duration::from_secs(3600));
+    let (at_known, at_unknown) = (app.client_at("203.0.113.7"), app.client_at("203.0.113.8"));
+    for step in 0..5 {
+        let mut told = Vec::new();
+        // Names of one length, so that the pages are, too.
+        for (client, login) in [(&at_known, "known"), (&at_unknown, "nowon")] {
+            let answer = client.submit("/login", "/login", &[("login", login), ("password", PASSWORD)]).await;
+            let mut text = answer.text.replace(&answer.csrf_token(), "TOKEN").replace(login, "LOGIN");
+            if let Some(id) = answer.hidden("captcha_id") {
+                text = text.replace(&id, "CAPTCHA");
+            }
+            told.push((answer.status, answer.header("retry-after").to_owned(), text));
+        }
+        assert_eq!(told[0], told[1], "step {step}");
+        assert_eq!(told[0].0, if step < 3 { 401 } else { 403 }, "step {step}: {}", told[0].2);
+        assert!(step >= 3 || told[0].2.contains("choose a new password"), "it says what to do");
+    }
+}
+
+/// An answer that is not preceded by a write comes sooner.
+#[tokio::test]
+async fn a_wrong_password_is_written_once_whomever_it_is_for() {
+    let app = TestApp::with(Store::Memory, &up_to(2)).await;
+    app.register("known").await;
+    let db = Db::connect(&app.database).await.unwrap();
+    let unheld = async || -> i64 {
+        let sql = "SELECT CAST(SUM(count) AS BIGINT) FROM unheld_failures";
+        match &db {
+            Db::Sqlite(pools) => query_scalar(sql).fetch_one(&pools.all).await.unwrap(),
+            Db::Postgres(pools) => query_scalar(sql).fetch_one(&pools.all).await.unwrap(),
+        }
+    };
+    let client = app.client();
+    for (login, held, expected) in
+        [("known", 1, 0), ("nobody", 1, 1), ("known", 2, 1), ("known", 2, 2), ("nobody", 2, 3)]
+    {
+        assert_eq!(client.login(login, WRONG).await.status, 401);
+        assert_eq!((account(&app, "known").await.password_failures, unheld().await), (held, expected));
+    }
+}
+
+/// The browser's page, the API, the number and the console: all go one way.
+#[tokio::test]
+async fn a_wrong_current_password_counts_wherever_it_is_typed() {
+    let app = TestApp::with(Store::Memory, &up_to(4)).await;
+    let boss = crate::sms::administration::admin(&app).await;
+    let phone = serde_json::json!({ "phone": "+8613800138000", "code": "123456", "current_password": WRONG });
+    assert_eq!(boss.call("/account/phone", phone.clone()).await.status, 401);
+    let change = [("current_password", WRONG), ("new_password", "quiet lanterns drift above marble")];
+    assert_eq!(boss.submit("/account", "/account/password", &change).await.status, 422);
+    assert_eq!(boss.call("/admin/confirm", serde_json::json!({ "password": WRONG })).await.status, 401);
+    assert_eq!(account(&app, "boss").await.password_failures, 3);
+    assert_eq!(app.client().login("boss", WRONG).await.status, 401);
+    assert!(account(&app, "boss").await.password_disabled_at.is_some());
+    // Who is signed in is told, and nothing is compared any more.
+    let before = app.hashes();
+    let right =
+        serde_json::json!({ "phone": "+8613800138000", "code": "123456", "current_password": PASSWORD });
+    let confirm = serde_json::json!({ "password": PASSWORD });
+    for answer in [boss.call("/account/phone", right).await, boss.call("/admin/confirm", confirm).await] {
+        assert_eq!((answer.status, answer.problem()), (409, "password-disabled"));
+    }
+    let change = [("current_password", PASSWORD), ("new_password", "quiet lanterns drift above marble")];
+    let token = [("csrf_token", boss.get("/account").await.csrf_token())];
+    let fields = [change[0], change[1], (token[0].0, token[0].1.as_str())];
+    for path in ["/account/password", "/account/phone", "/account/phone/remove"] {
+        let answer = boss.post(path, &fields).await;
+        assert_eq!((answer.status, answer.header("location")), (303, "/account"), "{path}");
+    }
+    assert_eq!(app.hashes(), before);
+}
+
+#[tokio::test]
+async fn a_saved_file_changes_how_many_it_takes() {
+    let app = TestApp::with(Store::Memory, &up_to(10)).await;
+    app.register("known").await;
+    let client = app.client();
+    let fail = async || assert_eq!(client.login("known", WRONG).await.status, 401);
+    for _ in 0..5 {
+        fail().await;
+    }
+    let save = async |max: u32| {
+        std::fs::write(app.file(), up_to(max)).unwrap();
+        let mut changes = app.services.live.changes();
+        let in_force = |live: &gatehouse::config::Live| live.login.max_consecutive_failures == max;
+        while !in_force(&app.services.live.snapshot()) {
+            changes.changed().await.unwrap();
+        }
+    };
+    save(0).await;
+    fail().await;
+    assert_eq!(account(&app, "known").await.password_failures, 5, "switched off, nothing is counted");
+    // Fewer than there were: the next wrong one is one too many, a right one is not.
+    save(3).await;
+    assert_eq!(client.login("known", PASSWORD).await.status, 200);
+    save(10).await;
+    for _ in 0..5 {
+        fail().await;
+    }
+    save(3).await;
+    fail().await;
+    assert!(account(&app, "known").await.password_disabled_at.is_some());
+    save(0).await;
+    assert_eq!(client.login("known", PASSWORD).await.status, 401, "what is disabled stays so");
+}
+
+/// By the rules as they come: five hours of twenty an hour.
+#[tokio::test]
+async fn under_the_default_rules_it_takes_five_hours() {
+    let app = TestApp::with(Store::Memory, BEHIND_A_PROXY).await;
+    app.register("known").await;
+    for attempt in 0..100 {
+        assert!(account(&app, "known").await.password_disabled_at.is_none(), "{attempt}");
+        let client = app.client_at(&format!("203.0.113.{attempt}"));
+        assert_eq!(fail_solved(&client, "known").await.status, 401, "{attempt}");
+        if attempt % 20 == 19 {
+            assert_eq!(client.login("known", PASSWORD).await.problem(), "throttled");
+            app.advance(Duration::from_secs(3600));
+        }
+    }
+    assert!(account(&app, "known").await.password_disabled_at.is_some());
+}
