@@ -84,7 +84,7 @@ impl MemoryStore {
                 if bucket.limit.capacity() > 0 {
                     shard.open(bucket.key, clock).take(ask, clock, bucket.limit);
                 }
-                admitted(&gathered, clock)
+                admitted(ask, &gathered, clock)
             });
         };
         let now = log.now(clock);
@@ -93,7 +93,7 @@ impl MemoryStore {
             if bucket.limit.capacity() > 0 {
                 log.take(ask, now, bucket.limit);
             }
-            admitted(&gathered, now)
+            admitted(ask, &gathered, now)
         })
     }
 
@@ -121,7 +121,7 @@ impl MemoryStore {
                 let now = log.now(clock);
                 log.take(ask, now, bucket.limit);
             }
-            admitted(&gathered, at)
+            admitted(ask, &gathered, at)
         })
     }
 
@@ -218,14 +218,14 @@ struct Locked<'a> {
 
 /// Why what was gathered admits nothing; None where it does.
 fn verdict(gathered: &Gathered, at: Micros) -> Option<Verdict> {
-    if let Some(refusal) = gathered.refused {
+    if let Some(refusal) = gathered.refused() {
         return Some(Verdict::Refused { at, refusal });
     }
     gathered.held.map(|bucket| Verdict::Held { at, bucket })
 }
 
-fn admitted(gathered: &Gathered, at: Micros) -> Verdict {
-    Verdict::Admitted { at, room: gathered.room, noted: gathered.noted }
+fn admitted(ask: &Ask<'_>, gathered: &Gathered, at: Micros) -> Verdict {
+    Verdict::Admitted { at, room: gathered.room(ask.buckets), noted: gathered.noted() }
 }
 
 impl Locked<'_> {
