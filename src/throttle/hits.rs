@@ -136,20 +136,26 @@ impl Hits {
     /// Of several that are oldest it drops the one with the lowest id, as a sorted set would: that is all
     /// that their order matters for, and so it is looked for only here.
     fn drop_oldest(&mut self) {
+        if self.len > 1 && self.get(1).at == self.first {
+            self.bring_lowest_first();
+        }
+        self.head = self.place(1) as u32;
+        self.len -= 1;
+        self.first = self.get(0).at;
+    }
+
+    fn bring_lowest_first(&mut self) {
         let oldest = self.get(0);
-        let (mut dropped, mut lowest) = (0, rank(oldest.id));
+        let (mut found, mut lowest) = (0, rank(oldest.id));
         for index in 1..self.len() {
             let twin = self.get(index);
             if twin.at != oldest.at {
                 break;
             }
-            (dropped, lowest) =
-                if rank(twin.id) < lowest { (index, rank(twin.id)) } else { (dropped, lowest) };
+            (found, lowest) = if rank(twin.id) < lowest { (index, rank(twin.id)) } else { (found, lowest) };
         }
-        self.set(dropped, oldest);
-        self.head = self.place(1) as u32;
-        self.len -= 1;
-        self.first = self.get(0).at;
+        self.set(0, self.get(found));
+        self.set(found, oldest);
     }
 
     /// Puts one in its place. `capacity` is how many the log will ever be asked for: no memory is taken
