@@ -5,12 +5,14 @@ mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
+use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gatehouse::clock::Clock;
 use gatehouse::throttle::*;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use support::contest::{self, Contest};
 use support::harness::redis::RedisServer;
 use support::redis::{drive, runtime, store};
@@ -91,7 +93,34 @@ fn subjects_in_process(refused: bool) -> bool {
         enter_in_process(&mut contest, &named(count), limiter, limit, subjects)
     });
     contest.compare(places[1], places[0], Some(1.0 / SLOWER));
+    // What the same growth costs a limiter that keeps one word a subject.
+    let peers = [FEW, MANY].map(|count| {
+        let name = format!("governor, {}", named(count));
+        enter_peer(&mut contest, &name, refused, subjects(count))
+    });
+    contest.compare(peers[1], peers[0], None);
     contest.run(ROUNDS)
+}
+
+fn enter_peer<'c>(
+    contest: &mut Contest<'c>,
+    name: &str,
+    refused: bool,
+    subjects: Vec<String>,
+) -> contest::Place {
+    let unbounded = NonZeroU32::new(1_000_000_000).expect("not zero");
+    let quota = if refused { Quota::per_hour(NonZeroU32::MIN) } else { Quota::per_second(unbounded) };
+    let limiter: DefaultKeyedRateLimiter<String> = RateLimiter::keyed(quota);
+    for subject in &subjects {
+        let _ = limiter.check_key(subject);
+    }
+    let mut next = 0;
+    contest.enter(name, move || {
+        next += 200_000;
+        contest::time(200_000, |turn| {
+            let _ = black_box(limiter.check_key(&subjects[(next + turn) as usize % subjects.len()]));
+        })
+    })
 }
 
 fn subjects_on_redis(runtime: &Runtime) -> bool {

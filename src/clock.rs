@@ -86,6 +86,8 @@ const AT_ONCE: i64 = 20;
 /// microseconds.
 struct Counted {
     counter: quanta::Clock,
+    /// Microseconds in 2^64 units of the counter: one multiplication tells the time.
+    scale: u64,
     /// The counter when the system's clock was last asked, and how far that was ahead of it.
     asked: AtomicI64,
     ahead: AtomicI64,
@@ -94,7 +96,10 @@ struct Counted {
 impl Counted {
     fn new() -> Self {
         let (asked, ahead) = (AtomicI64::new(-BELIEVED), AtomicI64::new(0));
-        Self { counter: quanta::Clock::new(), asked, ahead }
+        let counter = quanta::Clock::new();
+        // As precise as quanta's own factor: so many units are days, and their nanoseconds stay below 2^63.
+        let scale = u128::from(counter.delta_as_nanos(0, 1 << 50)) * (1 << 14) / 1_000;
+        Self { counter, scale: scale as u64, asked, ahead }
     }
 
     fn now(&self) -> Micros {
@@ -109,7 +114,7 @@ impl Counted {
     }
 
     fn count(&self) -> i64 {
-        (self.counter.delta_as_nanos(0, self.counter.raw()) / 1_000) as i64
+        ((u128::from(self.counter.raw()) * u128::from(self.scale)) >> 64) as i64
     }
 
     #[cold]

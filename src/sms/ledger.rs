@@ -196,7 +196,7 @@ fn horizon(limit: &Limit, now: Micros) -> Micros {
 fn judge(limit: &Limit, sent: &Sent, now: Micros, solved: bool) -> Option<Refusal> {
     let mut gathered = Gathered::default();
     gathered.add(0, limit, sent, now, solved);
-    gathered.refused
+    gathered.refused()
 }
 
 /// Until the rules that nothing lifts admit one more.

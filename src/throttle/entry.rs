@@ -20,8 +20,8 @@ pub(super) struct Entry {
     pub kept: Hits,
     /// How many hits were not newer than the start that was last asked about: the next answer lies near.
     past: Cell<u32>,
-    /// The second it ends with, from the epoch.
-    expires: u32,
+    /// The moment it ends with.
+    expires: Moment,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64);
@@ -29,21 +29,24 @@ const _: () = assert!(size_of::<Entry>() == 64);
 impl Entry {
     /// Without a hit: of a log that is about to get one.
     pub fn new(key: Key, expires: Micros) -> Self {
-        Self { key, kept: Hits::default(), past: Cell::new(0), expires: second(expires) }
+        Self { key, kept: Hits::default(), past: Cell::new(0), expires: moment(expires) }
     }
 
     pub fn live_until(&mut self, expires: Micros) {
-        self.expires = self.expires.max(second(expires));
+        self.expires = self.expires.max(moment(expires));
     }
 
     pub fn is_expired(&self, now: Micros) -> bool {
-        self.expires < u32::MAX && i64::from(self.expires) < now.seconds()
+        self.expires < moment(now)
     }
 }
 
-/// The last one that can be told never ends.
-fn second(at: Micros) -> u32 {
-    u32::try_from(at.seconds().max(0)).unwrap_or(u32::MAX)
+/// A little more than a second (2^20 µs), counted from the epoch: told without a division.
+type Moment = u32;
+
+/// In 2112 comes the last one that can be told; it never ends.
+fn moment(at: Micros) -> Moment {
+    (at.0 >> 20).clamp(0, Moment::MAX.into()) as Moment
 }
 
 /// Attempts in flight, by subject: few of the subjects have any.
@@ -58,6 +61,7 @@ pub(super) struct Subject<'s> {
 impl Subject<'_> {
     /// The time this log counts by: never older than its newest hit, whatever the clock says. Holds
     /// whose owner died become kept hits on the way.
+    #[inline]
     pub fn now(&mut self, clock: Micros) -> Micros {
         let newest = self.entry.kept.last().map_or(clock, |at| at.max(clock));
         let Some(holds) = self.holds.get_mut(&self.entry.key) else { return newest };
@@ -75,6 +79,8 @@ impl Subject<'_> {
     }
 
     /// Notes what was asked for and admitted.
+    // Kept apart, so that refusals, which come in floods, run through little code.
+    #[inline(never)]
     pub fn take(&mut self, ask: &Ask<'_>, now: Micros, limit: &Limit) {
         let hit = Hit { at: now, id: ask.id };
         match ask.kind {
@@ -97,7 +103,7 @@ impl Subject<'_> {
     }
 
     fn keep(&mut self, hit: Hit, limit: &Limit) {
-        self.insert(hit, limit.capacity() as usize);
+        self.entry.kept.keep(hit, limit.capacity() as usize);
     }
 
     /// Takes back a hit that was lost. Twice the capacity, because a log that has lost its hits may have
@@ -105,13 +111,8 @@ impl Subject<'_> {
     /// what is written back.
     pub fn restore(&mut self, hit: Hit, limit: &Limit) {
         if !self.has(hit.id) {
-            self.insert(hit, 2 * limit.capacity() as usize);
+            self.entry.kept.keep(hit, 2 * limit.capacity() as usize);
         }
-    }
-
-    fn insert(&mut self, hit: Hit, capacity: usize) {
-        self.entry.kept.insert(hit, capacity);
-        self.entry.kept.trim(capacity);
     }
 
     /// Answers the time from which it counts.

@@ -9,22 +9,30 @@ pub struct Hit {
     pub id: HitId,
 }
 
-/// Ordered by time, and by id where times are equal, as in a sorted set. The times of the two ends
+/// A hit as the ring holds it, without gaps: the fewer lines of the cache a log spans, the better.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, packed(2))]
+struct Slot {
+    at: i64,
+    id: [u8; 6],
+}
+
+/// Ordered by time. The times of the two ends
 /// answer nearly every question by themselves.
 #[derive(Debug, Clone)]
 pub struct Hits {
-    ring: Box<[Hit]>,
+    ring: Box<[Slot]>,
     first: Micros,
     last: Micros,
     head: u32,
     len: u32,
 }
 
-const NONE: Hit = Hit { at: Micros(0), id: HitId([0; 6]) };
+const NONE: Slot = Slot { at: 0, id: [0; 6] };
 
 impl Default for Hits {
     fn default() -> Self {
-        Self { ring: Box::default(), first: NONE.at, last: NONE.at, head: 0, len: 0 }
+        Self { ring: Box::default(), first: Micros(0), last: Micros(0), head: 0, len: 0 }
     }
 }
 
@@ -88,34 +96,84 @@ impl Hits {
         self.iter().find(|hit| hit.id == id).map(|hit| hit.at)
     }
 
+    /// Puts one in its place, and drops the oldest beyond `capacity`.
+    #[inline]
+    pub fn keep(&mut self, hit: Hit, capacity: usize) {
+        let len = self.len();
+        let newest = len > 0 && hit.at >= self.last;
+        if newest && len < self.ring.len().min(capacity) {
+            self.append(hit);
+        } else if newest && len == capacity && hit.at > self.first {
+            self.drop_oldest();
+            self.append(hit);
+        } else {
+            self.keep_anywhere(hit, capacity);
+        }
+    }
+
+    #[cold]
+    fn keep_anywhere(&mut self, hit: Hit, capacity: usize) {
+        self.insert(hit, capacity);
+        self.trim(capacity);
+    }
+
+    /// Drops the oldest until no more than `capacity` are left.
+    pub fn trim(&mut self, capacity: usize) {
+        if self.len() > capacity {
+            (capacity..self.len()).for_each(|_| self.drop_oldest());
+            self.look_at_ends();
+        }
+    }
+
+    /// Puts the newest one behind the others, where there is room for it.
+    fn append(&mut self, hit: Hit) {
+        self.set(self.len(), hit);
+        self.first = if self.len == 0 { hit.at } else { self.first };
+        self.last = hit.at;
+        self.len += 1;
+    }
+
+    /// Of several that are oldest it drops the one with the lowest id, as a sorted set would: that is all
+    /// that their order matters for, and so it is looked for only here.
+    fn drop_oldest(&mut self) {
+        if self.len > 1 && self.get(1).at == self.first {
+            self.bring_lowest_first();
+        }
+        self.head = self.place(1) as u32;
+        self.len -= 1;
+        self.first = self.get(0).at;
+    }
+
+    fn bring_lowest_first(&mut self) {
+        let oldest = self.get(0);
+        let (mut found, mut lowest) = (0, rank(oldest.id));
+        for index in 1..self.len() {
+            let twin = self.get(index);
+            if twin.at != oldest.at {
+                break;
+            }
+            (found, lowest) = if rank(twin.id) < lowest { (index, rank(twin.id)) } else { (found, lowest) };
+        }
+        self.set(0, self.get(found));
+        self.set(found, oldest);
+    }
+
     /// Puts one in its place. `capacity` is how many the log will ever be asked for: no memory is taken
     /// for more.
     pub fn insert(&mut self, hit: Hit, capacity: usize) {
         if self.len() == self.ring.len() {
             self.grow(capacity);
         }
-        let mut index = self.len();
-        if self.len > 0 && hit.at < self.first {
+        let newer = match self.len() {
             // As when a log is written back, newest first.
-            index = 0;
-        } else if self.len > 0 && hit.at <= self.last {
-            index -=
-                self.iter().rev().take_while(|other| (other.at, other.id.0) > (hit.at, hit.id.0)).count();
-        }
+            len if len > 0 && hit.at < self.first => len,
+            _ => self.iter().rev().take_while(|other| other.at > hit.at).count(),
+        };
+        let index = self.len() - newer;
         self.open(index);
         self.set(index, hit);
         self.first = if index == 0 { hit.at } else { self.first };
-        self.last = if index + 1 == self.len() { hit.at } else { self.last };
-    }
-
-    /// Drops the oldest until no more than `capacity` are left.
-    pub fn trim(&mut self, capacity: usize) {
-        let excess = self.len().saturating_sub(capacity);
-        if excess > 0 {
-            self.head = self.place(excess) as u32;
-            self.len -= excess as u32;
-            self.look_at_ends();
-        }
+        self.last = if newer == 0 { hit.at } else { self.last };
     }
 
     /// Whether there was one of that id.
@@ -160,11 +218,12 @@ impl Hits {
     }
 
     fn get(&self, index: usize) -> Hit {
-        self.ring[self.place(index)]
+        let Slot { at, id } = self.ring[self.place(index)];
+        Hit { at: Micros(at), id: HitId(id) }
     }
 
     fn set(&mut self, index: usize, hit: Hit) {
-        self.ring[self.place(index)] = hit;
+        self.ring[self.place(index)] = Slot { at: hit.at.0, id: hit.id.0 };
     }
 
     fn place(&self, index: usize) -> usize {
@@ -175,11 +234,12 @@ impl Hits {
     /// By half, for most logs stay short; but not past what the limit can ever fill.
     fn grow(&mut self, capacity: usize) {
         let len = self.len();
-        let wanted = (len + len / 2).clamp(2, capacity.max(1) + 1).max(len + 1);
-        let mut ring = Vec::with_capacity(wanted);
-        ring.extend(self.iter());
-        ring.resize(wanted, NONE);
-        (self.ring, self.head) = (ring.into_boxed_slice(), 0);
+        let wanted = (len + len / 2).min(capacity).max(2).max(len + 1);
+        let mut ring = vec![NONE; wanted].into_boxed_slice();
+        let (behind, before) = self.ring.split_at(self.head as usize);
+        ring[..before.len()].copy_from_slice(before);
+        ring[before.len()..len].copy_from_slice(behind);
+        (self.ring, self.head) = (ring, 0);
     }
 
     /// Makes room at `index`; the fewer step aside.
@@ -205,6 +265,11 @@ impl Hits {
             len => (self.first, self.last) = (self.get(0).at, self.get(len - 1).at),
         }
     }
+}
+
+/// How members of equal scores are ordered in a sorted set.
+fn rank(HitId([a, b, c, d, e, f]): HitId) -> u64 {
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
 #[cfg(test)]
@@ -239,8 +304,7 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Keep(at, id) => {
-                        hits.insert(hit(at, id), capacity);
-                        hits.trim(capacity);
+                        hits.keep(hit(at, id), capacity);
                         list.push((at, id));
                         list.sort_unstable();
                         list.drain(..list.len().saturating_sub(capacity));

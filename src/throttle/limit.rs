@@ -27,6 +27,8 @@ struct Inner {
     rules: Vec<Rule>,
     /// The largest `max`.
     capacity: u32,
+    /// The longest window, where no rule goes by the calendar: how long a hit is in sight.
+    sight: Option<Duration>,
     mode: Mode,
 }
 
@@ -157,7 +159,8 @@ impl Limit {
         let name = name.into();
         let tag = *blake3::hash(name.as_bytes()).as_bytes().first_chunk().expect("32 bytes hold 8");
         let capacity = rules.iter().map(|rule| rule.max).max().unwrap_or(0);
-        Ok(Self(Arc::new(Inner { name, tag, rules, capacity, mode })))
+        let sight = longest_window(&rules);
+        Ok(Self(Arc::new(Inner { name, tag, rules, capacity, sight, mode })))
     }
 
     /// What tells this limit's subjects from another's, whatever the subjects are called: a hash of the name.
@@ -182,10 +185,22 @@ impl Limit {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// How long a hit is in sight of its rules, where that is the same at any time: without the calendar.
+    pub fn sight(&self) -> Option<Duration> {
+        self.0.sight
+    }
+
     /// How many hits a log is kept for: the largest `max` of its rules.
     pub fn capacity(&self) -> u32 {
         self.0.capacity
     }
+}
+
+fn longest_window(rules: &[Rule]) -> Option<Duration> {
+    rules.iter().try_fold(Duration::ZERO, |longest, rule| match rule.span {
+        Span::Sliding(window) => Some(longest.max(window)),
+        Span::Calendar { .. } => None,
+    })
 }
 
 impl Rule {

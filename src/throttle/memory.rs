@@ -1,9 +1,9 @@
 //! The in-process store: window logs in sharded maps, for one instance and for tests.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::entry::{Empty, Entry, Holds, PeekLog, Subject};
 use super::hits::Hit;
@@ -20,6 +20,7 @@ const SWEEP_FROM: usize = 64;
 #[derive(Debug)]
 pub struct MemoryStore {
     clock: Clock,
+    /// Locks that spin for a moment before they sleep: what is done under them takes less than falling asleep.
     shards: Box<[Mutex<Shard>]>,
     /// What was written back whole, in which shape, and by which writing back.
     whole: Mutex<HashMap<String, (String, HitId)>>,
@@ -44,7 +45,7 @@ impl MemoryStore {
     pub fn sweep(&self) {
         let now = self.clock.now();
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.lock();
             shard.sweep(now);
             let roomy = shard.sweep_at;
             shard.logs.shrink_to(roomy, |entry| spread(entry.key));
@@ -53,7 +54,7 @@ impl MemoryStore {
 
     /// How many logs there are, expired ones that were not swept yet included.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).logs.len()).sum()
+        self.shards.iter().map(|shard| shard.lock().logs.len()).sum()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -83,7 +84,7 @@ impl MemoryStore {
                 if bucket.limit.capacity() > 0 {
                     shard.open(bucket.key, clock).take(ask, clock, bucket.limit);
                 }
-                admitted(&gathered, clock)
+                admitted(ask, &gathered, clock)
             });
         };
         let now = log.now(clock);
@@ -92,7 +93,7 @@ impl MemoryStore {
             if bucket.limit.capacity() > 0 {
                 log.take(ask, now, bucket.limit);
             }
-            admitted(&gathered, now)
+            admitted(ask, &gathered, now)
         })
     }
 
@@ -120,7 +121,7 @@ impl MemoryStore {
                 let now = log.now(clock);
                 log.take(ask, now, bucket.limit);
             }
-            admitted(&gathered, at)
+            admitted(ask, &gathered, at)
         })
     }
 
@@ -188,7 +189,7 @@ impl MemoryStore {
     }
 
     fn lock_one(&self, key: Key) -> MutexGuard<'_, Shard> {
-        self.shards[shard_of(key)].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[shard_of(key)].lock()
     }
 
     /// Locks the shards of these buckets, lowest first, so that two callers never wait in a circle.
@@ -204,7 +205,7 @@ impl MemoryStore {
             }
             let index = wanted.trailing_zeros() as usize;
             wanted &= wanted - 1;
-            *place = Some((index, self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)));
+            *place = Some((index, self.shards[index].lock()));
         }
         locked
     }
@@ -217,14 +218,14 @@ struct Locked<'a> {
 
 /// Why what was gathered admits nothing; None where it does.
 fn verdict(gathered: &Gathered, at: Micros) -> Option<Verdict> {
-    if let Some(refusal) = gathered.refused {
+    if let Some(refusal) = gathered.refused() {
         return Some(Verdict::Refused { at, refusal });
     }
     gathered.held.map(|bucket| Verdict::Held { at, bucket })
 }
 
-fn admitted(gathered: &Gathered, at: Micros) -> Verdict {
-    Verdict::Admitted { at, room: gathered.room, noted: gathered.noted }
+fn admitted(ask: &Ask<'_>, gathered: &Gathered, at: Micros) -> Verdict {
+    Verdict::Admitted { at, room: gathered.room(ask.buckets), noted: gathered.noted() }
 }
 
 impl Locked<'_> {
@@ -235,8 +236,10 @@ impl Locked<'_> {
     }
 }
 
+/// By the first half of the key, as [`spread`]: the hash tells it well before the second, and the processor
+/// goes on with it. Of the bits there the table uses the lowest and the highest.
 fn shard_of(key: Key) -> usize {
-    usize::from(key.0[15]) % SHARDS
+    usize::from(key.0[6]) % SHARDS
 }
 
 impl Shard {
@@ -314,7 +317,7 @@ impl WindowStore for MemoryStore {
     }
 
     async fn whole_by(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
-        let whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        let whole = self.whole.lock();
         Ok(whole.get(name).filter(|(of, _)| of == shape).map(|(_, by)| *by))
     }
 
@@ -324,10 +327,7 @@ impl WindowStore for MemoryStore {
     }
 
     async fn set_whole(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
-        self.whole
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(name.to_owned(), (shape.to_owned(), by));
+        self.whole.lock().insert(name.to_owned(), (shape.to_owned(), by));
         Ok(true)
     }
 }

@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, Unit, Zoned};
 
 use super::limit::{CalendarUnit, Limit, Mode, Rule, Span, Stretch, Then};
-use super::store::{Refusal, Room};
+use super::store::{Bucket, Refusal, Room};
 use crate::clock::Micros;
 
 /// How long a hold may stay unresolved before it counts as a failure: its owner has died. Longer than
@@ -40,6 +40,7 @@ pub enum Standing {
 }
 
 /// Judges one rule. A sliding window is open at its start: a hit exactly `window` old has left.
+#[inline]
 pub fn judge(rule: &Rule, log: &impl Log, now: Micros) -> Standing {
     let start = start(&rule.span, now);
     let holds = log.holds();
@@ -51,6 +52,7 @@ pub fn judge(rule: &Rule, log: &impl Log, now: Micros) -> Standing {
 }
 
 /// The last moment that no longer counts.
+#[inline]
 pub fn start(span: &Span, now: Micros) -> Micros {
     match span {
         Span::Sliding(window) => now.minus(*window),
@@ -59,6 +61,7 @@ pub fn start(span: &Span, now: Micros) -> Micros {
 }
 
 /// When the hit at `oldest` stops counting.
+#[inline]
 fn end(span: &Span, oldest: Micros, now: Micros) -> Micros {
     match span {
         Span::Sliding(window) => oldest.plus(*window),
@@ -67,6 +70,7 @@ fn end(span: &Span, oldest: Micros, now: Micros) -> Micros {
 }
 
 /// How long until a rule's whole quota is free again, given a hit now.
+#[inline]
 pub fn reset_after(rule: &Rule, now: Micros) -> Duration {
     match &rule.span {
         Span::Sliding(window) => *window,
@@ -134,59 +138,118 @@ pub fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> Stretch {
 }
 
 /// How long a log is worth keeping after a hit: no rule of the limit can see it for longer.
+#[inline]
 pub fn life(limit: &Limit, now: Micros) -> Duration {
-    let longest = limit.rules().iter().map(|rule| reset_after(rule, now)).max().unwrap_or(Duration::ZERO);
-    longest.max(HOLD_LIFE) + SLACK
+    let longest = || limit.rules().iter().map(|rule| reset_after(rule, now)).max().unwrap_or(Duration::ZERO);
+    limit.sight().unwrap_or_else(longest).max(HOLD_LIFE) + SLACK
 }
 
-/// What all rules of a decision say together, gathered one rule at a time.
+/// What all rules of a decision say together, gathered one rule at a time. It names rules by their place
+/// and puts nothing into words before all have spoken: few of them are told of in the end.
 #[derive(Debug, Default)]
 pub struct Gathered {
-    pub refused: Option<Refusal>,
+    refused: Option<Full>,
     /// The first bucket that only holds in flight fill.
     pub held: Option<usize>,
-    pub room: Option<Room>,
-    /// What a monitored limit would have refused.
-    pub noted: Option<Refusal>,
+    room: Option<Free>,
+    noted: Option<Full>,
+}
+
+/// A rule that is full.
+#[derive(Debug, Clone, Copy)]
+struct Full {
+    place: Place,
+    then: Then,
+    frees_at: Micros,
+}
+
+/// A rule with room for this hit, and for `remaining` more.
+#[derive(Debug, Clone, Copy)]
+struct Free {
+    place: Place,
+    remaining: u32,
+}
+
+/// Which rule of which bucket, and the time that it was judged by.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    bucket: u32,
+    rule: u32,
+    now: Micros,
 }
 
 impl Gathered {
     /// `solved`: a challenge was solved with this attempt, so that `captcha` rules let it pass.
+    // As a call it costs a decision a tenth of its time: what is gathered would have to pass through memory.
+    #[inline(always)]
     pub fn add(&mut self, bucket: usize, limit: &Limit, log: &impl Log, now: Micros, solved: bool) {
         for (index, rule) in limit.rules().iter().enumerate() {
-            let waived = solved && rule.then == Then::Captcha;
-            let standing = judge(rule, log, now);
-            match (standing, limit.mode()) {
-                (Standing::Full { frees_at }, mode) if !waived => {
-                    let retry_after = frees_at.since(now);
-                    let refusal = Refusal { bucket, rule: index, then: rule.then, retry_after, frees_at };
-                    let place = if mode == Mode::Monitor { &mut self.noted } else { &mut self.refused };
-                    stricter(place, refusal);
+            if solved && rule.then == Then::Captcha {
+                continue;
+            }
+            let place = Place { bucket: bucket as u32, rule: index as u32, now };
+            match (judge(rule, log, now), limit.mode()) {
+                (Standing::Full { frees_at }, Mode::Enforce) => {
+                    stricter(&mut self.refused, Full { place, then: rule.then, frees_at });
                 }
-                (Standing::Held, Mode::Enforce) if !waived => {
+                (Standing::Full { frees_at }, Mode::Monitor) => {
+                    stricter(&mut self.noted, Full { place, then: rule.then, frees_at });
+                }
+                (Standing::Held, Mode::Enforce) => {
                     self.held.get_or_insert(bucket);
                 }
-                (Standing::Free(free), Mode::Enforce) if !waived => {
-                    let room = Room {
-                        bucket,
-                        rule: index,
-                        remaining: free - 1,
-                        reset_after: reset_after(rule, now),
-                    };
-                    if self.room.is_none_or(|other| room.remaining < other.remaining) {
-                        self.room = Some(room);
-                    }
+                (Standing::Free(free), Mode::Enforce)
+                    if self.room.is_none_or(|other| free - 1 < other.remaining) =>
+                {
+                    self.room = Some(Free { place, remaining: free - 1 });
                 }
-                _ => {}
+                (Standing::Held | Standing::Free(_), _) => {}
             }
+        }
+    }
+
+    /// The strictest rule that is full and enforced.
+    pub fn refused(&self) -> Option<Refusal> {
+        self.refused.map(Full::told)
+    }
+
+    /// What a monitored limit would have refused.
+    pub fn noted(&self) -> Option<Refusal> {
+        self.noted.map(Full::told)
+    }
+
+    /// What the tightest enforced rule leaves; `buckets` are those that were asked for.
+    pub fn room(&self, buckets: &[Bucket<'_>]) -> Option<Room> {
+        self.room.map(|Free { place, remaining }| {
+            let (bucket, rule) = (place.bucket as usize, place.rule as usize);
+            let reset_after = reset_after(&buckets[bucket].limit.rules()[rule], place.now);
+            Room { bucket, rule, remaining, reset_after }
+        })
+    }
+}
+
+impl Full {
+    fn wait(&self) -> i64 {
+        self.frees_at.0 - self.place.now.0
+    }
+
+    fn told(self) -> Refusal {
+        let Place { bucket, rule, now } = self.place;
+        Refusal {
+            bucket: bucket as usize,
+            rule: rule as usize,
+            then: self.then,
+            retry_after: self.frees_at.since(now),
+            frees_at: self.frees_at,
         }
     }
 }
 
 /// The strictest refusal stands; among equals the one that lasts longest, so that the wait is true.
-fn stricter(place: &mut Option<Refusal>, refusal: Refusal) {
-    let beats = |other: &Refusal| (refusal.then, refusal.retry_after) > (other.then, other.retry_after);
+#[inline]
+fn stricter(place: &mut Option<Full>, full: Full) {
+    let beats = |other: &Full| (full.then, full.wait()) > (other.then, other.wait());
     if place.as_ref().is_none_or(beats) {
-        *place = Some(refusal);
+        *place = Some(full);
     }
 }

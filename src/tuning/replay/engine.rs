@@ -149,9 +149,9 @@ impl<'r> Engine<'r> {
         let (lanes, solved) = (Lanes::of(row), row.has(SOLVED));
         let crowded = self.until(&lanes, |log| log.crowded_until) > now;
         match judge::judge(&mut self.books, &lanes, now, solved) {
-            Judged::One(said) if crowded => self.admit_perhaps(number, now, said.refused, true, waited),
+            Judged::One(said) if crowded => self.admit_perhaps(number, now, said.refused(), true, waited),
             Judged::One(said) => {
-                if let Some(refusal) = said.refused {
+                if let Some(refusal) = said.refused() {
                     self.count_refused(row, &lanes, &[full(&refusal, now)], Some(refusal));
                 } else if let Some(lane) = said.held {
                     return Some(lanes[lane]);
@@ -161,18 +161,18 @@ impl<'r> Engine<'r> {
                 }
             }
             Judged::Split { guess, .. } if crowded => {
-                self.admit_perhaps(number, now, guess.refused, true, waited);
+                self.admit_perhaps(number, now, guess.refused(), true, waited);
             }
             Judged::Split { must, guess, may, unknown } => {
-                if must.refused.is_some() {
+                if must.refused().is_some() {
                     let winners = self.winners(&lanes, now, solved, true, false);
-                    self.count_refused(row, &lanes, &winners, guess.refused);
-                } else if !unknown && may.refused.is_none() && may.held.is_none() {
+                    self.count_refused(row, &lanes, &winners, guess.refused());
+                } else if !unknown && may.refused().is_none() && may.held.is_none() {
                     self.count_admitted(row, &lanes, now);
                     self.take(number, now, Worlds::ALL, false, waited);
                 } else {
                     let slack = unknown || may.held.is_some();
-                    self.admit_perhaps(number, now, guess.refused, slack, waited);
+                    self.admit_perhaps(number, now, guess.refused(), slack, waited);
                 }
             }
         }

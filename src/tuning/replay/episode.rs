@@ -47,7 +47,7 @@ impl Engine<'_> {
         let certain = match judged {
             _ if self.is_crowded(&lanes, row.at) => None,
             Judged::One(said) if row.until == row.at => {
-                said.refused.map(|refusal| super::engine::full(&refusal, row.at))
+                said.refused().map(|refusal| super::engine::full(&refusal, row.at))
             }
             _ => judge::certificate(&self.books, &lanes, row.at, row.until, solved),
         };
@@ -115,7 +115,7 @@ impl Engine<'_> {
         while tried < n.min(MOST_TRIED) {
             let at = Micros(now.0 + step * tried as i64);
             let said = judge::gather(&self.books, &lanes, at, solved, GUESS);
-            if let Some(refusal) = said.refused {
+            if let Some(refusal) = said.refused() {
                 refused_by = Some((refusal.bucket, refusal.rule));
                 let wait = refusal.retry_after.as_micros() as i64;
                 let skipped = if step == 0 { i64::MAX } else { (wait + step - 1) / step };

@@ -143,8 +143,7 @@ impl Log {
             && second == third
             && self.loose == 0
         {
-            hits.insert(Hit { at: first, ..id }, capacity);
-            hits.trim(capacity);
+            hits.keep(Hit { at: first, ..id }, capacity);
             return;
         }
         let newest = at.iter().flatten().max();
