@@ -3,6 +3,7 @@
 //! and then the caller's, and so does each statement of several: that costs more than most statements do.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::query::{QueryAs, QueryScalar};
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow};
@@ -24,6 +25,7 @@ pub struct Own {
 struct Line {
     options: SqliteConnectOptions,
     open: Arc<Mutex<Option<SqliteConnection>>>,
+    closed: Arc<AtomicBool>,
 }
 
 impl Pools<Sqlite> {
@@ -42,8 +44,8 @@ impl Pools<Sqlite> {
     }
 
     /// Runs one statement, whatever becomes of the caller meanwhile, and answers with what it returns.
-    /// `setup` makes the temporary tables, views and triggers of the connection that the statement is written
-    /// for, where they are not there.
+    /// `setup` makes the temporary tables, views and triggers that the statement is written for, where they are
+    /// not there; it is run when the connection is opened, so that all callers have to give the same.
     pub async fn write<T>(
         &self,
         setup: &'static str,
@@ -66,12 +68,13 @@ impl Pools<Sqlite> {
 
 impl Own {
     pub fn new(options: &SqliteConnectOptions) -> Self {
-        let line = || Line { options: options.clone(), open: Arc::default() };
+        let line = || Line { options: options.clone(), open: Arc::default(), closed: Arc::default() };
         Self { reader: line(), writer: line() }
     }
 
     pub async fn close(&self) {
         for line in [&self.reader, &self.writer] {
+            line.closed.store(true, Ordering::SeqCst);
             if let Some(connection) = line.open.lock().await.take() {
                 // It ends either way.
                 let _ = connection.close().await;
@@ -86,6 +89,9 @@ impl Line {
     async fn turn(&self, setup: &'static str) -> Result<Turn<'_>, DbError> {
         let turn = tokio::time::timeout(ACQUIRE_TIMEOUT, self.open.lock()).await;
         let mut open = turn.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        if self.closed.load(Ordering::SeqCst) {
+            return Err(sqlx::Error::PoolClosed.into());
+        }
         if open.is_none() {
             let mut fresh = self.options.connect().await?;
             raw_sql(setup).execute(&mut fresh).await?;

@@ -79,7 +79,12 @@ impl Consecutive {
     }
 
     /// A password was wrong. Whether the account's is disabled by that.
-    pub async fn count(&self, account: Option<&Account>, max: u32) -> Result<bool, DbError> {
+    pub async fn count(
+        &self,
+        login: &Username,
+        account: Option<&Account>,
+        max: u32,
+    ) -> Result<bool, DbError> {
         if account.is_some_and(|account| account.password_disabled_at.is_some()) {
             self.tried.increment(1);
         }
@@ -87,7 +92,7 @@ impl Consecutive {
             return Ok(false);
         }
         let Some(account) = account.filter(|account| account.open_hash().is_some()) else {
-            self.accounts.count_unheld_failure().await?;
+            self.accounts.count_unheld_failure(login).await?;
             return Ok(false);
         };
         let disabled = self.accounts.count_failure(account, max).await? == Failure::Disabled;

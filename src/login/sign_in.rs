@@ -157,7 +157,7 @@ impl SignIn {
             (Ok(_), found) => {
                 let counts_from = slot.keep().await.unwrap_or(taken.at);
                 self.record(attempt, subject, path, Ended::Wrong(taken, counts_from));
-                if consecutive.count(found.as_ref(), most).await? {
+                if consecutive.count(&attempt.login, found.as_ref(), most).await? {
                     self.record_disabled(attempt, subject);
                 }
                 drop(turn);

@@ -62,7 +62,7 @@ impl Rebuild {
         let failed = self.failed.load(Ordering::SeqCst);
         let mut rest = self.turn.lock().await;
         let now = self.ledger.clock().now();
-        if self.failed.load(Ordering::SeqCst) != failed || rest.until.is_some_and(|until| now < until) {
+        if self.failed.load(Ordering::SeqCst) != failed || rest.lasts_at(now) {
             return Err(RebuildError::FailedLately);
         }
         let done = self.make_whole(watched).await;
@@ -72,7 +72,7 @@ impl Rebuild {
                 self.failed.fetch_add(1, Ordering::SeqCst);
                 // The store is asked first, and where it is out the next run ends there.
                 if let RebuildError::Db(_) = error {
-                    *rest = rest.longer(now);
+                    *rest = rest.longer(self.ledger.clock().now());
                 }
             }
         }
@@ -121,6 +121,11 @@ impl Rebuild {
 }
 
 impl Rest {
+    /// One that lies further ahead than any rest does was begun before the clock stepped back.
+    fn lasts_at(&self, now: Micros) -> bool {
+        self.until.is_some_and(|until| now < until && until.since(now) <= LONGEST_REST)
+    }
+
     fn longer(&self, now: Micros) -> Self {
         let rest = FIRST_REST.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST_REST);
         Self { failures: self.failures.saturating_add(1), until: Some(now.plus(rest)) }

@@ -4,6 +4,7 @@
 //! A thread with a runtime of its own, as each worker of a web server has, gets a connection of its own
 //! beside the common one: an answer that arrives on another thread wakes two.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,10 +24,14 @@ const RETRY_SOON: Duration = Duration::from_millis(25);
 /// After so many attempts, about a second, the server is no longer asked as often.
 const SOON: u32 = 40;
 const RETRY_LATER: Duration = Duration::from_millis(100);
+/// The common connection stands in for one that cannot be made.
+const RETRY_OWN: Duration = Duration::from_secs(1);
 /// Where the server refuses our name or password, somebody has to change that first.
 const RETRY_REFUSED: Duration = Duration::from_secs(1);
 /// Connecting takes several round trips (TCP, TLS, greeting), however short a call's time is.
 const CONNECT_AT_LEAST: Duration = Duration::from_millis(250);
+/// So many attempts in a row are no accident.
+const OWN_TROUBLE: u32 = 3;
 /// How often a connection that nobody complains of is tried.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// After so many looks without trouble the same trouble is news again.
@@ -41,8 +46,15 @@ struct Inner {
     common: Arc<Shared>,
     /// The runtime that it was opened on, whose threads need no other.
     opened_on: runtime::Id,
-    own: ThreadLocal<Arc<Shared>>,
+    own: ThreadLocal<RefCell<Option<Own>>>,
     recipe: Recipe,
+}
+
+/// A connection of one thread.
+struct Own {
+    /// Where it is driven. A thread's place is taken by another one after it, whose runtime is another.
+    runtime: runtime::Id,
+    shared: Arc<Shared>,
 }
 
 /// How a connection is made.
@@ -74,7 +86,7 @@ impl Link {
             .set_connection_timeout(Some(timeout.max(CONNECT_AT_LEAST)))
             .set_response_timeout(Some(timeout));
         let recipe = Recipe { client, config, scripts };
-        let (common, opened_on) = (recipe.start(Diary::default()), Handle::current().id());
+        let (common, opened_on) = (recipe.start(None), Handle::current().id());
         Self(Arc::new(Inner { common, opened_on, own: ThreadLocal::new(), recipe }))
     }
 
@@ -105,22 +117,29 @@ impl Link {
 
 impl Inner {
     /// This thread's own connection where it stands; else the common one.
-    fn nearest(&self) -> &Shared {
-        let own = self.own.get().or_else(|| {
-            let here = Handle::current();
-            let alone = here.runtime_flavor() == RuntimeFlavor::CurrentThread && here.id() != self.opened_on;
-            // One diary is enough: they are all of one server.
-            alone.then(|| self.own.get_or(|| self.recipe.start(Diary::closed())))
-        });
-        own.filter(|own| own.is_up()).unwrap_or(&self.common)
+    fn nearest(&self) -> Arc<Shared> {
+        let here = Handle::current();
+        if here.runtime_flavor() != RuntimeFlavor::CurrentThread || here.id() == self.opened_on {
+            return Arc::clone(&self.common);
+        }
+        let mut place = self.own.get_or_default().borrow_mut();
+        let own = match &*place {
+            Some(own) if own.runtime == here.id() => Arc::clone(&own.shared),
+            _ => {
+                let shared = self.recipe.start(Some(Arc::downgrade(&self.common)));
+                *place = Some(Own { runtime: here.id(), shared: Arc::clone(&shared) });
+                shared
+            }
+        };
+        if own.is_up() { own } else { Arc::clone(&self.common) }
     }
 }
 
 impl Recipe {
-    /// Starts connecting in the background, on this runtime.
-    fn start(&self, diary: Diary) -> Arc<Shared> {
+    /// Starts connecting in the background, on this runtime. `common` is what stands in for it.
+    fn start(&self, common: Option<Weak<Shared>>) -> Arc<Shared> {
         let shared = Arc::<Shared>::default();
-        tokio::spawn(watch(Arc::downgrade(&shared), self.clone(), diary));
+        tokio::spawn(watch(Arc::downgrade(&shared), self.clone(), Diary { common, ..Diary::default() }));
         shared
     }
 
@@ -209,9 +228,14 @@ async fn watch(shared: Weak<Shared>, recipe: Recipe, mut diary: Diary) {
                     looks.reset();
                 }
                 Err(error) => {
-                    diary.note(Some(&error.to_string()));
                     drop(shared);
-                    sleep(pause(&error, attempts)).await;
+                    if diary.common.is_some() {
+                        diary.note_own(&error, attempts);
+                        sleep(RETRY_OWN).await;
+                    } else {
+                        diary.note(Some(&error.to_string()));
+                        sleep(pause(&error, attempts)).await;
+                    }
                 }
             }
             // A connection that is lost as soon as it stands does not start the count again.
@@ -265,24 +289,34 @@ fn pause(error: &RedisError, attempts: u32) -> Duration {
 struct Diary {
     said: Vec<String>,
     calm: u32,
-    closed: bool,
+    /// Of a thread's own connection: the common one's diary says how the server is.
+    common: Option<Weak<Shared>>,
 }
 
 impl Diary {
     /// A server that finds new words each time is not followed for ever.
     const MOST: usize = 8;
 
-    /// Another one says it all.
-    fn closed() -> Self {
-        Self { closed: true, ..Self::default() }
-    }
-
     fn note(&mut self, trouble: Option<&(impl AsRef<str> + ?Sized)>) {
         let Some(reason) = trouble.map(AsRef::as_ref) else { return };
         self.calm = 0;
-        if !self.closed && self.said.len() < Self::MOST && !self.said.iter().any(|said| said == reason) {
+        if self.common.is_none()
+            && self.said.len() < Self::MOST
+            && !self.said.iter().any(|said| said == reason)
+        {
             tracing::warn!("redis is out of service, and is tried again until it answers: {reason}");
             self.said.push(reason.to_owned());
+        }
+    }
+
+    /// A thread's own connection cannot be made, though the common one stands: the server, or what is before
+    /// it, takes no more of them.
+    fn note_own(&mut self, error: &RedisError, attempts: u32) {
+        let common = self.common.as_ref().and_then(Weak::upgrade);
+        if attempts == OWN_TROUBLE && common.is_some_and(|common| common.is_up()) {
+            tracing::warn!(
+                "a worker shares the common connection to redis, for it gets none of its own: {error}"
+            );
         }
     }
 

@@ -11,7 +11,8 @@ use super::store::{Bucket, Refusal, Room};
 use crate::clock::Micros;
 
 /// How long a hold may stay unresolved before it counts as a failure: its owner has died. Longer than
-/// any verification waits and runs (5 s in line, 5 s in the hashing queue, well under 1 s of hashing).
+/// any verification waits and runs (5 s in line, 5 s in the hashing queue, well under 1 s of hashing). Where a
+/// database that stalls makes it longer still, it counts until it is settled after all.
 pub const HOLD_LIFE: Duration = Duration::from_secs(15);
 
 /// What is added to a log's life beyond its longest window, so that a clock that steps back by less

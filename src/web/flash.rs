@@ -23,10 +23,11 @@ pub enum Flash {
     LimitsRestored,
     CountCleared,
     PasswordEnabled,
+    NothingEnabled,
 }
 
 impl Flash {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::SignedOut,
         Self::SessionEnded,
         Self::Registered,
@@ -42,6 +43,7 @@ impl Flash {
         Self::LimitsRestored,
         Self::CountCleared,
         Self::PasswordEnabled,
+        Self::NothingEnabled,
     ];
 
     const fn code(self) -> &'static str {
@@ -61,6 +63,7 @@ impl Flash {
             Self::LimitsRestored => "limits-restored",
             Self::CountCleared => "count-cleared",
             Self::PasswordEnabled => "password-enabled",
+            Self::NothingEnabled => "nothing-enabled",
         }
     }
 
@@ -81,6 +84,7 @@ impl Flash {
             Self::LimitsRestored => "flash.limits-restored",
             Self::CountCleared => "flash.count-cleared",
             Self::PasswordEnabled => "flash.password-enabled",
+            Self::NothingEnabled => "flash.nothing-enabled",
         }
     }
 }

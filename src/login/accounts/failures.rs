@@ -4,10 +4,10 @@ use sqlx::{query, query_scalar};
 
 use super::{Account, Accounts};
 use crate::db::{DbError, on_db};
-use crate::login::AccountId;
+use crate::login::{AccountId, Username};
 
-/// Rows of `unheld_failures`.
-const SLOTS: u8 = 32;
+/// Rows of `unheld_failures`, at most: so many that two names seldom meet at one.
+const SLOTS: u16 = 1024;
 
 /// What one more wrong password came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,11 +38,14 @@ impl Accounts {
         })
     }
 
-    /// As dear, where there is no password that a wrong one could count against.
-    pub async fn count_unheld_failure(&self) -> Result<(), DbError> {
-        const SQL: &str = "UPDATE unheld_failures SET count = count + 1 WHERE slot = $1 RETURNING slot";
-        let [slot] = self.entropy.bytes();
-        let slot = i64::from(slot % SLOTS);
+    /// As dear, where there is no password that a wrong one could count against: one name always meets one
+    /// row, so that those at once wait for each other as they would at an account.
+    pub async fn count_unheld_failure(&self, login: &Username) -> Result<(), DbError> {
+        const SQL: &str = "INSERT INTO unheld_failures (slot, count) VALUES ($1, 1)
+            ON CONFLICT (slot) DO UPDATE SET count = unheld_failures.count + 1 RETURNING slot";
+        let hash = blake3::hash(login.as_str().as_bytes());
+        let [low, high, ..] = *hash.as_bytes();
+        let slot = i64::from(u16::from_le_bytes([low, high]) % SLOTS);
         let _: Option<i64> =
             on_db!(&self.db, pool => query_scalar(SQL).bind(slot).fetch_optional(pool).await)?;
         Ok(())

@@ -46,7 +46,7 @@ impl Bench {
                 if compared && right(number) {
                     assert!(consecutive.confirm(account.as_ref().unwrap()).await.unwrap());
                 } else {
-                    consecutive.count(account.as_ref(), MAX).await.unwrap();
+                    consecutive.count(&alice.login, account.as_ref(), MAX).await.unwrap();
                 }
                 drop(turn);
                 compared
@@ -134,7 +134,7 @@ async fn switched_off_it_counts_nothing_and_what_is_disabled_stays_so() {
     let look = || bench.consecutive.look(&bench.alice.login, Some(bench.alice.id), 0);
     for _ in 0..3 {
         let looked = look().await.unwrap().unwrap();
-        assert!(!bench.consecutive.count(looked.account.as_ref(), 0).await.unwrap());
+        assert!(!bench.consecutive.count(&bench.alice.login, looked.account.as_ref(), 0).await.unwrap());
     }
     assert_eq!(bench.accounts.by_id(bench.alice.id).await.unwrap(), Some(bench.alice.clone()));
     bench.accounts.count_failure(&bench.alice, 1).await.unwrap();

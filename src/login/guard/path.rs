@@ -9,6 +9,7 @@ use crate::throttle::{Attempt, Bucket, Limit, Limiter, Mode, Rule, StoreError, T
 
 /// The account's bucket, or the device's in its place, stands first.
 pub const OWN: usize = 0;
+pub const ADDRESS: usize = 1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {

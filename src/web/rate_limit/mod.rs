@@ -70,7 +70,7 @@ pub enum Outage {
 
 /// The middleware. Clones share the windows: make one, and give a clone to each worker's `App`.
 ///
-/// Past a limit it answers 429 as a problem (RFC 9457) with `Retry-After`; every answer tells the
+/// Past a limit it answers 429 as a problem (RFC 9457) with `Retry-After`; the handler's answers and refusals tell the
 /// limits and what is left of them in the `RateLimit` fields. A refusal writes nothing, so that whoever keeps
 /// trying gets all that is due. A rule that leads to a CAPTCHA refuses like any other: nothing here could
 /// tell that one was solved. A limit in monitor mode refuses nothing and counts what it would have refused in
@@ -118,7 +118,8 @@ impl<S: WindowStore + 'static> RateLimit<S> {
     /// Counts each request against the subject that `subject` finds for it, under this limit. `None`: it is
     /// not limited by this one. An error: it is answered with that and counts nowhere. All limits of one
     /// middleware are decided in one atomic step: a request counts in each of them, or in none. Two limits of
-    /// one name share their logs, here and wherever else the limiter is used.
+    /// one name share their logs, here and wherever else the limiter is used, and cannot be told apart in the
+    /// `RateLimit` fields.
     ///
     /// # Panics
     /// With more than [`MOST_BUCKETS`] limits, which one step cannot span.

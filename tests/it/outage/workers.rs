@@ -111,3 +111,16 @@ async fn connections_of_workers_end_with_the_store() {
     })
     .await;
 }
+
+/// A thread of the same place in the table of threads, with a runtime of its own again.
+#[tokio::test]
+async fn a_worker_that_follows_another_gets_a_connection_that_is_driven() {
+    let server = RedisServer::start();
+    let limiter = over(&server).await;
+    let mut owns = Vec::new();
+    for _ in 0..2 {
+        let (limiter, mut asking) = (limiter.clone(), server.connection());
+        owns.push(on_a_worker(async move || own_connection(&limiter, &mut asking).await).await);
+    }
+    assert!(owns[0] < owns[1]);
+}

@@ -134,7 +134,7 @@ async fn a_failure_that_counts_against_nobody_is_written_too() {
     let database = TestDatabase::new().await;
     let accounts = accounts(&database).await;
     for _ in 0..5 {
-        accounts.count_unheld_failure().await.unwrap();
+        accounts.count_unheld_failure(&Username::parse("nobody").unwrap()).await.unwrap();
     }
     assert_eq!(unheld(&accounts.db).await, 5);
 }

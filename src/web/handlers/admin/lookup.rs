@@ -86,7 +86,10 @@ pub async fn enable(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpR
     let (actor, address) = (act.admin.id(), visit.client.subject());
     let by = act.by(&actor, address.as_ref());
     let response = match services.lookup.enable_password(&act.subject, by).await {
-        Ok(enabled) => back_to(&visit, asked(&pairs), enabled.then_some(Flash::PasswordEnabled)),
+        Ok(enabled) => {
+            let said = if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
+            back_to(&visit, asked(&pairs), Some(said))
+        }
         Err(error) => broken(&visit, &error),
     };
     act.shown.finish(&visit, &services, response)
@@ -202,8 +205,8 @@ fn name(subject: &Subject, asked: &str) -> String {
 fn facts(visit: &Visit, live: &Live, subject: &Subject, account: Option<&Account>) -> Vec<String> {
     let locale = visit.locale;
     let Some(account) = account else {
-        let unknown =
-            matches!(subject, Subject::Login(_)).then(|| locale.t("lookup.no-account").into_owned());
+        let unknown = matches!(subject, Subject::Login(_) | Subject::Device { .. })
+            .then(|| locale.t("lookup.no-account").into_owned());
         return unknown.into_iter().collect();
     };
     let mut facts = Vec::new();
