@@ -2,7 +2,7 @@
 
 use super::{Kind, StatusCode as S, kind};
 
-pub const INVALID_CREDENTIALS: Kind = kind("invalid-credentials", S::UNAUTHORIZED, "Name or password is wrong", "Check both and try again. Where captcha_required is true, get a challenge from POST /api/v1/captcha first and send its answer along. If it stays, set a new password with POST /api/v1/password/reset, or ask an administrator.");
+pub const INVALID_CREDENTIALS: Kind = kind("invalid-credentials", S::UNAUTHORIZED, "Name or password is wrong", "Check both and try again. Where captcha_required is true, get a challenge from POST /api/v1/captcha first and send its answer along. If it keeps failing, set a new password with POST /api/v1/password/reset, or ask an administrator.");
 pub const CAPTCHA_REQUIRED: Kind = kind("captcha-required", S::FORBIDDEN, "A CAPTCHA is needed", "Solve the challenge in captcha, or get one from POST /api/v1/captcha, and send the same call again with captcha: {id, answer}.");
 pub const CAPTCHA_INVALID: Kind = kind("captcha-invalid", S::FORBIDDEN, "The CAPTCHA answer was not accepted", "It was wrong, too late or used before. Solve a new challenge and send the same call again with its answer.");
 pub const THROTTLED: Kind = kind("throttled", S::TOO_MANY_REQUESTS, "Too many attempts", "Wait for retry_after seconds, then try again. Trying sooner does not make the wait longer.");

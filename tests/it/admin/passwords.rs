@@ -137,6 +137,9 @@ async fn an_administrator_enables_it_again_in_the_console_with_a_reason_and_the_
     let page = boss.get("/admin/lookup").await.text;
     assert!(page.contains("the password signs in again") && page.contains("She called"), "{page}");
     assert!(!page.contains("/admin/lookup/enable"));
+    // From a page of before, as another administrator may have it open.
+    assert_eq!(send(&[wish[0], wish[1], ("password", PASSWORD)]).await.status, 303);
+    assert!(boss.get("/admin/lookup").await.text.contains("was not disabled any more"));
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
     assert_eq!(app.client().login("alice", WRONG).await.status, 401);
     assert!(look("alice").await.text.contains("Wrong passwords in a row: 1. At 2"));

@@ -27,6 +27,7 @@ on_both_stores!(
     what_is_no_cookie_of_ours_is_as_good_as_none,
     without_rules_a_known_device_counts_as_a_stranger,
     a_watching_limit_on_devices_gives_nobody_a_way_past,
+    a_success_forgives_a_watched_device_as_it_would_one_that_is_held_to_it,
     a_device_is_never_held_to_more_than_a_stranger,
     devices_behind_one_address_meet_its_limit,
 );
@@ -315,6 +316,19 @@ async fn a_watching_limit_on_devices_gives_nobody_a_way_past(store: Store) {
     assert_eq!(told, ["register ok", "sign-in wrong", noted, noted]);
     fail_until_blocked_from(&app.client_at(ELSEWHERE), 3).await;
     assert_throttled(&owner.login("alice", PASSWORD).await, "login-account", 3600);
+}
+
+async fn a_success_forgives_a_watched_device_as_it_would_one_that_is_held_to_it(store: Store) {
+    let rules = "[limits.login-device]\nmode = \"monitor\"\nrules = [{ max = 1, window = \"1m\" }]\n";
+    let app = start(store, rules).await;
+    let owner = owner(&app).await;
+    for _ in 0..2 {
+        assert_eq!(owner.login("alice", WRONG).await.status, 401);
+        assert_eq!(owner.login("alice", PASSWORD).await.status, 200);
+    }
+    let told: Vec<String> = crate::audit::events(&app).await.iter().map(crate::audit::told).collect();
+    let noted = |what: &str| format!("sign-in {what} by login-device/0 noted");
+    assert_eq!(told, ["register ok", "sign-in wrong", &noted("ok"), "sign-in wrong", &noted("ok")]);
 }
 
 /// The failures from `past` on up to the account's block.
