@@ -20,9 +20,15 @@ use crate::db::DbError;
 /// [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// For how many names that no password opens it is known how often they were tried.
+const NAMES: usize = 100_000;
+
 pub struct Consecutive {
     accounts: Accounts,
     air: Arc<Air>,
+    /// Wrong passwords at names that no password opens, so that attempts there wait for each other as they would
+    /// at an account. Kept by this process for those that were tried last: nothing hangs on it but how it looks.
+    unheld: quick_cache::sync::Cache<Username, u64>,
     disabled: Counter,
     tried: Counter,
 }
@@ -35,7 +41,8 @@ pub struct Looked {
 
 impl Consecutive {
     pub fn new(accounts: Accounts) -> Self {
-        Self { accounts, air: Arc::default(), disabled: counter("disabled"), tried: counter("tried") }
+        let (disabled, tried) = (counter("disabled"), counter("tried"));
+        Self { accounts, air: Arc::default(), unheld: quick_cache::sync::Cache::new(NAMES), disabled, tried }
     }
 
     /// Looks the account up; `expected` is the one that it is believed to be. None where too many others were in
@@ -46,10 +53,11 @@ impl Consecutive {
         expected: Option<AccountId>,
         max: u32,
     ) -> Result<Option<Looked>, DbError> {
-        let Some(id) = expected.filter(|_| max > 0) else {
+        if max == 0 {
             return Ok(Some(Looked { account: self.accounts.find(login).await?, turn: None }));
-        };
-        let waiting = self.wait_for_turn(login, Turn::new(&self.air, id), max);
+        }
+        let whose = expected.map_or_else(|| Whose::Name(login.clone()), Whose::Account);
+        let waiting = self.wait_for_turn(login, Turn::new(&self.air, whose), max);
         tokio::time::timeout(PATIENCE, waiting).await.ok().transpose()
     }
 
@@ -57,7 +65,7 @@ impl Consecutive {
         loop {
             let ended = turn.ended();
             let account = self.accounts.find(login).await?;
-            let Some(failures) = account.as_ref().and_then(failures_of_open) else {
+            let Some(failures) = self.failures(login, account.as_ref(), max) else {
                 return Ok(Looked { account, turn: None });
             };
             match turn.rise(failures, ended, max) {
@@ -65,6 +73,17 @@ impl Consecutive {
                 Rise::Stale => {}
                 Rise::Full => turn.freed.notified().await,
             }
+        }
+    }
+
+    /// Wrong passwords in a row so far; None where there were too many.
+    fn failures(&self, login: &Username, account: Option<&Account>, max: u32) -> Option<u64> {
+        match account {
+            Some(account) if account.password_disabled_at.is_some() => None,
+            Some(account) if account.open_hash().is_some() => {
+                Some(u64::try_from(account.password_failures).unwrap_or(0))
+            }
+            _ => Some(self.unheld.get(login).unwrap_or(0)).filter(|failures| *failures < u64::from(max)),
         }
     }
 
@@ -92,6 +111,10 @@ impl Consecutive {
             return Ok(false);
         }
         let Some(account) = account.filter(|account| account.open_hash().is_some()) else {
+            if account.is_none_or(|account| account.password_disabled_at.is_none()) {
+                let _one_at_a_time = self.air.lock();
+                self.unheld.insert(login.clone(), self.unheld.get(login).unwrap_or(0) + 1);
+            }
             self.accounts.count_unheld_failure(login).await?;
             return Ok(false);
         };
@@ -113,13 +136,16 @@ fn counter(outcome: &'static str) -> Counter {
     metrics::counter!("gatehouse_disabled_passwords_total", "outcome" => outcome)
 }
 
-fn failures_of_open(account: &Account) -> Option<u64> {
-    account.open_hash().map(|_| u64::try_from(account.password_failures).unwrap_or(0))
-}
-
-/// The attempts of this process, by account.
+/// The attempts of this process, by whom they are at.
 #[derive(Default)]
-struct Air(Mutex<HashMap<AccountId, Flights>>);
+struct Air(Mutex<HashMap<Whose, Flights>>);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Whose {
+    Account(AccountId),
+    /// Of no account.
+    Name(Username),
+}
 
 #[derive(Default)]
 struct Flights {
@@ -135,7 +161,7 @@ struct Flights {
 /// A part in the attempts at one account, until it is dropped.
 pub struct Turn {
     air: Arc<Air>,
-    id: AccountId,
+    whose: Whose,
     aloft: bool,
     freed: Arc<Notify>,
 }
@@ -149,28 +175,28 @@ enum Rise {
 }
 
 impl Air {
-    fn lock(&self) -> MutexGuard<'_, HashMap<AccountId, Flights>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Whose, Flights>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Turn {
-    fn new(air: &Arc<Air>, id: AccountId) -> Self {
+    fn new(air: &Arc<Air>, whose: Whose) -> Self {
         let mut all = air.lock();
-        let flights = all.entry(id).or_default();
+        let flights = all.entry(whose.clone()).or_default();
         flights.turns += 1;
-        Self { air: Arc::clone(air), id, aloft: false, freed: Arc::clone(&flights.freed) }
+        Self { air: Arc::clone(air), whose, aloft: false, freed: Arc::clone(&flights.freed) }
     }
 
     /// How many attempts have ended; to be asked before the failures are read.
     fn ended(&self) -> u64 {
-        self.air.lock()[&self.id].ended
+        self.air.lock()[&self.whose].ended
     }
 
     /// Goes up where that is safe. Of those that have ended since, the failures may be read or not.
     fn rise(&mut self, failures: u64, ended: u64, max: u32) -> Rise {
         let mut all = self.air.lock();
-        let flights = all.get_mut(&self.id).expect("here until the last turn is dropped");
+        let flights = all.get_mut(&self.whose).expect("here until the last turn is dropped");
         let since = flights.ended - ended;
         // One alone always may: the setting may have been lowered to less than there were failures.
         let room = failures + since + flights.aloft < u64::from(max) || since + flights.aloft == 0;
@@ -188,14 +214,14 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut all = self.air.lock();
-        let Some(flights) = all.get_mut(&self.id) else { return };
+        let Some(flights) = all.get_mut(&self.whose) else { return };
         flights.turns -= 1;
         if self.aloft {
             flights.aloft -= 1;
             flights.ended += 1;
         }
         if flights.turns == 0 {
-            all.remove(&self.id);
+            all.remove(&self.whose);
         } else {
             // Also by one that never rose: it may have been the one that was told.
             flights.freed.notify_one();

@@ -98,9 +98,42 @@ async fn whoever_gives_up_while_they_wait_takes_no_word_with_them() {
     assert!(third.await.unwrap().unwrap().unwrap().turn.is_some());
 }
 
+/// How many are compared at once with a name's password, were it asked by as many as could all be wrong.
+async fn side_by_side(bench: &Bench, login: &Username, expected: Option<AccountId>) -> usize {
+    let mut looked = Vec::new();
+    for _ in 0..5 {
+        let mut look = std::pin::pin!(bench.consecutive.look(login, expected, MAX));
+        // As long as no answer of the database takes (which no clock of ours moves); one that waits for a turn
+        // waits for those before it, for ever.
+        match tokio::time::timeout(Duration::from_secs(1), &mut look).await {
+            Ok(done) => looked.push(done.unwrap().unwrap()),
+            Err(_) => break,
+        }
+    }
+    looked.len()
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_has_is_waited_at_as_an_account_is() {
+    let bench = bench().await;
+    let nobody = Username::parse("nobody").unwrap();
+    for (times, left) in [(MAX - 3, 3), (2, 1)] {
+        bench.fail(times).await;
+        for _ in 0..times {
+            assert!(!bench.consecutive.count(&nobody, None, MAX).await.unwrap());
+        }
+        assert_eq!(side_by_side(&bench, &bench.alice.login, Some(bench.alice.id)).await, left);
+        assert_eq!(side_by_side(&bench, &nobody, None).await, left);
+    }
+    bench.fail(1).await;
+    bench.consecutive.count(&nobody, None, MAX).await.unwrap();
+    assert_eq!(side_by_side(&bench, &bench.alice.login, Some(bench.alice.id)).await, 5, "disabled");
+    assert_eq!(side_by_side(&bench, &nobody, None).await, 5);
+}
+
 fn turns<const N: usize>() -> [Turn; N] {
     let air = Arc::default();
-    std::array::from_fn(|_| Turn::new(&air, AccountId::parse(&"7".repeat(32)).unwrap()))
+    std::array::from_fn(|_| Turn::new(&air, Whose::Account(AccountId::parse(&"7".repeat(32)).unwrap())))
 }
 
 #[test]
