@@ -104,7 +104,8 @@ async fn a_sigterm_lets_a_request_in_flight_end_and_exits_with_0() {
     let client = running.client();
     assert_eq!(client.get("/healthz").await.status, 200);
     let slow = tokio::spawn(async move { client.login("nobody", WRONG).await });
-    tokio::time::sleep(Duration::from_millis(300)).await; // another process: no clock of ours
+    // Another process, whom no clock of ours reaches; it says nothing before the hash is done.
+    tokio::time::sleep(Duration::from_millis(300)).await;
     let start = tokio::time::Instant::now();
     running.signal("TERM");
     let answer = slow.await.unwrap();
@@ -208,8 +209,9 @@ async fn why_redis_is_out_is_said_once() {
         home.set("GATEHOUSE__STORE__URL", url);
         let mut running = home.start(&["serve"]).await;
         running.until("it is said", |running| running.stderr().contains("redis is out of service")).await;
-        // Attempts come 40 times a second at first; none of these may be a line of its own.
-        tokio::time::sleep(Duration::from_millis(700)).await; // another process: no clock of ours
+        // Attempts come 40 times a second at first, by the clock of another process; none of these may be a line
+        // of its own, and of what must not come there is nothing to wait for.
+        tokio::time::sleep(Duration::from_millis(700)).await;
         let log = running.stderr();
         let lines: Vec<_> = log.lines().filter(|line| line.contains("out of service")).collect();
         assert_eq!(lines.len(), 1, "{lines:#?}");

@@ -110,7 +110,8 @@ async fn a_sign_in_renews_a_hash_of_other_parameters() {
         if hash().await != old {
             break;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await; // real work in real time
+        // A hash is computed on a thread of its own, which no clock of ours moves.
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(hash().await.as_str().contains("m=64,t=1,p=1"));
     assert_eq!(client.login("alice", PASSWORD).await.status, 200);

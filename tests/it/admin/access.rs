@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::sms::administration::admin;
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::routes::{API, table};
 
 /// What is sent along.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,25 +70,13 @@ const WAYS: &[Way] = &[
     ("DELETE", "/api/v1/admin/disabled-passwords/{login}", Body::Json("")),
 ];
 
-/// The paths of administrators in the URL table, read from its source.
+/// The paths of administrators in the URL table.
 fn in_the_table() -> BTreeSet<(String, String)> {
-    let mut ways = BTreeSet::new();
-    let mut prefix = "";
-    for line in include_str!("../../../src/routes.rs").lines() {
-        if line.contains("scope(\"/api/v1\")") {
-            prefix = "/api/v1";
-        } else if line.starts_with("        ") && !line.starts_with("         ") {
-            prefix = "";
-        }
-        let Some(call) = line.split("calls(\"").nth(1) else { continue };
-        let mut quoted = call.split('"');
-        let (path, methods) = (quoted.next().unwrap(), quoted.nth(1).unwrap());
-        if path == "/admin" || path.starts_with("/admin/") {
-            let methods = methods.split(", ").filter(|method| *method != "HEAD");
-            ways.extend(methods.map(|method| (method.to_owned(), format!("{prefix}{path}"))));
-        }
-    }
-    ways
+    let of_theirs = |path: &str| {
+        let path = path.strip_prefix(API).unwrap_or(path);
+        path == "/admin" || path.starts_with("/admin/")
+    };
+    table().into_iter().filter(|(_, path)| of_theirs(path)).collect()
 }
 
 #[test]

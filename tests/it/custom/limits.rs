@@ -172,7 +172,8 @@ async fn nothing_is_admitted_while_the_store_is_out() {
 async fn recovered(app: &TestApp) {
     let found = async {
         while app.client().get("/readyz").await.body["store"] != "up" {
-            tokio::time::sleep(Duration::from_millis(20)).await; // a server that comes back in real time
+            // Another process, which comes back in real time: looked at again.
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     assert!(tokio::time::timeout(Duration::from_secs(20), found).await.is_ok(), "it does not recover");

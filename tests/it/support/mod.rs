@@ -8,4 +8,5 @@ pub mod kannel;
 pub mod nacos;
 pub mod process;
 pub mod redis;
+pub mod routes;
 pub mod steered;
