@@ -79,10 +79,14 @@ async fn house() -> House {
 
 impl House {
     async fn attempt(&self, login: &str, address: u32, password: &str) -> Outcome {
+        let bytes = address.to_be_bytes();
         let attempt = Attempt {
             login: Username::parse(login).expect("a name"),
             password: gatehouse::login::Password::attempt(password).expect("a password"),
-            address: [&[4][..], &address.to_be_bytes()].concat(),
+            origin: Origin {
+                address: [&[4][..], &bytes].concat(),
+                network: [&[4][..], &bytes[..3]].concat(),
+            },
             client: Client::new(IpAddr::V4(Ipv4Addr::from(address)), "bench"),
             solved: false,
         };

@@ -6,6 +6,15 @@ use ipnet::IpNet;
 
 use super::KnownDevices;
 
+/// Where a request comes from, as limits count it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The address; of an IPv6 one its /64.
+    pub address: Vec<u8>,
+    /// The /24 of an IPv4 address, the /48 of an IPv6 one.
+    pub network: Vec<u8>,
+}
+
 const MAX_USER_AGENT_CHARS: usize = 200;
 
 /// The client of one request: as its account's owner is shown it later, and as what it has shown itself.

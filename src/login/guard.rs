@@ -12,10 +12,10 @@ use metrics::Counter;
 use self::path::{BeforePasswords, OWN};
 use self::slot::Held;
 use self::subject::account_key;
-use super::Username;
 use super::accounts::{Account, Accounts};
 use super::devices::KnownDevice;
 use super::id::AccountId;
+use super::{Origin, Username};
 use crate::audit::Audit;
 use crate::clock::Micros;
 use crate::config::Limits;
@@ -69,8 +69,7 @@ pub enum Admission {
 #[derive(Clone, Copy)]
 pub struct Who<'a> {
     pub login: &'a Username,
-    /// The client's address as it is counted.
-    pub address: &'a [u8],
+    pub origin: &'a Origin,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
 }

@@ -19,7 +19,7 @@ mod username;
 
 pub use accounts::{Account, Accounts, CreateError, Failure, PastSignIn, PhoneSet, Roles, ShownBy};
 pub use by_code::{ByCode, CodeEntry, Entered, Given, NotOpened, Reset, Resetting};
-pub use client::Client;
+pub use client::{Client, Origin};
 pub use consecutive::password_enabled_counter;
 pub use devices::{DeviceId, Devices, KnownDevice, KnownDevices, LIFE as DEVICE_LIFE, device_subject};
 pub use guard::{Admission, Counted, Guard, Path, Slot, Subject, Who, account_subject};

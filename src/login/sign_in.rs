@@ -8,7 +8,9 @@ use serde_json::json;
 
 use super::consecutive::{Consecutive, Looked};
 use super::guard::{Admission, Counted, Guard, Path, Slot, Subject, Who};
-use super::{Account, Accounts, Client, HashError, Hasher, KnownDevices, Password, Username, Verified};
+use super::{
+    Account, Accounts, Client, HashError, Hasher, KnownDevices, Origin, Password, Username, Verified,
+};
 use crate::audit::{self, Action, Event, Why};
 use crate::clock::Micros;
 use crate::config::Live;
@@ -31,8 +33,7 @@ struct Inner {
 pub struct Attempt {
     pub login: Username,
     pub password: Password,
-    /// The client's address as it is counted.
-    pub address: Vec<u8>,
+    pub origin: Origin,
     /// What the account's owner is shown of it, and as what it is known there.
     pub client: Client,
     /// A CAPTCHA was solved with this attempt.
@@ -195,7 +196,7 @@ impl SignIn {
         let audit = self.0.guard.audit();
         audit.record(Event {
             account: Some(subject.recorded(&attempt.login)),
-            address: Some(audit::Subject::Address(&attempt.address)),
+            address: Some(audit::Subject::Address(&attempt.origin.address)),
             ..Event::new(audit.now(), Action::PasswordDisabled, audit::Outcome::Ok)
         });
     }
@@ -210,7 +211,7 @@ impl SignIn {
         };
         let event = Event {
             account: Some(subject.recorded(&attempt.login)),
-            address: Some(audit::Subject::Address(&attempt.address)),
+            address: Some(audit::Subject::Address(&attempt.origin.address)),
             solved: attempt.solved,
             name: path.device().map(|_| audit::FROM_DEVICE),
             detail: path.device().map(|device| json!({ "device": device.id.to_string() }).to_string()),
@@ -257,7 +258,7 @@ fn why_noted(path: Path, taken: &Counted) -> Option<Why<'static>> {
 }
 
 fn who(attempt: &Attempt) -> Who<'_> {
-    Who { login: &attempt.login, address: &attempt.address, solved: attempt.solved }
+    Who { login: &attempt.login, origin: &attempt.origin, solved: attempt.solved }
 }
 
 /// Of every sign-in that succeeded, by whatever way.

@@ -10,6 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use actix_web::HttpRequest;
 use ipnet::{IpNet, Ipv4Net};
 
+use crate::login::Origin;
+
 /// The networks whose word on `X-Forwarded-For` is taken.
 #[derive(Debug, Clone, Default)]
 pub struct TrustedProxies(Vec<IpNet>);
@@ -111,6 +113,11 @@ impl ClientAddress {
             }
         };
         SubjectBytes { bytes, length }
+    }
+
+    /// Both, for services that count by both.
+    pub fn origin(self) -> Origin {
+        Origin { address: self.subject().as_ref().to_vec(), network: self.network().as_ref().to_vec() }
     }
 
     /// For people to recognise, not to track by: `203.0.113.0/24`, `2001:db8::/48`.

@@ -76,7 +76,7 @@ impl Path {
         subject: Subject,
         who: Who<'_>,
     ) -> Vec<Bucket<'a>> {
-        let address = limiter.bucket(limits.address, who.address);
+        let address = limiter.bucket(limits.address, &who.origin.address);
         let account = || match subject.account() {
             Some(id) => limiter.bucket(limits.account, &account_key(id)),
             None => limiter.bucket(limits.account, &account_subject(who.login, None)),

@@ -106,8 +106,13 @@ pub async fn verify(
     if account.password_disabled_at.is_some() {
         return Err(Problem::PasswordDisabled);
     }
-    let address = call.client.subject().as_ref().to_vec();
-    let attempt = Attempt { login: account.login.clone(), password, address, client: call.shown(), solved };
+    let attempt = Attempt {
+        login: account.login.clone(),
+        password,
+        origin: call.client.origin(),
+        client: call.shown(),
+        solved,
+    };
     let refused =
         |problem: &Problem, wait| Ok(Err(limited_as_password(problem.respond(), &live.limits, wait)));
     match services.sign_in.attempt(live, attempt).await.map_err(|error| broken(&error))? {

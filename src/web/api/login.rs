@@ -33,8 +33,7 @@ pub async fn submit(
     let (login, password) = parse(&body)?;
     let live = services.live.snapshot();
     let solved = call.redeem(Form::Login, &services, &live, body.captcha.as_ref()).await?;
-    let address = call.client.subject().as_ref().to_vec();
-    let attempt = Attempt { login, password, address, client: call.shown(), solved };
+    let attempt = Attempt { login, password, origin: call.client.origin(), client: call.shown(), solved };
     let outcome = services.sign_in.attempt(&live, attempt).await.map_err(|error| broken(&error))?;
     let refused = |problem: &Problem, wait| limited_as_password(problem.respond(), &live.limits, wait);
     Ok(match outcome {

@@ -96,7 +96,7 @@ async fn try_to_change(
     let attempt = SignInAttempt {
         login: who.account.login.clone(),
         password: current,
-        address: visit.client.subject().as_ref().to_vec(),
+        origin: visit.client.origin(),
         client: client(visit),
         solved,
     };

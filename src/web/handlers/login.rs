@@ -40,8 +40,7 @@ pub async fn submit(visit: Visit, form: Form<LoginForm>, services: Shared) -> Ht
         Ok(admitted) => admitted,
         Err(response) => return response,
     };
-    let address = visit.client.subject().as_ref().to_vec();
-    let attempt = Attempt { login, password, address, client: client(&visit), solved };
+    let attempt = Attempt { login, password, origin: visit.client.origin(), client: client(&visit), solved };
     let outcome = match services.sign_in.attempt(&live, attempt).await {
         Ok(outcome) => outcome,
         Err(error) => return broken(&visit, &error),

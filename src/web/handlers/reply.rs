@@ -89,9 +89,13 @@ impl Reply<'_> {
         if account.password_disabled_at.is_some() {
             return Err(visit.see_other("/account", None));
         }
-        let address = visit.client.subject().as_ref().to_vec();
-        let attempt =
-            Attempt { login: account.login.clone(), password, address, client: client(visit), solved };
+        let attempt = Attempt {
+            login: account.login.clone(),
+            password,
+            origin: visit.client.origin(),
+            client: client(visit),
+            solved,
+        };
         let wrong = Message::CurrentPasswordWrong;
         Err(match services.sign_in.attempt(live, attempt).await {
             Ok(Outcome::SignedIn(owner)) => return Ok(owner),

@@ -100,12 +100,13 @@ fn nothing_is_in_clear(events: &[Entry], secrets: &[&str]) {
 }
 
 async fn a_failure_has_the_time_it_was_tried_and_the_time_it_counts_from(store: Store) {
-    use gatehouse::login::{Admission, Who};
+    use gatehouse::login::{Admission, Origin, Who};
     let app = TestApp::start(store).await;
     let live = app.services.live.snapshot();
     let guard = app.services.sign_in.guard();
     let login = Username::parse("alice").unwrap();
-    let who = Who { login: &login, address: THERE, solved: false };
+    let origin = Origin { address: THERE.to_vec(), network: THERE[..4].to_vec() };
+    let who = Who { login: &login, origin: &origin, solved: false };
     let subject = guard.subject(&login).await.unwrap();
     let Admission::Held(slot) = guard.admit(&live.limits, subject, who).await else {
         panic!("there is room")

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::login::{Admission, Username, Who};
+use gatehouse::login::{Admission, Origin, Username, Who};
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 
@@ -198,7 +198,8 @@ async fn success_does_not_forgive_failures_told_beside_it(store: Store) {
     // A right password whose hash takes its time.
     let (guard, live) = (app.services.sign_in.guard(), app.services.live.snapshot());
     let login = Username::parse("alice").unwrap();
-    let who = Who { login: &login, address: &[4, 192, 0, 2, 1], solved: false };
+    let origin = Origin { address: vec![4, 192, 0, 2, 1], network: vec![4, 192, 0, 2] };
+    let who = Who { login: &login, origin: &origin, solved: false };
     let subject = guard.subject(&login).await.unwrap();
     let Admission::Held(slot) = guard.admit(&live.limits, subject, who).await else {
         panic!("one failure leaves slots")

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::login::{Attempt, Client as Place, Outcome, Password, SignedInBy, Username};
+use gatehouse::login::{Attempt, Client as Place, Origin, Outcome, Password, SignedInBy, Username};
 use serde_json::json;
 
 use super::http::{NUMBER, OTHER};
@@ -234,7 +234,7 @@ async fn a_sign_in_held_up_behind_a_reset_starts_no_session() {
     let attempt = Attempt {
         login: Username::parse("alice").unwrap(),
         password: Password::attempt(PASSWORD).unwrap(),
-        address: vec![4, 203, 0, 113, 7],
+        origin: Origin { address: vec![4, 203, 0, 113, 7], network: vec![4, 203, 0, 113] },
         client: place(),
         solved: false,
     };
