@@ -144,7 +144,7 @@ impl MemoryStore {
                     log.now(clock);
                     log.remove(id);
                     if let (Outcome::Forgive { up_to }, 0) = (outcome, log.holds()) {
-                        log.entry.kept.retain(|hit| hit.at > *up_to);
+                        log.entry.kept.forgive(*up_to);
                     }
                     if log.is_empty() {
                         shard.remove(bucket.key);
