@@ -14,7 +14,8 @@
            Buckets and rules count from 0.
   Edges    a hit exactly `window` old has left; two hits in one microsecond are two (members are unique);
            what a success has forgiven has a negative score, which no captcha rule takes for a time in its
-           window; a rule that blocks takes its time, and counts it apart where there may be any (4, or holds)
+           window; a rule that blocks takes its time, and counts it apart where there may be any: by its mark,
+           and for holds, whose limit may have lost its captcha rule since
 ]]
 local id, kind, solved = ARGV[1], ARGV[2], ARGV[3]
 local refused, noted, held, room
@@ -57,7 +58,7 @@ for b = 1, #KEYS do
       local left = max + 0
       if newest and newest > start then
         left = max - call('ZCOUNT', key, start + 1, '+inf')
-        if captcha == 0 and (marks >= 4 or kind == '1') then
+        if captcha == 0 and (marks >= 4 or kind == '1' or holds > 0) then
           left = left - call('ZCOUNT', key, start + 1 - HOLDS, '0')
         end
       end

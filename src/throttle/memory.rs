@@ -143,7 +143,9 @@ impl MemoryStore {
                     let Some(mut log) = shard.find(bucket.key) else { continue };
                     log.now(clock);
                     log.remove(id);
-                    if let (Outcome::Forgive { up_to }, 0) = (outcome, log.holds()) {
+                    if let (Outcome::Forgive { up_to }, 0) = (outcome, log.holds())
+                        && bucket.limit.challenges()
+                    {
                         log.entry.kept.forgive(*up_to);
                     }
                     if log.is_empty() {

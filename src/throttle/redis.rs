@@ -196,7 +196,8 @@ impl WindowStore for RedisStore {
             let (letter, up_to) = match outcome {
                 Outcome::Keep => ("K", 0),
                 Outcome::Refund => ("R", 0),
-                Outcome::Forgive { up_to } => ("F", up_to.0),
+                Outcome::Forgive { up_to } if bucket.limit.challenges() => ("F", up_to.0),
+                Outcome::Forgive { .. } => ("R", 0),
             };
             command.arg(letter).arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, now)).arg(up_to);
         }

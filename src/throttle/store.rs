@@ -120,7 +120,7 @@ pub enum Outcome {
     /// that ask for a challenge pass over them from then on. Rules that block count them still, or whoever
     /// guesses would have as many guesses again after each time that the owner comes. What was kept later,
     /// beside the attempt that succeeded, stays whole: a burst cannot use one success to wipe its own
-    /// failures. At most a thousand at once, the oldest first.
+    /// failures. At most a thousand at once, the oldest first. Under a limit that only blocks, a refund.
     Forgive { up_to: Micros },
 }
 

@@ -115,7 +115,7 @@ impl Model {
             Outcome::Refund => self.logs[log].retain(|hit| hit.id != id),
             Outcome::Forgive { up_to } => {
                 self.logs[log].retain(|hit| hit.id != id);
-                if self.logs[log].iter().all(|hit| !hit.held) {
+                if limit.challenges() && self.logs[log].iter().all(|hit| !hit.held) {
                     self.logs[log].iter_mut().for_each(|hit| hit.forgiven |= hit.at <= up_to);
                 }
             }
