@@ -9,4 +9,5 @@ mod disabling;
 mod forgiving;
 mod hang_ups;
 mod refusals;
+mod shared;
 pub mod throttling;
