@@ -25,6 +25,7 @@ pub mod config;
 pub mod custom;
 pub mod db;
 pub mod entropy;
+pub mod files;
 pub mod login;
 pub mod lookup;
 pub mod routes;
