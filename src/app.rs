@@ -1,13 +1,12 @@
 //! The composition root: the only place that chooses real parts.
 
-use std::future::Future;
+mod health;
+mod serving;
+
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::HttpServer;
-use actix_web::dev::{Server, ServerHandle};
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -15,7 +14,7 @@ use crate::audit::{self, Audit};
 use crate::captcha::{Captchas, Desk, Provider, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
-    CaptchaProvider, DatabaseUrl, HomeKind, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
+    CaptchaProvider, DatabaseUrl, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
 use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
@@ -24,7 +23,6 @@ use crate::login::{
     Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn, Tokens,
 };
 use crate::lookup::{self, Lookup};
-use crate::routes;
 use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, Opened};
 use crate::sms::{self, Codes};
@@ -33,19 +31,14 @@ use crate::tuning::Tuning;
 use crate::web::client::TrustedProxies;
 use crate::web::headers::SecurityHeaders;
 use crate::web::services::Services;
-use crate::web::status::{Health, Limits, Report, State};
 use crate::web::visit::Edge;
+
+pub use serving::Serving;
 
 /// What every key of ours on Redis begins with.
 const REDIS_PREFIX: &str = "gh";
 /// How long the first connection to Redis is waited for before the server starts without it.
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
-/// How long requests in flight may take to end after SIGTERM.
-const DRAIN: u64 = 15;
-/// How long the database may take for the last events.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-/// Between two looks for expired logs and sessions.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// What time and chance come from, and what a test replaces.
 #[derive(Clone, Default)]
@@ -181,102 +174,6 @@ impl Application {
             parts,
         })
     }
-
-    /// Listens. The server runs when it is awaited, and drains at SIGTERM.
-    pub fn serve(self) -> Result<Serving, StartError> {
-        let Self { services, edge, security, settings, parts } = self;
-        let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
-        let (upkeep, tuning) = (upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
-        let audit = services.audit.clone();
-        let recording = tokio::spawn(audit.clone().keep_writing());
-        let mut server =
-            HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
-                .shutdown_timeout(DRAIN)
-                .bind(settings.server.bind)
-                .map_err(failed)?;
-        if let Some(workers) = settings.server.workers {
-            server = server.workers(workers);
-        }
-        let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
-        let kept_up = tuning.clone();
-        let keeping = tokio::spawn(async move { kept_up.keep_up().await });
-        let background = [upkeep, keeping, recording];
-        Ok(Serving { address, server: server.run(), audit, tuning, background })
-    }
-}
-
-/// A server that listens.
-pub struct Serving {
-    pub address: SocketAddr,
-    server: Server,
-    audit: Audit,
-    tuning: Tuning,
-    background: [tokio::task::JoinHandle<()>; 3],
-}
-
-impl Serving {
-    pub fn handle(&self) -> ServerHandle {
-        self.server.handle()
-    }
-
-    /// Until it is stopped.
-    pub async fn run(self) -> std::io::Result<()> {
-        let ended = self.server.await;
-        self.background.iter().for_each(tokio::task::JoinHandle::abort);
-        let last_words = async {
-            self.audit.flush().await;
-            self.tuning.leave().await;
-        };
-        if tokio::time::timeout(LAST_WORDS, last_words).await.is_err() {
-            tracing::warn!("the last security events are lost: the database does not take them in time");
-        }
-        ended
-    }
-}
-
-impl Health for Parts {
-    fn report(&self) -> Pin<Box<dyn Future<Output = Report> + Send + '_>> {
-        Box::pin(async {
-            let answer = tokio::time::timeout(Duration::from_secs(1), self.db.ping()).await;
-            let state = |up| if up { State::Up } else { State::Down };
-            Report {
-                database: state(matches!(answer, Ok(Ok(())))),
-                store: state(self.link.as_ref().is_none_or(Link::is_up)),
-                limits: Limits {
-                    version: self.live.version(),
-                    refused: self.live.last_refused().is_some(),
-                    home: match self.live.home() {
-                        HomeKind::Fixed | HomeKind::File => None,
-                        HomeKind::Redis | HomeKind::Nacos => Some(state(self.live.home_down().is_none())),
-                    },
-                },
-            }
-        })
-    }
-}
-
-/// Drops what has expired, a little at a time.
-fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandle<()> {
-    const BATCH: u32 = 500;
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(SWEEP_EVERY).await;
-            if let AnyStore::Memory(store) = parts.limiter.store() {
-                store.sweep();
-            }
-            parts.insurance.store().sweep();
-            services.captchas.sweep();
-            services.token_gate.sweep();
-            while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
-            {
-            }
-            while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
-            let live = services.live.snapshot();
-            while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
-            {
-            }
-        }
-    })
 }
 
 /// What this machine calls itself; in a container, the container.

@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Executor, Pool, Postgres, Sqlite, SqlitePool, Transaction};
 
 use crate::clock::{Clock, Micros};
+use crate::outage::Outage;
 use own::Own;
 pub use page::{Cursor, Page};
 
@@ -62,7 +64,36 @@ pub enum Tx {
 /// A statement failed, or found no connection in time. What the database says is for the log only.
 #[derive(Debug, thiserror::Error)]
 #[error("database: {0}")]
-pub struct DbError(#[from] sqlx::Error);
+pub struct DbError(sqlx::Error);
+
+/// How the database is, as far as failures of statements and [`Db::ping`] tell. A process has one.
+pub static OUTAGE: Outage =
+    Outage::new("the database", "gatehouse_database_up", "gatehouse_database_errors_total", 1);
+
+impl From<sqlx::Error> for DbError {
+    fn from(error: sqlx::Error) -> Self {
+        if is_outage(&error) {
+            OUTAGE.failed(&error);
+        }
+        Self(error)
+    }
+}
+
+/// Whether the database cannot do what it is there for, rather than refuse this statement.
+fn is_outage(error: &sqlx::Error) -> bool {
+    let code = match error {
+        sqlx::Error::Database(error) => error.code().unwrap_or_default(),
+        sqlx::Error::RowNotFound | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => return false,
+        _ => return true,
+    };
+    // PostgreSQL's have five characters, SQLite's are numbers of four digits at most.
+    match code.parse::<u32>() {
+        // The low byte says what kind it is: READONLY, IOERR, CORRUPT, FULL, CANTOPEN.
+        Ok(number) if code.len() < 5 => [8, 10, 11, 13, 14].contains(&(number & 0xFF)),
+        // No connection, no resources, an operator's intervention, its system; a standby.
+        _ => ["08", "53", "57P", "58", "25006"].iter().any(|class| code.starts_with(class)),
+    }
+}
 
 /// Why a database cannot be opened. The URL is not repeated: it may hold a password.
 #[derive(Debug, thiserror::Error)]
@@ -75,8 +106,22 @@ pub enum ConnectError {
     File { path: PathBuf, reason: std::io::Error },
     #[error("database.url: cannot connect: {0}")]
     Connect(sqlx::Error),
+    #[error(
+        "database.url: this database was made by a newer Gatehouse (migration {found}, and this one knows {known}); run that one, or restore a copy from before it"
+    )]
+    Newer { found: i64, known: i64 },
     #[error("database migration: {0}")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
+    Migrate(MigrateError),
+}
+
+impl From<MigrateError> for ConnectError {
+    fn from(error: MigrateError) -> Self {
+        let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default();
+        match error {
+            MigrateError::VersionMissing(found) if found > known => Self::Newer { found, known },
+            other => Self::Migrate(other),
+        }
+    }
 }
 
 /// Runs one expression on whichever database is behind a `Db` (its pool) or a `Tx` (its connection),
@@ -223,6 +268,7 @@ impl Db {
     /// Whether the database answers, for readiness.
     pub async fn ping(&self) -> Result<(), DbError> {
         on_db!(self, pool => sqlx::query("SELECT 1").execute(pool).await.map(drop))?;
+        OUTAGE.answered();
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use crate::audit::{self, Action, Event, Why};
 use crate::clock::Micros;
 use crate::config::Live;
 use crate::db::DbError;
+use crate::request_id;
 use crate::throttle::{Refusal, Then};
 
 /// The sign-in service. Clones share it.
@@ -104,7 +105,7 @@ impl SignIn {
             };
             // Whoever hangs up now must not leave the slot unsettled: this runs to its end without them.
             let (service, live) = (self.clone(), Arc::clone(live));
-            let verified = tokio::spawn(async move {
+            let verified = request_id::spawn(async move {
                 let verified = service.verify(&live, &attempt, subject, slot).await;
                 (verified, attempt)
             });

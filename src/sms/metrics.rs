@@ -1,15 +1,25 @@
 //! What is counted of messages and guesses; the handles are kept, because refusals come by the million.
 
-use metrics::Counter;
+use std::time::Duration;
+
+use metrics::{Counter, Histogram};
 
 use super::codes::Sending;
+use super::gateway::Delivery;
 use super::sending::Answer;
+use crate::outage::Outage;
+use crate::telemetry::GATEWAY_SECONDS;
 
 pub struct Metrics {
     messages: Messages,
     pub guesses: Guesses,
     pub brakes: Counter,
+    gateway_seconds: Histogram,
 }
+
+/// How the gateway is. A process has one. What it refuses may be about one number, three in a row hardly are.
+static GATEWAY: Outage =
+    Outage::new("the SMS gateway", "gatehouse_sms_gateway_up", "gatehouse_sms_gateway_errors_total", 3);
 
 /// `gatehouse_sms_messages_total` by outcome; `repeated` is a request whose message was sent before.
 struct Messages {
@@ -53,6 +63,16 @@ impl Metrics {
                 unavailable: guess("unavailable"),
             },
             brakes: metrics::counter!("gatehouse_sms_brakes_total"),
+            gateway_seconds: metrics::histogram!(GATEWAY_SECONDS),
+        }
+    }
+
+    /// What a gateway made of a message, and how long it took over it.
+    pub fn gateway(&self, took: Duration, delivery: &Delivery) {
+        self.gateway_seconds.record(took.as_secs_f64());
+        match delivery {
+            Delivery::Accepted { .. } => GATEWAY.answered(),
+            Delivery::Refused { reason } | Delivery::Unknown { reason } => GATEWAY.failed(reason),
         }
     }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::brake;
 use super::budgets::{Admission, Keys, Ticket, Watched};
 use super::codes::{Ask, Codes, Sending, Sent, SmsError, TRY_AGAIN};
@@ -14,6 +16,7 @@ use crate::audit::{self, Action, Event, Outcome, Why};
 use crate::clock::Micros;
 use crate::config::{Brake, Live};
 use crate::db::DbError;
+use crate::request_id;
 use crate::throttle::{Refusal, Then};
 
 /// How often a request looks how another instance fares with the same one; and how often where that one
@@ -66,7 +69,7 @@ impl Codes {
     /// The same as [`send`](Self::send), for who has waited.
     pub async fn send_in_turn(&self, live: &Live, ask: Ask<'_>, turn: InTurn) -> Result<Sending, SmsError> {
         let job = Job::new(self.clone(), live, ask);
-        let answer = tokio::spawn(job.recorded(turn)).await.expect("sending does not panic")?;
+        let answer = request_id::spawn(job.recorded(turn)).await.expect("sending does not panic")?;
         self.0.metrics.count(&answer);
         Ok(answer.sending)
     }
@@ -261,10 +264,10 @@ impl Job {
         let text = text(self.purpose, &code, self.code_ttl, &self.locale);
         let (gateway, phone, id) = (Arc::clone(&inner.gateway), self.phone.clone(), draft.id);
         // A gateway that panics takes this task along, and nothing else.
-        let sending = tokio::spawn(async move {
+        let sending = request_id::spawn(async move {
             gateway.send(Message { id, phone: &phone, code: &code, text: &text }).await
         });
-        let stop = sending.abort_handle();
+        let (stop, begun) = (sending.abort_handle(), Instant::now());
         let delivery = match tokio::time::timeout(inner.gateway_patience, sending).await {
             Ok(Ok(delivery)) => delivery,
             Ok(Err(_)) => Delivery::Unknown { reason: "the gateway's code failed".to_owned() },
@@ -273,6 +276,7 @@ impl Job {
                 Delivery::Unknown { reason: "the gateway took too long".to_owned() }
             }
         };
+        inner.metrics.gateway(begun.elapsed(), &delivery);
         self.note(draft, &delivery).await;
         delivery
     }
@@ -290,7 +294,7 @@ impl Job {
             }
         }
         if let Delivery::Refused { reason } | Delivery::Unknown { reason } = delivery {
-            tracing::warn!(gateway = draft.gateway, message = %draft.id, reason, "a message is not known to have gone out");
+            tracing::info!(gateway = draft.gateway, message = %draft.id, reason, "a message is not known to have gone out");
         }
     }
 }
