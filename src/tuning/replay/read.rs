@@ -42,7 +42,7 @@ pub enum ReadError {
 /// rest for every page (15 s for a million rows; in the order of the key, as it stands, a fifth of that).
 const SQL: &str = "SELECT at, id, until_at, count, CAST(
         CASE action WHEN 'sign-in' THEN CASE WHEN name = 'device' THEN 5 ELSE 0 END WHEN 'guess' THEN 1 WHEN 'send' THEN 2 WHEN 'register' THEN 3 ELSE 4 END
-        + 8 * CASE outcome WHEN 'ok' THEN 0 WHEN 'unknown' THEN 0 WHEN 'wrong' THEN 1 WHEN 'failed' THEN 2
+        + 8 * CASE outcome WHEN 'ok' THEN 0 WHEN 'unknown' THEN 0 WHEN 'withheld' THEN 6 WHEN 'wrong' THEN 1 WHEN 'failed' THEN 2
             WHEN 'challenged' THEN 3 WHEN 'throttled' THEN 4 ELSE 5 END
         + 64 * solved
         + 128 * CASE WHEN detail = '{\"forgave\":false}' THEN 1 ELSE 0 END

@@ -97,7 +97,7 @@ pub async fn messages(
         match wanted.state.as_deref() {
             None | Some("") => None,
             Some(text) => Some(State::parse(text).ok_or_else(|| {
-                wrong("state", "Use pending, accepted, refused or unknown, or leave it out.")
+                wrong("state", "Use pending, accepted, refused, unknown or withheld, or leave it out.")
             })?),
         };
     let after = match wanted.after.as_deref() {
