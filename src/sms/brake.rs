@@ -176,7 +176,8 @@ pub async fn judge(
     Ok(braked)
 }
 
-/// What counts to a brake, by its asker's network; what went to nobody does not.
+/// What counts to a brake, by its asker's network. Nothing of a shortage does: of that some went out and some did
+/// not, and everybody can see a brake trip.
 macro_rules! traffic {
     ($prefix:literal) => {
         concat!(
@@ -186,7 +187,7 @@ macro_rules! traffic {
             FROM (SELECT COUNT(*) AS sent, COUNT(entered_at) AS entered,
             SUM(CASE WHEN entered_at IS NOT NULL THEN 0 ELSE 2 - solved END) AS weight FROM sms_messages WHERE ",
             $prefix,
-            " = $1 AND created_at > $2 AND state <> 'refused' AND share <> 'withheld'
+            " = $1 AND created_at > $2 AND state <> 'refused' AND share = 'open'
             GROUP BY network_key) AS networks"
         )
     };

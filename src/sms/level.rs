@@ -1,10 +1,7 @@
 //! How much of the budget of all is spent: for the metrics, the record and the console.
 
-use std::sync::Arc;
-
 use super::Codes;
 use super::share::open_part;
-use super::watched::Watched;
 use crate::audit::{Action, Event, Outcome};
 use crate::config::Live;
 use crate::throttle::{Mode, StoreError, Then};
@@ -64,29 +61,23 @@ impl Level {
 impl Codes {
     /// None where everybody may be sent as much as they like.
     pub async fn spent(&self, live: &Live) -> Result<Option<Spent>, StoreError> {
-        self.spent_by(&self.watched(live)).await
-    }
-
-    /// Sees how much is spent by now, for the metrics and the record.
-    pub async fn look_at_level(&self, live: &Live) {
-        self.watch_level(&self.watched(live)).await;
-    }
-
-    async fn spent_by(&self, watched: &Watched) -> Result<Option<Spent>, StoreError> {
+        let watched = self.watched(live);
         let [.., total] = watched.whole();
         if total.mode() == Mode::Monitor || total.rules().is_empty() {
             return Ok(None);
         }
-        let peek = self.0.budgets.spent(watched).await?;
+        let peek = self.0.budgets.spent(&watched).await?;
         let blocks = total.rules().iter().zip(peek.rules).filter(|(rule, _)| rule.then == Then::Block);
         let spent = blocks.map(|(rule, peek)| Spent { count: peek.count, max: rule.max });
         Ok(spent.max_by(|one, other| one.part().total_cmp(&other.part())))
     }
 
-    pub(super) async fn watch_level(&self, watched: &Arc<Watched>) {
+    /// Sees how much is spent by now, for the metrics and the record. Now and then, and by no request: it is no
+    /// use to whoever asks.
+    pub async fn watch_level(&self, live: &Live) {
         // In turn, or what was read first might be told last.
         let mut last = self.0.level.lock().await;
-        let Ok(spent) = self.spent_by(watched).await else { return };
+        let Ok(spent) = self.spent(live).await else { return };
         self.0.metrics.spent.set(spent.map_or(0.0, Spent::part));
         let level = spent.map_or(Level::Calm, |spent| spent.level_after(*last));
         let before = std::mem::replace(&mut *last, level);

@@ -142,9 +142,6 @@ impl Job {
     async fn recorded(self: Arc<Self>, _turn: InTurn) -> Result<Answer, SmsError> {
         let answer = self.run().await?;
         self.record(&answer);
-        if answer.ticket.is_some() {
-            tokio::spawn(async move { self.codes.watch_level(&self.watched).await });
-        }
         Ok(answer)
     }
 

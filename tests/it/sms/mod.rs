@@ -19,6 +19,7 @@ mod pumping;
 mod rebuild;
 mod rig;
 mod sending;
+mod short_http;
 mod shortage;
 mod spoilt;
 mod tls;

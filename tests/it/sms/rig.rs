@@ -358,6 +358,17 @@ pub fn throttled(sending: Sending) -> (String, Duration) {
     }
 }
 
+/// By which limit a request is refused, or asked for a challenge, and how long: of a shared budget that is spent.
+#[track_caller]
+pub fn spent_by(sending: Sending) -> (String, Duration) {
+    match sending {
+        Sending::Throttled { limit, retry_after } | Sending::Challenged { limit, retry_after } => {
+            (limit, retry_after)
+        }
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
 /// An IPv6 address as it is counted, another one each time.
 pub fn address() -> Vec<u8> {
     Entropy::Os.bytes::<8>().to_vec()
