@@ -197,7 +197,8 @@ const RANGE: &str = traffic!("number_range");
 
 /// When the last brake on it began, and when it ends or ended.
 async fn last(tx: &mut Tx, prefix: &str) -> Result<Option<(Micros, Micros)>, DbError> {
-    const SQL: &str = "SELECT began_at, ends_at FROM sms_brakes WHERE prefix = $1 ORDER BY ends_at DESC LIMIT 1";
+    const SQL: &str =
+        "SELECT began_at, ends_at FROM sms_brakes WHERE prefix = $1 ORDER BY ends_at DESC LIMIT 1";
     let last: Option<(i64, i64)> =
         on_tx!(tx, connection => query_as(SQL).bind(prefix).fetch_optional(connection).await)?;
     Ok(last.map(|(began, end)| (Micros(began), Micros(end))))

@@ -73,11 +73,8 @@ impl Budgets {
     pub fn keys(&self, watched: &Watched, ask: &Ask<'_>, once: Option<&[&[u8]]>) -> Keys {
         let [phone, address, network, ..] = watched.whole();
         let key = |limit, subject: &[u8]| self.limiter.bucket(limit, subject).key;
-        let of = [
-            key(phone, ask.phone.as_str().as_bytes()),
-            key(address, ask.address),
-            key(network, ask.network),
-        ];
+        let of =
+            [key(phone, ask.phone.as_str().as_bytes()), key(address, ask.address), key(network, ask.network)];
         let once = once.map(|parts| once::key(&self.limiter, watched.once(), parts));
         Keys::new(&self.limiter, watched, of, once, ask.phone.block())
     }

@@ -50,7 +50,9 @@ impl Job {
             let delivery = match share {
                 Share::Withheld => None,
                 Share::Open | Share::Reserve => Some(match job.hand_over(letter).await {
-                    Delivery::Refused { reason } => Delivery::Unknown { reason: format!("refused: {reason}") },
+                    Delivery::Refused { reason } => {
+                        Delivery::Unknown { reason: format!("refused: {reason}") }
+                    }
                     other => other,
                 }),
             };

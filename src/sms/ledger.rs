@@ -139,7 +139,8 @@ impl Ledger {
     /// What the window store is written back from: messages that count, newest first, later than `from`
     /// and behind `place`.
     pub async fn hits(&self, from: Micros, place: &Place, limit: u32) -> Result<Vec<HitRow>, DbError> {
-        const SQL: &str = "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share,
+        const SQL: &str =
+            "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share,
             CASE WHEN created_at <= COALESCE((SELECT up_to FROM sms_excuses e
             WHERE e.phone_key = m.phone_key), 0) THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END AS excused
             FROM sms_messages m WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'

@@ -81,7 +81,9 @@ impl Codes {
         self.0.metrics.spent.set(spent.map_or(0.0, Spent::part));
         let level = spent.map_or(Level::Calm, |spent| spent.level_after(*last));
         let before = std::mem::replace(&mut *last, level);
-        if level > before && let Some(name) = level.name() {
+        if level > before
+            && let Some(name) = level.name()
+        {
             let audit = &self.0.audit;
             let event = Event::new(audit.now(), Action::Budget, Outcome::Ok);
             audit.record(Event { name: Some(name), limit: Some("sms-total"), ..event });
@@ -110,14 +112,10 @@ mod tests {
     #[test]
     fn a_level_is_left_when_a_tenth_less_is_spent() {
         let after = |count| Spent { count, max: 100 }.level_after(Level::Short);
-        assert_eq!([79, 72, 71, 50, 45, 44].map(after), [
-            Level::Short,
-            Level::Short,
-            Level::Half,
-            Level::Half,
-            Level::Half,
-            Level::Calm
-        ]);
+        assert_eq!(
+            [79, 72, 71, 50, 45, 44].map(after),
+            [Level::Short, Level::Short, Level::Half, Level::Half, Level::Half, Level::Calm]
+        );
         assert_eq!(Spent { count: 79, max: 100 }.level_after(Level::Half), Level::Half);
     }
 }

@@ -105,7 +105,12 @@ mod tests {
         let metrics = metrics::with_local_recorder(&recorder, Metrics::register);
         let (limit, retry_after) = ("sms-phone".to_owned(), Duration::ZERO);
         let sent = |confirmed| {
-            Sending::Sent(Sent { expires_in: Duration::ZERO, resend_after: Duration::ZERO, confirmed, short: false })
+            Sending::Sent(Sent {
+                expires_in: Duration::ZERO,
+                resend_after: Duration::ZERO,
+                confirmed,
+                short: false,
+            })
         };
         let outcomes = [
             ("accepted", sent(true)),

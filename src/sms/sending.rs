@@ -258,7 +258,8 @@ impl Job {
                 let letter = Letter { id, hit: ticket.hit, code };
                 if lane != Lane::Open {
                     self.hand_over_later(letter, share, ticket, place);
-                    let sent = Sent { expires_in: self.code_ttl, resend_after, confirmed: false, short: true };
+                    let sent =
+                        Sent { expires_in: self.code_ttl, resend_after, confirmed: false, short: true };
                     let answer = Answer { ticket: Some(ticket), ..Sending::Sent(sent).into() };
                     return Ok(Next::Answer(Box::new(answer)));
                 }

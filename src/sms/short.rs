@@ -1,13 +1,13 @@
 //! When codes are short: the open part of a shared budget is spent, or the number's prefix is braked. Whoever
 //! solved a challenge is told the same, after as many writes; numbers of accounts are sent to.
 
+use super::Purpose;
 use super::brake::Braked;
 use super::budgets::Ticket;
 use super::codes::{Sending, SmsError};
 use super::sending::{Job, unavailable};
 use super::share::Share;
 use super::watched::Watched;
-use super::Purpose;
 use crate::throttle::{Refusal, Then};
 
 /// How a request goes its way.
@@ -15,7 +15,9 @@ use crate::throttle::{Refusal, Then};
 pub enum Lane {
     Open,
     /// In a shortage, and under which brake where there is one.
-    Short { under: Option<Braked> },
+    Short {
+        under: Option<Braked>,
+    },
 }
 
 impl Lane {

@@ -164,7 +164,8 @@ impl Keys {
     ) -> Self {
         let mut reserve = [Key([0; 16]); 2];
         let subjects = [block.as_bytes(), EVERYONE];
-        for ((key, limit), subject) in reserve.iter_mut().zip(watched.reserve.iter().flatten()).zip(subjects) {
+        for ((key, limit), subject) in reserve.iter_mut().zip(watched.reserve.iter().flatten()).zip(subjects)
+        {
             *key = limiter.bucket(limit, subject).key;
         }
         Self {
@@ -185,7 +186,13 @@ impl Keys {
 
     /// The logs of what is kept: for a number of an account. For any other one such as nobody reads, so that
     /// as much is written for it.
-    pub fn reserve_for(&self, limiter: &Limiter<AnyStore>, watched: &Watched, owned: bool, hit: HitId) -> [Key; 2] {
+    pub fn reserve_for(
+        &self,
+        limiter: &Limiter<AnyStore>,
+        watched: &Watched,
+        owned: bool,
+        hit: HitId,
+    ) -> [Key; 2] {
         let mut logs = self.reserve;
         for (log, limit) in logs.iter_mut().zip(watched.reserve.iter().flatten()).filter(|_| !owned) {
             *log = limiter.bucket(limit, &[b"nobody ", &hit.0[..]].concat()).key;

@@ -30,10 +30,9 @@ impl Accounts {
             password_version = password_version + 1 WHERE id = $2
             AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
         let now = self.db.now(&self.clock).await?;
-        let set =
-            on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(id.to_string()).bind(now.0)
+        let set = on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(id.to_string()).bind(now.0)
             .execute(pool).await.map(|done| done.rows_affected()))
-            .map_err(DbError::from);
+        .map_err(DbError::from);
         match set {
             Ok(0) if self.find_by_phone(phone).await?.is_some() => Ok(PhoneSet::Taken),
             Ok(0) => Ok(PhoneSet::Gone),
@@ -46,7 +45,8 @@ impl Accounts {
     /// Takes the number away, and with it every sign-in by it that has no session yet. False where it is
     /// the only way in.
     pub async fn remove_phone(&self, id: AccountId) -> Result<bool, DbError> {
-        const SQL: &str = "UPDATE accounts SET phone = NULL, phone_since = NULL, password_version = password_version + 1
+        const SQL: &str =
+            "UPDATE accounts SET phone = NULL, phone_since = NULL, password_version = password_version + 1
             WHERE id = $1 AND password_hash IS NOT NULL AND password_disabled_at IS NULL";
         let rows = on_db!(&self.db, pool => query(SQL).bind(id.to_string()).execute(pool).await
             .map(|done| done.rows_affected()))?;

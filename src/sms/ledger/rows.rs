@@ -23,8 +23,7 @@ pub enum State {
 }
 
 impl State {
-    pub const ALL: [Self; 5] =
-        [Self::Pending, Self::Accepted, Self::Refused, Self::Unknown, Self::Withheld];
+    pub const ALL: [Self; 5] = [Self::Pending, Self::Accepted, Self::Refused, Self::Unknown, Self::Withheld];
 
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -30,7 +30,10 @@ async fn the_message_says_its_code_in_the_language_asked_for(store: Store) {
     {
         let phone = phone();
         let answer = sent(instance.ask(Ask { locale, ..ask(&phone, &address) }).await);
-        assert_eq!(answer, Sent { expires_in: 4 * MINUTE, resend_after: MINUTE, confirmed: true, short: false });
+        assert_eq!(
+            answer,
+            Sent { expires_in: 4 * MINUTE, resend_after: MINUTE, confirmed: true, short: false }
+        );
         let message = rig.sent().pop().unwrap();
         assert!(message.text.contains(message.code.expose()) && message.text.contains(words));
         assert_eq!(instance.ledger().await[0].id, message.id);
@@ -77,7 +80,11 @@ fn newest_code(rig: &Rig, id: MessageId) -> Code {
 }
 
 async fn no_span_holds_more_than_max(store: Store) {
-    let rig = Rig::new(store, "[limits.sms-prefix]\nrules = []\n[limits.sms-phone]\nrules = [{ max = 3, window = '1h' }]").await;
+    let rig = Rig::new(
+        store,
+        "[limits.sms-prefix]\nrules = []\n[limits.sms-phone]\nrules = [{ max = 3, window = '1h' }]",
+    )
+    .await;
     let (instance, phone) = (rig.instance().await, phone());
     rig.advance(59 * MINUTE);
     for _ in 0..3 {

@@ -96,7 +96,8 @@ async fn the_overview_says_that_codes_are_short(store: Store) {
     let page = boss.get("/admin").await;
     assert!(page.text.contains("Codes are short: 4 of 5 messages to everyone are spent"), "{}", page.text);
     ask_solved(&app.client(), OTHER, "login").await;
-    super::rig::until(async || boss.get("/admin").await.text.contains("Codes withheld in the last hour: 1")).await;
+    super::rig::until(async || boss.get("/admin").await.text.contains("Codes withheld in the last hour: 1"))
+        .await;
     let withheld = boss.get("/api/v1/admin/messages?state=withheld").await;
     assert_eq!(withheld.body["messages"].as_array().unwrap().len(), 1, "{}", withheld.text);
 }

@@ -193,7 +193,8 @@ async fn an_owner_at_a_spent_address_gets_a_code(store: Store) {
 }
 
 async fn an_owner_in_a_spent_network_gets_a_code(store: Store) {
-    let toml = "[limits.sms-prefix]\nrules = []\n[limits.sms-network]\nrules = [{ max = 5, window = '1h' }]\n";
+    let toml =
+        "[limits.sms-prefix]\nrules = []\n[limits.sms-network]\nrules = [{ max = 5, window = '1h' }]\n";
     let rig = Rig::new(store, toml).await;
     let instance = rig.instance().await;
     let address = |n: u8| vec![1, 2, 3, 4, 5, 6, 0, n];
@@ -284,7 +285,8 @@ async fn guesses_are_answered_alike_in_a_shortage(store: Store) {
 async fn a_gateway_tells_nothing_in_a_shortage(store: Store) {
     let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
     let mut told = Vec::new();
-    for (mood, phone) in [(Mood::Hangs, owned(&rig)), (Mood::Refuses, owned(&rig)), (Mood::Accepts, phone())] {
+    for (mood, phone) in [(Mood::Hangs, owned(&rig)), (Mood::Refuses, owned(&rig)), (Mood::Accepts, phone())]
+    {
         rig.mood(mood);
         let first = short(solved(&instance, &phone).await);
         rig.gateway.let_go.add_permits(usize::from(mood == Mood::Hangs));

@@ -87,7 +87,11 @@ pub fn charts(now: Micros, hour: &[Step], day: &[Step]) -> Vec<Charts> {
     ];
     const MESSAGES: [Kind; 4] = [
         ("overview.sent", "ok", &[Outcome::Ok, Outcome::Unknown]),
-        ("overview.not-sent", "wrong", &[Outcome::Failed, Outcome::Withheld, Outcome::Unavailable, Outcome::Busy]),
+        (
+            "overview.not-sent",
+            "wrong",
+            &[Outcome::Failed, Outcome::Withheld, Outcome::Unavailable, Outcome::Busy],
+        ),
         ("overview.challenged", "asked", &[Outcome::Challenged]),
         ("overview.refused", "refused", &[Outcome::Throttled]),
     ];

@@ -88,11 +88,9 @@ impl EventRow {
     pub fn tone(&self) -> &'static str {
         match self.outcome {
             Outcome::Ok | Outcome::Asked => "good",
-            Outcome::Wrong
-            | Outcome::Challenged
-            | Outcome::Unknown
-            | Outcome::Withheld
-            | Outcome::Busy => "warn",
+            Outcome::Wrong | Outcome::Challenged | Outcome::Unknown | Outcome::Withheld | Outcome::Busy => {
+                "warn"
+            }
             Outcome::Throttled | Outcome::Failed | Outcome::Unavailable | Outcome::Refused => "bad",
         }
     }
