@@ -115,6 +115,7 @@ impl Application {
             db: db.clone(),
             limiter: limiter.clone(),
             gateway,
+            owners: Arc::new(accounts.clone()),
             clock: clock.clone(),
             entropy: entropy.clone(),
             audit: audit.clone(),

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use super::{Application, Parts, StartError};
 use crate::audit::Audit;
 use crate::db::Db;
+use crate::sms::Codes;
 use crate::stop::{Stop, Stopper};
 use crate::throttle::AnyStore;
 use crate::tuning::Tuning;
@@ -22,6 +23,8 @@ use crate::{files, routes};
 
 /// How long requests in flight may take to end after SIGTERM.
 const DRAIN: u64 = 15;
+/// How long messages that nobody waits for may take: as long as a gateway may.
+const LAST_MESSAGES: Duration = Duration::from_secs(10);
 /// How long the database may take for the last events.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How long open connections to the database may take to be closed.
@@ -37,7 +40,9 @@ impl Application {
         let Self { services, edge, security, settings, parts } = self;
         let metrics = services.metrics.clone();
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
-        let (tuning, audit, db) = (services.tuning.clone(), services.audit.clone(), parts.db.clone());
+        let (tuning, audit, codes) =
+            (services.tuning.clone(), services.audit.clone(), services.codes.clone());
+        let db = parts.db.clone();
         let stopper = Stopper::new();
         let mut background = JoinSet::new();
         background.spawn(upkeep(Arc::clone(&parts), services.clone(), stopper.stop()));
@@ -59,7 +64,7 @@ impl Application {
         let (kept_up, stop) = (tuning.clone(), stopper.stop());
         background.spawn(async move { kept_up.keep_up(stop).await });
         background.spawn(watch(connections, parts, metrics, stopper.stop()));
-        Ok(Serving { address, server: server.run(), audit, tuning, db, stopper, background })
+        Ok(Serving { address, server: server.run(), audit, codes, tuning, db, stopper, background })
     }
 }
 
@@ -68,6 +73,7 @@ pub struct Serving {
     pub address: SocketAddr,
     server: Server,
     audit: Audit,
+    codes: Codes,
     tuning: Tuning,
     db: Db,
     stopper: Stopper,
@@ -81,11 +87,15 @@ impl Serving {
 
     /// Until it is stopped.
     pub async fn run(self) -> std::io::Result<()> {
-        let Self { server, audit, tuning, db, stopper, mut background, .. } = self;
+        let Self { server, audit, codes, tuning, db, stopper, mut background, .. } = self;
         let ended = server.await;
         // First what writes beside the requests, so that nothing is written after the last words; the
         // connections last, while there is a runtime to close them on.
         drop(stopper);
+        // What was said to be on its way is handed over, as far as its gateway answers.
+        if tokio::time::timeout(LAST_MESSAGES, codes.drain()).await.is_err() {
+            tracing::warn!("messages are still being handed over: what becomes of them is not known");
+        }
         let last_words = async {
             while background.join_next().await.is_some() {}
             audit.flush().await;
@@ -119,6 +129,7 @@ async fn upkeep(parts: Arc<Parts>, services: Data<Services>, mut stop: Stop) {
         }
         while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
         let live = services.live.snapshot();
+        services.codes.watch_level(&live).await;
         while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
     }
 }

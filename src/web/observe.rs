@@ -57,7 +57,13 @@ pub async fn observe<B: MessageBody + 'static>(
     let begun = Instant::now();
     let id = id_of(&request);
     let shown = id.as_ref().and_then(|id| HeaderValue::from_str(id.as_str()).ok());
-    let answered = next.call(request);
+    let answered = async {
+        let answer = next.call(request).await;
+        if let Ok(answer) = &answer {
+            tracing::debug!(status = answer.status().as_u16(), "answered");
+        }
+        answer
+    };
     let mut response = match id {
         Some(id) => id.scope(answered).await?,
         None => answered.await?,
