@@ -13,13 +13,15 @@ fn make_fifo(home: &Home, name: &str) {
     assert!(Command::new("mkfifo").arg(home.path(name)).status().unwrap().success());
 }
 
+type Put = fn(&Home);
+
 #[tokio::test]
 async fn whatever_stands_in_place_of_the_configuration_holds_nothing_up() {
     let home = Home::new();
     home.write("gatehouse.toml", FIVE);
     let mut running = home.start(&["serve"]).await;
     let mut listener = None;
-    let puts: [(&str, fn(&Home)); 4] = [
+    let puts: [(&str, Put); 4] = [
         ("a FIFO", |home| make_fifo(home, "other")),
         ("a directory", |home| std::fs::create_dir(home.path("other")).unwrap()),
         ("a device", |home| symlink("/dev/zero", home.path("other")).unwrap()),
