@@ -1,7 +1,7 @@
 //! A slot that an attempt holds, and what becomes of it.
 
 use super::Counted;
-use super::path::{ADDRESS, Path};
+use super::path::{Path, SHARED};
 use crate::clock::Micros;
 use crate::throttle::{AnyStore, Hold, MemoryStore, StoreError};
 
@@ -49,14 +49,20 @@ impl Slot {
     /// The owner signed in: the failures from before are forgiven in the log that theirs would stand in. Of a
     /// stranger that is the account's. From a known device it is the device's alone: those at the account are
     /// somebody else's, who would have as many guesses again after each time that the owner comes, and they
-    /// are not in the owner's way. A log that only watches is forgiven as it would be if it did not. The address's stay, or an attacker's own account would wipe them. When that
-    /// was, and whether it was asked for, where the store could say.
+    /// are not in the owner's way. A log that only watches is forgiven as it would be if it did not. The address's
+    /// and the network's stay, or an attacker's own account would wipe them. When that was, and whether it was
+    /// asked for, where the store could say.
     pub async fn succeed(self) -> Option<(Micros, bool)> {
         settled(match self.hold {
-            Held::Store(hold) => hold.succeed(|bucket| bucket != ADDRESS).await,
-            Held::Insurance(hold) => hold.succeed(|bucket| bucket != ADDRESS).await,
+            Held::Store(hold) => hold.succeed(is_own).await,
+            Held::Insurance(hold) => hold.succeed(is_own).await,
         })
     }
+}
+
+/// Of who signs in, not of everybody at an address or in a network.
+fn is_own(bucket: usize) -> bool {
+    !SHARED.contains(&bucket)
 }
 
 /// A hold that could not be settled counts as a failure until it expires: the store errs towards refusing.

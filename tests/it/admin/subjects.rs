@@ -130,6 +130,7 @@ async fn subjects_of_every_kind_are_found_and_let_in_again(store: Store) {
     program.reserve("reply", odd).await;
     for (limit, subject) in [
         ("login-address", "2001:db8:0:42:ffff::1"),
+        ("login-network", "2001:db8:0:ffff::1"),
         ("register-address", "2001:db8:0:42::7"),
         ("captcha-address", "2001:db8:0:42::7"),
         ("captcha-network", "2001:db8:0:ffff::1"),
@@ -182,6 +183,7 @@ async fn one_text_finds_every_limit_that_counts_it_and_what_was_tried() {
             "127.0.0.1",
             &[
                 "login-address",
+                "login-network",
                 "register-address",
                 "captcha-address",
                 "captcha-network",
