@@ -40,10 +40,10 @@ pub const fn amounts(difficulty: Difficulty) -> Amounts {
         }
         // ±30° and a third of a letter's height.
         Difficulty::Medium => {
-            Amounts { turn: 0.52, lean: 0.25, lift: 16.0, stretch, jitter: 0.045, wave: 2.2, overlap: 3.0 }
+            Amounts { turn: 0.52, lean: 0.2, lift: 16.0, stretch, jitter: 0.045, wave: 2.2, overlap: 3.0 }
         }
         Difficulty::Hard => {
-            Amounts { turn: 0.56, lean: 0.3, lift: 18.0, stretch, jitter: 0.055, wave: 2.6, overlap: 4.0 }
+            Amounts { turn: 0.56, lean: 0.25, lift: 18.0, stretch, jitter: 0.055, wave: 2.6, overlap: 4.0 }
         }
     }
 }

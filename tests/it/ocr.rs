@@ -6,7 +6,8 @@ use std::process::Command;
 use gatehouse::captcha::{ALPHABET, Difficulty, png};
 use lodepng::ColorType;
 
-/// Each has been read none or one time in 600. If one in 200 were, six would be by a chance of one in 5,000.
+/// Of 600 it read one at most in each of these ways. If it read one in 150, six of 150 would come by a chance of one in
+/// 1,700.
 const IMAGES: u32 = 150;
 const MOST_READ: usize = 5;
 
