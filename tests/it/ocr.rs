@@ -6,8 +6,8 @@ use std::process::Command;
 use gatehouse::captcha::{ALPHABET, Difficulty, png};
 use lodepng::ColorType;
 
-/// Of 600 it read one at most in each of these ways. If it read one in 150, six of 150 would come by a chance of one in
-/// 1,700.
+/// Of 600 it read three at most in each of these ways. Of 150 more than five would then come by a chance of one in
+/// 8,000; were it one in 20, five or fewer by one in four.
 const IMAGES: u32 = 150;
 const MOST_READ: usize = 5;
 
