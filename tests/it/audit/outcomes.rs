@@ -211,6 +211,10 @@ async fn challenges_are_counted_where_they_were_drawn_and_answered() {
         client.login_with("alice", WRONG, id, answer).await;
     }
     assert_eq!(client.image(&client.challenge().await).await.status, 200);
+    // A flood of these is one row.
+    for junk in ["junk", "more"] {
+        client.login_with("alice", WRONG, junk, ANSWER).await;
+    }
     for _ in 0..2 {
         assert_eq!(client.call("/captcha", json!({})).await.status, 429);
     }
@@ -221,8 +225,9 @@ async fn challenges_are_counted_where_they_were_drawn_and_answered() {
         captchas,
         [
             "captcha asked x3 (login)",
+            "captcha failed x2 (login)",
             "captcha ok (login)",
-            "captcha throttled x2 by captcha-address/0 (login)",
+            "captcha throttled x4 by captcha-address/0 (login)",
             "captcha wrong (login)",
         ],
         "a challenge that was not fetched counts nowhere, as the one that came with the wrong answer's refusal"
