@@ -32,7 +32,7 @@ impl Sheet {
         let lodepng::Image::Grey(image) = lodepng::decode_memory(png, ColorType::GREY, 8).unwrap() else {
             unreachable!("it was asked for in grey")
         };
-        let ink = image.buffer.iter().map(|grey| f32::from(u8::from(grey.0 < 140))).collect();
+        let ink = image.buffer.iter().map(|grey| f32::from(u8::from(grey.value() < 140))).collect();
         Self { width: image.width, height: image.height, ink }
     }
 }

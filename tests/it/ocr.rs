@@ -23,7 +23,7 @@ impl Grey {
         let lodepng::Image::Grey(image) = lodepng::decode_memory(png, ColorType::GREY, 8).unwrap() else {
             panic!("no grey image")
         };
-        let pixels = image.buffer.iter().map(|grey| grey.0).collect();
+        let pixels = image.buffer.iter().map(|grey| grey.value()).collect();
         Self { width: image.width, height: image.height, pixels }
     }
 
