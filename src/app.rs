@@ -42,6 +42,8 @@ const REDIS_PREFIX: &str = "gh";
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 /// How long requests in flight may take to end after SIGTERM.
 const DRAIN: u64 = 15;
+/// How long messages that nobody waits for may take: as long as a gateway may.
+const LAST_MESSAGES: Duration = Duration::from_secs(10);
 /// How long the database may take for the last events.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Between two looks for expired logs and sessions.
@@ -122,6 +124,7 @@ impl Application {
             db: db.clone(),
             limiter: limiter.clone(),
             gateway,
+            owners: Arc::new(accounts.clone()),
             clock: clock.clone(),
             entropy: entropy.clone(),
             audit: audit.clone(),
@@ -187,7 +190,7 @@ impl Application {
         let Self { services, edge, security, settings, parts } = self;
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
         let (upkeep, tuning) = (upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
-        let audit = services.audit.clone();
+        let (audit, codes) = (services.audit.clone(), services.codes.clone());
         let recording = tokio::spawn(audit.clone().keep_writing());
         let mut server =
             HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
@@ -201,7 +204,7 @@ impl Application {
         let kept_up = tuning.clone();
         let keeping = tokio::spawn(async move { kept_up.keep_up().await });
         let background = [upkeep, keeping, recording];
-        Ok(Serving { address, server: server.run(), audit, tuning, background })
+        Ok(Serving { address, server: server.run(), audit, codes, tuning, background })
     }
 }
 
@@ -210,6 +213,7 @@ pub struct Serving {
     pub address: SocketAddr,
     server: Server,
     audit: Audit,
+    codes: Codes,
     tuning: Tuning,
     background: [tokio::task::JoinHandle<()>; 3],
 }
@@ -223,6 +227,10 @@ impl Serving {
     pub async fn run(self) -> std::io::Result<()> {
         let ended = self.server.await;
         self.background.iter().for_each(tokio::task::JoinHandle::abort);
+        // What was said to be on its way is handed over, as far as its gateway answers.
+        if tokio::time::timeout(LAST_MESSAGES, self.codes.drain()).await.is_err() {
+            tracing::warn!("messages are still being handed over: what becomes of them is not known");
+        }
         let last_words = async {
             self.audit.flush().await;
             self.tuning.leave().await;
@@ -272,6 +280,7 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             }
             while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
             let live = services.live.snapshot();
+            services.codes.watch_level(&live).await;
             while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }

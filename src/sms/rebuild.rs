@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 
-use super::budgets::{Keys, MARK, Watched};
+use super::budgets::MARK;
 use super::ledger::{Ledger, Place};
+use super::watched::{Keys, Watched};
 use crate::clock::Micros;
 use crate::db::DbError;
 use crate::throttle::{AnyStore, HitId, Kept, Limiter, StoreError};
 
-/// The subject of the budget that everyone shares.
-pub const EVERYONE: &[u8] = b"everyone";
 /// Messages read at once: a page of the ledger, a few scripts of the store.
 const PAGE: u32 = 250;
 /// A store that loses its data again while it is written back is given so many chances.
@@ -108,7 +107,7 @@ impl Rebuild {
             for row in &page {
                 let keys = Keys::of_row(&self.limiter, watched, row);
                 let kept = Kept { at: row.place.at, id: row.hit };
-                let counted = watched.buckets(&keys).into_iter();
+                let counted = watched.all(&keys, row.share).into_iter();
                 let counted = counted.filter(|bucket| !(row.excused && bucket.key == keys.phone));
                 hits.extend(counted.map(|bucket| (bucket, kept)));
             }
