@@ -9,6 +9,7 @@ mod command_line;
 mod connections;
 mod custom;
 mod middleware;
+mod ocr;
 mod openapi;
 mod operators;
 mod outage;
