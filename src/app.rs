@@ -21,7 +21,8 @@ use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::login::{
-    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn, Tokens,
+    Accounts, ByCode, FailureRecord, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions,
+    SignIn, Tokens,
 };
 use crate::lookup::{self, Lookup};
 use crate::routes;
@@ -46,6 +47,8 @@ const DRAIN: u64 = 15;
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Between two looks for expired logs and sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
+/// Between two looks whether the window store can decide again on sign-ins, where nobody comes to find out.
+const RETURN_EVERY: Duration = Duration::from_secs(1);
 
 /// What time and chance come from, and what a test replaces.
 #[derive(Clone, Default)]
@@ -108,7 +111,15 @@ impl Application {
         let insurance = in_process();
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
         let hasher = Hasher::new(hash_settings(&settings), entropy.clone()).map_err(StartError::Hash)?;
-        let guard = Arc::new(Guard::new(limiter.clone(), insurance.clone(), accounts.clone(), audit.clone()));
+        let failures = FailureRecord::new(db.clone(), clock.clone());
+        let guard = Arc::new(Guard::new(
+            limiter.clone(),
+            insurance.clone(),
+            failures.clone(),
+            accounts.clone(),
+            audit.clone(),
+        ));
+        guard.keep_whole(&live.snapshot().limits).await;
         let mut captchas =
             Captchas::new(&master, provider(&settings.captcha_provider), clock.clone(), entropy.clone());
         if let Some(link) = &link {
@@ -134,6 +145,7 @@ impl Application {
         let lookup = Lookup::new(lookup::Parts {
             limiter: limiter.clone(),
             insurance: insurance.clone(),
+            failures,
             issuing: issuing.clone(),
             accounts: accounts.clone(),
             codes: codes.clone(),
@@ -188,6 +200,7 @@ impl Application {
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
         let (upkeep, tuning) = (upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
         let audit = services.audit.clone();
+        let returning = keep_whole(services.clone());
         let recording = tokio::spawn(audit.clone().keep_writing());
         let mut server =
             HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
@@ -200,7 +213,7 @@ impl Application {
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
         let kept_up = tuning.clone();
         let keeping = tokio::spawn(async move { kept_up.keep_up().await });
-        let background = [upkeep, keeping, recording];
+        let background = [upkeep, returning, keeping, recording];
         Ok(Serving { address, server: server.run(), audit, tuning, background })
     }
 }
@@ -211,7 +224,7 @@ pub struct Serving {
     server: Server,
     audit: Audit,
     tuning: Tuning,
-    background: [tokio::task::JoinHandle<()>; 3],
+    background: [tokio::task::JoinHandle<()>; 4],
 }
 
 impl Serving {
@@ -270,11 +283,24 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }
-            while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
             let live = services.live.snapshot();
+            let guard = services.sign_in.guard();
+            while matches!(guard.purge(&live.limits, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {
+            }
+            while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
             while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {
             }
+        }
+    })
+}
+
+/// Returns to the window store after an outage.
+fn keep_whole(services: Data<Services>) -> tokio::task::JoinHandle<()> {
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(RETURN_EVERY).await;
+            services.sign_in.guard().keep_whole(&services.live.snapshot().limits).await;
         }
     })
 }
