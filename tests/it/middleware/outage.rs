@@ -14,7 +14,7 @@ use crate::throttle::rig::{limit, limiter};
 
 async fn over(server: &RedisServer) -> Limiter<RedisStore> {
     let store = RedisStore::new(server.client(), Duration::from_secs(5), "t", Clock::System);
-    assert!(store.link().ready(Duration::from_secs(5)).await);
+    assert!(store.link().ready(Duration::from_secs(60)).await);
     limiter(store)
 }
 
@@ -66,7 +66,7 @@ async fn who_hangs_up_before_the_handler_was_reached_is_not_counted() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), given_back).await.expect("it had asked, and gives back");
+    tokio::time::timeout(Duration::from_secs(60), given_back).await.expect("it had asked, and gives back");
     assert_eq!(site.handled(), 0);
     assert_eq!(site.get("/articles").await.status, 200);
 }

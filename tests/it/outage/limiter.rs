@@ -22,7 +22,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 async fn over(url: &str) -> Limiter<RedisStore> {
     let client = redis::Client::open(url).unwrap();
     let store = RedisStore::new(client, TIMEOUT, "t", Clock::manual(NOON));
-    assert!(store.link().ready(Duration::from_secs(5)).await);
+    assert!(store.link().ready(Duration::from_secs(60)).await);
     limiter(store)
 }
 
@@ -152,7 +152,7 @@ async fn one_slow_call_leaves_the_connection_to_the_others() {
     eprintln!("stalled for {stalled:.1?}: {fresh} new connections");
     // The rule is a bound: within the time-out of the look that follows, the connection is kept.
     assert!(fresh == 0 || stalled > Duration::from_millis(180), "{fresh} new connections");
-    assert!(limiter.store().link().ready(Duration::from_secs(5)).await);
+    assert!(limiter.store().link().ready(Duration::from_secs(60)).await);
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn recovered(limiter: &Limiter<RedisStore>) {
             // Another process: looked at again in real time.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        link.ready(Duration::from_secs(10)).await
+        link.ready(Duration::from_secs(60)).await
     };
     assert_eq!(tokio::time::timeout(Duration::from_secs(20), again).await, Ok(true));
 }
@@ -218,7 +218,7 @@ async fn what_is_not_done_unless_admitted_is_given_back_where_the_answer_got_los
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(5), given_back).await.expect("a hit, and its refund");
+    tokio::time::timeout(Duration::from_secs(60), given_back).await.expect("a hit, and its refund");
     proxy.set(Way::Clear);
     recovered(&limiter).await;
     assert_eq!(limiter.peek(bucket).await.unwrap().rules[0].count, 0);
@@ -242,7 +242,7 @@ async fn a_hold_whose_answer_got_lost_is_given_back() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(5), given_back).await.expect("nobody owns the slot");
+    tokio::time::timeout(Duration::from_secs(60), given_back).await.expect("nobody owns the slot");
     assert_eq!(limiter.peek(bucket).await.unwrap().rules[0].count, 0);
     for _ in 0..3 {
         let attempt = limiter.hold(&[bucket], false, Duration::from_millis(300)).await.unwrap();
@@ -285,7 +285,7 @@ async fn a_server_that_refuses_writes_is_no_store() {
     assert!(matches!(refused, Err(StoreError::Broken(_))), "{refused:?}");
     assert!(!limiter.store().link().is_up());
     set("0");
-    assert!(limiter.store().link().ready(Duration::from_secs(10)).await);
+    assert!(limiter.store().link().ready(Duration::from_secs(60)).await);
     assert!(limiter.reserve(&[bucket], false).await.is_ok());
 }
 

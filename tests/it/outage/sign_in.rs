@@ -208,7 +208,7 @@ async fn a_server_of_another_kind_is_an_outage_from_the_start() {
 
 #[tokio::test]
 async fn an_outage_from_the_start_ends_when_redis_comes() {
-    let port = crate::support::redis::free_port();
+    let port = crate::support::ports::free_port();
     let app = at(&format!("redis://127.0.0.1:{port}/")).await;
     goes_on_with_a_captcha(&app).await;
     let _redis = RedisServer::start_at(port, |_| {});

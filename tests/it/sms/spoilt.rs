@@ -131,7 +131,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<()> {
 async fn outcome(gateway: &dyn Gateway) -> Delivery {
     let start = Instant::now();
     let delivery = send(gateway, some_id()).await;
-    assert!(start.elapsed() < PATIENCE + Duration::from_secs(2), "{:?}", start.elapsed());
+    assert!(start.elapsed() < PATIENCE + Duration::from_secs(20), "{:?}", start.elapsed());
     let shown = format!("{delivery:?}");
     for secret in ["hunter2", NUMBER, &NUMBER[1..], CODE] {
         assert!(!shown.contains(secret), "{shown}");

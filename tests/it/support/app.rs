@@ -14,7 +14,8 @@ use gatehouse::web::services::Services;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use super::database::database;
-use super::redis::{RedisServer, free_port};
+use super::ports::free_port;
+use super::redis::RedisServer;
 use super::steered::SteeredClock;
 use crate::throttle::NOON;
 

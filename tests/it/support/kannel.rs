@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::redis::free_port;
+use super::ports::free_port;
 
 pub const PASSWORD: &str = "apppw";
 

@@ -6,6 +6,7 @@ pub mod database;
 pub mod kannel;
 #[cfg(feature = "nacos")]
 pub mod nacos;
+pub mod ports;
 pub mod process;
 pub mod redis;
 pub mod routes;

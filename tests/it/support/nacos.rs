@@ -1,13 +1,16 @@
 //! A private r-nacos on free ports, with its data in a folder of its own, killed when dropped.
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use reqwest::Method;
 
+use super::ports::free_ports;
+
 const USER: &str = "gate";
 const PASSWORD: &str = "keeper";
+/// HTTP, gRPC and the console: how far from the first.
+const PORTS: [u16; 3] = [0, 1000, 2000];
 
 pub struct NacosServer {
     process: Child,
@@ -31,7 +34,7 @@ impl NacosServer {
     async fn fresh(guarded: bool) -> Self {
         // About one start in six on an empty folder (0.8.8) takes whatever is written and keeps nothing.
         for _ in 0..8 {
-            let mut server = Self::spawn(free_ports(), tempfile::tempdir().unwrap(), guarded);
+            let mut server = Self::spawn(free_ports(&PORTS), tempfile::tempdir().unwrap(), guarded);
             if server.is_up(guarded).await {
                 return server;
             }
@@ -149,20 +152,5 @@ impl Drop for NacosServer {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-    }
-}
-
-/// A port that was free a moment ago, as are those for gRPC, a thousand above, and the console, two thousand.
-fn free_ports() -> u16 {
-    loop {
-        let Ok(first) = TcpListener::bind(("127.0.0.1", 0)) else { continue };
-        let port = first.local_addr().unwrap().port();
-        let free = |above| {
-            let port = port.checked_add(above);
-            port.is_some_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())
-        };
-        if free(1000) && free(2000) {
-            return port;
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::app::Client;
-use super::redis::free_port;
+use super::ports::free_port;
 
 /// Longer than any loaded machine takes; a test that works never waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);

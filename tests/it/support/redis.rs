@@ -1,9 +1,9 @@
 //! A private redis-server on a free port, killed when dropped.
 
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::ports::free_port;
 use super::steered::SteeredClock;
 
 pub struct RedisServer {
@@ -42,7 +42,7 @@ impl RedisServer {
     }
 
     pub fn connection(&self) -> redis::Connection {
-        self.client().get_connection_with_timeout(Duration::from_secs(2)).unwrap()
+        self.client().get_connection_with_timeout(Duration::from_secs(60)).unwrap()
     }
 
     /// `kill -9`, without a word to its clients.
@@ -81,9 +81,4 @@ impl Drop for RedisServer {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }

@@ -77,7 +77,7 @@ impl RedisRig {
         let server = RedisServer::steered(&clock);
         let own = Clock::manual(NOON);
         let store = RedisStore::new(server.client(), Duration::from_secs(5), "t", own.clone());
-        assert!(store.link().ready(Duration::from_secs(5)).await);
+        assert!(store.link().ready(Duration::from_secs(60)).await);
         Self { limiter: limiter(store), server, clock, own }
     }
 
@@ -91,7 +91,7 @@ impl RedisRig {
         let Self { clock, server, limiter: _, own } = Self::new().await;
         let store = RedisStore::new(server.client(), Duration::from_secs(5), "t", own.clone());
         let store = store.remembering_refusals();
-        assert!(store.link().ready(Duration::from_secs(5)).await);
+        assert!(store.link().ready(Duration::from_secs(60)).await);
         Self { limiter: limiter(store), server, clock, own }
     }
 }

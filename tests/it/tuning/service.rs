@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 
 use super::rig::{LIMITS, admin, max, save, shown, with_max};
 use crate::support::app::{Client, PASSWORD, Store, TestApp};
+use crate::support::ports::free_port;
 use crate::support::process::Home;
-use crate::support::redis::{RedisServer, free_port};
+use crate::support::redis::RedisServer;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn document(max: u32) -> String {
     format!("[limits.login-account]\nrules = [{{ max = {max}, window = \"10m\", then = \"captcha\" }}]\n")
