@@ -1,6 +1,8 @@
 //! Wrong passwords in the database, for as long as some window may count them: what the windows of sign-ins are
 //! rebuilt from, and what decides while the window store is out. Each is written before its answer is given.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{query, query_as, query_scalar};
@@ -14,7 +16,10 @@ const LIVE_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// The record over its database. Clones share it.
 #[derive(Debug, Clone)]
-pub struct FailureRecord {
+pub struct FailureRecord(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
     db: Db,
     clock: Clock,
 }
@@ -57,18 +62,18 @@ impl RecordPlace {
 }
 
 impl FailureRecord {
-    pub const fn new(db: Db, clock: Clock) -> Self {
-        Self { db, clock }
+    pub fn new(db: Db, clock: Clock) -> Self {
+        Self(Arc::new(Parts { db, clock }))
     }
 
     /// This process's clock: for what is not counted.
-    pub const fn clock(&self) -> &Clock {
-        &self.clock
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
     }
 
     /// The time that it is kept by.
     pub async fn now(&self) -> Result<Micros, DbError> {
-        self.db.now(&self.clock).await
+        self.0.db.now(&self.0.clock).await
     }
 
     /// Writes one down, with the database's time.
@@ -82,16 +87,16 @@ impl FailureRecord {
         let logs: Vec<String> =
             attempt.logs.iter().map(|(limit, key)| format!("{limit}:{}", text(&key.0))).collect();
         let logs = logs.join(" ");
-        match (&self.db, &self.clock) {
+        match (&self.0.db, &self.0.clock) {
             (Db::Postgres(pools), Clock::System) => {
                 query(POSTGRES).bind(hit).bind(own).bind(logs).execute(&pools.all).await?;
             }
             (Db::Postgres(pools), Clock::Manual(_)) => {
-                let now = self.clock.now().0;
+                let now = self.0.clock.now().0;
                 query(SQL).bind(now).bind(hit).bind(own).bind(logs).execute(&pools.all).await?;
             }
             (Db::Sqlite(pools), _) => {
-                let row = query_scalar(SQL).bind(self.clock.now().0).bind(hit).bind(own).bind(logs);
+                let row = query_scalar(SQL).bind(self.0.clock.now().0).bind(hit).bind(own).bind(logs);
                 let _: Vec<i64> = pools.write("", row).await?;
             }
         }
@@ -102,7 +107,7 @@ impl FailureRecord {
     pub async fn newest(&self, own: Key, from: Micros, most: u32) -> Result<Vec<Micros>, DbError> {
         const SQL: &str =
             "SELECT at FROM failed_attempts WHERE own = $1 AND at > $2 ORDER BY at DESC LIMIT $3";
-        let times: Vec<i64> = on_db!(&self.db, pool => query_scalar(SQL).bind(text(&own.0)).bind(from.0)
+        let times: Vec<i64> = on_db!(&self.0.db, pool => query_scalar(SQL).bind(text(&own.0)).bind(from.0)
             .bind(i64::from(most)).fetch_all(pool).await)?;
         Ok(times.into_iter().map(Micros).collect())
     }
@@ -116,7 +121,7 @@ impl FailureRecord {
     ) -> Result<Vec<RecordedFailure>, DbError> {
         const SQL: &str = "SELECT at, hit, logs FROM failed_attempts WHERE at > $1 AND (at, hit) < ($2, $3)
             ORDER BY at DESC, hit DESC LIMIT $4";
-        let rows: Vec<(i64, String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(from.0)
+        let rows: Vec<(i64, String, String)> = on_db!(&self.0.db, pool => query_as(SQL).bind(from.0)
             .bind(place.at.0).bind(&place.hit).bind(i64::from(most)).fetch_all(pool).await)?;
         Ok(rows.into_iter().map(parse).collect::<Result<_, _>>()?)
     }
@@ -124,7 +129,7 @@ impl FailureRecord {
     /// Forgets the failures of a log of its own: its owner has proven themselves, or was let in again.
     pub async fn forget(&self, own: Key) -> Result<(), DbError> {
         const SQL: &str = "DELETE FROM failed_attempts WHERE own = $1";
-        on_db!(&self.db, pool => query(SQL).bind(text(&own.0)).execute(pool).await.map(drop))?;
+        on_db!(&self.0.db, pool => query(SQL).bind(text(&own.0)).execute(pool).await.map(drop))?;
         Ok(())
     }
 
@@ -133,7 +138,7 @@ impl FailureRecord {
         const SQL: &str =
             "DELETE FROM failed_attempts WHERE (at, hit) IN (SELECT at, hit FROM failed_attempts
             WHERE at <= $1 ORDER BY at LIMIT $2)";
-        Ok(on_db!(&self.db, pool => query(SQL).bind(before.0).bind(i64::from(batch)).execute(pool).await
+        Ok(on_db!(&self.0.db, pool => query(SQL).bind(before.0).bind(i64::from(batch)).execute(pool).await
             .map(|done| done.rows_affected()))?)
     }
 
@@ -141,7 +146,7 @@ impl FailureRecord {
     pub async fn live_instances(&self, now: Micros) -> Result<u32, DbError> {
         const SQL: &str = "SELECT COUNT(*) FROM instances WHERE seen_at > $1";
         let since = now.minus(LIVE_WITHIN).0;
-        let count: i64 = on_db!(&self.db, pool => query_scalar(SQL).bind(since).fetch_one(pool).await)?;
+        let count: i64 = on_db!(&self.0.db, pool => query_scalar(SQL).bind(since).fetch_one(pool).await)?;
         Ok(u32::try_from(count).unwrap_or(u32::MAX).max(1))
     }
 }

@@ -92,7 +92,7 @@ impl Guard {
         others: &[Bucket<'_>],
         solved: bool,
         path: Path,
-    ) -> Result<Option<Hold<MemoryStore>>, Admission> {
+    ) -> Result<Option<Box<Hold<MemoryStore>>>, Admission> {
         let others: Vec<OwnedBucket> = others
             .iter()
             .map(|bucket| OwnedBucket { limit: stricter(bucket.limit), key: bucket.key })
@@ -102,7 +102,7 @@ impl Guard {
             return Ok(None);
         }
         match self.insurance.hold(&buckets, solved, PATIENCE).await {
-            Ok(Attempt::Held(hold)) => Ok(Some(hold)),
+            Ok(Attempt::Held(hold)) => Ok(Some(Box::new(hold))),
             Ok(Attempt::Refused(refusal)) => {
                 Err(refused(path, Refusal { bucket: refusal.bucket + 1, ..refusal }))
             }

@@ -28,7 +28,7 @@ pub(super) struct HeldInOutage {
     pub at: Micros,
     pub buckets: Vec<OwnedBucket>,
     /// In the address' and the network's logs of this process.
-    pub elsewhere: Option<Hold<MemoryStore>>,
+    pub elsewhere: Option<Box<Hold<MemoryStore>>>,
     /// Of the store that is out.
     pub limiter: Limiter<AnyStore>,
 }
