@@ -10,3 +10,9 @@ CREATE TABLE failed_attempts (
     PRIMARY KEY (at, hit)
 );
 CREATE INDEX failed_attempts_by_own ON failed_attempts (own, at DESC);
+
+-- What an instance writes to see whether the database takes anything: one row, and a page of its own for it.
+CREATE TABLE write_probes (
+    id     BIGINT NOT NULL,                        -- a new one each time
+    filler TEXT   NOT NULL
+);

@@ -200,7 +200,8 @@ impl Application {
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
         let (upkeep, tuning) = (upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
         let audit = services.audit.clone();
-        let returning = keep_whole(services.clone());
+        let (returning, db) = (keep_whole(services.clone()), parts.db.clone());
+        let looking = tokio::spawn(async move { db.keep_looking().await });
         let recording = tokio::spawn(audit.clone().keep_writing());
         let mut server =
             HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
@@ -213,7 +214,7 @@ impl Application {
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
         let kept_up = tuning.clone();
         let keeping = tokio::spawn(async move { kept_up.keep_up().await });
-        let background = [upkeep, returning, keeping, recording];
+        let background = [upkeep, looking, returning, keeping, recording];
         Ok(Serving { address, server: server.run(), audit, tuning, background })
     }
 }
@@ -224,7 +225,7 @@ pub struct Serving {
     server: Server,
     audit: Audit,
     tuning: Tuning,
-    background: [tokio::task::JoinHandle<()>; 4],
+    background: [tokio::task::JoinHandle<()>; 5],
 }
 
 impl Serving {
@@ -253,7 +254,7 @@ impl Health for Parts {
             let answer = tokio::time::timeout(Duration::from_secs(1), self.db.ping()).await;
             let state = |up| if up { State::Up } else { State::Down };
             Report {
-                database: state(matches!(answer, Ok(Ok(())))),
+                database: state(matches!(answer, Ok(Ok(()))) && self.db.is_writable()),
                 store: state(self.link.as_ref().is_none_or(Link::is_up)),
                 limits: Limits {
                     version: self.live.version(),

@@ -89,11 +89,11 @@ impl FailureRecord {
         let logs = logs.join(" ");
         match (&self.0.db, &self.0.clock) {
             (Db::Postgres(pools), Clock::System) => {
-                query(POSTGRES).bind(hit).bind(own).bind(logs).execute(&pools.all).await?;
+                query(POSTGRES).bind(hit).bind(own).bind(logs).execute(pools.reachable()?).await?;
             }
             (Db::Postgres(pools), Clock::Manual(_)) => {
                 let now = self.0.clock.now().0;
-                query(SQL).bind(now).bind(hit).bind(own).bind(logs).execute(&pools.all).await?;
+                query(SQL).bind(now).bind(hit).bind(own).bind(logs).execute(pools.reachable()?).await?;
             }
             (Db::Sqlite(pools), _) => {
                 let row = query_scalar(SQL).bind(self.0.clock.now().0).bind(hit).bind(own).bind(logs);

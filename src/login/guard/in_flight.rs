@@ -63,9 +63,10 @@ pub enum NotYet {
 }
 
 impl InFlight {
-    /// The record decides first: the store's windows are not known to be whole.
+    /// The record decides first: the store's windows are not known to be whole, nor what an earlier process of
+    /// this instance could not tell it.
     pub fn new(clock: Clock) -> Self {
-        let standing = Standing::Record { since: clock.now() };
+        let standing = Standing::Record { since: Micros(0) };
         let state = State { standing, flights: HashMap::new(), ended: 0 };
         Self(Arc::new(Shared { clock, state: Mutex::new(state), ended: Arc::default() }))
     }

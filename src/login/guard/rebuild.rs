@@ -98,17 +98,16 @@ impl WindowRecord for Recorded<'_> {
 
     async fn restore(&self, found: Found) -> Result<usize, RebuildError<DbError>> {
         let begun = self.failures.now().await.map_err(RebuildError::Record)?;
-        let (mut entries, mut missed_for) = (0, self.in_flight.away_for());
-        if found == Found::Lost {
-            // Most of it while the record still decides.
-            entries += self.restore_since(horizon(self.limits, begun)).await?;
-            missed_for = Duration::ZERO;
-        }
+        let horizon = horizon(self.limits, begun);
+        let missed = begun.minus(self.in_flight.away_for()).minus(MARGIN);
+        // Most of it while the record still decides.
+        let from = if found == Found::Lost { horizon } else { horizon.max(missed) };
+        let mut entries = self.restore_since(from).await?;
         // What is in flight first: it is in the record by the time that it no longer is.
         let in_flight = self.in_flight.begin_return();
         let hits: Vec<_> = in_flight.iter().map(|(bucket, kept)| (bucket.borrow(), *kept)).collect();
         self.limiter.restore(&hits).await?;
-        entries += self.restore_since(begun.minus(missed_for).minus(MARGIN)).await?;
+        entries += self.restore_since(begun.minus(MARGIN)).await?;
         Ok(entries)
     }
 }

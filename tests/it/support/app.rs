@@ -104,6 +104,12 @@ impl TestApp {
         app
     }
 
+    /// Another instance on the same key and clocks, whose database is reached by that address.
+    pub async fn on_database(&self, database: &str) -> Self {
+        let (folder, clock) = (self.folder.clone(), self.clock.clone());
+        Self::on(Ground { folder, clock, database: database.to_owned(), store_url: None }, "").await
+    }
+
     async fn on(ground: Ground, toml: &str) -> Self {
         let Ground { folder, clock, database, store_url } = ground;
         let mut variables = vec![];
