@@ -143,6 +143,7 @@ impl Gatehouse {
             ("STORE__TIMEOUT", "1s".to_owned()),
             // Everything here comes from one address.
             ("LIMITS__LOGIN_ADDRESS__RULES", "[]".to_owned()),
+            ("LIMITS__LOGIN_NETWORK__RULES", "[]".to_owned()),
         ]
         .map(|(key, value)| (format!("GATEHOUSE__{key}"), value))
         .into();

@@ -186,7 +186,7 @@ impl Shard {
 }
 
 /// The one that the limit counts, which the name of the limit says: of `login-account` the account. Of what no
-/// limit refused, the address.
+/// limit refused, the address. An address is in one network, which may be named with it.
 fn counted(event: &Event<'_>, keys: Keys) -> Keys {
     let limit = event.why.map_or("", |why| why.limit);
     let none = Keys::default();
@@ -200,7 +200,7 @@ fn counted(event: &Event<'_>, keys: Keys) -> Keys {
         "network" => Keys { network: keys.network, ..none },
         "prefix" | "brake" => Keys { prefix: keys.prefix, ..none },
         "total" => none,
-        _ => Keys { address: keys.address, ..none },
+        _ => Keys { address: keys.address, network: keys.network, ..none },
     }
 }
 

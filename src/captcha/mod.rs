@@ -119,6 +119,18 @@ impl Redeemed {
     pub const fn is_solved(self) -> bool {
         matches!(self, Self::Solved)
     }
+
+    /// As records and metrics name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Solved => "solved",
+            Self::Wrong => "wrong",
+            Self::Expired => "expired",
+            Self::Spent => "spent",
+            Self::Foreign => "foreign",
+            Self::Malformed => "malformed",
+        }
+    }
 }
 
 /// Issues, draws and redeems challenges. Instances that share a master key take each other's.

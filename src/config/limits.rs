@@ -56,9 +56,12 @@ limits! {
     /// `login-account`. Without rules there is no such place.
     login_device = "login-device", Captcha::Possible,
         [Rule::sliding(3, MINUTE, Then::Captcha), Rule::sliding(10, HOUR, Then::Block)];
-    /// Failed sign-ins from one client address.
+    /// Failed sign-ins of strangers from one client address, which many may share: it asks, and blocks nobody.
     login_address = "login-address", Captcha::Possible,
-        [Rule::sliding(20, MINUTE, Then::Captcha), Rule::sliding(200, HOUR, Then::Block)];
+        [Rule::sliding(20, MINUTE, Then::Captcha), Rule::sliding(60, HOUR, Then::Captcha)];
+    /// The same from one network: a /48 is 65,536 addresses as they are counted, a /24 256. As many as ten of its
+    /// addresses may have.
+    login_network = "login-network", Captcha::Possible, [Rule::sliding(600, HOUR, Then::Captcha)];
     /// Accounts made from one client address.
     register_address = "register-address", Captcha::Possible, [Rule::sliding(100, HOUR, Then::Block)];
     /// Challenge images for one client address.

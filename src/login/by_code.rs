@@ -11,7 +11,7 @@ use super::guard::Guard;
 use super::registration::retry_after;
 use super::sign_in::signed_in_counter;
 use super::{
-    Account, Accounts, CreateError, Hasher, PasswordError, PhoneSet, ServiceError, ShownBy, Username,
+    Account, Accounts, CreateError, Hasher, Origin, PasswordError, PhoneSet, ServiceError, ShownBy, Username,
 };
 use crate::audit::{self, Action, Event};
 use crate::config::Live;
@@ -50,16 +50,15 @@ pub enum NotOpened {
 pub struct CodeEntry<'a> {
     pub phone: &'a Phone,
     pub code: &'a Code,
-    /// The client's address as it is counted.
-    pub address: &'a [u8],
+    pub origin: &'a Origin,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
 }
 
 impl<'a> CodeEntry<'a> {
     pub const fn guess(self, purpose: Purpose) -> Guess<'a> {
-        let Self { phone, code, address, solved } = self;
-        Guess { phone, purpose, code, address, solved }
+        let Self { phone, code, origin: Origin { address, network }, solved } = self;
+        Guess { phone, purpose, code, address: address.as_slice(), network: network.as_slice(), solved }
     }
 }
 
@@ -158,7 +157,7 @@ impl ByCode {
             name,
             solved: entry.solved,
             account: Some(account.recorded()),
-            address: Some(audit::Subject::Address(entry.address)),
+            address: Some(audit::Subject::Address(&entry.origin.address)),
             phone: Some(audit::Subject::Phone(entry.phone.as_str())),
             prefix: Some(audit::Subject::Prefix(entry.phone.block())),
             ..Event::new(audit.now(), action, audit::Outcome::Ok)

@@ -1,5 +1,5 @@
-//! The limits that stand before every password: on the account or a device that is known there, and on the
-//! client's address; and what becomes of them while the store is out.
+//! The limits that stand before every password: on a device that is known at the account, or else on the account
+//! and on the client's address and network; and what becomes of them while the store is out.
 
 mod in_flight;
 mod outage;
@@ -149,7 +149,7 @@ impl Guard {
         self.logins.insert(account.login.clone(), Subject::of(Some(account)));
     }
 
-    /// Takes a slot on the account and on the address, or says why there is none. In an outage of the
+    /// Takes a slot on the account, the address and the network, or says why there is none. In an outage of the
     /// store: stricter windows of this process, and a CAPTCHA for everyone.
     pub async fn admit(self: &Arc<Self>, limits: &Limits, subject: Subject, who: Who<'_>) -> Admission {
         self.admit_known(limits, subject, who, None).await
@@ -246,6 +246,29 @@ impl Guard {
             Decision::Admitted(throttle::Admission { at, noted, .. }) => Ok(Counted { at, noted }),
             // Nothing here takes holds, and the in-process store does not fail.
             Decision::Held => Ok(Counted { at: self.audit.now(), noted: None }),
+        }
+    }
+
+    /// Counts a wrong answer to a challenge, as a failure of its address and network. It brings on challenges and
+    /// nothing else: a limit with a `block` rule does not count it, or answers, which take no account and no
+    /// hash, would be the cheapest way to shut an address that many share. In an outage, when everybody is asked
+    /// anyway, nothing counts it.
+    pub async fn count_answer(&self, limits: &Limits, origin: &Origin) -> Option<Counted> {
+        let asks = |limit: &Limit| limit.rules().iter().all(|rule| rule.then == Then::Captcha);
+        let counting = [(&limits.login_address, &origin.address), (&limits.login_network, &origin.network)];
+        let counting = counting.into_iter().filter(|(limit, _)| !limit.rules().is_empty() && asks(limit));
+        let buckets: Vec<_> = counting.map(|(limit, subject)| self.limiter.bucket(limit, subject)).collect();
+        if buckets.is_empty() {
+            return None;
+        }
+        // As solved: rules that ask for an answer do not stand in the way of counting one.
+        match self.limiter.reserve(&buckets, true).await {
+            Ok(Decision::Admitted(throttle::Admission { at, noted, .. })) => Some(Counted { at, noted }),
+            Ok(Decision::Refused(_) | Decision::Held) => None,
+            Err(error) => {
+                self.note_outage(&error);
+                None
+            }
         }
     }
 

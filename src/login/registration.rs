@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::guard::{Counted, Guard};
 use super::{
-    Account, Accounts, CreateError, HashError, Hasher, PasswordError, Phc, Roles, ServiceError, ShownBy,
-    Username,
+    Account, Accounts, CreateError, HashError, Hasher, Origin, PasswordError, Phc, Roles, ServiceError,
+    ShownBy, Username,
 };
 use crate::audit::{self, Action, Event, Why};
 use crate::config::Live;
@@ -33,8 +33,7 @@ pub struct Newcomer<'a> {
     pub password: &'a str,
     /// A number, and the code that came to it.
     pub phone: Option<(&'a Phone, &'a Code)>,
-    /// The client's address as it is counted.
-    pub address: &'a [u8],
+    pub origin: &'a Origin,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
 }
@@ -84,8 +83,9 @@ impl Registration {
     /// Counts the address first: a hash is what an attacker would have us compute. The code is looked at
     /// last, so that none is spent on a mistake.
     pub async fn register(&self, live: &Live, newcomer: Newcomer<'_>) -> Result<Registered, ServiceError> {
-        let Newcomer { address, solved, .. } = newcomer;
-        let counted = self.0.guard.count_address(&live.limits.register_address, address, solved).await;
+        let Newcomer { origin, solved, .. } = newcomer;
+        let limit = &live.limits.register_address;
+        let counted = self.0.guard.count_address(limit, &origin.address, solved).await;
         let counted = match counted {
             Ok(counted) => counted,
             Err(refusal) => {
@@ -104,7 +104,7 @@ impl Registration {
 
     async fn admitted(&self, live: &Live, newcomer: Newcomer<'_>) -> Result<Registered, ServiceError> {
         let Inner { accounts, hasher, .. } = &*self.0;
-        let Newcomer { login, password, phone, address, solved } = newcomer;
+        let Newcomer { login, password, phone, origin: Origin { address, network }, solved } = newcomer;
         let hash = match hasher.hash_new(password, login).await {
             Ok(Ok(hash)) => hash,
             Ok(Err(unfit)) => return Ok(Registered::Unfit(unfit)),
@@ -116,7 +116,7 @@ impl Registration {
         if accounts.find(login).await?.is_some() {
             return Ok(Registered::LoginTaken);
         }
-        let guess = Guess { phone, purpose: Purpose::Register, code, address, solved };
+        let guess = Guess { phone, purpose: Purpose::Register, code, address, network, solved };
         self.with_number(live, login, &hash, guess).await
     }
 
@@ -209,7 +209,7 @@ fn about<'a>(newcomer: Newcomer<'a>, event: Event<'a>) -> Event<'a> {
     let phone = newcomer.phone.map(|(phone, _)| phone);
     Event {
         account: Some(audit::Subject::Login(newcomer.login.as_str())),
-        address: Some(audit::Subject::Address(newcomer.address)),
+        address: Some(audit::Subject::Address(&newcomer.origin.address)),
         phone: phone.map(|phone| audit::Subject::Phone(phone.as_str())),
         prefix: phone.map(|phone| audit::Subject::Prefix(phone.block())),
         solved: newcomer.solved,

@@ -214,6 +214,7 @@ impl SignIn {
         let event = Event {
             account: Some(subject.recorded(&attempt.login)),
             address: Some(audit::Subject::Address(&attempt.origin.address)),
+            network: Some(audit::Subject::Network(&attempt.origin.network)),
             solved: attempt.solved,
             name: path.device().map(|_| audit::FROM_DEVICE),
             detail: path.device().map(|device| json!({ "device": device.id.to_string() }).to_string()),

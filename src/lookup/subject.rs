@@ -45,9 +45,8 @@ impl Kind {
             "login-account" => Self::Login,
             "login-device" => Self::Device,
             "sms-phone" | "sms-guess" => Self::Phone,
-            "login-address" | "register-address" | "captcha-address" | "sms-address" | "sms-network" => {
-                Self::Address
-            }
+            "login-address" | "login-network" | "register-address" | "captcha-address" | "sms-address"
+            | "sms-network" => Self::Address,
             "sms-prefix" => Self::Prefix,
             "sms-total" | "captcha-total" => Self::Everyone,
             custom if custom.starts_with("custom.") => Self::Custom,
@@ -88,7 +87,7 @@ impl Subject {
             ),
             Self::Phone(phone) if limit == "sms-prefix" => phone.block().as_bytes().to_vec(),
             Self::Phone(phone) => phone.as_str().as_bytes().to_vec(),
-            Self::Address { network, .. } if limit == "sms-network" => network.clone(),
+            Self::Address { network, .. } if limit.ends_with("-network") => network.clone(),
             Self::Address { address, .. } => address.clone(),
             Self::Prefix(text) | Self::Custom(text) => text.as_bytes().to_vec(),
             Self::Everyone => b"everyone".to_vec(),

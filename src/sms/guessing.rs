@@ -22,6 +22,8 @@ pub struct Guess<'a> {
     pub code: &'a Code,
     /// The client's address as it is counted.
     pub address: &'a [u8],
+    /// The network that it is in.
+    pub network: &'a [u8],
     /// A challenge was solved with it.
     pub solved: bool,
 }
@@ -38,6 +40,7 @@ pub struct Admitted {
     /// Wrong ones that a single code survives.
     most: Option<u32>,
     address: Vec<u8>,
+    network: Vec<u8>,
     solved: bool,
     /// What a watching limit would have refused, and which.
     noted: Option<(String, Refusal)>,
@@ -53,14 +56,15 @@ impl Codes {
     }
 
     /// A guess takes its place among the wrong ones before anything is compared, and gives it back where it
-    /// is right: among those of the number, and those of the address, which else could try a few codes of
-    /// every number there is.
+    /// is right: among those of the number, and those of the address and its network, which else could try a few
+    /// codes of every number there is.
     pub async fn admit(&self, live: &Live, guess: Guess<'_>) -> Result<Admitted, Checked> {
         let limiter = self.0.budgets.limiter();
-        let Guess { phone, purpose, code, address, solved } = guess;
+        let Guess { phone, purpose, code, address, network, solved } = guess;
         let buckets = [
             limiter.bucket(&live.limits.sms_guess, phone.as_str().as_bytes()),
             limiter.bucket(&live.limits.login_address, address),
+            limiter.bucket(&live.limits.login_network, network),
         ];
         let guesses = &self.0.metrics.guesses;
         let hold = match limiter.hold(&buckets, solved, GUESS_PATIENCE).await {
@@ -89,8 +93,9 @@ impl Codes {
         };
         let (key, most) = (self.phone_key(live, phone), most(&live.limits.sms_guess));
         let noted = hold.noted.map(|refusal| (buckets[refusal.bucket].limit.name().to_owned(), refusal));
-        let (phone, code, address) = (phone.clone(), code.clone(), address.to_owned());
-        Ok(Admitted { codes: self.clone(), hold, phone, key, purpose, code, most, address, solved, noted })
+        let (phone, code, codes) = (phone.clone(), code.clone(), self.clone());
+        let (address, network) = (address.to_owned(), network.to_owned());
+        Ok(Admitted { codes, hold, phone, key, purpose, code, most, address, network, solved, noted })
     }
 
     fn record_refused(&self, guess: Guess<'_>, limit: &str, refusal: &Refusal) {
@@ -129,8 +134,9 @@ impl Admitted {
         let guesses = &self.codes.0.metrics.guesses;
         let counter = if right { &guesses.right } else { &guesses.wrong };
         counter.increment(1);
-        let Self { codes, phone, purpose, code, address, solved, noted, .. } = self;
-        let guess = Guess { phone: &phone, purpose, code: &code, address: &address, solved };
+        let Self { codes, phone, purpose, code, address, network, solved, noted, .. } = self;
+        let guess =
+            Guess { phone: &phone, purpose, code: &code, address: &address, network: &network, solved };
         let outcome = if right { Outcome::Ok } else { Outcome::Wrong };
         let why = noted.as_ref().map(|(limit, refusal)| Why::noted(limit, refusal));
         let event = Event { settled: counts_from, why, ..Event::new(taken, Action::Guess, outcome) };
@@ -169,6 +175,7 @@ fn about<'a>(guess: Guess<'a>, event: Event<'a>) -> Event<'a> {
         name: Some(guess.purpose.as_str()),
         solved: guess.solved,
         address: Some(audit::Subject::Address(guess.address)),
+        network: Some(audit::Subject::Network(guess.network)),
         phone: Some(audit::Subject::Phone(guess.phone.as_str())),
         prefix: Some(audit::Subject::Prefix(guess.phone.block())),
         ..event

@@ -1,10 +1,10 @@
 //! The CAPTCHA part of a request, the same for pages and API: what was answered, and what to show next.
 
+use serde_json::json;
+
 use crate::audit::{Action, Event, Outcome, Subject, Why};
-use crate::captcha::{Challenge, Client, Form, Later};
+use crate::captcha::{Challenge, Client, Form, Later, Redeemed};
 use crate::config::Live;
-use crate::login::Counted;
-use crate::throttle::{Refusal, Then};
 use crate::web::client::ClientAddress;
 use crate::web::csrf::Browser;
 use crate::web::services::Services;
@@ -21,47 +21,41 @@ pub struct Asker<'a> {
 pub enum Answered {
     Nothing,
     Solved,
-    /// Not accepted, for whatever reason.
+    /// Not accepted, for whatever reason. It refuses nothing but what came with it.
     Wrong,
-    /// Not accepted, and this address has sent too many of those.
-    Throttled(Refusal),
 }
 
 impl Asker<'_> {
-    /// Redeems what was sent, once, right or wrong. A wrong answer counts as a failure of the address:
-    /// each is a guess, too.
+    /// Redeems what was sent, once, right or wrong. A wrong answer to a challenge of ours was a guess, and counts as
+    /// a failure of the address. What answers none (too late, used before, another's, nonsense) cost nothing to
+    /// make: it counts nowhere, or whoever sends enough of it would have everybody at the address challenged.
     pub async fn redeem(self, services: &Services, live: &Live, id: &str, answer: &str) -> Answered {
         if id.is_empty() && answer.is_empty() {
             return Answered::Nothing;
         }
-        let address = self.client.subject();
+        let origin = self.client.origin();
         let redeemed =
-            services.captchas.redeem(self.form, &self.client_of(address.as_ref()), id, answer).await;
+            services.captchas.redeem(self.form, &self.client_of(&origin.address), id, answer).await;
         let audit = &services.audit;
         let event = |at, outcome| Event {
             name: Some(self.form.as_str()),
-            address: Some(Subject::Address(address.as_ref())),
+            address: Some(Subject::Address(&origin.address)),
+            network: Some(Subject::Network(&origin.network)),
             ..Event::new(at, Action::Captcha, outcome)
         };
         if redeemed.is_solved() {
             audit.record(event(audit.now(), Outcome::Ok));
             return Answered::Solved;
         }
-        metrics::counter!("gatehouse_captchas_total", "outcome" => "refused").increment(1);
-        let guard = services.sign_in.guard();
-        match guard.count_address(&live.limits.login_address, address.as_ref(), true).await {
-            Err(refusal) => {
-                let why = Some(Why::refused("login-address", &refusal));
-                audit.record(Event { why, ..event(audit.decided(&refusal), Outcome::refused(&refusal)) });
-                // A challenge was answered: what asks for one does not stand in the way.
-                if refusal.then == Then::Block { Answered::Throttled(refusal) } else { Answered::Wrong }
-            }
-            Ok(Counted { at, noted }) => {
-                let why = noted.as_ref().map(|refusal| Why::noted("login-address", refusal));
-                audit.record(Event { why, ..event(at, Outcome::Wrong) });
-                Answered::Wrong
-            }
+        metrics::counter!("gatehouse_captchas_total", "outcome" => redeemed.as_str()).increment(1);
+        if redeemed == Redeemed::Wrong {
+            let counted = services.sign_in.guard().count_answer(&live.limits, &origin).await;
+            audit.record(event(counted.map_or_else(|| audit.now(), |counted| counted.at), Outcome::Wrong));
+        } else {
+            let detail = Some(json!({ "why": redeemed.as_str() }).to_string());
+            audit.record(Event { detail, ..event(audit.now(), Outcome::Failed) });
         }
+        Answered::Wrong
     }
 
     /// A fresh challenge, at the rate that the limits allow.

@@ -38,7 +38,7 @@ body = '{"to":"{phone}","text":"{text}"}'
 [limits.login-account]
 rules = [{ max = 3, window = "1m", then = "captcha" }, { max = 20, window = "1h", then = "block" }]
 [limits.login-address]
-rules = [{ max = 20, window = "1m", then = "captcha" }, { max = 200, window = "1h", then = "block" }]
+rules = [{ max = 20, window = "1m", then = "captcha" }, { max = 60, window = "1h", then = "captcha" }]
 [limits.sms-phone]
 rules = [{ max = 1, window = "1m" }, { max = 5, window = "1h" }, { max = 10, window = "24h" }]
 [limits.sms-address]

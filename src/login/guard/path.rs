@@ -1,5 +1,5 @@
-//! Which logs one attempt is counted in: a stranger's in the account's, one from a known device in the
-//! device's; and both in the address's.
+//! Which logs one attempt is counted in: a stranger's in the account's, the address's and the network's; one
+//! from a known device in the device's alone.
 
 use super::subject::{Subject, account_key, account_subject};
 use super::{PATIENCE, Who};
@@ -9,12 +9,14 @@ use crate::throttle::{Attempt, Bucket, Limit, Limiter, Mode, Rule, StoreError, T
 
 /// The account's bucket, or the device's in its place, stands first.
 pub const OWN: usize = 0;
-pub const ADDRESS: usize = 1;
+/// Where there are such: the address's and the network's, which no success forgives.
+pub const SHARED: [usize; 2] = [1, 2];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
     Stranger,
-    /// Not counted for the account at all: what strangers do there neither stops it nor is forgiven by it.
+    /// Not counted for the account, the address or the network at all: what strangers do there neither stops it
+    /// nor is forgiven by it.
     Known(KnownDevice),
     /// A stranger's, because the limit on devices only watches: it is counted by that, too.
     Watched(KnownDevice),
@@ -26,17 +28,23 @@ pub struct BeforePasswords<'a> {
     pub account: &'a Limit,
     pub device: &'a Limit,
     pub address: &'a Limit,
+    pub network: &'a Limit,
 }
 
 impl<'a> From<&'a Limits> for BeforePasswords<'a> {
     fn from(limits: &'a Limits) -> Self {
-        Self { account: &limits.login_account, device: &limits.login_device, address: &limits.login_address }
+        Self {
+            account: &limits.login_account,
+            device: &limits.login_device,
+            address: &limits.login_address,
+            network: &limits.login_network,
+        }
     }
 }
 
 impl<'a> BeforePasswords<'a> {
-    pub const fn all(self) -> [&'a Limit; 3] {
-        [self.account, self.device, self.address]
+    pub const fn all(self) -> [&'a Limit; 4] {
+        [self.account, self.device, self.address, self.network]
     }
 }
 
@@ -55,9 +63,9 @@ impl Path {
     /// The limits that count it, in the order of its buckets.
     pub const fn limits(self) -> &'static [&'static str] {
         match self {
-            Self::Stranger => &["login-account", "login-address"],
-            Self::Known(_) => &["login-device", "login-address"],
-            Self::Watched(_) => &["login-account", "login-address", "login-device"],
+            Self::Stranger => &["login-account", "login-address", "login-network"],
+            Self::Known(_) => &["login-device"],
+            Self::Watched(_) => &["login-account", "login-address", "login-network", "login-device"],
         }
     }
 
@@ -82,16 +90,17 @@ impl Path {
         subject: Subject,
         who: Who<'_>,
     ) -> Vec<Bucket<'a>> {
-        let address = limiter.bucket(limits.address, &who.origin.address);
+        let address = || limiter.bucket(limits.address, &who.origin.address);
+        let network = || limiter.bucket(limits.network, &who.origin.network);
         let account = || match subject.account() {
             Some(id) => limiter.bucket(limits.account, &account_key(id)),
             None => limiter.bucket(limits.account, &account_subject(who.login, None)),
         };
         let device = |device: KnownDevice| limiter.bucket(limits.device, &device.subject());
         match self {
-            Self::Stranger => vec![account(), address],
-            Self::Known(it) => vec![device(it), address],
-            Self::Watched(it) => vec![account(), address, device(it)],
+            Self::Stranger => vec![account(), address(), network()],
+            Self::Known(it) => vec![device(it)],
+            Self::Watched(it) => vec![account(), address(), network(), device(it)],
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Counted;
 use super::in_flight::Ticket;
-use super::path::{ADDRESS, Path};
+use super::path::{Path, SHARED};
 use crate::clock::Micros;
 use crate::db::DbError;
 use crate::login::failure_record::{FailedAttempt, FailureRecord};
@@ -86,11 +86,12 @@ impl Slot {
     /// The owner signed in: the failures from before are forgiven in the log that theirs would stand in. Of a
     /// stranger that is the account's. From a known device it is the device's alone: those at the account are
     /// somebody else's, who would have as many guesses again after each time that the owner comes, and they
-    /// are not in the owner's way. A log that only watches is forgiven as it would be if it did not. The address's stay, or an attacker's own account would wipe them. When that
-    /// was, and whether it was asked for, where the store could say.
+    /// are not in the owner's way. A log that only watches is forgiven as it would be if it did not. The address's
+    /// and the network's stay, or an attacker's own account would wipe them. When that was, and whether it was
+    /// asked for, where the store could say.
     pub async fn succeed(self) -> Option<(Micros, bool)> {
         match self.hold {
-            Held::Store(hold) => settled(hold.succeed(|bucket| bucket != ADDRESS).await),
+            Held::Store(hold) => settled(hold.succeed(is_own).await),
             Held::Outage(hold) => {
                 hold.refund(&self.ticket).await;
                 None
@@ -110,6 +111,11 @@ impl HeldInOutage {
             settled(self.limiter.refund(&buckets, self.id).await);
         }
     }
+}
+
+/// Of who signs in, not of everybody at an address or in a network.
+fn is_own(bucket: usize) -> bool {
+    !SHARED.contains(&bucket)
 }
 
 /// A hold that could not be settled counts as a failure until it expires: the store errs towards refusing.

@@ -6,12 +6,13 @@ use super::log::{EMPTY, Log, View, horizon};
 use super::row::{self, Action, NOBODY, Row};
 use crate::clock::Micros;
 use crate::config::Limits;
-use crate::throttle::Limit;
+use crate::throttle::{Limit, Then};
 
 /// The limits that are replayed, in the order of [`limits`].
 pub const NAMES: [&str; COUNT] = [
     "login-account",
     "login-address",
+    "login-network",
     "register-address",
     "sms-phone",
     "sms-address",
@@ -20,35 +21,52 @@ pub const NAMES: [&str; COUNT] = [
     "sms-total",
     "sms-guess",
 ];
-pub const COUNT: usize = 9;
+pub const COUNT: usize = 10;
 pub const LOGIN_ACCOUNT: usize = 0;
+const LOGIN_ADDRESS: usize = 1;
+const LOGIN_NETWORK: usize = 2;
+const REGISTER_ADDRESS: usize = 3;
+const SMS_PHONE: usize = 4;
+const SMS_ADDRESS: usize = 5;
+const SMS_NETWORK: usize = 6;
+const SMS_PREFIX: usize = 7;
+const SMS_TOTAL: usize = 8;
+const SMS_GUESS: usize = 9;
 const EVERYONE: usize = row::KINDS;
 
 /// Which limits an action is counted by, and whom of it: in the order in which they are asked.
 const fn asked(action: Action) -> &'static [(usize, usize)] {
     match action {
-        Action::SignIn => &[(LOGIN_ACCOUNT, row::ACCOUNT), (1, row::ADDRESS)],
-        Action::Known => &[(1, row::ADDRESS)],
-        Action::Guess => &[(8, row::PHONE), (1, row::ADDRESS)],
-        Action::Send => {
-            &[(3, row::PHONE), (4, row::ADDRESS), (5, row::NETWORK), (6, row::PREFIX), (7, EVERYONE)]
+        Action::SignIn => {
+            &[(LOGIN_ACCOUNT, row::ACCOUNT), (LOGIN_ADDRESS, row::ADDRESS), (LOGIN_NETWORK, row::NETWORK)]
         }
-        Action::Register => &[(2, row::ADDRESS)],
-        Action::Clear => &[],
+        Action::Guess => {
+            &[(SMS_GUESS, row::PHONE), (LOGIN_ADDRESS, row::ADDRESS), (LOGIN_NETWORK, row::NETWORK)]
+        }
+        Action::Answer => &[(LOGIN_ADDRESS, row::ADDRESS), (LOGIN_NETWORK, row::NETWORK)],
+        Action::Send => &[
+            (SMS_PHONE, row::PHONE),
+            (SMS_ADDRESS, row::ADDRESS),
+            (SMS_NETWORK, row::NETWORK),
+            (SMS_PREFIX, row::PREFIX),
+            (SMS_TOTAL, EVERYONE),
+        ],
+        Action::Register => &[(REGISTER_ADDRESS, row::ADDRESS)],
+        Action::Known | Action::Clear => &[],
     }
 }
 
 /// What the gateway would not have still counts for whoever asked for it.
-pub const OF_THE_ASKER: [usize; 2] = [4, 5];
+pub const OF_THE_ASKER: [usize; 2] = [SMS_ADDRESS, SMS_NETWORK];
 
 /// Whom a limit counts.
 pub const fn kind_of(limit: usize) -> usize {
     match limit {
         LOGIN_ACCOUNT => row::ACCOUNT,
-        1 | 2 | 4 => row::ADDRESS,
-        3 | 8 => row::PHONE,
-        5 => row::NETWORK,
-        6 => row::PREFIX,
+        LOGIN_ADDRESS | REGISTER_ADDRESS | SMS_ADDRESS => row::ADDRESS,
+        LOGIN_NETWORK | SMS_NETWORK => row::NETWORK,
+        SMS_PHONE | SMS_GUESS => row::PHONE,
+        SMS_PREFIX => row::PREFIX,
         _ => EVERYONE,
     }
 }
@@ -74,7 +92,12 @@ pub struct Lanes {
 
 impl Lanes {
     pub fn of(row: &Row) -> Self {
-        let asked = asked(row.action);
+        let mut asked = asked(row.action);
+        // Recorded before there was that limit: it has nothing of it.
+        let no_network = row.subjects[row::NETWORK] == NOBODY && row.subjects[row::ADDRESS] != NOBODY;
+        if let ([others @ .., (LOGIN_NETWORK, _)], true) = (asked, no_network) {
+            asked = others;
+        }
         let mut lanes = [Lane { limit: 0, subject: NOBODY }; 5];
         for (lane, (limit, kind)) in lanes.iter_mut().zip(asked) {
             let subject = if *kind == EVERYONE { 0 } else { row.subjects[*kind] };
@@ -96,6 +119,7 @@ pub fn limits(limits: &Limits) -> [&Limit; COUNT] {
     [
         &limits.login_account,
         &limits.login_address,
+        &limits.login_network,
         &limits.register_address,
         &limits.sms_phone,
         &limits.sms_address,
@@ -104,6 +128,11 @@ pub fn limits(limits: &Limits) -> [&Limit; COUNT] {
         &limits.sms_total,
         &limits.sms_guess,
     ]
+}
+
+/// Whether a limit counts wrong answers to challenges: as the guard has it.
+pub fn counts_answers(limit: &Limit) -> bool {
+    limit.rules().iter().all(|rule| rule.then == Then::Captcha)
 }
 
 /// How far back any rule of the limit looks.

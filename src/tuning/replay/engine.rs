@@ -121,8 +121,10 @@ impl<'r> Engine<'r> {
 
     fn arrive(&mut self, number: u32) {
         let row = self.row(number);
-        if row.action == Action::Clear {
-            return self.clear(row);
+        match row.action {
+            Action::Clear => return self.clear(row),
+            Action::Answer => return self.take(number, row.at, Worlds::ALL, false, false),
+            _ => {}
         }
         let counts = row.at >= self.from;
         match row.outcome {

@@ -49,6 +49,9 @@ impl Engine<'_> {
                     self.schedule(ends, What::TakeOut { row: number, loose });
                 }
             }
+            Action::Answer => self.each_log(number, now, |(_, capacity), log| {
+                log.insert([Some(now); 3], hit(number, now), capacity);
+            }),
             Action::Clear => {}
         }
     }
@@ -168,9 +171,11 @@ impl Engine<'_> {
         now: Micros,
         mut each: impl FnMut((usize, usize), &mut Log),
     ) {
-        for lane in Lanes::of(self.row(number)).iter().filter(|lane| lane.is_known()) {
+        let row = self.row(number);
+        let answer = row.action == Action::Answer;
+        for lane in Lanes::of(row).iter().filter(|lane| lane.is_known()) {
             let book = &mut self.books[lane.limit];
-            if !book.is_off() {
+            if !book.is_off() && (!answer || book::counts_answers(&book.limit)) {
                 let capacity = book.capacity();
                 each((lane.limit, capacity), book.open(lane.subject, now));
             }

@@ -34,8 +34,9 @@
 //! What the rule says of the replay of today's limits: by the same steps nothing is ever open there, so that it
 //! says what was decided, and low and high are one. The tests hold both to the limiter itself.
 //!
-//! What is left out: what known devices are counted by at their accounts. What was let in from one stands in
-//! the log of its address alone, as it did; what `login-device` refused counts as not decided.
+//! What is left out: what known devices are counted by. What was let in from one stands in no log here, and what
+//! was refused counts as not decided. Wrong answers to challenges stand in the logs that count them, and nowhere
+//! else in the report: nothing refuses them.
 //!
 //! What is assumed: the same attempts come at the same times, whatever they are answered (who is asked for a
 //! challenge may solve it, and come again: that is not replayed); whoever had to wait came when they got their

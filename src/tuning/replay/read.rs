@@ -41,21 +41,22 @@ pub enum ReadError {
 /// What is wanted stands in a CASE, which no index serves: SQLite would look it up by action and sort the whole
 /// rest for every page (15 s for a million rows; in the order of the key, as it stands, a fifth of that).
 const SQL: &str = "SELECT at, id, until_at, count, CAST(
-        CASE action WHEN 'sign-in' THEN CASE WHEN name = 'device' THEN 5 ELSE 0 END WHEN 'guess' THEN 1 WHEN 'send' THEN 2 WHEN 'register' THEN 3 ELSE 4 END
+        CASE action WHEN 'sign-in' THEN CASE WHEN name = 'device' THEN 5 ELSE 0 END WHEN 'guess' THEN 1 WHEN 'send' THEN 2 WHEN 'register' THEN 3 WHEN 'captcha' THEN 6 ELSE 4 END
         + 8 * CASE outcome WHEN 'ok' THEN 0 WHEN 'unknown' THEN 0 WHEN 'wrong' THEN 1 WHEN 'failed' THEN 2
             WHEN 'challenged' THEN 3 WHEN 'throttled' THEN 4 ELSE 5 END
         + 64 * solved
         + 128 * CASE WHEN detail = '{\"forgave\":false}' THEN 1 ELSE 0 END
         + 256 * CASE limit_name WHEN 'login-account' THEN 0 WHEN 'login-address' THEN 1
-            WHEN 'register-address' THEN 2 WHEN 'sms-phone' THEN 3 WHEN 'sms-address' THEN 4
-            WHEN 'sms-network' THEN 5 WHEN 'sms-prefix' THEN 6 WHEN 'sms-total' THEN 7 WHEN 'sms-guess' THEN 8
-            ELSE 15 END
+            WHEN 'login-network' THEN 2 WHEN 'register-address' THEN 3 WHEN 'sms-phone' THEN 4
+            WHEN 'sms-address' THEN 5 WHEN 'sms-network' THEN 6 WHEN 'sms-prefix' THEN 7 WHEN 'sms-total' THEN 8
+            WHEN 'sms-guess' THEN 9 ELSE 15 END
         + 4096 * CASE WHEN action = 'reset' THEN 1 ELSE 0 END
         + 8192 * CASE WHEN limit_name IS NULL THEN 1 ELSE 0 END AS BIGINT),
         account_key, address_key, network_key, phone_key, prefix_key
     FROM events
     WHERE (at, id) > ($1, $2) AND at < $3
         AND CASE WHEN action IN ('sign-in', 'reset', 'guess', 'send', 'register') AND (name IS NULL OR name <> 'code' OR action <> 'sign-in')
+            OR action = 'captcha' AND outcome = 'wrong'
             OR action = 'admin' AND name = 'subject.clear' AND outcome = 'ok' THEN 1 ELSE 0 END = 1
     ORDER BY at, id LIMIT $4";
 
@@ -120,16 +121,17 @@ fn take(intake: &mut Intake, fields: &Fields) {
         2 => Action::Send,
         3 => Action::Register,
         5 => Action::Known,
+        6 => Action::Answer,
         _ => Action::Clear,
     };
     let outcome = match (action, code >> 3 & 7) {
         (_, 0) => Outcome::Ok,
         // However it ended, it counts.
         (Action::Register, 1 | 2) => Outcome::Ok,
-        (Action::SignIn | Action::Known | Action::Guess, 1) => Outcome::Wrong,
+        (Action::SignIn | Action::Known | Action::Guess | Action::Answer, 1) => Outcome::Wrong,
         (Action::Send, 2) => Outcome::Failed,
         // What no limit that is replayed has refused, none admits.
-        (_, 3 | 4) if not_replayed => Outcome::Undecided,
+        (_, 3 | 4) if not_replayed || action == Action::Known => Outcome::Undecided,
         (_, 3) => Outcome::Challenged,
         (_, 4) => Outcome::Throttled,
         _ => Outcome::Undecided,

@@ -27,8 +27,10 @@ pub enum Action {
     Guess,
     Send,
     Register,
-    /// A password from a known device: the account's log has nothing of it, and the device's is not replayed.
+    /// A password from a known device: the device's log alone has it, and that is not replayed.
     Known,
+    /// A wrong answer to a challenge. Nothing refuses it.
+    Answer,
     /// A log was forgotten by an administrator.
     Clear,
 }
@@ -236,7 +238,7 @@ fn find_honest(rows: &mut [Row]) {
         let who = match row.action {
             Action::SignIn | Action::Known => ACCOUNT,
             Action::Guess | Action::Send => PHONE,
-            Action::Register | Action::Clear => continue,
+            Action::Register | Action::Answer | Action::Clear => continue,
         };
         let pair = [row.subjects[who], row.subjects[ADDRESS]];
         let known = !pair.contains(&NOBODY);

@@ -60,8 +60,8 @@ pub async fn set_phone(
         Ok(owner) => owner,
         Err(refusal) => return Ok(refusal),
     };
-    let address = call.client.subject();
-    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    let origin = call.client.origin();
+    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, solved };
     match services.by_code.give(&live, &owner, entry).await.map_err(|error| broken(&error))? {
         Given::Done => Ok(HttpResponse::NoContent().finish()),
         Given::PhoneTaken => Err(Problem::PhoneTaken),

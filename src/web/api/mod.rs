@@ -135,9 +135,6 @@ impl<'a> Call<'a> {
             Answered::Nothing | Answered::Wrong => {
                 Err(Problem::CaptchaInvalid { captcha: self.challenge(form, services, live).await })
             }
-            Answered::Throttled(refusal) => {
-                Err(Problem::Throttled { limit: "login-address".into(), retry_after: refusal.retry_after })
-            }
         }
     }
 
@@ -204,7 +201,7 @@ pub fn limited_as_password(
         Some((name, _)) if name == limits.login_device.name() => &limits.login_device,
         _ => &limits.login_account,
     };
-    limited(response, &[own, &limits.login_address], full)
+    limited(response, &[own, &limits.login_address, &limits.login_network], full)
 }
 
 /// The same for limits by what the caller knows them as, and for whoever is admitted too.

@@ -38,9 +38,9 @@ pub async fn reset(
         return Err(about(Message::PasswordMissing));
     }
     let solved = call.redeem(Form::PasswordReset, &services, &live, body.captcha.as_ref()).await?;
-    let address = call.client.subject();
+    let origin = call.client.origin();
     let new_password = body.new_password.expose();
-    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, solved };
     let ask = Resetting { entry, new_password };
     match services.by_code.reset(&live, ask).await.map_err(|error| broken(&error))? {
         Reset::Done(account) => {

@@ -40,12 +40,12 @@ pub async fn submit(
     let live = services.live.snapshot();
     let phone = parse_number(&live, &body)?;
     let solved = call.redeem(Form::Register, &services, &live, body.captcha.as_ref()).await?;
-    let address = call.client.subject();
+    let origin = call.client.origin();
     let newcomer = Newcomer {
         login: &login,
         password: body.password.expose(),
         phone: phone.as_ref().map(|(phone, code)| (phone, code)),
-        address: address.as_ref(),
+        origin: &origin,
         solved,
     };
     match services.registration.register(&live, newcomer).await.map_err(|error| broken(&error))? {

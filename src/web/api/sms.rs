@@ -130,8 +130,8 @@ pub async fn login(
     let live = services.live.snapshot();
     let (phone, code) = (parse_phone(&live, &body.phone)?, parse_code(&body.code)?);
     let solved = call.redeem(Form::SmsCode, &services, &live, body.captcha.as_ref()).await?;
-    let address = call.client.subject();
-    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    let origin = call.client.origin();
+    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, solved };
     match services.by_code.sign_in(&live, entry).await.map_err(|error| broken(&error))? {
         Entered::SignedIn { account, .. } => {
             let old = edge.session_token(request.headers());
@@ -170,7 +170,8 @@ pub async fn not_opened(
 }
 
 fn guessing(response: HttpResponse, live: &Live, full: Option<(&str, Duration)>) -> HttpResponse {
-    limited(response, &[&live.limits.sms_guess, &live.limits.login_address], full)
+    let limits = &live.limits;
+    limited(response, &[&limits.sms_guess, &limits.login_address, &limits.login_network], full)
 }
 
 pub fn parse_phone(live: &Live, typed: &Typed) -> Result<Phone, Problem> {

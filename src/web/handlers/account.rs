@@ -91,7 +91,6 @@ async fn try_to_change(
             let wrong = FieldErrors::one(Field::CaptchaAnswer, Message::CaptchaWrong);
             return Ok(page(wrong, challenge().await).await);
         }
-        Answered::Throttled(refusal) => return Ok(wait(refusal.retry_after).await),
     };
     let attempt = SignInAttempt {
         login: who.account.login.clone(),

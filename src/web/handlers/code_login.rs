@@ -50,8 +50,8 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
         Ok(admitted) => admitted,
         Err(response) => return response,
     };
-    let address = visit.client.subject();
-    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    let origin = visit.client.origin();
+    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, solved };
     match services.by_code.sign_in(&live, entry).await {
         Ok(Entered::SignedIn { account, made }) => {
             let flash = made.then_some(Flash::Registered);

@@ -73,8 +73,8 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
         Ok(owner) => owner,
         Err(response) => return response,
     };
-    let address = visit.client.subject();
-    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    let origin = visit.client.origin();
+    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, solved };
     match services.by_code.give(&live, &owner, entry).await {
         Ok(Given::Done) => visit.see_other("/account", Some(Flash::PhoneSet)),
         Ok(Given::PhoneTaken) => page(

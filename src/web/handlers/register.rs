@@ -57,12 +57,12 @@ pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) ->
             Ok(admitted) => admitted,
             Err(response) => return response,
         };
-    let address = visit.client.subject();
+    let origin = visit.client.origin();
     let newcomer = Newcomer {
         login: &login,
         password: form.password.expose(),
         phone: phone.as_ref().map(|(phone, code)| (phone, code)),
-        address: address.as_ref(),
+        origin: &origin,
         solved,
     };
     match services.registration.register(&live, newcomer).await {

@@ -71,7 +71,6 @@ impl Reply<'_> {
             Answered::Nothing => Ok(false),
             Answered::Solved => Ok(true),
             Answered::Wrong => Err(self.challenged(Notice::CaptchaWrong).await),
-            Answered::Throttled(refusal) => Err(self.wait(refusal.retry_after)),
         }
     }
 

@@ -52,9 +52,9 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
         Ok(admitted) => admitted,
         Err(response) => return response,
     };
-    let address = visit.client.subject();
+    let origin = visit.client.origin();
     let new_password = form.new_password.expose();
-    let entry = CodeEntry { phone: &phone, code: &code, address: address.as_ref(), solved };
+    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, solved };
     let ask = Resetting { entry, new_password };
     match services.by_code.reset(&live, ask).await {
         Ok(Reset::Done(account)) => {

@@ -130,6 +130,7 @@ async fn subjects_of_every_kind_are_found_and_let_in_again(store: Store) {
     program.reserve("reply", odd).await;
     for (limit, subject) in [
         ("login-address", "2001:db8:0:42:ffff::1"),
+        ("login-network", "2001:db8:0:ffff::1"),
         ("register-address", "2001:db8:0:42::7"),
         ("captcha-address", "2001:db8:0:42::7"),
         ("sms-address", "2001:db8:0:42::7"),
@@ -178,7 +179,14 @@ async fn one_text_finds_every_limit_that_counts_it_and_what_was_tried() {
         ("138 0013 8000", &["sms-phone", "sms-prefix", "sms-guess"]),
         (
             "127.0.0.1",
-            &["login-address", "register-address", "captcha-address", "sms-address", "sms-network"],
+            &[
+                "login-address",
+                "login-network",
+                "register-address",
+                "captcha-address",
+                "sms-address",
+                "sms-network",
+            ],
         ),
     ] {
         let subject = gatehouse::web::subject::read(text, &live).unwrap();

@@ -14,7 +14,6 @@ on_both_stores!(
     an_answer_is_good_for_its_browser_only,
     an_answer_is_good_for_its_form_only,
     a_wrong_answer_uses_the_challenge_up,
-    wrong_answers_count_on_the_address,
     a_challenge_expires,
     garbage_for_a_challenge_is_refused,
     challenges_are_handed_out_at_a_limited_rate,
@@ -118,22 +117,6 @@ async fn a_wrong_answer_uses_the_challenge_up(store: Store) {
     assert_refused(&client.login_with("alice", PASSWORD, &id, "wrong").await);
     assert_refused(&with_captcha(&client, &id).await);
     assert_eq!(app.hashes(), before);
-}
-
-async fn wrong_answers_count_on_the_address(store: Store) {
-    let rules = "[limits.login-address]\nrules = [{ max = 5, window = \"1h\" }]";
-    let app = challenged(store, rules).await;
-    let client = app.client();
-    for _ in 3..5 {
-        let id = client.challenge().await;
-        assert_refused(&client.login_with("alice", PASSWORD, &id, "wrong").await);
-    }
-    let id = client.challenge().await;
-    for answer in ["wrong", ANSWER] {
-        let answer = client.login_with("alice", PASSWORD, &id, answer).await;
-        assert_eq!((answer.status, &answer.body["limit"]), (429, &"login-address".into()));
-        assert_eq!(answer.header("retry-after"), "3600");
-    }
 }
 
 async fn a_challenge_expires(store: Store) {

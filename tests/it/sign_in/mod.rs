@@ -8,4 +8,5 @@ mod devices;
 mod disabling;
 mod hang_ups;
 mod refusals;
+mod shared;
 pub mod throttling;

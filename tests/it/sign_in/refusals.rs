@@ -94,7 +94,8 @@ async fn ten_thousand_refusals_write_nothing_to_redis() {
         }
         let most = match key.split(':').nth(1).unwrap() {
             "login-account" => 20,
-            "login-address" => 200,
+            "login-address" => 60,
+            "login-network" => 600,
             "register-address" => 100,
             "spent" => 1,
             other => panic!("whose is {other}?"),

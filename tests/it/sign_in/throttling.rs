@@ -325,7 +325,7 @@ async fn a_monitored_limit_never_refuses(store: Store) {
 
 async fn a_limit_without_rules_is_off(store: Store) {
     let app =
-        TestApp::with(store, "[limits.login-account]\nrules = []\n[limits.login-address]\nrules = []\n")
+        TestApp::with(store, "[limits.login-account]\nrules = []\n[limits.login-address]\nrules = []\n[limits.login-network]\nrules = []\n")
             .await;
     app.register("alice").await;
     let client = app.client();

@@ -238,7 +238,8 @@ impl Instance {
     }
 
     pub async fn check_from(&self, phone: &Phone, code: &Code, address: &[u8]) -> Checked {
-        let guess = Guess { phone, purpose: Purpose::Login, code, address, solved: false };
+        let network = &address[..address.len().min(6)];
+        let guess = Guess { phone, purpose: Purpose::Login, code, address, network, solved: false };
         self.codes.check(&self.live, guess).await.unwrap()
     }
 

@@ -11,6 +11,7 @@ use super::week::{Attempt, BEGIN, Shape, week};
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::throttle::{CalendarUnit, Limit, Mode, Rule, Span, Then};
+use crate::tuning::replay::row::{Action, Row};
 use crate::tuning::replay::{Belief, Bounds, Counts, Side, replay};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -36,6 +37,7 @@ pub fn today() -> Limits {
     limits(&[
         enforced("login-account", vec![captcha(3, MINUTE), block(8, HOUR)]),
         enforced("login-address", vec![captcha(10, MINUTE), block(40, HOUR)]),
+        enforced("login-network", vec![captcha(40, HOUR)]),
         enforced("register-address", vec![block(3, HOUR)]),
         enforced("sms-phone", vec![block(1, MINUTE), block(3, HOUR)]),
         enforced("sms-address", vec![block(8, HOUR)]),
@@ -115,7 +117,8 @@ fn tighter() -> Vec<Limits> {
     vec![
         limits(&[
             enforced("login-account", vec![captcha(2, MINUTE), block(5, HOUR)]),
-            enforced("login-address", vec![captcha(6, MINUTE), block(25, HOUR)]),
+            enforced("login-address", vec![captcha(6, MINUTE), captcha(25, HOUR)]),
+            enforced("login-network", vec![captcha(12, MINUTE), block(35, HOUR)]),
             enforced("register-address", vec![block(1, HOUR)]),
             enforced("sms-phone", vec![block(1, 2 * MINUTE), block(2, HOUR)]),
             enforced("sms-address", vec![block(4, HOUR)]),
@@ -156,6 +159,7 @@ fn others() -> Vec<Limits> {
         limits(&[
             enforced("login-account", vec![captcha(5, MINUTE), block(12, HOUR)]),
             enforced("login-address", vec![captcha(15, MINUTE), block(60, HOUR)]),
+            enforced("login-network", vec![]),
             enforced("register-address", vec![block(5, HOUR)]),
             enforced("sms-phone", vec![block(2, MINUTE), block(5, HOUR)]),
             enforced("sms-address", vec![block(12, HOUR)]),
@@ -251,7 +255,8 @@ async fn the_limits_of_a_later_part_find_their_logs_as_the_record_left_them() {
         let recorded = run(&attempts, &today()).await;
         let from = BEGIN + 3 * 24 * 3600 * 1_000_000;
         let side = replay(&recorded.recording, &today(), Micros(from), Belief::Recorded);
-        let rows = recorded.recording.rows.iter().filter(|row| row.at.0 >= from);
+        let reported = |row: &&Row| row.at.0 >= from && row.action != Action::Answer;
+        let rows = recorded.recording.rows.iter().filter(reported);
         let (mut attempts, mut refused) = (0, 0);
         for row in rows {
             attempts += u64::from(row.count);

@@ -30,7 +30,9 @@ pub fn count(attempts: &[Attempt], limits: &Limits, recorded: &Run, real: &Run) 
         .iter()
         .map(|limit| Counted { rules: vec![0; limit.rules().len()], ..Counted::default() })
         .collect();
-    for (number, attempt) in attempts.iter().enumerate() {
+    // Wrong answers are in no report: nothing refuses them.
+    let reported = |(_, attempt): &(usize, &Attempt)| attempt.action != Action::Answer;
+    for (number, attempt) in attempts.iter().enumerate().filter(reported) {
         let (was, is) = (&recorded.fates[number], &real.fates[number]);
         let add = |counted: &mut Counted, of: Option<usize>| {
             let refused =

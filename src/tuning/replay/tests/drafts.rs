@@ -11,12 +11,13 @@ pub fn limits(changed: &[Limit]) -> Limits {
         let place = match NAMES.iter().position(|name| *name == limit.name()).expect("a limit") {
             0 => &mut limits.login_account,
             1 => &mut limits.login_address,
-            2 => &mut limits.register_address,
-            3 => &mut limits.sms_phone,
-            4 => &mut limits.sms_address,
-            5 => &mut limits.sms_network,
-            6 => &mut limits.sms_prefix,
-            7 => &mut limits.sms_total,
+            2 => &mut limits.login_network,
+            3 => &mut limits.register_address,
+            4 => &mut limits.sms_phone,
+            5 => &mut limits.sms_address,
+            6 => &mut limits.sms_network,
+            7 => &mut limits.sms_prefix,
+            8 => &mut limits.sms_total,
             _ => &mut limits.sms_guess,
         };
         *place = limit.clone();

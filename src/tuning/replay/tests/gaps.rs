@@ -94,3 +94,52 @@ fn a_code_that_set_a_new_password_clears_for_certain_only_what_was_in_force() {
     rows.push(row(10, Outcome::Wrong, Some(5)));
     assert_eq!(ends(counts(&rows).throttled), (0, 1));
 }
+
+fn one_a_day_from_an_address_and_a_network() -> Limits {
+    let rule = || vec![Rule::sliding(1, Duration::from_secs(86_400), Then::Captcha)];
+    limits(&[
+        enforced("login-account", vec![]),
+        enforced("login-address", rule()),
+        enforced("login-network", rule()),
+    ])
+}
+
+fn challenged(rows: &[Recorded]) -> (u64, u64) {
+    let mut intake = Intake::default();
+    rows.iter().for_each(|row| intake.take(row));
+    let limits = one_a_day_from_an_address_and_a_network();
+    ends(replay(&intake.finish(), &limits, Micros(BEGIN), Belief::Draft).all.challenged)
+}
+
+/// From an address in a network.
+fn from(second: i64, [address, network]: [i64; 2]) -> Recorded {
+    let keys = [Some(second), Some(address), Some(network), None, None];
+    Recorded { keys, ..row(second, Outcome::Wrong, None) }
+}
+
+#[test]
+fn a_stranger_counts_at_the_address_and_in_the_network() {
+    assert_eq!(challenged(&[from(1, [1, 7]), from(2, [1, 7])]), (1, 1));
+    assert_eq!(challenged(&[from(1, [1, 7]), from(2, [2, 7])]), (1, 1));
+    assert_eq!(challenged(&[from(1, [1, 7]), from(2, [2, 8])]), (0, 0));
+}
+
+#[test]
+fn a_known_device_counts_at_neither_and_is_held_by_neither() {
+    let known = |second| Recorded { action: Action::Known, ..from(second, [1, 7]) };
+    assert_eq!(challenged(&[known(1), from(2, [1, 7])]), (0, 0));
+    assert_eq!(challenged(&[from(1, [1, 7]), known(2)]), (0, 0));
+}
+
+#[test]
+fn a_wrong_answer_counts_and_is_no_attempt() {
+    let answer = |second| Recorded { action: Action::Answer, solved: true, ..from(second, [1, 7]) };
+    assert_eq!(challenged(&[answer(1), answer(2), from(3, [1, 7])]), (1, 1));
+}
+
+#[test]
+fn what_was_recorded_before_networks_were_counted_stands_in_none() {
+    let old = |second| Recorded { keys: [Some(second), Some(1), None, None, None], ..from(second, [1, 7]) };
+    assert_eq!(challenged(&[old(1), from(2, [2, 7])]), (0, 0));
+    assert_eq!(challenged(&[old(1), old(2)]), (1, 1), "but at its address");
+}

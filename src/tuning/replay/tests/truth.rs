@@ -11,7 +11,7 @@ use crate::config::Limits;
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::throttle::{
-    Attempt as Asked, Bucket, Decision, HitId, Hold, Limiter, MemoryStore, OwnedBucket, Refusal, Then,
+    Attempt as Asked, Bucket, Decision, HitId, Hold, Limit, Limiter, MemoryStore, OwnedBucket, Refusal, Then,
 };
 use crate::tuning::replay::book::OF_THE_ASKER;
 use crate::tuning::replay::engine::Engine;
@@ -41,12 +41,12 @@ pub struct Run {
 /// Which limits an attempt is counted by.
 pub fn asked(action: Action) -> &'static [(usize, usize)] {
     match action {
-        Action::SignIn => &[(0, 0), (1, 1)],
-        Action::Guess => &[(8, 3), (1, 1)],
-        Action::Send => &[(3, 3), (4, 1), (5, 2), (6, 4), (7, 5)],
-        Action::Register => &[(2, 1)],
-        Action::Known => &[(1, 1)],
-        Action::Clear => &[],
+        Action::SignIn => &[(0, 0), (1, 1), (2, 2)],
+        Action::Guess => &[(9, 3), (1, 1), (2, 2)],
+        Action::Answer => &[(1, 1), (2, 2)],
+        Action::Send => &[(4, 3), (5, 1), (6, 2), (7, 4), (8, 5)],
+        Action::Register => &[(3, 1)],
+        Action::Known | Action::Clear => &[],
     }
 }
 
@@ -109,7 +109,11 @@ impl Machine<'_> {
             let subject = attempt.subjects.get(*kind).map_or(0, |subject| subject.expect("it has one"));
             self.limiter.bucket(limits[*limit], &subject.to_le_bytes()).to_owned()
         };
-        asked(attempt.action).iter().map(bucket).collect()
+        // What refuses nothing is counted by no limit that blocks.
+        let blocks = |limit: &&Limit| limit.rules().iter().any(|rule| rule.then == Then::Block);
+        let counts =
+            |(limit, _): &&(usize, usize)| attempt.action != Action::Answer || !blocks(&limits[*limit]);
+        asked(attempt.action).iter().filter(counts).map(bucket).collect()
     }
 
     async fn advance(&mut self, to: i64) {
@@ -155,6 +159,7 @@ impl Machine<'_> {
                     self.waiting.push((number, wait));
                 }
             }
+            _ if owned.is_empty() => self.tell(number, attempt.at, None, false, None),
             _ => {
                 let buckets: Vec<Bucket<'_>> = owned.iter().map(OwnedBucket::borrow).collect();
                 let said = self.limiter.reserve_or_nothing(&buckets, attempt.solved).await;

@@ -48,13 +48,15 @@ pub struct Shape {
 
 struct Week {
     chance: Chance,
+    /// For wrong answers alone, so that the rest of a week is what it was without them.
+    answers: Chance,
     shape: Shape,
     attempts: Vec<Attempt>,
 }
 
 pub fn week(seed: u64, shape: Shape) -> Vec<Attempt> {
-    let mut week =
-        Week { chance: Chance(seed.wrapping_mul(0x1234_5678_9abc_def1)), shape, attempts: Vec::new() };
+    let chance = Chance(seed.wrapping_mul(0x1234_5678_9abc_def1));
+    let mut week = Week { chance, answers: Chance(seed), shape, attempts: Vec::new() };
     for person in 0..shape.people {
         week.person(person);
     }
@@ -79,15 +81,20 @@ impl Week {
     fn sign_in(&mut self, at: i64, account: i64, address: i64, right: bool) {
         let lasts = if self.shape.slow { self.chance.below(SECOND) } else { 0 };
         let solved = self.chance.one_in(3);
-        let subjects = [Some(account), Some(address), None, None, None];
+        let subjects = [Some(account), Some(address), Some(address / 4), None, None];
+        // A challenge that was not solved, now and then.
+        if self.answers.one_in(8) {
+            let (action, subjects) = (Action::Answer, [None, Some(address), Some(address / 4), None, None]);
+            let answer = Attempt { at: at - 1, action, subjects, right: false, solved: true, lasts: 0 };
+            self.attempts.push(answer);
+        }
         self.attempts.push(Attempt { at, action: Action::SignIn, subjects, right, solved, lasts });
     }
 
     fn code(&mut self, at: i64, action: Action, phone: i64, address: i64, right: bool) {
         let lasts = if self.shape.slow { self.chance.below(SECOND) } else { 0 };
         let send = action == Action::Send;
-        let subjects =
-            [None, Some(address), send.then_some(address / 4), Some(phone), send.then_some(phone / 50)];
+        let subjects = [None, Some(address), Some(address / 4), Some(phone), send.then_some(phone / 50)];
         let solved = self.chance.one_in(4);
         self.attempts.push(Attempt { at, action, subjects, right, solved, lasts });
     }

@@ -142,7 +142,7 @@ pub fn uses(hour: &[Sum], day: &[Sum]) -> Vec<Use> {
 /// What came under one limit.
 pub fn hour_of(name: &str, sums: &[Sum]) -> Hour {
     let counts = |sum: &Sum| match name {
-        "login-account" | "login-address" => sum.action == Action::SignIn,
+        "login-account" | "login-address" | "login-network" => sum.action == Action::SignIn,
         "register-address" => sum.action == Action::Register,
         "captcha-address" | "captcha-total" => sum.action == Action::Captcha,
         "sms-guess" => sum.action == Action::Guess,

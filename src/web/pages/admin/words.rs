@@ -46,6 +46,7 @@ pub fn meaning(name: &str) -> Meaning {
         "login-account" => ("limit-name.login-account", "limit-about.login-account", Unit::SignIn),
         "login-device" => ("limit-name.login-device", "limit-about.login-device", Unit::SignIn),
         "login-address" => ("limit-name.login-address", "limit-about.login-address", Unit::SignIn),
+        "login-network" => ("limit-name.login-network", "limit-about.login-network", Unit::SignIn),
         "register-address" => {
             ("limit-name.register-address", "limit-about.register-address", Unit::Registration)
         }
