@@ -12,7 +12,7 @@ use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
 const WRONG: &str = "a wrong password";
 /// A hash takes some milliseconds here (more in a debug build), so that attempts are in flight when the store goes. Everybody comes from
 /// one address, which is not what these tests are about.
-const TOML: &str = "[store]\ntimeout = '250ms'\n[password]\nmemory_kib = 4096\niterations = 1\n
+const TOML: &str = "[store]\ntimeout = '250ms'\n[password]\nmemory_kib = 7168\niterations = 1\n
     [limits.login-address]\nrules = []\n[limits.captcha-address]\nrules = []\n";
 
 /// How the store loses everything.
