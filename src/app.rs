@@ -1,5 +1,7 @@
 //! The composition root: the only place that chooses real parts.
 
+mod upkeep;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -43,12 +45,10 @@ const REDIS_PREFIX: &str = "gh";
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 /// How long requests in flight may take to end after SIGTERM.
 const DRAIN: u64 = 15;
+/// How long messages that nobody waits for may take: as long as a gateway may.
+const LAST_MESSAGES: Duration = Duration::from_secs(10);
 /// How long the database may take for the last events.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// Between two looks for expired logs and sessions.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
-/// Between two looks whether the window store can decide again on sign-ins, where nobody comes to find out.
-const RETURN_EVERY: Duration = Duration::from_secs(1);
 
 /// What time and chance come from, and what a test replaces.
 #[derive(Clone, Default)]
@@ -133,6 +133,7 @@ impl Application {
             db: db.clone(),
             limiter: limiter.clone(),
             gateway,
+            owners: Arc::new(accounts.clone()),
             clock: clock.clone(),
             entropy: entropy.clone(),
             audit: audit.clone(),
@@ -198,9 +199,10 @@ impl Application {
     pub fn serve(self) -> Result<Serving, StartError> {
         let Self { services, edge, security, settings, parts } = self;
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
-        let (upkeep, tuning) = (upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
-        let audit = services.audit.clone();
-        let (returning, db) = (keep_whole(services.clone()), parts.db.clone());
+        let (upkeep, tuning) =
+            (upkeep::upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
+        let (audit, codes) = (services.audit.clone(), services.codes.clone());
+        let (returning, db) = (upkeep::keep_whole(services.clone()), parts.db.clone());
         let looking = tokio::spawn(async move { db.keep_looking().await });
         let recording = tokio::spawn(audit.clone().keep_writing());
         let mut server =
@@ -215,7 +217,7 @@ impl Application {
         let kept_up = tuning.clone();
         let keeping = tokio::spawn(async move { kept_up.keep_up().await });
         let background = [upkeep, looking, returning, keeping, recording];
-        Ok(Serving { address, server: server.run(), audit, tuning, background })
+        Ok(Serving { address, server: server.run(), audit, codes, tuning, background })
     }
 }
 
@@ -224,6 +226,7 @@ pub struct Serving {
     pub address: SocketAddr,
     server: Server,
     audit: Audit,
+    codes: Codes,
     tuning: Tuning,
     background: [tokio::task::JoinHandle<()>; 5],
 }
@@ -237,6 +240,10 @@ impl Serving {
     pub async fn run(self) -> std::io::Result<()> {
         let ended = self.server.await;
         self.background.iter().for_each(tokio::task::JoinHandle::abort);
+        // What was said to be on its way is handed over, as far as its gateway answers.
+        if tokio::time::timeout(LAST_MESSAGES, self.codes.drain()).await.is_err() {
+            tracing::warn!("messages are still being handed over: what becomes of them is not known");
+        }
         let last_words = async {
             self.audit.flush().await;
             self.tuning.leave().await;
@@ -267,43 +274,6 @@ impl Health for Parts {
             }
         })
     }
-}
-
-/// Drops what has expired, a little at a time.
-fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandle<()> {
-    const BATCH: u32 = 500;
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(SWEEP_EVERY).await;
-            if let AnyStore::Memory(store) = parts.limiter.store() {
-                store.sweep();
-            }
-            parts.insurance.store().sweep();
-            services.captchas.sweep();
-            services.token_gate.sweep();
-            while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
-            {
-            }
-            let live = services.live.snapshot();
-            let guard = services.sign_in.guard();
-            while matches!(guard.purge(&live.limits, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {
-            }
-            while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
-            while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
-            {
-            }
-        }
-    })
-}
-
-/// Returns to the window store after an outage.
-fn keep_whole(services: Data<Services>) -> tokio::task::JoinHandle<()> {
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(RETURN_EVERY).await;
-            services.sign_in.guard().keep_whole(&services.live.snapshot().limits).await;
-        }
-    })
 }
 
 /// What this machine calls itself; in a container, the container.

@@ -1,12 +1,11 @@
 //! Rebuilds the windows of messages in a store that has lost them, from the ledger.
 
-use super::budgets::{Keys, MARK, Watched};
+use super::budgets::MARK;
 use super::ledger::{Ledger, Place};
+use super::watched::{Keys, Watched};
 use crate::db::DbError;
 use crate::throttle::{self, AnyStore, Found, HitId, Kept, Limiter, WindowRecord};
 
-/// The subject of the budget that everyone shares.
-pub const EVERYONE: &[u8] = b"everyone";
 /// Messages read at once: a page of the ledger, a few scripts of the store.
 const PAGE: u32 = 250;
 
@@ -58,7 +57,7 @@ impl WindowRecord for Recorded<'_> {
             for row in &page {
                 let keys = Keys::of_row(limiter, watched, row);
                 let kept = Kept { at: row.place.at, id: row.hit };
-                let counted = watched.buckets(&keys).into_iter();
+                let counted = watched.all(&keys, row.share).into_iter();
                 let counted = counted.filter(|bucket| !(row.excused && bucket.key == keys.phone));
                 hits.extend(counted.map(|bucket| (bucket, kept)));
             }

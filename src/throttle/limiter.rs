@@ -90,6 +90,13 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
+    /// As [`Limiter::reserve`], by the id of an earlier admission, which counts in further logs with it: so that
+    /// both are one hit to who refunds it, or writes it back.
+    pub async fn reserve_by(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<Decision, StoreError> {
+        let ask = Ask { buckets, id, kind: Kind::Hit, solved: true };
+        self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
+    }
+
     /// Takes a slot in every bucket for an attempt whose outcome decides whether it counts. Where the
     /// free slots are all taken by attempts in flight it waits in line for one of them to end, at most
     /// `patience`.

@@ -93,7 +93,7 @@ fn sent(next_code: u64, confirmed: bool) -> CodeStep {
     let number = "+8613800138000".to_owned();
     let (good_until, next_code) =
         (NOW.plus(Duration::from_secs(300)), NOW.plus(Duration::from_secs(next_code)));
-    CodeStep::sent(SentCode { number, good_until, next_code, confirmed }, NOW)
+    CodeStep::sent(SentCode { number, good_until, next_code, confirmed, short: false }, NOW)
 }
 
 fn codes(visit: &Visit) -> Vec<(&'static str, CodePage)> {
@@ -328,7 +328,7 @@ fn a_wait_is_told_as_a_moment_that_stays_true() {
 fn a_code_that_lasts_five_minutes_is_never_said_to_last_longer() {
     let number = "+8613800138000".to_owned();
     let good_until = Micros::from_seconds(NOW.seconds() + 301);
-    let code = SentCode { number, good_until, next_code: NOW, confirmed: true };
+    let code = SentCode { number, good_until, next_code: NOW, confirmed: true, short: false };
     for micros in [1, 300_000, 999_999] {
         let now = Micros::from_seconds(NOW.seconds()).plus(Duration::from_micros(micros));
         let second = CodeStep::sent(code.clone(), now).second.unwrap();
