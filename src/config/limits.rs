@@ -64,9 +64,12 @@ limits! {
     login_network = "login-network", Captcha::Possible, [Rule::sliding(600, HOUR, Then::Captcha)];
     /// Accounts made from one client address.
     register_address = "register-address", Captcha::Possible, [Rule::sliding(100, HOUR, Then::Block)];
-    /// Challenge images for one client address.
-    captcha_address = "captcha-address", Captcha::IsTheThing, [Rule::sliding(300, MINUTE, Then::Block)];
-    /// Challenge images for everyone: an image takes about 3 ms of a core, so 6000 are a third of one.
+    /// Challenge images drawn for one client address. Many may share it, so half of what its network has.
+    captcha_address = "captcha-address", Captcha::IsTheThing, [Rule::sliding(600, MINUTE, Then::Block)];
+    /// Challenge images drawn for one network: a fifth of what there is.
+    captcha_network = "captcha-network", Captcha::IsTheThing, [Rule::sliding(1_200, MINUTE, Then::Block)];
+    /// Challenge images drawn for everyone: one takes about 3 ms of a core, so 6000 are a third of one. As it
+    /// runs out each network may have less of it.
     captcha_total = "captcha-total", Captcha::IsTheThing, [Rule::sliding(6_000, MINUTE, Then::Block)];
     /// Messages to one number. Alibaba Cloud refuses more than the blocks by itself; without the challenge ten
     /// asks of a stranger spend a number's day.

@@ -13,7 +13,7 @@ use askama::Template;
 use url::Url;
 
 use super::account::{AccountPage, Attempt, AttemptRow, SessionRow};
-use super::captcha::{CaptchaBlock, ChallengeView};
+use super::captcha::{CaptchaBlock, ChallengeView, LaterView};
 use super::code::{CodePage, CodeStep, SentCode};
 use super::error::{ErrorKind, ErrorPage};
 use super::login::{LoginPage, Notice};
@@ -52,6 +52,10 @@ fn challenge() -> CaptchaBlock {
     CaptchaBlock::Challenge(ChallengeView { id: "q7Xk".into(), expires_in: Duration::from_secs(180) })
 }
 
+fn later() -> CaptchaBlock {
+    CaptchaBlock::Later(LaterView { wait: wait(41), form: crate::captcha::Form::Login })
+}
+
 fn logins(visit: &Visit) -> Vec<(&'static str, LoginPage)> {
     let mut missing = FieldErrors::one(Field::Login, Message::LoginMissing);
     missing.add(Field::Password, Message::PasswordMissing);
@@ -66,8 +70,8 @@ fn logins(visit: &Visit) -> Vec<(&'static str, LoginPage)> {
         ("login-captcha", page().notice(Notice::CaptchaNeeded).captcha(challenge())),
         ("login-captcha-wrong", page().notice(Notice::CaptchaWrong).captcha(challenge())),
         ("login-refreshed", page().notice(Notice::Refreshed).captcha(challenge())),
-        ("login-captcha-later", page().notice(Notice::CaptchaNeeded).captcha(CaptchaBlock::Later(wait(41)))),
-        ("login-wrong-later", page().notice(Notice::CaptchaWrong).captcha(CaptchaBlock::Later(wait(41)))),
+        ("login-captcha-later", page().notice(Notice::CaptchaNeeded).captcha(later())),
+        ("login-wrong-later", page().notice(Notice::CaptchaWrong).captcha(later())),
         ("login-throttled", page().notice(Notice::Throttled(wait(252)))),
         ("login-throttled-long", page().notice(Notice::Throttled(wait(90_000)))),
         ("login-busy", page().notice(Notice::Busy(wait(2)))),

@@ -19,7 +19,7 @@ use super::redis::RedisServer;
 use super::steered::SteeredClock;
 use crate::throttle::NOON;
 
-/// The answer that every challenge takes here. The font lacks its letters, so nothing is drawn.
+/// The answer that every challenge takes here. Its letters are not of the alphabet, so nothing is drawn.
 pub const ANSWER: &str = "solo";
 /// A password that the policy takes.
 pub const PASSWORD: &str = "correct horse battery staple";
@@ -240,7 +240,7 @@ pub struct Answer {
 impl Answer {
     pub async fn read(response: reqwest::Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let text = response.text().await.unwrap();
+        let text = String::from_utf8_lossy(&response.bytes().await.unwrap()).into_owned();
         Self { status, headers, body: serde_json::from_str(&text).unwrap_or_default(), text }
     }
 
@@ -339,6 +339,11 @@ impl Client {
         let answer = self.ask_code(phone, purpose).await;
         assert_eq!(answer.status, 202, "{}", answer.text);
         self.codes(phone).await.remove(0)
+    }
+
+    /// A challenge's image.
+    pub async fn image(&self, id: &str) -> Answer {
+        self.get(&format!("/captcha/{id}.png")).await
     }
 
     /// A fresh challenge's id.

@@ -149,7 +149,7 @@ pub fn hour_of(name: &str, sums: &[Sum]) -> Hour {
     let counts = |sum: &Sum| match name {
         "login-account" | "login-address" | "login-network" => sum.action == Action::SignIn,
         "register-address" => sum.action == Action::Register,
-        "captcha-address" | "captcha-total" => sum.action == Action::Captcha,
+        "captcha-address" | "captcha-network" | "captcha-total" => sum.action == Action::Captcha,
         "sms-guess" => sum.action == Action::Guess,
         _ if name.starts_with("sms-") => sum.action == Action::Send,
         _ => false,
