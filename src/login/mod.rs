@@ -5,6 +5,7 @@ mod by_code;
 mod client;
 mod consecutive;
 mod devices;
+mod failure_record;
 mod guard;
 mod hasher;
 mod id;
@@ -22,6 +23,7 @@ pub use by_code::{ByCode, CodeEntry, Entered, Given, NotOpened, Reset, Resetting
 pub use client::{Client, Origin};
 pub use consecutive::password_enabled_counter;
 pub use devices::{DeviceId, Devices, KnownDevice, KnownDevices, LIFE as DEVICE_LIFE, device_subject};
+pub use failure_record::FailureRecord;
 pub use guard::{Admission, Counted, Guard, Path, Slot, Subject, Who, account_subject};
 pub use hasher::{Caller, HashSettings, Hasher, HasherBusy, Lane, Verified};
 pub use id::{AccountId, SessionId};

@@ -81,7 +81,7 @@ impl SignIn {
         Self(Arc::new(Inner { guard, accounts, consecutive, hasher, counters: Counters::register() }))
     }
 
-    pub fn guard(&self) -> &Guard {
+    pub fn guard(&self) -> &Arc<Guard> {
         &self.0.guard
     }
 
@@ -182,8 +182,10 @@ impl SignIn {
                 Ok(Some(Outcome::SignedIn(Box::new(account))))
             }
             (Ok(_), found) => {
-                let counts_from = slot.keep().await.unwrap_or(taken.at);
+                let kept = slot.keep().await;
+                let counts_from = kept.as_ref().ok().copied().flatten().unwrap_or(taken.at);
                 self.record(attempt, subject, path, Ended::Wrong(taken, counts_from));
+                kept?;
                 if consecutive.count(&attempt.login, found.as_ref(), most).await? {
                     self.record_disabled(attempt, subject);
                 }

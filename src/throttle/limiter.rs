@@ -67,6 +67,11 @@ impl<S: WindowStore + 'static> Limiter<S> {
         Bucket { limit, key: Key(self.0.subjects.short_hash(limit.tag(), subject)) }
     }
 
+    /// A name for a hit that is written by [`Limiter::restore`].
+    pub fn fresh_id(&self) -> HitId {
+        self.0.ids.next()
+    }
+
     /// A hit in every bucket, or in none. One round trip, or two for who was refused
     /// last time and may pass now; each waits at most the store's time-out.
     pub async fn reserve(&self, buckets: &[Bucket<'_>], solved: bool) -> Result<Decision, StoreError> {
@@ -202,21 +207,21 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.0.store.restore(hits).await
     }
 
-    /// Which writing back `name` is whole by; see [`WindowStore::whole_by`].
-    pub async fn whole_by(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
-        self.0.store.whole_by(name, shape).await
+    /// By which rebuild `name` is whole; see [`WindowStore::rebuild_generation`].
+    pub async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
+        self.0.store.rebuild_generation(name, shape).await
     }
 
-    /// Starts to write back what `name` stands for.
-    pub async fn begin_whole(&self, name: &str) -> Result<HitId, StoreError> {
+    /// Starts to rebuild what `name` stands for.
+    pub async fn begin_rebuild(&self, name: &str) -> Result<HitId, StoreError> {
         let by = self.0.ids.next();
-        self.0.store.begin_whole(name, by).await?;
+        self.0.store.begin_rebuild(name, by).await?;
         Ok(by)
     }
 
-    /// It is written back. False where the store lost its data meanwhile: begin again.
-    pub async fn set_whole(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
-        self.0.store.set_whole(name, shape, by).await
+    /// It is rebuilt. False where the store lost its data meanwhile: begin again.
+    pub async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
+        self.0.store.finish_rebuild(name, shape, by).await
     }
 
     async fn settle(
@@ -285,6 +290,16 @@ pub struct Hold<S: WindowStore + 'static> {
 }
 
 impl<S: WindowStore + 'static> Hold<S> {
+    /// As what it stands in its logs.
+    pub const fn id(&self) -> HitId {
+        self.id
+    }
+
+    /// The logs that it stands in.
+    pub fn buckets(&self) -> &[OwnedBucket] {
+        &self.buckets
+    }
+
     /// The attempt failed: it counts in every bucket, from the time that is answered.
     pub async fn keep(self) -> Result<Micros, StoreError> {
         self.end(|_| Outcome::Keep).await
