@@ -2,6 +2,7 @@
 
 mod health;
 mod serving;
+mod upkeep;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::login::{
-    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn, Tokens,
+    Accounts, ByCode, FailureRecord, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions,
+    SignIn, Tokens,
 };
 use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};
@@ -101,7 +103,15 @@ impl Application {
         let insurance = in_process();
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
         let hasher = Hasher::new(hash_settings(&settings), entropy.clone()).map_err(StartError::Hash)?;
-        let guard = Arc::new(Guard::new(limiter.clone(), insurance.clone(), accounts.clone(), audit.clone()));
+        let failures = FailureRecord::new(db.clone(), clock.clone());
+        let guard = Arc::new(Guard::new(
+            limiter.clone(),
+            insurance.clone(),
+            failures.clone(),
+            accounts.clone(),
+            audit.clone(),
+        ));
+        guard.keep_whole(&live.snapshot().limits).await;
         let mut captchas =
             Captchas::new(&master, provider(&settings.captcha_provider), clock.clone(), entropy.clone());
         if let Some(link) = &link {
@@ -128,6 +138,7 @@ impl Application {
         let lookup = Lookup::new(lookup::Parts {
             limiter: limiter.clone(),
             insurance: insurance.clone(),
+            failures,
             issuing: issuing.clone(),
             accounts: accounts.clone(),
             codes: codes.clone(),

@@ -1,5 +1,7 @@
 //! The word to stop, for tasks that run beside the requests: each ends where it holds nothing half done.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 
 /// Tells every [`Stop`] when it is dropped.
@@ -27,6 +29,14 @@ impl Default for Stopper {
 }
 
 impl Stop {
+    /// Waits for a while; false where it is told in the meantime.
+    pub async fn pause(&mut self, span: Duration) -> bool {
+        tokio::select! {
+            () = self.told() => false,
+            () = tokio::time::sleep(span) => true,
+        }
+    }
+
     /// Returns when it is told, and at once ever after.
     pub async fn told(&mut self) {
         // Nothing is ever sent: the end of the sender is the word.

@@ -4,6 +4,8 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 
 /// Seconds from the head of a request to the head of its answer, by route.
 pub const REQUEST_SECONDS: &str = "gatehouse_http_request_seconds";
+/// Seconds that a password waited for a worker to hash it, by lane.
+pub const QUEUE_SECONDS: &str = "gatehouse_password_queue_wait_seconds";
 /// Seconds that a gateway took to say what became of a message.
 pub const GATEWAY_SECONDS: &str = "gatehouse_sms_gateway_seconds";
 
@@ -19,6 +21,7 @@ pub fn builder() -> PrometheusBuilder {
     let seconds = |name: &str| Matcher::Full(name.to_owned());
     PrometheusBuilder::new()
         .set_buckets_for_metric(seconds(REQUEST_SECONDS), &REQUEST_BUCKETS)
+        .and_then(|builder| builder.set_buckets_for_metric(seconds(QUEUE_SECONDS), &REQUEST_BUCKETS))
         .and_then(|builder| builder.set_buckets_for_metric(seconds(GATEWAY_SECONDS), &GATEWAY_BUCKETS))
         .expect("there are buckets")
 }

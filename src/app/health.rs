@@ -6,19 +6,13 @@ use std::time::Duration;
 
 use super::Parts;
 use crate::config::HomeKind;
-use crate::db;
 use crate::throttle::Link;
 use crate::web::status::{Health, Limits, Report, State};
 
 impl Parts {
-    pub(super) async fn database_is_up(&self) -> bool {
-        match tokio::time::timeout(Duration::from_secs(1), self.db.ping()).await {
-            Ok(answer) => answer.is_ok(),
-            Err(late) => {
-                db::OUTAGE.failed(&late);
-                false
-            }
-        }
+    async fn database_is_up(&self) -> bool {
+        let answer = tokio::time::timeout(Duration::from_secs(1), self.db.ping()).await;
+        matches!(answer, Ok(Ok(()))) && self.db.is_writable()
     }
 
     pub(super) fn store_is_up(&self) -> bool {

@@ -6,19 +6,15 @@ use std::time::Duration;
 
 use actix_web::HttpServer;
 use actix_web::dev::{Server, ServerHandle};
-use actix_web::web::Data;
-use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::task::JoinSet;
 
-use super::{Application, Parts, StartError};
+use super::{Application, StartError, upkeep};
 use crate::audit::Audit;
 use crate::db::Db;
 use crate::sms::Codes;
-use crate::stop::{Stop, Stopper};
-use crate::throttle::AnyStore;
+use crate::stop::Stopper;
 use crate::tuning::Tuning;
 use crate::web::connections::{self, Bounds, Connections};
-use crate::web::services::Services;
 use crate::{files, routes};
 
 /// How long requests in flight may take to end after SIGTERM.
@@ -29,10 +25,6 @@ const LAST_MESSAGES: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How long open connections to the database may take to be closed.
 const CLOSING: Duration = Duration::from_secs(2);
-/// Between two looks for expired logs and sessions.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
-/// Between two looks at the database, in seconds, where nobody asks for `/readyz`.
-const DATABASE_EVERY: u64 = 5;
 
 impl Application {
     /// Listens. The server runs when it is awaited, and drains at SIGTERM.
@@ -45,7 +37,9 @@ impl Application {
         let db = parts.db.clone();
         let stopper = Stopper::new();
         let mut background = JoinSet::new();
-        background.spawn(upkeep(Arc::clone(&parts), services.clone(), stopper.stop()));
+        background.spawn(upkeep::upkeep(Arc::clone(&parts), services.clone(), stopper.stop()));
+        background.spawn(upkeep::keep_whole(services.clone(), stopper.stop()));
+        background.spawn(upkeep::keep_looking(db.clone(), stopper.stop()));
         background.spawn(audit.clone().keep_writing(stopper.stop()));
         let workers = settings.server.workers.unwrap_or_else(default_workers);
         let bounds = Bounds::within(files::raise_limit());
@@ -63,7 +57,7 @@ impl Application {
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
         let (kept_up, stop) = (tuning.clone(), stopper.stop());
         background.spawn(async move { kept_up.keep_up(stop).await });
-        background.spawn(watch(connections, parts, metrics, stopper.stop()));
+        background.spawn(upkeep::watch(connections, parts, metrics, stopper.stop()));
         Ok(Serving { address, server: server.run(), audit, codes, tuning, db, stopper, background })
     }
 }
@@ -107,49 +101,6 @@ impl Serving {
         background.shutdown().await;
         let _ = tokio::time::timeout(CLOSING, db.close()).await;
         ended
-    }
-}
-
-/// Drops what has expired, a little at a time.
-async fn upkeep(parts: Arc<Parts>, services: Data<Services>, mut stop: Stop) {
-    const BATCH: u32 = 500;
-    loop {
-        tokio::select! {
-            () = stop.told() => return,
-            () = tokio::time::sleep(SWEEP_EVERY) => {}
-        }
-        if let AnyStore::Memory(store) = parts.limiter.store() {
-            store.sweep();
-        }
-        parts.insurance.store().sweep();
-        services.captchas.sweep();
-        services.token_gate.sweep();
-        while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
-        {
-        }
-        while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
-        let live = services.live.snapshot();
-        services.codes.watch_level(&live).await;
-        while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
-    }
-}
-
-/// Closes connections that have nothing to stay open for, and looks at what operators are told of. What was
-/// measured is summed up on the way, as it would pile up where nobody asks for it.
-async fn watch(connections: Arc<Connections>, parts: Arc<Parts>, metrics: PrometheusHandle, mut stop: Stop) {
-    let store_up = metrics::gauge!("gatehouse_store_up");
-    for second in 0_u64.. {
-        tokio::select! {
-            () = stop.told() => return,
-            () = tokio::time::sleep(connections::SWEEP_EVERY) => {}
-        }
-        connections.sweep();
-        metrics.run_upkeep();
-        store_up.set(if parts.store_is_up() { 1.0 } else { 0.0 });
-        if second % DATABASE_EVERY == 0 {
-            // What came of it is told where it is asked.
-            let _ = parts.database_is_up().await;
-        }
     }
 }
 

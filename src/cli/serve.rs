@@ -4,7 +4,7 @@ use gatehouse::app::{Application, StartError, World};
 use gatehouse::clock::Clock;
 use gatehouse::config::{Loaded, ReloadOutcome, Source, Watcher};
 use gatehouse::entropy::Entropy;
-use gatehouse::login::{CreateError, Password, Username};
+use gatehouse::login::{Caller, CreateError, Password, Username};
 use gatehouse::telemetry;
 use gatehouse::web::services::Services;
 
@@ -82,7 +82,7 @@ async fn make_first_admin(services: &Services, world: &World) -> Result<(), Fail
         );
         return Ok(());
     }
-    let hash = hasher.hash(&password).await.map_err(Failure::broken)?;
+    let hash = hasher.hash(&Caller::OPERATOR, &password).await.map_err(Failure::broken)?;
     // Shown before it is good for anything: a password that nobody can have seen must not be the only one.
     let shown = say(&format!(
         "There is no administrator yet, so one is made.\n  name:              {FIRST_ADMIN}\n  one-time password: {word}\nSign in with it and choose a password of your own. It is not shown again."
