@@ -1,5 +1,7 @@
 //! The composition root: the only place that chooses real parts.
 
+mod upkeep;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -21,7 +23,8 @@ use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::login::{
-    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn, Tokens,
+    Accounts, ByCode, FailureRecord, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions,
+    SignIn, Tokens,
 };
 use crate::lookup::{self, Lookup};
 use crate::routes;
@@ -46,8 +49,6 @@ const DRAIN: u64 = 15;
 const LAST_MESSAGES: Duration = Duration::from_secs(10);
 /// How long the database may take for the last events.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// Between two looks for expired logs and sessions.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// What time and chance come from, and what a test replaces.
 #[derive(Clone, Default)]
@@ -110,7 +111,15 @@ impl Application {
         let insurance = in_process();
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
         let hasher = Hasher::new(hash_settings(&settings), entropy.clone()).map_err(StartError::Hash)?;
-        let guard = Arc::new(Guard::new(limiter.clone(), insurance.clone(), accounts.clone(), audit.clone()));
+        let failures = FailureRecord::new(db.clone(), clock.clone());
+        let guard = Arc::new(Guard::new(
+            limiter.clone(),
+            insurance.clone(),
+            failures.clone(),
+            accounts.clone(),
+            audit.clone(),
+        ));
+        guard.keep_whole(&live.snapshot().limits).await;
         let mut captchas =
             Captchas::new(&master, provider(&settings.captcha_provider), clock.clone(), entropy.clone());
         if let Some(link) = &link {
@@ -137,6 +146,7 @@ impl Application {
         let lookup = Lookup::new(lookup::Parts {
             limiter: limiter.clone(),
             insurance: insurance.clone(),
+            failures,
             issuing: issuing.clone(),
             accounts: accounts.clone(),
             codes: codes.clone(),
@@ -189,8 +199,11 @@ impl Application {
     pub fn serve(self) -> Result<Serving, StartError> {
         let Self { services, edge, security, settings, parts } = self;
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
-        let (upkeep, tuning) = (upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
+        let (upkeep, tuning) =
+            (upkeep::upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
         let (audit, codes) = (services.audit.clone(), services.codes.clone());
+        let (returning, db) = (upkeep::keep_whole(services.clone()), parts.db.clone());
+        let looking = tokio::spawn(async move { db.keep_looking().await });
         let recording = tokio::spawn(audit.clone().keep_writing());
         let mut server =
             HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
@@ -203,7 +216,7 @@ impl Application {
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
         let kept_up = tuning.clone();
         let keeping = tokio::spawn(async move { kept_up.keep_up().await });
-        let background = [upkeep, keeping, recording];
+        let background = [upkeep, looking, returning, keeping, recording];
         Ok(Serving { address, server: server.run(), audit, codes, tuning, background })
     }
 }
@@ -215,7 +228,7 @@ pub struct Serving {
     audit: Audit,
     codes: Codes,
     tuning: Tuning,
-    background: [tokio::task::JoinHandle<()>; 3],
+    background: [tokio::task::JoinHandle<()>; 5],
 }
 
 impl Serving {
@@ -248,7 +261,7 @@ impl Health for Parts {
             let answer = tokio::time::timeout(Duration::from_secs(1), self.db.ping()).await;
             let state = |up| if up { State::Up } else { State::Down };
             Report {
-                database: state(matches!(answer, Ok(Ok(())))),
+                database: state(matches!(answer, Ok(Ok(()))) && self.db.is_writable()),
                 store: state(self.link.as_ref().is_none_or(Link::is_up)),
                 limits: Limits {
                     version: self.live.version(),
@@ -261,31 +274,6 @@ impl Health for Parts {
             }
         })
     }
-}
-
-/// Drops what has expired, a little at a time.
-fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandle<()> {
-    const BATCH: u32 = 500;
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(SWEEP_EVERY).await;
-            if let AnyStore::Memory(store) = parts.limiter.store() {
-                store.sweep();
-            }
-            parts.insurance.store().sweep();
-            services.captchas.sweep();
-            services.token_gate.sweep();
-            while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
-            {
-            }
-            while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
-            let live = services.live.snapshot();
-            services.codes.watch_level(&live).await;
-            while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
-            {
-            }
-        }
-    })
 }
 
 /// What this machine calls itself; in a container, the container.

@@ -161,7 +161,7 @@ impl Accounts {
     async fn one(&self, sql: &'static str, key: &str) -> Result<Option<Account>, DbError> {
         let row: Option<AccountRow> = match &self.db {
             Db::Sqlite(pools) => pools.read(query_as(sql).bind(key)).await?,
-            Db::Postgres(pools) => query_as(sql).bind(key).fetch_optional(&pools.all).await?,
+            Db::Postgres(pools) => query_as(sql).bind(key).fetch_optional(pools.reachable()?).await?,
         };
         Ok(row.map(AccountRow::parse).transpose()?)
     }

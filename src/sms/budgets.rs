@@ -96,7 +96,7 @@ impl Budgets {
                 Err(error) => return Admission::Out(Some(error)),
             };
             let throttle::Admission { id, at, noted, .. } = admission;
-            let now = self.limiter.whole_by(MARK, &shape).await;
+            let now = self.limiter.rebuild_generation(MARK, &shape).await;
             if let (Some(whole_by), Ok(Some(now))) = (before, &now)
                 && whole_by == *now
             {
@@ -178,7 +178,7 @@ impl Budgets {
     /// Whether the store has not lost its data since the ticket was given. Asked once the message stands in
     /// the ledger: whatever is lost later is written back with it.
     pub async fn stands(&self, watched: &Watched, ticket: &Ticket) -> bool {
-        matches!(self.limiter.whole_by(MARK, &watched.shape()).await, Ok(Some(by)) if by == ticket.whole_by)
+        matches!(self.limiter.rebuild_generation(MARK, &watched.shape()).await, Ok(Some(by)) if by == ticket.whole_by)
     }
 
     /// Writes the windows back where the store lacks them; whether it is whole now. A request that has
