@@ -17,6 +17,8 @@ const LOOKS_A_WRITE: u32 = 5;
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// How long a write may take: as long as one waits for another's.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
+/// PostgreSQL's code for it.
+const TOO_MANY_CONNECTIONS: &str = "53300";
 /// Just less than a page of SQLite, so that a row takes one of its own.
 const FILLER: usize = 3_500;
 
@@ -112,7 +114,13 @@ async fn answers(
     // Taken out meanwhile: one that failed, or was not heard in time, is not used again.
     let mut open = match connection.take() {
         Some(open) => open,
-        None => options.connect().await?,
+        None => match options.connect().await {
+            // Out of connections, which those of the pool may have: it answers.
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(TOO_MANY_CONNECTIONS) => {
+                return Ok(());
+            }
+            connected => connected?,
+        },
     };
     open.ping().await?;
     *connection = Some(open);

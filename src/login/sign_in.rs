@@ -186,10 +186,10 @@ impl SignIn {
                 let kept = slot.keep().await;
                 let counts_from = kept.as_ref().ok().copied().flatten().unwrap_or(taken.at);
                 self.record(attempt, subject, path, Ended::Wrong(taken, counts_from));
-                kept?;
                 if consecutive.count(&attempt.login, found.as_ref(), most).await? {
                     self.record_disabled(attempt, subject);
                 }
+                kept?;
                 drop(turn);
                 let captcha_required = guard.challenges_next(&live.limits, subject, who(attempt), path).await;
                 Ok(Some(Outcome::Rejected { captcha_required }))

@@ -174,6 +174,9 @@ impl Lookup {
             ("login-account" | "login-device", _) => {
                 failures.forget(limiter.bucket(limit, bytes).key).await?
             }
+            (shared @ ("login-address" | "login-network"), _) => {
+                failures.forget_shared(shared, limiter.bucket(limit, bytes).key).await?
+            }
             _ => {}
         }
         if is_of_one_instance(limit) {
