@@ -42,11 +42,11 @@ pub fn own() -> Vec<Template> {
     let mut templates = Vec::new();
     for letter in ALPHABET.iter().map(|letter| char::from(*letter)) {
         for form in letters::forms(letter) {
-            let paths = form.iter().flat_map(|stroke| {
+            let ends = form.iter().flat_map(|stroke| {
                 let path = stroke.path();
-                let dots = path.windows(2).flat_map(|ends| dots(ends[0], ends[1])).collect::<Vec<_>>();
-                dots
+                path.windows(2).map(|ends| (ends[0], ends[1])).collect::<Vec<_>>()
             });
+            let paths = ends.flat_map(|(from, to)| dots(from, to));
             let points = paths.map(|(x, y)| ((x - 0.33) * TALL, (y - 0.5) * TALL)).collect();
             templates.push(Template { letter, points });
         }
@@ -78,7 +78,7 @@ fn cut(letter: char) -> Template {
     let image = lodepng::decode24(page.as_png().unwrap()).unwrap();
     let scale = TALL / image.height as f32;
     let dark = (0..image.width * image.height).filter(|at| image.buffer[*at].g < 128);
-    let points = dark.filter(|at| (at % image.width + at / image.width) % 3 == 0).map(|at| {
+    let points = dark.filter(|at| (at % image.width + at / image.width).is_multiple_of(3)).map(|at| {
         let (x, y) = ((at % image.width) as f32, (at / image.width) as f32);
         ((x - image.width as f32 / 2.0) * scale, (y - image.height as f32 / 2.0) * scale)
     });

@@ -103,19 +103,3 @@ fn spline([a, b, c, d]: [f32; 4], t: f32) -> f32 {
     let (t2, t3) = (t * t, t * t * t);
     0.5 * (2.0 * b + (c - a) * t + (2.0 * a - 5.0 * b + 4.0 * c - d) * t2 + (3.0 * b - a - 3.0 * c + d) * t3)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::captcha::answer::ALPHABET;
-
-    #[test]
-    fn every_letter_of_the_alphabet_can_be_written() {
-        for letter in ALPHABET {
-            let (upper, lower) = (char::from(*letter), char::from(letter.to_ascii_lowercase()));
-            assert!(!forms(upper).is_empty() && forms(lower).len() == forms(upper).len(), "{upper}");
-            assert!(forms(upper).iter().all(|form| form.iter().all(|stroke| stroke.path().len() > 4)));
-        }
-        assert!(forms('o').is_empty() && forms('通').is_empty());
-    }
-}

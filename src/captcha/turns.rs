@@ -7,7 +7,7 @@ use std::thread::available_parallelism;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// An image takes about 3 ms in a release build: some three seconds' wait for the last of them.
+/// An image takes about 2 ms in a release build: some two seconds' wait for the last of them.
 const MOST_WAITING: usize = 1_024;
 
 /// Clones share everything.

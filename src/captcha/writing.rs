@@ -207,3 +207,19 @@ fn fit(letters: &mut [Letter], dice: &mut Dice) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::captcha::answer::ALPHABET;
+
+    #[test]
+    fn every_letter_of_the_alphabet_can_be_written() {
+        for letter in ALPHABET {
+            let (upper, lower) = (char::from(*letter), char::from(letter.to_ascii_lowercase()));
+            assert!(!forms(upper).is_empty() && forms(lower).len() == forms(upper).len(), "{upper}");
+            assert!(forms(upper).iter().all(|form| form.iter().all(|stroke| stroke.path().len() > 4)));
+        }
+        assert!(forms('o').is_empty() && forms('通').is_empty());
+    }
+}

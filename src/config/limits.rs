@@ -68,7 +68,7 @@ limits! {
     captcha_address = "captcha-address", Captcha::IsTheThing, [Rule::sliding(600, MINUTE, Then::Block)];
     /// Challenge images drawn for one network: a fifth of what there is.
     captcha_network = "captcha-network", Captcha::IsTheThing, [Rule::sliding(1_200, MINUTE, Then::Block)];
-    /// Challenge images drawn for everyone: one takes about 3 ms of a core, so 6000 are a third of one. As it
+    /// Challenge images drawn for everyone: one takes about 2 ms of a core, so 6000 are a fifth of one. As it
     /// runs out each network may have less of it.
     captcha_total = "captcha-total", Captcha::IsTheThing, [Rule::sliding(6_000, MINUTE, Then::Block)];
     /// Messages to one number. Alibaba Cloud refuses more than the blocks by itself; without the challenge ten

@@ -127,12 +127,22 @@ impl Guard {
     /// Whom the login names, from memory where it was seen before. Memory may be out of date; whoever
     /// acts on it finds out by [`Guard::learn`].
     pub async fn subject(&self, login: &Username) -> Result<Subject, DbError> {
-        if let Some(known) = self.logins.get(login) {
+        if let Some(known) = self.remembered(login) {
             return Ok(known);
         }
         let found = Subject::of(self.accounts.find(login).await?.as_ref());
         self.logins.insert(login.clone(), found);
         Ok(found)
+    }
+
+    /// The same, from memory alone.
+    pub fn remembered(&self, login: &Username) -> Option<Subject> {
+        self.logins.get(login)
+    }
+
+    /// By which way an attempt comes first, from a device that is known there.
+    pub fn path(limits: &Limits, device: Option<KnownDevice>) -> Path {
+        Path::of(device, limits.into())
     }
 
     /// What the database says of a login just now. Whether it is of whom `assumed` said.

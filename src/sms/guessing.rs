@@ -8,6 +8,7 @@ use super::{Code, Phone, Purpose};
 use crate::audit::{self, Action, Event, Outcome, Why};
 use crate::config::Live;
 use crate::db::DbError;
+use crate::request_id;
 use crate::secret::same;
 use crate::throttle::{AnyStore, Attempt, Hold, Key, Limit, Mode, Refusal, StoreError, Then};
 
@@ -108,7 +109,7 @@ impl Codes {
 impl Admitted {
     pub async fn compare(self) -> Result<Checked, SmsError> {
         // Whoever hangs up now must not leave the hold unsettled: this runs to its end without them.
-        tokio::spawn(self.run()).await.expect("a comparison does not panic")
+        request_id::spawn(self.run()).await.expect("a comparison does not panic")
     }
 
     /// It was not compared after all, and never was.

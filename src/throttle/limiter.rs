@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::limit::Limit;
-use super::line::Line;
+use super::line::{Line, LineKey};
 use super::store::*;
 use crate::clock::Micros;
 use crate::entropy::Entropy;
@@ -47,7 +47,7 @@ pub struct Admission {
 pub enum Attempt<S: WindowStore + 'static> {
     Held(Hold<S>),
     Refused(Refusal),
-    /// It waited for others in flight as long as it may.
+    /// It waited for others in flight as long as it may; or too many wait, in shorter lines.
     OutOfPatience,
 }
 
@@ -111,7 +111,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
         for (number, bucket) in numbers.iter_mut().zip(buckets) {
             *number = self.0.line.arrive(bucket.key);
         }
-        let line = buckets.iter().map(|bucket| bucket.key).find(|key| self.0.line.stands_at(*key));
+        let mut lines = buckets.iter().map(|bucket| (bucket.key, solved));
+        let line = lines.find(|key| self.0.line.stands_at(*key));
         let Some(key) = line else {
             let verdict = self.reserve_or_refund(&ask).await?;
             return match self.attempt(&ask, verdict, Some(Arrival { at: verdict_time(&verdict), numbers })) {
@@ -125,13 +126,15 @@ impl<S: WindowStore + 'static> Limiter<S> {
     async fn hold_in_line(
         &self,
         ask: &Ask<'_>,
-        key: Key,
+        key: LineKey,
         patience: Duration,
     ) -> Result<Attempt<S>, StoreError> {
         let Some(mut place) = self.0.line.join(key) else { return Ok(Attempt::OutOfPatience) };
         let waiting = async {
             loop {
-                place.turn().await;
+                if place.turn().await.is_err() {
+                    return Ok(Attempt::OutOfPatience);
+                }
                 let verdict = self.reserve_or_refund(ask).await?;
                 match self.attempt(ask, verdict, None) {
                     Ok(attempt) => return Ok(attempt),
@@ -157,7 +160,12 @@ impl<S: WindowStore + 'static> Limiter<S> {
     }
 
     /// What a verdict means for an attempt; where it must wait, for which log.
-    fn attempt(&self, ask: &Ask<'_>, verdict: Verdict, arrived: Option<Arrival>) -> Result<Attempt<S>, Key> {
+    fn attempt(
+        &self,
+        ask: &Ask<'_>,
+        verdict: Verdict,
+        arrived: Option<Arrival>,
+    ) -> Result<Attempt<S>, LineKey> {
         match verdict {
             Verdict::Admitted { at, room, noted } => Ok(Attempt::Held(Hold {
                 limiter: self.clone(),
@@ -169,7 +177,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
                 noted,
             })),
             Verdict::Refused { refusal, .. } => Ok(Attempt::Refused(refusal)),
-            Verdict::Held { bucket, .. } => Err(ask.buckets[bucket].key),
+            Verdict::Held { bucket, .. } => Err((ask.buckets[bucket].key, ask.solved)),
         }
     }
 

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::captcha::Form;
 use crate::config::{Limits, Live};
-use crate::login::{Account, Authenticated, Client, Token};
+use crate::login::{Account, Authenticated, BUSY, Client, Token};
 use crate::throttle::Limit;
 use crate::web::challenge::{Answered, Asker};
 use crate::web::client::ClientAddress;
@@ -169,7 +169,7 @@ pub async fn signed_in(
 
 /// Something is broken: logged here, once, and told without its cause.
 pub fn broken(error: &impl std::fmt::Display) -> Problem {
-    tracing::error!(%error, "a call could not be answered");
+    crate::web::handlers::failed(error);
     Problem::BROKEN
 }
 
@@ -194,6 +194,8 @@ pub fn limited_as_password(
         Some((name, _)) if name == limits.login_device.name() => &limits.login_device,
         _ => &limits.login_account,
     };
+    // No limit refuses a caller for whom there is no room.
+    let full = full.filter(|(name, _)| *name != BUSY);
     limited(response, &[own, &limits.login_address, &limits.login_network], full)
 }
 
