@@ -13,6 +13,7 @@ mod names;
 mod outage;
 mod outcomes;
 mod owner;
+mod postgres;
 mod providers;
 mod pumping;
 mod rebuild;

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 
 pub use crate::support::app::Store;
 use crate::support::database::database;
+use crate::support::postgres::PostgresServer;
 use crate::support::redis::RedisServer;
 use crate::support::steered::SteeredClock;
 use crate::throttle::NOON;
@@ -106,6 +107,7 @@ pub struct Rig {
     pub clock: Clock,
     steered: Option<SteeredClock>,
     pub redis: Option<RedisServer>,
+    _postgres: Option<PostgresServer>,
     pub gateway: Arc<CountingGateway>,
     pub live: Live,
     url: String,
@@ -134,6 +136,13 @@ impl Rig {
         Self::by(Clock::System, None, redis, toml).await
     }
 
+    /// Over a PostgreSQL of its own, whatever the other tests run on.
+    pub async fn on_postgres(store: Store, toml: &str) -> Self {
+        let postgres = PostgresServer::start().await;
+        let url = postgres.database("gatehouse").await;
+        Self { url, _postgres: Some(postgres), ..Self::new(store, toml).await }
+    }
+
     async fn by(clock: Clock, steered: Option<SteeredClock>, redis: Option<RedisServer>, toml: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let live = config::parse(Path::new("test.toml"), toml, &[]).unwrap().live;
@@ -143,7 +152,7 @@ impl Rig {
             let_go: Semaphore::new(0),
         });
         let url = database(&folder).await;
-        Self { clock, steered, redis, gateway, live, url, _folder: folder }
+        Self { clock, steered, redis, _postgres: None, gateway, live, url, _folder: folder }
     }
 
     /// One more, over the same database; on Redis over the same store.

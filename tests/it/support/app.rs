@@ -14,6 +14,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use super::database::database;
 use super::ports::free_port;
+use super::postgres::PostgresServer;
 use super::redis::RedisServer;
 use super::steered::SteeredClock;
 use crate::throttle::NOON;
@@ -59,6 +60,8 @@ pub struct TestApp {
     pub database: String,
     /// Where the store is Redis.
     pub redis: Option<RedisServer>,
+    /// Where it was asked for; see [`TestApp::on_postgres`].
+    pub postgres: Option<PostgresServer>,
     steered: Option<SteeredClock>,
     handle: ServerHandle,
     /// The configuration's file is in it: see [`TestApp::file`].
@@ -74,6 +77,15 @@ impl TestApp {
     /// `toml` is a configuration; where the database, the store and the address are is not its business.
     /// Hashing is as cheap as it gets, unless `toml` says what it costs.
     pub async fn with(store: Store, toml: &str) -> Self {
+        Self::over(None, store, toml).await
+    }
+
+    /// The same over a PostgreSQL of its own, whatever the other tests run on.
+    pub async fn on_postgres(store: Store, toml: &str) -> Self {
+        Self::over(Some(PostgresServer::start().await), store, toml).await
+    }
+
+    async fn over(postgres: Option<PostgresServer>, store: Store, toml: &str) -> Self {
         let clock = Clock::manual(NOON);
         let steered = (store == Store::Redis).then(|| SteeredClock::at(NOON));
         let redis = steered.as_ref().map(RedisServer::steered);
@@ -85,7 +97,10 @@ impl TestApp {
         if !toml.contains("public_url") {
             set("SERVER__PUBLIC_URL", format!("http://{address}"));
         }
-        let database = database(&folder).await;
+        let database = match &postgres {
+            Some(server) => server.database("gatehouse").await,
+            None => database(&folder).await,
+        };
         set("DATABASE__URL", database.clone());
         set("SECRETS__KEY_FILE", folder.path().join("secret.key").display().to_string());
         // Two busy cores are no outage; the tests of outages set their own.
@@ -114,7 +129,7 @@ impl TestApp {
         let handle = serving.handle();
         tokio::spawn(serving.run());
         let url = format!("http://{address}");
-        Self { url, services, clock, database, redis, steered, handle, folder, _watcher: watcher }
+        Self { url, services, clock, database, redis, postgres, steered, handle, folder, _watcher: watcher }
     }
 
     /// Where its configuration stands: `toml`, as it was started with. It is watched.
