@@ -99,7 +99,7 @@ fn enter_bare_transactions<'c>(contest: &mut Contest<'c>, runtime: &'c Runtime) 
 }
 
 async fn in_transaction(db: &Db, sql: &'static str, id: &str) {
-    let mut tx = db.begin_exclusive().await.expect("the database is free");
+    let mut tx = db.begin_exclusive(gatehouse::db::Lock::on("bench")).await.expect("the database is free");
     if let Tx::Sqlite(tx) = &mut tx {
         sqlx::query(sql).bind(id).execute(&mut **tx).await.expect("a row");
     }

@@ -1,7 +1,9 @@
 //! The SQL database: SQLite or PostgreSQL, opened, migrated, and spoken to with the same statements.
 
+mod lock;
 mod own;
 mod page;
+mod reach;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -14,8 +16,11 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{Executor, Pool, Postgres, Sqlite, SqlitePool, Transaction};
 
 use crate::clock::{Clock, Micros};
+pub use lock::Lock;
+use lock::Turns;
 use own::Own;
 pub use page::{Cursor, Page};
+use reach::Reach;
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
@@ -26,14 +31,11 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// SQLite has one writer, but readers need not wait for it. 64 callers on two cores did 8,100 queries a
 /// second over 1 connection, 10,600 over 4 and 11,700 over 8 (a tenth of them writes; a debug build).
 const SQLITE_CONNECTIONS: u32 = 4;
-const POSTGRES_CONNECTIONS: u32 = 14;
-/// One has the lock, and one asks for it already.
-const POSTGRES_EXCLUSIVE: u32 = 2;
-/// An instance that stalls while it has the lock must not hold up the others for as long as it likes.
-const POSTGRES_PATIENCE: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '5s'";
-
-/// Held by one transaction at a time over all instances (PostgreSQL): "gatehous" in ASCII.
-const EXCLUSIVE_LOCK: i64 = 0x6761_7465_686f_7573;
+const POSTGRES_CONNECTIONS: u32 = 12;
+/// Each is in a transaction of a few milliseconds, or waits for a lock at most as long as that may be waited for.
+const POSTGRES_EXCLUSIVE: u32 = 4;
+/// An instance that stalls while it has a lock must not hold up the others for as long as it likes.
+const POSTGRES_PATIENCE: &str = "SET idle_in_transaction_session_timeout = '5s'";
 
 /// Pools of connections. Clones share them.
 #[derive(Debug, Clone)]
@@ -42,12 +44,16 @@ pub enum Db {
     Postgres(Pools<Postgres>),
 }
 
-/// What waits for the exclusive lock has connections of its own, few and taken in turn: a burst of it
+/// What waits for a lock has connections of its own, few and taken in turn: a burst of it
 /// would hold every connection otherwise, and nothing else could be read meanwhile.
 #[derive(Debug)]
 pub struct Pools<D: sqlx::Database> {
     pub all: Pool<D>,
     exclusive: Pool<D>,
+    /// Of those that ask for a lock (PostgreSQL).
+    turns: Turns,
+    /// SQLite is always there.
+    reach: Reach,
     /// None: there is nothing to gain by it (PostgreSQL), or one connection in all (in memory).
     own: Option<Own>,
 }
@@ -85,7 +91,10 @@ macro_rules! on_db {
     ($db:expr, $pool:ident => $run:expr) => {
         match $db {
             $crate::db::Db::Sqlite($crate::db::Pools { all: $pool, .. }) => $run,
-            $crate::db::Db::Postgres($crate::db::Pools { all: $pool, .. }) => $run,
+            $crate::db::Db::Postgres(pools) => match pools.reachable() {
+                Ok($pool) => $run,
+                Err(out) => Err(out),
+            },
         }
     };
 }
@@ -165,7 +174,13 @@ impl Db {
         MIGRATIONS.run_direct(None, &mut *tx, false).await?;
         tx.commit().await.map_err(ConnectError::Connect)?;
         if in_memory {
-            return Ok(Self::Sqlite(Pools { exclusive: all.clone(), own: None, all }));
+            return Ok(Self::Sqlite(Pools {
+                exclusive: all.clone(),
+                turns: Turns::default(),
+                reach: Reach::default(),
+                own: None,
+                all,
+            }));
         }
         let own = Some(Own::new(&options));
         // What is decided under the lock is on the disk before anybody acts on it: after a power cut a
@@ -173,40 +188,46 @@ impl Db {
         let durable = options.synchronous(SqliteSynchronous::Full);
         let exclusive =
             connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?;
-        Ok(Self::Sqlite(Pools { all, exclusive, own }))
+        Ok(Self::Sqlite(Pools { all, exclusive, turns: Turns::default(), reach: Reach::default(), own }))
     }
 
     async fn open_postgres(url: &str) -> Result<Self, ConnectError> {
         let options = PgConnectOptions::from_str(url).map_err(ConnectError::Url)?;
-        let pool = |connections| {
+        let pool = |connections, lock_timeout: Duration| {
             PgPoolOptions::new()
                 .max_connections(connections)
                 .acquire_timeout(ACQUIRE_TIMEOUT)
-                .after_connect(|connection, _| {
-                    Box::pin(async { connection.execute(POSTGRES_PATIENCE).await.map(drop) })
+                .after_connect(move |connection, _| {
+                    Box::pin(async move {
+                        connection.execute(POSTGRES_PATIENCE).await?;
+                        let patience = format!("SET lock_timeout = {}", lock_timeout.as_millis());
+                        connection.execute(sqlx::AssertSqlSafe(patience)).await.map(drop)
+                    })
                 })
                 .connect_with(options.clone())
         };
-        let all = pool(POSTGRES_CONNECTIONS).await.map_err(ConnectError::Connect)?;
-        let exclusive = pool(POSTGRES_EXCLUSIVE).await.map_err(ConnectError::Connect)?;
+        let all = pool(POSTGRES_CONNECTIONS, ACQUIRE_TIMEOUT).await.map_err(ConnectError::Connect)?;
+        let exclusive = pool(POSTGRES_EXCLUSIVE, lock::PATIENCE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run(&all).await?;
-        Ok(Self::Postgres(Pools { all, exclusive, own: None }))
+        Ok(Self::Postgres(Pools {
+            turns: Turns::default(),
+            reach: Reach::watch(&all, options),
+            all,
+            exclusive,
+            own: None,
+        }))
     }
 
-    /// Begins a transaction that may read and then write on what it read: no other such transaction,
-    /// of any instance, runs until it ends. Waits at most 5 s for its turn in this process, and 5 s for
-    /// other instances. Once it is committed a power cut does not undo it. Ask nothing of the `Db` itself
-    /// meanwhile: in memory it has one connection, and this holds it.
-    pub async fn begin_exclusive(&self) -> Result<Tx, DbError> {
+    /// Begins a transaction that may read and then write on what it read: no other of the same lock, of any
+    /// instance, runs until it ends (SQLite: no other of any lock). Waits at most 5 s for its turn in this
+    /// process, and 1 s for other instances (SQLite: 5 s). Once it is committed a power cut does not undo it.
+    /// Ask nothing of the `Db` itself meanwhile: in memory it has one connection, and this holds it.
+    pub async fn begin_exclusive(&self, lock: Lock) -> Result<Tx, DbError> {
         match self {
             Self::Sqlite(pools) => Ok(Tx::Sqlite(pools.exclusive.begin_with(IMMEDIATE).await?)),
             Self::Postgres(pools) => {
-                let mut tx = pools.exclusive.begin_with(READ_COMMITTED).await?;
-                sqlx::query("SELECT pg_advisory_xact_lock($1)")
-                    .bind(EXCLUSIVE_LOCK)
-                    .execute(&mut *tx)
-                    .await?;
-                Ok(Tx::Postgres(tx))
+                pools.reachable()?;
+                Ok(Tx::Postgres(pools.turns.begin(&pools.exclusive, lock).await?))
             }
         }
     }
@@ -216,7 +237,7 @@ impl Db {
     pub async fn begin(&self) -> Result<Tx, DbError> {
         match self {
             Self::Sqlite(pools) => Ok(Tx::Sqlite(pools.all.begin_with(IMMEDIATE).await?)),
-            Self::Postgres(pools) => Ok(Tx::Postgres(pools.all.begin().await?)),
+            Self::Postgres(pools) => Ok(Tx::Postgres(pools.reachable()?.begin().await?)),
         }
     }
 
@@ -231,7 +252,7 @@ impl Db {
     pub async fn now(&self, clock: &Clock) -> Result<Micros, DbError> {
         match (self, clock) {
             (Self::Postgres(pools), Clock::System) => {
-                Ok(Micros(sqlx::query_scalar(NOW).fetch_one(&pools.all).await?))
+                Ok(Micros(sqlx::query_scalar(NOW).fetch_one(pools.reachable()?).await?))
             }
             _ => Ok(clock.now()),
         }
@@ -251,11 +272,22 @@ const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 A
 
 impl<D: sqlx::Database> Clone for Pools<D> {
     fn clone(&self) -> Self {
-        Self { all: self.all.clone(), exclusive: self.exclusive.clone(), own: self.own.clone() }
+        Self {
+            all: self.all.clone(),
+            exclusive: self.exclusive.clone(),
+            turns: self.turns.clone(),
+            reach: self.reach.clone(),
+            own: self.own.clone(),
+        }
     }
 }
 
 impl<D: sqlx::Database> Pools<D> {
+    /// The connections for what decides nothing; at once none, while the database is known to be out.
+    pub(crate) fn reachable(&self) -> Result<&Pool<D>, sqlx::Error> {
+        if self.reach.is_down() { Err(reach::down()) } else { Ok(&self.all) }
+    }
+
     async fn close(&self) {
         self.exclusive.close().await;
         if let Some(own) = &self.own {
@@ -280,6 +312,15 @@ impl Tx {
                 Ok(Micros(sqlx::query_scalar(NOW).fetch_one(&mut **tx).await?))
             }
             _ => Ok(clock.now()),
+        }
+    }
+
+    /// Takes one more lock until the transaction ends, under the rules of [`Db::begin_exclusive`]. SQLite has
+    /// one writer: whoever began so has it.
+    pub async fn lock(&mut self, lock: Lock) -> Result<(), DbError> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(tx) => lock.take(tx).await,
         }
     }
 

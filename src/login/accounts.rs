@@ -11,7 +11,7 @@ use sqlx::{query, query_as, query_scalar};
 use super::{AccountId, Phc, Username, id};
 use crate::audit::Subject;
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, on_db, on_tx};
+use crate::db::{Db, DbError, Lock, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::sms::Phone;
 
@@ -111,7 +111,8 @@ impl Accounts {
         login: &Username,
         phc: &Phc,
     ) -> Result<Option<Account>, CreateError> {
-        let mut tx = self.db.begin_exclusive().await.map_err(CreateError::Db)?;
+        let mut tx =
+            self.db.begin_exclusive(Lock::on("accounts.first-admin")).await.map_err(CreateError::Db)?;
         if on_tx!(&mut tx, connection => query_scalar::<_, i64>(HAS_ADMIN).fetch_one(connection).await)? > 0 {
             return Ok(None);
         }
@@ -156,7 +157,7 @@ impl Accounts {
     async fn one(&self, sql: &'static str, key: &str) -> Result<Option<Account>, DbError> {
         let row: Option<AccountRow> = match &self.db {
             Db::Sqlite(pools) => pools.read(query_as(sql).bind(key)).await?,
-            Db::Postgres(pools) => query_as(sql).bind(key).fetch_optional(&pools.all).await?,
+            Db::Postgres(pools) => query_as(sql).bind(key).fetch_optional(pools.reachable()?).await?,
         };
         Ok(row.map(AccountRow::parse).transpose()?)
     }

@@ -8,7 +8,7 @@ use sqlx::{query, query_as, query_scalar};
 use super::Phone;
 use crate::clock::{Clock, Micros};
 use crate::config::Brake;
-use crate::db::{DbError, Tx, on_tx};
+use crate::db::{DbError, Lock, Tx, on_tx};
 use crate::entropy::Entropy;
 
 /// How a refusal by a brake is named, beside the names of limits.
@@ -126,9 +126,16 @@ pub async fn judge(
                 if !trips(sent, entered, min_sent, brake.min_entered) {
                     continue;
                 }
-                let end = now.plus(brake.lifts_after);
-                put_on(tx, prefix, (now, end), (sent, entered), context.entropy).await?;
-                (end, true)
+                // Others count beside this one, so that it may trip a few messages late; one of them puts it on.
+                tx.lock(Lock::brake(prefix)).await?;
+                match self::last_end(tx, prefix).await?.filter(|end| *end > now) {
+                    Some(end) => (end, false),
+                    None => {
+                        let end = now.plus(brake.lifts_after);
+                        put_on(tx, prefix, (now, end), (sent, entered), context.entropy).await?;
+                        (end, true)
+                    }
+                }
             }
         };
         context.remembered.note(prefix, context.clock.now(), ends_at.since(now));

@@ -125,7 +125,7 @@ impl Sessions {
         }
         let started: Vec<Option<String>> = match &self.db {
             Db::Sqlite(pools) => pools.write(SQLITE_SETUP, bound!(SQLITE)).await?,
-            Db::Postgres(pools) => bound!(POSTGRES).fetch_all(&pools.all).await?,
+            Db::Postgres(pools) => bound!(POSTGRES).fetch_all(pools.reachable()?).await?,
         };
         Ok(started.iter().any(Option::is_some).then_some(token))
     }

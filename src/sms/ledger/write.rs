@@ -8,7 +8,7 @@ use super::rows::{State, hex, short};
 use super::{EARLIER, Earlier, EarlierRow, Ledger, SENT, Sent, horizon, judge, wait};
 use crate::clock::Micros;
 use crate::config::Brake;
-use crate::db::{DbError, Tx, on_db, on_tx};
+use crate::db::{DbError, Lock, Tx, on_db, on_tx};
 use crate::sms::brake::{self, Braked};
 use crate::sms::budgets::Keys;
 use crate::sms::{Delivery, MessageId, Phone, Purpose};
@@ -51,10 +51,10 @@ pub enum WhyNot {
 }
 
 impl Ledger {
-    /// Judges a draft and writes it, in one step that nothing else writes beside. A brake that it trips
-    /// stays, though the draft is refused.
+    /// Judges a draft and writes it, in one step beside which nothing is written of its number. A brake that
+    /// it trips stays, though the draft is refused.
     pub async fn write(&self, draft: &Draft<'_>) -> Result<Written, DbError> {
-        let mut tx = self.db.begin_exclusive().await?;
+        let mut tx = self.db.begin_exclusive(Lock::number(&draft.keys.phone.0)).await?;
         let mut now = tx.now(&self.clock).await?;
         if let Some(once) = draft.keys.once
             && let Some(earlier) = earlier(&mut tx, once, now).await?

@@ -3,6 +3,7 @@
 use super::http::NUMBER;
 use super::rig::*;
 use crate::support::app::TestApp;
+use gatehouse::db::Lock;
 use gatehouse::sms::*;
 
 #[tokio::test]
@@ -12,6 +13,37 @@ async fn a_code_is_sent_and_opens_on_postgresql() {
     let code = client.code(NUMBER, "login").await;
     let body = serde_json::json!({ "phone": NUMBER, "code": code });
     assert_eq!(client.call("/sms/login", body).await.status, 200);
+}
+
+/// As an instance that was stopped (SIGSTOP) between taking a number's lock and its commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_one_numbers_lock_is_stuck_another_number_gets_its_message() {
+    let rig = Rig::on_postgres(Store::Redis, "").await;
+    let (stopped, running) = (rig.instance().await, rig.instance().await);
+    let (stuck, other) = (phone(), phone());
+    let lock = Lock::number(&running.codes.phone_key(running.live(), &stuck).0);
+    let held = stopped.db.begin_exclusive(lock).await.unwrap();
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let (running, stuck) = (running.clone(), stuck.clone());
+            tokio::spawn(async move { running.codes.send(running.live(), ask(&stuck, &address())).await })
+        })
+        .collect();
+    // Those of one block, too: what they share is a brake, which is not being put on.
+    for number in [&other, &neighbour(&stuck)] {
+        sent(running.send(number).await);
+    }
+    assert!(waiting.iter().any(|waits| !waits.is_finished()), "nobody had to wait for the other number");
+    for waits in waiting {
+        match waits.await.unwrap() {
+            // One minute, one message: the others are refused by the window store.
+            Ok(Sending::Throttled { .. }) | Err(_) => {}
+            Ok(answer) => panic!("{answer:?}"),
+        }
+    }
+    held.commit().await.unwrap();
+    assert_eq!((rig.sent_to(&stuck), rig.sent_to(&other)), (0, 1));
+    sent(running.send(&stuck).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -27,4 +59,24 @@ async fn five_an_hour_go_out_over_two_instances_whatever_the_store_forgets() {
     .await;
     assert_eq!(rig.sent_to(&phone), 5);
     assert_eq!(sendings.iter().filter(|sending| matches!(sending, Ok(Sending::Sent(_)))).count(), 5);
+}
+
+#[tokio::test]
+async fn while_it_refuses_connections_calls_fail_at_once_and_go_on_when_it_is_back() {
+    let mut app = TestApp::on_postgres(Store::Memory, "").await;
+    let client = app.client();
+    app.postgres.as_mut().unwrap().stop();
+    until(async || client.get("/readyz").await.status == 503).await;
+    // The first may wait for a connection until the background has asked: then none does.
+    client.ask_code(NUMBER, "login").await;
+    let asked = std::time::Instant::now();
+    for _ in 0..6 {
+        let answer = client.ask_code(NUMBER, "login").await;
+        assert_eq!((answer.status, answer.header("retry-after")), (503, "5"), "{}", answer.text);
+    }
+    // One after the other they had their five seconds each.
+    assert!(asked.elapsed() < 15 * SECOND, "{:?}", asked.elapsed());
+    app.postgres.as_mut().unwrap().restart().await;
+    until(async || client.get("/readyz").await.status == 200).await;
+    assert_eq!(client.ask_code(NUMBER, "login").await.status, 202);
 }
