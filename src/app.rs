@@ -271,6 +271,9 @@ fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandl
             {
             }
             while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
+            while matches!(services.codes.give_up(BATCH).await, Ok(given_up) if given_up == u64::from(BATCH))
+            {
+            }
             let live = services.live.snapshot();
             while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
             {

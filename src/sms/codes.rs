@@ -205,6 +205,11 @@ impl Codes {
         Ok(self.0.ledger.report(gateway, &reports).await?)
     }
 
+    /// Says of messages whose process died that nobody knows what became of them; at most `batch`.
+    pub async fn give_up(&self, batch: u32) -> Result<u64, SmsError> {
+        Ok(self.0.ledger.give_up(batch).await?)
+    }
+
     /// Forgets at most `batch` messages that are older than the ledger is to remember, and as many codes
     /// and brakes; how many of the kind of which most went. Never one that a window still needs.
     pub async fn purge(&self, live: &Live, batch: u32) -> Result<u64, SmsError> {

@@ -273,25 +273,32 @@ impl Job {
                 Delivery::Unknown { reason: "the gateway took too long".to_owned() }
             }
         };
-        self.note(draft, &delivery).await;
-        delivery
+        if self.note(draft, &delivery).await {
+            delivery
+        } else {
+            Delivery::Unknown { reason: "it was given up before its gateway answered".to_owned() }
+        }
     }
 
-    async fn note(&self, draft: &Draft<'_>, delivery: &Delivery) {
+    /// False if the ledger says something else by now: this process was stopped for minutes.
+    async fn note(&self, draft: &Draft<'_>, delivery: &Delivery) -> bool {
         let inner = &*self.codes.0;
-        match inner.ledger.settle(draft, delivery).await {
-            Ok(()) if matches!(delivery, Delivery::Refused { .. }) => {
+        let settled = match inner.ledger.settle(draft, delivery).await {
+            Ok(true) if matches!(delivery, Delivery::Refused { .. }) => {
                 inner.budgets.refund_all_but_asker(&self.watched, &self.keys, draft.hit).await;
+                true
             }
-            Ok(()) => {}
+            Ok(settled) => settled,
             // It stays pending, and counts, in the window store as well.
             Err(error) => {
                 tracing::warn!(%error, message = %draft.id, "what became of a message is not in the ledger");
+                true
             }
-        }
+        };
         if let Delivery::Refused { reason } | Delivery::Unknown { reason } = delivery {
             tracing::warn!(gateway = draft.gateway, message = %draft.id, reason, "a message is not known to have gone out");
         }
+        settled
     }
 }
 

@@ -14,6 +14,11 @@ use crate::sms::budgets::Keys;
 use crate::sms::{Delivery, MessageId, Phone, Purpose};
 use crate::throttle::{HitId, Key, Limit, Refusal};
 
+/// A message that is pending for so long has nobody any more who would settle it: its gateway has half a minute,
+/// and the database some seconds on either side.
+const PENDING_AT_MOST: Duration = Duration::from_secs(5 * 60);
+const NEVER_SETTLED: &str = "the process that sent it ended before the gateway answered";
+
 /// A message about to be sent.
 pub struct Draft<'a> {
     pub id: MessageId,
@@ -91,8 +96,8 @@ impl Ledger {
     }
 
     /// Writes what became of a message. Of one that did not go out the code is void, and its caller may
-    /// ask again by the same name.
-    pub async fn settle(&self, draft: &Draft<'_>, delivery: &Delivery) -> Result<(), DbError> {
+    /// ask again by the same name. False if it was given up meanwhile: then it stays unknown, and counts.
+    pub async fn settle(&self, draft: &Draft<'_>, delivery: &Delivery) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE sms_messages SET state = $1, reference = $2, reason = $3, settled_at = $4,
             once_key = CASE WHEN $5 = 1 THEN NULL ELSE once_key END WHERE id = $6 AND state = 'pending'";
         const VOID: &str = "DELETE FROM sms_codes WHERE message = $1";
@@ -103,12 +108,29 @@ impl Ledger {
             Delivery::Unknown { reason } => (State::Unknown, None, Some(short(reason))),
         };
         let (id, refused) = (draft.id.to_string(), state == State::Refused);
-        on_db!(&self.db, pool => query(SQL).bind(state.as_str()).bind(reference).bind(reason).bind(now.0)
-            .bind(i64::from(refused)).bind(&id).execute(pool).await.map(drop))?;
-        if refused {
+        let rows = on_db!(&self.db, pool => query(SQL).bind(state.as_str()).bind(reference).bind(reason)
+            .bind(now.0).bind(i64::from(refused)).bind(&id).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        if refused && rows > 0 {
             on_db!(&self.db, pool => query(VOID).bind(&id).execute(pool).await.map(drop))?;
         }
-        Ok(())
+        Ok(rows > 0)
+    }
+
+    /// Messages whose process died before their gateway answered become unknown: they count, and their codes
+    /// open if they come. At most `batch`; how many.
+    pub async fn give_up(&self, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str = "UPDATE sms_messages SET state = 'unknown', settled_at = $1, reason = $2
+            WHERE state = 'pending' AND id IN (SELECT id FROM sms_messages
+            WHERE state = 'pending' AND created_at < $3 ORDER BY created_at LIMIT $4)";
+        let now = self.now().await?;
+        let given_up = on_db!(&self.db, pool => query(SQL).bind(now.0).bind(NEVER_SETTLED)
+            .bind(now.minus(PENDING_AT_MOST).0).bind(i64::from(batch)).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        if given_up > 0 {
+            tracing::warn!(messages = given_up, "messages whose outcome was never written are unknown now");
+        }
+        Ok(given_up)
     }
 }
 
