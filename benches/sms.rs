@@ -181,6 +181,7 @@ impl Rig {
             purpose: Purpose::Login,
             address: b"203.0.113.7",
             network: b"203.0.113.0/24",
+            browser: None,
             solved: false,
             once: None,
             locale: "en",

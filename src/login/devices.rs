@@ -141,6 +141,10 @@ impl KnownDevice {
 }
 
 impl KnownDevices {
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// As what it is known at an account.
     pub fn at(&self, account: AccountId) -> Option<KnownDevice> {
         self.0.iter().copied().find(|device| device.account == account)

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::budgets::{Budgets, Watched};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, hex};
 use super::metrics::Metrics;
 use super::once::Turns;
 use super::{Code, Gateway, MessageId, Phone, Purpose, Report};
@@ -16,7 +16,7 @@ use crate::config::Live;
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SubKey};
-use crate::throttle::{AnyStore, Key, Limiter};
+use crate::throttle::{AnyStore, Key, Limit, Limiter};
 
 /// Messages on their way at once in this process. Past it something behind us is stuck.
 const MOST_UNDER_WAY: usize = 256;
@@ -41,6 +41,7 @@ pub(super) struct Inner {
     pub metrics: Metrics,
     pub audit: Audit,
     key: SubKey,
+    askers: SubKey,
 }
 
 /// What the service stands on.
@@ -63,6 +64,8 @@ pub struct Ask<'a> {
     pub address: &'a [u8],
     /// The network that it is in.
     pub network: &'a [u8],
+    /// The name of the browser that asks, if it has one: it has guesses of its own at the code.
+    pub browser: Option<&'a [u8]>,
     /// A challenge was solved with it.
     pub solved: bool,
     /// What the asker calls this request: the same again is the same request, whose message is not sent
@@ -170,6 +173,7 @@ impl Codes {
             metrics: Metrics::register(),
             audit,
             key: master.derive("code.hash"),
+            askers: master.derive("code.asker"),
         }))
     }
 
@@ -200,6 +204,11 @@ impl Codes {
         blake3::Hash::from_bytes(self.0.key.hash(&parts)).to_hex().to_string()
     }
 
+    /// How the ledger knows a browser that asks for a number's codes.
+    pub(super) fn asker(&self, phone: Key, browser: &[u8]) -> String {
+        hex(&self.0.askers.hash(&[&phone.0, browser]))
+    }
+
     /// Writes what a gateway reports, as it has been found authentic; how many messages it told of.
     pub async fn report(&self, gateway: &str, reports: Vec<Report>) -> Result<usize, SmsError> {
         Ok(self.0.ledger.report(gateway, &reports).await?)
@@ -216,6 +225,12 @@ impl Codes {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
         let before = now.minus(longest).min(Watched::of(live).horizon(now));
-        Ok(self.0.ledger.purge(before, batch).await?)
+        let askers = self.0.ledger.forget_askers(longest_window(&live.limits.sms_guess), batch).await?;
+        Ok(self.0.ledger.purge(before, batch).await?.max(askers))
     }
+}
+
+/// How far back any rule of a limit looks.
+pub(super) fn longest_window(limit: &Limit) -> Duration {
+    limit.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default()
 }

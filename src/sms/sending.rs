@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::brake;
 use super::budgets::{Admission, Keys, Ticket, Watched};
-use super::codes::{Ask, Codes, Sending, Sent, SmsError, TRY_AGAIN};
-use super::ledger::{Draft, Earlier, State, WhyNot, Written};
+use super::codes::{Ask, Codes, Sending, Sent, SmsError, TRY_AGAIN, longest_window};
+use super::ledger::{AskedBy, Draft, Earlier, State, WhyNot, Written};
 use super::once::Turn;
 use super::text::text;
 use super::{Code, Delivery, Message, MessageId, Phone, Purpose};
@@ -33,6 +33,9 @@ struct Job {
     purpose: Purpose,
     address: Vec<u8>,
     network: Vec<u8>,
+    /// The browser that asks, as the ledger knows it.
+    asker: Option<String>,
+    guess_window: Duration,
     solved: bool,
     locale: String,
 }
@@ -109,6 +112,7 @@ impl Job {
             .once
             .map(|name| [ask.phone.as_str().as_bytes(), ask.purpose.as_str().as_bytes(), name.as_bytes()]);
         let keys = codes.0.budgets.keys(&watched, &ask, name.as_ref().map(|parts| &parts[..]));
+        let asker = ask.browser.map(|browser| codes.asker(keys.phone, browser));
         Self {
             codes,
             watched,
@@ -119,6 +123,8 @@ impl Job {
             purpose: ask.purpose,
             address: ask.address.to_owned(),
             network: ask.network.to_owned(),
+            asker,
+            guess_window: longest_window(&live.limits.sms_guess),
             solved: ask.solved,
             locale: ask.locale.to_owned(),
         }
@@ -205,6 +211,7 @@ impl Job {
             gateway: inner.gateway.name(),
             code_hash: &code_hash,
             code_ttl: self.code_ttl,
+            asked_by: self.asker.as_deref().map(|asker| AskedBy { asker, window: self.guess_window }),
             solved: self.solved,
             limit: &self.watched.phone,
             brake: &self.brake,

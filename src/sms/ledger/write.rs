@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::{query, query_as, query_scalar};
 
+use super::codes::{AskedBy, note_asker};
 use super::rows::{State, hex, short};
 use super::{EARLIER, Earlier, EarlierRow, Ledger, SENT, Sent, horizon, judge, wait};
 use crate::clock::Micros;
@@ -29,6 +30,8 @@ pub struct Draft<'a> {
     pub gateway: &'static str,
     pub code_hash: &'a str,
     pub code_ttl: Duration,
+    /// The browser that asks, if it has a name.
+    pub asked_by: Option<AskedBy<'a>>,
     /// A challenge was solved with it.
     pub solved: bool,
     /// The number's own limit.
@@ -160,7 +163,8 @@ async fn insert(tx: &mut Tx, draft: &Draft<'_>, now: Micros) -> Result<(), DbErr
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
-        message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at, tries = 0";
+        message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
+        tries = 0, asker_tries = 0, known_tries = 0";
     let (id, phone_key) = (draft.id.to_string(), hex(&draft.keys.phone.0));
     let (purpose, expires_at) = (draft.purpose.as_str(), now.plus(draft.code_ttl).0);
     on_tx!(tx, connection => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)
@@ -170,5 +174,8 @@ async fn insert(tx: &mut Tx, draft: &Draft<'_>, now: Micros) -> Result<(), DbErr
         .bind(draft.gateway).bind(expires_at).execute(connection).await.map(drop))?;
     on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(purpose).bind(&id).bind(draft.code_hash)
         .bind(expires_at).execute(connection).await.map(drop))?;
+    if let Some(asked_by) = draft.asked_by {
+        note_asker(tx, &phone_key, asked_by, (now, Micros(expires_at))).await?;
+    }
     Ok(())
 }

@@ -5,6 +5,7 @@ mod carried;
 mod edge;
 pub mod flows;
 mod gateways;
+mod guessers;
 mod guessing;
 pub mod http;
 mod kannel;

@@ -61,6 +61,29 @@ async fn five_an_hour_go_out_over_two_instances_whatever_the_store_forgets() {
     assert_eq!(sendings.iter().filter(|sending| matches!(sending, Ok(Sending::Sent(_)))).count(), 5);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guesses_are_counted_apart_and_what_is_over_is_forgotten_on_postgresql() {
+    let rig = Rig::on_postgres(Store::Redis, "").await;
+    let (one, other, phone, owner) =
+        (rig.instance().await, rig.instance().await, phone(), b"the owner's browser");
+    sent(one.ask(Ask { browser: Some(owner), ..ask(&phone, &address()) }).await);
+    let code = rig.last_code();
+    let strangers = (0..40).map(|turn| {
+        let instance = if turn % 2 == 0 { one.clone() } else { other.clone() };
+        let (phone, wrong) = (phone.clone(), other_than(&code));
+        async move { matches!(instance.check(&phone, &wrong).await, Checked::Wrong) }
+    });
+    assert_eq!(all(strangers).await.into_iter().filter(|compared| *compared).count(), 5);
+    let here = address();
+    let right = other.guess(Guess { browser: Some(owner), ..guess(&phone, &code, &here) }).await;
+    assert!(matches!(right, Checked::Right(_)), "{right:?}");
+    // Where there is none the answer is the same, and the next code is whole.
+    assert!(matches!(one.check(&neighbour(&phone), &code).await, Checked::Wrong));
+    rig.advance(HOUR);
+    assert_eq!(one.codes.give_up(10).await.unwrap(), 0);
+    assert_eq!(one.codes.purge(one.live(), 10).await.unwrap(), 1, "the browser that asked");
+}
+
 #[tokio::test]
 async fn while_it_refuses_connections_calls_fail_at_once_and_go_on_when_it_is_back() {
     let mut app = TestApp::on_postgres(Store::Memory, "").await;

@@ -247,8 +247,10 @@ impl Instance {
     }
 
     pub async fn check_from(&self, phone: &Phone, code: &Code, address: &[u8]) -> Checked {
-        let network = &address[..address.len().min(6)];
-        let guess = Guess { phone, purpose: Purpose::Login, code, address, network, solved: false };
+        self.guess(guess(phone, code, address)).await
+    }
+
+    pub async fn guess(&self, guess: Guess<'_>) -> Checked {
         self.codes.check(&self.live, guess).await.unwrap()
     }
 
@@ -290,7 +292,22 @@ impl Instance {
 /// The network of an address is its first six bytes: a /48.
 pub fn ask<'a>(phone: &'a Phone, address: &'a [u8]) -> Ask<'a> {
     let network = &address[..address.len().min(6)];
-    Ask { phone, purpose: Purpose::Login, address, network, solved: false, once: None, locale: "en" }
+    Ask {
+        phone,
+        purpose: Purpose::Login,
+        address,
+        network,
+        browser: None,
+        solved: false,
+        once: None,
+        locale: "en",
+    }
+}
+
+/// From nobody in particular.
+pub fn guess<'a>(phone: &'a Phone, code: &'a Code, address: &'a [u8]) -> Guess<'a> {
+    let (network, browser, known) = (&address[..address.len().min(6)], None, false);
+    Guess { phone, purpose: Purpose::Login, code, address, network, browser, known, solved: false }
 }
 
 /// All at once, on tasks of their own.
