@@ -4,6 +4,7 @@
   ARGV     a rule: as for reserve
   Output   {now, holds in flight, then a rule: kept hits it counts (at most max), wait us};
            {-1, now} where now is outside a calendar unit that the caller sent
+  Edges    a captcha rule counts nothing that a success has forgiven
 ]]
 local key = KEYS[1]
 local now, holds, newest = open(key)
@@ -17,8 +18,12 @@ for at = 0, #ARGV - 1, 4 do
   end
   local count, wait = 0, 0
   if newest then
-    count = math.min(max, call('ZCOUNT', key, start + 1, HOLDS - 1))
-    if count == max then wait = (unit_end ~= 0 and unit_end or score(key, max + holds) + window) - now end
+    count = call('ZCOUNT', key, start + 1, HOLDS - 1)
+    if ARGV[at + 2] % 2 == 0 then count = count + call('ZCOUNT', key, start + 1 - HOLDS, '0') end
+    count = math.min(max, count)
+    if count == max then
+      wait = (unit_end ~= 0 and unit_end or time_of(score(key, max + holds)) + window) - now
+    end
   end
   out[#out + 1] = count
   out[#out + 1] = wait

@@ -2,7 +2,7 @@
   Why a script: the hits and the time they are looked at by belong together, and holds are told apart by rank.
   KEYS[1]  window log
   ARGV     how many hits at most
-  Output   {now, holds in flight, then the time us of each kept hit, newest first}
+  Output   {now, holds in flight, then the time us of each kept hit, newest first, forgiven or not}
   Edges    writes nothing, but that holds whose owner died become kept hits (as peek does)
 ]]
 local key = KEYS[1]
@@ -11,7 +11,7 @@ local out = { now, holds }
 if newest then
   local hits = call('ZRANGE', key, holds, holds + ARGV[1] - 1, 'REV', 'WITHSCORES')
   for at = 2, #hits, 2 do
-    out[#out + 1] = hits[at] + 0
+    out[#out + 1] = time_of(hits[at] + 0)
   end
 end
 return out

@@ -3,8 +3,8 @@
   KEYS[b]  window log of bucket b (one slot)
   ARGV     id, kind (0 a hit, 1 a hold), solved (1: rules marked `captcha` let it pass);
            then a bucket: capacity, life ms, number of rules;
-           then a rule: max, marks (1 captcha + 2 monitored), window us or first us of the calendar unit,
-           0 or the first us after the calendar unit
+           then a rule: max, marks (1 captcha + 2 monitored + 4 a rule of this limit is marked captcha), window
+           us or first us of the calendar unit, 0 or the first us after the calendar unit
   Output   {0, now, bucket, rule, remaining}  admitted; the tightest rule (bucket -1: none)
            {0, now, bucket, rule, remaining, bucket, rule, wait us, frees at us}  and what a monitored
                                              limit would have refused
@@ -12,7 +12,10 @@
            {2, now, bucket, rule, wait us, frees at us}  refused; nothing was written
            {3, now}                          now is outside a calendar unit that the caller sent
            Buckets and rules count from 0.
-  Edges    a hit exactly `window` old has left; two hits in one microsecond are two (members are unique)
+  Edges    a hit exactly `window` old has left; two hits in one microsecond are two (members are unique);
+           what a success has forgiven has a negative score, which no captcha rule takes for a time in its
+           window; a rule that blocks takes its time, and counts it apart where there may be any: by its mark,
+           and for holds, whose limit may have lost its captcha rule since
 ]]
 local id, kind, solved = ARGV[1], ARGV[2], ARGV[3]
 local refused, noted, held, room
@@ -34,25 +37,31 @@ for b = 1, #KEYS do
       if now < window or now >= unit_end then return { 3, now } end
       start = window - 1
     end
-    local waived = solved == '1' and marks % 2 == 1
+    local captcha, monitored = marks % 2, marks % 4 >= 2
+    local waived = solved == '1' and captcha == 1
     local oldest = newest and score(key, holds == 0 and max or max + holds)
     if oldest and max == capacity then reached[b] = holds end
+    if captcha == 0 then oldest = time_of(oldest) end
     if oldest and oldest > start then
       local frees = unit_end ~= 0 and unit_end or oldest + window
       local wait = frees - now
-      local captcha = marks % 2
       if waived then
         -- a solved challenge lifts this rule
-      elseif marks >= 2 then
+      elseif monitored then
         if not noted or captcha < noted[4] or (captcha == noted[4] and wait > noted[3]) then
           noted = { b - 1, r - 1, wait, captcha, frees }
         end
       elseif not refused or captcha < refused[4] or (captcha == refused[4] and wait > refused[3]) then
         refused = { b - 1, r - 1, wait, captcha, frees }
       end
-    elseif not waived and marks < 2 and not refused then
+    elseif not waived and not monitored and not refused then
       local left = max + 0
-      if newest and newest > start then left = max - call('ZCOUNT', key, start + 1, '+inf') end
+      if newest and newest > start then
+        left = max - call('ZCOUNT', key, start + 1, '+inf')
+        if captcha == 0 and (marks >= 4 or kind == '1' or holds > 0) then
+          left = left - call('ZCOUNT', key, start + 1 - HOLDS, '0')
+        end
+      end
       if left <= 0 then
         held = held or b - 1
       elseif not room or left - 1 < room[3] then

@@ -4,9 +4,13 @@
   ARGV     id; then a bucket: outcome, capacity, life ms, up_to us
   Outcomes K  it counts, from now; written anew where the log was lost; left alone where it counts already
            R  it never was; harmless when repeated
-           F  it never was, and kept hits up to `up_to` are forgiven, unless another hold is in flight
+           F  it never was, and kept hits up to `up_to` are forgiven, unless another hold is in flight: each
+              moves HOLDS below its time, once, so that captcha rules pass over it
   Output   {time}: where a bucket kept it, that from which it counts (the latest of them); else now
+  Edges    at most MOST_FORGIVEN move at once, the oldest first
 ]]
+-- hits.rs: MOST_FORGIVEN.
+local MOST_FORGIVEN = 1000
 local id, at = ARGV[1], 1
 local kept
 for b = 1, #KEYS do
@@ -14,7 +18,7 @@ for b = 1, #KEYS do
   local now, holds = open(key)
   if outcome == 'K' then
     local stands = call('ZSCORE', key, id)
-    local from = stands and tonumber(stands) or HOLDS
+    local from = stands and time_of(tonumber(stands)) or HOLDS
     if from >= HOLDS then
       from = now
       call('ZADD', key, now, id)
@@ -25,7 +29,10 @@ for b = 1, #KEYS do
   else
     call('ZREM', key, id)
     if outcome == 'F' and call('ZCOUNT', key, HOLDS, '+inf') == 0 then
-      call('ZREMRANGEBYSCORE', key, '-inf', ARGV[at + 4])
+      local hits = call('ZRANGE', key, '0', ARGV[at + 4], 'BYSCORE', 'LIMIT', '0', MOST_FORGIVEN, 'WITHSCORES')
+      for i = 1, #hits, 2 do
+        call('ZADD', key, hits[i + 1] - HOLDS, hits[i])
+      end
     end
   end
   at = at + 4

@@ -1,7 +1,9 @@
 --[[ window: what every script here begins with. The same arithmetic as src/throttle/window.rs.
   A window log is one ZSET: a member a hit, its score the time in microseconds of the server's clock.
   A hold in flight stands HOLDS above its time, so that holds sort after every kept hit, can be counted
-  and skipped by rank, and never mix with failures. (Scores are doubles: exact up to 9e15; times are
+  and skipped by rank, and never mix with failures. A hit that a success has forgiven stands HOLDS below
+  its time: before all others, as those that were forgiven are the oldest, so that ranks go by time still.
+  Rules marked `captcha` pass over it, the others do not. (Scores are doubles: exact up to 9e15; times are
   1.8e15 until the year 2095 passes 4e15.)
   A number goes to the server as %.17g, which keeps every digit; Lua's tostring would not. But printing
   it so costs as much as half a look-up: what ARGV gave as text is passed on as text where it can be.
@@ -20,11 +22,17 @@ local function score(key, rank)
   return found and found + 0
 end
 
+-- When a kept hit was, by its score; nil where there is none.
+local function time_of(score)
+  if score and score < 0 then return score + HOLDS end
+  return score
+end
+
 -- Turns the holds whose owner died into kept hits (the one write that a refusal may do, once a hold),
 -- and counts those in flight. Answers them and the newest time in the log.
 local function holds_of(key, newest)
   local now = math.max(clock, newest - HOLDS)
-  local kept = score(key, call('ZCOUNT', key, HOLDS, '+inf') + 1)
+  local kept = time_of(score(key, call('ZCOUNT', key, HOLDS, '+inf') + 1))
   if kept and kept > now then now = kept end
   local dead = call('ZRANGE', key, HOLDS, HOLDS + now - HOLD_LIFE, 'BYSCORE', 'WITHSCORES')
   for i = 1, #dead, 2 do
@@ -34,9 +42,10 @@ local function holds_of(key, newest)
 end
 
 -- Reads a log: the time it counts by (never older than its newest hit, whatever the clock says),
--- its holds in flight, and its newest score (nil: no log).
+-- its holds in flight, and its newest score (nil: no log; of one that was forgiven, its time).
 local function open(key)
   local newest = score(key, '1')
+  if newest and newest < 0 then newest = newest + HOLDS end
   if not newest or newest <= clock then return clock, 0, newest end
   if newest < HOLDS then return newest, 0, newest end
   local holds, now = holds_of(key, newest)

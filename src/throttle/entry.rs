@@ -156,6 +156,10 @@ impl Log for Subject<'_> {
         (self.entry.kept.len() - past) as u32
     }
 
+    fn unforgiven(&self) -> u32 {
+        self.entry.kept.unforgiven() as u32
+    }
+
     fn holds(&self) -> u32 {
         self.in_flight().len() as u32
     }
@@ -185,7 +189,7 @@ pub(super) trait PeekLog: Log + Sized {
                 Standing::Full { frees_at } => frees_at.since(now),
                 Standing::Free(_) | Standing::Held => Duration::ZERO,
             };
-            RulePeek { count: self.newer_than(window::start(&rule.span, now)).min(rule.max), retry_after }
+            RulePeek { count: window::counted(rule, self, now).min(rule.max), retry_after }
         };
         Peek { at: now, holds: self.holds(), rules: limit.rules().iter().map(rule).collect() }
     }

@@ -9,30 +9,56 @@ pub struct Hit {
     pub id: HitId,
 }
 
+/// The most hits that one success forgives: what one script moves at once. The oldest come first, so that a
+/// longer log errs towards asking for a challenge.
+pub const MOST_FORGIVEN: usize = 1000;
+
+/// When a hit was, and whether a success has forgiven it: then it is negative. Times are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp(i64);
+
+impl Stamp {
+    const fn new(at: Micros) -> Self {
+        Self(at.0)
+    }
+
+    const fn forgiven(at: Micros) -> Self {
+        Self(!at.0)
+    }
+
+    const fn is_forgiven(self) -> bool {
+        self.0 < 0
+    }
+
+    const fn time(self) -> Micros {
+        Micros(if self.0 < 0 { !self.0 } else { self.0 })
+    }
+}
+
 /// A hit as the ring holds it, without gaps: the fewer lines of the cache a log spans, the better.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(2))]
 struct Slot {
-    at: i64,
+    at: Stamp,
     id: [u8; 6],
 }
 
-/// Ordered by time. The times of the two ends
+/// Ordered by time; those that were forgiven are the oldest. The times of the two ends
 /// answer nearly every question by themselves.
 #[derive(Debug, Clone)]
 pub struct Hits {
     ring: Box<[Slot]>,
-    first: Micros,
-    last: Micros,
+    first: Stamp,
+    last: Stamp,
     head: u32,
     len: u32,
 }
 
-const NONE: Slot = Slot { at: 0, id: [0; 6] };
+const NONE: Slot = Slot { at: Stamp(0), id: [0; 6] };
 
 impl Default for Hits {
     fn default() -> Self {
-        Self { ring: Box::default(), first: Micros(0), last: Micros(0), head: 0, len: 0 }
+        Self { ring: Box::default(), first: Stamp(0), last: Stamp(0), head: 0, len: 0 }
     }
 }
 
@@ -47,13 +73,13 @@ impl Hits {
 
     /// When the newest was.
     pub fn last(&self) -> Option<Micros> {
-        (self.len > 0).then_some(self.last)
+        (self.len > 0).then_some(self.last.time())
     }
 
     /// When the n-th newest was, from 1.
     pub fn nth_newest(&self, n: usize) -> Option<Micros> {
         let index = self.len().checked_sub(n)?;
-        Some(if index == 0 { self.first } else { self.get(index).at })
+        Some(if index == 0 { self.first.time() } else { self.get(index).at })
     }
 
     /// When the newest were, newest first, at most so many.
@@ -65,9 +91,9 @@ impl Hits {
     /// changes by few.
     pub fn not_newer(&self, start: Micros, near: usize) -> usize {
         let len = self.len();
-        if len == 0 || self.first > start {
+        if len == 0 || self.first.time() > start {
             return 0;
-        } else if self.last <= start {
+        } else if self.last.time() <= start {
             return len;
         }
         let mut found = near.clamp(1, len);
@@ -88,6 +114,33 @@ impl Hits {
         low
     }
 
+    /// How many of the newest no success has forgiven: all that are older, one has.
+    #[inline]
+    pub fn unforgiven(&self) -> usize {
+        if self.len == 0 || !self.first.is_forgiven() { self.len() } else { self.look_for_unforgiven() }
+    }
+
+    #[cold]
+    fn look_for_unforgiven(&self) -> usize {
+        let (mut low, mut high) = (1, self.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.stamp(middle).is_forgiven() { low = middle + 1 } else { high = middle }
+        }
+        self.len() - low
+    }
+
+    /// Forgives those that are not newer; at most [`MOST_FORGIVEN`].
+    pub fn forgive(&mut self, up_to: Micros) {
+        let from = self.len() - self.unforgiven();
+        let to = self.not_newer(up_to, from).min(from + MOST_FORGIVEN);
+        for index in from..to {
+            let slot = self.slot(index);
+            self.put(index, Slot { at: Stamp::forgiven(slot.at.time()), ..slot });
+        }
+        self.look_at_ends();
+    }
+
     pub fn contains(&self, id: HitId) -> bool {
         self.time_of(id).is_some()
     }
@@ -100,10 +153,10 @@ impl Hits {
     #[inline]
     pub fn keep(&mut self, hit: Hit, capacity: usize) {
         let len = self.len();
-        let newest = len > 0 && hit.at >= self.last;
+        let newest = len > 0 && hit.at >= self.last.time();
         if newest && len < self.ring.len().min(capacity) {
             self.append(hit);
-        } else if newest && len == capacity && hit.at > self.first {
+        } else if newest && len == capacity && hit.at > self.first.time() {
             self.drop_oldest();
             self.append(hit);
         } else {
@@ -128,52 +181,55 @@ impl Hits {
     /// Puts the newest one behind the others, where there is room for it.
     fn append(&mut self, hit: Hit) {
         self.set(self.len(), hit);
-        self.first = if self.len == 0 { hit.at } else { self.first };
-        self.last = hit.at;
+        let at = Stamp::new(hit.at);
+        self.first = if self.len == 0 { at } else { self.first };
+        self.last = at;
         self.len += 1;
     }
 
     /// Of several that are oldest it drops the one with the lowest id, as a sorted set would: that is all
     /// that their order matters for, and so it is looked for only here.
     fn drop_oldest(&mut self) {
-        if self.len > 1 && self.get(1).at == self.first {
+        if self.len > 1 && self.stamp(1) == self.first {
             self.bring_lowest_first();
         }
         self.head = self.place(1) as u32;
         self.len -= 1;
-        self.first = self.get(0).at;
+        self.first = self.stamp(0);
     }
 
     fn bring_lowest_first(&mut self) {
-        let oldest = self.get(0);
+        let oldest = self.slot(0);
         let (mut found, mut lowest) = (0, rank(oldest.id));
         for index in 1..self.len() {
-            let twin = self.get(index);
-            if twin.at != oldest.at {
+            let twin = self.slot(index);
+            if self.stamp(index) != self.first {
                 break;
             }
             (found, lowest) = if rank(twin.id) < lowest { (index, rank(twin.id)) } else { (found, lowest) };
         }
-        self.set(0, self.get(found));
-        self.set(found, oldest);
+        self.put(0, self.slot(found));
+        self.put(found, oldest);
     }
 
-    /// Puts one in its place. `capacity` is how many the log will ever be asked for: no memory is taken
-    /// for more.
+    /// Puts one in its place; one that is older than one forgiven is forgiven, too. `capacity` is how many the
+    /// log will ever be asked for: no memory is taken for more.
     pub fn insert(&mut self, hit: Hit, capacity: usize) {
         if self.len() == self.ring.len() {
             self.grow(capacity);
         }
         let newer = match self.len() {
             // As when a log is written back, newest first.
-            len if len > 0 && hit.at < self.first => len,
+            len if len > 0 && hit.at < self.first.time() => len,
             _ => self.iter().rev().take_while(|other| other.at > hit.at).count(),
         };
         let index = self.len() - newer;
+        let forgiven = newer > 0 && self.stamp(index).is_forgiven();
+        let at = if forgiven { Stamp::forgiven(hit.at) } else { Stamp::new(hit.at) };
         self.open(index);
-        self.set(index, hit);
-        self.first = if index == 0 { hit.at } else { self.first };
-        self.last = if newer == 0 { hit.at } else { self.last };
+        self.put(index, Slot { at, id: hit.id.0 });
+        self.first = if index == 0 { at } else { self.first };
+        self.last = if newer == 0 { at } else { self.last };
     }
 
     /// Whether there was one of that id.
@@ -190,7 +246,7 @@ impl Hits {
             index -= 1;
             if self.get(index).id == hit.id {
                 for behind in index + 1..self.len() {
-                    self.set(behind - 1, self.get(behind));
+                    self.put(behind - 1, self.slot(behind));
                 }
                 self.len -= 1;
                 self.look_at_ends();
@@ -203,9 +259,8 @@ impl Hits {
     pub fn retain(&mut self, keep: impl Fn(&Hit) -> bool) {
         let mut kept = 0;
         for index in 0..self.len() {
-            let hit = self.get(index);
-            if keep(&hit) {
-                self.set(kept, hit);
+            if keep(&self.get(index)) {
+                self.put(kept, self.slot(index));
                 kept += 1;
             }
         }
@@ -218,12 +273,25 @@ impl Hits {
     }
 
     fn get(&self, index: usize) -> Hit {
-        let Slot { at, id } = self.ring[self.place(index)];
-        Hit { at: Micros(at), id: HitId(id) }
+        let Slot { at, id } = self.slot(index);
+        Hit { at: at.time(), id: HitId(id) }
     }
 
     fn set(&mut self, index: usize, hit: Hit) {
-        self.ring[self.place(index)] = Slot { at: hit.at.0, id: hit.id.0 };
+        self.put(index, Slot { at: Stamp::new(hit.at), id: hit.id.0 });
+    }
+
+    fn slot(&self, index: usize) -> Slot {
+        self.ring[self.place(index)]
+    }
+
+    fn stamp(&self, index: usize) -> Stamp {
+        self.slot(index).at
+    }
+
+    fn put(&mut self, index: usize, slot: Slot) {
+        let place = self.place(index);
+        self.ring[place] = slot;
     }
 
     fn place(&self, index: usize) -> usize {
@@ -248,12 +316,12 @@ impl Hits {
         self.len += 1;
         if index > len / 2 || index == len {
             for behind in (index..len).rev() {
-                self.set(behind + 1, self.get(behind));
+                self.put(behind + 1, self.slot(behind));
             }
         } else {
             self.head = self.place(self.ring.len() - 1) as u32;
             for before in 0..index {
-                self.set(before, self.get(before + 1));
+                self.put(before, self.slot(before + 1));
             }
         }
     }
@@ -262,13 +330,13 @@ impl Hits {
     fn look_at_ends(&mut self) {
         match self.len() {
             0 => *self = Self::default(),
-            len => (self.first, self.last) = (self.get(0).at, self.get(len - 1).at),
+            len => (self.first, self.last) = (self.stamp(0), self.stamp(len - 1)),
         }
     }
 }
 
 /// How members of equal scores are ordered in a sorted set.
-fn rank(HitId([a, b, c, d, e, f]): HitId) -> u64 {
+fn rank([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
@@ -284,6 +352,7 @@ mod tests {
         Remove(u8),
         TakeOut(i64, u8),
         Forget(i64),
+        Forgive(i64),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -293,6 +362,7 @@ mod tests {
             1 => any::<u8>().prop_map(Step::Remove),
             1 => (0..40i64, 0..8u8).prop_map(|(at, id)| Step::TakeOut(at, id)),
             1 => (0..40i64).prop_map(Step::Forget),
+            1 => (0..40i64).prop_map(Step::Forgive),
         ]
     }
 
@@ -300,42 +370,49 @@ mod tests {
         /// Whatever happens to it, it answers as a sorted list would.
         #[test]
         fn hits_answer_as_a_sorted_list(steps in proptest::collection::vec(step(), 0..60), capacity in 1usize..30, near in 0usize..40) {
-            let (mut hits, mut list) = (Hits::default(), Vec::<(i64, u8)>::new());
+            // Of each: whether it was not forgiven, when it was, and its id; in the order of a sorted set.
+            let (mut hits, mut list) = (Hits::default(), Vec::<(bool, i64, u8)>::new());
             for step in steps {
                 match step {
                     Step::Keep(at, id) => {
                         hits.keep(hit(at, id), capacity);
-                        list.push((at, id));
+                        list.push((!list.iter().any(|(stands, other, _)| !stands && *other > at), at, id));
                         list.sort_unstable();
                         list.drain(..list.len().saturating_sub(capacity));
                     }
                     Step::Remove(id) => {
-                        prop_assert_eq!(hits.remove(hit(0, id).id), list.iter().any(|(_, other)| *other == id));
-                        list.retain(|(_, other)| *other != id);
+                        prop_assert_eq!(hits.remove(hit(0, id).id), list.iter().any(|(.., other)| *other == id));
+                        list.retain(|(.., other)| *other != id);
                     }
                     Step::TakeOut(at, id) => {
-                        let found = list.iter().rposition(|other| *other == (at, id));
+                        let found = list.iter().rposition(|other| (other.1, other.2) == (at, id));
                         prop_assert_eq!(hits.take_out(hit(at, id)), found.is_some());
                         found.map(|index| list.remove(index));
                     }
                     Step::Forget(up_to) => {
                         hits.retain(|hit| hit.at.0 > up_to);
-                        list.retain(|(at, _)| *at > up_to);
+                        list.retain(|(_, at, _)| *at > up_to);
+                    }
+                    Step::Forgive(up_to) => {
+                        hits.forgive(Micros(up_to));
+                        list.iter_mut().for_each(|(stands, at, _)| *stands &= *at > up_to);
+                        list.sort_unstable();
                     }
                 }
                 prop_assert_eq!(hits.len(), list.len());
-                prop_assert_eq!(hits.last().map(|at| at.0), list.last().map(|(at, _)| *at));
+                prop_assert_eq!(hits.last().map(|at| at.0), list.last().map(|(_, at, _)| *at));
+                prop_assert_eq!(hits.unforgiven(), list.iter().filter(|(stands, ..)| *stands).count());
                 for n in 1..=capacity + 1 {
-                    let expected = list.len().checked_sub(n).map(|index| list[index].0);
+                    let expected = list.len().checked_sub(n).map(|index| list[index].1);
                     prop_assert_eq!(hits.nth_newest(n).map(|at| at.0), expected);
                 }
-                let newest: Vec<_> = list.iter().rev().map(|(at, _)| *at).take(3).collect();
+                let newest: Vec<_> = list.iter().rev().map(|(_, at, _)| *at).take(3).collect();
                 prop_assert_eq!(hits.newest(3).iter().map(|at| at.0).collect::<Vec<_>>(), newest);
                 for start in 0..40 {
-                    let expected = list.iter().filter(|(at, _)| *at <= start).count();
+                    let expected = list.iter().filter(|(_, at, _)| *at <= start).count();
                     prop_assert_eq!(hits.not_newer(Micros(start), near), expected);
                 }
-                prop_assert!(list.iter().all(|(_, id)| hits.contains(hit(0, *id).id)));
+                prop_assert!(list.iter().all(|(.., id)| hits.contains(hit(0, *id).id)));
             }
         }
     }

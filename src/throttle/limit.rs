@@ -190,6 +190,11 @@ impl Limit {
         self.0.sight
     }
 
+    /// Whether a rule of it asks for a challenge: only there a success forgives anything.
+    pub fn challenges(&self) -> bool {
+        self.0.rules.iter().any(|rule| rule.then == Then::Captcha)
+    }
+
     /// How many hits a log is kept for: the largest `max` of its rules.
     pub fn capacity(&self) -> u32 {
         self.0.capacity

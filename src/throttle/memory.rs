@@ -143,8 +143,10 @@ impl MemoryStore {
                     let Some(mut log) = shard.find(bucket.key) else { continue };
                     log.now(clock);
                     log.remove(id);
-                    if let (Outcome::Forgive { up_to }, 0) = (outcome, log.holds()) {
-                        log.entry.kept.retain(|hit| hit.at > *up_to);
+                    if let (Outcome::Forgive { up_to }, 0) = (outcome, log.holds())
+                        && bucket.limit.challenges()
+                    {
+                        log.entry.kept.forgive(*up_to);
                     }
                     if log.is_empty() {
                         shard.remove(bucket.key);

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use redis::{Client, Cmd, ErrorKind, Script, ServerErrorKind, Value};
 
+use super::hits::MOST_FORGIVEN;
 use super::limit::{Limit, Mode, Rule, Span, Then};
 use super::link::{CallError, Link};
 use super::remembered::Remembered;
@@ -195,7 +196,8 @@ impl WindowStore for RedisStore {
             let (letter, up_to) = match outcome {
                 Outcome::Keep => ("K", 0),
                 Outcome::Refund => ("R", 0),
-                Outcome::Forgive { up_to } => ("F", up_to.0),
+                Outcome::Forgive { up_to } if bucket.limit.challenges() => ("F", up_to.0),
+                Outcome::Forgive { .. } => ("R", 0),
             };
             command.arg(letter).arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, now)).arg(up_to);
         }
@@ -212,7 +214,7 @@ impl WindowStore for RedisStore {
             let now = self.now();
             let mut command = self.command(&self.scripts.peek, [bucket].into_iter());
             for rule in bucket.limit.rules() {
-                write_rule(&mut command, rule, bucket.limit.mode(), now);
+                write_rule(&mut command, rule, bucket.limit, now);
             }
             match self.run(&command, &self.scripts.peek).await?.as_slice() {
                 [-1, at] => self.learn(Micros(*at)),
@@ -296,13 +298,14 @@ impl WindowStore for RedisStore {
 fn write_bucket(command: &mut Cmd, limit: &Limit, now: Micros) {
     command.arg(limit.capacity()).arg(life_millis(limit, now)).arg(limit.rules().len());
     for rule in limit.rules() {
-        write_rule(command, rule, limit.mode(), now);
+        write_rule(command, rule, limit, now);
     }
 }
 
-fn write_rule(command: &mut Cmd, rule: &Rule, mode: Mode, now: Micros) {
+fn write_rule(command: &mut Cmd, rule: &Rule, limit: &Limit, now: Micros) {
     let captcha = u8::from(rule.then == Then::Captcha);
-    let monitored = if mode == Mode::Monitor { 2 } else { 0 };
+    let monitored = if limit.mode() == Mode::Monitor { 2 } else { 0 };
+    let forgiving = if limit.challenges() { 4 } else { 0 };
     let (first, end) = match &rule.span {
         Span::Sliding(window) => (window.as_micros() as i64, 0),
         Span::Calendar { unit, zone } => {
@@ -310,7 +313,7 @@ fn write_rule(command: &mut Cmd, rule: &Rule, mode: Mode, now: Micros) {
             (stretch.start.0, stretch.end.0)
         }
     };
-    command.arg(rule.max).arg(captcha + monitored).arg(first).arg(end);
+    command.arg(rule.max).arg(captcha + monitored + forgiving).arg(first).arg(end);
 }
 
 fn life_millis(limit: &Limit, now: Micros) -> u64 {
@@ -382,5 +385,5 @@ fn fault(error: CallError) -> StoreError {
     }
 }
 
-/// The scripts carry this constant too.
-const _: () = assert!(HOLD_LIFE.as_micros() == 15_000_000);
+/// The scripts carry these constants too.
+const _: () = assert!(HOLD_LIFE.as_micros() == 15_000_000 && MOST_FORGIVEN == 1000);

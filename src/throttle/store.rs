@@ -116,9 +116,11 @@ pub enum Outcome {
     Keep,
     /// It never was. Harmless when repeated.
     Refund,
-    /// It never was, and the kept hits up to that time are forgiven, unless another hold is in flight.
-    /// What was kept later, beside the attempt that succeeded, stays too: a burst cannot use one success
-    /// to wipe its own failures.
+    /// It never was, and the kept hits up to that time are forgiven, unless another hold is in flight: rules
+    /// that ask for a challenge pass over them from then on. Rules that block count them still, or whoever
+    /// guesses would have as many guesses again after each time that the owner comes. What was kept later,
+    /// beside the attempt that succeeded, stays whole: a burst cannot use one success to wipe its own
+    /// failures. At most a thousand at once, the oldest first. Under a limit that only blocks, a refund.
     Forgive { up_to: Micros },
 }
 
@@ -150,7 +152,8 @@ pub struct Reading {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RulePeek {
-    /// Kept hits that this rule counts now, never more than its `max`.
+    /// Kept hits that this rule counts now, never more than its `max`. One that asks for a challenge counts none
+    /// that a success has forgiven.
     pub count: u32,
     /// Until a slot frees; zero where there is room.
     pub retry_after: Duration,

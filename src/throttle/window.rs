@@ -25,6 +25,10 @@ pub trait Log {
     fn nth_newest(&self, n: u32) -> Option<Micros>;
     /// How many kept hits are newer than `start`.
     fn newer_than(&self, start: Micros) -> u32;
+    /// How many of the newest kept hits no success has forgiven: all that are older, one has.
+    fn unforgiven(&self) -> u32 {
+        u32::MAX
+    }
     /// How many holds are in flight.
     fn holds(&self) -> u32;
 }
@@ -40,16 +44,31 @@ pub enum Standing {
     Full { frees_at: Micros },
 }
 
-/// Judges one rule. A sliding window is open at its start: a hit exactly `window` old has left.
+/// Judges one rule. A sliding window is open at its start: a hit exactly `window` old has left. A rule that
+/// asks for a challenge passes over what a success has forgiven; one that blocks does not.
 #[inline]
 pub fn judge(rule: &Rule, log: &impl Log, now: Micros) -> Standing {
     let start = start(&rule.span, now);
-    let holds = log.holds();
-    if let Some(oldest) = log.nth_newest(rule.max).filter(|&at| at > start) {
+    let stands = |at: &Micros| *at > start && (rule.then == Then::Block || rule.max <= log.unforgiven());
+    if let Some(oldest) = log.nth_newest(rule.max).filter(stands) {
         return Standing::Full { frees_at: end(&rule.span, oldest, now) };
     }
-    let taken = log.newer_than(start).saturating_add(holds);
+    let taken = counted_since(rule, log, start).saturating_add(log.holds());
     if taken >= rule.max { Standing::Held } else { Standing::Free(rule.max - taken) }
+}
+
+/// How many kept hits a rule counts now.
+pub fn counted(rule: &Rule, log: &impl Log, now: Micros) -> u32 {
+    counted_since(rule, log, start(&rule.span, now))
+}
+
+#[inline]
+fn counted_since(rule: &Rule, log: &impl Log, start: Micros) -> u32 {
+    let newer = log.newer_than(start);
+    match rule.then {
+        Then::Captcha if newer > 0 => newer.min(log.unforgiven()),
+        Then::Captcha | Then::Block => newer,
+    }
 }
 
 /// The last moment that no longer counts.

@@ -46,12 +46,12 @@ impl Slot {
         });
     }
 
-    /// The owner signed in: the failures from before are forgiven in the log that theirs would stand in. Of a
-    /// stranger that is the account's. From a known device it is the device's alone: those at the account are
-    /// somebody else's, who would have as many guesses again after each time that the owner comes, and they
-    /// are not in the owner's way. A log that only watches is forgiven as it would be if it did not. The address's
-    /// and the network's stay, or an attacker's own account would wipe them. When that was, and whether it was
-    /// asked for, where the store could say.
+    /// The owner signed in: rules that ask for a challenge pass over the failures from before, in the log that
+    /// theirs would stand in. Of a stranger that is the account's. From a known device it is the device's alone:
+    /// those at the account are somebody else's, and not in the owner's way. Rules that block count them still, or
+    /// a stranger would have as many guesses again after each time that the owner comes. A log that only watches is
+    /// forgiven as it would be if it did not. The address's and the network's stay, or an attacker's own account
+    /// would wipe them. When that was, and whether it was asked for, where the store could say.
     pub async fn succeed(self) -> Option<(Micros, bool)> {
         settled(match self.hold {
             Held::Store(hold) => hold.succeed(is_own).await,

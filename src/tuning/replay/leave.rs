@@ -90,7 +90,8 @@ impl Engine<'_> {
         }
     }
 
-    /// A right password: the failures of the account from before it came are forgiven, if it came alone.
+    /// A right password: rules that ask for a challenge pass over the account's failures from before it came, if
+    /// it came alone.
     fn forgive(&mut self, row: &Row, flight: Flight, now: Micros) {
         let lane = Lanes::of(row)[0];
         let Some(log) = self.books[LOGIN_ACCOUNT].existing(lane.subject) else { return };
@@ -151,7 +152,7 @@ impl Engine<'_> {
         if !lane.is_known() || perhaps {
             self.void(lane, row.at, row.at);
         } else if let Some(log) = self.books[limit].existing(subject) {
-            log.forgive(Worlds::ALL, row.at);
+            log.clear(row.at);
             self.recheck(lane, row.at);
         }
     }

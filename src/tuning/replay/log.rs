@@ -37,7 +37,7 @@ pub struct Log {
     pub holds: [u32; 3],
     /// Hits that may or may not be taken back: they may have pushed one out of a full log.
     loose: u32,
-    /// Up to then nothing is certain to stand: it may be forgiven.
+    /// Up to then nothing is certain to stand: it may be forgiven, or forgotten.
     void: Micros,
     /// Until then somebody may be waiting for it: who comes waits behind them, whatever it holds.
     pub crowded_until: Micros,
@@ -67,6 +67,10 @@ impl window::Log for View<'_> {
 
     fn newer_than(&self, start: Micros) -> u32 {
         self.hits.map_or(0, |hits| (hits.len() - hits.not_newer(start, 1)) as u32)
+    }
+
+    fn unforgiven(&self) -> u32 {
+        self.hits.map_or(0, |hits| hits.unforgiven() as u32)
     }
 
     fn holds(&self) -> u32 {
@@ -176,37 +180,46 @@ impl Log {
         }
     }
 
-    /// Forgives what is not newer, in the worlds where that happens. Whether any was certain.
+    /// Forgives what is not newer, in the worlds where that happens: rules that ask for a challenge pass over it.
+    /// Whether any was certain.
     pub fn forgive(&mut self, worlds: Worlds, up_to: Micros) -> bool {
-        if worlds == Worlds([false; 3]) {
-            return false;
-        }
-        let lost =
-            self.hits_of(MUST).nth_newest(self.hits_of(MUST).len()).is_some_and(|first| first <= up_to);
+        let standing = self.hits_of(MUST).unforgiven();
+        let oldest = (standing > 0).then(|| self.hits_of(MUST).nth_newest(standing)).flatten();
+        self.cut(worlds, up_to, |hits| hits.forgive(up_to));
+        worlds.0[MUST] && oldest.is_some_and(|oldest| oldest <= up_to)
+    }
+
+    /// Somebody forgot what is not newer.
+    pub fn clear(&mut self, up_to: Micros) {
+        self.cut(Worlds::ALL, up_to, |hits| hits.retain(|hit| hit.at > up_to));
+    }
+
+    fn cut(&mut self, worlds: Worlds, up_to: Micros, cut: impl Fn(&mut Hits)) {
         match &mut self.hits {
-            Trio::One(hits) if worlds.is_certain() => hits.retain(|hit| hit.at > up_to),
+            _ if worlds == Worlds([false; 3]) => {}
+            Trio::One(hits) if worlds.is_certain() => cut(hits),
             Trio::One(hits) if hits.not_newer(up_to, 1) == 0 => {}
             _ => {
                 if !worlds.is_certain() {
                     self.diverged = self.diverged.max(up_to);
                 }
-                for (hits, does) in self.split().iter_mut().zip(worlds.0) {
-                    if does {
-                        hits.retain(|hit| hit.at > up_to);
-                    }
+                for (hits, _) in self.split().iter_mut().zip(worlds.0).filter(|(_, does)| *does) {
+                    cut(hits);
                 }
             }
         }
-        lost
     }
 
-    /// Something may be forgiven at any moment up to then. Whether anything was certain.
+    /// Something may be forgiven, or forgotten, at any moment up to then. Whether anything was certain.
     pub fn void_up_to(&mut self, up_to: Micros) -> bool {
         if up_to <= self.void {
             return false;
         }
         self.void = up_to;
-        self.forgive(Worlds([true, false, false]), up_to)
+        let hits = self.hits_of(MUST);
+        let lost = hits.nth_newest(hits.len()).is_some_and(|first| first <= up_to);
+        self.cut(Worlds([true, false, false]), up_to, |hits| hits.retain(|hit| hit.at > up_to));
+        lost
     }
 
     /// The fewest that a full log may have left once one that may have come in was taken back.

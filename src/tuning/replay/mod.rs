@@ -12,8 +12,9 @@
 //!
 //! - A hit that is certain goes into all worlds, one that is open into MAY only. To put the same hit into two
 //!   logs, or one into the larger only, keeps their order; so does to drop all but the newest `capacity`.
-//! - Who signs in forgives what is not newer than their coming. That cuts a log at a moment, which keeps the
-//!   order, too: all worlds are cut where it is certain, MUST alone where it is open.
+//! - Who signs in forgives what is not newer than their coming. For the rules that ask for a challenge that cuts
+//!   a log at a moment, which keeps the order of what is left, too: all worlds are cut where it is certain, MUST
+//!   alone where it is open.
 //! - What was refused when it was recorded is of unknown outcome: it may be a hit, so it goes into MAY; it may be
 //!   a success, so MUST is cut.
 //! - Of an episode of n attempts the first moment and the last are known. Their hits go into MAY when the first

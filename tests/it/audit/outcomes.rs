@@ -209,6 +209,10 @@ async fn challenges_are_counted_where_they_were_asked_for_and_answered() {
     for (id, answer) in ids.iter().zip([ANSWER, "no"]) {
         client.login_with("alice", WRONG, id, answer).await;
     }
+    // A flood of these is one row.
+    for junk in ["junk", "more"] {
+        client.login_with("alice", WRONG, junk, ANSWER).await;
+    }
     for _ in 0..2 {
         assert_eq!(client.call("/captcha", json!({})).await.status, 429);
     }
@@ -219,8 +223,9 @@ async fn challenges_are_counted_where_they_were_asked_for_and_answered() {
         captchas,
         [
             "captcha asked x3 (login)",
+            "captcha failed x2 (login)",
             "captcha ok (login)",
-            "captcha throttled x2 by captcha-address/0 (login)",
+            "captcha throttled x4 by captcha-address/0 (login)",
             "captcha wrong (login)",
         ],
         "the third challenge came with the refusal of the wrong answer"

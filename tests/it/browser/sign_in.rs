@@ -8,7 +8,7 @@ use crate::support::browser::Browser;
 
 const LIMITS: &str = r#"
     [limits.login-account]
-    rules = [{ max = 3, window = "1m", then = "captcha" }, { max = 5, window = "1h", then = "block" }]
+    rules = [{ max = 3, window = "1m", then = "captcha" }, { max = 11, window = "1h", then = "block" }]
 "#;
 
 async fn meets_the_limits(store: Store) {
@@ -89,7 +89,8 @@ async fn is_told_to_wait(app: &TestApp, browser: &Browser) {
     let refused = async { browser.try_password("kim", PASSWORD).await };
     assert_eq!(hashes_during(app, refused).await, 0);
     assert!(browser.text("[role=alert]").await.contains("Too many attempts"));
-    assert!(browser.text("[role=alert]").await.contains("59 minutes"), "an hour after the first failure");
+    // However often its owner signed in between.
+    assert!(browser.text("[role=alert]").await.contains("58 minutes"), "an hour after the first failure");
     let left = browser.text("[data-left]").await;
     let ticks = format!("return document.querySelector('[data-left]').textContent !== {left:?}");
     browser.until("countdown", &ticks).await;

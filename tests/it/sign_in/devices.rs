@@ -316,7 +316,7 @@ async fn a_watching_limit_on_devices_gives_nobody_a_way_past(store: Store) {
 }
 
 async fn a_success_forgives_a_watched_device_as_it_would_one_that_is_held_to_it(store: Store) {
-    let rules = "[limits.login-device]\nmode = \"monitor\"\nrules = [{ max = 1, window = \"1m\" }]\n";
+    let rules = "[limits.login-device]\nmode = \"monitor\"\nrules = [{ max = 1, window = \"1m\", then = \"captcha\" }]\n";
     let app = start(store, rules).await;
     let owner = owner(&app).await;
     for _ in 0..2 {

@@ -6,6 +6,7 @@ mod captcha;
 mod device_cookies;
 mod devices;
 mod disabling;
+mod forgiving;
 mod hang_ups;
 mod refusals;
 mod shared;

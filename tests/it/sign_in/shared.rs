@@ -281,3 +281,18 @@ async fn a_wrong_code_counts_in_the_network_too(store: Store) {
     assert_eq!(enter("203.0.113.200").await.problem(), "captcha-required");
     assert_eq!(enter("203.0.114.7").await.problem(), "invalid-code");
 }
+
+/// The windows of one instance have the network's level, too: half of the four.
+#[tokio::test]
+async fn in_an_outage_a_network_is_held_to_half_and_a_known_device_is_not() {
+    let rules =
+        "[limits.login-network]\nrules = [{ max = 4, window = \"1h\" }]\n[store]\ntimeout = \"100ms\"\n";
+    let mut app = start(Store::Redis, rules).await;
+    let owner = owner(&app).await;
+    app.redis.as_mut().unwrap().kill();
+    for (address, status) in [("203.0.113.1", 401), ("203.0.113.2", 401), ("203.0.113.3", 429)] {
+        assert_eq!(fail_solved(&app.client_at(address), "nobody").await.status, status, "{address}");
+    }
+    assert_eq!(fail_solved(&app.client_at("203.0.114.1"), "nobody").await.status, 401, "another network");
+    assert_eq!(solved(&owner, "alice", PASSWORD).await.status, 200);
+}

@@ -19,6 +19,8 @@ struct Hit {
     at: Micros,
     id: HitId,
     held: bool,
+    /// Rules that ask for a challenge pass over it.
+    forgiven: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -47,7 +49,8 @@ impl Model {
                     continue;
                 }
                 let Span::Sliding(window) = rule.span else { unreachable!("this model slides") };
-                let inside = |hit: &&Hit| hit.held || hit.at > now.minus(window);
+                let passed_over = |hit: &Hit| hit.forgiven && rule.then == Then::Captcha;
+                let inside = |hit: &&Hit| hit.held || hit.at > now.minus(window) && !passed_over(hit);
                 let (holds, mut kept): (Vec<Hit>, Vec<Hit>) =
                     self.logs[index].iter().filter(inside).partition(|hit| hit.held);
                 kept.sort_by_key(|hit| hit.at);
@@ -77,13 +80,21 @@ impl Model {
         }
         for index in 0..ask.buckets.len() {
             let at = self.now(index, clock);
-            self.logs[index].push(Hit { at, id: ask.id, held: ask.kind == Kind::Hold });
+            self.logs[index].push(Hit { at, id: ask.id, held: ask.kind == Kind::Hold, forgiven: false });
             if ask.kind == Kind::Hit {
                 self.forget_beyond_capacity(index, ask.buckets[index].limit);
             }
         }
         let noted = strictest(noted).map(|(_, wait, bucket, rule)| (bucket, rule, wait));
         Answer::Admitted { remaining: room.map(|left| left as u32), noted }
+    }
+
+    /// What a rule counts.
+    fn count(&self, log: usize, rule: &Rule, now: Micros) -> u32 {
+        let Span::Sliding(window) = rule.span else { unreachable!("this model slides") };
+        let passed_over = |hit: &Hit| hit.forgiven && rule.then == Then::Captcha;
+        let counts = |hit: &&Hit| !hit.held && hit.at > now.minus(window) && !passed_over(hit);
+        (self.logs[log].iter().filter(counts).count() as u32).min(rule.max)
     }
 
     /// Whether the owner's hold lives. Looks only: a store that is not asked sees no time pass either.
@@ -98,14 +109,14 @@ impl Model {
         match outcome {
             Outcome::Keep => {
                 let hold = self.logs[log].iter_mut().find(|hit| hit.id == id);
-                *hold.unwrap() = Hit { at: now, id, held: false };
+                *hold.unwrap() = Hit { at: now, id, held: false, forgiven: false };
                 self.forget_beyond_capacity(log, limit);
             }
             Outcome::Refund => self.logs[log].retain(|hit| hit.id != id),
             Outcome::Forgive { up_to } => {
                 self.logs[log].retain(|hit| hit.id != id);
-                if self.logs[log].iter().all(|hit| !hit.held) {
-                    self.logs[log].retain(|hit| hit.at > up_to);
+                if limit.challenges() && self.logs[log].iter().all(|hit| !hit.held) {
+                    self.logs[log].iter_mut().for_each(|hit| hit.forgiven |= hit.at <= up_to);
                 }
             }
         }
@@ -114,7 +125,7 @@ impl Model {
     /// Only the newest `capacity` kept hits are remembered: no rule looks further back.
     fn forget_beyond_capacity(&mut self, log: usize, limit: &Limit) {
         let mut kept: Vec<Hit> = self.logs[log].iter().copied().filter(|hit| !hit.held).collect();
-        kept.sort_by_key(|hit| hit.at);
+        kept.sort_by_key(|hit| (!hit.forgiven, hit.at));
         let excess = kept.len().saturating_sub(limit.capacity() as usize);
         let forgotten: Vec<HitId> = kept[..excess].iter().map(|hit| hit.id).collect();
         self.logs[log].retain(|hit| !forgotten.contains(&hit.id));
@@ -217,8 +228,11 @@ async fn replay<R: Rig>(
         }
     }
     for (log, bucket) in buckets.iter().enumerate() {
-        model.now(log, rig.now());
+        let now = model.now(log, rig.now());
         let peek = rig.store().peek(*bucket).await.unwrap();
+        let counts: Vec<u32> = peek.rules.iter().map(|rule| rule.count).collect();
+        let expected: Vec<u32> = limits[log].rules().iter().map(|rule| model.count(log, rule, now)).collect();
+        prop_assert_eq!(counts, expected);
         let holds = model.logs[log].iter().filter(|hit| hit.held).count();
         prop_assert_eq!(peek.holds as usize, holds);
     }

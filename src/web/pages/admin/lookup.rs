@@ -11,7 +11,7 @@ use rust_i18n::t;
 
 use crate::clock::Micros;
 use crate::lookup::{RuleStanding, Standing};
-use crate::throttle::{Rule, window};
+use crate::throttle::{Rule, Then, window};
 use crate::web::pages::Layout;
 use crate::web::pages::admin::event_row::EventRow;
 use crate::web::pages::admin::words::{grouped, sentence, title};
@@ -82,8 +82,11 @@ impl RuleState {
         let start = window::start(&rule.span, now);
         let whole = now.since(start).max(Duration::from_micros(1)).as_micros();
         let place = |at: &Micros| (at.since(start).as_micros() * u128::from(ACROSS) / whole) as u64;
-        let counted = hits.iter().rev().filter(|at| **at > start && **at <= now);
+        // What a success has forgiven is older than all that a captcha rule counts.
+        let most = if rule.then == Then::Captcha { standing.count as usize } else { hits.len() };
+        let counted = hits.iter().filter(|at| **at > start && **at <= now).take(most);
         let mut marks: Vec<u64> = counted.map(place).collect();
+        marks.reverse();
         marks.dedup();
         let frees = standing.frees_at.map(|at| Wait::new(now, at.since(now)));
         Self {
