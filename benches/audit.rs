@@ -69,7 +69,8 @@ async fn house() -> House {
     let subjects = || key.derive("throttle.subject");
     let limiter = Limiter::new(AnyStore::Memory(memory()), subjects(), &Entropy::Os);
     let insurance = Limiter::new(memory(), subjects(), &Entropy::Os);
-    let guard = Arc::new(Guard::new(limiter, insurance, accounts.clone(), audit.clone()));
+    let failures = FailureRecord::new(db.clone(), clock.clone());
+    let guard = Arc::new(Guard::new(limiter, insurance, failures, accounts.clone(), audit.clone()));
     let login = Username::parse("alice").expect("a name");
     let hash = hasher.hash_new(PASSWORD, &login).await.expect("room").expect("a fine password");
     accounts.create(&login, &hash, Roles::default()).await.expect("the first of that name");

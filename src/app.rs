@@ -1,5 +1,7 @@
 //! The composition root: the only place that chooses real parts.
 
+mod upkeep;
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -21,7 +23,8 @@ use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::login::{
-    Accounts, ByCode, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions, SignIn, Tokens,
+    Accounts, ByCode, FailureRecord, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions,
+    SignIn, Tokens,
 };
 use crate::lookup::{self, Lookup};
 use crate::routes;
@@ -42,10 +45,10 @@ const REDIS_PREFIX: &str = "gh";
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 /// How long requests in flight may take to end after SIGTERM.
 const DRAIN: u64 = 15;
+/// How long messages that nobody waits for may take: as long as a gateway may.
+const LAST_MESSAGES: Duration = Duration::from_secs(10);
 /// How long the database may take for the last events.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// Between two looks for expired logs and sessions.
-const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// What time and chance come from, and what a test replaces.
 #[derive(Clone, Default)]
@@ -108,7 +111,15 @@ impl Application {
         let insurance = in_process();
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
         let hasher = Hasher::new(hash_settings(&settings), entropy.clone()).map_err(StartError::Hash)?;
-        let guard = Arc::new(Guard::new(limiter.clone(), insurance.clone(), accounts.clone(), audit.clone()));
+        let failures = FailureRecord::new(db.clone(), clock.clone());
+        let guard = Arc::new(Guard::new(
+            limiter.clone(),
+            insurance.clone(),
+            failures.clone(),
+            accounts.clone(),
+            audit.clone(),
+        ));
+        guard.keep_whole(&live.snapshot().limits).await;
         let mut captchas =
             Captchas::new(&master, provider(&settings.captcha_provider), clock.clone(), entropy.clone());
         if let Some(link) = &link {
@@ -122,6 +133,7 @@ impl Application {
             db: db.clone(),
             limiter: limiter.clone(),
             gateway,
+            owners: Arc::new(accounts.clone()),
             clock: clock.clone(),
             entropy: entropy.clone(),
             audit: audit.clone(),
@@ -134,6 +146,7 @@ impl Application {
         let lookup = Lookup::new(lookup::Parts {
             limiter: limiter.clone(),
             insurance: insurance.clone(),
+            failures,
             issuing: issuing.clone(),
             accounts: accounts.clone(),
             codes: codes.clone(),
@@ -186,8 +199,11 @@ impl Application {
     pub fn serve(self) -> Result<Serving, StartError> {
         let Self { services, edge, security, settings, parts } = self;
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
-        let (upkeep, tuning) = (upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
-        let audit = services.audit.clone();
+        let (upkeep, tuning) =
+            (upkeep::upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
+        let (audit, codes) = (services.audit.clone(), services.codes.clone());
+        let (returning, db) = (upkeep::keep_whole(services.clone()), parts.db.clone());
+        let looking = tokio::spawn(async move { db.keep_looking().await });
         let recording = tokio::spawn(audit.clone().keep_writing());
         let mut server =
             HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
@@ -200,8 +216,8 @@ impl Application {
         let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
         let kept_up = tuning.clone();
         let keeping = tokio::spawn(async move { kept_up.keep_up().await });
-        let background = [upkeep, keeping, recording];
-        Ok(Serving { address, server: server.run(), audit, tuning, background })
+        let background = [upkeep, looking, returning, keeping, recording];
+        Ok(Serving { address, server: server.run(), audit, codes, tuning, background })
     }
 }
 
@@ -210,8 +226,9 @@ pub struct Serving {
     pub address: SocketAddr,
     server: Server,
     audit: Audit,
+    codes: Codes,
     tuning: Tuning,
-    background: [tokio::task::JoinHandle<()>; 3],
+    background: [tokio::task::JoinHandle<()>; 5],
 }
 
 impl Serving {
@@ -223,6 +240,10 @@ impl Serving {
     pub async fn run(self) -> std::io::Result<()> {
         let ended = self.server.await;
         self.background.iter().for_each(tokio::task::JoinHandle::abort);
+        // What was said to be on its way is handed over, as far as its gateway answers.
+        if tokio::time::timeout(LAST_MESSAGES, self.codes.drain()).await.is_err() {
+            tracing::warn!("messages are still being handed over: what becomes of them is not known");
+        }
         let last_words = async {
             self.audit.flush().await;
             self.tuning.leave().await;
@@ -240,7 +261,7 @@ impl Health for Parts {
             let answer = tokio::time::timeout(Duration::from_secs(1), self.db.ping()).await;
             let state = |up| if up { State::Up } else { State::Down };
             Report {
-                database: state(matches!(answer, Ok(Ok(())))),
+                database: state(matches!(answer, Ok(Ok(()))) && self.db.is_writable()),
                 store: state(self.link.as_ref().is_none_or(Link::is_up)),
                 limits: Limits {
                     version: self.live.version(),
@@ -253,33 +274,6 @@ impl Health for Parts {
             }
         })
     }
-}
-
-/// Drops what has expired, a little at a time.
-fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandle<()> {
-    const BATCH: u32 = 500;
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(SWEEP_EVERY).await;
-            if let AnyStore::Memory(store) = parts.limiter.store() {
-                store.sweep();
-            }
-            parts.insurance.store().sweep();
-            services.captchas.sweep();
-            services.token_gate.sweep();
-            while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
-            {
-            }
-            while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
-            while matches!(services.codes.give_up(BATCH).await, Ok(given_up) if given_up == u64::from(BATCH))
-            {
-            }
-            let live = services.live.snapshot();
-            while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
-            {
-            }
-        }
-    })
 }
 
 /// What this machine calls itself; in a container, the container.

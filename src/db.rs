@@ -1,26 +1,27 @@
 //! The SQL database: SQLite or PostgreSQL, opened, migrated, and spoken to with the same statements.
 
+mod health;
 mod lock;
 mod own;
 mod page;
-mod reach;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Executor, Pool, Postgres, Sqlite, SqlitePool, Transaction};
+use sqlx::{Connection, Executor, Pool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
 
 use crate::clock::{Clock, Micros};
+use health::Health;
 pub use lock::Lock;
 use lock::Turns;
 use own::Own;
 pub use page::{Cursor, Page};
-use reach::Reach;
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
@@ -48,14 +49,14 @@ pub enum Db {
 /// would hold every connection otherwise, and nothing else could be read meanwhile.
 #[derive(Debug)]
 pub struct Pools<D: sqlx::Database> {
+    /// See [`Pools::reachable`].
     pub all: Pool<D>,
     exclusive: Pool<D>,
     /// Of those that ask for a lock (PostgreSQL).
     turns: Turns,
-    /// SQLite is always there.
-    reach: Reach,
     /// None: there is nothing to gain by it (PostgreSQL), or one connection in all (in memory).
     own: Option<Own>,
+    health: Arc<Health>,
 }
 
 /// A transaction; rolled back where it is dropped uncommitted.
@@ -93,7 +94,7 @@ macro_rules! on_db {
             $crate::db::Db::Sqlite($crate::db::Pools { all: $pool, .. }) => $run,
             $crate::db::Db::Postgres(pools) => match pools.reachable() {
                 Ok($pool) => $run,
-                Err(out) => Err(out),
+                Err(error) => Err(error),
             },
         }
     };
@@ -158,7 +159,10 @@ impl Db {
             .busy_timeout(BUSY_TIMEOUT)
             .foreign_keys(true);
         // A connection was tested when it was given back; in between nothing becomes of a file of ours.
-        let mut pool = SqlitePoolOptions::new().acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false);
+        let mut pool = SqlitePoolOptions::new()
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .test_before_acquire(false)
+            .after_release(|connection, _| Box::pin(is_clean(connection)));
         if in_memory {
             // The tables live as long as a connection does: one, and it is never let go.
             pool = pool.max_connections(1).min_connections(1).idle_timeout(None).max_lifetime(None);
@@ -177,8 +181,8 @@ impl Db {
             return Ok(Self::Sqlite(Pools {
                 exclusive: all.clone(),
                 turns: Turns::default(),
-                reach: Reach::default(),
                 own: None,
+                health: Arc::default(),
                 all,
             }));
         }
@@ -188,7 +192,7 @@ impl Db {
         let durable = options.synchronous(SqliteSynchronous::Full);
         let exclusive =
             connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?;
-        Ok(Self::Sqlite(Pools { all, exclusive, turns: Turns::default(), reach: Reach::default(), own }))
+        Ok(Self::Sqlite(Pools { all, exclusive, turns: Turns::default(), own, health: Arc::default() }))
     }
 
     async fn open_postgres(url: &str) -> Result<Self, ConnectError> {
@@ -210,11 +214,11 @@ impl Db {
         let exclusive = pool(POSTGRES_EXCLUSIVE, lock::PATIENCE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run(&all).await?;
         Ok(Self::Postgres(Pools {
-            turns: Turns::default(),
-            reach: Reach::watch(&all, options),
             all,
             exclusive,
+            turns: Turns::default(),
             own: None,
+            health: Arc::default(),
         }))
     }
 
@@ -224,7 +228,7 @@ impl Db {
     /// Ask nothing of the `Db` itself meanwhile: in memory it has one connection, and this holds it.
     pub async fn begin_exclusive(&self, lock: Lock) -> Result<Tx, DbError> {
         match self {
-            Self::Sqlite(pools) => Ok(Tx::Sqlite(pools.exclusive.begin_with(IMMEDIATE).await?)),
+            Self::Sqlite(pools) => Ok(Tx::Sqlite(begin_immediate(&pools.exclusive).await?)),
             Self::Postgres(pools) => {
                 pools.reachable()?;
                 Ok(Tx::Postgres(pools.turns.begin(&pools.exclusive, lock).await?))
@@ -236,7 +240,7 @@ impl Db {
     /// nothing. A power cut may undo it.
     pub async fn begin(&self) -> Result<Tx, DbError> {
         match self {
-            Self::Sqlite(pools) => Ok(Tx::Sqlite(pools.all.begin_with(IMMEDIATE).await?)),
+            Self::Sqlite(pools) => Ok(Tx::Sqlite(begin_immediate(&pools.all).await?)),
             Self::Postgres(pools) => Ok(Tx::Postgres(pools.reachable()?.begin().await?)),
         }
     }
@@ -272,20 +276,17 @@ const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 A
 
 impl<D: sqlx::Database> Clone for Pools<D> {
     fn clone(&self) -> Self {
-        Self {
-            all: self.all.clone(),
-            exclusive: self.exclusive.clone(),
-            turns: self.turns.clone(),
-            reach: self.reach.clone(),
-            own: self.own.clone(),
-        }
+        let (all, exclusive) = (self.all.clone(), self.exclusive.clone());
+        let turns = self.turns.clone();
+        Self { all, exclusive, turns, own: self.own.clone(), health: Arc::clone(&self.health) }
     }
 }
 
 impl<D: sqlx::Database> Pools<D> {
-    /// The connections for what decides nothing; at once none, while the database is known to be out.
-    pub(crate) fn reachable(&self) -> Result<&Pool<D>, sqlx::Error> {
-        if self.reach.is_down() { Err(reach::down()) } else { Ok(&self.all) }
+    /// The connections for everything but what is exclusive; an error at once where the database does not answer,
+    /// instead of a wait for a connection that nobody can make.
+    pub fn reachable(&self) -> Result<&Pool<D>, sqlx::Error> {
+        if self.health.is_reachable() { Ok(&self.all) } else { Err(sqlx::Error::PoolTimedOut) }
     }
 
     async fn close(&self) {
@@ -300,6 +301,36 @@ impl<D: sqlx::Database> Pools<D> {
 /// A plain BEGIN takes the write lock at its first write and, where another has written since its first
 /// read, fails at once with "database is locked", whatever the time-out.
 const IMMEDIATE: &str = "BEGIN IMMEDIATE";
+
+/// Begins; where a connection has a transaction open that nobody could end (a COMMIT that failed on a full disk,
+/// and its ROLLBACK with it), that is closed and another one opened.
+async fn begin_immediate(pool: &SqlitePool) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
+    for _ in 0..SQLITE_CONNECTIONS {
+        match pool.begin_with(IMMEDIATE).await {
+            Err(error) if is_left_open(&error) => pool.acquire().await?.close_on_drop(),
+            other => return other,
+        }
+    }
+    pool.begin_with(IMMEDIATE).await
+}
+
+fn is_left_open(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::InvalidSavePointStatement | sqlx::Error::BeginFailed => true,
+        sqlx::Error::Database(error) => error.message().contains("within a transaction"),
+        _ => false,
+    }
+}
+
+/// Whether a connection that is given back has no transaction open. A rollback may be under way: the answer to a
+/// ping comes after it.
+async fn is_clean(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    if connection.is_in_transaction() {
+        connection.ping().await?;
+    }
+    Ok(!connection.is_in_transaction())
+}
+
 /// What is read has to be what others committed before the lock was given: under a stricter default of the
 /// database it would be what stood there when the lock was asked for.
 const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";

@@ -6,6 +6,7 @@ pub mod cores;
 /// The tests' own servers.
 #[path = "../../tests/it/support"]
 pub mod harness {
+    pub mod ports;
     pub mod redis;
     pub mod steered;
 }

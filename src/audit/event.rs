@@ -42,6 +42,8 @@ words! {
         /// To be sent a code; `name` is its purpose.
         Send => "send",
         Register => "register",
+        /// Much of what may be sent to everybody is spent; `name` says how much.
+        Budget => "budget",
         /// A challenge: asked for, or answered.
         Captcha => "captcha",
         /// A hit on a limit of the owner's own.
@@ -68,6 +70,8 @@ words! {
         Asked => "asked",
         /// Sent perhaps: the gateway did not say.
         Unknown => "unknown",
+        /// Codes were short: it was said to be sent, and went to nobody.
+        Withheld => "withheld",
         /// It came to nothing, for a reason that is no limit's; `name` or `detail` says which.
         Failed => "failed",
         /// Something that it needs is out.

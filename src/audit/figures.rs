@@ -121,7 +121,7 @@ impl EventLog {
         const SQL: &str = "SELECT address_key, MAX(address_mask), CAST(SUM(count) AS BIGINT) AS total,
             COUNT(DISTINCT account_key), CAST(SUM(SUM(count)) OVER () AS BIGINT)
             FROM (SELECT address_key, address_mask, account_key, count FROM events WHERE at >= $1
-            AND action NOT IN ('admin', 'reload', 'custom', 'password-disabled') ORDER BY at DESC, id DESC LIMIT $2) AS newest
+            AND action NOT IN ('admin', 'reload', 'custom', 'password-disabled', 'budget') ORDER BY at DESC, id DESC LIMIT $2) AS newest
             GROUP BY address_key ORDER BY CASE WHEN address_key IS NULL THEN 1 ELSE 0 END, total DESC LIMIT 1";
         let row: Option<SharedRow> = on_db!(&self.db, pool => query_as(SQL)
             .bind(since.0).bind(MOST_ROWS).fetch_optional(pool).await)?;

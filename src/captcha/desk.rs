@@ -1,55 +1,86 @@
-//! Where challenges are handed out: at a limited rate, counted in this process, because what an image
-//! costs is this process's time, and because a refusal must not write to a store that others share.
+//! Where challenges are handed out and drawn. A challenge's id costs nothing; its image costs this
+//! process's time, so what is counted, in this process, are the images drawn.
+
+mod share;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::turns::{Turn, Turns};
 use super::{Captchas, Challenge, Client, Form, ImageError, Redeemed};
 use crate::config::Live;
-use crate::throttle::{Decision, Limiter, MemoryStore, Refusal};
+use crate::throttle::{Bucket, Decision, Limit, Limiter, MemoryStore, Mode, Refusal, Then};
 
 /// Everyone, as the subject of a total.
 const EVERYONE: &[u8] = b"everyone";
 
-const LIMITS: [&str; 2] = ["captcha-address", "captcha-total"];
+/// What refuses, by the index of its bucket. A network's share of the total is part of the total.
+const LIMITS: [&str; 4] = ["captcha-address", "captcha-network", "captcha-total", "captcha-total"];
 
 pub struct Desk {
     captchas: Captchas,
-    issuing: Limiter<MemoryStore>,
+    drawing: Limiter<MemoryStore>,
+    turns: Turns,
 }
 
-/// No challenge for this client, or for anyone, until then.
+/// Who asks for an image, as the limits count them.
+#[derive(Debug, Clone, Copy)]
+pub struct Requester<'a> {
+    pub address: &'a [u8],
+    pub network: &'a [u8],
+}
+
+/// No image for this client, or for anyone, until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Later {
     pub retry_after: Duration,
+    pub form: Form,
     /// By which limit, and how.
     pub limit: &'static str,
     pub refusal: Refusal,
 }
 
+/// The image of a challenge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    pub png: Arc<[u8]>,
+    pub form: Form,
+    /// It was not kept from before.
+    pub drawn_now: bool,
+}
+
 impl Desk {
-    pub const fn new(captchas: Captchas, issuing: Limiter<MemoryStore>) -> Self {
-        Self { captchas, issuing }
+    pub fn new(captchas: Captchas, drawing: Limiter<MemoryStore>) -> Self {
+        Self { captchas, drawing, turns: Turns::for_this_machine() }
     }
 
-    pub async fn issue(&self, live: &Live, form: Form, client: &Client<'_>) -> Result<Challenge, Later> {
-        let buckets = [
-            self.issuing.bucket(&live.limits.captcha_address, client.address),
-            self.issuing.bucket(&live.limits.captcha_total, EVERYONE),
-        ];
-        match self.issuing.reserve(&buckets, false).await {
-            Ok(Decision::Refused(refusal)) => {
-                Err(Later { retry_after: refusal.retry_after, limit: LIMITS[refusal.bucket], refusal })
-            }
-            // The in-process store does not fail, and nothing here takes holds.
-            Ok(Decision::Admitted(_) | Decision::Held) | Err(_) => {
-                Ok(self.captchas.issue(form, client, live.captcha.difficulty, live.captcha.ttl))
-            }
+    /// A challenge, if its image could be drawn now. Counts nothing: of ids there are any number.
+    pub async fn issue(
+        &self,
+        live: &Live,
+        form: Form,
+        client: &Client<'_>,
+        network: &[u8],
+    ) -> Result<Challenge, Later> {
+        let share = self.share(live).await;
+        let buckets = self.buckets(live, Requester { address: client.address, network }, &share);
+        match self.full(&buckets).await {
+            Some(refusal) => Err(later(form, refusal)),
+            None => Ok(self.captchas.issue(form, client, live.captcha.difficulty, live.captcha.ttl)),
         }
     }
 
-    pub async fn image(&self, id: &str) -> Result<Arc<[u8]>, ImageError> {
-        self.captchas.image(id).await
+    /// The image of a challenge; where it has to be drawn, that counts, and waits for its turn.
+    pub async fn image(&self, live: &Live, by: Requester<'_>, id: &str) -> Result<Picture, ImageError> {
+        let body = self.captchas.drawable(id).ok_or(ImageError::Unknown)?;
+        let form = body.form();
+        let mut drawn_now = false;
+        let turn = async {
+            drawn_now = true;
+            self.turn(live, by, form).await
+        };
+        let png = self.captchas.image(&body, turn).await?;
+        Ok(Picture { png, form, drawn_now })
     }
 
     pub async fn redeem(&self, form: Form, client: &Client<'_>, id: &str, answer: &str) -> Redeemed {
@@ -58,6 +89,75 @@ impl Desk {
 
     /// Drops counts that no rule can see any more.
     pub fn sweep(&self) {
-        self.issuing.store().sweep();
+        self.drawing.store().sweep();
+    }
+
+    /// A hit on every limit, and a place at the drawing board: those who had least of late go first.
+    async fn turn(&self, live: &Live, by: Requester<'_>, form: Form) -> Result<Turn, ImageError> {
+        let share = self.share(live).await;
+        let buckets = self.buckets(live, by, &share);
+        let had = self.had(self.drawing.bucket(&share, by.network)).await;
+        match self.drawing.reserve(&buckets, false).await {
+            Ok(Decision::Refused(refusal)) => Err(ImageError::Later(later(form, refusal))),
+            Ok(Decision::Admitted(admission)) => match self.turns.take(had).await {
+                Some(turn) => Ok(turn),
+                None => {
+                    // The in-process store does not fail.
+                    let _ = self.drawing.refund(&buckets, admission.id).await;
+                    Err(ImageError::Busy)
+                }
+            },
+            // Nothing here takes holds.
+            Ok(Decision::Held) | Err(_) => Err(ImageError::Busy),
+        }
+    }
+
+    fn buckets<'a>(&self, live: &'a Live, by: Requester<'_>, share: &'a Limit) -> [Bucket<'a>; 4] {
+        let limits = &live.limits;
+        [
+            self.drawing.bucket(&limits.captcha_address, by.address),
+            self.drawing.bucket(&limits.captcha_network, by.network),
+            self.drawing.bucket(&limits.captcha_total, EVERYONE),
+            self.drawing.bucket(share, by.network),
+        ]
+    }
+
+    /// What the total leaves to one network; counted under the total's name, by its rules.
+    async fn share(&self, live: &Live) -> Limit {
+        let total = &live.limits.captcha_total;
+        let spent = self.drawing.peek(self.drawing.bucket(total, EVERYONE)).await;
+        share::of(total, &spent.map(|peek| peek.rules).unwrap_or_default())
+    }
+
+    /// How many images a network had of late.
+    async fn had(&self, share: Bucket<'_>) -> u32 {
+        let rules = self.drawing.peek(share).await.map(|peek| peek.rules).unwrap_or_default();
+        rules.iter().map(|rule| rule.count).max().unwrap_or(0)
+    }
+
+    /// The refusal that an image would meet now, the longest of several.
+    async fn full(&self, buckets: &[Bucket<'_>]) -> Option<Refusal> {
+        let mut longest: Option<Refusal> = None;
+        for (index, bucket) in buckets.iter().enumerate() {
+            if bucket.limit.mode() == Mode::Monitor {
+                continue;
+            }
+            let peek = self.drawing.peek(*bucket).await.ok()?;
+            for (rule, standing) in peek.rules.iter().enumerate() {
+                let retry_after = standing.retry_after;
+                if retry_after > longest.map_or(Duration::ZERO, |refusal| refusal.retry_after) {
+                    let frees_at = peek.at.plus(retry_after);
+                    longest = Some(Refusal { bucket: index, rule, then: Then::Block, retry_after, frees_at });
+                }
+            }
+        }
+        longest
     }
 }
+
+const fn later(form: Form, refusal: Refusal) -> Later {
+    Later { retry_after: refusal.retry_after, form, limit: LIMITS[refusal.bucket], refusal }
+}
+
+#[cfg(test)]
+mod tests;

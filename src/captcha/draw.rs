@@ -1,205 +1,60 @@
-//! Draws a challenge's letters: turned, leaning, bent by waves, with strokes that add ink and that remove it.
+//! Draws a challenge's letters: in ink of an uneven weight, bent by waves, on uneven paper.
 //!
-//! The letterforms are the `captcha` crate's; the drawing is ours, because the crate's waves always start
-//! at the same phase, its letters stand upright, and its noise only ever adds black: an image from it was
-//! read by comparing it with its own glyphs. Here nothing is the same in two images. Difficulty changes
-//! the amounts only.
-
-use std::f32::consts::TAU;
+//! The letterforms and the drawing are ours: the `captcha` crate's images were read by comparing them with
+//! its own glyphs, as its waves always start at the same phase, its letters stand upright, and its noise only
+//! ever adds black. Here nothing is the same in two images. Difficulty changes the amounts only.
 
 use super::Difficulty;
-use super::font::{Glyph, glyphs};
+use super::letters::Point;
+use super::writing::{Dice, Letter, Wave, amounts, shifted, write};
 
 pub const WIDTH: usize = 240;
-pub const HEIGHT: usize = 80;
-const MARGIN: f32 = 10.0;
+pub const HEIGHT: usize = 100;
 
-/// How much of each disturbance an image gets, as the most of a range.
-struct Amounts {
-    turn: f32,
-    lean: f32,
-    lift: f32,
-    wave: f32,
-    strokes: usize,
-    specks: usize,
-    /// Pixels by which neighbours may run into each other.
-    overlap: f32,
-}
+/// By how much of its width the pen may be pressed more, or less.
+const PRESSURE: f32 = 0.4;
 
-const fn amounts(difficulty: Difficulty) -> Amounts {
-    match difficulty {
-        Difficulty::Easy => {
-            Amounts { turn: 0.12, lean: 0.12, lift: 4.0, wave: 1.4, strokes: 1, specks: 25, overlap: 0.0 }
-        }
-        Difficulty::Medium => {
-            Amounts { turn: 0.18, lean: 0.18, lift: 5.0, wave: 2.0, strokes: 2, specks: 35, overlap: 1.0 }
-        }
-        Difficulty::Hard => {
-            Amounts { turn: 0.22, lean: 0.2, lift: 6.0, wave: 2.3, strokes: 2, specks: 50, overlap: 1.5 }
-        }
-    }
-}
-
-/// Random choices out of one seed.
-struct Dice(blake3::OutputReader);
-
-impl Dice {
-    fn new(seed: &[u8; 32]) -> Self {
-        Self(blake3::Hasher::new_keyed(seed).finalize_xof())
-    }
-
-    fn between(&mut self, low: f32, high: f32) -> f32 {
-        let mut bytes = [0; 4];
-        self.0.fill(&mut bytes);
-        // 24 bits are what an f32 holds exactly.
-        let unit = (u32::from_le_bytes(bytes) >> 8) as f32 / (1 << 24) as f32;
-        low + (high - low) * unit
-    }
-
-    fn around(&mut self, most: f32) -> f32 {
-        self.between(-most, most)
-    }
-}
-
-/// The text as a PNG of 16 greys; blank paper where the font lacks a letter of it.
+/// The text as a PNG of 16 greys; blank paper where it has a letter that is not of the alphabet.
 pub fn png(text: &str, difficulty: Difficulty, seed: [u8; 32]) -> Result<Vec<u8>, lodepng::Error> {
     let mut dice = Dice::new(&seed);
     let amounts = amounts(difficulty);
-    let mut ink = set(&glyphs(text).unwrap_or_default(), &amounts, &mut dice);
-    for _ in 0..amounts.strokes {
-        let thickness = dice.between(1.4, 2.2);
-        stroke(&mut ink, &mut dice, thickness, |ink, cover| *ink *= 1.0 - cover);
-        let thickness = dice.between(1.0, 1.6);
-        stroke(&mut ink, &mut dice, thickness, |ink, cover| *ink = ink.max(cover));
-    }
-    for _ in 0..amounts.specks {
-        speck(&mut ink, &mut dice, |ink, cover| *ink *= 1.0 - cover);
-        speck(&mut ink, &mut dice, |ink, cover| *ink = ink.max(cover));
-    }
+    let letters = write(text, &amounts, &mut dice);
+    let ink = ink(&letters, amounts.wave, &mut dice);
     lodepng::encode_memory(&print(&ink, &mut dice), WIDTH, HEIGHT, lodepng::ColorType::GREY, 8)
 }
 
-/// A letter in its place; `back` leads from the picture to the letterform.
-struct Placed<'a> {
-    glyph: &'a Glyph,
-    x: f32,
-    y: f32,
-    reach: f32,
-    back: [f32; 4],
-}
-
-impl Placed<'_> {
-    fn ink(&self, x: f32, y: f32) -> f32 {
-        let (x, y) = (x - self.x, y - self.y);
-        if x.abs() > self.reach || y.abs() > self.reach {
-            return 0.0;
-        }
-        let across = self.back[0] * x + self.back[1] * y + (self.glyph.width - 1) as f32 / 2.0;
-        let down = self.back[2] * x + self.back[3] * y + (self.glyph.height - 1) as f32 / 2.0;
-        self.glyph.between(across, down)
-    }
-}
-
-/// Lays the letters out and bends them; one value of ink a pixel.
-fn set(glyphs: &[&Glyph], amounts: &Amounts, dice: &mut Dice) -> Vec<f32> {
-    let placed = place(glyphs, amounts, dice);
-    let waves: [Wave; 4] = std::array::from_fn(|_| Wave::draw(amounts.wave, dice));
-    let mut ink = Vec::with_capacity(WIDTH * HEIGHT);
-    for y in 0..HEIGHT {
-        for x in 0..WIDTH {
-            let (x, y) = (x as f32, y as f32);
-            let (dx, dy) = waves.iter().fold((0.0, 0.0), |(dx, dy), wave| {
-                let (wx, wy) = wave.shift(x, y);
-                (dx + wx, dy + wy)
-            });
-            ink.push(placed.iter().map(|letter| letter.ink(x + dx, y + dy)).fold(0.0, f32::max));
+/// One value of ink a pixel.
+fn ink(letters: &[Letter], wave: f32, dice: &mut Dice) -> Vec<f32> {
+    let waves: [Wave; 4] = std::array::from_fn(|_| Wave::draw(wave, (42.0, 110.0), dice));
+    let at = |pixel: usize| ((pixel % WIDTH) as f32, (pixel / WIDTH) as f32);
+    let bent: Vec<Point> = (0..WIDTH * HEIGHT).map(|pixel| shifted(&waves, at(pixel))).collect();
+    let mut ink = vec![0.0; WIDTH * HEIGHT];
+    for letter in letters {
+        let pressure = Wave::draw(0.55, (50.0, 120.0), dice);
+        for piece in &letter.pieces {
+            let pen = letter.pen * (1.0 + pressure.shift(piece.0).0.clamp(-PRESSURE, PRESSURE));
+            // No pixel shows what is further away from it than the waves reach together.
+            stroke(&mut ink, &bent, *piece, pen, pen + 1.0 + 4.0 * wave);
         }
     }
     ink
 }
 
-fn place<'a>(glyphs: &[&'a Glyph], amounts: &Amounts, dice: &mut Dice) -> Vec<Placed<'a>> {
-    let sizes: Vec<f32> = glyphs.iter().map(|_| dice.between(0.95, 1.2)).collect();
-    let natural: f32 = glyphs.iter().zip(&sizes).map(|(glyph, size)| glyph.width as f32 * size).sum();
-    let room = WIDTH as f32 - 2.0 * MARGIN + amounts.overlap * glyphs.len().saturating_sub(1) as f32;
-    let squeeze = (room / natural.max(1.0)).min(1.0);
-    let slack = (room - natural * squeeze) / (glyphs.len() + 1) as f32;
-    let mut x = MARGIN;
-    let mut placed = Vec::with_capacity(glyphs.len());
-    for (glyph, size) in glyphs.iter().zip(sizes) {
-        let width = glyph.width as f32 * size * squeeze;
-        let (sin, cos) = dice.around(amounts.turn).sin_cos();
-        let lean = dice.around(amounts.lean);
-        let (wide, high) = (size * squeeze, size);
-        // Turn · lean · scale, inverted by hand: its determinant is wide · high.
-        let [a, b, c, d] = [cos * wide, (lean * cos - sin) * high, sin * wide, (lean * sin + cos) * high];
-        let determinant = wide * high;
-        placed.push(Placed {
-            glyph,
-            x: x + slack * dice.between(0.6, 1.4) + width / 2.0,
-            y: HEIGHT as f32 / 2.0 + dice.around(amounts.lift),
-            reach: (glyph.width + glyph.height) as f32,
-            back: [d / determinant, -b / determinant, -c / determinant, a / determinant],
-        });
-        x += width + slack - amounts.overlap * dice.between(0.5, 1.0);
-    }
-    placed
-}
-
-/// A sine that runs in one direction and shifts in another, both drawn.
-struct Wave {
-    step: (f32, f32),
-    phase: f32,
-    shift: (f32, f32),
-}
-
-impl Wave {
-    /// Shorter waves tear letters apart, longer ones only move them.
-    fn draw(most: f32, dice: &mut Dice) -> Self {
-        let along = dice.between(0.0, TAU);
-        let sideways = dice.between(0.0, TAU);
-        let step = TAU / dice.between(42.0, 110.0);
-        let height = dice.between(most * 0.5, most);
-        Self {
-            step: (along.cos() * step, along.sin() * step),
-            phase: dice.between(0.0, TAU),
-            shift: (sideways.cos() * height, sideways.sin() * height),
-        }
-    }
-
-    fn shift(&self, x: f32, y: f32) -> (f32, f32) {
-        let at = (x * self.step.0 + y * self.step.1 + self.phase).sin();
-        (at * self.shift.0, at * self.shift.1)
-    }
-}
-
-/// A bent line across the letters.
-fn stroke(ink: &mut [f32], dice: &mut Dice, thickness: f32, paint: impl Fn(&mut f32, f32)) {
-    let middle = HEIGHT as f32 / 2.0 + dice.around(16.0);
-    let slope = dice.around(0.16);
-    let height = dice.between(3.0, 10.0);
-    let step = TAU / dice.between(70.0, 200.0);
-    let phase = dice.between(0.0, TAU);
-    for x in 0..WIDTH {
-        let from_centre = x as f32 - WIDTH as f32 / 2.0;
-        let angle = from_centre * step + phase;
-        let centre = middle + slope * from_centre + height * angle.sin();
-        let steepness = (slope + height * step * angle.cos()).hypot(1.0);
-        for y in 0..HEIGHT {
-            let away = (y as f32 - centre).abs() / steepness;
-            let cover = (thickness / 2.0 + 0.5 - away).clamp(0.0, 1.0);
-            paint(&mut ink[y * WIDTH + x], cover);
-        }
-    }
-}
-
-fn speck(ink: &mut [f32], dice: &mut Dice, paint: impl Fn(&mut f32, f32)) {
-    let radius = dice.between(0.5, 1.3);
-    let (x, y) = (dice.between(0.0, WIDTH as f32 - 1.0), dice.between(0.0, HEIGHT as f32 - 1.0));
-    for row in (y - 2.0).max(0.0) as usize..=((y + 2.0) as usize).min(HEIGHT - 1) {
-        for column in (x - 2.0).max(0.0) as usize..=((x + 2.0) as usize).min(WIDTH - 1) {
-            let away = (column as f32 - x).hypot(row as f32 - y);
-            paint(&mut ink[row * WIDTH + column], (radius + 0.5 - away).clamp(0.0, 1.0));
+fn stroke(ink: &mut [f32], bent: &[Point], (from, to): (Point, Point), pen: f32, reach: f32) {
+    let span = |a: f32, b: f32, end: usize| {
+        let (low, high) = (a.min(b) - reach, a.max(b) + reach);
+        low.max(0.0) as usize..(high.max(0.0) as usize + 1).min(end)
+    };
+    let (wide, high) = (to.0 - from.0, to.1 - from.1);
+    let length = (wide * wide + high * high).max(1e-6);
+    for y in span(from.1, to.1, HEIGHT) {
+        for x in span(from.0, to.0, WIDTH) {
+            let pixel = y * WIDTH + x;
+            let (right, down) = (bent[pixel].0 - from.0, bent[pixel].1 - from.1);
+            let nearest = ((right * wide + down * high) / length).clamp(0.0, 1.0);
+            let (right, down) = (right - nearest * wide, down - nearest * high);
+            let away = (right * right + down * down).sqrt();
+            ink[pixel] = ink[pixel].max((pen + 0.5 - away).clamp(0.0, 1.0));
         }
     }
 }
@@ -236,18 +91,33 @@ mod tests {
 
     #[test]
     fn another_seed_is_another_image_of_the_same_letters() {
-        let draw = |seed| png("HKTAX", Difficulty::Easy, [seed; 32]).unwrap();
+        let draw = |seed| png("HMTAX", Difficulty::Easy, [seed; 32]).unwrap();
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
     }
 
     #[test]
-    fn letters_that_the_font_lacks_leave_blank_paper() {
+    fn letters_of_no_alphabet_leave_blank_paper() {
         let ink = |text: &str| {
-            set(&glyphs(text).unwrap_or_default(), &amounts(Difficulty::Easy), &mut Dice::new(&[1; 32]))
+            let (amounts, mut dice) = (amounts(Difficulty::Easy), Dice::new(&[1; 32]));
+            let letters = write(text, &amounts, &mut dice);
+            ink(&letters, amounts.wave, &mut dice)
         };
-        assert!(ink("通过").iter().all(|ink| *ink == 0.0));
-        assert!(ink("answer").iter().sum::<f32>() > 500.0);
+        assert!(ink("通过").iter().chain(&ink("")).all(|ink| *ink == 0.0));
+        assert!(ink("death").iter().sum::<f32>() > 500.0);
         assert!(png("通过", Difficulty::Easy, [1; 32]).unwrap().starts_with(SIGNATURE));
+    }
+
+    #[test]
+    fn letters_keep_off_the_edges() {
+        for seed in 0..50 {
+            for difficulty in [Difficulty::Easy, Difficulty::Medium, Difficulty::Hard] {
+                let letters = write("WMHWMR", &amounts(difficulty), &mut Dice::new(&[seed; 32]));
+                let inside = |(x, y): Point| (5.0..235.0).contains(&x) && (3.0..97.0).contains(&y);
+                assert!(
+                    letters.iter().flat_map(|letter| &letter.pieces).all(|(a, b)| inside(*a) && inside(*b))
+                );
+            }
+        }
     }
 }

@@ -51,6 +51,16 @@ impl Body {
         }
     }
 
+    pub const fn form(&self) -> Form {
+        match self.flags & 0x0f {
+            0 => Form::Login,
+            1 => Form::Register,
+            2 => Form::SmsCode,
+            3 => Form::PasswordReset,
+            _ => Form::PasswordChange,
+        }
+    }
+
     fn to_bytes(self) -> [u8; SIGNED] {
         let mut bytes = [0; SIGNED];
         bytes[..12].copy_from_slice(&self.nonce);

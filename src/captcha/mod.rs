@@ -4,21 +4,24 @@
 //! follow under keys of our own. So a flood of refusals, each with a fresh challenge, costs no store
 //! anything; only a redemption leaves a mark (`spent.rs`), and only of an id that we signed.
 //!
-//! They are handed out at a limited rate (`desk.rs`).
+//! An image is drawn when it is fetched, at a limited rate and in turn (`desk.rs`, `turns.rs`).
 //!
 //! What this does not do: keep out a machine that was trained on the images (block rules do).
 
 mod answer;
 mod desk;
 mod draw;
-mod font;
 mod id;
+mod letters;
 mod picture;
 mod redis_marks;
 mod spent;
 #[cfg(test)]
 mod tests;
+mod turns;
+mod writing;
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,14 +31,16 @@ use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 
+pub use answer::ALPHABET;
 use answer::Answers;
-pub use desk::{Desk, Later};
-pub use draw::{HEIGHT, WIDTH};
+pub use desk::{Desk, Later, Picture, Requester};
+pub use draw::{HEIGHT, WIDTH, png};
 use id::{Body, Ids};
 pub use picture::ImageError;
 use picture::Pictures;
 pub use redis_marks::RedisMarks;
 pub use spent::{LocalMarks, MarksError, SpendFuture, SpentMarks};
+use turns::Turn;
 
 /// How long a mark outlives its challenge: instances judge expiry by their own clocks, and one that is
 /// behind would otherwise still take an id whose mark has gone.
@@ -64,7 +69,7 @@ impl Form {
     }
 }
 
-/// How much an image is disturbed. It slows people sooner than machines, hence the mild default.
+/// How much an image is disturbed. Easy ones stock OCR reads in part; hard ones cost people more than machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Difficulty {
@@ -89,7 +94,7 @@ pub enum Provider {
     /// Letters drawn anew for every challenge.
     Image,
     /// One answer to every challenge, of 1 to 128 bytes besides white space: for tests, on loopback only
-    /// (the composition root sees to it). Its image is blank where the font lacks one of its letters.
+    /// (the composition root sees to it). Its image is blank where one of its letters is not of the alphabet.
     Fixed { answer: String },
 }
 
@@ -172,14 +177,19 @@ impl Captchas {
         Challenge { id: self.ids.sign(nonce, expires, form, difficulty, client), expires_in: ttl }
     }
 
-    /// The challenge's image as PNG: the same bytes for one id, whenever and wherever it is asked for.
-    pub async fn image(&self, id: &str) -> Result<Arc<[u8]>, ImageError> {
-        let body = self.ids.parse(id).ok_or(ImageError::Unknown)?;
-        if body.expired(self.clock.now()) {
-            return Err(ImageError::Unknown);
-        }
-        let text = self.answers.text(&body);
-        self.pictures.of(&body, text).await
+    /// The challenge of an id, while it has an image.
+    fn drawable(&self, id: &str) -> Option<Body> {
+        self.ids.parse(id).filter(|body| !body.expired(self.clock.now()))
+    }
+
+    /// The challenge's image as PNG: the same bytes whenever and wherever it is asked for. `turn` is waited
+    /// for only where it has to be drawn.
+    async fn image(
+        &self,
+        body: &Body,
+        turn: impl Future<Output = Result<Turn, ImageError>>,
+    ) -> Result<Arc<[u8]>, ImageError> {
+        self.pictures.of(body, self.answers.text(body), turn).await
     }
 
     /// Takes an answer, once: the challenge is marked as spent before the verdict is known, so of any

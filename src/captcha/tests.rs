@@ -22,6 +22,12 @@ impl Captchas {
         self.issue(Form::Login, client, Difficulty::Medium, TTL).id
     }
 
+    async fn draw(&self, id: &str) -> Result<Arc<[u8]>, ImageError> {
+        let body = self.drawable(id).ok_or(ImageError::Unknown)?;
+        let turn = async { Ok(turns::Turns::for_this_machine().take(0).await.unwrap()) };
+        self.image(&body, turn).await
+    }
+
     fn right(&self, id: &str) -> String {
         self.answers.text(&self.ids.parse(id).unwrap())
     }
@@ -116,7 +122,7 @@ async fn expires_no_earlier_than_promised_and_at_most_a_second_later() {
     assert!(captchas.answer(&HERE, &one).await.is_solved());
     clock.advance(Duration::from_secs(1));
     assert_eq!(captchas.answer(&HERE, &two).await, Redeemed::Expired);
-    assert_eq!(captchas.image(&two).await, Err(ImageError::Unknown));
+    assert_eq!(captchas.draw(&two).await, Err(ImageError::Unknown));
 }
 
 #[tokio::test]
@@ -133,7 +139,7 @@ async fn every_changed_character_makes_it_no_id_of_ours() {
             let changed = String::from_utf8(changed).unwrap();
             let redeemed = captchas.redeem(Form::Login, &HERE, &changed, "").await;
             assert_eq!(redeemed, Redeemed::Malformed, "{at}");
-            assert_eq!(captchas.image(&changed).await, Err(ImageError::Unknown));
+            assert_eq!(captchas.draw(&changed).await, Err(ImageError::Unknown));
         }
     }
     assert!(captchas.answer(&HERE, &id).await.is_solved(), "and none of it spent the real one");
@@ -174,11 +180,11 @@ async fn id_of_another_key_is_no_id_of_ours() {
 async fn image_is_the_same_bytes_however_often_and_wherever_asked() {
     let (one, two) = (image_captchas(), image_captchas());
     let id = one.login(&HERE);
-    let first = one.image(&id).await.unwrap();
+    let first = one.draw(&id).await.unwrap();
     assert!(first.starts_with(b"\x89PNG\r\n\x1a\n"));
-    assert!(Arc::ptr_eq(&first, &one.image(&id).await.unwrap()), "from the cache");
-    assert_eq!(first, two.image(&id).await.unwrap(), "on another instance");
-    assert_ne!(first, one.image(&one.login(&HERE)).await.unwrap());
+    assert!(Arc::ptr_eq(&first, &one.draw(&id).await.unwrap()), "from the cache");
+    assert_eq!(first, two.draw(&id).await.unwrap(), "on another instance");
+    assert_ne!(first, one.draw(&one.login(&HERE)).await.unwrap());
 }
 
 #[tokio::test]
@@ -196,7 +202,7 @@ async fn answers_are_of_the_difficultys_length_and_differ() {
 async fn fixed_answer_goes_the_same_way() {
     let (captchas, _) = captchas(Provider::Fixed { answer: "Solved 1".to_owned() });
     let id = captchas.login(&HERE);
-    assert!(captchas.image(&id).await.unwrap().starts_with(b"\x89PNG"));
+    assert!(captchas.draw(&id).await.unwrap().starts_with(b"\x89PNG"));
     assert!(captchas.redeem(Form::Login, &HERE, &id, "SOLVED1").await.is_solved());
     assert_eq!(captchas.redeem(Form::Login, &HERE, &id, "SOLVED1").await, Redeemed::Spent);
     let id = captchas.login(&HERE);

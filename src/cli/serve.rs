@@ -4,7 +4,7 @@ use gatehouse::app::{Application, StartError, World};
 use gatehouse::clock::Clock;
 use gatehouse::config::{Loaded, ReloadOutcome, Source, Watcher};
 use gatehouse::entropy::Entropy;
-use gatehouse::login::{CreateError, Password, Username};
+use gatehouse::login::{Caller, CreateError, Password, Username};
 use gatehouse::web::services::Services;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tracing_subscriber::EnvFilter;
@@ -76,7 +76,7 @@ async fn make_first_admin(services: &Services, world: &World) -> Result<(), Fail
     let login = Username::parse(FIRST_ADMIN).expect("a user name");
     let word = one_time_password(&world.entropy);
     let password = Password::attempt(&word).expect("a password");
-    let hash = hasher.hash(&password).await.map_err(Failure::broken)?;
+    let hash = hasher.hash(&Caller::OPERATOR, &password).await.map_err(Failure::broken)?;
     match accounts.create_first_admin(&login, &hash).await {
         Ok(Some(_)) => println!(
             "There is no administrator yet, so one was made.\n  name:              {FIRST_ADMIN}\n  one-time password: {word}\nSign in with it and choose a password of your own. It is not shown again."

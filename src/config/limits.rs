@@ -64,23 +64,31 @@ limits! {
     login_network = "login-network", Captcha::Possible, [Rule::sliding(600, HOUR, Then::Captcha)];
     /// Accounts made from one client address.
     register_address = "register-address", Captcha::Possible, [Rule::sliding(100, HOUR, Then::Block)];
-    /// Challenge images for one client address.
-    captcha_address = "captcha-address", Captcha::IsTheThing, [Rule::sliding(300, MINUTE, Then::Block)];
-    /// Challenge images for everyone: an image takes about 3 ms of a core, so 6000 are a third of one.
+    /// Challenge images drawn for one client address. Many may share it, so half of what its network has.
+    captcha_address = "captcha-address", Captcha::IsTheThing, [Rule::sliding(600, MINUTE, Then::Block)];
+    /// Challenge images drawn for one network: a fifth of what there is.
+    captcha_network = "captcha-network", Captcha::IsTheThing, [Rule::sliding(1_200, MINUTE, Then::Block)];
+    /// Challenge images drawn for everyone: one takes about 2 ms of a core, so 6000 are a fifth of one. As it
+    /// runs out each network may have less of it.
     captcha_total = "captcha-total", Captcha::IsTheThing, [Rule::sliding(6_000, MINUTE, Then::Block)];
-    /// Messages to one number. Alibaba Cloud refuses more than these by itself.
+    /// Messages to one number. Alibaba Cloud refuses more than the blocks by itself; without the challenge ten
+    /// asks of a stranger spend a number's day.
     sms_phone = "sms-phone", Captcha::Possible,
-        [Rule::sliding(1, MINUTE, Then::Block), Rule::sliding(5, HOUR, Then::Block),
-         Rule::sliding(10, DAY, Then::Block)];
+        [Rule::sliding(1, MINUTE, Then::Block), Rule::sliding(3, DAY, Then::Captcha),
+         Rule::sliding(5, HOUR, Then::Block), Rule::sliding(10, DAY, Then::Block)];
     /// Messages asked for from one client address.
-    sms_address = "sms-address", Captcha::Possible, [Rule::sliding(20, HOUR, Then::Block)];
+    sms_address = "sms-address", Captcha::Possible,
+        [Rule::sliding(10, HOUR, Then::Captcha), Rule::sliding(20, HOUR, Then::Block)];
     /// Messages asked for from one network, as one customer or one machine room has it: a /48 is 65,536
     /// addresses as they are counted.
-    sms_network = "sms-network", Captcha::Possible, [Rule::sliding(100, HOUR, Then::Block)];
+    sms_network = "sms-network", Captcha::Possible,
+        [Rule::sliding(20, HOUR, Then::Captcha), Rule::sliding(100, HOUR, Then::Block)];
     /// Messages to one dialling prefix.
-    sms_prefix = "sms-prefix", Captcha::Possible, [Rule::sliding(200, DAY, Then::Block)];
-    /// Messages to everyone: what the owner is ready to pay for.
-    sms_total = "sms-total", Captcha::Possible, [Rule::sliding(10_000, DAY, Then::Block)];
+    sms_prefix = "sms-prefix", Captcha::Possible,
+        [Rule::sliding(40, DAY, Then::Captcha), Rule::sliding(200, DAY, Then::Block)];
+    /// Messages to everyone: what the owner is ready to pay for, and a tenth of it without a challenge.
+    sms_total = "sms-total", Captcha::Possible,
+        [Rule::sliding(1_000, DAY, Then::Captcha), Rule::sliding(10_000, DAY, Then::Block)];
     /// Wrong codes for one number, whatever code was the current one.
     sms_guess = "sms-guess", Captcha::WouldGiveAway, [Rule::sliding(5, SECOND * 600, Then::Block)];
 }

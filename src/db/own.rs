@@ -24,8 +24,15 @@ pub struct Own {
 #[derive(Debug, Clone)]
 struct Line {
     options: SqliteConnectOptions,
-    open: Arc<Mutex<Option<SqliteConnection>>>,
+    open: Arc<Mutex<Option<Open>>>,
     closed: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct Open {
+    connection: SqliteConnection,
+    /// What was set up on it.
+    set_up: Vec<&'static str>,
 }
 
 impl Pools<Sqlite> {
@@ -45,7 +52,7 @@ impl Pools<Sqlite> {
 
     /// Runs one statement, whatever becomes of the caller meanwhile, and answers with what it returns.
     /// `setup` makes the temporary tables, views and triggers that the statement is written for, where they are
-    /// not there; it is run when the connection is opened, so that all callers have to give the same.
+    /// not there; it is run once on a connection.
     pub async fn write<T>(
         &self,
         setup: &'static str,
@@ -75,7 +82,7 @@ impl Own {
     pub async fn close(&self) {
         for line in [&self.reader, &self.writer] {
             line.closed.store(true, Ordering::SeqCst);
-            if let Some(connection) = line.open.lock().await.take() {
+            if let Some(Open { connection, .. }) = line.open.lock().await.take() {
                 // It ends either way.
                 let _ = connection.close().await;
             }
@@ -83,7 +90,7 @@ impl Own {
     }
 }
 
-type Turn<'l> = MutexGuard<'l, Option<SqliteConnection>>;
+type Turn<'l> = MutexGuard<'l, Option<Open>>;
 
 impl Line {
     async fn turn(&self, setup: &'static str) -> Result<Turn<'_>, DbError> {
@@ -92,11 +99,16 @@ impl Line {
         if self.closed.load(Ordering::SeqCst) {
             return Err(sqlx::Error::PoolClosed.into());
         }
-        if open.is_none() {
-            let mut fresh = self.options.connect().await?;
-            raw_sql(setup).execute(&mut fresh).await?;
-            *open = Some(fresh);
+        // Taken out meanwhile: whoever hangs up here leaves no connection that is half set up.
+        let mut ready = match open.take() {
+            Some(ready) => ready,
+            None => Open { connection: self.options.connect().await?, set_up: Vec::new() },
+        };
+        if !setup.is_empty() && !ready.set_up.contains(&setup) {
+            raw_sql(setup).execute(&mut ready.connection).await?;
+            ready.set_up.push(setup);
         }
+        *open = Some(ready);
         Ok(open)
     }
 
@@ -110,5 +122,5 @@ impl Line {
 }
 
 fn connection<'t>(turn: &'t mut Turn<'_>) -> &'t mut SqliteConnection {
-    turn.as_mut().expect("whoever has a turn has a connection")
+    &mut turn.as_mut().expect("whoever has a turn has a connection").connection
 }

@@ -93,7 +93,12 @@ impl Accounts {
     }
 
     async fn insert(&self, account: Account) -> Result<Account, CreateError> {
-        let rows = on_db!(&self.db, pool => insert!(account).execute(pool).await
+        // By the clock that messages are counted by, which it is compared with.
+        let since = match &account.phone {
+            Some(_) => Some(self.db.now(&self.clock).await.map_err(CreateError::Db)?),
+            None => None,
+        };
+        let rows = on_db!(&self.db, pool => insert!(account, since).execute(pool).await
             .map(|done| done.rows_affected()))?;
         match &account.phone {
             _ if rows > 0 => Ok(account),
@@ -118,7 +123,7 @@ impl Accounts {
         }
         let fresh = self.fresh(login, Some(phc), None, Roles { admin: true });
         let account = Account { must_change_password: true, ..fresh };
-        let rows = on_tx!(&mut tx, connection => insert!(account).execute(connection).await
+        let rows = on_tx!(&mut tx, connection => insert!(account, None).execute(connection).await
             .map(|done| done.rows_affected()))?;
         if rows == 0 {
             return Err(CreateError::LoginTaken);
@@ -210,10 +215,10 @@ const HAS_ADMIN: &str = "SELECT COUNT(*) FROM accounts WHERE admin = 1";
 /// No row where the login or the number is taken. Not left to fail on the key: PostgreSQL would log it,
 /// login and all.
 const INSERT: &str = "INSERT INTO accounts (id, login, password_hash, admin, must_change_password,
-    created_at, phone) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING";
+    created_at, phone, phone_since) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
 
 macro_rules! insert {
-    ($account:expr) => {
+    ($account:expr, $since:expr) => {
         query(INSERT)
             .bind($account.id.to_string())
             .bind($account.login.as_str())
@@ -222,6 +227,7 @@ macro_rules! insert {
             .bind(i64::from($account.must_change_password))
             .bind($account.created_at.0)
             .bind($account.phone.as_ref().map(Phone::as_str))
+            .bind($since.map(|since: Micros| since.0))
     };
 }
 use insert;

@@ -8,11 +8,10 @@ use zeroize::Zeroizing;
 
 use super::consecutive::password_enabled_counter;
 use super::guard::Guard;
-use super::registration::retry_after;
-use super::sign_in::signed_in_counter;
+use super::sign_in::{BUSY, signed_in_counter};
 use super::{
-    Account, Accounts, CreateError, Hasher, KnownDevices, Origin, PasswordError, PhoneSet, ServiceError,
-    ShownBy, Username,
+    Account, Accounts, Caller, CreateError, Hasher, HasherBusy, KnownDevices, Origin, PasswordError,
+    PhoneSet, ServiceError, ShownBy, Username,
 };
 use crate::audit::{self, Action, Event};
 use crate::config::Live;
@@ -191,7 +190,11 @@ impl ByCode {
     /// Everything that can be judged without the code is judged before it, and the same whoever has the
     /// number. A try has its place among the wrong codes before that, since each has us compute a hash.
     pub async fn reset(&self, live: &Live, ask: Resetting<'_>) -> Result<Reset, ServiceError> {
-        let Inner { codes, guard, .. } = &*self.0;
+        let Inner { codes, guard, hasher, .. } = &*self.0;
+        let caller = Caller::stranger(&ask.entry.origin.network, ask.entry.solved);
+        if let Err(busy) = hasher.has_room(&caller) {
+            return Ok(no_room(&caller, busy));
+        }
         let admitted = match codes.admit(live, self.guess(live, ask.entry, Purpose::Reset).await?).await? {
             Ok(admitted) => admitted,
             Err(not) => return Ok(opened(not).map_or_else(Reset::Not, |_| Reset::NoAccount)),
@@ -200,10 +203,10 @@ impl ByCode {
         let password = Zeroizing::new(ask.new_password.to_owned());
         // Whoever hangs up now must not leave the place unsettled: this runs to its end without them.
         let compared = tokio::spawn(async move {
-            let not = match service.0.hasher.hash_beside(&password, phone.as_str()).await {
+            let not = match service.0.hasher.hash_beside(&caller, &password, phone.as_str()).await {
                 Ok(Ok(hash)) => return Ok((hash, admitted.compare().await)),
                 Ok(Err(unfit)) => Reset::Unfit(unfit),
-                Err(error) => Reset::Busy { retry_after: retry_after(error) },
+                Err(busy) => no_room(&caller, busy),
             };
             admitted.refund().await;
             Err(not)
@@ -266,6 +269,14 @@ impl ByCode {
     /// Takes an account's number away. False where it is the only way in.
     pub async fn take_away(&self, account: &Account) -> Result<bool, DbError> {
         self.0.accounts.remove_phone(account.id).await
+    }
+}
+
+/// Whoever solved nothing is asked for a challenge.
+fn no_room(caller: &Caller, HasherBusy { retry_after }: HasherBusy) -> Reset {
+    match caller.solved() {
+        true => Reset::Busy { retry_after },
+        false => Reset::Not(NotOpened::Challenged { limit: BUSY.to_owned(), retry_after }),
     }
 }
 

@@ -1,19 +1,26 @@
 //! The limits that stand before every password: on a device that is known at the account, or else on the account
 //! and on the client's address and network; and what becomes of them while the store is out.
 
+mod in_flight;
+mod outage;
 mod path;
+mod rebuild;
 mod slot;
 mod subject;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use metrics::Counter;
 
+use self::in_flight::InFlight;
 use self::path::{BeforePasswords, OWN};
 use self::slot::Held;
 use self::subject::account_key;
 use super::accounts::{Account, Accounts};
 use super::devices::KnownDevice;
+use super::failure_record::FailureRecord;
 use super::id::AccountId;
 use super::{Origin, Username};
 use crate::audit::Audit;
@@ -31,6 +38,8 @@ pub use subject::{Subject, account_subject};
 /// How long an attempt may wait for others in flight to end. With the hashing queue behind it this stays
 /// well under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A store that loses its data more often than this in one question has more wrong with it.
+const MOST_TRIES: usize = 3;
 /// What a caller who waited in vain is told: about as long as the attempts before it take.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// Which account a login names, for this many logins: what keeps refusals away from the database.
@@ -43,8 +52,14 @@ const ASKED: Refusal =
 /// Reserves before a password is verified.
 pub struct Guard {
     limiter: Limiter<AnyStore>,
-    /// Windows of this process, stricter, for as long as the store is out.
+    /// Windows of addresses in this process, stricter, for as long as the store is out.
     insurance: Limiter<MemoryStore>,
+    /// What decides on accounts meanwhile, and what the store is rebuilt from.
+    failures: FailureRecord,
+    in_flight: InFlight,
+    rebuild: throttle::Rebuild<AnyStore>,
+    /// A return to the store is under way.
+    returning: AtomicBool,
     accounts: Accounts,
     audit: Audit,
     logins: quick_cache::sync::Cache<Username, Subject>,
@@ -85,12 +100,18 @@ impl Guard {
     pub fn new(
         limiter: Limiter<AnyStore>,
         insurance: Limiter<MemoryStore>,
+        failures: FailureRecord,
         accounts: Accounts,
         audit: Audit,
     ) -> Self {
+        let clock = failures.clock().clone();
         Self {
+            rebuild: throttle::Rebuild::new(limiter.clone(), rebuild::NAME, clock.clone()),
+            in_flight: InFlight::new(clock),
+            returning: AtomicBool::new(false),
             limiter,
             insurance,
+            failures,
             accounts,
             audit,
             logins: quick_cache::sync::Cache::new(KNOWN_LOGINS),
@@ -106,12 +127,22 @@ impl Guard {
     /// Whom the login names, from memory where it was seen before. Memory may be out of date; whoever
     /// acts on it finds out by [`Guard::learn`].
     pub async fn subject(&self, login: &Username) -> Result<Subject, DbError> {
-        if let Some(known) = self.logins.get(login) {
+        if let Some(known) = self.remembered(login) {
             return Ok(known);
         }
         let found = Subject::of(self.accounts.find(login).await?.as_ref());
         self.logins.insert(login.clone(), found);
         Ok(found)
+    }
+
+    /// The same, from memory alone.
+    pub fn remembered(&self, login: &Username) -> Option<Subject> {
+        self.logins.get(login)
+    }
+
+    /// By which way an attempt comes first, from a device that is known there.
+    pub fn path(limits: &Limits, device: Option<KnownDevice>) -> Path {
+        Path::of(device, limits.into())
     }
 
     /// What the database says of a login just now. Whether it is of whom `assumed` said.
@@ -130,58 +161,77 @@ impl Guard {
 
     /// Takes a slot on the account, the address and the network, or says why there is none. In an outage of the
     /// store: stricter windows of this process, and a CAPTCHA for everyone.
-    pub async fn admit(&self, limits: &Limits, subject: Subject, who: Who<'_>) -> Admission {
+    pub async fn admit(self: &Arc<Self>, limits: &Limits, subject: Subject, who: Who<'_>) -> Admission {
         self.admit_known(limits, subject, who, None).await
     }
 
     /// The same for who comes from a device that is known there: on the device, as long as that has a slot.
     pub async fn admit_known(
-        &self,
+        self: &Arc<Self>,
         limits: &Limits,
         subject: Subject,
         who: Who<'_>,
         device: Option<KnownDevice>,
     ) -> Admission {
-        let limits = BeforePasswords::from(limits);
-        let path = Path::of(device, limits);
-        match path::hold(&self.limiter, limits, (subject, who), path).await {
-            Ok((path, Attempt::Held(hold))) => Admission::Held(Slot { hold: Held::Store(hold), path }),
-            Ok((path, Attempt::Refused(refusal))) => refused(path, refusal),
-            Ok((_, Attempt::OutOfPatience)) => Admission::Busy { retry_after: BUSY_RETRY },
-            Err(error) => {
-                self.note_outage(&error);
-                self.admit_in_outage(limits, subject, who, path).await
+        let before = BeforePasswords::from(limits);
+        let path = Path::of(device, before);
+        for _ in 0..MOST_TRIES {
+            if let Some(admission) = self.admit_by_store(limits, (subject, who), path).await {
+                return admission;
+            }
+            if let Some(admission) = self.admit_in_outage(before, (subject, who), path).await {
+                return admission;
             }
         }
+        Admission::Busy { retry_after: BUSY_RETRY }
     }
 
-    async fn admit_in_outage(
-        &self,
-        limits: BeforePasswords<'_>,
-        subject: Subject,
-        who: Who<'_>,
+    /// By windows that are whole, and were when the slot was taken. None: the store is out, or lacks something.
+    async fn admit_by_store(
+        self: &Arc<Self>,
+        limits: &Limits,
+        (subject, who): (Subject, Who<'_>),
         path: Path,
-    ) -> Admission {
-        let BeforePasswords { account, device, address, network } = limits;
-        let [account, device, address, network] = [account, device, address, network].map(stricter);
-        let limits =
-            BeforePasswords { account: &account, device: &device, address: &address, network: &network };
-        match path::hold(&self.insurance, limits, (subject, who), path).await {
-            Ok((path, Attempt::Refused(refusal))) => refused(path, refusal),
-            // Nobody signs in unchallenged while the windows that count are out of sight.
-            Ok((path, Attempt::Held(hold))) if !who.solved => {
-                let _ = hold.refund().await;
-                refused(path, ASKED)
+    ) -> Option<Admission> {
+        for _ in 0..MOST_TRIES {
+            let generation = match self.in_flight.generation() {
+                Some(generation) => generation,
+                None => self.return_to_store(limits).await?,
+            };
+            let error = match path::hold(&self.limiter, limits.into(), (subject, who), path).await {
+                Ok((path, Attempt::Refused(refusal))) => return Some(refused(path, refusal)),
+                Ok((_, Attempt::OutOfPatience)) => return Some(Admission::Busy { retry_after: BUSY_RETRY }),
+                Ok((path, Attempt::Held(hold))) => {
+                    let ticket = self.in_flight.take_off(hold.id(), hold.at, hold.buckets().to_vec());
+                    let now = self.rebuild.generation(rebuild::SHAPE).await;
+                    if let Ok(Some(now)) = now
+                        && now == generation
+                    {
+                        let failures = self.failures.clone();
+                        return Some(Admission::Held(Slot::new(Held::Store(hold), path, ticket, failures)));
+                    }
+                    // It was given by windows with holes, or nobody can say that it was not.
+                    match (hold.refund().await, now) {
+                        (Ok(()), Ok(_)) => None,
+                        (Err(error), _) | (Ok(()), Err(error)) => Some(error),
+                    }
+                }
+                Err(error) => Some(error),
+            };
+            self.in_flight.leave_store();
+            if let Some(error) = error {
+                self.note_outage(&error);
+                return None;
             }
-            Ok((path, Attempt::Held(hold))) => Admission::Held(Slot { hold: Held::Insurance(hold), path }),
-            Ok((_, Attempt::OutOfPatience)) | Err(_) => Admission::Busy { retry_after: BUSY_RETRY },
         }
+        None
     }
 
     /// Whether the next attempt of the same kind would be asked for a CAPTCHA. The same question for an
     /// account that does not exist.
     pub async fn challenges_next(&self, limits: &Limits, subject: Subject, who: Who<'_>, path: Path) -> bool {
-        path::challenges_next(&self.limiter, limits.into(), (subject, who), path).await.unwrap_or(true)
+        self.in_flight.generation().is_none()
+            || path::challenges_next(&self.limiter, limits.into(), (subject, who), path).await.unwrap_or(true)
     }
 
     /// Counts one thing that an address did, where the outcome does not matter; or says why it may not.
@@ -232,9 +282,14 @@ impl Guard {
         }
     }
 
-    /// Forgets an account's failures: its owner has proven themselves another way.
+    /// Forgets an account's failures: its owner has proven themselves another way. In the record first, so that
+    /// a store that is being rebuilt does not get back what is forgiven.
     pub async fn forgive(&self, limits: &Limits, account: AccountId) -> Result<(), StoreError> {
-        self.limiter.clear(self.limiter.bucket(&limits.login_account, &account_key(account))).await
+        let bucket = self.limiter.bucket(&limits.login_account, &account_key(account));
+        if let Err(error) = self.failures.forget(bucket.key).await {
+            tracing::warn!(%error, "forgiven failures stay in the record, and come back with a rebuild");
+        }
+        self.limiter.clear(bucket).await
     }
 
     fn note_outage(&self, error: &StoreError) {

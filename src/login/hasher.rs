@@ -1,22 +1,33 @@
 //! The bounded pool that all password hashing goes through (argon2id).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+mod arena;
+mod fair;
+mod scheduler;
+mod workers;
+
+use std::convert::Infallible;
+use std::future::{Future, pending};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use argon2::{Algorithm, Argon2, Block, Params, Version};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use argon2::{Algorithm, Argon2, Params, Version};
+use tokio::sync::oneshot;
 
+use self::arena::Arenas;
+use self::workers::Workers;
 use super::phc::{Phc, Stored};
 use super::{Password, PasswordError, Username};
 use crate::entropy::Entropy;
 use crate::secret;
 
+pub use scheduler::{Caller, Lane};
+
 const OUTPUT_BYTES: usize = 32;
 /// Nobody waits longer for a worker: a slot taken at the limiter is not to die meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-const PERMITS_A_WORKER: usize = 2;
+/// A stranger who solved nothing has an answer sooner, if only a challenge: half of what they may wait in all.
+const LONGEST_WAIT_UNSOLVED: Duration = Duration::from_millis(2500);
 const MOST_WORKERS: usize = 1024;
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
@@ -28,7 +39,8 @@ pub struct HashSettings {
     pub parallelism: u32,
     /// Hashes computed at once; each keeps `memory_kib` of memory for good.
     pub workers: usize,
-    /// Callers that wait for a worker; any more are refused.
+    /// Callers that wait for a worker, known devices and strangers in shares of their own (see
+    /// [`Scheduler`](scheduler::Scheduler)); any more are refused.
     pub queue: usize,
 }
 
@@ -40,7 +52,7 @@ impl Default for HashSettings {
     }
 }
 
-/// Hashes passwords, `workers` at a time, first come first served. Clones share the pool.
+/// Hashes passwords, `workers` at a time, in the order that [`scheduler`] says. Clones share the pool.
 #[derive(Clone)]
 pub struct Hasher(Arc<Pool>);
 
@@ -49,18 +61,13 @@ struct Pool {
     /// In the shape of a hash with these parameters, but of nothing: its output is random.
     decoy: Stored,
     entropy: Entropy,
-    /// For each worker the job that it does and the one that it has at hand.
-    permits: Arc<Semaphore>,
-    jobs: mpsc::Sender<Job>,
-    workers: usize,
-    queue: usize,
-    waiting: AtomicUsize,
-    /// Memory of finished hashes, at most one a worker: under load its use stays level, and no hash first
-    /// faults in 19 MiB (that took 0.2 to 0.9 ms of 17).
-    arenas: Mutex<Vec<Vec<Block>>>,
+    workers: Workers,
+    worker_count: usize,
+    arenas: Arenas,
     computed: AtomicU64,
     decoys: AtomicU64,
     mean_micros: AtomicU64,
+    patient: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,14 +77,12 @@ pub struct Verified {
     pub rehash: bool,
 }
 
+/// There was no room to wait, or another caller had a better claim to it, or it took too long. Nothing was
+/// computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HashError {
-    /// Workers and queue are full; nothing was computed.
-    #[error("password hashing is busy")]
-    Busy { retry_after: Duration },
-    /// The process is ending.
-    #[error("password hashing has stopped")]
-    Stopped,
+#[error("password hashing is busy")]
+pub struct HasherBusy {
+    pub retry_after: Duration,
 }
 
 impl Hasher {
@@ -93,36 +98,55 @@ impl Hasher {
             decoy: Stored { params: params.clone(), salt, output },
             params,
             entropy,
-            permits: Arc::new(Semaphore::new(workers * PERMITS_A_WORKER)),
-            jobs: start_workers(workers),
-            workers,
-            queue,
-            waiting: AtomicUsize::new(0),
-            arenas: Mutex::default(),
+            workers: Workers::start(workers, queue),
+            worker_count: workers,
+            arenas: Arenas::default(),
             computed: AtomicU64::new(0),
             decoys: AtomicU64::new(0),
             mean_micros: AtomicU64::new(50_000),
+            patient: AtomicBool::new(false),
         })))
+    }
+
+    /// Whether there is room for this caller at the moment. To be asked before anything else is taken for them;
+    /// whoever hashes is told again.
+    pub fn has_room(&self, caller: &Caller) -> Result<(), HasherBusy> {
+        if self.0.workers.has_room(caller) { Ok(()) } else { Err(self.0.busy()) }
     }
 
     /// The hash to store for a password that is being chosen, if it will do. Whether it is guessable takes
     /// up to 30 ms to estimate where the input is made to be slow, so that is a worker's business too.
+    pub async fn hash_new_for(
+        &self,
+        caller: &Caller,
+        input: &str,
+        login: &Username,
+    ) -> Result<Result<Phc, PasswordError>, HasherBusy> {
+        self.hash_beside(caller, input, login.as_str()).await
+    }
+
+    /// The same for somebody at the machine itself.
     pub async fn hash_new(
         &self,
         input: &str,
         login: &Username,
-    ) -> Result<Result<Phc, PasswordError>, HashError> {
-        self.hash_beside(input, login.as_str()).await
+    ) -> Result<Result<Phc, PasswordError>, HasherBusy> {
+        self.hash_new_for(&Caller::OPERATOR, input, login).await
     }
 
     /// The same for an account of which only something else is known: `own` is what it must not be made of.
-    pub async fn hash_beside(&self, input: &str, own: &str) -> Result<Result<Phc, PasswordError>, HashError> {
+    pub async fn hash_beside(
+        &self,
+        caller: &Caller,
+        input: &str,
+        own: &str,
+    ) -> Result<Result<Phc, PasswordError>, HasherBusy> {
         let password = match Password::choose(input) {
             Ok(password) => password,
             Err(refused) => return Ok(Err(refused)),
         };
         let own = own.to_owned();
-        self.work(move |pool| match password.guessable(&own) {
+        self.work(caller, pending(), move |pool| match password.guessable(&own) {
             true => Err(PasswordError::Guessable),
             false => Ok(pool.hash(&password)),
         })
@@ -130,9 +154,9 @@ impl Hasher {
     }
 
     /// The hash to store for a password that was judged already, with a salt of its own.
-    pub async fn hash(&self, password: &Password) -> Result<Phc, HashError> {
+    pub async fn hash(&self, caller: &Caller, password: &Password) -> Result<Phc, HasherBusy> {
         let password = password.clone();
-        self.work(move |pool| pool.hash(&password)).await
+        self.work(caller, pending(), move |pool| pool.hash(&password)).await
     }
 
     /// Whether the password is the one that was hashed. With no hash (no such account, or none that a
@@ -141,7 +165,15 @@ impl Hasher {
     ///
     /// A hash stored with other parameters takes the time that those take, until it is hashed again:
     /// after the parameters have been changed, such an account can be told by a stopwatch from none.
-    pub async fn verify(&self, password: &Password, phc: Option<&Phc>) -> Result<Verified, HashError> {
+    ///
+    /// Where `hung_up` comes first, the caller waits no longer; a hash that has begun goes on to its end.
+    pub async fn verify(
+        &self,
+        caller: &Caller,
+        hung_up: impl Future<Output = ()>,
+        password: &Password,
+        phc: Option<&Phc>,
+    ) -> Result<Verified, HasherBusy> {
         let real = phc.and_then(|phc| {
             let stored = Stored::parse(phc.as_str(), &self.0.params);
             if stored.is_none() {
@@ -155,7 +187,7 @@ impl Hasher {
         let Stored { params, salt, output } = real.unwrap_or_else(|| self.0.decoy.clone());
         let stale = params != self.0.params;
         let password = password.clone();
-        let same = self.work(move |pool| {
+        let same = self.work(caller, hung_up, move |pool| {
             let computed = pool.compute(&password, params, &salt, output.len());
             secret::same(&computed, &output)
         });
@@ -164,6 +196,32 @@ impl Hasher {
             self.0.decoys.fetch_add(1, Ordering::SeqCst);
         }
         Ok(Verified { ok, rehash: ok && stale })
+    }
+
+    /// How many callers wait in a lane.
+    pub fn waiting(&self, lane: Lane) -> usize {
+        self.0.workers.waiting(lane)
+    }
+
+    /// Keeps every worker from hashing until what is answered is dropped, for tests of what happens meanwhile.
+    /// `patient`: whoever waits does so for as long as it takes, however slow the machine that tests.
+    #[doc(hidden)]
+    pub async fn keep_busy(&self, patient: bool) -> Vec<mpsc::Sender<Infallible>> {
+        self.0.patient.store(patient, Ordering::SeqCst);
+        let mut kept = Vec::new();
+        for _ in 0..self.0.worker_count {
+            let (release, released) = mpsc::channel::<Infallible>();
+            let (tell, begun) = oneshot::channel();
+            let work = Box::new(move || {
+                let _ = tell.send(());
+                let _ = released.recv();
+            });
+            let waiting = self.0.workers.push(&Caller::OPERATOR, work);
+            begun.await.expect("a worker");
+            drop(waiting);
+            kept.push(release);
+        }
+        kept
     }
 
     /// How many hashes were computed so far, for whatever reason.
@@ -178,73 +236,45 @@ impl Hasher {
 
     async fn work<T: Send + 'static>(
         &self,
+        caller: &Caller,
+        hung_up: impl Future<Output = ()>,
         job: impl FnOnce(&Pool) -> T + Send + 'static,
-    ) -> Result<T, HashError> {
-        let permit = self.0.admit().await?;
-        let (pool, (tell, told)) = (Arc::clone(&self.0), oneshot::channel());
-        // The permit goes with the work, not with the caller: one that hangs up frees no worker early.
+    ) -> Result<T, HasherBusy> {
+        let (tell, mut told) = oneshot::channel();
+        let pool = Arc::clone(&self.0);
         let work = Box::new(move || {
-            let _permit = permit;
             // Nobody may be listening any more.
             let _ = tell.send(job(&pool));
         });
-        self.0.jobs.send(work).map_err(|_| HashError::Stopped)?;
-        told.await.map_err(|_| HashError::Stopped)
+        let busy = || self.0.busy();
+        let waiting = self.0.workers.push(caller, work).ok_or_else(busy)?;
+        tokio::select! {
+            biased;
+            done = &mut told => return done.map_err(|_| busy()),
+            () = self.0.lose_patience(caller) => {}
+            () = hung_up => {}
+        }
+        // What has begun is waited for: its outcome counts.
+        if waiting.withdraw() { Err(busy()) } else { told.await.map_err(|_| busy()) }
     }
-}
-
-type Job = Box<dyn FnOnce() + Send>;
-
-/// Threads of their own, which take the next job without having slept: where each hash had its thread
-/// woken first, a seventh of two cores stood idle. They end with the pool.
-fn start_workers(workers: usize) -> mpsc::Sender<Job> {
-    let (jobs, queue) = mpsc::channel::<Job>();
-    let queue = Arc::new(Mutex::new(queue));
-    for _ in 0..workers {
-        let queue = Arc::clone(&queue);
-        let take = move || queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let run = move || {
-            while let Ok(job) = take() {
-                // One that panics answers nobody, and takes no worker with it.
-                let _ = catch_unwind(AssertUnwindSafe(job));
-            }
-        };
-        std::thread::Builder::new().name("password-hash".into()).spawn(run).expect("a thread");
-    }
-    jobs
 }
 
 impl Pool {
-    /// A worker, at once or after those who came before.
-    async fn admit(&self) -> Result<OwnedSemaphorePermit, HashError> {
-        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-            return Ok(permit);
+    async fn lose_patience(&self, caller: &Caller) {
+        if self.patient.load(Ordering::SeqCst) {
+            return pending().await;
         }
-        let _place = self.place()?;
-        let permit = Arc::clone(&self.permits).acquire_owned();
-        match tokio::time::timeout(LONGEST_WAIT, permit).await {
-            Ok(permit) => permit.map_err(|_| HashError::Stopped),
-            Err(_) => {
-                Err(HashError::Busy { retry_after: self.drained_in(self.waiting.load(Ordering::Relaxed)) })
-            }
-        }
+        let unsolved = !caller.solved() && !caller.is_known();
+        tokio::time::sleep(if unsolved { LONGEST_WAIT_UNSOLVED } else { LONGEST_WAIT }).await;
     }
 
-    fn place(&self) -> Result<Place<'_>, HashError> {
-        let taken = self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |waiting| {
-            (waiting < self.queue).then_some(waiting + 1)
-        });
-        match taken {
-            Ok(_) => Ok(Place(&self.waiting)),
-            Err(waiting) => Err(HashError::Busy { retry_after: self.drained_in(waiting) }),
-        }
-    }
-
-    /// When those who wait now will have been served; whole seconds, as Retry-After counts.
-    fn drained_in(&self, waiting: usize) -> Duration {
-        let rounds = (waiting + self.workers).div_ceil(self.workers) as u64;
+    /// Come back when those who wait now will have been served; whole seconds, as Retry-After counts.
+    fn busy(&self) -> HasherBusy {
+        let waiting: usize = Lane::ALL.iter().map(|lane| self.workers.waiting(*lane)).sum();
+        let rounds = (waiting + self.worker_count).div_ceil(self.worker_count) as u64;
         let micros = self.mean_micros.load(Ordering::Relaxed).saturating_mul(rounds);
-        Duration::from_secs(micros.div_ceil(1_000_000)).clamp(Duration::from_secs(1), LONGEST_RETRY)
+        let retry_after = Duration::from_secs(micros.div_ceil(1_000_000));
+        HasherBusy { retry_after: retry_after.clamp(Duration::from_secs(1), LONGEST_RETRY) }
     }
 
     fn hash(&self, password: &Password) -> Phc {
@@ -257,18 +287,14 @@ impl Pool {
     fn compute(&self, password: &Password, params: Params, salt: &[u8], length: usize) -> Vec<u8> {
         let start = std::time::Instant::now();
         let blocks = params.block_count();
-        let mut arena = self.arenas.lock().expect("never held in a panic").pop().unwrap_or_default();
-        if arena.len() < blocks {
-            arena = arena_of(blocks);
-        }
+        let mut arena = self.arenas.take(blocks);
         let mut output = vec![0; length];
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
             .hash_password_into_with_memory(password.bytes(), salt, &mut output, &mut arena[..blocks])
             .expect("parameters and lengths were checked");
-        // Not wiped (1 ms more): whoever reads this memory reads passwords as they arrive as well.
         // What a dearer stored hash needed is given back.
         if arena.len() <= self.params.block_count() {
-            self.arenas.lock().expect("never held in a panic").push(arena);
+            self.arenas.put_back(arena);
         }
         self.computed.fetch_add(1, Ordering::SeqCst);
         metrics::counter!("gatehouse_password_hashes_total").increment(1);
@@ -276,40 +302,6 @@ impl Pool {
         let micros = u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.mean_micros.store((mean / 8 * 7).saturating_add(micros / 8), Ordering::Relaxed);
         output
-    }
-}
-
-/// Memory for a hash, in huge pages where the system has them to give: a hash reads its 19 MiB all over,
-/// and looking up 4,864 small pages is a good part of its time.
-fn arena_of(blocks: usize) -> Vec<Block> {
-    let mut arena = Vec::with_capacity(blocks);
-    #[cfg(target_os = "linux")]
-    advise_huge_pages(&mut arena);
-    arena.resize(blocks, Block::new());
-    arena
-}
-
-#[cfg(target_os = "linux")]
-#[expect(unsafe_code, reason = "there is no safe call for advice on memory that Rust allocated")]
-fn advise_huge_pages(arena: &mut Vec<Block>) {
-    // Advice is for whole pages, of at most 64 KiB on any processor that Linux runs on.
-    const PAGE: usize = 64 * 1024;
-    let room = arena.spare_capacity_mut().as_mut_ptr_range();
-    let start = (room.start as usize).next_multiple_of(PAGE);
-    let length = (room.end as usize).saturating_sub(start) / PAGE * PAGE;
-    if length > 0 {
-        // SAFETY: the pages lie whole within memory that this vector owns, and this advice changes how
-        // they are backed, not what they hold. Where it is refused everything stays as it was.
-        unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_HUGEPAGE) };
-    }
-}
-
-/// A place in the queue, given back by whoever stops waiting for whatever reason.
-struct Place<'a>(&'a AtomicUsize);
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

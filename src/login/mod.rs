@@ -5,6 +5,7 @@ mod by_code;
 mod client;
 mod consecutive;
 mod devices;
+mod failure_record;
 mod guard;
 mod hasher;
 mod id;
@@ -22,15 +23,16 @@ pub use by_code::{ByCode, CodeEntry, Entered, Given, NotOpened, Reset, Resetting
 pub use client::{Client, Origin};
 pub use consecutive::password_enabled_counter;
 pub use devices::{DeviceId, Devices, KnownDevice, KnownDevices, LIFE as DEVICE_LIFE, device_subject};
+pub use failure_record::FailureRecord;
 pub use guard::{Admission, Counted, Guard, Path, Slot, Subject, Who, account_subject};
-pub use hasher::{HashError, HashSettings, Hasher, Verified};
+pub use hasher::{Caller, HashSettings, Hasher, HasherBusy, Lane, Verified};
 pub use id::{AccountId, SessionId};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use phc::Phc;
 pub use registration::{Changed, Newcomer, Registered, Registration};
 pub use scopes::{MOST_SCOPES, Scopes, ScopesError};
 pub use sessions::{Authenticated, Session, SessionSettings, Sessions, SignedInBy, Token};
-pub use sign_in::{Attempt, Outcome, SignIn};
+pub use sign_in::{Attempt, BUSY, Outcome, SignIn};
 pub use tokens::{ApiToken, Bearer, Look, MOST_TOKENS, NewToken, TokenEntry, TokenId, Tokens};
 pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::guard::{Counted, Guard};
 use super::{
-    Account, Accounts, CreateError, HashError, Hasher, Origin, PasswordError, Phc, Roles, ServiceError,
-    ShownBy, Username,
+    Account, Accounts, Caller, CreateError, Hasher, HasherBusy, Origin, PasswordError, Phc, Roles,
+    ServiceError, ShownBy, Username,
 };
 use crate::audit::{self, Action, Event, Why};
 use crate::config::Live;
@@ -72,6 +72,8 @@ pub enum Changed {
     /// Another password was set meanwhile.
     Stale,
     Unfit(PasswordError),
+    /// There is no room to hash it: a CAPTCHA must be solved first.
+    Challenged,
     Busy {
         retry_after: Duration,
     },
@@ -86,6 +88,10 @@ impl Registration {
     /// last, so that none is spent on a mistake.
     pub async fn register(&self, live: &Live, newcomer: Newcomer<'_>) -> Result<Registered, ServiceError> {
         let Newcomer { origin, solved, .. } = newcomer;
+        if let Err(busy) = self.0.hasher.has_room(&Caller::stranger(&origin.network, solved)) {
+            self.record_busy(newcomer);
+            return Ok(refused(solved, busy));
+        }
         let limit = &live.limits.register_address;
         let counted = self.0.guard.count_address(limit, &origin.address, solved).await;
         let counted = match counted {
@@ -108,10 +114,10 @@ impl Registration {
         let Inner { accounts, hasher, .. } = &*self.0;
         let Newcomer { login, password, phone, origin: Origin { address, network }, browser, solved } =
             newcomer;
-        let hash = match hasher.hash_new(password, login).await {
+        let hash = match hasher.hash_new_for(&Caller::stranger(network, solved), password, login).await {
             Ok(Ok(hash)) => hash,
             Ok(Err(unfit)) => return Ok(Registered::Unfit(unfit)),
-            Err(error) => return Ok(Registered::Busy { retry_after: retry_after(error) }),
+            Err(busy) => return Ok(refused(solved, busy)),
         };
         let Some((phone, code)) = phone else {
             return self.made(accounts.create(login, &hash, Roles::default()).await);
@@ -162,6 +168,11 @@ impl Registration {
         audit.record(Event { why: Some(Why::refused(LIMIT, refusal)), ..about(newcomer, event) });
     }
 
+    fn record_busy(&self, newcomer: Newcomer<'_>) {
+        let audit = self.0.guard.audit();
+        audit.record(about(newcomer, Event::new(audit.now(), Action::Register, audit::Outcome::Busy)));
+    }
+
     /// Each that was admitted by itself: all of them count, however they end.
     fn record(&self, newcomer: Newcomer<'_>, counted: Counted, registered: &Registered) {
         let audit = self.0.guard.audit();
@@ -187,12 +198,19 @@ impl Registration {
     }
 
     /// Sets a new password for somebody who has just proven the old one, with the account as it was then.
-    pub async fn change_password(&self, verified: &Account, new: &str) -> Result<Changed, ServiceError> {
+    /// It is hashed with the strangers', whoever it is: accounts are to be had by registering.
+    pub async fn change_password(
+        &self,
+        caller: &Caller,
+        verified: &Account,
+        new: &str,
+    ) -> Result<Changed, ServiceError> {
         let Inner { accounts, hasher, .. } = &*self.0;
-        let hash = match hasher.hash_new(new, &verified.login).await {
+        let hash = match hasher.hash_new_for(caller, new, &verified.login).await {
             Ok(Ok(hash)) => hash,
             Ok(Err(unfit)) => return Ok(Changed::Unfit(unfit)),
-            Err(error) => return Ok(Changed::Busy { retry_after: retry_after(error) }),
+            Err(HasherBusy { retry_after }) if caller.solved() => return Ok(Changed::Busy { retry_after }),
+            Err(_) => return Ok(Changed::Challenged),
         };
         let shown = ShownBy::Password(verified.password_version);
         let Some(version) = accounts.set_password(verified.id, &hash, shown).await? else {
@@ -222,9 +240,7 @@ fn about<'a>(newcomer: Newcomer<'a>, event: Event<'a>) -> Event<'a> {
     }
 }
 
-pub(super) fn retry_after(error: HashError) -> Duration {
-    match error {
-        HashError::Busy { retry_after } => retry_after,
-        HashError::Stopped => Duration::from_secs(1),
-    }
+/// There is no room to hash: whoever solved nothing is asked for a challenge.
+const fn refused(solved: bool, HasherBusy { retry_after }: HasherBusy) -> Registered {
+    if solved { Registered::Busy { retry_after } } else { Registered::Challenged { retry_after } }
 }

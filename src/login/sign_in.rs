@@ -1,21 +1,32 @@
 //! Signing in with a password: a slot is taken before anything is verified, and the outcome settles it.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use metrics::Counter;
 use serde_json::json;
+use tokio::sync::oneshot;
 
 use super::consecutive::{Consecutive, Looked};
 use super::guard::{Admission, Counted, Guard, Path, Slot, Subject, Who};
 use super::{
-    Account, Accounts, Client, HashError, Hasher, KnownDevices, Origin, Password, Username, Verified,
+    Account, Accounts, Caller, Client, Hasher, HasherBusy, KnownDevices, Origin, Password, Username, Verified,
 };
 use crate::audit::{self, Action, Event, Why};
 use crate::clock::Micros;
 use crate::config::Live;
 use crate::db::DbError;
 use crate::throttle::{Refusal, Then};
+
+/// What asks for a challenge where no limit does: there is more to hash than there is room for.
+pub const BUSY: &str = "busy";
+
+/// What a caller who waited in vain for others is told: about as long as those take.
+const BUSY_RETRY: Duration = Duration::from_secs(1);
+
+/// Resolves once a client has hung up.
+type HungUp = oneshot::Receiver<Infallible>;
 
 /// The sign-in service. Clones share it.
 #[derive(Clone)]
@@ -47,7 +58,8 @@ pub enum Outcome {
     Rejected {
         captcha_required: bool,
     },
-    /// Nothing was verified: a CAPTCHA must be solved first. Without one, not before that time.
+    /// Nothing was verified: a CAPTCHA must be solved first. Without one, not before that time. By which limit;
+    /// or [`BUSY`].
     Challenged {
         limit: &'static str,
         retry_after: Duration,
@@ -69,7 +81,7 @@ impl SignIn {
         Self(Arc::new(Inner { guard, accounts, consecutive, hasher, counters: Counters::register() }))
     }
 
-    pub fn guard(&self) -> &Guard {
+    pub fn guard(&self) -> &Arc<Guard> {
         &self.0.guard
     }
 
@@ -84,8 +96,22 @@ impl SignIn {
         // Twice where the account was made or removed a moment ago, or its password changed since the device
         // was known; the second look is at the database.
         for _ in 0..2 {
-            let subject = self.0.guard.subject(&attempt.login).await?;
+            let subject = match self.subject(&attempt).await? {
+                Ok(subject) => subject,
+                Err(busy) => {
+                    return Ok(self.record_busy(
+                        &attempt,
+                        Subject::UNKNOWN,
+                        Path::Stranger,
+                        busy.retry_after,
+                    ));
+                }
+            };
             let device = subject.known_device(&attempt.client.devices);
+            let first = Guard::path(&live.limits, device);
+            if let Err(busy) = self.0.hasher.has_room(&caller(&attempt, first)) {
+                return Ok(self.record_busy(&attempt, subject, first, busy.retry_after));
+            }
             let admission = self.0.guard.admit_known(&live.limits, subject, who(&attempt), device).await;
             let slot = match admission {
                 Admission::Held(slot) => slot,
@@ -98,14 +124,14 @@ impl SignIn {
                     });
                 }
                 Admission::Busy { retry_after } => {
-                    self.record(&attempt, subject, Path::Stranger, Ended::Busy);
-                    return Ok(Outcome::Busy { retry_after });
+                    return Ok(self.record_busy(&attempt, subject, Path::Stranger, retry_after));
                 }
             };
             // Whoever hangs up now must not leave the slot unsettled: this runs to its end without them.
             let (service, live) = (self.clone(), Arc::clone(live));
+            let (_here, hung_up) = oneshot::channel();
             let verified = tokio::spawn(async move {
-                let verified = service.verify(&live, &attempt, subject, slot).await;
+                let verified = service.verify(&live, &attempt, subject, slot, hung_up).await;
                 (verified, attempt)
             });
             let (verified, back) = verified.await.expect("verification does not panic");
@@ -114,7 +140,7 @@ impl SignIn {
                 None => attempt = Attempt { client: back.client.known_as(KnownDevices::default()), ..back },
             }
         }
-        Ok(Outcome::Busy { retry_after: Duration::from_secs(1) })
+        Ok(Outcome::Busy { retry_after: BUSY_RETRY })
     }
 
     /// None where the slot was taken on the wrong subject; it is given back.
@@ -124,6 +150,7 @@ impl SignIn {
         attempt: &Attempt,
         subject: Subject,
         slot: Slot,
+        hung_up: HungUp,
     ) -> Result<Option<Outcome>, DbError> {
         let Inner { guard, consecutive, .. } = &*self.0;
         let most = live.login.max_consecutive_failures;
@@ -132,14 +159,13 @@ impl SignIn {
         let Ok(Some(Looked { account: found, turn })) = looked else {
             slot.refund().await;
             looked?;
-            self.record(attempt, subject, path, Ended::Busy);
-            return Ok(Some(Outcome::Busy { retry_after: Duration::from_secs(1) }));
+            return Ok(Some(self.record_busy(attempt, subject, path, BUSY_RETRY)));
         };
         if !guard.learn(&attempt.login, found.as_ref(), subject) || path.is_void(found.as_ref()) {
             slot.refund().await;
             return Ok(None);
         }
-        let compared = match self.compare(&attempt.password, found.as_ref()).await {
+        let compared = match self.compare(attempt, path, found.as_ref(), hung_up).await {
             Ok(compared) => compared,
             Err(error) => {
                 slot.refund().await;
@@ -151,13 +177,15 @@ impl SignIn {
                 let (at, forgave) = slot.succeed().await.unwrap_or((taken.at, false));
                 self.record(attempt, subject, path, Ended::Right(taken, at, forgave));
                 if verified.rehash {
-                    self.rehash(account.clone(), attempt.password.clone());
+                    self.rehash(account.clone(), attempt.password.clone(), caller(attempt, path));
                 }
                 Ok(Some(Outcome::SignedIn(Box::new(account))))
             }
             (Ok(_), found) => {
-                let counts_from = slot.keep().await.unwrap_or(taken.at);
+                let kept = slot.keep().await;
+                let counts_from = kept.as_ref().ok().copied().flatten().unwrap_or(taken.at);
                 self.record(attempt, subject, path, Ended::Wrong(taken, counts_from));
+                kept?;
                 if consecutive.count(&attempt.login, found.as_ref(), most).await? {
                     self.record_disabled(attempt, subject);
                 }
@@ -165,15 +193,9 @@ impl SignIn {
                 let captcha_required = guard.challenges_next(&live.limits, subject, who(attempt), path).await;
                 Ok(Some(Outcome::Rejected { captcha_required }))
             }
-            (Err(HashError::Busy { retry_after }), _) => {
+            (Err(busy), _) => {
                 slot.refund().await;
-                self.record(attempt, subject, path, Ended::Busy);
-                Ok(Some(Outcome::Busy { retry_after }))
-            }
-            (Err(HashError::Stopped), _) => {
-                slot.refund().await;
-                self.record(attempt, subject, path, Ended::Busy);
-                Ok(Some(Outcome::Busy { retry_after: Duration::from_secs(1) }))
+                Ok(Some(self.record_busy(attempt, subject, path, busy.retry_after)))
             }
         }
     }
@@ -181,15 +203,43 @@ impl SignIn {
     /// With the account's own password where that opens it, else with a decoy.
     async fn compare(
         &self,
-        password: &Password,
+        attempt: &Attempt,
+        path: Path,
         account: Option<&Account>,
-    ) -> Result<Result<Verified, HashError>, DbError> {
+        hung_up: HungUp,
+    ) -> Result<Result<Verified, HasherBusy>, DbError> {
         let Inner { consecutive, hasher, .. } = &*self.0;
-        let mut compared = hasher.verify(password, account.and_then(Account::open_hash)).await;
+        let hung_up = async { drop(hung_up.await) };
+        let hash = account.and_then(Account::open_hash);
+        let mut compared = hasher.verify(&caller(attempt, path), hung_up, &attempt.password, hash).await;
         if let (Ok(Verified { ok: ok @ true, .. }), Some(account)) = (&mut compared, account) {
             *ok = consecutive.confirm(account).await?;
         }
         Ok(compared)
+    }
+
+    /// Whom the login names. Not looked up where there is no room for a stranger: a flood is to cost no question
+    /// to the database.
+    async fn subject(&self, attempt: &Attempt) -> Result<Result<Subject, HasherBusy>, DbError> {
+        let Inner { guard, hasher, .. } = &*self.0;
+        if let Some(subject) = guard.remembered(&attempt.login) {
+            return Ok(Ok(subject));
+        }
+        if attempt.client.devices.is_empty()
+            && let Err(busy) = hasher.has_room(&caller(attempt, Path::Stranger))
+        {
+            return Ok(Err(busy));
+        }
+        guard.subject(&attempt.login).await.map(Ok)
+    }
+
+    /// Nothing was hashed: whoever solved nothing is asked for a challenge, so that a flood has to pay.
+    fn record_busy(&self, attempt: &Attempt, subject: Subject, path: Path, retry_after: Duration) -> Outcome {
+        self.record(attempt, subject, path, Ended::Busy);
+        match attempt.solved {
+            true => Outcome::Busy { retry_after },
+            false => Outcome::Challenged { limit: BUSY, retry_after },
+        }
     }
 
     fn record_disabled(&self, attempt: &Attempt, subject: Subject) {
@@ -231,11 +281,13 @@ impl SignIn {
 
     /// The parameters have changed since this password was hashed. Nobody waits for it; where it does not
     /// come to pass, the next sign-in tries again.
-    fn rehash(&self, account: Account, password: Password) {
+    fn rehash(&self, account: Account, password: Password, caller: Caller) {
         let service = self.clone();
         tokio::spawn(async move {
             let Inner { accounts, hasher, .. } = &*service.0;
-            let (Some(old), Ok(new)) = (&account.password_hash, hasher.hash(&password).await) else { return };
+            let (Some(old), Ok(new)) = (&account.password_hash, hasher.hash(&caller, &password).await) else {
+                return;
+            };
             if let Err(error) = accounts.rehash(account.id, old, &new).await {
                 tracing::warn!(%error, "a password could not be hashed again");
             }
@@ -256,6 +308,11 @@ enum Ended {
 
 fn why_noted(path: Path, taken: &Counted) -> Option<Why<'static>> {
     taken.noted.as_ref().map(|refusal| Why::noted(path.limits()[refusal.bucket], refusal))
+}
+
+/// Who a password is hashed for: the lane is that of the way by which it was admitted.
+fn caller(attempt: &Attempt, path: Path) -> Caller {
+    Caller::of(&attempt.origin, attempt.solved, path.device())
 }
 
 fn who(attempt: &Attempt) -> Who<'_> {

@@ -12,7 +12,7 @@ use crate::audit::{Action, Audit, Entry, Event, Outcome};
 use crate::clock::Micros;
 use crate::config::Live;
 use crate::db::DbError;
-use crate::login::{Account, Accounts};
+use crate::login::{Account, Accounts, FailureRecord};
 use crate::sms::{Codes, Guesser, Phone, SmsError};
 use crate::throttle::{AnyStore, Limit, Limiter, MemoryStore, StoreError, WindowStore};
 
@@ -27,6 +27,8 @@ pub struct Parts {
     pub limiter: Limiter<AnyStore>,
     /// This process's windows, which count while the store is out.
     pub insurance: Limiter<MemoryStore>,
+    /// What those of accounts are rebuilt from.
+    pub failures: FailureRecord,
     /// Challenges handed out by this process.
     pub issuing: Limiter<MemoryStore>,
     pub accounts: Accounts,
@@ -179,10 +181,14 @@ impl Lookup {
         subject: &Subject,
         bytes: &[u8],
     ) -> Result<(), LookupError> {
-        let Parts { limiter, insurance, issuing, codes, .. } = &*self.0;
-        // The ledger first: a store that is being written back must not get back what is excused.
-        if let ("sms-phone", Subject::Phone(phone)) = (limit.name(), subject) {
-            codes.excuse(live, phone).await?;
+        let Parts { limiter, insurance, failures, issuing, codes, .. } = &*self.0;
+        // The records first: a store that is being rebuilt must not get back what is excused.
+        match (limit.name(), subject) {
+            ("sms-phone", Subject::Phone(phone)) => codes.excuse(live, phone).await?,
+            ("login-account" | "login-device", _) => {
+                failures.forget(limiter.bucket(limit, bytes).key).await?
+            }
+            _ => {}
         }
         if is_of_one_instance(limit) {
             issuing.clear(issuing.bucket(limit, bytes)).await?;

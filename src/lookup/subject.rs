@@ -45,8 +45,8 @@ impl Kind {
             "login-account" => Self::Login,
             "login-device" => Self::Device,
             "sms-phone" | "sms-guess" => Self::Phone,
-            "login-address" | "login-network" | "register-address" | "captcha-address" | "sms-address"
-            | "sms-network" => Self::Address,
+            "login-address" | "login-network" | "register-address" | "captcha-address"
+            | "captcha-network" | "sms-address" | "sms-network" => Self::Address,
             "sms-prefix" => Self::Prefix,
             "sms-total" | "captcha-total" => Self::Everyone,
             custom if custom.starts_with("custom.") => Self::Custom,

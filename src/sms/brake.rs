@@ -1,9 +1,10 @@
 //! The brake: a dialling prefix that many messages go to and whose codes nobody enters is one that
-//! somebody is paid for by the message. It is stopped for a while.
+//! somebody is paid for by the message. For a while its codes are short: a solved challenge is asked for, and they
+//! go to numbers that were an account's before it began.
 
 use std::time::Duration;
 
-use sqlx::{query, query_as, query_scalar};
+use sqlx::{query, query_as};
 
 use super::Phone;
 use crate::clock::{Clock, Micros};
@@ -17,10 +18,17 @@ pub const NAME: &str = "sms-brake";
 pub const LIFT: &str =
     "UPDATE sms_brakes SET ends_at = $1, lifted_by = $2 WHERE prefix = $3 AND ends_at > $1";
 
-/// No message goes to the number's prefix until then.
+/// Unreturned messages that one network's asks can weigh, however many they are: of the 20 that trip a block a
+/// fifth, so that it takes five networks. One address, or one customer's /48, trips nothing.
+const MOST_OF_A_NETWORK: u32 = 4;
+
+/// The number's prefix is braked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Braked {
     pub retry_after: Duration,
+    /// Only numbers that were an account's before then are sent to: the messages that it was put on for are
+    /// later, and whoever sent them may have made accounts for them.
+    pub proven_before: Micros,
     /// This very question tripped it.
     pub tripped: bool,
 }
@@ -51,6 +59,7 @@ struct Seen {
     /// By this process's clock.
     at: Micros,
     wait: Duration,
+    proven_before: Micros,
 }
 
 impl Remembered {
@@ -58,29 +67,58 @@ impl Remembered {
         Self(quick_cache::sync::Cache::new(MOST_REMEMBERED))
     }
 
-    fn note(&self, prefix: &str, at: Micros, wait: Duration) {
-        self.0.insert(prefix.to_owned(), Seen { at, wait });
+    fn note(&self, prefix: &str, at: Micros, wait: Duration, proven_before: Micros) {
+        self.0.insert(prefix.to_owned(), Seen { at, wait, proven_before });
     }
 
     pub fn forget(&self, prefix: &str) {
         self.0.remove(prefix);
     }
 
-    /// How long the number is braked still.
-    pub fn recall(&self, phone: &Phone, now: Micros) -> Option<Duration> {
-        let wait = |prefix| {
+    /// The brake that the number is still under.
+    pub fn recall(&self, phone: &Phone, now: Micros) -> Option<Braked> {
+        let braked = |prefix| {
             let seen = self.0.get(prefix)?;
             let gone = now.since(seen.at);
             let stands = now >= seen.at && gone < REMEMBERED && gone < seen.wait;
-            stands.then(|| seen.wait.saturating_sub(gone))
+            let retry_after = seen.wait.saturating_sub(gone);
+            stands.then_some(Braked { retry_after, proven_before: seen.proven_before, tripped: false })
         };
-        [phone.block(), phone.range()].into_iter().filter_map(wait).max()
+        [phone.block(), phone.range()].into_iter().filter_map(braked).reduce(Braked::and)
     }
 }
 
+impl Braked {
+    /// The number's block and its range, both.
+    fn and(self, other: Self) -> Self {
+        Self {
+            retry_after: self.retry_after.max(other.retry_after),
+            proven_before: self.proven_before.min(other.proven_before),
+            tripped: self.tripped || other.tripped,
+        }
+    }
+}
+
+/// What was sent to a prefix, and what came of it.
+#[derive(Debug, Clone, Copy, Default, sqlx::FromRow)]
+struct Traffic {
+    sent: i64,
+    entered: i64,
+    /// What did not come back, in half messages: one that came with a solved challenge weighs half, as that cost
+    /// somebody something; and no network's weigh more than [`MOST_OF_A_NETWORK`].
+    weight: i64,
+}
+
+/// The most that one network's unreturned messages weigh: of few that trip a brake fewer, so that it still takes
+/// five networks.
+fn most_of_a_network(min_sent: u32) -> u32 {
+    MOST_OF_A_NETWORK.min(min_sent / 5).max(1)
+}
+
 /// Whether so few of so many codes came back that the prefix is to be braked.
-fn trips(sent: i64, entered: i64, min_sent: u32, min_entered: f64) -> bool {
-    sent >= i64::from(min_sent) && (entered as f64) < min_entered * sent as f64
+fn trips(traffic: Traffic, min_sent: u32, min_entered: f64) -> bool {
+    let weighed = traffic.entered as f64 + traffic.weight as f64 / 2.0;
+    weighed >= f64::from(min_sent) && (traffic.entered as f64) < min_entered * weighed
 }
 
 /// From when messages count: the window, but nothing from before the last brake ended.
@@ -105,10 +143,6 @@ pub async fn judge(
     now: Micros,
     context: Context<'_>,
 ) -> Result<Option<Braked>, DbError> {
-    const BLOCK: &str = "SELECT COUNT(*), COUNT(entered_at) FROM sms_messages
-        WHERE block = $1 AND created_at > $2 AND state <> 'refused'";
-    const RANGE: &str = "SELECT COUNT(*), COUNT(entered_at) FROM sms_messages
-        WHERE number_range = $1 AND created_at > $2 AND state <> 'refused'";
     if !brake.enabled {
         return Ok(None);
     }
@@ -116,48 +150,72 @@ pub async fn judge(
     for (sql, prefix, min_sent) in
         [(BLOCK, phone.block(), brake.min_sent), (RANGE, phone.range(), brake.min_sent_range)]
     {
-        let last_end = last_end(tx, prefix).await?;
-        let (ends_at, tripped) = match last_end.filter(|end| *end > now) {
-            Some(end) => (end, false),
+        let last = last(tx, prefix).await?;
+        let last_end = last.map(|(_, end)| end);
+        let (began_at, ends_at, tripped) = match last.filter(|(_, end)| *end > now) {
+            Some((began, end)) => (began, end, false),
             None => {
                 let since = since(now, brake.window, last_end);
-                let (sent, entered): (i64, i64) = on_tx!(tx, connection => query_as(sql).bind(prefix)
-                    .bind(since.0).fetch_one(connection).await)?;
-                if !trips(sent, entered, min_sent, brake.min_entered) {
+                let most = 2 * i64::from(most_of_a_network(min_sent));
+                let traffic: Traffic = on_tx!(tx, connection => query_as(sql).bind(prefix).bind(since.0)
+                    .bind(most).fetch_one(connection).await)?;
+                if !trips(traffic, min_sent, brake.min_entered) {
                     continue;
                 }
                 // Others count beside this one, so that it may trip a few messages late; one of them puts it on.
                 tx.lock(Lock::brake(prefix)).await?;
-                match self::last_end(tx, prefix).await?.filter(|end| *end > now) {
-                    Some(end) => (end, false),
+                match self::last(tx, prefix).await?.filter(|(_, end)| *end > now) {
+                    Some((began, end)) => (began, end, false),
                     None => {
                         let end = now.plus(brake.lifts_after);
-                        put_on(tx, prefix, (now, end), (sent, entered), context.entropy).await?;
-                        (end, true)
+                        put_on(tx, prefix, (now, end), traffic, context.entropy).await?;
+                        (now, end, true)
                     }
                 }
             }
         };
-        context.remembered.note(prefix, context.clock.now(), ends_at.since(now));
-        let tripped = tripped || braked.is_some_and(|other| other.tripped);
-        let retry_after = braked.map_or(Duration::ZERO, |other| other.retry_after).max(ends_at.since(now));
-        braked = Some(Braked { retry_after, tripped });
+        let proven_before = began_at.minus(brake.window);
+        let retry_after = ends_at.since(now);
+        context.remembered.note(prefix, context.clock.now(), retry_after, proven_before);
+        let held = Braked { retry_after, proven_before, tripped };
+        braked = Some(braked.map_or(held, |other| other.and(held)));
     }
     Ok(braked)
 }
 
-async fn last_end(tx: &mut Tx, prefix: &str) -> Result<Option<Micros>, DbError> {
-    const SQL: &str = "SELECT MAX(ends_at) FROM sms_brakes WHERE prefix = $1";
-    let end: Option<i64> =
-        on_tx!(tx, connection => query_scalar(SQL).bind(prefix).fetch_one(connection).await)?;
-    Ok(end.map(Micros))
+/// What counts to a brake, by its asker's network. Nothing of a shortage does: of that some went out and some did
+/// not, and everybody can see a brake trip.
+macro_rules! traffic {
+    ($prefix:literal) => {
+        concat!(
+            "SELECT CAST(COALESCE(SUM(sent), 0) AS BIGINT) AS sent,
+            CAST(COALESCE(SUM(entered), 0) AS BIGINT) AS entered,
+            CAST(COALESCE(SUM(CASE WHEN weight > $3 THEN $3 ELSE weight END), 0) AS BIGINT) AS weight
+            FROM (SELECT COUNT(*) AS sent, COUNT(entered_at) AS entered,
+            SUM(CASE WHEN entered_at IS NOT NULL THEN 0 ELSE 2 - solved END) AS weight FROM sms_messages WHERE ",
+            $prefix,
+            " = $1 AND created_at > $2 AND state <> 'refused' AND share = 'open'
+            GROUP BY network_key) AS networks"
+        )
+    };
+}
+const BLOCK: &str = traffic!("block");
+const RANGE: &str = traffic!("number_range");
+
+/// When the last brake on it began, and when it ends or ended.
+async fn last(tx: &mut Tx, prefix: &str) -> Result<Option<(Micros, Micros)>, DbError> {
+    const SQL: &str =
+        "SELECT began_at, ends_at FROM sms_brakes WHERE prefix = $1 ORDER BY ends_at DESC LIMIT 1";
+    let last: Option<(i64, i64)> =
+        on_tx!(tx, connection => query_as(SQL).bind(prefix).fetch_optional(connection).await)?;
+    Ok(last.map(|(began, end)| (Micros(began), Micros(end))))
 }
 
 async fn put_on(
     tx: &mut Tx,
     prefix: &str,
     (now, end): (Micros, Micros),
-    (sent, entered): (i64, i64),
+    Traffic { sent, entered, .. }: Traffic,
     entropy: &Entropy,
 ) -> Result<(), DbError> {
     const SQL: &str = "INSERT INTO sms_brakes (id, prefix, began_at, ends_at, sent, entered)
@@ -176,11 +234,20 @@ mod tests {
 
     #[test]
     fn few_messages_say_nothing_and_enough_codes_speak_for_a_prefix() {
-        assert!(!trips(19, 0, 20, 0.1));
-        assert!(trips(20, 0, 20, 0.1));
-        assert!(trips(20, 1, 20, 0.1), "5 % came back");
-        assert!(!trips(20, 2, 20, 0.1), "just the share that is wanted");
-        assert!(!trips(1000, 0, 20, 0.0), "a share of nothing is always reached");
+        let traffic = |unreturned: i64, entered| Traffic { sent: 0, entered, weight: 2 * unreturned };
+        assert!(!trips(traffic(19, 0), 20, 0.1));
+        assert!(trips(traffic(20, 0), 20, 0.1));
+        assert!(trips(traffic(19, 1), 20, 0.1), "5 % came back");
+        assert!(!trips(traffic(18, 2), 20, 0.1), "just the share that is wanted");
+        assert!(!trips(traffic(1000, 0), 20, 0.0), "a share of nothing is always reached");
+    }
+
+    #[test]
+    fn it_takes_five_networks_to_trip_a_brake_that_takes_five_messages() {
+        for min_sent in [5, 9, 19, 20, 100, 1_000_000] {
+            assert!(4 * most_of_a_network(min_sent) < min_sent, "{min_sent}");
+        }
+        assert_eq!((most_of_a_network(20), most_of_a_network(1)), (4, 1));
     }
 
     #[test]

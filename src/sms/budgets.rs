@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::codes::Ask;
-use super::ledger::{HitRow, Ledger};
+use super::ledger::Ledger;
 use super::once;
-use super::rebuild::{self, Rebuild, RebuildError};
+use super::rebuild::{Rebuild, RebuildError};
+use super::share::Share;
+use super::watched::{Keys, Watched};
 use crate::clock::Micros;
-use crate::config::Live;
-use crate::throttle::{
-    self, AnyStore, Bucket, Decision, HitId, Kept, Key, Limit, Limiter, Refusal, StoreError, window,
-};
+use crate::throttle::{self, AnyStore, Bucket, Decision, HitId, Kept, Limiter, Peek, Refusal, StoreError};
 
 /// A store that loses its data more often than this in one question has more wrong with it.
 const MOST_TRIES: usize = 4;
@@ -23,30 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// gateway takes could be asked for without end, each time with a call to it and a row of the ledger.
 const OF_THE_ASKER: [&str; 2] = ["sms-address", "sms-network"];
 
+/// The subject of the budget that everyone shares.
+pub const EVERYONE: &[u8] = b"everyone";
+
 /// What the store calls all windows of messages, where it says that they are whole.
 pub const MARK: &str = "sms";
-
-/// The limits of one moment.
-#[derive(Debug, Clone)]
-pub struct Watched {
-    pub phone: Limit,
-    address: Limit,
-    network: Limit,
-    prefix: Limit,
-    total: Limit,
-    once: Limit,
-}
-
-/// Whom a message counts against: names of window logs, which say nothing of whom they stand for.
-#[derive(Debug, Clone, Copy)]
-pub struct Keys {
-    pub phone: Key,
-    pub address: Key,
-    pub network: Key,
-    prefix: Key,
-    total: Key,
-    pub once: Option<Key>,
-}
 
 /// What the budgets say of a message.
 pub enum Admission {
@@ -80,55 +60,6 @@ pub struct Budgets {
     whole_by: Arc<Mutex<Option<(String, HitId)>>>,
 }
 
-impl Watched {
-    pub fn of(live: &Live) -> Self {
-        let [phone, address, network, prefix, total] = live.limits.on_messages().map(Limit::clone);
-        Self { phone, address, network, prefix, total, once: once::limit(live.sms.code_ttl) }
-    }
-
-    fn all(&self) -> [&Limit; 6] {
-        [&self.phone, &self.address, &self.network, &self.prefix, &self.total, &self.once]
-    }
-
-    /// In the order of [`Watched::all`].
-    pub fn buckets(&self, keys: &Keys) -> Vec<Bucket<'_>> {
-        let Keys { phone, address, network, prefix, total, once } = *keys;
-        let keys = [Some(phone), Some(address), Some(network), Some(prefix), Some(total), once];
-        let bucket = |(limit, key): (_, Option<Key>)| Some(Bucket { limit, key: key? });
-        self.all().into_iter().zip(keys).filter_map(bucket).collect()
-    }
-
-    /// Nothing at this time or before it counts any more.
-    pub fn horizon(&self, now: Micros) -> Micros {
-        let rules = self.all().into_iter().flat_map(Limit::rules);
-        rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
-    }
-
-    /// What the store's mark is for. A limit that is raised, or looks back further than before, wants
-    /// more than the store has kept by then: so it is whole for limits of these sizes only.
-    pub fn shape(&self) -> String {
-        let size = |limit: &Limit| {
-            let span = limit.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default();
-            format!(" {}x{}", limit.capacity(), span.as_secs())
-        };
-        self.all().into_iter().map(size).collect()
-    }
-}
-
-impl Keys {
-    /// As the ledger has them; what it leaves out follows from the rest.
-    pub fn of_row(limiter: &Limiter<AnyStore>, watched: &Watched, row: &HitRow) -> Self {
-        Self {
-            phone: row.phone,
-            address: row.address,
-            network: row.network,
-            prefix: limiter.bucket(&watched.prefix, row.block.as_bytes()).key,
-            total: limiter.bucket(&watched.total, rebuild::EVERYONE).key,
-            once: row.once,
-        }
-    }
-}
-
 impl Budgets {
     pub fn new(limiter: Limiter<AnyStore>, ledger: Ledger) -> Self {
         let rebuild = Arc::new(Rebuild::new(limiter.clone(), ledger));
@@ -140,32 +71,32 @@ impl Budgets {
     }
 
     pub fn keys(&self, watched: &Watched, ask: &Ask<'_>, once: Option<&[&[u8]]>) -> Keys {
+        let [phone, address, network, ..] = watched.whole();
         let key = |limit, subject: &[u8]| self.limiter.bucket(limit, subject).key;
-        Keys {
-            phone: key(&watched.phone, ask.phone.as_str().as_bytes()),
-            address: key(&watched.address, ask.address),
-            network: key(&watched.network, ask.network),
-            prefix: key(&watched.prefix, ask.phone.block().as_bytes()),
-            total: key(&watched.total, rebuild::EVERYONE),
-            once: once.map(|parts| once::key(&self.limiter, &watched.once, parts)),
-        }
+        let of =
+            [key(phone, ask.phone.as_str().as_bytes()), key(address, ask.address), key(network, ask.network)];
+        let once = once.map(|parts| once::key(&self.limiter, watched.once(), parts));
+        Keys::new(&self.limiter, watched, of, once, ask.phone.block())
     }
 
     /// A hit in every log, or in none. It is given by a store whose windows are whole, and were when it
     /// was asked.
-    pub async fn admit(&self, watched: &Watched, keys: &Keys, solved: bool) -> Admission {
-        let (buckets, shape) = (watched.buckets(keys), watched.shape());
+    pub async fn admit(&self, watched: &Arc<Watched>, keys: &Keys, share: Share, solved: bool) -> Admission {
+        let (buckets, shape) = (watched.buckets(keys, share), watched.shape());
         for _ in 0..MOST_TRIES {
             let before = self.known(&shape);
             let admission = match self.limiter.reserve_or_nothing(&buckets, solved).await {
                 Ok(Decision::Admitted(admission)) => admission,
-                Ok(Decision::Refused(refusal)) => return self.refused(watched, keys, refusal).await,
+                Ok(Decision::Refused(refusal)) => {
+                    let limit = buckets[refusal.bucket].limit.name();
+                    return self.refused(watched, keys, limit, refusal).await;
+                }
                 // No log here knows holds.
                 Ok(Decision::Held) => return Admission::Out(None),
                 Err(error) => return Admission::Out(Some(error)),
             };
             let throttle::Admission { id, at, noted, .. } = admission;
-            let now = self.limiter.whole_by(MARK, &shape).await;
+            let now = self.limiter.rebuild_generation(MARK, &shape).await;
             if let (Some(whole_by), Ok(Some(now))) = (before, &now)
                 && whole_by == *now
             {
@@ -183,36 +114,55 @@ impl Budgets {
         Admission::Out(None)
     }
 
-    async fn refused(&self, watched: &Watched, keys: &Keys, refusal: Refusal) -> Admission {
-        let limit = watched.buckets(keys)[refusal.bucket].limit.name().to_owned();
+    async fn refused(&self, watched: &Watched, keys: &Keys, limit: &str, refusal: Refusal) -> Admission {
         // The log of repetitions is not the one that is named, where another says a longer wait.
         if limit == once::NAME || self.is_repeated(watched, keys).await {
             return Admission::Repeated;
         }
-        Admission::Refused(limit, refusal)
+        Admission::Refused(limit.to_owned(), refusal)
     }
 
     /// Whether a request of that name stands in the store.
     pub async fn is_repeated(&self, watched: &Watched, keys: &Keys) -> bool {
         let Some(key) = keys.once else { return false };
-        let peek = self.limiter.peek(Bucket { limit: &watched.once, key }).await;
+        let peek = self.limiter.peek(Bucket { limit: watched.once(), key }).await;
         peek.is_ok_and(|peek| peek.rules.iter().any(|rule| rule.count > 0))
     }
 
+    /// In a shortage: a hit in what is kept, for a number of an account; for any other one in logs that nobody
+    /// reads. Whether it is to be sent to.
+    pub async fn take_kept(
+        &self,
+        watched: &Watched,
+        keys: &Keys,
+        owned: bool,
+        hit: HitId,
+    ) -> Result<bool, StoreError> {
+        if !watched.keeps_some() {
+            return Ok(false);
+        }
+        let logs = keys.reserve_for(&self.limiter, watched, owned, hit);
+        let taken = self.limiter.reserve_by(&watched.kept(logs), hit).await?;
+        Ok(owned && matches!(taken, Decision::Admitted(_)))
+    }
+
     /// The message came to nothing. Where that cannot be written it counts, which errs towards refusing.
-    pub async fn refund(&self, watched: &Watched, keys: &Keys, id: HitId) {
-        if let Err(error) = self.limiter.refund(&watched.buckets(keys), id).await {
+    pub async fn refund(&self, buckets: &[Bucket<'_>], id: HitId) {
+        if let Err(error) = self.limiter.refund(buckets, id).await {
             tracing::warn!(%error, "a message that did not go out counts all the same");
         }
     }
 
     /// The gateway would not have it: whom it was for got nothing, but whoever asked has asked.
     pub async fn refund_all_but_asker(&self, watched: &Watched, keys: &Keys, id: HitId) {
-        let mut buckets = watched.buckets(keys);
+        let mut buckets = watched.buckets(keys, Share::Open);
         buckets.retain(|bucket| !OF_THE_ASKER.contains(&bucket.limit.name()));
-        if let Err(error) = self.limiter.refund(&buckets, id).await {
-            tracing::warn!(%error, "a message that did not go out counts all the same");
-        }
+        self.refund(&buckets, id).await;
+    }
+
+    /// What everybody has spent of the budget of all.
+    pub async fn spent(&self, watched: &Watched) -> Result<Peek, StoreError> {
+        self.limiter.peek(self.limiter.bucket(&watched.total, EVERYONE)).await
     }
 
     /// Writes a number's own window back: the ledger refused what the store had admitted, so that the store
@@ -228,13 +178,13 @@ impl Budgets {
     /// Whether the store has not lost its data since the ticket was given. Asked once the message stands in
     /// the ledger: whatever is lost later is written back with it.
     pub async fn stands(&self, watched: &Watched, ticket: &Ticket) -> bool {
-        matches!(self.limiter.whole_by(MARK, &watched.shape()).await, Ok(Some(by)) if by == ticket.whole_by)
+        matches!(self.limiter.rebuild_generation(MARK, &watched.shape()).await, Ok(Some(by)) if by == ticket.whole_by)
     }
 
     /// Writes the windows back where the store lacks them; whether it is whole now. A request that has
     /// no more patience leaves it to go on alone.
-    pub async fn make_whole(&self, watched: &Watched) -> bool {
-        let (budgets, watched) = (self.clone(), watched.clone());
+    pub async fn make_whole(&self, watched: &Arc<Watched>) -> bool {
+        let (budgets, watched) = (self.clone(), Arc::clone(watched));
         let task = tokio::spawn(async move {
             match budgets.rebuild.run(&watched).await {
                 Ok(by) => {

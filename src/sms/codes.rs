@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::budgets::{Budgets, Watched};
+use super::budgets::Budgets;
 use super::ledger::{Ledger, hex};
+use super::level::Level;
 use super::metrics::Metrics;
 use super::once::Turns;
+use super::share::Owners;
+use super::watched::{LastWatched, Watched};
 use super::{Code, Gateway, MessageId, Phone, Purpose, Report};
 use crate::audit::Audit;
 use crate::clock::Clock;
@@ -19,7 +22,7 @@ use crate::secret::{MasterKey, SubKey};
 use crate::throttle::{AnyStore, Key, Limit, Limiter};
 
 /// Messages on their way at once in this process. Past it something behind us is stuck.
-const MOST_UNDER_WAY: usize = 256;
+const MOST_UNDER_WAY: u32 = 256;
 /// How long a gateway may take, whatever its own time-out is.
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
 /// What a caller is told while something that a message needs is out.
@@ -37,7 +40,10 @@ pub(super) struct Inner {
     pub clock: Clock,
     pub entropy: Entropy,
     pub turns: Arc<Turns>,
-    pub places: Semaphore,
+    pub places: Arc<Semaphore>,
+    pub owners: Arc<dyn Owners>,
+    pub watched: LastWatched,
+    pub level: tokio::sync::Mutex<Level>,
     pub metrics: Metrics,
     pub audit: Audit,
     key: SubKey,
@@ -50,6 +56,8 @@ pub struct Parts {
     /// Over the store that every instance shares.
     pub limiter: Limiter<AnyStore>,
     pub gateway: Arc<dyn Gateway>,
+    /// Who knows whose number it is, for when messages are short.
+    pub owners: Arc<dyn Owners>,
     pub clock: Clock,
     pub entropy: Entropy,
     pub audit: Audit,
@@ -105,6 +113,9 @@ pub struct Sent {
     pub resend_after: Duration,
     /// The gateway said so. Otherwise it may have gone out, and will not be sent again.
     pub confirmed: bool,
+    /// Codes are short and go to numbers with accounts first: whether this is one is not told, and not
+    /// confirmed.
+    pub short: bool,
 }
 
 /// What became of a guess.
@@ -158,7 +169,7 @@ impl Codes {
 
     /// With another bound on how long the gateway may take.
     pub fn with_patience(parts: Parts, master: &MasterKey, gateway_patience: Duration) -> Self {
-        let Parts { db, limiter, gateway, clock, entropy, audit } = parts;
+        let Parts { db, limiter, gateway, owners, clock, entropy, audit } = parts;
         let ledger = Ledger::new(db, clock.clone(), entropy.clone());
         let budgets = Budgets::new(limiter, ledger.clone());
         Self(Arc::new(Inner {
@@ -169,7 +180,10 @@ impl Codes {
             clock,
             entropy,
             turns: Arc::default(),
-            places: Semaphore::new(MOST_UNDER_WAY),
+            places: Arc::new(Semaphore::new(MOST_UNDER_WAY as usize)),
+            owners,
+            watched: LastWatched::default(),
+            level: tokio::sync::Mutex::default(),
             metrics: Metrics::register(),
             audit,
             key: master.derive("code.hash"),
@@ -193,7 +207,16 @@ impl Codes {
     /// Sees that the window store has the windows of what was sent before: for the start, so that the
     /// first request need not wait for it. False where it could not be done yet.
     pub async fn make_whole(&self, live: &Live) -> bool {
-        self.0.budgets.make_whole(&Watched::of(live)).await
+        self.0.budgets.make_whole(&self.watched(live)).await
+    }
+
+    pub(super) fn watched(&self, live: &Live) -> Arc<Watched> {
+        self.0.watched.of(live)
+    }
+
+    /// Waits until no message is on its way any more: for the end.
+    pub async fn drain(&self) {
+        let _ = self.0.places.acquire_many(MOST_UNDER_WAY).await;
     }
 
     /// Bound to the number, the purpose and the message: equal codes have different hashes.
@@ -224,7 +247,7 @@ impl Codes {
     pub async fn purge(&self, live: &Live, batch: u32) -> Result<u64, SmsError> {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
-        let before = now.minus(longest).min(Watched::of(live).horizon(now));
+        let before = now.minus(longest).min(self.watched(live).horizon(now));
         let askers = self.0.ledger.forget_askers(longest_window(&live.limits.sms_guess), batch).await?;
         Ok(self.0.ledger.purge(before, batch).await?.max(askers))
     }

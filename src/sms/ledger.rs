@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::brake::Remembered;
+use super::brake::{Braked, Remembered};
+use super::share::Share;
 use super::{MessageId, Phone};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, Tx, on_db};
@@ -23,7 +24,7 @@ pub use codes::AskedBy;
 pub use pages::{Cursor, Entry, Filter, Page};
 pub(super) use rows::hex;
 pub use rows::{HitRow, Place, State};
-pub use write::{Draft, WhyNot, Written};
+pub use write::{Draft, Fate, WhyNot, Written};
 
 /// The ledger over its database. Clones share it.
 #[derive(Clone)]
@@ -37,6 +38,8 @@ pub struct Ledger {
 /// A message that was sent by a request of the same name.
 pub struct Earlier {
     pub state: State,
+    /// Codes were short: of those it is not told which were sent.
+    pub short: bool,
     pub expires_in: Duration,
 }
 
@@ -45,8 +48,8 @@ impl Ledger {
         Self { db, clock, entropy, brakes: Arc::new(Remembered::new()) }
     }
 
-    /// How long the number is braked, where this process ran into that brake a moment ago.
-    pub fn known_brake(&self, phone: &Phone) -> Option<Duration> {
+    /// The brake that the number is under, where this process ran into it a moment ago.
+    pub fn known_brake(&self, phone: &Phone) -> Option<Braked> {
         self.brakes.recall(phone, self.clock.now())
     }
 
@@ -94,7 +97,8 @@ impl Ledger {
     /// What the window store is written back from: messages that count, newest first, later than `from`
     /// and behind `place`.
     pub async fn hits(&self, from: Micros, place: &Place, limit: u32) -> Result<Vec<HitRow>, DbError> {
-        const SQL: &str = "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block,
+        const SQL: &str =
+            "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share,
             CASE WHEN created_at <= COALESCE((SELECT up_to FROM sms_excuses e
             WHERE e.phone_key = m.phone_key), 0) THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END AS excused
             FROM sms_messages m WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
@@ -128,7 +132,7 @@ impl Ledger {
 
 const SENT: &str = "SELECT created_at FROM sms_messages WHERE phone_key = $1 AND created_at > $2
     AND created_at > COALESCE((SELECT up_to FROM sms_excuses WHERE phone_key = $1), 0) AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
-const EARLIER: &str = "SELECT state, expires_at FROM sms_messages WHERE once_key = $1";
+const EARLIER: &str = "SELECT state, share, expires_at FROM sms_messages WHERE once_key = $1";
 
 /// When messages went to a number, newest first: as many as its limit can ask for.
 struct Sent(Vec<Micros>);
@@ -162,14 +166,18 @@ fn wait(limit: &Limit, sent: &Sent, now: Micros) -> Duration {
     judge(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 
-type EarlierRow = (String, i64);
+type EarlierRow = (String, String, i64);
 
 impl Earlier {
     /// None where the name is free again: it lapses with its code.
     fn read(row: EarlierRow, now: Micros) -> Result<Option<Self>, sqlx::Error> {
-        let (state, expires_at) = row;
+        let (state, share, expires_at) = row;
         let known = now < Micros(expires_at);
-        let earlier = Self { state: State::stored(&state)?, expires_in: Micros(expires_at).since(now) };
+        let earlier = Self {
+            state: State::stored(&state)?,
+            short: rows::stored_share(&share)? != Share::Open,
+            expires_in: Micros(expires_at).since(now),
+        };
         Ok(known.then_some(earlier))
     }
 }

@@ -1,7 +1,8 @@
 //! What is counted of messages and guesses; the handles are kept, because refusals come by the million.
 
-use metrics::Counter;
+use metrics::{Counter, Gauge};
 
+use super::Delivery;
 use super::codes::Sending;
 use super::sending::Answer;
 
@@ -9,14 +10,19 @@ pub struct Metrics {
     messages: Messages,
     pub guesses: Guesses,
     pub brakes: Counter,
+    /// `gatehouse_sms_total_spent_ratio`: of what `sms-total` admits, what everybody has spent; from 0.8 on
+    /// codes are short.
+    pub spent: Gauge,
 }
 
-/// `gatehouse_sms_messages_total` by outcome; `repeated` is a request whose message was sent before.
+/// `gatehouse_sms_messages_total` by outcome; `repeated` is a request whose message was sent before;
+/// `withheld` one of those that in a shortage went to nobody.
 struct Messages {
     repeated: Counter,
     accepted: Counter,
     unknown: Counter,
     refused: Counter,
+    withheld: Counter,
     challenged: Counter,
     throttled: Counter,
     unavailable: Counter,
@@ -41,6 +47,7 @@ impl Metrics {
                 accepted: message("accepted"),
                 unknown: message("unknown"),
                 refused: message("refused"),
+                withheld: message("withheld"),
                 challenged: message("challenged"),
                 throttled: message("throttled"),
                 unavailable: message("unavailable"),
@@ -53,18 +60,31 @@ impl Metrics {
                 unavailable: guess("unavailable"),
             },
             brakes: metrics::counter!("gatehouse_sms_brakes_total"),
+            spent: metrics::gauge!("gatehouse_sms_total_spent_ratio"),
         }
     }
 
     pub fn count(&self, answer: &Answer) {
         let counter = match &answer.sending {
             _ if answer.repeated => &self.messages.repeated,
+            // When it is known what became of it.
+            Sending::Sent(sent) if sent.short => return,
             Sending::Sent(sent) if sent.confirmed => &self.messages.accepted,
             Sending::Sent(_) => &self.messages.unknown,
             Sending::NotSent => &self.messages.refused,
             Sending::Challenged { .. } => &self.messages.challenged,
             Sending::Throttled { .. } => &self.messages.throttled,
             Sending::Unavailable { .. } => &self.messages.unavailable,
+        };
+        counter.increment(1);
+    }
+
+    /// What became of a message in a shortage; none: it went to nobody.
+    pub fn count_short(&self, delivery: Option<&Delivery>) {
+        let counter = match delivery {
+            None => &self.messages.withheld,
+            Some(Delivery::Accepted { .. }) => &self.messages.accepted,
+            Some(Delivery::Refused { .. } | Delivery::Unknown { .. }) => &self.messages.unknown,
         };
         counter.increment(1);
     }
@@ -85,7 +105,12 @@ mod tests {
         let metrics = metrics::with_local_recorder(&recorder, Metrics::register);
         let (limit, retry_after) = ("sms-phone".to_owned(), Duration::ZERO);
         let sent = |confirmed| {
-            Sending::Sent(Sent { expires_in: Duration::ZERO, resend_after: Duration::ZERO, confirmed })
+            Sending::Sent(Sent {
+                expires_in: Duration::ZERO,
+                resend_after: Duration::ZERO,
+                confirmed,
+                short: false,
+            })
         };
         let outcomes = [
             ("accepted", sent(true)),

@@ -7,13 +7,19 @@ mod excuse;
 pub mod gateway;
 mod guesser;
 mod guessing;
+mod handing;
 mod ledger;
+mod level;
 mod metrics;
 mod once;
 mod phone;
 mod rebuild;
+mod record;
 mod sending;
+mod share;
+mod short;
 mod text;
+mod watched;
 
 use std::fmt;
 
@@ -29,8 +35,10 @@ pub use gateway::{
 pub use guesser::Guesser;
 pub use guessing::Guess;
 pub use ledger::{Cursor, Entry, Filter, Ledger, Page, State};
+pub use level::{Level, Spent};
 pub use phone::{Phone, PhoneError, is_country};
 pub use sending::{InTurn, Turned};
+pub use share::Owners;
 
 /// What a code is good for; one that was sent for one purpose opens no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::brake;
-use super::budgets::{Admission, Keys, Ticket, Watched};
+use super::brake::{self, Braked};
+use super::budgets::{Admission, Ticket};
 use super::codes::{Ask, Codes, Sending, Sent, SmsError, TRY_AGAIN, longest_window};
+use super::handing::Letter;
 use super::ledger::{AskedBy, Draft, Earlier, State, WhyNot, Written};
 use super::once::Turn;
-use super::text::text;
-use super::{Code, Delivery, Message, MessageId, Phone, Purpose};
-use crate::audit::{self, Action, Event, Outcome, Why};
-use crate::clock::Micros;
+use super::share::Share;
+use super::short::Lane;
+use super::watched::{Keys, Watched};
+use super::{Code, Delivery, MessageId, Phone, Purpose};
 use crate::config::{Brake, Live};
 use crate::db::DbError;
 use crate::throttle::{Refusal, Then};
@@ -23,21 +24,21 @@ const MOST_LOOKS: usize = 10;
 const MOST_LOOKS_AT_PENDING: usize = 4;
 
 /// One request on a task of its own: what it was asked with, and what was in force then.
-struct Job {
-    codes: Codes,
-    watched: Watched,
-    keys: Keys,
-    brake: Brake,
-    code_ttl: Duration,
-    phone: Phone,
-    purpose: Purpose,
-    address: Vec<u8>,
-    network: Vec<u8>,
+pub(super) struct Job {
+    pub codes: Codes,
+    pub watched: Arc<Watched>,
+    pub keys: Keys,
+    pub brake: Brake,
+    pub code_ttl: Duration,
+    pub phone: Phone,
+    pub purpose: Purpose,
+    pub address: Vec<u8>,
+    pub network: Vec<u8>,
     /// The browser that asks, as the ledger knows it.
     asker: Option<String>,
     guess_window: Duration,
-    solved: bool,
-    locale: String,
+    pub solved: bool,
+    pub locale: String,
 }
 
 impl Codes {
@@ -68,7 +69,7 @@ impl Codes {
 
     /// The same as [`send`](Self::send), for who has waited.
     pub async fn send_in_turn(&self, live: &Live, ask: Ask<'_>, turn: InTurn) -> Result<Sending, SmsError> {
-        let job = Job::new(self.clone(), live, ask);
+        let job = Arc::new(Job::new(self.clone(), live, ask));
         let answer = tokio::spawn(job.recorded(turn)).await.expect("sending does not panic")?;
         self.0.metrics.count(&answer);
         Ok(answer.sending)
@@ -99,6 +100,19 @@ pub struct Answer {
     pub refusal: Option<Refusal>,
 }
 
+/// What comes of trying to write a message.
+enum Next {
+    Answer(Box<Answer>),
+    /// It is to be tried again, in this lane.
+    Again(Lane),
+}
+
+impl Next {
+    fn answer(sending: Sending) -> Self {
+        Self::Answer(Box::new(sending.into()))
+    }
+}
+
 impl From<Sending> for Answer {
     fn from(sending: Sending) -> Self {
         Self { sending, repeated: false, ticket: None, refusal: None }
@@ -107,7 +121,7 @@ impl From<Sending> for Answer {
 
 impl Job {
     fn new(codes: Codes, live: &Live, ask: Ask<'_>) -> Self {
-        let watched = Watched::of(live);
+        let watched = codes.watched(live);
         let name = ask
             .once
             .map(|name| [ask.phone.as_str().as_bytes(), ask.purpose.as_str().as_bytes(), name.as_bytes()]);
@@ -131,24 +145,40 @@ impl Job {
     }
 
     /// The turn is over when this is.
-    async fn recorded(self, _turn: InTurn) -> Result<Answer, SmsError> {
+    async fn recorded(self: Arc<Self>, _turn: InTurn) -> Result<Answer, SmsError> {
         let answer = self.run().await?;
         self.record(&answer);
         Ok(answer)
     }
 
-    async fn run(&self) -> Result<Answer, SmsError> {
-        let inner = Arc::clone(&self.codes.0);
-        if let Some(retry_after) = self.known_brake().await {
-            return Ok(braked(retry_after).into());
+    async fn run(self: &Arc<Self>) -> Result<Answer, SmsError> {
+        let inner = &*self.codes.0;
+        let mut lane = Lane::Open;
+        if let Some(braked) = self.known_brake().await {
+            match self.in_shortage(brake::NAME.to_owned(), braked.retry_after) {
+                Some(sending) => return Ok(sending.into()),
+                None => lane = Lane::Short { under: Some(braked) },
+            }
         }
         let (mut earlier, mut pending) = (None, 0);
         for _ in 0..MOST_LOOKS {
-            match inner.budgets.admit(&self.watched, &self.keys, self.solved).await {
-                Admission::In(ticket) => match self.write(ticket).await? {
-                    Some(answer) => return Ok(answer),
-                    None => continue,
+            match inner.budgets.admit(&self.watched, &self.keys, lane.counted_as(), self.solved).await {
+                Admission::In(ticket) => match self.write(ticket, lane).await? {
+                    Next::Answer(answer) => return Ok(*answer),
+                    Next::Again(in_lane) => {
+                        lane = in_lane;
+                        continue;
+                    }
                 },
+                Admission::Refused(limit, refusal) if lane.is_short_by(&limit, &refusal) => {
+                    match self.in_shortage(limit, refusal.retry_after) {
+                        Some(sending) => return Ok(Answer { refusal: Some(refusal), ..sending.into() }),
+                        None => {
+                            lane = Lane::Short { under: None };
+                            continue;
+                        }
+                    }
+                }
                 Admission::Refused(limit, refusal) => return Ok(refused(limit, refusal)),
                 Admission::Out(error) => {
                     tracing::debug!(?error, "no message is sent while the window store is out");
@@ -158,9 +188,9 @@ impl Job {
             }
             // Sent, being sent by another instance, or about to be given up by it.
             earlier = self.earlier().await?;
-            if let Some(Earlier { state, .. }) = &earlier {
+            if let Some(Earlier { state, short, .. }) = &earlier {
                 pending += 1;
-                if *state != State::Pending || pending == MOST_LOOKS_AT_PENDING {
+                if *short || *state != State::Pending || pending == MOST_LOOKS_AT_PENDING {
                     break;
                 }
             }
@@ -174,7 +204,7 @@ impl Job {
 
     /// A flood at a braked prefix writes nothing and asks nobody. But who repeats a request is told what
     /// became of it.
-    async fn known_brake(&self) -> Option<Duration> {
+    async fn known_brake(&self) -> Option<Braked> {
         let inner = &*self.codes.0;
         let known = inner.ledger.known_brake(&self.phone).filter(|_| self.brake.enabled)?;
         let repeated = inner.budgets.is_repeated(&self.watched, &self.keys).await;
@@ -191,15 +221,26 @@ impl Job {
     /// The answer that the first request of this name got, or would get now.
     async fn repeated(&self, earlier: Earlier) -> Result<Answer, DbError> {
         let resend_after = self.codes.ledger().resend_after(self.keys.phone, &self.watched.phone).await?;
-        let confirmed = earlier.state == State::Accepted;
-        let sent = Sent { expires_in: earlier.expires_in, resend_after, confirmed };
+        let (short, confirmed) = (earlier.short, earlier.state == State::Accepted && !earlier.short);
+        let sent = Sent { expires_in: earlier.expires_in, resend_after, confirmed, short };
         Ok(Answer { repeated: true, ..Sending::Sent(sent).into() })
     }
 
-    /// It stands in the window store. Where it does not come to stand in the ledger it never was. None
-    /// where the store lost its data meanwhile, so that others may stand in its place.
-    async fn write(&self, ticket: Ticket) -> Result<Option<Answer>, SmsError> {
+    /// It stands in the window store. Where it does not come to stand in the ledger it never was, and may be
+    /// tried again: where the store lost its data meanwhile, or in a shortage that the ledger knows of.
+    async fn write(self: &Arc<Self>, ticket: Ticket, lane: Lane) -> Result<Next, SmsError> {
         let inner = &*self.codes.0;
+        let Ok(place) = Arc::clone(&inner.places).try_acquire_owned() else {
+            self.give_back(&ticket, lane.counted_as()).await;
+            return Ok(Next::answer(unavailable()));
+        };
+        let share = match self.share(&ticket, lane).await {
+            Ok(share) => share,
+            Err(error) => {
+                self.give_back(&ticket, Share::Reserve).await;
+                return error.map(Next::answer);
+            }
+        };
         let (id, code) = (MessageId::random(&inner.entropy), Code::random(&inner.entropy));
         let code_hash = self.codes.code_hash(self.keys.phone, self.purpose, id, &code);
         let draft = Draft {
@@ -215,141 +256,65 @@ impl Job {
             solved: self.solved,
             limit: &self.watched.phone,
             brake: &self.brake,
-        };
-        let Ok(_place) = inner.places.try_acquire() else {
-            inner.budgets.refund(&self.watched, &self.keys, ticket.hit).await;
-            return Ok(Some(unavailable().into()));
+            share,
+            under: lane.under(),
         };
         let begun = inner.clock.now();
         let why_not = match inner.ledger.write(&draft).await {
             Ok(Written::New { resend_after }) if inner.budgets.stands(&self.watched, &ticket).await => {
-                let delivery = self.deliver(&draft, code).await;
+                let letter = Letter { id, hit: ticket.hit, code };
+                if lane != Lane::Open {
+                    self.hand_over_later(letter, share, ticket, place);
+                    let sent =
+                        Sent { expires_in: self.code_ttl, resend_after, confirmed: false, short: true };
+                    let answer = Answer { ticket: Some(ticket), ..Sending::Sent(sent).into() };
+                    return Ok(Next::Answer(Box::new(answer)));
+                }
+                let delivery = self.deliver(letter).await;
                 let gone = inner.clock.now().since(begun);
                 let sending = self.answer(&delivery, resend_after, gone);
-                return Ok(Some(Answer { ticket: Some(ticket), ..sending.into() }));
+                return Ok(Next::Answer(Box::new(Answer { ticket: Some(ticket), ..sending.into() })));
             }
             Ok(Written::New { .. }) => inner.ledger.withdraw(&draft).await.map(|()| None),
             Ok(Written::Not(why)) => Ok(Some(why)),
             Err(error) => Err(error),
         };
-        inner.budgets.refund(&self.watched, &self.keys, ticket.hit).await;
+        // In a shortage from what is kept, too, whether or not it stands there.
+        let counted = if lane == Lane::Open { Share::Open } else { Share::Reserve };
+        self.give_back(&ticket, counted).await;
         Ok(match why_not? {
-            None => None,
-            Some(WhyNot::Repeated(earlier)) => Some(self.repeated(earlier).await?),
+            None => Next::Again(lane),
+            Some(WhyNot::Repeated(earlier)) => Next::Answer(Box::new(self.repeated(earlier).await?)),
             Some(WhyNot::Refused(refusal)) => {
                 let sent = inner.ledger.sent_to(self.keys.phone, &self.watched.phone).await?;
                 inner.budgets.restore_number(&self.watched, &self.keys, &sent).await;
-                Some(refused(self.watched.phone.name().to_owned(), refusal))
+                Next::Answer(Box::new(refused(self.watched.phone.name().to_owned(), refusal)))
             }
             Some(WhyNot::Braked(braked)) => {
                 inner.metrics.brakes.increment(u64::from(braked.tripped));
-                Some(self::braked(braked.retry_after).into())
+                match self.in_shortage(brake::NAME.to_owned(), braked.retry_after) {
+                    Some(sending) => Next::answer(sending),
+                    None => Next::Again(Lane::Short { under: Some(braked) }),
+                }
             }
         })
+    }
+
+    async fn give_back(&self, ticket: &Ticket, share: Share) {
+        self.codes.0.budgets.refund(&self.watched.all(&self.keys, share), ticket.hit).await;
     }
 
     fn answer(&self, delivery: &Delivery, resend_after: Duration, gone: Duration) -> Sending {
         let sent = |confirmed| {
             let (expires_in, resend_after) =
                 (self.code_ttl.saturating_sub(gone), resend_after.saturating_sub(gone));
-            Sending::Sent(Sent { expires_in, resend_after, confirmed })
+            Sending::Sent(Sent { expires_in, resend_after, confirmed, short: false })
         };
         match delivery {
             Delivery::Accepted { .. } => sent(true),
             Delivery::Unknown { .. } => sent(false),
             Delivery::Refused { .. } => Sending::NotSent,
         }
-    }
-
-    /// Hands the message to the gateway, once, and writes what became of it: in the ledger first, which
-    /// decides.
-    async fn deliver(&self, draft: &Draft<'_>, code: Code) -> Delivery {
-        let inner = &*self.codes.0;
-        let text = text(self.purpose, &code, self.code_ttl, &self.locale);
-        let (gateway, phone, id) = (Arc::clone(&inner.gateway), self.phone.clone(), draft.id);
-        // A gateway that panics takes this task along, and nothing else.
-        let sending = tokio::spawn(async move {
-            gateway.send(Message { id, phone: &phone, code: &code, text: &text }).await
-        });
-        let stop = sending.abort_handle();
-        let delivery = match tokio::time::timeout(inner.gateway_patience, sending).await {
-            Ok(Ok(delivery)) => delivery,
-            Ok(Err(_)) => Delivery::Unknown { reason: "the gateway's code failed".to_owned() },
-            Err(_) => {
-                stop.abort();
-                Delivery::Unknown { reason: "the gateway took too long".to_owned() }
-            }
-        };
-        if self.note(draft, &delivery).await {
-            delivery
-        } else {
-            Delivery::Unknown { reason: "it was given up before its gateway answered".to_owned() }
-        }
-    }
-
-    /// False if the ledger says something else by now: this process was stopped for minutes.
-    async fn note(&self, draft: &Draft<'_>, delivery: &Delivery) -> bool {
-        let inner = &*self.codes.0;
-        let settled = match inner.ledger.settle(draft, delivery).await {
-            Ok(true) if matches!(delivery, Delivery::Refused { .. }) => {
-                inner.budgets.refund_all_but_asker(&self.watched, &self.keys, draft.hit).await;
-                true
-            }
-            Ok(settled) => settled,
-            // It stays pending, and counts, in the window store as well.
-            Err(error) => {
-                tracing::warn!(%error, message = %draft.id, "what became of a message is not in the ledger");
-                true
-            }
-        };
-        if let Delivery::Refused { reason } | Delivery::Unknown { reason } = delivery {
-            tracing::warn!(gateway = draft.gateway, message = %draft.id, reason, "a message is not known to have gone out");
-        }
-        settled
-    }
-}
-
-impl Job {
-    /// A request that was answered before is no event: it changes nothing.
-    fn record(&self, answer: &Answer) {
-        if answer.repeated {
-            return;
-        }
-        let audit = &self.codes.0.audit;
-        let (outcome, limit) = match &answer.sending {
-            Sending::Sent(sent) if sent.confirmed => (Outcome::Ok, None),
-            Sending::Sent(_) => (Outcome::Unknown, None),
-            Sending::NotSent => (Outcome::Failed, None),
-            Sending::Challenged { limit, .. } => (Outcome::Challenged, Some(limit)),
-            Sending::Throttled { limit, .. } => (Outcome::Throttled, Some(limit)),
-            Sending::Unavailable { .. } => (Outcome::Unavailable, None),
-        };
-        let buckets = self.watched.buckets(&self.keys);
-        let (at, why) = match (limit, &answer.refusal, &answer.ticket) {
-            (Some(limit), Some(refusal), _) => (audit.decided(refusal), Some(Why::refused(limit, refusal))),
-            // A brake, which no hit holds up.
-            (Some(limit), None, _) => {
-                (audit.now(), Some(Why { limit, rule: 0, frees_at: Micros(0), noted: false }))
-            }
-            (None, _, Some(Ticket { at, noted, .. })) => {
-                let noted = noted.as_ref();
-                (*at, noted.map(|refusal| Why::noted(buckets[refusal.bucket].limit.name(), refusal)))
-            }
-            (None, _, None) => (audit.now(), None),
-        };
-        // When what it was counted by was given back.
-        let settled = (outcome == Outcome::Failed).then(|| audit.now());
-        audit.record(Event {
-            settled,
-            name: Some(self.purpose.as_str()),
-            why,
-            solved: self.solved,
-            address: Some(audit::Subject::Address(&self.address)),
-            network: Some(audit::Subject::Network(&self.network)),
-            phone: Some(audit::Subject::Phone(self.phone.as_str())),
-            prefix: Some(audit::Subject::Prefix(self.phone.block())),
-            ..Event::new(at, Action::Send, outcome)
-        });
     }
 }
 
@@ -362,10 +327,6 @@ fn refused(limit: String, refusal: Refusal) -> Answer {
     Answer { refusal: Some(refusal), ..sending.into() }
 }
 
-fn braked(retry_after: Duration) -> Sending {
-    Sending::Throttled { limit: brake::NAME.to_owned(), retry_after }
-}
-
-const fn unavailable() -> Sending {
+pub(super) const fn unavailable() -> Sending {
     Sending::Unavailable { retry_after: TRY_AGAIN }
 }

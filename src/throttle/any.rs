@@ -58,24 +58,24 @@ impl WindowStore for AnyStore {
         }
     }
 
-    async fn whole_by(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
+    async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
         match self {
-            Self::Memory(store) => store.whole_by(name, shape).await,
-            Self::Redis(store) => store.whole_by(name, shape).await,
+            Self::Memory(store) => store.rebuild_generation(name, shape).await,
+            Self::Redis(store) => store.rebuild_generation(name, shape).await,
         }
     }
 
-    async fn begin_whole(&self, name: &str, by: HitId) -> Result<(), StoreError> {
+    async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<(), StoreError> {
         match self {
-            Self::Memory(store) => store.begin_whole(name, by).await,
-            Self::Redis(store) => store.begin_whole(name, by).await,
+            Self::Memory(store) => store.begin_rebuild(name, by).await,
+            Self::Redis(store) => store.begin_rebuild(name, by).await,
         }
     }
 
-    async fn set_whole(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
+    async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
         match self {
-            Self::Memory(store) => store.set_whole(name, shape, by).await,
-            Self::Redis(store) => store.set_whole(name, shape, by).await,
+            Self::Memory(store) => store.finish_rebuild(name, shape, by).await,
+            Self::Redis(store) => store.finish_rebuild(name, shape, by).await,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::limit::Limit;
-use super::line::Line;
+use super::line::{Line, LineKey};
 use super::store::*;
 use crate::clock::Micros;
 use crate::entropy::Entropy;
@@ -47,7 +47,7 @@ pub struct Admission {
 pub enum Attempt<S: WindowStore + 'static> {
     Held(Hold<S>),
     Refused(Refusal),
-    /// It waited for others in flight as long as it may.
+    /// It waited for others in flight as long as it may; or too many wait, in shorter lines.
     OutOfPatience,
 }
 
@@ -65,6 +65,11 @@ impl<S: WindowStore + 'static> Limiter<S> {
     /// a log.
     pub fn bucket<'a>(&self, limit: &'a Limit, subject: &[u8]) -> Bucket<'a> {
         Bucket { limit, key: Key(self.0.subjects.short_hash(limit.tag(), subject)) }
+    }
+
+    /// A name for a hit that is written by [`Limiter::restore`].
+    pub fn fresh_id(&self) -> HitId {
+        self.0.ids.next()
     }
 
     /// A hit in every bucket, or in none. One round trip, or two for who was refused
@@ -85,6 +90,13 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
+    /// As [`Limiter::reserve`], by the id of an earlier admission, which counts in further logs with it: so that
+    /// both are one hit to who refunds it, or writes it back.
+    pub async fn reserve_by(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<Decision, StoreError> {
+        let ask = Ask { buckets, id, kind: Kind::Hit, solved: true };
+        self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
+    }
+
     /// Takes a slot in every bucket for an attempt whose outcome decides whether it counts. Where the
     /// free slots are all taken by attempts in flight it waits in line for one of them to end, at most
     /// `patience`.
@@ -99,7 +111,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
         for (number, bucket) in numbers.iter_mut().zip(buckets) {
             *number = self.0.line.arrive(bucket.key);
         }
-        let line = buckets.iter().map(|bucket| bucket.key).find(|key| self.0.line.stands_at(*key));
+        let mut lines = buckets.iter().map(|bucket| (bucket.key, solved));
+        let line = lines.find(|key| self.0.line.stands_at(*key));
         let Some(key) = line else {
             let verdict = self.reserve_or_refund(&ask).await?;
             return match self.attempt(&ask, verdict, Some(Arrival { at: verdict_time(&verdict), numbers })) {
@@ -113,13 +126,15 @@ impl<S: WindowStore + 'static> Limiter<S> {
     async fn hold_in_line(
         &self,
         ask: &Ask<'_>,
-        key: Key,
+        key: LineKey,
         patience: Duration,
     ) -> Result<Attempt<S>, StoreError> {
         let Some(mut place) = self.0.line.join(key) else { return Ok(Attempt::OutOfPatience) };
         let waiting = async {
             loop {
-                place.turn().await;
+                if place.turn().await.is_err() {
+                    return Ok(Attempt::OutOfPatience);
+                }
                 let verdict = self.reserve_or_refund(ask).await?;
                 match self.attempt(ask, verdict, None) {
                     Ok(attempt) => return Ok(attempt),
@@ -145,7 +160,12 @@ impl<S: WindowStore + 'static> Limiter<S> {
     }
 
     /// What a verdict means for an attempt; where it must wait, for which log.
-    fn attempt(&self, ask: &Ask<'_>, verdict: Verdict, arrived: Option<Arrival>) -> Result<Attempt<S>, Key> {
+    fn attempt(
+        &self,
+        ask: &Ask<'_>,
+        verdict: Verdict,
+        arrived: Option<Arrival>,
+    ) -> Result<Attempt<S>, LineKey> {
         match verdict {
             Verdict::Admitted { at, room, noted } => Ok(Attempt::Held(Hold {
                 limiter: self.clone(),
@@ -157,7 +177,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
                 noted,
             })),
             Verdict::Refused { refusal, .. } => Ok(Attempt::Refused(refusal)),
-            Verdict::Held { bucket, .. } => Err(ask.buckets[bucket].key),
+            Verdict::Held { bucket, .. } => Err((ask.buckets[bucket].key, ask.solved)),
         }
     }
 
@@ -187,21 +207,21 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.0.store.restore(hits).await
     }
 
-    /// Which writing back `name` is whole by; see [`WindowStore::whole_by`].
-    pub async fn whole_by(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
-        self.0.store.whole_by(name, shape).await
+    /// By which rebuild `name` is whole; see [`WindowStore::rebuild_generation`].
+    pub async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
+        self.0.store.rebuild_generation(name, shape).await
     }
 
-    /// Starts to write back what `name` stands for.
-    pub async fn begin_whole(&self, name: &str) -> Result<HitId, StoreError> {
+    /// Starts to rebuild what `name` stands for.
+    pub async fn begin_rebuild(&self, name: &str) -> Result<HitId, StoreError> {
         let by = self.0.ids.next();
-        self.0.store.begin_whole(name, by).await?;
+        self.0.store.begin_rebuild(name, by).await?;
         Ok(by)
     }
 
-    /// It is written back. False where the store lost its data meanwhile: begin again.
-    pub async fn set_whole(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
-        self.0.store.set_whole(name, shape, by).await
+    /// It is rebuilt. False where the store lost its data meanwhile: begin again.
+    pub async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
+        self.0.store.finish_rebuild(name, shape, by).await
     }
 
     async fn settle(
@@ -270,6 +290,16 @@ pub struct Hold<S: WindowStore + 'static> {
 }
 
 impl<S: WindowStore + 'static> Hold<S> {
+    /// As what it stands in its logs.
+    pub const fn id(&self) -> HitId {
+        self.id
+    }
+
+    /// The logs that it stands in.
+    pub fn buckets(&self) -> &[OwnedBucket] {
+        &self.buckets
+    }
+
     /// The attempt failed: it counts in every bucket, from the time that is answered.
     pub async fn keep(self) -> Result<Micros, StoreError> {
         self.end(|_| Outcome::Keep).await

@@ -1,8 +1,9 @@
-//! The waiting line: attempts that found every free slot held by attempts still in flight, in the order
-//! they came, one line a log.
+//! The waiting lines: attempts that found every free slot held by attempts still in flight, in the order
+//! they came. Those with a solved challenge have lines of their own: for them more slots are free. Where too many
+//! wait, the longest line loses its youngest to a shorter one, so that a crowd at one log fills only its own.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,22 +19,42 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Places to count arrivals in, a power of two. Logs that share one only find themselves less alone.
 const PLACES: usize = 16_384;
 
+/// A log, and whether those who wait for it solved a challenge.
+pub type LineKey = (Key, bool);
+
 #[derive(Debug)]
 pub struct Line {
     /// How many attempts have asked for a slot in the logs that fall into a place. Made at the first one:
     /// where nothing is held it would be 128 KiB for nothing.
     arrivals: LazyLock<Box<[AtomicU64]>>,
-    queues: Mutex<HashMap<Key, VecDeque<Arc<Notify>>>>,
+    queues: Mutex<Queues>,
     waiting: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    lines: HashMap<LineKey, VecDeque<Arc<Turn>>>,
+    /// The longest is last.
+    lengths: BTreeSet<(usize, LineKey)>,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    notify: Notify,
+    displaced: AtomicBool,
 }
 
 /// A place in a log's line. Leaving it (by dropping it) lets the next one look.
 #[derive(Debug)]
 pub struct Place<'a> {
     line: &'a Line,
-    key: Key,
-    turn: Arc<Notify>,
+    key: LineKey,
+    turn: Arc<Turn>,
 }
+
+/// Another attempt has taken the place.
+#[derive(Debug)]
+pub struct Displaced;
 
 impl Default for Line {
     fn default() -> Self {
@@ -54,38 +75,75 @@ impl Line {
     }
 
     /// Whether anybody waits for this log: who comes later must not pass them by.
-    pub fn stands_at(&self, key: Key) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0 && self.queues().contains_key(&key)
+    pub fn stands_at(&self, key: LineKey) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0 && self.queues().lines.contains_key(&key)
     }
 
-    /// Takes the last place in a log's line; none where too many wait already.
-    pub fn join(&self, key: Key) -> Option<Place<'_>> {
+    /// Takes the last place in a log's line, if need be from a longer one; none where there is none longer.
+    pub fn join(&self, key: LineKey) -> Option<Place<'_>> {
         let mut queues = self.queues();
-        if self.waiting.load(Ordering::SeqCst) >= MOST_WAITING {
+        if self.waiting.load(Ordering::SeqCst) < MOST_WAITING {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+        } else if !queues.displace_for(key) {
             return None;
         }
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let turn = Arc::new(Notify::new());
-        let queue = queues.entry(key).or_default();
-        queue.push_back(Arc::clone(&turn));
-        if queue.len() == 1 {
+        let turn = Arc::new(Turn::default());
+        queues.change(key, |line| line.push_back(Arc::clone(&turn)));
+        if queues.length(key) == 1 {
             // Something may have ended between the answer that sent it here and now.
-            turn.notify_one();
+            turn.notify.notify_one();
         }
         Some(Place { line: self, key, turn })
     }
 
     /// Something changed in this log: whoever is first in line may look.
     pub fn call(&self, key: Key) {
-        if self.waiting.load(Ordering::SeqCst) > 0
-            && let Some(first) = self.queues().get(&key).and_then(VecDeque::front)
-        {
-            first.notify_one();
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            let queues = self.queues();
+            for solved in [false, true] {
+                queues.wake_first((key, solved));
+            }
         }
     }
 
-    fn queues(&self) -> MutexGuard<'_, HashMap<Key, VecDeque<Arc<Notify>>>> {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queues {
+    fn length(&self, key: LineKey) -> usize {
+        self.lines.get(&key).map_or(0, VecDeque::len)
+    }
+
+    fn change(&mut self, key: LineKey, how: impl FnOnce(&mut VecDeque<Arc<Turn>>)) {
+        let line = self.lines.entry(key).or_default();
+        self.lengths.remove(&(line.len(), key));
+        how(line);
+        match line.len() {
+            0 => drop(self.lines.remove(&key)),
+            length => drop(self.lengths.insert((length, key))),
+        }
+    }
+
+    /// The last of the longest line goes, unless the newcomer's would be as long then.
+    fn displace_for(&mut self, newcomer: LineKey) -> bool {
+        let Some(&(longest, key)) = self.lengths.last() else { return false };
+        if self.length(newcomer) + 1 >= longest {
+            return false;
+        }
+        self.change(key, |line| {
+            let last = line.pop_back().expect("the longest line is not empty");
+            last.displaced.store(true, Ordering::SeqCst);
+            last.notify.notify_one();
+        });
+        true
+    }
+
+    fn wake_first(&self, key: LineKey) {
+        if let Some(first) = self.lines.get(&key).and_then(VecDeque::front) {
+            first.notify.notify_one();
+        }
     }
 }
 
@@ -95,34 +153,40 @@ fn place(key: Key) -> usize {
 }
 
 impl Place<'_> {
-    pub fn key(&self) -> Key {
+    pub const fn key(&self) -> LineKey {
         self.key
     }
 
     /// Waits until it is worth looking.
-    pub async fn turn(&self) {
+    pub async fn turn(&self) -> Result<(), Displaced> {
         if self.is_first() {
-            let _ = tokio::time::timeout(LOOK_EVERY, self.turn.notified()).await;
+            let _ = tokio::time::timeout(LOOK_EVERY, self.turn.notify.notified()).await;
         } else {
-            self.turn.notified().await;
+            self.turn.notify.notified().await;
         }
+        if self.turn.displaced.load(Ordering::SeqCst) { Err(Displaced) } else { Ok(()) }
     }
 
     fn is_first(&self) -> bool {
         let queues = self.line.queues();
-        queues.get(&self.key).and_then(VecDeque::front).is_some_and(|first| Arc::ptr_eq(first, &self.turn))
+        let first = queues.lines.get(&self.key).and_then(VecDeque::front);
+        first.is_some_and(|first| Arc::ptr_eq(first, &self.turn))
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut queues = self.line.queues();
-        self.line.waiting.fetch_sub(1, Ordering::SeqCst);
-        let Some(queue) = queues.get_mut(&self.key) else { return };
-        queue.retain(|turn| !Arc::ptr_eq(turn, &self.turn));
-        match queue.front() {
-            Some(next) => next.notify_one(),
-            None => drop(queues.remove(&self.key)),
+        // Whoever displaced it has taken it over.
+        if self.turn.displaced.load(Ordering::SeqCst) {
+            return;
         }
+        self.line.waiting.fetch_sub(1, Ordering::SeqCst);
+        queues.change(self.key, |line| line.retain(|turn| !Arc::ptr_eq(turn, &self.turn)));
+        queues.wake_first(self.key);
     }
 }
+
+#[cfg(test)]
+#[path = "line_tests.rs"]
+mod tests;

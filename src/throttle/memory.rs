@@ -318,17 +318,17 @@ impl WindowStore for MemoryStore {
         Ok(())
     }
 
-    async fn whole_by(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
+    async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
         let whole = self.whole.lock();
         Ok(whole.get(name).filter(|(of, _)| of == shape).map(|(_, by)| *by))
     }
 
     /// Nothing is lost here but with the process, and the mark with it.
-    async fn begin_whole(&self, _: &str, _: HitId) -> Result<(), StoreError> {
+    async fn begin_rebuild(&self, _: &str, _: HitId) -> Result<(), StoreError> {
         Ok(())
     }
 
-    async fn set_whole(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
+    async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
         self.whole.lock().insert(name.to_owned(), (shape.to_owned(), by));
         Ok(true)
     }

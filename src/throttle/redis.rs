@@ -265,7 +265,7 @@ impl WindowStore for RedisStore {
         Ok(())
     }
 
-    async fn whole_by(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
+    async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
         let mut command = redis::cmd("GET");
         command.arg(self.whole_key(name));
         match self.link.call(&command).await.map_err(fault)? {
@@ -278,19 +278,19 @@ impl WindowStore for RedisStore {
         }
     }
 
-    async fn begin_whole(&self, name: &str, by: HitId) -> Result<(), StoreError> {
+    async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<(), StoreError> {
         let [_, restoring] = self.whole_keys(name, by);
         let mut command = redis::cmd("SET");
         command.arg(restoring).arg(1).arg("PX").arg(RESTORING_FOR.as_millis() as u64);
         self.link.call(&command).await.map(drop).map_err(fault)
     }
 
-    async fn set_whole(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
+    async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
         let [whole, restoring] = self.whole_keys(name, by);
         let mut command = redis::cmd("EVALSHA");
-        command.arg(self.scripts.whole.get_hash()).arg(2).arg(whole).arg(restoring);
+        command.arg(self.scripts.finish_rebuild.get_hash()).arg(2).arg(whole).arg(restoring);
         command.arg([&by.0[..], shape.as_bytes()].concat());
-        let answer = self.run(&command, &self.scripts.whole).await?;
+        let answer = self.run(&command, &self.scripts.finish_rebuild).await?;
         Ok(answer == [1])
     }
 }

@@ -8,7 +8,7 @@ pub struct Scripts {
     pub peek: Script,
     pub read: Script,
     pub restore: Script,
-    pub whole: Script,
+    pub finish_rebuild: Script,
 }
 
 const SOURCES: [&str; 6] = [
@@ -17,21 +17,21 @@ const SOURCES: [&str; 6] = [
     concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/peek.lua")),
     concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/read.lua")),
     concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/restore.lua")),
-    include_str!("../../lua/whole.lua"),
+    include_str!("../../lua/finish_rebuild.lua"),
 ];
 
 impl Default for Scripts {
     fn default() -> Self {
-        let [reserve, settle, peek, read, restore, whole] = SOURCES.map(Script::new);
-        Self { reserve, settle, peek, read, restore, whole }
+        let [reserve, settle, peek, read, restore, finish_rebuild] = SOURCES.map(Script::new);
+        Self { reserve, settle, peek, read, restore, finish_rebuild }
     }
 }
 
 impl Scripts {
     /// In the order of their sources.
     pub const fn all(&self) -> [&Script; 6] {
-        let Self { reserve, settle, peek, read, restore, whole } = self;
-        [reserve, settle, peek, read, restore, whole]
+        let Self { reserve, settle, peek, read, restore, finish_rebuild } = self;
+        [reserve, settle, peek, read, restore, finish_rebuild]
     }
 
     /// To load one again that the server has forgotten.

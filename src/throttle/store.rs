@@ -200,21 +200,21 @@ pub trait WindowStore: Send + Sync {
     /// keeps its newest: twice as many as its largest `max`, until the next hit that it admits. Atomic for each hit, not for all of them; some may stand where it fails.
     fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// The writing back by which what `name` stands for became whole in this store; none where it never
+    /// The rebuild by which what `name` stands for became whole in this store; none where it never
     /// was, where the store has lost its data since, or where it was last made whole in another shape: what
     /// a log keeps follows from its limit, so that it may not hold what an earlier shape had.
-    fn whole_by(
+    fn rebuild_generation(
         &self,
         name: &str,
         shape: &str,
     ) -> impl Future<Output = Result<Option<HitId>, StoreError>> + Send;
 
-    /// Starts to write back what `name` stands for. `by` is new each time.
-    fn begin_whole(&self, name: &str, by: HitId) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Starts to rebuild what `name` stands for. `by` is new each time.
+    fn begin_rebuild(&self, name: &str, by: HitId) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// What `name` stands for is whole in this shape, and in no other. False, and it is not, where the store has lost its data since
-    /// [`begin_whole`](Self::begin_whole).
-    fn set_whole(
+    /// [`begin_rebuild`](Self::begin_rebuild).
+    fn finish_rebuild(
         &self,
         name: &str,
         shape: &str,

@@ -1,9 +1,11 @@
 //! The CAPTCHA part of a request, the same for pages and API: what was answered, and what to show next.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use crate::audit::{Action, Event, Outcome, Subject, Why};
-use crate::captcha::{Challenge, Client, Form, Later, Redeemed};
+use crate::captcha::{Challenge, Client, Form, ImageError, Later, Picture, Redeemed, Requester};
 use crate::config::Live;
 use crate::web::client::ClientAddress;
 use crate::web::csrf::Browser;
@@ -58,24 +60,52 @@ impl Asker<'_> {
         Answered::Wrong
     }
 
-    /// A fresh challenge, at the rate that the limits allow.
+    /// A fresh challenge, which costs nothing; none while its image would not be drawn.
     pub async fn issue(self, services: &Services, live: &Live) -> Result<Challenge, Later> {
-        let address = self.client.subject();
-        let issued = services.captchas.issue(live, self.form, &self.client_of(address.as_ref())).await;
-        let audit = &services.audit;
-        let (at, outcome, why) = match &issued {
-            Ok(_) => (audit.now(), Outcome::Asked, None),
-            Err(later) => {
-                let why = Why::refused(later.limit, &later.refusal);
-                (later.refusal.at(), Outcome::Throttled, Some(why))
-            }
-        };
-        let (name, address) = (Some(self.form.as_str()), Some(Subject::Address(address.as_ref())));
-        audit.record(Event { name, why, address, ..Event::new(at, Action::Captcha, outcome) });
+        let (address, network) = (self.client.subject(), self.client.network());
+        let client = self.client_of(address.as_ref());
+        let issued = services.captchas.issue(live, self.form, &client, network.as_ref()).await;
+        if let Err(later) = &issued {
+            record_later(services, self.client, later);
+        }
         issued
     }
 
     fn client_of<'b>(&'b self, address: &'b [u8]) -> Client<'b> {
         Client { address, cookie: self.browser.map(|browser| browser.bytes().as_slice()) }
     }
+}
+
+/// The image of a challenge, which whoever fetches it is charged for.
+pub async fn image(client: ClientAddress, services: &Services, id: &str) -> Result<Arc<[u8]>, ImageError> {
+    let live = services.live.snapshot();
+    let (address, network) = (client.subject(), client.network());
+    let by = Requester { address: address.as_ref(), network: network.as_ref() };
+    match services.captchas.image(&live, by, id).await {
+        Ok(Picture { png, form, drawn_now }) => {
+            if drawn_now {
+                let at = services.audit.now();
+                record(services, client, form, Event::new(at, Action::Captcha, Outcome::Asked));
+            }
+            Ok(png)
+        }
+        Err(error) => {
+            if let ImageError::Later(later) = &error {
+                record_later(services, client, later);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn record_later(services: &Services, client: ClientAddress, later: &Later) {
+    let why = Some(Why::refused(later.limit, &later.refusal));
+    let event = Event::new(later.refusal.at(), Action::Captcha, Outcome::Throttled);
+    record(services, client, later.form, Event { why, ..event });
+}
+
+fn record(services: &Services, client: ClientAddress, form: Form, event: Event<'_>) {
+    let address = client.subject();
+    let (name, address) = (Some(form.as_str()), Some(Subject::Address(address.as_ref())));
+    services.audit.record(Event { name, address, ..event });
 }

@@ -22,10 +22,10 @@ pub enum Problem {
         captcha_required: bool,
     },
     CaptchaRequired {
-        captcha: Option<CaptchaBody>,
+        captcha: CaptchaBody,
     },
     CaptchaInvalid {
-        captcha: Option<CaptchaBody>,
+        captcha: CaptchaBody,
     },
     Throttled {
         limit: Cow<'static, str>,
@@ -244,7 +244,7 @@ impl Problem {
                 Body { captcha_required: Some(*captcha_required), ..bare }
             }
             Self::CaptchaRequired { captcha } | Self::CaptchaInvalid { captcha } => {
-                Body { captcha: captcha.as_ref(), ..bare }
+                Body { captcha: Some(captcha), ..bare }
             }
             Self::Throttled { limit, .. } => {
                 Body { limit: Some(limit), retry_after: self.retry_after(), ..bare }

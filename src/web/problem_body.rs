@@ -4,14 +4,36 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-/// A fresh challenge, as `POST /captcha` gives it too.
+use crate::captcha::{Challenge, Later};
+use crate::web::wait::whole_seconds;
+
+/// A fresh challenge, as `POST /captcha` gives it too; or, while no image can be had, when to ask again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CaptchaBody {
-    pub id: String,
-    /// A `data:image/png` URL.
-    pub image: String,
-    /// Seconds.
-    pub expires_in: u64,
+#[serde(untagged)]
+pub enum CaptchaBody {
+    Challenge {
+        id: String,
+        /// A path: the image is drawn when it is fetched.
+        image: String,
+        /// Seconds.
+        expires_in: u64,
+    },
+    Later {
+        /// Seconds.
+        retry_after: u64,
+    },
+}
+
+impl From<Challenge> for CaptchaBody {
+    fn from(Challenge { id, expires_in }: Challenge) -> Self {
+        Self::Challenge { image: format!("/captcha/{id}.png"), id, expires_in: expires_in.as_secs() }
+    }
+}
+
+impl From<Later> for CaptchaBody {
+    fn from(later: Later) -> Self {
+        Self::Later { retry_after: whole_seconds(later.retry_after) }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

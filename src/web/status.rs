@@ -17,7 +17,7 @@ use crate::web::visit::Edge;
 /// The state of what this instance depends on.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Without it nothing works: 503.
+    /// It answers, and takes what is written. Without it nothing works: 503.
     pub database: State,
     /// Without it sign-ins go on, with a CAPTCHA for everyone and windows of this process: 200.
     pub store: State,

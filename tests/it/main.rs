@@ -8,6 +8,7 @@ mod browser;
 mod command_line;
 mod custom;
 mod middleware;
+mod ocr;
 mod openapi;
 mod outage;
 pub mod reload;

@@ -109,7 +109,10 @@ async fn answers_carry_what_is_described_and_nothing_else() {
         }
         panic!("{path} is not limited");
     };
-    assert_eq!(limited("/captcha", json!({})).await, told(429, "throttled"));
+    for _ in 0..9 {
+        assert_eq!(held.client.image(&held.client.challenge().await).await.status, 200);
+    }
+    assert_eq!(held.post("/captcha", json!({})).await, told(429, "throttled"));
     assert_eq!(limited("/register", credentials("bea", "short")).await, told(429, "throttled"));
 }
 

@@ -1,11 +1,14 @@
 //! The number of an account: no two have the same.
 
-use sqlx::query;
+use std::pin::Pin;
+
+use sqlx::{query, query_scalar};
 
 use super::Accounts;
+use crate::clock::Micros;
 use crate::db::{DbError, on_db};
 use crate::login::AccountId;
-use crate::sms::Phone;
+use crate::sms::{Owners, Phone};
 
 /// What became of the wish to have a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,12 +26,13 @@ impl Accounts {
         // Asked first, because a statement that fails on the index is logged by PostgreSQL, number and all.
         // Whoever was let in by the older number meanwhile starts no session; those that run go on.
         const SQL: &str =
-            "UPDATE accounts SET phone = $1, password_version = password_version + 1 WHERE id = $2
+            "UPDATE accounts SET phone_since = CASE WHEN phone = $1 THEN phone_since ELSE $3 END, phone = $1,
+            password_version = password_version + 1 WHERE id = $2
             AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
-        let set =
-            on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(id.to_string()).execute(pool).await
-            .map(|done| done.rows_affected()))
-            .map_err(DbError::from);
+        let now = self.db.now(&self.clock).await?;
+        let set = on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(id.to_string()).bind(now.0)
+            .execute(pool).await.map(|done| done.rows_affected()))
+        .map_err(DbError::from);
         match set {
             Ok(0) if self.find_by_phone(phone).await?.is_some() => Ok(PhoneSet::Taken),
             Ok(0) => Ok(PhoneSet::Gone),
@@ -41,10 +45,26 @@ impl Accounts {
     /// Takes the number away, and with it every sign-in by it that has no session yet. False where it is
     /// the only way in.
     pub async fn remove_phone(&self, id: AccountId) -> Result<bool, DbError> {
-        const SQL: &str = "UPDATE accounts SET phone = NULL, password_version = password_version + 1
+        const SQL: &str =
+            "UPDATE accounts SET phone = NULL, phone_since = NULL, password_version = password_version + 1
             WHERE id = $1 AND password_hash IS NOT NULL AND password_disabled_at IS NULL";
         let rows = on_db!(&self.db, pool => query(SQL).bind(id.to_string()).execute(pool).await
             .map(|done| done.rows_affected()))?;
         Ok(rows > 0)
+    }
+}
+
+impl Owners for Accounts {
+    fn since<'a>(
+        &'a self,
+        phone: &'a Phone,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>> {
+        // An older version, which may run beside this one, leaves it out.
+        const SQL: &str = "SELECT COALESCE(phone_since, created_at) FROM accounts WHERE phone = $1";
+        Box::pin(async {
+            let since: Option<i64> =
+                on_db!(&self.db, pool => query_scalar(SQL).bind(phone.as_str()).fetch_optional(pool).await)?;
+            Ok(since.map(Micros))
+        })
     }
 }

@@ -42,6 +42,12 @@ impl<'a> From<&'a Limits> for BeforePasswords<'a> {
     }
 }
 
+impl<'a> BeforePasswords<'a> {
+    pub const fn all(self) -> [&'a Limit; 4] {
+        [self.account, self.device, self.address, self.network]
+    }
+}
+
 impl Path {
     /// A limit that refuses nobody gives nobody a way past another; and where the account's refuses nobody,
     /// the device's is not to be the stricter one.

@@ -1,27 +1,48 @@
 //! A slot that an attempt holds, and what becomes of it.
 
 use super::Counted;
+use super::in_flight::Ticket;
 use super::path::{Path, SHARED};
 use crate::clock::Micros;
-use crate::throttle::{AnyStore, Hold, MemoryStore, StoreError};
+use crate::db::DbError;
+use crate::login::failure_record::{FailedAttempt, FailureRecord};
+use crate::throttle::{AnyStore, Bucket, HitId, Hold, Limiter, MemoryStore, OwnedBucket, StoreError};
 
-/// A slot in the store that gave it, and which logs it stands in.
+/// A slot of whoever decided on it, and which logs it stands in.
 pub struct Slot {
-    pub(super) hold: Held,
-    pub(super) path: Path,
+    hold: Held,
+    path: Path,
+    /// Given back when everything else is done.
+    ticket: Ticket,
+    failures: FailureRecord,
 }
 
 pub(super) enum Held {
     Store(Hold<AnyStore>),
-    Insurance(Hold<MemoryStore>),
+    Outage(HeldInOutage),
+}
+
+/// By the record of failures alone.
+pub(super) struct HeldInOutage {
+    pub id: HitId,
+    pub at: Micros,
+    pub buckets: Vec<OwnedBucket>,
+    /// In the address' and the network's logs of this process.
+    pub elsewhere: Option<Box<Hold<MemoryStore>>>,
+    /// Of the store that is out.
+    pub limiter: Limiter<AnyStore>,
 }
 
 impl Slot {
+    pub(super) const fn new(hold: Held, path: Path, ticket: Ticket, failures: FailureRecord) -> Self {
+        Self { hold, path, ticket, failures }
+    }
+
     /// When it was taken, and what a watching limit would have refused.
     pub const fn taken(&self) -> Counted {
         match &self.hold {
             Held::Store(hold) => Counted { at: hold.at, noted: hold.noted },
-            Held::Insurance(hold) => Counted { at: hold.at, noted: hold.noted },
+            Held::Outage(hold) => Counted { at: hold.at, noted: None },
         }
     }
 
@@ -30,20 +51,36 @@ impl Slot {
         self.path
     }
 
-    /// The attempt failed and counts; from when, where the store could say.
-    pub async fn keep(self) -> Option<Micros> {
-        settled(match self.hold {
-            Held::Store(hold) => hold.keep().await,
-            Held::Insurance(hold) => hold.keep().await,
-        })
+    /// The attempt failed and counts; from when, where the store could say. It is in the record when this
+    /// returns, or nobody may be told that it failed.
+    pub async fn keep(self) -> Result<Option<Micros>, DbError> {
+        let Self { hold, ticket, failures, .. } = self;
+        let (kept, written) = match hold {
+            Held::Store(hold) => {
+                let failed = FailedAttempt::of(hold.id(), hold.buckets());
+                let (kept, written) = tokio::join!(hold.keep(), failures.write(&failed));
+                if kept.is_err() {
+                    ticket.leave_store();
+                }
+                (settled(kept), written)
+            }
+            Held::Outage(hold) => {
+                let written = failures.write(&FailedAttempt::of(hold.id, &hold.buckets)).await;
+                if let Some(elsewhere) = hold.elsewhere {
+                    let _ = elsewhere.keep().await;
+                }
+                (None, written)
+            }
+        };
+        written.map(|()| kept)
     }
 
     /// Nothing was verified: it never was.
     pub async fn refund(self) {
-        let _ = settled(match self.hold {
-            Held::Store(hold) => hold.refund().await,
-            Held::Insurance(hold) => hold.refund().await,
-        });
+        match self.hold {
+            Held::Store(hold) => drop(settled(hold.refund().await)),
+            Held::Outage(hold) => hold.refund(&self.ticket).await,
+        }
     }
 
     /// The owner signed in: rules that ask for a challenge pass over the failures from before, in the log that
@@ -53,10 +90,26 @@ impl Slot {
     /// forgiven as it would be if it did not. The address's and the network's stay, or an attacker's own account
     /// would wipe them. When that was, and whether it was asked for, where the store could say.
     pub async fn succeed(self) -> Option<(Micros, bool)> {
-        settled(match self.hold {
-            Held::Store(hold) => hold.succeed(is_own).await,
-            Held::Insurance(hold) => hold.succeed(is_own).await,
-        })
+        match self.hold {
+            Held::Store(hold) => settled(hold.succeed(is_own).await),
+            Held::Outage(hold) => {
+                hold.refund(&self.ticket).await;
+                None
+            }
+        }
+    }
+}
+
+impl HeldInOutage {
+    /// The store has it as a failure, where it came back meanwhile.
+    async fn refund(self, ticket: &Ticket) {
+        if let Some(elsewhere) = self.elsewhere {
+            let _ = elsewhere.refund().await;
+        }
+        if ticket.is_told() {
+            let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
+            settled(self.limiter.refund(&buckets, self.id).await);
+        }
     }
 }
 

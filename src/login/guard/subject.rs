@@ -16,6 +16,9 @@ struct Known {
 }
 
 impl Subject {
+    /// Whom nobody has looked up.
+    pub const UNKNOWN: Self = Self(None);
+
     pub(super) fn of(account: Option<&Account>) -> Self {
         let known = |account: &Account| Known { id: account.id, password_version: account.password_version };
         Self(account.map(known))

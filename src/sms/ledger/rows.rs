@@ -1,6 +1,7 @@
 //! How the ledger's columns are written and read back.
 
 use super::{Key, MessageId, Micros};
+use crate::sms::share::Share;
 use crate::throttle::HitId;
 
 /// The most of a gateway's own words that is kept.
@@ -17,10 +18,12 @@ pub enum State {
     Refused,
     /// It may have gone out. Counts, and is never sent again.
     Unknown,
+    /// Codes were short, and it went to nobody: its number was told to be sent to like any other.
+    Withheld,
 }
 
 impl State {
-    pub const ALL: [Self; 4] = [Self::Pending, Self::Accepted, Self::Refused, Self::Unknown];
+    pub const ALL: [Self; 5] = [Self::Pending, Self::Accepted, Self::Refused, Self::Unknown, Self::Withheld];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -28,6 +31,7 @@ impl State {
             Self::Accepted => "accepted",
             Self::Refused => "refused",
             Self::Unknown => "unknown",
+            Self::Withheld => "withheld",
         }
     }
 
@@ -62,6 +66,7 @@ pub struct HitRow {
     pub once: Option<Key>,
     pub hit: HitId,
     pub block: String,
+    pub share: Share,
     /// It counts for its number's own limit no more.
     pub excused: bool,
 }
@@ -76,6 +81,7 @@ pub struct RawHit {
     once_key: Option<String>,
     hit: String,
     block: String,
+    share: String,
     excused: i64,
 }
 
@@ -89,6 +95,7 @@ impl RawHit {
             once: self.once_key.as_deref().map(stored_key).transpose()?,
             hit: stored_hit(&self.hit)?,
             block: self.block,
+            share: stored_share(&self.share)?,
             excused: self.excused != 0,
         })
     }
@@ -125,6 +132,10 @@ pub fn stored_hit(text: &str) -> Result<HitId, sqlx::Error> {
 
 pub fn stored_id(text: &str) -> Result<MessageId, sqlx::Error> {
     MessageId::parse(text).ok_or_else(|| decode("an id that is none"))
+}
+
+pub fn stored_share(text: &str) -> Result<Share, sqlx::Error> {
+    Share::parse(text).ok_or_else(|| decode("a share that there is none of"))
 }
 
 pub fn decode(what: &str) -> sqlx::Error {

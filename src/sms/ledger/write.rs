@@ -11,7 +11,8 @@ use crate::clock::Micros;
 use crate::config::Brake;
 use crate::db::{DbError, Lock, Tx, on_db, on_tx};
 use crate::sms::brake::{self, Braked};
-use crate::sms::budgets::Keys;
+use crate::sms::share::Share;
+use crate::sms::watched::Keys;
 use crate::sms::{Delivery, MessageId, Phone, Purpose};
 use crate::throttle::{HitId, Key, Limit, Refusal};
 
@@ -37,6 +38,15 @@ pub struct Draft<'a> {
     /// The number's own limit.
     pub limit: &'a Limit,
     pub brake: &'a Brake,
+    pub share: Share,
+    /// In a shortage: the brake that it was decided under whether it is sent.
+    pub under: Option<Braked>,
+}
+
+/// What became of a message.
+pub enum Fate<'a> {
+    Told(&'a Delivery),
+    Withheld,
 }
 
 /// What the ledger says of a draft.
@@ -76,7 +86,9 @@ impl Ledger {
             return Ok(Written::Not(WhyNot::Refused(refusal)));
         }
         let context = brake::Context { remembered: &self.brakes, clock: &self.clock, entropy: &self.entropy };
-        if let Some(braked) = brake::judge(&mut tx, draft.phone, draft.brake, now, context).await? {
+        if let Some(braked) = brake::judge(&mut tx, draft.phone, draft.brake, now, context).await?
+            && !draft.knows(braked)
+        {
             tx.commit().await?;
             return Ok(Written::Not(WhyNot::Braked(braked)));
         }
@@ -100,17 +112,18 @@ impl Ledger {
 
     /// Writes what became of a message. Of one that did not go out the code is void, and its caller may
     /// ask again by the same name. False if it was given up meanwhile: then it stays unknown, and counts.
-    pub async fn settle(&self, draft: &Draft<'_>, delivery: &Delivery) -> Result<bool, DbError> {
+    pub async fn settle(&self, id: MessageId, fate: &Fate<'_>) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE sms_messages SET state = $1, reference = $2, reason = $3, settled_at = $4,
             once_key = CASE WHEN $5 = 1 THEN NULL ELSE once_key END WHERE id = $6 AND state = 'pending'";
         const VOID: &str = "DELETE FROM sms_codes WHERE message = $1";
         let now = self.now().await?;
-        let (state, reference, reason) = match delivery {
-            Delivery::Accepted { reference } => (State::Accepted, reference.as_deref(), None),
-            Delivery::Refused { reason } => (State::Refused, None, Some(short(reason))),
-            Delivery::Unknown { reason } => (State::Unknown, None, Some(short(reason))),
+        let (state, reference, reason) = match fate {
+            Fate::Told(Delivery::Accepted { reference }) => (State::Accepted, reference.as_deref(), None),
+            Fate::Told(Delivery::Refused { reason }) => (State::Refused, None, Some(short(reason))),
+            Fate::Told(Delivery::Unknown { reason }) => (State::Unknown, None, Some(short(reason))),
+            Fate::Withheld => (State::Withheld, None, None),
         };
-        let (id, refused) = (draft.id.to_string(), state == State::Refused);
+        let (id, refused) = (id.to_string(), state == State::Refused);
         let rows = on_db!(&self.db, pool => query(SQL).bind(state.as_str()).bind(reference).bind(reason)
             .bind(now.0).bind(i64::from(refused)).bind(&id).execute(pool).await
             .map(|done| done.rows_affected()))?;
@@ -137,6 +150,14 @@ impl Ledger {
     }
 }
 
+impl Draft<'_> {
+    /// Whether it was decided under that brake, or one that spares fewer.
+    fn knows(&self, braked: Braked) -> bool {
+        let under = self.under.filter(|_| self.share != Share::Open);
+        under.is_some_and(|under| under.proven_before <= braked.proven_before)
+    }
+}
+
 async fn sent_to(tx: &mut Tx, phone: Key, limit: &Limit, now: Micros) -> Result<Sent, DbError> {
     let (horizon, capacity) = (horizon(limit, now), i64::from(limit.capacity()));
     let times: Vec<i64> = on_tx!(tx, connection => query_scalar(SENT).bind(hex(&phone.0)).bind(horizon.0)
@@ -159,8 +180,8 @@ async fn earlier(tx: &mut Tx, once: Key, now: Micros) -> Result<Option<Earlier>,
 
 async fn insert(tx: &mut Tx, draft: &Draft<'_>, now: Micros) -> Result<(), DbError> {
     const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, network_key,
-        once_key, hit, block, number_range, purpose, gateway, state, expires_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12)";
+        once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
         message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
@@ -171,7 +192,7 @@ async fn insert(tx: &mut Tx, draft: &Draft<'_>, now: Micros) -> Result<(), DbErr
         .bind(hex(&draft.keys.address.0)).bind(hex(&draft.keys.network.0))
         .bind(draft.keys.once.map(|key| hex(&key.0)))
         .bind(hex(&draft.hit.0)).bind(draft.phone.block()).bind(draft.phone.range()).bind(purpose)
-        .bind(draft.gateway).bind(expires_at).execute(connection).await.map(drop))?;
+        .bind(draft.gateway).bind(expires_at).bind(draft.share.as_str()).bind(i64::from(draft.solved)).execute(connection).await.map(drop))?;
     on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(purpose).bind(&id).bind(draft.code_hash)
         .bind(expires_at).execute(connection).await.map(drop))?;
     if let Some(asked_by) = draft.asked_by {

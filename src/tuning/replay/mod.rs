@@ -39,6 +39,9 @@
 //! was refused counts as not decided. Wrong answers to challenges stand in the logs that count them, and nowhere
 //! else in the report: nothing refuses them.
 //!
+//! Shortages are left out, too: a budget is taken as whole, not by its open part, and a code that was withheld
+//! counts as not decided.
+//!
 //! What is assumed: the same attempts come at the same times, whatever they are answered (who is asked for a
 //! challenge may solve it, and come again: that is not replayed); whoever had to wait came when they got their
 //! place; attempts that were refused then would have been verified at once; brakes, outages and the server's load

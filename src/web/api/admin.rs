@@ -93,13 +93,12 @@ pub async fn messages(
     let wrong = |field: &'static str, message: &'static str| Problem::InvalidInput {
         errors: vec![InputError { field: field.into(), message: message.into() }],
     };
-    let state =
-        match wanted.state.as_deref() {
-            None | Some("") => None,
-            Some(text) => Some(State::parse(text).ok_or_else(|| {
-                wrong("state", "Use pending, accepted, refused or unknown, or leave it out.")
-            })?),
-        };
+    let state = match wanted.state.as_deref() {
+        None | Some("") => None,
+        Some(text) => Some(State::parse(text).ok_or_else(|| {
+            wrong("state", "Use pending, accepted, refused, unknown or withheld, or leave it out.")
+        })?),
+    };
     let after = match wanted.after.as_deref() {
         None | Some("") => None,
         Some(text) => {

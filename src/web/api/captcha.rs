@@ -1,14 +1,12 @@
 //! `POST /api/v1/captcha`
 
-use std::time::Duration;
-
 use actix_web::web::{Data, Json};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
 use crate::captcha::Form;
-use crate::web::api::{Call, drawn};
-use crate::web::problem::Problem;
+use crate::web::api::Call;
+use crate::web::problem::{CaptchaBody, Problem};
 use crate::web::services::Shared;
 use crate::web::visit::Edge;
 
@@ -49,12 +47,10 @@ pub async fn issue(
         For::Password => Form::PasswordChange,
     };
     let live = services.live.snapshot();
-    let challenge = call.asker(form).issue(&services, &live).await.map_err(|later| Problem::Throttled {
-        limit: "captcha-address".into(),
-        retry_after: later.retry_after,
-    })?;
-    match drawn(&services, challenge).await {
-        Some(body) => Ok(HttpResponse::Created().json(body)),
-        None => Err(Problem::Busy { retry_after: Duration::from_secs(1) }),
-    }
+    let challenge = call
+        .asker(form)
+        .issue(&services, &live)
+        .await
+        .map_err(|later| Problem::Throttled { limit: later.limit.into(), retry_after: later.retry_after })?;
+    Ok(HttpResponse::Created().json(CaptchaBody::from(challenge)))
 }

@@ -143,13 +143,13 @@ async fn filter(services: &Services, wanted: &Wanted) -> Result<Filter, Problem>
         action: read(
             wanted.action.as_deref(),
             "action",
-            "Use sign-in, reset, password-disabled, guess, send, register, captcha, custom, reload or admin.",
+            "Use sign-in, reset, password-disabled, guess, send, register, budget, captcha, custom, reload or admin.",
             Action::parse,
         )?,
         outcome: read(
             wanted.outcome.as_deref(),
             "outcome",
-            "Use ok, wrong, challenged, throttled, busy, asked, unknown, failed, unavailable or refused.",
+            "Use ok, wrong, challenged, throttled, busy, asked, unknown, withheld, failed, unavailable or refused.",
             Outcome::parse,
         )?,
         limit: wanted.limited_by.clone().filter(|name| !name.is_empty()),

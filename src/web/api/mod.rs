@@ -21,13 +21,11 @@ use std::time::Duration;
 use actix_web::cookie::Cookie;
 use actix_web::http::header::USER_AGENT;
 use actix_web::{HttpRequest, HttpResponse};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-use crate::captcha::{Challenge, Form};
+use crate::captcha::Form;
 use crate::config::{Limits, Live};
-use crate::login::{Account, Authenticated, Client, KnownDevices, Token};
+use crate::login::{Account, Authenticated, BUSY, Client, KnownDevices, Token};
 use crate::throttle::Limit;
 use crate::web::challenge::{Answered, Asker};
 use crate::web::client::ClientAddress;
@@ -153,18 +151,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A fresh challenge with its image; none where too many were handed out, or are being drawn.
-    pub async fn challenge(&self, form: Form, services: &Services, live: &Live) -> Option<CaptchaBody> {
-        let challenge = self.asker(form).issue(services, live).await.ok()?;
-        drawn(services, challenge).await
+    /// A fresh challenge; while its image would not be drawn, when it would.
+    pub async fn challenge(&self, form: Form, services: &Services, live: &Live) -> CaptchaBody {
+        match self.asker(form).issue(services, live).await {
+            Ok(challenge) => challenge.into(),
+            Err(later) => later.into(),
+        }
     }
-}
-
-pub async fn drawn(services: &Services, challenge: Challenge) -> Option<CaptchaBody> {
-    let png = services.captchas.image(&challenge.id).await.ok()?;
-    let mut image = String::from("data:image/png;base64,");
-    STANDARD.encode_string(&png, &mut image);
-    Some(CaptchaBody { id: challenge.id, image, expires_in: challenge.expires_in.as_secs() })
 }
 
 /// For a call that changes nothing, and may come from anywhere.
@@ -216,6 +209,8 @@ pub fn limited_as_password(
         Some((name, _)) if name == limits.login_device.name() => &limits.login_device,
         _ => &limits.login_account,
     };
+    // No limit refuses a caller for whom there is no room.
+    let full = full.filter(|(name, _)| *name != BUSY);
     limited(response, &[own, &limits.login_address, &limits.login_network], full)
 }
 

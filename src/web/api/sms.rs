@@ -47,6 +47,9 @@ struct Accepted {
     /// `unknown` where the gateway did not say whether it has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     delivery: Option<&'static str>,
+    /// Codes are short, and go to numbers with accounts first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    short: Option<bool>,
 }
 
 /// Sends a code: the same whether or not an account has the number.
@@ -116,7 +119,8 @@ fn accepted(phone: &Phone, sent: Sent) -> Accepted {
         phone: phone.masked(),
         expires_in: whole_seconds(sent.expires_in),
         resend_after,
-        delivery: (!sent.confirmed).then_some("unknown"),
+        delivery: (!sent.confirmed && !sent.short).then_some("unknown"),
+        short: sent.short.then_some(true),
     }
 }
 

@@ -6,8 +6,8 @@ use actix_web::web::Form;
 use crate::captcha;
 use crate::db::DbError;
 use crate::login::{
-    Account, Attempt as SignInAttempt, Authenticated, Changed, Outcome, Password, ServiceError, SessionId,
-    SignedInBy,
+    Account, Attempt as SignInAttempt, Authenticated, Caller, Changed, Outcome, Password, ServiceError,
+    SessionId, SignedInBy,
 };
 use crate::web::challenge::Answered;
 use crate::web::flash::Flash;
@@ -99,6 +99,7 @@ async fn try_to_change(
         client: client(visit),
         solved,
     };
+    let needed = || FieldErrors::one(Field::CaptchaAnswer, Message::CaptchaMissing);
     let wrong = || FieldErrors::one(Field::CurrentPassword, Message::CurrentPasswordWrong);
     let verified = match services.sign_in.attempt(&live, attempt).await? {
         Outcome::SignedIn(account) => account,
@@ -106,21 +107,20 @@ async fn try_to_change(
             return Ok(page(wrong(), CaptchaBlock::Absent).await);
         }
         Outcome::Rejected { captcha_required: true, .. } => return Ok(page(wrong(), challenge().await).await),
-        Outcome::Challenged { .. } => {
-            let needed = FieldErrors::one(Field::CaptchaAnswer, Message::CaptchaMissing);
-            return Ok(page(needed, challenge().await).await);
-        }
+        Outcome::Challenged { .. } => return Ok(page(needed(), challenge().await).await),
         Outcome::Throttled { retry_after, .. } | Outcome::Busy { retry_after } => {
             return Ok(wait(retry_after).await);
         }
     };
-    match services.registration.change_password(&verified, form.new_password.expose()).await? {
+    let caller = Caller::stranger(visit.client.network().as_ref(), solved);
+    match services.registration.change_password(&caller, &verified, form.new_password.expose()).await? {
         Changed::Done(account) => Ok(signed_in_anew(visit, services, &account).await?),
         Changed::Stale => Ok(page(wrong(), CaptchaBlock::Absent).await),
         Changed::Unfit(unfit) => {
             let errors = FieldErrors::one(Field::NewPassword, about_password(unfit));
             Ok(page(errors, CaptchaBlock::Absent).await)
         }
+        Changed::Challenged => Ok(page(needed(), challenge().await).await),
         Changed::Busy { retry_after } => Ok(wait(retry_after).await),
     }
 }

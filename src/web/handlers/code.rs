@@ -5,7 +5,7 @@ use actix_web::HttpResponse;
 use crate::clock::Micros;
 use crate::config::Live;
 use crate::login::NotOpened;
-use crate::sms::{Ask, Code, Phone, Purpose, Sending, Turned};
+use crate::sms::{Ask, Code, Phone, Purpose, Sending, Sent, Turned};
 use crate::web::handlers::reply::Reply;
 use crate::web::handlers::{about_phone, broken};
 use crate::web::message::{Field, FieldErrors, Message};
@@ -48,7 +48,8 @@ pub fn step_of(fields: &CodeFields, now: Micros) -> CodeStep {
     let Some(good_until) = seconds(&fields.good_until) else { return first() };
     let next_code = seconds(&fields.next_code).unwrap_or(now);
     let (number, confirmed) = (fields.phone.expose().to_owned(), fields.unconfirmed.is_none());
-    CodeStep::sent(SentCode { number, good_until, next_code, confirmed }, now)
+    let short = fields.short.is_some();
+    CodeStep::sent(SentCode { number, good_until, next_code, confirmed, short }, now)
 }
 
 /// Sends a code and shows the second step, or says why not.
@@ -90,7 +91,8 @@ pub async fn send(
             let now = visit.now();
             let number = phone.as_str().to_owned();
             let (good_until, next_code) = (now.plus(sent.expires_in), now.plus(sent.resend_after));
-            let sent = SentCode { number, good_until, next_code, confirmed: sent.confirmed };
+            let Sent { confirmed, short, .. } = sent;
+            let sent = SentCode { number, good_until, next_code, confirmed: confirmed || short, short };
             show(CodeStep::sent(sent, now), Notice::None, CaptchaBlock::Absent)
         }
         Ok(Sending::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,

@@ -12,7 +12,7 @@ use crate::web::challenge::{Answered, Asker};
 use crate::web::handlers::broken;
 use crate::web::handlers::session::client;
 use crate::web::message::{Field, FieldErrors, Message};
-use crate::web::pages::captcha::{CaptchaBlock, ChallengeView};
+use crate::web::pages::captcha::{CaptchaBlock, ChallengeView, LaterView};
 use crate::web::pages::forms::Guarded;
 use crate::web::pages::login::Notice;
 use crate::web::services::Services;
@@ -152,6 +152,8 @@ pub fn asker(visit: &Visit, form: Form) -> Asker<'_> {
 pub async fn fresh_challenge(visit: &Visit, services: &Services, live: &Live, form: Form) -> CaptchaBlock {
     match asker(visit, form).issue(services, live).await {
         Ok(Challenge { id, expires_in }) => CaptchaBlock::Challenge(ChallengeView { id, expires_in }),
-        Err(Later { retry_after, .. }) => CaptchaBlock::Later(Wait::new(visit.now(), retry_after)),
+        Err(Later { retry_after, .. }) => {
+            CaptchaBlock::Later(LaterView { wait: Wait::new(visit.now(), retry_after), form })
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::captcha::Form;
 use crate::web::locale::Locale;
 use crate::web::wait::{Wait, span_in_words};
 
@@ -16,13 +17,32 @@ pub enum CaptchaBlock {
     Absent,
     Challenge(ChallengeView),
     /// One is needed, but this client or everyone has been given too many of late.
-    Later(Wait),
+    Later(LaterView),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChallengeView {
     pub id: String,
     pub expires_in: Duration,
+}
+
+/// No image for now: until when, and for which form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaterView {
+    pub wait: Wait,
+    pub form: Form,
+}
+
+impl LaterView {
+    /// What else one can do, and where: the text, the path, and the text of the link to it.
+    pub const fn instead(&self) -> Option<(&'static str, &'static str, &'static str)> {
+        match self.form {
+            Form::Login => Some(("captcha.later-login", "/login/code", "login.by-code")),
+            Form::SmsCode => Some(("captcha.later-code", "/login", "code-login.password")),
+            Form::Register | Form::PasswordReset => Some(("captcha.later-have", "/login", "login.submit")),
+            Form::PasswordChange => None,
+        }
+    }
 }
 
 impl CaptchaBlock {

@@ -26,6 +26,8 @@ pub struct SentCode {
     pub next_code: Micros,
     /// The gateway said that it has it.
     pub confirmed: bool,
+    /// Codes are short: it may not come, and nobody says whether.
+    pub short: bool,
 }
 
 /// Where a form stands.
@@ -45,6 +47,7 @@ pub struct SecondStep {
     /// Until another code may be asked for; none where it may be now.
     pub again: Option<Wait>,
     pub confirmed: bool,
+    pub short: bool,
 }
 
 impl CodeStep {
@@ -60,6 +63,7 @@ impl CodeStep {
             lasts: left(sent.good_until.since(now)),
             again: (!wait.is_zero()).then(|| Wait::new(now, wait)),
             confirmed: sent.confirmed,
+            short: sent.short,
         };
         Self { number: sent.number.chars().take(64).collect(), second: Some(second) }
     }

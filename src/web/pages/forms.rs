@@ -51,6 +51,8 @@ pub struct CodeFields {
     pub good_until: String,
     /// The same: there where nobody knows whether the message went out.
     pub unconfirmed: Option<String>,
+    /// The same: there where codes are short.
+    pub short: Option<String>,
 }
 
 /// `POST /login`

@@ -95,7 +95,7 @@ impl MessageRow {
     /// Of the mark beside it.
     fn tone(&self) -> &'static str {
         match (self.state, self.report) {
-            (State::Refused | State::Unknown, _) | (_, Some(ReportState::Failed)) => "warn",
+            (State::Refused | State::Unknown | State::Withheld, _) | (_, Some(ReportState::Failed)) => "warn",
             (State::Pending | State::Accepted, _) => "good",
         }
     }
@@ -115,6 +115,7 @@ const fn state_key(state: State) -> &'static str {
         State::Accepted => "messages.state-accepted",
         State::Refused => "messages.state-refused",
         State::Unknown => "messages.state-unknown",
+        State::Withheld => "messages.state-withheld",
     }
 }
 

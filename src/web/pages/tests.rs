@@ -13,7 +13,7 @@ use askama::Template;
 use url::Url;
 
 use super::account::{AccountPage, Attempt, AttemptRow, SessionRow};
-use super::captcha::{CaptchaBlock, ChallengeView};
+use super::captcha::{CaptchaBlock, ChallengeView, LaterView};
 use super::code::{CodePage, CodeStep, SentCode};
 use super::error::{ErrorKind, ErrorPage};
 use super::login::{LoginPage, Notice};
@@ -52,6 +52,10 @@ fn challenge() -> CaptchaBlock {
     CaptchaBlock::Challenge(ChallengeView { id: "q7Xk".into(), expires_in: Duration::from_secs(180) })
 }
 
+fn later() -> CaptchaBlock {
+    CaptchaBlock::Later(LaterView { wait: wait(41), form: crate::captcha::Form::Login })
+}
+
 fn logins(visit: &Visit) -> Vec<(&'static str, LoginPage)> {
     let mut missing = FieldErrors::one(Field::Login, Message::LoginMissing);
     missing.add(Field::Password, Message::PasswordMissing);
@@ -66,8 +70,8 @@ fn logins(visit: &Visit) -> Vec<(&'static str, LoginPage)> {
         ("login-captcha", page().notice(Notice::CaptchaNeeded).captcha(challenge())),
         ("login-captcha-wrong", page().notice(Notice::CaptchaWrong).captcha(challenge())),
         ("login-refreshed", page().notice(Notice::Refreshed).captcha(challenge())),
-        ("login-captcha-later", page().notice(Notice::CaptchaNeeded).captcha(CaptchaBlock::Later(wait(41)))),
-        ("login-wrong-later", page().notice(Notice::CaptchaWrong).captcha(CaptchaBlock::Later(wait(41)))),
+        ("login-captcha-later", page().notice(Notice::CaptchaNeeded).captcha(later())),
+        ("login-wrong-later", page().notice(Notice::CaptchaWrong).captcha(later())),
         ("login-throttled", page().notice(Notice::Throttled(wait(252)))),
         ("login-throttled-long", page().notice(Notice::Throttled(wait(90_000)))),
         ("login-busy", page().notice(Notice::Busy(wait(2)))),
@@ -93,7 +97,7 @@ fn sent(next_code: u64, confirmed: bool) -> CodeStep {
     let number = "+8613800138000".to_owned();
     let (good_until, next_code) =
         (NOW.plus(Duration::from_secs(300)), NOW.plus(Duration::from_secs(next_code)));
-    CodeStep::sent(SentCode { number, good_until, next_code, confirmed }, NOW)
+    CodeStep::sent(SentCode { number, good_until, next_code, confirmed, short: false }, NOW)
 }
 
 fn codes(visit: &Visit) -> Vec<(&'static str, CodePage)> {
@@ -328,7 +332,7 @@ fn a_wait_is_told_as_a_moment_that_stays_true() {
 fn a_code_that_lasts_five_minutes_is_never_said_to_last_longer() {
     let number = "+8613800138000".to_owned();
     let good_until = Micros::from_seconds(NOW.seconds() + 301);
-    let code = SentCode { number, good_until, next_code: NOW, confirmed: true };
+    let code = SentCode { number, good_until, next_code: NOW, confirmed: true, short: false };
     for micros in [1, 300_000, 999_999] {
         let now = Micros::from_seconds(NOW.seconds()).plus(Duration::from_micros(micros));
         let second = CodeStep::sent(code.clone(), now).second.unwrap();

@@ -122,7 +122,7 @@ async fn subjects_of_every_kind_are_found_and_let_in_again(store: Store) {
     let token = super::tokens::make(&boss, &["*"]).await;
     let asker = app.client_at("2001:db8:0:42::7");
     asker.login("nobody", "wrong").await;
-    asker.challenge().await;
+    assert_eq!(asker.image(&asker.challenge().await).await.status, 200);
     assert_eq!(asker.ask_code(NUMBER, "login").await.status, 202);
     asker.register("alice", PASSWORD).await;
     let program = crate::custom::Program { client: app.client(), token };
@@ -133,6 +133,8 @@ async fn subjects_of_every_kind_are_found_and_let_in_again(store: Store) {
         ("login-network", "2001:db8:0:ffff::1"),
         ("register-address", "2001:db8:0:42::7"),
         ("captcha-address", "2001:db8:0:42::7"),
+        ("captcha-network", "2001:db8:0:ffff::1"),
+        ("captcha-total", "everyone"),
         ("sms-address", "2001:db8:0:42::7"),
         ("sms-network", "2001:db8:0:ffff::1"),
         ("sms-prefix", "+861380013"),
@@ -184,6 +186,7 @@ async fn one_text_finds_every_limit_that_counts_it_and_what_was_tried() {
                 "login-network",
                 "register-address",
                 "captcha-address",
+                "captcha-network",
                 "sms-address",
                 "sms-network",
             ],

@@ -100,5 +100,5 @@ async fn a_lifted_brake_is_an_event_of_who_lifted_it() {
     assert!(event["detail"].as_str().unwrap().contains("+861380013"), "{}", answer.text);
     assert_eq!(event["address"]["mask"], "127.0.0.0/24");
     assert_eq!(event["account"]["mask"], "b…");
-    assert_eq!(told(&boss, "limited_by=sms-brake").await, ["send throttled"]);
+    assert_eq!(told(&boss, "limited_by=sms-brake").await, ["send challenged"]);
 }

@@ -113,7 +113,7 @@ async fn a_failure_has_the_time_it_was_tried_and_the_time_it_counts_from(store: 
     };
     let taken = slot.taken().at;
     app.advance(SECOND);
-    assert_eq!((taken, slot.keep().await), (NOON, Some(NOON.plus(SECOND))));
+    assert_eq!((taken, slot.keep().await.unwrap()), (NOON, Some(NOON.plus(SECOND))));
 }
 
 async fn every_outcome_of_a_send_and_a_guess_is_an_event(store: Store) {
@@ -200,15 +200,17 @@ async fn what_a_watching_limit_would_refuse_is_noted(store: Store) {
 }
 
 #[tokio::test]
-async fn challenges_are_counted_where_they_were_asked_for_and_answered() {
+async fn challenges_are_counted_where_they_were_drawn_and_answered() {
     let toml =
         format!("{BEHIND_A_PROXY}[limits.captcha-address]\nrules = [{{ max = 3, window = \"1m\" }}]\n");
     let app = TestApp::with(Store::Memory, &toml).await;
     let client = app.client_at("203.0.113.77");
     let ids = [client.challenge().await, client.challenge().await];
     for (id, answer) in ids.iter().zip([ANSWER, "no"]) {
+        assert_eq!(client.image(id).await.status, 200);
         client.login_with("alice", WRONG, id, answer).await;
     }
+    assert_eq!(client.image(&client.challenge().await).await.status, 200);
     // A flood of these is one row.
     for junk in ["junk", "more"] {
         client.login_with("alice", WRONG, junk, ANSWER).await;
@@ -228,6 +230,6 @@ async fn challenges_are_counted_where_they_were_asked_for_and_answered() {
             "captcha throttled x4 by captcha-address/0 (login)",
             "captcha wrong (login)",
         ],
-        "the third challenge came with the refusal of the wrong answer"
+        "a challenge that was not fetched counts nowhere, as the one that came with the wrong answer's refusal"
     );
 }

@@ -52,7 +52,7 @@ async fn is_asked_for_a_captcha(app: &TestApp, browser: &Browser) {
         browser.submit().await;
     };
     assert_eq!(hashes_during(app, forced).await, 0);
-    assert_eq!(browser.text("#captcha_answer-error").await, "Type the characters in the image.");
+    assert_eq!(browser.text("#captcha_answer-error").await, "Type the letters in the image.");
     let without_the_fields = async {
         browser.fill(&[("password", PASSWORD)]).await;
         browser.js("document.querySelector('.captcha').remove()").await;

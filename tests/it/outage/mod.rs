@@ -1,5 +1,7 @@
 //! Promise 7: an outage of the store has a policy, nothing fails open, and no restart is needed.
 
+mod database;
+mod guesses;
 mod limiter;
 mod proxy;
 mod sign_in;

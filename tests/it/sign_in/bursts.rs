@@ -6,14 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::app::{ALL_STRANGERS, Answer, Client, PASSWORD, Store, TestApp};
 
-/// How often an attempt is sent that is answered with 503: the wait in line is bounded (5 s), which a machine
+/// How often an attempt is sent that there was no room for: the wait in line is bounded (5 s), which a machine
 /// that does much else is too slow for. Nothing was verified then, and whoever sent it may send it again.
 const TRIES: usize = 20;
 
 async fn attempt(client: &Client, login: &str, password: &str) -> Answer {
     for _ in 1..TRIES {
         let answer = client.login(login, password).await;
-        if answer.problem() != "busy" {
+        // Whoever waited in vain is asked for a challenge, as by no limit.
+        let by_no_limit = answer.header("ratelimit").is_empty();
+        if answer.problem() != "captcha-required" || !by_no_limit {
             return answer;
         }
     }

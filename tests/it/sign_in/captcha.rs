@@ -16,7 +16,7 @@ on_both_stores!(
     a_wrong_answer_uses_the_challenge_up,
     a_challenge_expires,
     garbage_for_a_challenge_is_refused,
-    challenges_are_handed_out_at_a_limited_rate,
+    images_are_drawn_at_a_limited_rate,
     a_pages_challenge_gets_its_form_past,
 );
 
@@ -163,19 +163,24 @@ async fn garbage_for_a_challenge_is_refused(store: Store) {
     assert_eq!(with_captcha(&client, &real).await.status, 200);
 }
 
-async fn challenges_are_handed_out_at_a_limited_rate(store: Store) {
+async fn images_are_drawn_at_a_limited_rate(store: Store) {
     let app = challenged(store, "[limits.captcha-address]\nrules = [{ max = 2, window = \"1m\" }]").await;
     let client = app.client();
-    let id = client.challenge().await;
-    assert!(client.login("alice", PASSWORD).await.body["captcha"].is_object());
+    let (id, other, third) = (client.challenge().await, client.challenge().await, client.challenge().await);
+    for id in [&id, &other, &id] {
+        assert_eq!(client.image(id).await.status, 200, "what is kept is not drawn again");
+    }
+    let refused = client.image(&third).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (429, "60"));
     let refused = client.call("/captcha", serde_json::json!({})).await;
     assert_eq!((refused.status, refused.problem()), (429, "throttled"));
     assert_eq!((&refused.body["limit"], refused.header("retry-after")), (&"captcha-address".into(), "60"));
     let refused = client.login("alice", PASSWORD).await;
     assert_eq!((refused.status, refused.problem()), (403, "captcha-required"));
-    assert!(refused.body.get("captcha").is_none(), "{}", refused.text);
+    assert_eq!(refused.body["captcha"], serde_json::json!({ "retry_after": 60 }));
     let page = client.submit("/login", "/login", &[("login", "alice"), ("password", PASSWORD)]).await;
     assert_eq!((page.status, page.hidden("captcha_id")), (403, None));
+    assert!(page.text.contains("Or sign in from a browser that you were signed in to before"));
     // The one in hand is still good.
     assert_eq!(with_captcha(&client, &id).await.status, 200);
 }
@@ -216,10 +221,95 @@ async fn an_image_is_the_same_whenever_it_is_asked_for() {
     }
     assert_eq!(images[0], images[1]);
     assert!(images[0].starts_with(b"\x89PNG\r\n\x1a\n") && images[0].len() < 64 * 1024);
-    use base64::Engine;
-    let told = base64::engine::general_purpose::STANDARD.encode(&images[0]);
-    assert_eq!(issued.body["image"], format!("data:image/png;base64,{told}"));
+    assert_eq!(issued.body["image"], format!("/captcha/{id}.png"));
     for id in ["x", "%ff%fe", "%00", "..%2f..%2fx", &"A".repeat(55), &"A".repeat(5_000)] {
         assert_eq!(client.get(&format!("/captcha/{id}.png")).await.status, 404, "{id}");
     }
+}
+
+#[tokio::test]
+async fn challenges_that_nobody_looks_at_cost_nobody_an_image() {
+    let toml = format!("{BEHIND_A_PROXY}[limits.captcha-total]\nrules = [{{ max = 5, window = \"1h\" }}]");
+    let app = challenged(Store::Memory, &toml).await;
+    let flood = app.client_at("2001:db8::1");
+    for _ in 0..20 {
+        flood.challenge().await;
+        assert!(flood.login("alice", WRONG).await.body["captcha"]["image"].is_string());
+        assert_eq!(flood.image(&"A".repeat(55)).await.status, 404);
+    }
+    let client = app.client_at("203.0.113.7");
+    assert_eq!(client.image(&client.challenge().await).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_image_in_a_foreign_page_is_not_drawn_at_its_readers_cost() {
+    let rules = "[limits.captcha-address]\nrules = [{ max = 1, window = \"1h\" }]";
+    let app = TestApp::with(Store::Memory, rules).await;
+    for site in ["cross-site", "same-site"] {
+        let reader = app.client_that_says(&[("sec-fetch-site", site)]);
+        assert_eq!(reader.image(&app.client().challenge().await).await.status, 403);
+    }
+    for site in ["none", "same-origin"] {
+        let reader = app.client_that_says(&[("sec-fetch-site", site)]);
+        let id = app.client().challenge().await;
+        assert_eq!(reader.image(&id).await.status, 200);
+        app.advance(Duration::from_secs(3600));
+    }
+}
+
+/// Twenty /64 of one /48 fetch all that they are given: others have images all the same, at once.
+#[tokio::test]
+async fn one_network_cannot_take_every_image() {
+    let toml = format!("{BEHIND_A_PROXY}[limits.captcha-total]\nrules = [{{ max = 400, window = \"1m\" }}]");
+    let app = TestApp::with(Store::Memory, &toml).await;
+    let mut drawn = 0;
+    for subnet in 0..20 {
+        let client = app.client_at(&format!("2001:db8:0:{subnet:x}::1"));
+        for _ in 0..20 {
+            let answer = client.call("/captcha", serde_json::json!({})).await;
+            let Some(id) = answer.body["id"].as_str() else { break };
+            drawn += u32::from(client.image(id).await.status == 200);
+        }
+    }
+    assert_eq!(drawn, 98, "a quarter");
+    let client = app.client_at("203.0.113.7");
+    assert_eq!(client.image(&client.challenge().await).await.status, 200);
+}
+
+/// 300 fetched at one address, as an office or a carrier's customers share it, leave the others there theirs.
+#[tokio::test]
+async fn who_shares_an_address_with_a_flood_has_an_image() {
+    let app = TestApp::start(Store::Memory).await;
+    let flood = app.client();
+    for _ in 0..300 {
+        assert_eq!(flood.image(&flood.challenge().await).await.status, 200);
+    }
+    let client = app.client();
+    assert_eq!(client.image(&client.challenge().await).await.status, 200);
+}
+
+/// Fifty networks fetch all that they are given, all at once, and twenty others come meanwhile for one each.
+#[tokio::test]
+async fn greedy_networks_leave_others_their_image() {
+    let toml = format!("{BEHIND_A_PROXY}[limits.captcha-total]\nrules = [{{ max = 300, window = \"1m\" }}]");
+    let app = TestApp::with(Store::Memory, &toml).await;
+    let (mut greedy, mut others) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
+    for network in 0..50 {
+        let client = app.client_at(&format!("2001:db8:{network:x}::1"));
+        greedy.spawn(async move {
+            for _ in 0..8 {
+                let answer = client.call("/captcha", serde_json::json!({})).await;
+                let Some(id) = answer.body["id"].as_str() else { break };
+                client.image(id).await;
+            }
+        });
+    }
+    for network in 0..20 {
+        let client = app.client_at(&format!("203.0.{network}.7"));
+        others.spawn(async move { client.image(&client.challenge().await).await.status });
+    }
+    assert_eq!(others.join_all().await, [200; 20]);
+    greedy.join_all().await;
+    let late = app.client_at("198.51.100.7");
+    assert_eq!(late.image(&late.challenge().await).await.status, 200);
 }

@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt;
 use crate::support::app::{PASSWORD, Store, TestApp};
 
 /// Sends a sign-in and leaves the connection open.
-async fn send(app: &TestApp, login: &str, password: &str) -> tokio::net::TcpStream {
+pub async fn send(app: &TestApp, login: &str, password: &str) -> tokio::net::TcpStream {
     let host = app.url.strip_prefix("http://").unwrap();
     let body = serde_json::json!({ "login": login, "password": password }).to_string();
     let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();

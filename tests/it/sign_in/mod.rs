@@ -8,6 +8,7 @@ mod devices;
 mod disabling;
 mod forgiving;
 mod hang_ups;
+mod overload;
 mod refusals;
 mod shared;
 pub mod throttling;

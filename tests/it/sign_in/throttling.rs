@@ -67,7 +67,8 @@ async fn fourth_failure_asks_for_captcha(store: Store) {
     for password in [WRONG, PASSWORD] {
         let answer = client.login("alice", password).await;
         assert_eq!((answer.status, answer.problem()), (403, "captcha-required"));
-        assert!(answer.body["captcha"]["image"].as_str().unwrap().starts_with("data:image/png;base64,"));
+        let captcha = &answer.body["captcha"];
+        assert_eq!(captcha["image"], format!("/captcha/{}.png", captcha["id"].as_str().unwrap()));
         assert_eq!(answer.header("ratelimit"), "\"login-account\";r=0;t=60");
     }
     assert_eq!(app.hashes(), before, "nothing is verified before the CAPTCHA is solved");

@@ -49,7 +49,9 @@ pub async fn admin(app: &TestApp) -> Client {
 
 #[tokio::test]
 async fn the_ledger_is_for_administrators() {
-    let toml = format!("{NO_LIMITS}[sms.brake]\nenabled = false\n");
+    let toml = format!(
+        "{NO_LIMITS}[limits.sms-network]\nrules = []\n[limits.sms-prefix]\nrules = []\n[sms.brake]\nenabled = false\n"
+    );
     let app = TestApp::with(Store::Memory, &toml).await;
     let user = app.client();
     user.register("alice", PASSWORD).await;

@@ -14,7 +14,8 @@ pub const NO_LIMITS: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address
 
 /// Sends the form of the page that was just shown, with its hidden fields and these.
 pub async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &str)]) -> Answer {
-    let hidden = ["csrf_token", "phone", "good_until", "next_code", "unconfirmed", "next", "captcha_id"];
+    let hidden =
+        ["csrf_token", "phone", "good_until", "next_code", "unconfirmed", "short", "next", "captcha_id"];
     let hidden = hidden.into_iter().filter_map(|name| Some((name, shown.hidden(name)?)));
     let hidden: Vec<_> = hidden.filter(|(name, _)| fields.iter().all(|(field, _)| field != name)).collect();
     let mut all: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (*name, value.as_str())).collect();

@@ -311,7 +311,7 @@ async fn a_code_is_good_for_its_purpose_and_number_and_five_minutes() {
 }
 
 /// What of an answer could tell accounts apart: everything but the number itself.
-fn bare(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
+pub fn bare(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
     let headers = answer.headers.iter().filter(|(name, _)| *name != "date");
     let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
     let text = answer.text.replace("+86138****8000", "…").replace("+86139****9000", "…");

@@ -1,6 +1,7 @@
 //! Codes by SMS: what is sent, what is counted, what carries it, and what a code that comes back is good for.
 
 pub mod administration;
+mod braking;
 mod carried;
 mod edge;
 pub mod flows;
@@ -20,5 +21,7 @@ mod pumping;
 mod rebuild;
 mod rig;
 mod sending;
+mod short_http;
+mod shortage;
 mod spoilt;
 mod tls;

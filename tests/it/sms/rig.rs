@@ -1,15 +1,16 @@
 //! The code service over real parts, with a gateway that counts and does as it is told.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gatehouse::audit::{self, Audit};
-use gatehouse::clock::Clock;
+use gatehouse::clock::{Clock, Micros};
 use gatehouse::config::{self, Live};
-use gatehouse::db::Db;
+use gatehouse::db::{Db, DbError};
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
@@ -103,7 +104,34 @@ impl Gateway for CountingGateway {
     }
 }
 
+/// Whose numbers there are, and since when; and how often it was asked.
+#[derive(Default)]
+pub struct Book {
+    numbers: Mutex<HashMap<Phone, Micros>>,
+    pub asked: AtomicU32,
+    pub out: AtomicBool,
+}
+
+impl Book {
+    pub fn has(&self, phone: &Phone, since: Micros) {
+        self.numbers.lock().unwrap().insert(phone.clone(), since);
+    }
+}
+
+impl Owners for Book {
+    fn since<'a>(
+        &'a self,
+        phone: &'a Phone,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let out = self.out.load(Ordering::SeqCst);
+        let since = self.numbers.lock().unwrap().get(phone).copied();
+        Box::pin(async move { if out { Err(sqlx::Error::PoolClosed.into()) } else { Ok(since) } })
+    }
+}
+
 pub struct Rig {
+    pub owners: Arc<Book>,
     pub clock: Clock,
     steered: Option<SteeredClock>,
     pub redis: Option<RedisServer>,
@@ -120,6 +148,7 @@ pub struct Instance {
     pub codes: Codes,
     pub limiter: Limiter<AnyStore>,
     pub db: Db,
+    pub audit: Audit,
     live: Live,
 }
 
@@ -152,7 +181,17 @@ impl Rig {
             let_go: Semaphore::new(0),
         });
         let url = database(&folder).await;
-        Self { clock, steered, redis, _postgres: None, gateway, live, url, _folder: folder }
+        Self {
+            owners: Arc::default(),
+            clock,
+            steered,
+            redis,
+            _postgres: None,
+            gateway,
+            live,
+            url,
+            _folder: folder,
+        }
     }
 
     /// One more, over the same database; on Redis over the same store.
@@ -173,16 +212,18 @@ impl Rig {
         let master = MasterKey::from_bytes([3; 32]);
         let limiter = Limiter::new(store, master.derive("throttle.subject"), &Entropy::Os);
         let db = Db::connect(&self.url).await.unwrap();
+        let audit = audit(&db, &self.clock);
         let parts = Parts {
             db: db.clone(),
             limiter: limiter.clone(),
             gateway: Arc::<CountingGateway>::clone(&self.gateway),
+            owners: Arc::<Book>::clone(&self.owners),
             clock: self.clock.clone(),
             entropy: Entropy::Os,
-            audit: audit(&db, &self.clock),
+            audit: audit.clone(),
         };
         let codes = Codes::with_patience(parts, &master, patience);
-        Instance { codes, limiter, db, live: self.live.clone() }
+        Instance { codes, limiter, db, audit, live: self.live.clone() }
     }
 
     pub fn advance(&self, span: Duration) {
@@ -349,6 +390,17 @@ pub fn sent(sending: Sending) -> Sent {
 pub fn throttled(sending: Sending) -> (String, Duration) {
     match sending {
         Sending::Throttled { limit, retry_after } => (limit, retry_after),
+        other => panic!("expected a refusal, got {other:?}"),
+    }
+}
+
+/// By which limit a request is refused, or asked for a challenge, and how long: of a shared budget that is spent.
+#[track_caller]
+pub fn spent_by(sending: Sending) -> (String, Duration) {
+    match sending {
+        Sending::Throttled { limit, retry_after } | Sending::Challenged { limit, retry_after } => {
+            (limit, retry_after)
+        }
         other => panic!("expected a refusal, got {other:?}"),
     }
 }

@@ -14,6 +14,7 @@ on_each_store! {
     real_clocks_hold_a_number_to_max_and_tell_the_true_wait,
     no_span_holds_more_than_max,
     resend_after_is_the_true_time,
+    the_fourth_of_a_day_to_a_number_takes_a_challenge,
     a_store_that_forgot_a_number_lets_no_sixth_message_out,
     a_calendar_rule_holds_in_the_ledger_too,
     a_captcha_rule_asks_and_a_solved_one_passes_in_the_ledger_too,
@@ -29,7 +30,10 @@ async fn the_message_says_its_code_in_the_language_asked_for(store: Store) {
     {
         let phone = phone();
         let answer = sent(instance.ask(Ask { locale, ..ask(&phone, &address) }).await);
-        assert_eq!(answer, Sent { expires_in: 4 * MINUTE, resend_after: MINUTE, confirmed: true });
+        assert_eq!(
+            answer,
+            Sent { expires_in: 4 * MINUTE, resend_after: MINUTE, confirmed: true, short: false }
+        );
         let message = rig.sent().pop().unwrap();
         assert!(message.text.contains(message.code.expose()) && message.text.contains(words));
         assert_eq!(instance.ledger().await[0].id, message.id);
@@ -76,7 +80,11 @@ fn newest_code(rig: &Rig, id: MessageId) -> Code {
 }
 
 async fn no_span_holds_more_than_max(store: Store) {
-    let rig = Rig::new(store, "[limits.sms-phone]\nrules = [{ max = 3, window = '1h' }]").await;
+    let rig = Rig::new(
+        store,
+        "[limits.sms-prefix]\nrules = []\n[limits.sms-phone]\nrules = [{ max = 3, window = '1h' }]",
+    )
+    .await;
     let (instance, phone) = (rig.instance().await, phone());
     rig.advance(59 * MINUTE);
     for _ in 0..3 {
@@ -102,13 +110,27 @@ async fn resend_after_is_the_true_time(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone) = (rig.instance().await, phone());
     for count in 1..=12 {
-        let resend_after = sent(instance.send(&phone).await).resend_after;
+        let address = address();
+        let solved = Ask { solved: true, ..ask(&phone, &address) };
+        let resend_after = sent(instance.ask(solved).await).resend_after;
         assert!(resend_after >= MINUTE, "{count}: {resend_after:?}");
         rig.advance(resend_after - MICRO);
-        assert_eq!(throttled(instance.send(&phone).await).1, MICRO, "{count}");
+        assert_eq!(throttled(instance.ask(solved).await).1, MICRO, "{count}");
         rig.advance(MICRO);
     }
     assert_eq!(rig.sent_to(&phone), 12);
+}
+
+async fn the_fourth_of_a_day_to_a_number_takes_a_challenge(store: Store) {
+    let rig = Rig::new(store, "").await;
+    let (instance, phone, address) = (rig.instance().await, phone(), address());
+    for _ in 0..3 {
+        sent(instance.send(&phone).await);
+        rig.advance(MINUTE);
+    }
+    let asked = instance.send(&phone).await;
+    assert!(matches!(asked, Sending::Challenged { ref limit, .. } if limit == "sms-phone"), "{asked:?}");
+    sent(instance.ask(Ask { solved: true, ..ask(&phone, &address) }).await);
 }
 
 async fn a_store_that_forgot_a_number_lets_no_sixth_message_out(store: Store) {
@@ -183,12 +205,13 @@ async fn a_limit_without_rules_admits_everything(store: Store) {
 }
 
 async fn every_budget_is_kept(store: Store) {
-    let toml = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = [{ max = 3, window = '1h' }]
-        [limits.sms-prefix]\nrules = [{ max = 4, window = '1h' }]
-        [limits.sms-total]\nrules = [{ max = 6, window = '1h' }]";
+    let toml = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = [{ max = 4, window = '1h' }]
+        [limits.sms-prefix]\nrules = [{ max = 5, window = '1h' }]
+        [limits.sms-total]\nrules = [{ max = 8, window = '1h' }]";
     let rig = Rig::new(store, toml).await;
     let (instance, crowd, address) = (rig.instance().await, phone(), address());
-    let refusal = |sending: Sending| throttled(sending).0;
+    // Of four, five and eight, three, four and six are open to everybody.
+    let refusal = |sending: Sending| spent_by(sending).0;
     for _ in 0..3 {
         sent(instance.send_from(&neighbour(&crowd), &address).await);
     }

@@ -1,6 +1,7 @@
 //! A whole Gatehouse on a free port, with its own database and store, and a clock that a test moves.
 
-use std::sync::OnceLock;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
@@ -19,7 +20,7 @@ use super::redis::RedisServer;
 use super::steered::SteeredClock;
 use crate::throttle::NOON;
 
-/// The answer that every challenge takes here. The font lacks its letters, so nothing is drawn.
+/// The answer that every challenge takes here. Its letters are not of the alphabet, so nothing is drawn.
 pub const ANSWER: &str = "solo";
 /// A password that the policy takes.
 pub const PASSWORD: &str = "correct horse battery staple";
@@ -62,11 +63,20 @@ pub struct TestApp {
     pub redis: Option<RedisServer>,
     /// Where it was asked for; see [`TestApp::on_postgres`].
     pub postgres: Option<PostgresServer>,
-    steered: Option<SteeredClock>,
+    steered: Option<Arc<SteeredClock>>,
     handle: ServerHandle,
     /// The configuration's file is in it: see [`TestApp::file`].
-    folder: tempfile::TempDir,
+    folder: Arc<tempfile::TempDir>,
+    file: PathBuf,
     _watcher: Watcher,
+}
+
+/// What instances of one installation share.
+struct Ground {
+    folder: Arc<tempfile::TempDir>,
+    clock: Clock,
+    database: String,
+    store_url: Option<String>,
 }
 
 impl TestApp {
@@ -87,9 +97,36 @@ impl TestApp {
 
     async fn over(postgres: Option<PostgresServer>, store: Store, toml: &str) -> Self {
         let clock = Clock::manual(NOON);
-        let steered = (store == Store::Redis).then(|| SteeredClock::at(NOON));
-        let redis = steered.as_ref().map(RedisServer::steered);
-        let folder = tempfile::tempdir().unwrap();
+        let steered = (store == Store::Redis).then(|| Arc::new(SteeredClock::at(NOON)));
+        let redis = steered.as_deref().map(RedisServer::steered);
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let database = match &postgres {
+            Some(server) => server.database("gatehouse").await,
+            None => database(&folder).await,
+        };
+        let store_url = redis.as_ref().map(RedisServer::url);
+        let mut app = Self::on(Ground { folder, clock, database, store_url }, toml).await;
+        (app.redis, app.postgres, app.steered) = (redis, postgres, steered);
+        app
+    }
+
+    /// Another instance on the same database, store, key and clocks.
+    pub async fn beside(&self, toml: &str) -> Self {
+        let store_url = self.redis.as_ref().map(RedisServer::url);
+        let (folder, clock, database) = (self.folder.clone(), self.clock.clone(), self.database.clone());
+        let mut app = Self::on(Ground { folder, clock, database, store_url }, toml).await;
+        app.steered.clone_from(&self.steered);
+        app
+    }
+
+    /// Another instance on the same key and clocks, whose database is reached by that address.
+    pub async fn on_database(&self, database: &str) -> Self {
+        let (folder, clock) = (self.folder.clone(), self.clock.clone());
+        Self::on(Ground { folder, clock, database: database.to_owned(), store_url: None }, "").await
+    }
+
+    async fn on(ground: Ground, toml: &str) -> Self {
+        let Ground { folder, clock, database, store_url } = ground;
         let mut variables = vec![];
         let mut set = |key: &str, value: String| variables.push((format!("GATEHOUSE__{key}"), value));
         let address = format!("127.0.0.1:{}", free_port());
@@ -97,25 +134,24 @@ impl TestApp {
         if !toml.contains("public_url") {
             set("SERVER__PUBLIC_URL", format!("http://{address}"));
         }
-        let database = match &postgres {
-            Some(server) => server.database("gatehouse").await,
-            None => database(&folder).await,
-        };
         set("DATABASE__URL", database.clone());
         set("SECRETS__KEY_FILE", folder.path().join("secret.key").display().to_string());
         // Two busy cores are no outage; the tests of outages set their own.
         if !toml.contains("[store]") {
             set("STORE__TIMEOUT", "5s".to_owned());
         }
-        if let Some(redis) = &redis {
-            set("STORE__URL", redis.url());
+        if let Some(url) = store_url {
+            set("STORE__URL", url);
         }
         if !toml.contains("[captcha]") {
             set("CAPTCHA__PROVIDER", "fixed".to_owned());
             set("CAPTCHA__FIXED_ANSWER", ANSWER.to_owned());
         }
-        std::fs::write(folder.path().join("test.toml"), toml).unwrap();
-        let source = Source::new(Some(&folder.path().join("test.toml")), variables);
+        let first = folder.path().join("test.toml");
+        let beside = || folder.path().join(format!("test-{}.toml", address.replace(':', "-")));
+        let file = if first.exists() { beside() } else { first };
+        std::fs::write(&file, toml).unwrap();
+        let source = Source::new(Some(&file), variables);
         let Loaded { mut settings, live } = source.load().unwrap();
         let watcher = Watcher::start(source, settings.clone(), live.clone(), clock.clone(), |_| {}).unwrap();
         if !toml.contains("[password]") {
@@ -129,12 +165,25 @@ impl TestApp {
         let handle = serving.handle();
         tokio::spawn(serving.run());
         let url = format!("http://{address}");
-        Self { url, services, clock, database, redis, postgres, steered, handle, folder, _watcher: watcher }
+        let (redis, postgres, steered) = (None, None, None);
+        Self {
+            url,
+            services,
+            clock,
+            database,
+            redis,
+            postgres,
+            steered,
+            handle,
+            folder,
+            file,
+            _watcher: watcher,
+        }
     }
 
     /// Where its configuration stands: `toml`, as it was started with. It is watched.
-    pub fn file(&self) -> std::path::PathBuf {
-        self.folder.path().join("test.toml")
+    pub fn file(&self) -> PathBuf {
+        self.file.clone()
     }
 
     /// The same port, with nothing in it.
@@ -218,7 +267,7 @@ pub struct Answer {
 impl Answer {
     pub async fn read(response: reqwest::Response) -> Self {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let text = response.text().await.unwrap();
+        let text = String::from_utf8_lossy(&response.bytes().await.unwrap()).into_owned();
         Self { status, headers, body: serde_json::from_str(&text).unwrap_or_default(), text }
     }
 
@@ -317,6 +366,11 @@ impl Client {
         let answer = self.ask_code(phone, purpose).await;
         assert_eq!(answer.status, 202, "{}", answer.text);
         self.codes(phone).await.remove(0)
+    }
+
+    /// A challenge's image.
+    pub async fn image(&self, id: &str) -> Answer {
+        self.get(&format!("/captcha/{id}.png")).await
     }
 
     /// A fresh challenge's id.

@@ -181,23 +181,23 @@ async fn more_than_one_script_takes_are_all_restored(rig: &impl Rig) {
 async fn whole_is_what_was_written_back_whole(rig: &impl Rig) {
     let store = rig.store();
     let (one, other) = (fresh_id(), fresh_id());
-    assert_eq!(store.whole_by("thing", "small").await.unwrap(), None);
-    store.begin_whole("thing", one).await.unwrap();
-    assert_eq!(store.whole_by("thing", "small").await.unwrap(), None, "begun is not ended");
-    assert!(store.set_whole("thing", "small", one).await.unwrap());
-    assert_eq!(store.whole_by("thing", "small").await.unwrap(), Some(one));
-    assert_eq!(store.whole_by("thing-else", "small").await.unwrap(), None);
-    store.begin_whole("thing", other).await.unwrap();
-    assert_eq!(store.whole_by("thing", "small").await.unwrap(), Some(one));
-    assert!(store.set_whole("thing", "small", other).await.unwrap());
-    assert_eq!(store.whole_by("thing", "small").await.unwrap(), Some(other));
+    assert_eq!(store.rebuild_generation("thing", "small").await.unwrap(), None);
+    store.begin_rebuild("thing", one).await.unwrap();
+    assert_eq!(store.rebuild_generation("thing", "small").await.unwrap(), None, "begun is not ended");
+    assert!(store.finish_rebuild("thing", "small", one).await.unwrap());
+    assert_eq!(store.rebuild_generation("thing", "small").await.unwrap(), Some(one));
+    assert_eq!(store.rebuild_generation("thing-else", "small").await.unwrap(), None);
+    store.begin_rebuild("thing", other).await.unwrap();
+    assert_eq!(store.rebuild_generation("thing", "small").await.unwrap(), Some(one));
+    assert!(store.finish_rebuild("thing", "small", other).await.unwrap());
+    assert_eq!(store.rebuild_generation("thing", "small").await.unwrap(), Some(other));
     // Another shape displaces it, and is displaced by it.
     for (shape, before) in [("large", "small"), ("small", "large")] {
-        assert_eq!(store.whole_by("thing", shape).await.unwrap(), None, "{shape}");
-        store.begin_whole("thing", one).await.unwrap();
-        assert!(store.set_whole("thing", shape, one).await.unwrap());
-        assert_eq!(store.whole_by("thing", shape).await.unwrap(), Some(one));
-        assert_eq!(store.whole_by("thing", before).await.unwrap(), None, "{before}");
+        assert_eq!(store.rebuild_generation("thing", shape).await.unwrap(), None, "{shape}");
+        store.begin_rebuild("thing", one).await.unwrap();
+        assert!(store.finish_rebuild("thing", shape, one).await.unwrap());
+        assert_eq!(store.rebuild_generation("thing", shape).await.unwrap(), Some(one));
+        assert_eq!(store.rebuild_generation("thing", before).await.unwrap(), None, "{before}");
     }
 }
 
@@ -205,20 +205,20 @@ async fn whole_is_what_was_written_back_whole(rig: &impl Rig) {
 async fn a_flush_takes_the_mark_along() {
     let rig = RedisRig::new().await;
     let (store, id) = (rig.store(), fresh_id());
-    store.begin_whole("thing", id).await.unwrap();
-    assert!(store.set_whole("thing", "small", id).await.unwrap());
+    store.begin_rebuild("thing", id).await.unwrap();
+    assert!(store.finish_rebuild("thing", "small", id).await.unwrap());
     rig.flush();
-    assert_eq!(store.whole_by("thing", "small").await.unwrap(), None);
+    assert_eq!(store.rebuild_generation("thing", "small").await.unwrap(), None);
 }
 
 #[tokio::test]
 async fn what_was_lost_while_it_was_written_back_is_not_whole() {
     let rig = RedisRig::new().await;
     let (store, id) = (rig.store(), fresh_id());
-    store.begin_whole("thing", id).await.unwrap();
+    store.begin_rebuild("thing", id).await.unwrap();
     rig.flush();
-    assert!(!store.set_whole("thing", "small", id).await.unwrap());
-    assert_eq!(store.whole_by("thing", "small").await.unwrap(), None);
+    assert!(!store.finish_rebuild("thing", "small", id).await.unwrap());
+    assert_eq!(store.rebuild_generation("thing", "small").await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -238,11 +238,11 @@ async fn restored_logs_live_as_long_as_their_hits_and_the_mark_for_good() {
     restore(&rig, bucket, &[(Duration::ZERO, fresh_id())]).await;
     assert!(life(&key) > 3_600_000);
     let id = fresh_id();
-    rig.store().begin_whole("thing", id).await.unwrap();
+    rig.store().begin_rebuild("thing", id).await.unwrap();
     let begun: Vec<String> =
         ::redis::cmd("KEYS").arg("t:restoring-*").query(&mut rig.server.connection()).unwrap();
     assert_eq!(begun.len(), 1);
     assert!(life(&begun[0]) > 0, "what is never ended goes away");
-    assert!(rig.store().set_whole("thing", "small", id).await.unwrap());
+    assert!(rig.store().finish_rebuild("thing", "small", id).await.unwrap());
     assert_eq!(life("t:whole-thing"), -1);
 }

@@ -73,6 +73,7 @@ pub fn period(sums: &[Sum]) -> Period {
         entered: of(Action::Guess, Outcome::Ok).min(sent),
         wrong_codes: of(Action::Guess, Outcome::Wrong),
         disabled: of(Action::PasswordDisabled, Outcome::Ok),
+        withheld: of(Action::Send, Outcome::Withheld),
     }
 }
 
@@ -86,7 +87,11 @@ pub fn charts(now: Micros, hour: &[Step], day: &[Step]) -> Vec<Charts> {
     ];
     const MESSAGES: [Kind; 4] = [
         ("overview.sent", "ok", &[Outcome::Ok, Outcome::Unknown]),
-        ("overview.not-sent", "wrong", &[Outcome::Failed, Outcome::Unavailable, Outcome::Busy]),
+        (
+            "overview.not-sent",
+            "wrong",
+            &[Outcome::Failed, Outcome::Withheld, Outcome::Unavailable, Outcome::Busy],
+        ),
         ("overview.challenged", "asked", &[Outcome::Challenged]),
         ("overview.refused", "refused", &[Outcome::Throttled]),
     ];
@@ -144,7 +149,7 @@ pub fn hour_of(name: &str, sums: &[Sum]) -> Hour {
     let counts = |sum: &Sum| match name {
         "login-account" | "login-address" | "login-network" => sum.action == Action::SignIn,
         "register-address" => sum.action == Action::Register,
-        "captcha-address" | "captcha-total" => sum.action == Action::Captcha,
+        "captcha-address" | "captcha-network" | "captcha-total" => sum.action == Action::Captcha,
         "sms-guess" => sum.action == Action::Guess,
         _ if name.starts_with("sms-") => sum.action == Action::Send,
         _ => false,

@@ -7,6 +7,7 @@ use rust_i18n::t;
 use crate::audit::{Ranked, SharedAddress, SubjectKind};
 use crate::clock::Micros;
 use crate::db::DbError;
+use crate::sms::Level;
 use crate::tuning::{Current, Instance};
 use crate::web::admin;
 use crate::web::handlers::admin::figures::{self, DAY, Grid, HOUR};
@@ -56,9 +57,14 @@ async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbErro
     if day_so_far.disabled > 0 {
         warnings.push(Warning::PasswordsDisabled { count: day_so_far.disabled });
     }
+    let hour_so_far = figures::period(&in_hour);
+    warnings.extend(messages_spent(services).await);
+    if hour_so_far.withheld > 0 {
+        warnings.push(Warning::CodesWithheld { count: hour_so_far.withheld });
+    }
     Ok(Overview {
         now: Moment(now),
-        hour: figures::period(&in_hour),
+        hour: hour_so_far,
         day: day_so_far,
         charts: figures::charts(now, &hour, &day),
         uses: figures::uses(&in_hour, &in_day),
@@ -68,6 +74,16 @@ async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbErro
         instances: instances.into_iter().map(|instance| row(instance, &current.version)).collect(),
         address: visit.client.ip().to_string(),
     })
+}
+
+/// None while the store is out, which is said elsewhere.
+async fn messages_spent(services: &Services) -> Option<Warning> {
+    let spent = services.codes.spent(&services.live.snapshot()).await.ok()??;
+    match spent.level() {
+        Level::Calm => None,
+        Level::Half => Some(Warning::MessagesSpent { spent, short: false }),
+        Level::Short => Some(Warning::MessagesSpent { spent, short: true }),
+    }
 }
 
 async fn subjects(services: &Services, since: Micros) -> Result<Vec<Subject>, DbError> {

@@ -88,7 +88,9 @@ impl EventRow {
     pub fn tone(&self) -> &'static str {
         match self.outcome {
             Outcome::Ok | Outcome::Asked => "good",
-            Outcome::Wrong | Outcome::Challenged | Outcome::Unknown | Outcome::Busy => "warn",
+            Outcome::Wrong | Outcome::Challenged | Outcome::Unknown | Outcome::Withheld | Outcome::Busy => {
+                "warn"
+            }
             Outcome::Throttled | Outcome::Failed | Outcome::Unavailable | Outcome::Refused => "bad",
         }
     }
@@ -137,6 +139,7 @@ pub const fn action_key(action: Action) -> &'static str {
         Action::Guess => "event.guess",
         Action::Send => "event.send",
         Action::Register => "event.register",
+        Action::Budget => "event.budget",
         Action::Captcha => "event.captcha",
         Action::Custom => "event.custom",
         Action::Reload => "event.reload",
@@ -153,6 +156,7 @@ pub const fn outcome_key(outcome: Outcome) -> &'static str {
         Outcome::Busy => "outcome.busy",
         Outcome::Asked => "outcome.asked",
         Outcome::Unknown => "outcome.unknown",
+        Outcome::Withheld => "outcome.withheld",
         Outcome::Failed => "outcome.failed",
         Outcome::Unavailable => "outcome.unavailable",
         Outcome::Refused => "outcome.refused",

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use askama::Template;
 use rust_i18n::t;
 
+use crate::sms::Spent;
 use crate::web::pages::Layout;
 use crate::web::pages::admin::chart::Chart;
 use crate::web::pages::admin::words::{grouped, share, title};
@@ -27,6 +28,8 @@ pub struct Period {
     pub wrong_codes: u64,
     /// Passwords that had too many wrong ones in a row.
     pub disabled: u64,
+    /// Codes that went to nobody: they were short.
+    pub withheld: u64,
 }
 
 /// What one limit did.
@@ -87,6 +90,14 @@ pub enum Warning {
         count: u64,
     },
     PasswordsDisabled {
+        count: u64,
+    },
+    /// Half of the messages that may go to everyone, or with `short` as much as everybody may spend.
+    MessagesSpent {
+        spent: Spent,
+        short: bool,
+    },
+    CodesWithheld {
         count: u64,
     },
     /// Most attempts come from one address.
@@ -181,6 +192,19 @@ impl OverviewPage {
             Warning::PasswordsDisabled { count } => (
                 t!("warning.disabled-title", locale = code, count = grouped(*count)),
                 self.layout.t("warning.disabled-text"),
+            ),
+            Warning::MessagesSpent { spent: Spent { count, max }, short } => {
+                let (title, text) = if *short {
+                    ("warning.short-title", "warning.short-text")
+                } else {
+                    ("warning.half-title", "warning.half-text")
+                };
+                let (count, max) = (grouped((*count).into()), grouped((*max).into()));
+                (t!(title, locale = code, count = count, max = max), self.layout.t(text))
+            }
+            Warning::CodesWithheld { count } => (
+                t!("warning.withheld-title", locale = code, count = grouped(*count)),
+                self.layout.t("warning.withheld-text"),
             ),
             Warning::SharedAddress { percent, mask } => (
                 t!("warning.shared-title", locale = code, percent = percent, mask = mask),

@@ -51,6 +51,7 @@ pub fn meaning(name: &str) -> Meaning {
             ("limit-name.register-address", "limit-about.register-address", Unit::Registration)
         }
         "captcha-address" => ("limit-name.captcha-address", "limit-about.captcha-address", Unit::Image),
+        "captcha-network" => ("limit-name.captcha-network", "limit-about.captcha-network", Unit::Image),
         "captcha-total" => ("limit-name.captcha-total", "limit-about.captcha-total", Unit::Image),
         "sms-phone" => ("limit-name.sms-phone", "limit-about.sms-phone", Unit::Message),
         "sms-address" => ("limit-name.sms-address", "limit-about.sms-address", Unit::Message),

@@ -80,6 +80,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
 
 fn overview(worried: bool) -> Overview {
     let period = Period {
+        withheld: 0,
         signed_in: 1_204,
         wrong: 92,
         challenged: 30,

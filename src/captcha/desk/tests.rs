@@ -1,0 +1,139 @@
+//! Who has an image when many want one.
+
+use std::net::Ipv4Addr;
+
+use super::super::Provider;
+use super::*;
+use crate::clock::{Clock, Micros};
+use crate::config::Limits;
+use crate::entropy::Entropy;
+use crate::secret::MasterKey;
+use crate::throttle::Rule;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+struct Office {
+    desk: Desk,
+    clock: Clock,
+    live: Live,
+}
+
+impl Office {
+    fn new() -> Self {
+        let (clock, entropy) = (Clock::manual(Micros::from_seconds(1_700_000_000)), Entropy::seeded(5));
+        let key = MasterKey::from_bytes([3; 32]);
+        // Blank images, since who has one is what is looked at here.
+        let provider = Provider::Fixed { answer: "solo".to_owned() };
+        let captchas = Captchas::new(&key, provider, clock.clone(), entropy.clone());
+        let drawing = Limiter::new(MemoryStore::new(clock.clone()), key.derive("test"), &entropy);
+        Self { desk: Desk::new(captchas, drawing), clock, live: Live::default() }
+    }
+
+    fn limit(mut self, name: &str, max: u32) -> Self {
+        let rule = Rule::sliding(max, MINUTE, Then::Block);
+        let limit = Limit::new(name, vec![rule], Mode::Enforce).unwrap();
+        let Limits { captcha_address, captcha_network, captcha_total, .. } = &mut self.live.limits;
+        match name {
+            "captcha-address" => *captcha_address = limit,
+            "captcha-network" => *captcha_network = limit,
+            _ => *captcha_total = limit,
+        }
+        self
+    }
+
+    /// The whole way, from the challenge to its image.
+    async fn fetch(&self, address: u32) -> Result<Picture, Later> {
+        let id = self.issue(address).await?.id;
+        self.image(address, &id).await
+    }
+
+    /// Whether an image would be drawn; it is not, which would take minutes for thousands.
+    async fn admits(&self, address: u32) -> bool {
+        let address = Ipv4Addr::from_bits(address).octets();
+        let by = Requester { address: &address, network: &address[..3] };
+        self.desk.turn(&self.live, by, Form::Login).await.is_ok()
+    }
+
+    async fn issue(&self, address: u32) -> Result<Challenge, Later> {
+        let address = Ipv4Addr::from_bits(address).octets();
+        let client = Client { address: &address, cookie: None };
+        self.desk.issue(&self.live, Form::Login, &client, &address[..3]).await
+    }
+
+    async fn image(&self, address: u32, id: &str) -> Result<Picture, Later> {
+        let address = Ipv4Addr::from_bits(address).octets();
+        let by = Requester { address: &address, network: &address[..3] };
+        match self.desk.image(&self.live, by, id).await {
+            Ok(picture) => Ok(picture),
+            Err(ImageError::Later(later)) => Err(later),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn network(number: u32) -> u32 {
+    (number << 8) | 1
+}
+
+#[tokio::test]
+async fn an_image_is_charged_once_to_who_fetches_it_first() {
+    let office = Office::new().limit("captcha-address", 1);
+    let ids = [office.issue(1).await.unwrap().id, office.issue(1).await.unwrap().id];
+    assert!(office.image(1, &ids[0]).await.unwrap().drawn_now);
+    assert!(!office.image(2, &ids[0]).await.unwrap().drawn_now, "kept from before");
+    let later = office.image(1, &ids[1]).await.unwrap_err();
+    assert_eq!((later.limit, later.retry_after, later.form), ("captcha-address", MINUTE, Form::Login));
+    assert_eq!(office.issue(1).await.unwrap_err(), later, "and it is known before it is fetched");
+    assert!(office.image(2, &ids[1]).await.unwrap().drawn_now);
+}
+
+#[tokio::test]
+async fn networks_are_counted_whatever_their_addresses() {
+    let office = Office::new().limit("captcha-network", 3);
+    for address in 1..=3 {
+        office.fetch(address).await.unwrap();
+    }
+    assert_eq!(office.fetch(4).await.unwrap_err().limit, "captcha-network");
+    office.fetch(network(9)).await.unwrap();
+}
+
+#[tokio::test]
+async fn when_the_total_is_short_networks_that_had_less_are_served_still() {
+    let office = Office::new().limit("captcha-total", 60);
+    let greedy = async |count: u32| {
+        let mut had = 0;
+        for number in 0..count {
+            while office.fetch(network(number)).await.is_ok() {
+                had += 1;
+            }
+        }
+        had
+    };
+    assert_eq!(greedy(20).await, 15 + 6 + 4 + 3 + 2 + 15, "the first had much, the others one each");
+    let later = office.fetch(network(0)).await.unwrap_err();
+    assert_eq!((later.limit, later.retry_after), ("captcha-total", MINUTE));
+    assert_eq!(greedy(40).await, 15);
+    assert_eq!(office.fetch(network(50)).await.unwrap_err().limit, "captcha-total", "nothing is left");
+    office.clock.advance(MINUTE);
+    office.fetch(network(0)).await.unwrap();
+}
+
+/// The default limits; a thousand networks take all that they can get for two minutes, and meanwhile six a
+/// second come from networks that had none.
+#[tokio::test]
+async fn a_thousand_greedy_networks_leave_others_their_image() {
+    let office = Office::new();
+    let (mut greedy, mut served) = (0, 0);
+    for round in 0..60 {
+        for number in 0..1_000 {
+            while office.admits(network(number)).await {
+                greedy += 1;
+            }
+        }
+        for number in 0..12 {
+            served += u32::from(office.admits(network(10_000 + round * 12 + number)).await);
+        }
+        office.clock.advance(Duration::from_secs(2));
+    }
+    assert_eq!(served, 720, "beside {greedy}");
+}

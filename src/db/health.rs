@@ -1,0 +1,125 @@
+//! Whether the database answers, and takes what is written: looked at in the background, so that requests fail at
+//! once while it does not, and so that an instance without traffic knows, too.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use sqlx::{ConnectOptions, Connection, PgConnection, query};
+use tokio::time::{sleep, timeout};
+
+use super::{Db, DbError, Lock, READ_COMMITTED, Tx, on_tx};
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// So many looks come to one write, while writes succeed.
+const LOOKS_A_WRITE: u32 = 5;
+/// How long a server may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// How long a write may take: as long as one waits for another's.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
+/// Just less than a page of SQLite, so that a row takes one of its own.
+const FILLER: usize = 3_500;
+
+/// As it was when last looked at; fine before the first look.
+#[derive(Debug, Default)]
+pub struct Health {
+    unreachable: AtomicBool,
+    unwritable: AtomicBool,
+    probes: AtomicI64,
+}
+
+impl Health {
+    pub fn is_reachable(&self) -> bool {
+        !self.unreachable.load(Ordering::Relaxed)
+    }
+
+    fn note_reachable(&self, yes: bool) {
+        if self.unreachable.swap(!yes, Ordering::Relaxed) == yes {
+            match yes {
+                true => tracing::info!("the database answers again"),
+                false => {
+                    tracing::warn!("the database does not answer, and requests fail at once until it does")
+                }
+            }
+        }
+    }
+
+    fn note_writable(&self, outcome: Result<(), String>) {
+        if self.unwritable.swap(outcome.is_err(), Ordering::Relaxed) != outcome.is_err() {
+            match outcome {
+                Ok(()) => tracing::info!("the database takes what is written again"),
+                Err(error) => tracing::warn!("the database takes nothing that is written: {error}"),
+            }
+        }
+    }
+}
+
+impl Db {
+    /// Whether the last write that was tried succeeded.
+    pub fn is_writable(&self) -> bool {
+        !self.health().unwritable.load(Ordering::Relaxed)
+    }
+
+    /// Looks for ever.
+    pub async fn keep_looking(&self) {
+        let mut connection = None;
+        let mut looks = 0_u32;
+        loop {
+            let health = self.health();
+            if let Self::Postgres(pools) = self {
+                let options = pools.all.connect_options();
+                let look = answers(&mut connection, &options);
+                health.note_reachable(matches!(timeout(ANSWER_WITHIN, look).await, Ok(Ok(()))));
+            }
+            if health.is_reachable() && (looks.is_multiple_of(LOOKS_A_WRITE) || !self.is_writable()) {
+                let written = timeout(WRITTEN_WITHIN, self.try_write()).await;
+                health.note_writable(match written {
+                    Ok(written) => written.map_err(|error| error.to_string()),
+                    Err(_) => Err("it takes too long".to_owned()),
+                });
+            }
+            looks = looks.wrapping_add(1);
+            sleep(EVERY).await;
+        }
+    }
+
+    /// Writes as those do whose writes matter most, over the same connections. The new row comes before the old
+    /// one goes, so that it needs room.
+    pub async fn try_write(&self) -> Result<(), DbError> {
+        const ADD: &str = "INSERT INTO write_probes (id, filler) VALUES ($1, $2)";
+        const DROP: &str = "DELETE FROM write_probes WHERE id <> $1";
+        let probe = self.health().probes.fetch_add(1, Ordering::Relaxed);
+        let id = (i64::from(std::process::id()) << 32) | (probe & 0xFFFF_FFFF);
+        let mut tx = match self {
+            Self::Sqlite(_) => self.begin_exclusive(Lock::on("health")).await?,
+            // Beside those who have the lock: a stall of theirs is not this instance's.
+            Self::Postgres(pools) => Tx::Postgres(pools.exclusive.begin_with(READ_COMMITTED).await?),
+        };
+        let filler = "-".repeat(FILLER);
+        on_tx!(&mut tx, connection => query(ADD).bind(id).bind(filler).execute(connection).await.map(drop))?;
+        on_tx!(&mut tx, connection => query(DROP).bind(id).execute(connection).await.map(drop))?;
+        tx.commit().await
+    }
+
+    fn health(&self) -> &Health {
+        match self {
+            Self::Sqlite(pools) => &pools.health,
+            Self::Postgres(pools) => &pools.health,
+        }
+    }
+}
+
+/// Over a connection of its own: those of the pool may all be busy, which is another matter.
+async fn answers(
+    connection: &mut Option<PgConnection>,
+    options: &sqlx::postgres::PgConnectOptions,
+) -> Result<(), sqlx::Error> {
+    // Taken out meanwhile: one that failed, or was not heard in time, is not used again.
+    let mut open = match connection.take() {
+        Some(open) => open,
+        None => options.connect().await?,
+    };
+    open.ping().await?;
+    *connection = Some(open);
+    Ok(())
+}

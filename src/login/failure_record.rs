@@ -1,0 +1,171 @@
+//! Wrong passwords in the database, for as long as some window may count them: what the windows of sign-ins are
+//! rebuilt from, and what decides while the window store is out. Each is written before its answer is given.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sqlx::{query, query_as, query_scalar};
+
+use crate::clock::{Clock, Micros};
+use crate::db::{Db, DbError, on_db};
+use crate::throttle::{HitId, Kept, Key, OwnedBucket};
+
+/// An instance that gave no sign of life for this long is not counted; it gives one every 5 s.
+const LIVE_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
+
+/// The record over its database. Clones share it.
+#[derive(Debug, Clone)]
+pub struct FailureRecord(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    db: Db,
+    clock: Clock,
+}
+
+/// A wrong password, and the logs that it is in. Keys are keyed hashes, of names that nobody has, too.
+#[derive(Debug, Clone)]
+pub struct FailedAttempt {
+    pub hit: HitId,
+    /// The account's log, or the device's in its place.
+    pub own: Key,
+    pub logs: Vec<(String, Key)>,
+}
+
+/// A row's place in the order of the record, newest first.
+#[derive(Debug, Clone)]
+pub struct RecordPlace {
+    at: Micros,
+    hit: String,
+}
+
+/// One row, read back.
+#[derive(Debug, Clone)]
+pub struct RecordedFailure {
+    pub place: RecordPlace,
+    pub kept: Kept,
+    pub logs: Vec<(String, Key)>,
+}
+
+impl FailedAttempt {
+    /// Of what stands in these logs, its own first.
+    pub fn of(hit: HitId, buckets: &[OwnedBucket]) -> Self {
+        let log = |bucket: &OwnedBucket| (bucket.limit.name().to_owned(), bucket.key);
+        Self { hit, own: buckets[0].key, logs: buckets.iter().map(log).collect() }
+    }
+}
+
+impl RecordPlace {
+    /// Before the newest row.
+    pub const NEWEST: Self = Self { at: Micros(i64::MAX), hit: String::new() };
+}
+
+impl FailureRecord {
+    pub fn new(db: Db, clock: Clock) -> Self {
+        Self(Arc::new(Parts { db, clock }))
+    }
+
+    /// This process's clock: for what is not counted.
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// The time that it is kept by.
+    pub async fn now(&self) -> Result<Micros, DbError> {
+        self.0.db.now(&self.0.clock).await
+    }
+
+    /// Writes one down, with the database's time.
+    pub async fn write(&self, attempt: &FailedAttempt) -> Result<(), DbError> {
+        const SQL: &str = "INSERT INTO failed_attempts (at, hit, own, logs) VALUES ($1, $2, $3, $4)
+            ON CONFLICT DO NOTHING RETURNING at";
+        const POSTGRES: &str = "INSERT INTO failed_attempts (at, hit, own, logs)
+            VALUES (CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT), $1, $2, $3)
+            ON CONFLICT DO NOTHING";
+        let (hit, own) = (text(&attempt.hit.0), text(&attempt.own.0));
+        let logs: Vec<String> =
+            attempt.logs.iter().map(|(limit, key)| format!("{limit}:{}", text(&key.0))).collect();
+        let logs = logs.join(" ");
+        match (&self.0.db, &self.0.clock) {
+            (Db::Postgres(pools), Clock::System) => {
+                query(POSTGRES).bind(hit).bind(own).bind(logs).execute(pools.reachable()?).await?;
+            }
+            (Db::Postgres(pools), Clock::Manual(_)) => {
+                let now = self.0.clock.now().0;
+                query(SQL).bind(now).bind(hit).bind(own).bind(logs).execute(pools.reachable()?).await?;
+            }
+            (Db::Sqlite(pools), _) => {
+                let row = query_scalar(SQL).bind(self.0.clock.now().0).bind(hit).bind(own).bind(logs);
+                let _: Vec<i64> = pools.write("", row).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// When the newest failures of a log of its own were, newest first, at most `most` of those after `from`.
+    pub async fn newest(&self, own: Key, from: Micros, most: u32) -> Result<Vec<Micros>, DbError> {
+        const SQL: &str =
+            "SELECT at FROM failed_attempts WHERE own = $1 AND at > $2 ORDER BY at DESC LIMIT $3";
+        let times: Vec<i64> = on_db!(&self.0.db, pool => query_scalar(SQL).bind(text(&own.0)).bind(from.0)
+            .bind(i64::from(most)).fetch_all(pool).await)?;
+        Ok(times.into_iter().map(Micros).collect())
+    }
+
+    /// Failures later than `from` and behind `place`, newest first.
+    pub async fn page(
+        &self,
+        from: Micros,
+        place: &RecordPlace,
+        most: u32,
+    ) -> Result<Vec<RecordedFailure>, DbError> {
+        const SQL: &str = "SELECT at, hit, logs FROM failed_attempts WHERE at > $1 AND (at, hit) < ($2, $3)
+            ORDER BY at DESC, hit DESC LIMIT $4";
+        let rows: Vec<(i64, String, String)> = on_db!(&self.0.db, pool => query_as(SQL).bind(from.0)
+            .bind(place.at.0).bind(&place.hit).bind(i64::from(most)).fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(parse).collect::<Result<_, _>>()?)
+    }
+
+    /// Forgets the failures of a log of its own: its owner has proven themselves, or was let in again.
+    pub async fn forget(&self, own: Key) -> Result<(), DbError> {
+        const SQL: &str = "DELETE FROM failed_attempts WHERE own = $1";
+        on_db!(&self.0.db, pool => query(SQL).bind(text(&own.0)).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Forgets at most `batch` failures from before that time; how many went.
+    pub async fn purge(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str =
+            "DELETE FROM failed_attempts WHERE (at, hit) IN (SELECT at, hit FROM failed_attempts
+            WHERE at <= $1 ORDER BY at LIMIT $2)";
+        Ok(on_db!(&self.0.db, pool => query(SQL).bind(before.0).bind(i64::from(batch)).execute(pool).await
+            .map(|done| done.rows_affected()))?)
+    }
+
+    /// How many instances are alive, this one among them.
+    pub async fn live_instances(&self, now: Micros) -> Result<u32, DbError> {
+        const SQL: &str = "SELECT COUNT(*) FROM instances WHERE seen_at > $1";
+        let since = now.minus(LIVE_WITHIN).0;
+        let count: i64 = on_db!(&self.0.db, pool => query_scalar(SQL).bind(since).fetch_one(pool).await)?;
+        Ok(u32::try_from(count).unwrap_or(u32::MAX).max(1))
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn bytes<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
+    bytes.ok_or_else(|| sqlx::Error::Decode("a column holds a key of another length".into()))
+}
+
+fn parse((at, hit, logs): (i64, String, String)) -> Result<RecordedFailure, sqlx::Error> {
+    let log = |log: &str| match log.split_once(':') {
+        Some((limit, key)) => Ok((limit.to_owned(), Key(bytes(key)?))),
+        None => Err(sqlx::Error::Decode("a column holds a log without a key".into())),
+    };
+    let logs = logs.split_whitespace().map(log).collect::<Result<_, _>>()?;
+    let kept = Kept { at: Micros(at), id: HitId(bytes(&hit)?) };
+    Ok(RecordedFailure { place: RecordPlace { at: Micros(at), hit }, kept, logs })
+}

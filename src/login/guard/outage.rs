@@ -1,0 +1,178 @@
+//! Who is let in while the window store is out or its windows have holes: everybody is challenged, and the record
+//! of failures in the database decides, with what this process has in flight. The instances see each other's
+//! failures there, and share what may be in flight: so that all of them together verify what one would.
+
+use std::time::Duration;
+
+use super::in_flight::{NotYet, Ticket};
+use super::path::{BeforePasswords, OWN, Path};
+use super::slot::{Held, HeldInOutage, Slot};
+use super::{ASKED, Admission, BUSY_RETRY, Guard, PATIENCE, Subject, Who, refused, stricter};
+use crate::clock::Micros;
+use crate::db::DbError;
+use crate::throttle::window::{self, Gathered, Log};
+use crate::throttle::{
+    Attempt, Bucket, HitId, Hold, Limit, MemoryStore, Mode, OwnedBucket, Refusal, Rule, Then,
+};
+
+/// How long one that finds no slot waits at most before it reads the record again: others may free theirs on
+/// another instance.
+const READ_AGAIN: Duration = Duration::from_millis(200);
+
+/// Between two looks whether the store has been told of what is in flight: a few scripts.
+const RETURNS_SOON: Duration = Duration::from_millis(10);
+
+/// What the record says of an attempt.
+enum Recorded {
+    Allowed(Ticket, Taken),
+    Refused(Refusal),
+    /// The store decides again.
+    StoreIsBack,
+}
+
+/// When, and as what.
+struct Taken {
+    at: Micros,
+    id: HitId,
+}
+
+/// The failures of one log, newest first, and what is in flight there.
+struct Failures<'a> {
+    times: &'a [Micros],
+    in_flight: u32,
+}
+
+impl Guard {
+    /// None: the store decides again.
+    pub(super) async fn admit_in_outage(
+        &self,
+        limits: BeforePasswords<'_>,
+        (subject, who): (Subject, Who<'_>),
+        path: Path,
+    ) -> Option<Admission> {
+        let buckets = path.buckets(&self.limiter, limits, subject, who);
+        let (own, others) = buckets.split_first().expect("the own log stands first");
+        let elsewhere = match self.hold_elsewhere(others, who.solved, path).await {
+            Ok(hold) => hold,
+            Err(admission) => return Some(admission),
+        };
+        // Nobody signs in unchallenged while the windows that count are out of sight.
+        let refused_by = if who.solved {
+            let buckets: Vec<OwnedBucket> = buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
+            let asking = tokio::time::timeout(PATIENCE, self.ask_record(own.limit, &buckets)).await;
+            match asking {
+                Ok(Ok(Recorded::Allowed(ticket, Taken { at, id }))) => {
+                    let limiter = self.limiter.clone();
+                    let hold = Held::Outage(HeldInOutage { id, at, buckets, elsewhere, limiter });
+                    return Some(Admission::Held(Slot::new(hold, path, ticket, self.failures.clone())));
+                }
+                Ok(Ok(Recorded::Refused(refusal))) => Ok(refusal),
+                Ok(Ok(Recorded::StoreIsBack)) => Err(None),
+                Ok(Err(_)) | Err(_) => Err(Some(Admission::Busy { retry_after: BUSY_RETRY })),
+            }
+        } else {
+            Ok(ASKED)
+        };
+        if let Some(hold) = elsewhere {
+            let _ = hold.refund().await;
+        }
+        match refused_by {
+            Err(other) => other,
+            Ok(refusal) if path.device().is_some() && refusal.then == Then::Block => {
+                let other = Box::pin(self.admit_in_outage(limits, (subject, who), Path::Stranger)).await?;
+                Some(milder(refused(path, refusal), other))
+            }
+            Ok(refusal) => Some(refused(path, refusal)),
+        }
+    }
+
+    /// The logs of address and network: this process's own, half as wide.
+    async fn hold_elsewhere(
+        &self,
+        others: &[Bucket<'_>],
+        solved: bool,
+        path: Path,
+    ) -> Result<Option<Box<Hold<MemoryStore>>>, Admission> {
+        let others: Vec<OwnedBucket> = others
+            .iter()
+            .map(|bucket| OwnedBucket { limit: stricter(bucket.limit), key: bucket.key })
+            .collect();
+        let buckets: Vec<Bucket<'_>> = others.iter().map(OwnedBucket::borrow).collect();
+        if buckets.is_empty() {
+            return Ok(None);
+        }
+        match self.insurance.hold(&buckets, solved, PATIENCE).await {
+            Ok(Attempt::Held(hold)) => Ok(Some(Box::new(hold))),
+            Ok(Attempt::Refused(refusal)) => {
+                Err(refused(path, Refusal { bucket: refusal.bucket + 1, ..refusal }))
+            }
+            Ok(Attempt::OutOfPatience) | Err(_) => Err(Admission::Busy { retry_after: BUSY_RETRY }),
+        }
+    }
+
+    async fn ask_record(&self, limit: &Limit, buckets: &[OwnedBucket]) -> Result<Recorded, DbError> {
+        let id = self.limiter.fresh_id();
+        loop {
+            let (ended, next_end) = self.in_flight.ended();
+            let now = self.failures.now().await?;
+            let horizon = limit.rules().iter().map(|rule| window::start(&rule.span, now)).min();
+            let times =
+                self.failures.newest(buckets[OWN].key, horizon.unwrap_or(now), limit.capacity()).await?;
+            let share = share(limit, self.failures.live_instances(now).await?);
+            let judge = |in_flight| {
+                let mut gathered = Gathered::default();
+                gathered.add(OWN, limit, &Failures { times: &times, in_flight }, now, true);
+                gathered
+            };
+            if let Some(refusal) = judge(0).refused() {
+                return Ok(Recorded::Refused(refusal));
+            }
+            let fits = |in_flight| in_flight < share && judge(in_flight).held.is_none();
+            match self.in_flight.take_off_by_record((id, now, buckets), ended, fits) {
+                Ok(ticket) => return Ok(Recorded::Allowed(ticket, Taken { at: now, id })),
+                Err(NotYet::Returning) if self.in_flight.generation().is_some() => {
+                    return Ok(Recorded::StoreIsBack);
+                }
+                Err(NotYet::Returning) => tokio::time::sleep(RETURNS_SOON).await,
+                Err(NotYet::Stale) => tokio::task::yield_now().await,
+                Err(NotYet::Full) => drop(tokio::time::timeout(READ_AGAIN, next_end).await),
+            }
+        }
+    }
+}
+
+/// How many of the slots of a limit one of so many instances may have in flight. At least one, so that the last
+/// slots are not lost to all.
+fn share(limit: &Limit, instances: u32) -> u32 {
+    if limit.mode() == Mode::Monitor {
+        return u32::MAX;
+    }
+    let rules = limit.rules().iter().filter(|rule: &&Rule| rule.then == Then::Block);
+    rules.map(|rule| rule.max).min().map_or(u32::MAX, |max| (max / instances).max(1))
+}
+
+/// Of two refusals the one that is over sooner; what is no refusal stands.
+fn milder(one: Admission, other: Admission) -> Admission {
+    let told = |admission: &Admission| match admission {
+        Admission::Refused { refusal, .. } => Some((refusal.then, refusal.retry_after)),
+        Admission::Held(_) | Admission::Busy { .. } => None,
+    };
+    match (told(&one), told(&other)) {
+        (Some(first), Some(second)) if first < second => one,
+        _ => other,
+    }
+}
+
+impl Log for Failures<'_> {
+    fn nth_newest(&self, n: u32) -> Option<Micros> {
+        self.times.get((n as usize).checked_sub(1)?).copied()
+    }
+
+    fn newer_than(&self, start: Micros) -> u32 {
+        self.times.iter().take_while(|&&at| at > start).count() as u32
+    }
+
+    fn holds(&self) -> u32 {
+        self.in_flight
+    }
+}

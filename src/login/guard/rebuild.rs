@@ -1,0 +1,144 @@
+//! The way back to the window store: what it lacks is written into it from the record of failures and from what
+//! is in flight here, before it decides again. An instance that was out does so even where the store has kept
+//! its data, since its own failures meanwhile are not there.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Guard;
+use super::in_flight::InFlight;
+use super::path::BeforePasswords;
+use crate::clock::Micros;
+use crate::config::Limits;
+use crate::db::DbError;
+use crate::login::failure_record::{FailureRecord, RecordPlace};
+use crate::throttle::{
+    AnyStore, Bucket, Found, HitId, Limiter, RebuildError, StoreError, WindowRecord, window,
+};
+
+/// What the store calls the windows of sign-ins, where it says that they are whole.
+pub const NAME: &str = "sign-ins";
+/// The same whatever the limits are. A limit that is raised counts what the store has kept; another shape for
+/// each set of limits would challenge everybody where two instances run different ones.
+pub const SHAPE: &str = "";
+/// Failures read at once: a page of the record, a few scripts of the store.
+const PAGE: u32 = 250;
+/// How long whoever starts a return waits for it. It goes on without them, and they are challenged.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How much further back than necessary the record is read: for statements that were under way, and for clocks.
+const MARGIN: Duration = Duration::from_secs(60);
+
+/// The record, for the limits of one moment.
+struct Recorded<'a> {
+    limiter: &'a Limiter<AnyStore>,
+    failures: &'a FailureRecord,
+    in_flight: &'a InFlight,
+    limits: &'a Limits,
+}
+
+impl Guard {
+    /// Lets the store decide again, where it can; by which rebuild. Whoever finds a return under way does not
+    /// wait for it.
+    pub(super) async fn return_to_store(self: &Arc<Self>, limits: &Limits) -> Option<HitId> {
+        if self.returning.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        let (guard, limits) = (Arc::clone(self), limits.clone());
+        let task = tokio::spawn(async move {
+            let _returning = Returning(&guard);
+            guard.return_now(&limits).await
+        });
+        tokio::time::timeout(PATIENCE, task).await.ok()?.ok()?
+    }
+
+    /// The same, unless the store decides already: so that nobody has to come first.
+    pub async fn keep_whole(self: &Arc<Self>, limits: &Limits) {
+        if self.in_flight.generation().is_none() {
+            self.return_to_store(limits).await;
+        }
+    }
+
+    async fn return_now(&self, limits: &Limits) -> Option<HitId> {
+        let Self { limiter, failures, in_flight, .. } = self;
+        match self.rebuild.run(SHAPE, &Recorded { limiter, failures, in_flight, limits }).await {
+            Ok(generation) => {
+                in_flight.end_return(generation);
+                return Some(generation);
+            }
+            Err(
+                RebuildError::Store(StoreError::Down | StoreError::TimedOut) | RebuildError::FailedLately,
+            ) => {}
+            Err(error) => {
+                tracing::warn!(%error, "the windows of sign-ins are not whole; everybody is challenged until they are");
+            }
+        }
+        None
+    }
+
+    /// Forgets failures that no window can see any more; how many went.
+    pub async fn purge(&self, limits: &Limits, batch: u32) -> Result<u64, DbError> {
+        let horizon = horizon(limits, self.failures.now().await?);
+        self.failures.purge(horizon.minus(MARGIN), batch).await
+    }
+}
+
+/// However it ends, another may be tried.
+struct Returning<'g>(&'g Guard);
+
+impl Drop for Returning<'_> {
+    fn drop(&mut self) {
+        self.0.in_flight.give_up_return();
+        self.0.returning.store(false, Ordering::SeqCst);
+    }
+}
+
+impl WindowRecord for Recorded<'_> {
+    type Error = DbError;
+
+    async fn restore(&self, found: Found) -> Result<usize, RebuildError<DbError>> {
+        let begun = self.failures.now().await.map_err(RebuildError::Record)?;
+        let horizon = horizon(self.limits, begun);
+        let missed = begun.minus(self.in_flight.away_for()).minus(MARGIN);
+        // Most of it while the record still decides.
+        let from = if found == Found::Lost { horizon } else { horizon.max(missed) };
+        let mut entries = self.restore_since(from).await?;
+        // What is in flight first: it is in the record by the time that it no longer is.
+        let in_flight = self.in_flight.begin_return();
+        let hits: Vec<_> = in_flight.iter().map(|(bucket, kept)| (bucket.borrow(), *kept)).collect();
+        self.limiter.restore(&hits).await?;
+        entries += self.restore_since(begun.minus(MARGIN)).await?;
+        Ok(entries)
+    }
+}
+
+impl Recorded<'_> {
+    /// Every failure after that time, newest first.
+    async fn restore_since(&self, from: Micros) -> Result<usize, RebuildError<DbError>> {
+        let (mut place, mut entries) = (RecordPlace::NEWEST, 0);
+        loop {
+            let page = self.failures.page(from, &place, PAGE).await.map_err(RebuildError::Record)?;
+            let Some(last) = page.last() else { return Ok(entries) };
+            place = last.place.clone();
+            entries += page.len();
+            let mut hits = Vec::with_capacity(3 * page.len());
+            for failure in &page {
+                let counted = failure.logs.iter().filter_map(|(name, key)| {
+                    let limit = self.limits.get(name)?;
+                    Some((Bucket { limit, key: *key }, failure.kept))
+                });
+                hits.extend(counted);
+            }
+            self.limiter.restore(&hits).await?;
+            if page.len() < PAGE as usize {
+                return Ok(entries);
+            }
+        }
+    }
+}
+
+/// No window of a sign-in looks further back from `now`.
+fn horizon(limits: &Limits, now: Micros) -> Micros {
+    let rules = BeforePasswords::from(limits).all().into_iter().flat_map(|limit| limit.rules());
+    rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
+}

@@ -1,0 +1,179 @@
+//! A bounded queue that many owners share. The owner that was served least recently goes first, so that a
+//! crowd of busy ones cannot make a quiet one wait a whole round (as the new flows of fq_codel, RFC 8290). In a
+//! full queue the owner with the most jobs gives way.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// For so many owners it is known when they were last served, some 2 MB; any other was served longer ago.
+const MOST_REMEMBERED: usize = 16_384;
+
+/// Who shares a queue: an account, or a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Owner(u128);
+
+impl Owner {
+    /// Other than any that [`Owner::of`] makes of some bytes that are not all zero.
+    pub const NOBODY: Self = Self(0);
+
+    /// Of at most 16 bytes, of which no two owners of one length are the same.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut padded = [0; 16];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        Self(u128::from_le_bytes(padded))
+    }
+}
+
+/// Numbers jobs in the order in which they came.
+pub type JobId = u64;
+/// Jobs of one source run one at a time.
+pub type Source = u128;
+
+pub struct FairQueue<J> {
+    capacity: usize,
+    length: usize,
+    owners: HashMap<Owner, OwnerJobs<J>>,
+    /// Owners with a job that may start; the next one first.
+    turns: BTreeSet<Turn>,
+    /// Owners by how much of the queue is theirs; the one that gives way is last.
+    shares: BTreeSet<Share>,
+    running: HashSet<Source>,
+    served: LastServed,
+}
+
+/// When the owner was last served, and its oldest job that may start.
+type Turn = (u64, JobId, Owner);
+/// How many jobs, when the owner was last served, and its youngest job.
+type Share = (usize, u64, JobId, Owner);
+
+struct OwnerJobs<J> {
+    jobs: BTreeMap<JobId, (Option<Source>, J)>,
+    turn: Option<Turn>,
+    share: Option<Share>,
+}
+
+/// A job that was taken out to be done.
+pub struct Taken<J> {
+    pub job: J,
+    pub owner: Owner,
+    pub source: Option<Source>,
+}
+
+impl<J> FairQueue<J> {
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            length: 0,
+            owners: HashMap::new(),
+            turns: BTreeSet::new(),
+            shares: BTreeSet::new(),
+            running: HashSet::new(),
+            served: LastServed::default(),
+        }
+    }
+
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether a job of this owner would find a position, be it another's.
+    pub fn has_room(&self, owner: Owner) -> bool {
+        self.length < self.capacity || self.gives_way_to(owner).is_some()
+    }
+
+    /// Puts a job behind the others of its owner. In a full queue it displaces the youngest of the owner with
+    /// most, which is handed back; or it is refused, if nobody has more than its own owner would have then.
+    pub fn push(&mut self, owner: Owner, id: JobId, source: Option<Source>, job: J) -> Result<Option<J>, J> {
+        let displaced = match (self.length < self.capacity, self.gives_way_to(owner)) {
+            (true, _) => None,
+            (false, Some((other, youngest))) => self.remove(other, youngest),
+            (false, None) => return Err(job),
+        };
+        let entry =
+            self.owners.entry(owner).or_insert(OwnerJobs { jobs: BTreeMap::new(), turn: None, share: None });
+        entry.jobs.insert(id, (source, job));
+        self.length += 1;
+        self.reindex(owner);
+        Ok(displaced)
+    }
+
+    /// The next job, of which [`FairQueue::finished`] must be told.
+    pub fn take(&mut self) -> Option<Taken<J>> {
+        let &(_, id, owner) = self.turns.first()?;
+        let (source, job) = self.owners.get_mut(&owner)?.jobs.remove(&id)?;
+        self.length -= 1;
+        self.running.extend(source);
+        self.served.note(owner);
+        self.reindex(owner);
+        Some(Taken { job, owner, source })
+    }
+
+    pub fn finished(&mut self, owner: Owner, source: Option<Source>) {
+        if source.is_some_and(|source| self.running.remove(&source)) {
+            self.reindex(owner);
+        }
+    }
+
+    /// Takes a job out that is not to be done; none if it has started or was displaced.
+    pub fn remove(&mut self, owner: Owner, id: JobId) -> Option<J> {
+        let (_, job) = self.owners.get_mut(&owner)?.jobs.remove(&id)?;
+        self.length -= 1;
+        self.reindex(owner);
+        Some(job)
+    }
+
+    /// Among owners with as many jobs the one that was served last gives way.
+    fn gives_way_to(&self, newcomer: Owner) -> Option<(Owner, JobId)> {
+        let &(most, served, youngest, owner) = self.shares.last()?;
+        let own = self.owners.get(&newcomer).map_or(0, |owner| owner.jobs.len());
+        ((own + 1, self.served.at(newcomer)) < (most, served)).then_some((owner, youngest))
+    }
+
+    fn reindex(&mut self, owner: Owner) {
+        let Some(entry) = self.owners.get_mut(&owner) else { return };
+        entry.turn.take().map(|turn| self.turns.remove(&turn));
+        entry.share.take().map(|share| self.shares.remove(&share));
+        let Some((&youngest, _)) = entry.jobs.last_key_value() else {
+            self.owners.remove(&owner);
+            return;
+        };
+        let served = self.served.at(owner);
+        let may_start = |source: &Option<Source>| source.is_none_or(|source| !self.running.contains(&source));
+        let next = entry.jobs.iter().find(|(_, (source, _))| may_start(source));
+        entry.turn = next.map(|(&id, _)| (served, id, owner));
+        entry.share = Some((entry.jobs.len(), served, youngest, owner));
+        self.turns.extend(entry.turn);
+        self.shares.extend(entry.share);
+    }
+}
+
+/// Who was served when, by a count of services. Forgets the one whose service was longest ago.
+#[derive(Default)]
+struct LastServed {
+    services: u64,
+    times: HashMap<Owner, u64>,
+    order: BTreeMap<u64, Owner>,
+}
+
+impl LastServed {
+    /// 0 if never, or too long ago to know.
+    fn at(&self, owner: Owner) -> u64 {
+        self.times.get(&owner).copied().unwrap_or(0)
+    }
+
+    fn note(&mut self, owner: Owner) {
+        self.services += 1;
+        if let Some(before) = self.times.insert(owner, self.services) {
+            self.order.remove(&before);
+        }
+        self.order.insert(self.services, owner);
+        if self.order.len() > MOST_REMEMBERED
+            && let Some((_, oldest)) = self.order.pop_first()
+        {
+            self.times.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "fair_tests.rs"]
+mod tests;

@@ -1,0 +1,118 @@
+use super::*;
+
+const QUEUE: usize = 16;
+
+fn stranger(network: u8, solved: bool) -> Caller {
+    Caller::stranger(&[4, network], solved)
+}
+
+fn known(account: u8, device: u8) -> Caller {
+    Caller { device: Some((Owner::of(&[account]), Source::from(device))), ..stranger(200, false) }
+}
+
+fn scheduler() -> Scheduler<&'static str> {
+    Scheduler::new(QUEUE, 1)
+}
+
+fn take(scheduler: &mut Scheduler<&'static str>) -> Option<&'static str> {
+    scheduler.take().map(|started| started.job)
+}
+
+#[test]
+fn while_both_wait_every_second_hash_is_a_known_devices() {
+    let mut scheduler = scheduler();
+    for number in 0..4 {
+        scheduler.push(&known(number, number), "known").unwrap();
+    }
+    for number in 0..2 {
+        scheduler.push(&stranger(number, true), "solved").unwrap();
+        scheduler.push(&stranger(number, false), "unsolved").unwrap();
+    }
+    let order: Vec<_> = std::iter::from_fn(|| take(&mut scheduler)).collect();
+    let expected = ["known", "solved", "known", "solved", "known", "unsolved", "known", "unsolved"];
+    assert_eq!(order, expected);
+}
+
+#[test]
+fn a_known_device_is_next_after_any_number_of_strangers() {
+    let mut scheduler = scheduler();
+    for number in 0..8 {
+        scheduler.push(&stranger(number, false), "unsolved").unwrap();
+    }
+    take(&mut scheduler).unwrap();
+    take(&mut scheduler).unwrap();
+    scheduler.push(&known(1, 1), "known").unwrap();
+    assert_eq!(take(&mut scheduler), Some("known"));
+}
+
+#[test]
+fn workers_are_never_idle_while_somebody_waits() {
+    let mut scheduler = scheduler();
+    scheduler.push(&stranger(1, false), "one").unwrap();
+    scheduler.push(&stranger(1, false), "two").unwrap();
+    assert_eq!((take(&mut scheduler), take(&mut scheduler)), (Some("one"), Some("two")));
+    // A device whose hash is in flight holds up nobody but itself.
+    for job in ["first", "second"] {
+        scheduler.push(&known(1, 1), job).unwrap();
+    }
+    scheduler.push(&stranger(1, false), "three").unwrap();
+    let first = scheduler.take().unwrap();
+    assert_eq!((first.job, take(&mut scheduler), take(&mut scheduler)), ("first", Some("three"), None));
+    scheduler.finished(first.ticket);
+    assert_eq!(take(&mut scheduler), Some("second"));
+}
+
+#[test]
+fn neither_kind_of_stranger_takes_room_from_the_others() {
+    let mut scheduler = scheduler();
+    for (caller, share) in [(stranger(1, false), QUEUE / 2), (stranger(1, true), QUEUE / 4)] {
+        for _ in 0..share {
+            assert!(scheduler.has_room(&caller));
+            scheduler.push(&caller, "flood").unwrap();
+        }
+        assert!(!scheduler.has_room(&caller));
+        assert!(scheduler.push(&caller, "flood").is_err());
+    }
+    for number in 0..4 {
+        scheduler.push(&known(number, number), "known").unwrap();
+    }
+    assert_eq!(Lane::ALL.map(|lane| scheduler.len(lane)), [4, 4, 8]);
+}
+
+#[test]
+fn a_known_device_without_room_waits_with_the_strangers() {
+    let mut scheduler = scheduler();
+    for device in 0..6 {
+        scheduler.push(&known(1, device), "known").unwrap();
+    }
+    assert_eq!(Lane::ALL.map(|lane| scheduler.len(lane)), [4, 0, 2]);
+    let (_, displaced) = scheduler.push(&known(2, 1), "quiet").unwrap();
+    assert_eq!(displaced, Some("known"), "of the account with most");
+}
+
+#[test]
+fn among_known_devices_of_500_busy_accounts_a_quiet_one_is_next_but_one() {
+    let mut scheduler: Scheduler<&'static str> = Scheduler::new(256, 2);
+    let busy = |number: u16| Caller {
+        device: Some((Owner::of(&number.to_be_bytes()), Source::from(number))),
+        ..stranger(200, false)
+    };
+    // Each asks again as soon as it was served or turned away; strangers flood meanwhile.
+    let ask = |scheduler: &mut Scheduler<&'static str>| {
+        for number in 1..=500 {
+            let _ = scheduler.push(&busy(number), "busy");
+            let _ = scheduler.push(&stranger(number.to_be_bytes()[1], false), "stranger");
+        }
+    };
+    for _ in 0..2000 {
+        ask(&mut scheduler);
+        let started = scheduler.take().unwrap();
+        scheduler.finished(started.ticket);
+    }
+    let quiet = Caller { device: Some((Owner::of(b"quiet"), 1)), ..stranger(200, false) };
+    assert!(scheduler.has_room(&quiet));
+    scheduler.push(&quiet, "quiet").unwrap();
+    ask(&mut scheduler);
+    let next: Vec<_> = (0..2).map(|_| take(&mut scheduler).unwrap()).collect();
+    assert!(next.contains(&"quiet"), "{next:?}");
+}

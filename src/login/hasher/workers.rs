@@ -1,0 +1,145 @@
+//! The threads that hash, and the queue in front of them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use metrics::{Gauge, Histogram};
+use parking_lot::{Condvar, Mutex};
+
+use super::scheduler::{Caller, Lane, QueuePosition, Scheduler, Started};
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Threads of their own, which take the next job without having slept: where each hash had its thread
+/// woken first, a seventh of two cores stood idle. They end when this is dropped.
+pub struct Workers(Arc<Shared>);
+
+struct Shared {
+    queue: Mutex<Queue>,
+    woken: Condvar,
+    lanes: [LaneMetrics; 3],
+}
+
+struct Queue {
+    jobs: Scheduler<Job>,
+    ended: bool,
+}
+
+struct Job {
+    work: Work,
+    queued: Instant,
+}
+
+struct LaneMetrics {
+    depth: Gauge,
+    wait: Histogram,
+}
+
+/// A job's position in the queue; the job is taken out of it where this is dropped before it has started.
+pub struct Waiting<'a> {
+    workers: &'a Workers,
+    position: QueuePosition,
+}
+
+impl Workers {
+    pub fn start(workers: usize, queue: usize) -> Self {
+        let shared = Arc::new(Shared {
+            queue: Mutex::new(Queue { jobs: Scheduler::new(queue, workers), ended: false }),
+            woken: Condvar::new(),
+            lanes: Lane::ALL.map(LaneMetrics::of),
+        });
+        for _ in 0..workers {
+            let shared = Arc::clone(&shared);
+            let run = move || shared.work();
+            std::thread::Builder::new().name("password-hash".into()).spawn(run).expect("a thread");
+        }
+        Self(shared)
+    }
+
+    pub fn has_room(&self, caller: &Caller) -> bool {
+        self.0.queue.lock().jobs.has_room(caller)
+    }
+
+    /// Queues work; none if there is no room. Work that gives way to other work later is dropped undone.
+    pub fn push(&self, caller: &Caller, work: Work) -> Option<Waiting<'_>> {
+        let job = Job { work, queued: now() };
+        let mut queue = self.0.queue.lock();
+        let (position, displaced) = queue.jobs.push(caller, job).ok()?;
+        self.0.note_depth(&queue, position.lane);
+        drop(queue);
+        self.0.woken.notify_one();
+        drop(displaced);
+        Some(Waiting { workers: self, position })
+    }
+
+    /// How many jobs wait in a lane.
+    pub fn waiting(&self, lane: Lane) -> usize {
+        self.0.queue.lock().jobs.len(lane)
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.0.queue.lock().ended = true;
+        self.0.woken.notify_all();
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        let mut queue = self.queue.lock();
+        loop {
+            let Some(Started { job, ticket }) = queue.jobs.take() else {
+                if queue.ended {
+                    return;
+                }
+                self.woken.wait(&mut queue);
+                continue;
+            };
+            self.note_depth(&queue, ticket.lane);
+            drop(queue);
+            self.lanes[ticket.lane as usize].wait.record(job.queued.elapsed());
+            // One that panics answers nobody, and takes no worker with it.
+            let _ = catch_unwind(AssertUnwindSafe(job.work));
+            queue = self.queue.lock();
+            queue.jobs.finished(ticket);
+        }
+    }
+
+    fn note_depth(&self, queue: &Queue, lane: Lane) {
+        self.lanes[lane as usize].depth.set(queue.jobs.len(lane) as f64);
+    }
+}
+
+impl Waiting<'_> {
+    /// Stops waiting. False if the job has started, or gave way to another's: its end will be told.
+    pub fn withdraw(&self) -> bool {
+        let Self { workers: Workers(shared), position } = self;
+        let mut queue = shared.queue.lock();
+        let job = queue.jobs.remove(*position);
+        shared.note_depth(&queue, position.lane);
+        drop(queue);
+        job.is_some()
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}
+
+impl LaneMetrics {
+    fn of(lane: Lane) -> Self {
+        Self {
+            depth: metrics::gauge!("gatehouse_password_queue_depth", "lane" => lane.as_str()),
+            wait: metrics::histogram!("gatehouse_password_queue_wait_seconds", "lane" => lane.as_str()),
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "measures how long a job waits, for the metrics")]
+fn now() -> Instant {
+    Instant::now()
+}

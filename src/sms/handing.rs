@@ -1,0 +1,98 @@
+//! Hands a message to the gateway, once, and writes what became of it: in the ledger first, which decides.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::budgets::Ticket;
+use super::ledger::Fate;
+use super::sending::Job;
+use super::share::Share;
+use super::text::text;
+use super::{Code, Delivery, Message, MessageId};
+use crate::throttle::HitId;
+
+/// What is to be handed over of a message that stands in the ledger.
+pub struct Letter {
+    pub id: MessageId,
+    pub hit: HitId,
+    pub code: Code,
+}
+
+impl Job {
+    pub async fn deliver(&self, letter: Letter) -> Delivery {
+        let (id, hit) = (letter.id, letter.hit);
+        let delivery = self.hand_over(letter).await;
+        match self.codes.ledger().settle(id, &Fate::Told(&delivery)).await {
+            Ok(true) if matches!(delivery, Delivery::Refused { .. }) => {
+                self.codes.0.budgets.refund_all_but_asker(&self.watched, &self.keys, hit).await;
+            }
+            Ok(true) => {}
+            // This process was stopped for minutes, and the ledger says so by now.
+            Ok(false) => {
+                let reason = "it was given up before its gateway answered".to_owned();
+                return Delivery::Unknown { reason };
+            }
+            // It stays pending, and counts, in the window store as well.
+            Err(error) => {
+                tracing::warn!(%error, message = %id, "what became of a message is not in the ledger");
+            }
+        }
+        delivery
+    }
+
+    /// In a shortage nobody waits for the gateway: who is sent to and who is not would be told apart by it. Nor
+    /// is anything given back, or a code void, where the gateway refuses: that would tell it later.
+    pub fn hand_over_later(
+        self: &Arc<Self>,
+        letter: Letter,
+        share: Share,
+        ticket: Ticket,
+        place: OwnedSemaphorePermit,
+    ) {
+        let (job, id) = (Arc::clone(self), letter.id);
+        tokio::spawn(async move {
+            let delivery = match share {
+                Share::Withheld => None,
+                Share::Open | Share::Reserve => Some(match job.hand_over(letter).await {
+                    Delivery::Refused { reason } => {
+                        Delivery::Unknown { reason: format!("refused: {reason}") }
+                    }
+                    other => other,
+                }),
+            };
+            let fate = delivery.as_ref().map_or(Fate::Withheld, Fate::Told);
+            if let Err(error) = job.codes.ledger().settle(id, &fate).await {
+                tracing::warn!(%error, message = %id, "what became of a message is not in the ledger");
+            }
+            job.codes.0.metrics.count_short(delivery.as_ref());
+            job.record_short(&ticket, delivery.as_ref());
+            drop(place);
+        });
+    }
+
+    async fn hand_over(&self, letter: Letter) -> Delivery {
+        let inner = &*self.codes.0;
+        let Letter { id, code, .. } = letter;
+        let text = text(self.purpose, &code, self.code_ttl, &self.locale);
+        let (gateway, phone) = (Arc::clone(&inner.gateway), self.phone.clone());
+        // A gateway that panics takes this task along, and nothing else.
+        let sending = tokio::spawn(async move {
+            gateway.send(Message { id, phone: &phone, code: &code, text: &text }).await
+        });
+        let stop = sending.abort_handle();
+        let delivery = match tokio::time::timeout(inner.gateway_patience, sending).await {
+            Ok(Ok(delivery)) => delivery,
+            Ok(Err(_)) => Delivery::Unknown { reason: "the gateway's code failed".to_owned() },
+            Err(_) => {
+                stop.abort();
+                Delivery::Unknown { reason: "the gateway took too long".to_owned() }
+            }
+        };
+        if let Delivery::Refused { reason } | Delivery::Unknown { reason } = &delivery {
+            let gateway = inner.gateway.name();
+            tracing::warn!(gateway, message = %id, reason, "a message is not known to have gone out");
+        }
+        delivery
+    }
+}

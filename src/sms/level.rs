@@ -1,0 +1,121 @@
+//! How much of the budget of all is spent: for the metrics, the record and the console.
+
+use super::Codes;
+use super::share::open_part;
+use crate::audit::{Action, Event, Outcome};
+use crate::config::Live;
+use crate::throttle::{Mode, StoreError, Then};
+
+/// How far it is spent, of what everybody may spend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Level {
+    #[default]
+    Calm,
+    /// Half of the whole.
+    Half,
+    /// The open part.
+    Short,
+}
+
+/// The rule of `sms-total` of which the largest part is spent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spent {
+    pub count: u32,
+    /// What the rule admits, with what is kept.
+    pub max: u32,
+}
+
+impl Spent {
+    pub const fn level(self) -> Level {
+        if self.count >= open_part(self.max) {
+            Level::Short
+        } else if self.count as u64 * 2 >= self.max as u64 {
+            Level::Half
+        } else {
+            Level::Calm
+        }
+    }
+}
+
+impl Spent {
+    /// A level that was reached is left when a tenth less is spent, so that a window in which one goes and one
+    /// comes is recorded once.
+    fn level_after(self, before: Level) -> Level {
+        let with_a_tenth = u64::from(self.count) + (u64::from(self.count) / 9).max(1);
+        let falling = Self { count: with_a_tenth.min(self.max.into()) as u32, ..self };
+        self.level().max(before.min(falling.level()))
+    }
+}
+
+impl Level {
+    /// How the record names it.
+    const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Calm => None,
+            Self::Half => Some("half"),
+            Self::Short => Some("short"),
+        }
+    }
+}
+
+impl Codes {
+    /// None where everybody may be sent as much as they like.
+    pub async fn spent(&self, live: &Live) -> Result<Option<Spent>, StoreError> {
+        let watched = self.watched(live);
+        let [.., total] = watched.whole();
+        if total.mode() == Mode::Monitor || total.rules().is_empty() {
+            return Ok(None);
+        }
+        let peek = self.0.budgets.spent(&watched).await?;
+        let blocks = total.rules().iter().zip(peek.rules).filter(|(rule, _)| rule.then == Then::Block);
+        let spent = blocks.map(|(rule, peek)| Spent { count: peek.count, max: rule.max });
+        Ok(spent.max_by(|one, other| one.part().total_cmp(&other.part())))
+    }
+
+    /// Sees how much is spent by now, for the metrics and the record. Now and then, and by no request: it is no
+    /// use to whoever asks.
+    pub async fn watch_level(&self, live: &Live) {
+        // In turn, or what was read first might be told last.
+        let mut last = self.0.level.lock().await;
+        let Ok(spent) = self.spent(live).await else { return };
+        self.0.metrics.spent.set(spent.map_or(0.0, Spent::part));
+        let level = spent.map_or(Level::Calm, |spent| spent.level_after(*last));
+        let before = std::mem::replace(&mut *last, level);
+        if level > before
+            && let Some(name) = level.name()
+        {
+            let audit = &self.0.audit;
+            let event = Event::new(audit.now(), Action::Budget, Outcome::Ok);
+            audit.record(Event { name: Some(name), limit: Some("sms-total"), ..event });
+            tracing::warn!(level = name, "much of what may be sent to everyone is spent");
+        }
+    }
+}
+
+impl Spent {
+    fn part(self) -> f64 {
+        f64::from(self.count) / f64::from(self.max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_and_four_fifths_are_told_apart() {
+        let level = |count| Spent { count, max: 10 }.level();
+        let levels = [Level::Calm, Level::Calm, Level::Half, Level::Half, Level::Short];
+        assert_eq!([0, 4, 5, 7, 8].map(level), levels);
+    }
+
+    #[test]
+    fn a_level_is_left_when_a_tenth_less_is_spent() {
+        let after = |count| Spent { count, max: 100 }.level_after(Level::Short);
+        assert_eq!(
+            [79, 72, 71, 50, 45, 44].map(after),
+            [Level::Short, Level::Short, Level::Half, Level::Half, Level::Half, Level::Calm]
+        );
+        assert_eq!(Spent { count: 79, max: 100 }.level_after(Level::Half), Level::Half);
+    }
+}

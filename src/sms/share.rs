@@ -1,0 +1,125 @@
+//! What of a shared budget is open to everybody, and what is kept for numbers that belong to an account.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use super::Phone;
+use crate::clock::Micros;
+use crate::db::DbError;
+use crate::throttle::{Limit, Mode, Rule, Then};
+
+/// Who knows which numbers belong to an account. Asked by everybody who asks in a shortage, and by nobody else.
+pub trait Owners: Send + Sync {
+    /// Since when an account has had the number, by the database's clock; None where none has it.
+    fn since<'a>(
+        &'a self,
+        phone: &'a Phone,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>>;
+}
+
+/// Out of which part of the shared budgets a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// The part that everybody may spend.
+    Open,
+    /// The part that is kept for numbers of accounts.
+    Reserve,
+    /// None: it was said to be sent, and was not.
+    Withheld,
+}
+
+impl Share {
+    const ALL: [Self; 3] = [Self::Open, Self::Reserve, Self::Withheld];
+
+    /// As the ledger has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Reserve => "reserve",
+            Self::Withheld => "withheld",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|share| share.as_str() == text)
+    }
+}
+
+/// Of every five messages of a shared budget one is kept: enough for the owners of a small service's accounts
+/// through the worst day, and little enough that others notice it late.
+const KEPT_ONE_OF: u32 = 5;
+
+/// Of what a `block` rule admits, what everybody may spend: four fifths, and of one message that one.
+pub const fn open_part(max: u32) -> u32 {
+    let open = max - max.div_ceil(KEPT_ONE_OF);
+    if open == 0 { 1 } else { open }
+}
+
+/// The same limit with its `block` rules at their open part. One that only watches refuses nobody, and is
+/// whole. The same rules in the same order, and the same log.
+pub fn open(limit: &Limit) -> Limit {
+    let part = |rule: &Rule| match (limit.mode(), rule.then) {
+        (Mode::Enforce, Then::Block) => Rule { max: open_part(rule.max), ..rule.clone() },
+        _ => rule.clone(),
+    };
+    of(limit.name(), limit.rules().iter().map(part).collect(), limit.mode())
+}
+
+/// The rest, which has a log of its own: what stands in it must not be seen by how long somebody else has to
+/// wait. None where nothing is kept.
+pub fn reserve(limit: &Limit, name: &str) -> Option<Limit> {
+    let enforced = limit.rules().iter().filter(|_| limit.mode() == Mode::Enforce);
+    let kept = enforced.filter(|rule| rule.then == Then::Block).map(|rule| {
+        let max = rule.max - open_part(rule.max);
+        (max > 0).then(|| Rule { max, ..rule.clone() })
+    });
+    Some(of(name, kept.collect::<Option<_>>()?, Mode::Enforce))
+}
+
+/// The same limit, counting and without a say.
+pub fn counting(limit: &Limit) -> Limit {
+    of(limit.name(), limit.rules().to_vec(), Mode::Monitor)
+}
+
+fn of(name: &str, rules: Vec<Rule>, mode: Mode) -> Limit {
+    Limit::new(name, rules, mode).expect("no more than a valid limit has, and within its bounds")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn limit(max: u32, mode: Mode) -> Limit {
+        let rules = vec![Rule::sliding(3, HOUR, Then::Captcha), Rule::sliding(max, HOUR, Then::Block)];
+        Limit::new("sms-total", rules, mode).unwrap()
+    }
+
+    #[test]
+    fn the_two_parts_are_never_more_than_the_whole() {
+        for max in 1..1000 {
+            let whole = limit(max, Mode::Enforce);
+            let open = open(&whole).rules()[1].max;
+            let kept = reserve(&whole, "kept").map_or(0, |kept| kept.rules()[0].max);
+            assert_eq!((open + kept, open), (max, open_part(max)), "{max}");
+        }
+        assert_eq!([20, 100, 200, 10_000].map(open_part), [16, 80, 160, 8_000]);
+        assert_eq!([1, 2, 3, 4].map(open_part), [1, 1, 2, 3]);
+    }
+
+    #[test]
+    fn challenges_stay_where_they_were_and_what_only_watches_is_whole() {
+        assert_eq!(open(&limit(20, Mode::Enforce)).rules()[0].max, 3);
+        assert_eq!(open(&limit(20, Mode::Monitor)), limit(20, Mode::Monitor));
+        assert!(reserve(&limit(20, Mode::Monitor), "kept").unwrap().rules().is_empty());
+        assert_eq!(reserve(&limit(1, Mode::Enforce), "kept"), None);
+    }
+
+    #[test]
+    fn shares_come_back_from_their_text() {
+        assert!(Share::ALL.iter().all(|share| Share::parse(share.as_str()) == Some(*share)));
+    }
+}

@@ -1,0 +1,202 @@
+//! The limits on messages of one moment, and the window logs that a message counts in by them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::budgets::EVERYONE;
+use super::ledger::HitRow;
+use super::once;
+use super::share::{self, Share};
+use crate::clock::Micros;
+use crate::config::Live;
+use crate::throttle::{AnyStore, Bucket, HitId, Key, Limit, Limiter, window};
+
+/// The limits of one moment. The shared ones stand here with what of them is open to everybody.
+#[derive(Debug)]
+pub struct Watched {
+    pub phone: Limit,
+    address: Limit,
+    network: Limit,
+    prefix: Limit,
+    pub total: Limit,
+    once: Limit,
+    /// The asker's two, which in a shortage count and refuse nothing: an address is shared, and what strangers
+    /// ask for there must not keep an owner out.
+    asker: [Limit; 2],
+    /// What is kept of the prefix' and of everyone's; none where one of them keeps nothing.
+    reserve: Option<[Limit; 2]>,
+    /// As they are written.
+    whole: [Limit; 5],
+    code_ttl: Duration,
+}
+
+/// Whom a message counts against: names of window logs, which say nothing of whom they stand for.
+#[derive(Debug, Clone, Copy)]
+pub struct Keys {
+    pub phone: Key,
+    pub address: Key,
+    pub network: Key,
+    prefix: Key,
+    total: Key,
+    pub once: Option<Key>,
+    /// Of what is kept.
+    reserve: [Key; 2],
+}
+
+/// The limits as they were last asked for: made anew only where others are in force, so that a refusal which
+/// the store remembers is known again.
+#[derive(Debug, Default)]
+pub struct LastWatched(Mutex<Option<Arc<Watched>>>);
+
+impl LastWatched {
+    pub fn of(&self, live: &Live) -> Arc<Watched> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(watched) if watched.is_of(live) => Arc::clone(watched),
+            _ => Arc::clone(last.insert(Arc::new(Watched::of(live)))),
+        }
+    }
+}
+
+impl Watched {
+    fn of(live: &Live) -> Self {
+        let whole = live.limits.on_messages().map(Limit::clone);
+        let [phone, address, network, prefix, total] = &whole;
+        let kept = (share::reserve(prefix, "sms-prefix-reserve"), share::reserve(total, "sms-total-reserve"));
+        Self {
+            phone: phone.clone(),
+            address: share::open(address),
+            network: share::open(network),
+            prefix: share::open(prefix),
+            total: share::open(total),
+            once: once::limit(live.sms.code_ttl),
+            asker: [share::counting(address), share::counting(network)],
+            reserve: match kept {
+                (Some(prefix), Some(total)) => Some([prefix, total]),
+                _ => None,
+            },
+            whole,
+            code_ttl: live.sms.code_ttl,
+        }
+    }
+
+    fn is_of(&self, live: &Live) -> bool {
+        let same = self.whole.iter().zip(live.limits.on_messages()).all(|(limit, other)| limit.is(other));
+        same && self.code_ttl == live.sms.code_ttl
+    }
+
+    /// As they are written: of number, address, network, prefix and everyone.
+    pub const fn whole(&self) -> &[Limit; 5] {
+        &self.whole
+    }
+
+    pub const fn once(&self) -> &Limit {
+        &self.once
+    }
+
+    /// Whether many share the budget of that name.
+    pub fn is_shared(name: &str) -> bool {
+        matches!(name, "sms-address" | "sms-network" | "sms-prefix" | "sms-total")
+    }
+
+    /// What a message out of that share counts in; without what is kept, which [`Self::kept`] has.
+    pub fn buckets(&self, keys: &Keys, share: Share) -> Vec<Bucket<'_>> {
+        let [address, network] = match share {
+            Share::Open => [&self.address, &self.network],
+            Share::Reserve | Share::Withheld => [&self.asker[0], &self.asker[1]],
+        };
+        let mut all = vec![(&self.phone, keys.phone), (address, keys.address), (network, keys.network)];
+        if share == Share::Open {
+            all.extend([(&self.prefix, keys.prefix), (&self.total, keys.total)]);
+        }
+        all.extend(keys.once.map(|once| (&self.once, once)));
+        all.into_iter().map(|(limit, key)| Bucket { limit, key }).collect()
+    }
+
+    /// What is kept, in these logs.
+    pub fn kept(&self, logs: [Key; 2]) -> Vec<Bucket<'_>> {
+        let limits = self.reserve.iter().flatten();
+        limits.zip(logs).map(|(limit, key)| Bucket { limit, key }).collect()
+    }
+
+    pub const fn keeps_some(&self) -> bool {
+        self.reserve.is_some()
+    }
+
+    /// All that a message counts in.
+    pub fn all(&self, keys: &Keys, share: Share) -> Vec<Bucket<'_>> {
+        let mut buckets = self.buckets(keys, share);
+        if share == Share::Reserve {
+            buckets.extend(self.kept(keys.reserve));
+        }
+        buckets
+    }
+
+    fn every(&self) -> impl Iterator<Item = &Limit> {
+        self.whole.iter().chain([&self.once])
+    }
+
+    /// Nothing at this time or before it counts any more.
+    pub fn horizon(&self, now: Micros) -> Micros {
+        let rules = self.every().flat_map(Limit::rules);
+        rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
+    }
+
+    /// What the store's mark is for. A limit that is raised, or looks back further than before, wants
+    /// more than the store has kept by then: so it is whole for limits of these sizes only.
+    pub fn shape(&self) -> String {
+        let size = |limit: &Limit| {
+            let span = limit.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default();
+            format!(" {}x{}", limit.capacity(), span.as_secs())
+        };
+        self.every().map(size).collect()
+    }
+}
+
+impl Keys {
+    /// Of number, address, network and request; what they leave out follows from the block.
+    pub fn new(
+        limiter: &Limiter<AnyStore>,
+        watched: &Watched,
+        [phone, address, network]: [Key; 3],
+        once: Option<Key>,
+        block: &str,
+    ) -> Self {
+        let mut reserve = [Key([0; 16]); 2];
+        let subjects = [block.as_bytes(), EVERYONE];
+        for ((key, limit), subject) in reserve.iter_mut().zip(watched.reserve.iter().flatten()).zip(subjects)
+        {
+            *key = limiter.bucket(limit, subject).key;
+        }
+        Self {
+            phone,
+            address,
+            network,
+            prefix: limiter.bucket(&watched.prefix, block.as_bytes()).key,
+            total: limiter.bucket(&watched.total, EVERYONE).key,
+            once,
+            reserve,
+        }
+    }
+
+    /// As the ledger has them.
+    pub fn of_row(limiter: &Limiter<AnyStore>, watched: &Watched, row: &HitRow) -> Self {
+        Self::new(limiter, watched, [row.phone, row.address, row.network], row.once, &row.block)
+    }
+
+    /// The logs of what is kept: for a number of an account. For any other one such as nobody reads, so that
+    /// as much is written for it.
+    pub fn reserve_for(
+        &self,
+        limiter: &Limiter<AnyStore>,
+        watched: &Watched,
+        owned: bool,
+        hit: HitId,
+    ) -> [Key; 2] {
+        let mut logs = self.reserve;
+        for (log, limit) in logs.iter_mut().zip(watched.reserve.iter().flatten()).filter(|_| !owned) {
+            *log = limiter.bucket(limit, &[b"nobody ", &hit.0[..]].concat()).key;
+        }
+        logs
+    }
+}

@@ -1,0 +1,141 @@
+//! Rebuilds windows that a store has lost from a record elsewhere. The store keeps a mark of the rebuild by which
+//! its windows became whole, the rebuild generation; the mark is lost with the rest of the data.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use super::limiter::Limiter;
+use super::store::{HitId, StoreError, WindowStore};
+use crate::clock::{Clock, Micros};
+
+/// A store that loses its data again while it is rebuilt is given so many chances.
+const MOST_TRIES: usize = 3;
+/// How long a record that failed is left alone: so long the first time, twice as long each time after it, and
+/// never longer than a minute, so that the rebuild succeeds soon after the record is mended.
+const FIRST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
+/// What windows are rebuilt from.
+pub trait WindowRecord: Sync {
+    type Error: Send;
+
+    /// Writes into the store what it lacks, and answers how many entries that were. Harmless when repeated.
+    fn restore(&self, found: Found) -> impl Future<Output = Result<usize, RebuildError<Self::Error>>> + Send;
+}
+
+/// In which state the store's windows were found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// They are marked as whole: an earlier rebuild finished, and the data is there since.
+    Marked,
+    /// The mark is missing, and the data with it.
+    Lost,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RebuildError<E> {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the record of it failed: {0}")]
+    Record(E),
+    #[error("the window store loses its data as fast as it is rebuilt")]
+    LostAgain,
+    /// Another's run failed, and this one had waited for it or came soon after.
+    #[error("a rebuild failed a moment ago")]
+    FailedLately,
+}
+
+/// Rebuilds the windows that go by one name.
+pub struct Rebuild<S> {
+    limiter: Limiter<S>,
+    name: &'static str,
+    clock: Clock,
+    turn: Mutex<Rest>,
+    /// Runs of this process that failed so far.
+    failed: AtomicU64,
+}
+
+impl<S: WindowStore + 'static> Rebuild<S> {
+    pub fn new(limiter: Limiter<S>, name: &'static str, clock: Clock) -> Self {
+        Self { limiter, name, clock, turn: Mutex::default(), failed: AtomicU64::new(0) }
+    }
+
+    /// By which rebuild the windows are whole; see [`WindowStore::rebuild_generation`].
+    pub async fn generation(&self, shape: &str) -> Result<Option<HitId>, StoreError> {
+        self.limiter.rebuild_generation(self.name, shape).await
+    }
+
+    /// Makes the windows whole, unless they are; by which rebuild. One at a time in this process, and what
+    /// fails fails for all who waited for it; two instances that do it at once write the same.
+    pub async fn run<R: WindowRecord>(
+        &self,
+        shape: &str,
+        record: &R,
+    ) -> Result<HitId, RebuildError<R::Error>> {
+        let failed = self.failed.load(Ordering::SeqCst);
+        let mut rest = self.turn.lock().await;
+        let now = self.clock.now();
+        if self.failed.load(Ordering::SeqCst) != failed || rest.lasts_at(now) {
+            return Err(RebuildError::FailedLately);
+        }
+        let done = self.make_whole(shape, record).await;
+        match &done {
+            Ok(_) => *rest = Rest::default(),
+            Err(error) => {
+                self.failed.fetch_add(1, Ordering::SeqCst);
+                // The store is asked first, and where it is out the next run ends there.
+                if let RebuildError::Record(_) = error {
+                    *rest = rest.longer(self.clock.now());
+                }
+            }
+        }
+        done
+    }
+
+    async fn make_whole<R: WindowRecord>(
+        &self,
+        shape: &str,
+        record: &R,
+    ) -> Result<HitId, RebuildError<R::Error>> {
+        for _ in 0..MOST_TRIES {
+            if let Some(generation) = self.generation(shape).await? {
+                if record.restore(Found::Marked).await? == 0
+                    || self.generation(shape).await? == Some(generation)
+                {
+                    return Ok(generation);
+                }
+                continue;
+            }
+            let generation = self.limiter.begin_rebuild(self.name).await?;
+            let entries = record.restore(Found::Lost).await?;
+            if self.limiter.finish_rebuild(self.name, shape, generation).await? {
+                tracing::info!(windows = self.name, entries, "windows were rebuilt from their record");
+                return Ok(generation);
+            }
+        }
+        Err(RebuildError::LostAgain)
+    }
+}
+
+/// How a record that failed is spared.
+#[derive(Default)]
+struct Rest {
+    /// Failures without a success between them.
+    failures: u32,
+    until: Option<Micros>,
+}
+
+impl Rest {
+    /// One that lies further ahead than any rest does was begun before the clock stepped back.
+    fn lasts_at(&self, now: Micros) -> bool {
+        self.until.is_some_and(|until| now < until && until.since(now) <= LONGEST_REST)
+    }
+
+    fn longer(&self, now: Micros) -> Self {
+        let rest = FIRST_REST.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST_REST);
+        Self { failures: self.failures.saturating_add(1), until: Some(now.plus(rest)) }
+    }
+}

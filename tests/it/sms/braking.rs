@@ -1,0 +1,235 @@
+//! The brake: what trips it, what holds while it does, and whom it spares.
+
+use super::rig::*;
+use gatehouse::clock::Micros;
+use gatehouse::sms::*;
+
+/// For what is said of the brake alone.
+const NO_PREFIX: &str = "[limits.sms-prefix]\nrules = []\n";
+const NO_BUDGETS: &str = "[limits.sms-prefix]\nrules = []\n[limits.sms-address]\nrules = []
+    [limits.sms-network]\nrules = []\n[limits.sms-total]\nrules = []\n";
+
+on_each_store! {
+    a_block_whose_codes_do_not_come_back_is_braked,
+    a_block_whose_codes_come_back_is_not,
+    a_brake_lifts_by_time_and_counts_afresh,
+    a_brake_is_lifted_by_an_administrator,
+    a_brake_holds_at_every_instance_and_is_lifted_at_each,
+    a_brake_that_is_switched_off_stops_nobody,
+    a_repeated_request_is_answered_through_a_brake,
+    what_was_refused_counts_for_no_brake,
+    one_network_trips_no_brake,
+    a_solved_challenge_weighs_half,
+    a_braked_prefix_is_short_and_spares_older_accounts,
+    what_is_withheld_trips_no_brake,
+}
+
+async fn braked_block(rig: &Rig) -> (Instance, Phone) {
+    let (instance, crowd) = (rig.instance().await, phone());
+    for _ in 0..20 {
+        sent(instance.send(&neighbour(&crowd)).await);
+    }
+    assert_eq!(challenged(instance.send(&neighbour(&crowd)).await), ("sms-brake".to_owned(), HOUR));
+    (instance, crowd)
+}
+
+#[track_caller]
+fn challenged(sending: Sending) -> (String, std::time::Duration) {
+    match sending {
+        Sending::Challenged { limit, retry_after } => (limit, retry_after),
+        other => panic!("expected a challenge, got {other:?}"),
+    }
+}
+
+async fn solved(instance: &Instance, phone: &Phone) -> Sending {
+    let address = address();
+    instance.ask(Ask { solved: true, ..ask(phone, &address) }).await
+}
+
+async fn settled(instance: &Instance) {
+    let pending = |entry: &Entry| entry.state == State::Pending;
+    until(async || !instance.ledger().await.iter().any(pending)).await;
+}
+
+/// What was measured: twenty messages from one address braked 10,000 numbers, and a hundred from five /64s
+/// of one /48 a million.
+async fn one_network_trips_no_brake(store: Store) {
+    let rig = Rig::new(store, NO_BUDGETS).await;
+    let (instance, crowd) = (rig.instance().await, phone());
+    for n in 0..150_u8 {
+        let phone = if n < 40 { neighbour(&crowd) } else { other_block(&crowd, n) };
+        sent(instance.send_from(&phone, &[1, 2, 3, 4, 5, 6, n % 5, 0]).await);
+    }
+    assert!(instance.codes.ledger().brakes().await.unwrap().is_empty());
+    // Four networks are a shared building; five are the least that can.
+    for n in 0..(3 * 4 + 4) {
+        sent(instance.send_from(&neighbour(&crowd), &[9, 2, 3, 4, 5, n % 4, 0, 0]).await);
+    }
+    assert_eq!(challenged(instance.send(&neighbour(&crowd)).await).0, "sms-brake");
+}
+
+/// Of the same range, in a block of its own.
+fn other_block(phone: &Phone, n: u8) -> Phone {
+    let taken: u32 = phone.block()[phone.block().len() - 2..].parse().unwrap();
+    number_of(&format!("{}{:02}{n:04}", phone.range(), (taken + 1 + u32::from(n) % 90) % 100))
+}
+
+async fn a_solved_challenge_weighs_half(store: Store) {
+    let rig = Rig::new(store, NO_BUDGETS).await;
+    let (instance, crowd) = (rig.instance().await, phone());
+    for _ in 0..40 {
+        assert!(!sent(solved(&instance, &neighbour(&crowd)).await).short);
+    }
+    assert!(sent(solved(&instance, &neighbour(&crowd)).await).short);
+}
+
+async fn a_braked_prefix_is_short_and_spares_older_accounts(store: Store) {
+    let rig = Rig::new(store, NO_PREFIX).await;
+    let (instance, crowd) = braked_block(&rig).await;
+    let (old, young, nobodys) = (neighbour(&crowd), neighbour(&crowd), neighbour(&crowd));
+    let window_began = rig.clock.now().minus(HOUR);
+    rig.owners.has(&old, Micros(window_began.0 - 1));
+    rig.owners.has(&young, window_began);
+    let mut told = Vec::new();
+    for phone in [&old, &young, &nobodys] {
+        assert_eq!(challenged(instance.send(phone).await), ("sms-brake".to_owned(), HOUR));
+        told.push(sent(solved(&instance, phone).await));
+    }
+    assert!(told[0].short && told.iter().all(|other| *other == told[0]), "{told:?}");
+    settled(&instance).await;
+    assert_eq!([&old, &young, &nobodys].map(|phone| rig.sent_to(phone)), [1, 0, 0]);
+    let address = address();
+    for (purpose, solved) in [(Purpose::Register, true), (Purpose::Verify, false)] {
+        let refused = instance.ask(Ask { purpose, solved, ..ask(&old, &address) }).await;
+        assert_eq!(throttled(refused), ("sms-brake".to_owned(), HOUR));
+    }
+    // An instance that has yet to run into the brake finds it in the ledger.
+    let other = rig.instance().await;
+    let (older, nobodys) = (neighbour(&crowd), neighbour(&crowd));
+    rig.owners.has(&older, Micros(0));
+    for phone in [&older, &nobodys] {
+        assert!(sent(solved(&other, phone).await).short);
+    }
+    settled(&other).await;
+    assert_eq!((rig.sent_to(&older), rig.sent_to(&nobodys)), (1, 0));
+}
+
+async fn what_is_withheld_trips_no_brake(store: Store) {
+    let toml = "[limits.sms-prefix]\nrules = [{ max = 10, window = '24h' }]\n";
+    let rig = Rig::new(store, toml).await;
+    let (instance, crowd) = (rig.instance().await, phone());
+    for _ in 0..8 {
+        sent(instance.send(&neighbour(&crowd)).await);
+    }
+    for _ in 0..60 {
+        assert!(sent(solved(&instance, &neighbour(&crowd)).await).short);
+    }
+    assert!(instance.codes.ledger().brakes().await.unwrap().is_empty());
+}
+
+async fn a_block_whose_codes_do_not_come_back_is_braked(store: Store) {
+    let rig = Rig::new(store, "").await;
+    let (instance, crowd) = braked_block(&rig).await;
+    let (phone, address) = (neighbour(&crowd), address());
+    assert_eq!(challenged(instance.send_from(&phone, &address).await).0, "sms-brake");
+    for (limit, subject) in [("sms-phone", phone.as_str().as_bytes()), ("sms-address", &address)] {
+        assert_eq!(instance.counted(limit, subject).await, 0, "{limit}: nothing went out");
+    }
+    assert_eq!(instance.counted("sms-prefix", crowd.block().as_bytes()).await, 20);
+    let brakes = instance.codes.ledger().brakes().await.unwrap();
+    assert_eq!(brakes.len(), 1);
+    let brake = &brakes[0];
+    assert_eq!((brake.prefix.as_str(), brake.sent, brake.entered), (crowd.block(), 20, 0));
+    assert_eq!(brake.ends_at, rig.clock.now().plus(HOUR));
+}
+
+async fn a_block_whose_codes_come_back_is_not(store: Store) {
+    let rig = Rig::new(store, NO_PREFIX).await;
+    let (instance, crowd) = (rig.instance().await, phone());
+    for count in 0..100 {
+        let phone = neighbour(&crowd);
+        sent(instance.send(&phone).await);
+        // One in ten is enough, and the first of each ten is the one.
+        if count % 10 == 0 {
+            assert!(matches!(instance.check(&phone, &rig.last_code()).await, Checked::Right(_)));
+        }
+    }
+    assert!(instance.codes.ledger().brakes().await.unwrap().is_empty());
+}
+
+async fn a_brake_lifts_by_time_and_counts_afresh(store: Store) {
+    let rig = Rig::new(store, NO_PREFIX).await;
+    let (instance, crowd) = braked_block(&rig).await;
+    rig.advance(HOUR - MICRO);
+    assert_eq!(challenged(instance.send(&neighbour(&crowd)).await).1, MICRO);
+    rig.advance(MICRO);
+    // In the microsecond in which it ends nothing is counted yet.
+    sent(instance.send(&neighbour(&crowd)).await);
+    rig.advance(MICRO);
+    for _ in 0..20 {
+        sent(instance.send(&neighbour(&crowd)).await);
+    }
+    assert_eq!(challenged(instance.send(&neighbour(&crowd)).await), ("sms-brake".to_owned(), HOUR));
+}
+
+async fn a_brake_is_lifted_by_an_administrator(store: Store) {
+    let rig = Rig::new(store, NO_PREFIX).await;
+    let (instance, crowd) = braked_block(&rig).await;
+    let ledger = instance.codes.ledger();
+    assert!(!ledger.lift("+4915700", "admin").await.unwrap(), "there is none");
+    assert!(ledger.lift(crowd.block(), "admin").await.unwrap());
+    assert!(!ledger.lift(crowd.block(), "admin").await.unwrap(), "once is enough");
+    assert!(ledger.brakes().await.unwrap().is_empty());
+    // What tripped it before does not trip it again.
+    rig.advance(MICRO);
+    for _ in 0..20 {
+        sent(instance.send(&neighbour(&crowd)).await);
+    }
+    assert_eq!(challenged(instance.send(&neighbour(&crowd)).await).0, "sms-brake");
+}
+
+async fn a_brake_holds_at_every_instance_and_is_lifted_at_each(store: Store) {
+    let rig = Rig::new(store, "").await;
+    let (one, crowd) = braked_block(&rig).await;
+    let other = rig.instance().await;
+    assert_eq!(challenged(other.send(&neighbour(&crowd)).await).0, "sms-brake");
+    assert!(one.codes.ledger().lift(crowd.block(), "admin").await.unwrap());
+    sent(one.send(&neighbour(&crowd)).await);
+    rig.advance(SECOND);
+    sent(other.send(&neighbour(&crowd)).await);
+}
+
+async fn a_brake_that_is_switched_off_stops_nobody(store: Store) {
+    let rig = Rig::new(store, "").await;
+    let (instance, crowd) = braked_block(&rig).await;
+    let toml = "[sms.brake]\nenabled = false";
+    let live = gatehouse::config::parse(std::path::Path::new("test.toml"), toml, &[]).unwrap().live;
+    sent(instance.with(&live).send(&neighbour(&crowd)).await);
+}
+
+async fn a_repeated_request_is_answered_through_a_brake(store: Store) {
+    let rig = Rig::new(store, "").await;
+    let (instance, crowd) = (rig.instance().await, phone());
+    let (phone, address) = (neighbour(&crowd), address());
+    let named = Ask { once: Some("click"), ..ask(&phone, &address) };
+    let first = sent(instance.ask(named).await);
+    for _ in 0..19 {
+        sent(instance.send(&neighbour(&crowd)).await);
+    }
+    for _ in 0..2 {
+        assert_eq!(challenged(instance.send(&neighbour(&crowd)).await).0, "sms-brake");
+    }
+    assert_eq!(sent(instance.ask(named).await), first);
+    assert_eq!(rig.sent().len(), 20);
+}
+
+async fn what_was_refused_counts_for_no_brake(store: Store) {
+    let rig = Rig::new(store, "").await;
+    let (instance, crowd) = (rig.instance().await, phone());
+    rig.mood(Mood::Refuses);
+    for _ in 0..30 {
+        assert_eq!(instance.send(&neighbour(&crowd)).await, Sending::NotSent);
+    }
+    rig.mood(Mood::Accepts);
+    sent(instance.send(&neighbour(&crowd)).await);
+}

@@ -1,0 +1,381 @@
+//! When codes are short: what strangers cannot spend, who is sent to, and that nothing tells who that is.
+
+use std::sync::atomic::Ordering;
+
+use super::rig::*;
+use gatehouse::clock::Micros;
+use gatehouse::db::Db;
+use gatehouse::sms::*;
+
+/// Eight are open to everybody, and two are kept.
+const TEN_IN_ALL: &str = "[limits.sms-phone]\nrules = [{ max = 2, window = '1h' }]
+    [limits.sms-prefix]\nrules = []
+    [limits.sms-total]\nrules = [{ max = 10, window = '24h' }]\n";
+const NOTHING_BUT_ADDRESSES: &str = "[limits.sms-network]\nrules = []\n[limits.sms-prefix]\nrules = []
+    [limits.sms-total]\nrules = [{ max = 100, window = '24h' }]
+    [limits.sms-address]\nrules = [{ max = 5, window = '1h' }]\n";
+
+on_each_store! {
+    what_is_kept_goes_to_numbers_of_accounts,
+    nobody_is_told_apart_in_a_shortage,
+    strangers_who_solve_challenges_spend_nothing_that_is_kept,
+    past_the_whole_nobody_is_sent_to_and_everybody_is_told_the_same,
+    whoever_registers_is_refused_alike,
+    an_owner_at_a_spent_address_gets_a_code,
+    an_owner_in_a_spent_network_gets_a_code,
+    an_owner_of_a_spent_prefix_gets_a_code,
+    a_number_is_asked_for_at_most_so_often_in_a_shortage_too,
+    in_a_shortage_the_same_request_is_the_same_message,
+    guesses_are_answered_alike_in_a_shortage,
+    a_gateway_tells_nothing_in_a_shortage,
+    a_look_up_that_fails_fails_alike,
+    two_instances_share_what_is_kept,
+    the_windows_of_a_shortage_come_back_from_the_ledger,
+    levels_are_recorded_once,
+}
+
+async fn spent(toml: &str, open: usize, store: Store) -> (Rig, Instance) {
+    let rig = Rig::new(store, toml).await;
+    let instance = rig.instance().await;
+    for _ in 0..open {
+        sent(instance.send(&phone()).await);
+    }
+    (rig, instance)
+}
+
+/// A number that an account has had for long.
+fn owned(rig: &Rig) -> Phone {
+    let phone = phone();
+    rig.owners.has(&phone, Micros(0));
+    phone
+}
+
+async fn solved(instance: &Instance, phone: &Phone) -> Sending {
+    solved_from(instance, phone, &address()).await
+}
+
+async fn solved_from(instance: &Instance, phone: &Phone, address: &[u8]) -> Sending {
+    instance.ask(Ask { solved: true, ..ask(phone, address) }).await
+}
+
+#[track_caller]
+fn short(sending: Sending) -> Sent {
+    let told = sent(sending);
+    assert!(told.short && !told.confirmed, "{told:?}");
+    told
+}
+
+/// What was written to the window logs so far, where somebody counts it.
+fn store_writes(rig: &Rig) -> Option<[u64; 2]> {
+    rig.redis.as_ref().map(|redis| ["zadd", "zrem"].map(|command| redis.calls(command)))
+}
+
+async fn codes(instance: &Instance) -> i64 {
+    const SQL: &str = "SELECT COUNT(*) FROM sms_codes";
+    match &instance.db {
+        Db::Sqlite(pools) => sqlx::query_scalar(SQL).fetch_one(&pools.all).await.unwrap(),
+        Db::Postgres(pools) => sqlx::query_scalar(SQL).fetch_one(&pools.all).await.unwrap(),
+    }
+}
+
+/// Until every message is settled.
+async fn settled(instance: &Instance) {
+    let pending = |entry: &Entry| entry.state == State::Pending;
+    until(async || !instance.ledger().await.iter().any(pending)).await;
+}
+
+async fn states(instance: &Instance) -> Vec<State> {
+    settled(instance).await;
+    instance.ledger().await.iter().map(|entry| entry.state).collect()
+}
+
+async fn what_is_kept_goes_to_numbers_of_accounts(store: Store) {
+    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (mine, nobodys) = (owned(&rig), phone());
+    let asked = instance.send(&mine).await;
+    assert!(matches!(asked, Sending::Challenged { ref limit, .. } if limit == "sms-total"), "{asked:?}");
+    let told = short(solved(&instance, &mine).await);
+    assert_eq!(short(solved(&instance, &nobodys).await), told);
+    settled(&instance).await;
+    assert_eq!((rig.sent_to(&mine), rig.sent_to(&nobodys)), (1, 0));
+    assert!(matches!(instance.check(&mine, &rig.last_code()).await, Checked::Right(_)));
+    let states: Vec<State> = instance.ledger().await.iter().take(2).map(|entry| entry.state).collect();
+    assert!(states.contains(&State::Withheld) && states.contains(&State::Accepted), "{states:?}");
+}
+
+async fn nobody_is_told_apart_in_a_shortage(store: Store) {
+    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (asker, known, unknown) = (address(), owned(&rig), phone());
+    let mut told = Vec::new();
+    for phone in [&known, &unknown] {
+        let asked = rig.owners.asked.load(Ordering::SeqCst);
+        let before = instance.counted("sms-total", b"everyone").await;
+        let (writes, codes) = (store_writes(&rig), codes(&instance).await);
+        let first = short(solved_from(&instance, phone, &asker).await);
+        settled(&instance).await;
+        told.push((
+            first,
+            rig.owners.asked.load(Ordering::SeqCst) - asked,
+            instance.counted("sms-total", b"everyone").await - before,
+            instance.counted("sms-phone", phone.as_str().as_bytes()).await,
+            store_writes(&rig).zip(writes).map(|(now, then)| [now[0] - then[0], now[1] - then[1]]),
+            self::codes(&instance).await - codes,
+        ));
+        // What anybody else may see of what is spent.
+        let other = super::rig::phone();
+        let refused = instance.ask(Ask { purpose: Purpose::Register, ..ask(&other, &asker) }).await;
+        assert_eq!(throttled(refused), ("sms-total".to_owned(), 24 * HOUR));
+    }
+    assert_eq!(told[0], told[1]);
+    assert_eq!(instance.counted("sms-address", &asker).await, 2, "both count for whoever asked");
+}
+
+async fn strangers_who_solve_challenges_spend_nothing_that_is_kept(store: Store) {
+    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    for _ in 0..30 {
+        short(solved(&instance, &phone()).await);
+    }
+    let (one, other) = (owned(&rig), owned(&rig));
+    short(solved(&instance, &one).await);
+    short(solved(&instance, &other).await);
+    settled(&instance).await;
+    assert_eq!((rig.sent_to(&one), rig.sent_to(&other), rig.sent().len()), (1, 1, 10));
+}
+
+/// A refusal would count the accounts among the numbers asked for.
+async fn past_the_whole_nobody_is_sent_to_and_everybody_is_told_the_same(store: Store) {
+    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    for _ in 0..2 {
+        short(solved(&instance, &owned(&rig)).await);
+    }
+    let told = short(solved(&instance, &owned(&rig)).await);
+    assert_eq!(short(solved(&instance, &phone()).await), told);
+    settled(&instance).await;
+    assert_eq!(rig.sent().len(), 10, "never more than the owner is ready to pay for");
+    rig.advance(24 * HOUR);
+    assert!(!sent(instance.send(&phone()).await).short);
+}
+
+async fn whoever_registers_is_refused_alike(store: Store) {
+    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let asker = address();
+    for purpose in [Purpose::Register, Purpose::Verify] {
+        for solved in [false, true] {
+            for phone in [&owned(&rig), &phone()] {
+                let told = instance.ask(Ask { purpose, solved, ..ask(phone, &asker) }).await;
+                assert_eq!(throttled(told), ("sms-total".to_owned(), 24 * HOUR), "{purpose:?}");
+            }
+        }
+    }
+    let (mine, nobodys) = (owned(&rig), phone());
+    for phone in [&mine, &nobodys] {
+        short(instance.ask(Ask { purpose: Purpose::Reset, solved: true, ..ask(phone, &asker) }).await);
+    }
+    settled(&instance).await;
+    assert_eq!((rig.sent_to(&mine), rig.sent_to(&nobodys)), (1, 0));
+}
+
+async fn an_owner_at_a_spent_address_gets_a_code(store: Store) {
+    let rig = Rig::new(store, NOTHING_BUT_ADDRESSES).await;
+    let (instance, shared) = (rig.instance().await, address());
+    for _ in 0..4 {
+        sent(instance.send_from(&phone(), &shared).await);
+    }
+    for _ in 0..10 {
+        short(solved_from(&instance, &phone(), &shared).await);
+    }
+    for _ in 0..6 {
+        let mine = owned(&rig);
+        short(solved_from(&instance, &mine, &shared).await);
+        settled(&instance).await;
+        assert_eq!(rig.sent_to(&mine), 1, "addresses challenge; they keep no owner out");
+    }
+}
+
+async fn an_owner_in_a_spent_network_gets_a_code(store: Store) {
+    let toml =
+        "[limits.sms-prefix]\nrules = []\n[limits.sms-network]\nrules = [{ max = 5, window = '1h' }]\n";
+    let rig = Rig::new(store, toml).await;
+    let instance = rig.instance().await;
+    let address = |n: u8| vec![1, 2, 3, 4, 5, 6, 0, n];
+    for n in 0..4 {
+        sent(instance.send_from(&phone(), &address(n)).await);
+    }
+    let mine = owned(&rig);
+    for phone in [&phone(), &mine] {
+        short(solved_from(&instance, phone, &address(9)).await);
+    }
+    settled(&instance).await;
+    assert_eq!((rig.sent_to(&mine), rig.sent().len()), (1, 5));
+}
+
+async fn an_owner_of_a_spent_prefix_gets_a_code(store: Store) {
+    let toml = "[sms.brake]\nenabled = false\n[limits.sms-prefix]\nrules = [{ max = 10, window = '24h' }]\n";
+    let rig = Rig::new(store, toml).await;
+    let (instance, crowd) = (rig.instance().await, phone());
+    for _ in 0..8 {
+        sent(instance.send(&neighbour(&crowd)).await);
+    }
+    let mine = neighbour(&crowd);
+    rig.owners.has(&mine, Micros(0));
+    for phone in [&neighbour(&crowd), &mine, &neighbour(&crowd)] {
+        short(solved(&instance, phone).await);
+    }
+    settled(&instance).await;
+    assert_eq!((rig.sent_to(&mine), rig.sent().len()), (1, 9));
+    assert!(!sent(instance.send(&phone()).await).short, "elsewhere there is enough");
+}
+
+async fn a_number_is_asked_for_at_most_so_often_in_a_shortage_too(store: Store) {
+    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    for phone in [owned(&rig), phone()] {
+        for count in 0..4 {
+            let told = solved(&instance, &phone).await;
+            if count < 2 {
+                short(told);
+            } else {
+                assert_eq!(throttled(told), ("sms-phone".to_owned(), HOUR));
+            }
+        }
+    }
+    settled(&instance).await;
+    assert_eq!(instance.ledger().await.len(), 12);
+}
+
+async fn in_a_shortage_the_same_request_is_the_same_message(store: Store) {
+    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let asker = address();
+    for phone in [owned(&rig), phone()] {
+        rig.mood(Mood::Hangs);
+        let named = Ask { solved: true, once: Some("click"), ..ask(&phone, &asker) };
+        let first = short(instance.ask(named).await);
+        assert_eq!(short(instance.ask(named).await), first, "while it is handed over");
+        rig.gateway.let_go.add_permits(1);
+        rig.mood(Mood::Accepts);
+        settled(&instance).await;
+        assert_eq!(short(instance.ask(Ask { solved: false, ..named }).await), first, "and after it");
+    }
+    assert_eq!(instance.ledger().await.len(), 10);
+    assert_eq!(rig.sent().len(), 9);
+}
+
+async fn guesses_are_answered_alike_in_a_shortage(store: Store) {
+    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (known, unknown) = (owned(&rig), phone());
+    let mut told = Vec::new();
+    for phone in [&known, &unknown] {
+        short(solved(&instance, phone).await);
+        settled(&instance).await;
+        let code = rig.last_code();
+        let mut answers = Vec::new();
+        for _ in 0..7 {
+            answers.push(match instance.check(phone, &other_than(&code)).await {
+                Checked::Wrong => "wrong".to_owned(),
+                Checked::Throttled { limit, .. } => limit,
+                other => panic!("{other:?}"),
+            });
+        }
+        answers.push(instance.counted("sms-guess", phone.as_str().as_bytes()).await.to_string());
+        told.push(answers);
+    }
+    assert_eq!(told[0], told[1]);
+}
+
+/// Who is not sent to waits for no gateway, and has nothing given back: nor has who is.
+async fn a_gateway_tells_nothing_in_a_shortage(store: Store) {
+    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let mut told = Vec::new();
+    for (mood, phone) in [(Mood::Hangs, owned(&rig)), (Mood::Refuses, owned(&rig)), (Mood::Accepts, phone())]
+    {
+        rig.mood(mood);
+        let first = short(solved(&instance, &phone).await);
+        rig.gateway.let_go.add_permits(usize::from(mood == Mood::Hangs));
+        settled(&instance).await;
+        let second = solved(&instance, &phone).await;
+        rig.gateway.let_go.add_permits(1);
+        settled(&instance).await;
+        let third = solved(&instance, &phone).await;
+        told.push((first, second, third));
+    }
+    assert!(told.iter().all(|answers| *answers == told[0]), "{told:?}");
+    assert!(!states(&instance).await.contains(&State::Refused));
+}
+
+async fn a_look_up_that_fails_fails_alike(store: Store) {
+    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    rig.owners.out.store(true, Ordering::SeqCst);
+    let asker = address();
+    for phone in [owned(&rig), phone()] {
+        let asked = Ask { solved: true, ..ask(&phone, &asker) };
+        assert!(instance.codes.send(instance.live(), asked).await.is_err());
+        assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 0, "it is given back");
+    }
+    assert_eq!((instance.ledger().await.len(), rig.sent().len()), (8, 8));
+    rig.owners.out.store(false, Ordering::SeqCst);
+    short(solved(&instance, &owned(&rig)).await);
+}
+
+async fn two_instances_share_what_is_kept(store: Store) {
+    if store == Store::Memory {
+        return;
+    }
+    let (rig, one) = spent(TEN_IN_ALL, 8, store).await;
+    let other = rig.instance().await;
+    let asks = (0..20).map(|n| {
+        let (instance, phone) = (if n % 2 == 0 { one.clone() } else { other.clone() }, owned(&rig));
+        async move { short(solved(&instance, &phone).await) }
+    });
+    all(asks.collect::<Vec<_>>().into_iter()).await;
+    settled(&one).await;
+    assert_eq!(rig.sent().len(), 10, "two of twenty at once");
+}
+
+async fn the_windows_of_a_shortage_come_back_from_the_ledger(store: Store) {
+    let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
+    let (mine, nobodys, asker) = (owned(&rig), phone(), address());
+    for phone in [&mine, &nobodys] {
+        short(solved_from(&instance, phone, &asker).await);
+    }
+    settled(&instance).await;
+    let instance = match store {
+        Store::Memory => rig.instance().await,
+        Store::Redis => {
+            rig.flush();
+            instance
+        }
+    };
+    // The last that is kept, and one that is not.
+    for phone in [owned(&rig), owned(&rig), phone()] {
+        short(solved(&instance, &phone).await);
+    }
+    settled(&instance).await;
+    assert_eq!(rig.sent().len(), 10);
+    assert_eq!(instance.counted("sms-total", b"everyone").await, 8);
+    assert_eq!(instance.counted("sms-address", &asker).await, 2);
+    for phone in [&mine, &nobodys] {
+        assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 1);
+    }
+}
+
+async fn levels_are_recorded_once(store: Store) {
+    let (_rig, instance) = spent(TEN_IN_ALL, 5, store).await;
+    instance.codes.watch_level(instance.live()).await;
+    for _ in 0..3 {
+        sent(instance.send(&phone()).await);
+        instance.codes.watch_level(instance.live()).await;
+    }
+    let spent = instance.codes.spent(instance.live()).await.unwrap().unwrap();
+    assert_eq!((spent.count, spent.max, spent.level()), (8, 10, Level::Short));
+    let rows = async || {
+        instance.audit.flush().await;
+        let filter = gatehouse::audit::Filter {
+            action: Some(gatehouse::audit::Action::Budget),
+            ..gatehouse::audit::Filter::default()
+        };
+        let page = instance.audit.log().page(&filter, None, 10).await.unwrap();
+        let mut names: Vec<_> = page.entries.into_iter().filter_map(|entry| entry.name).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(rows().await, ["half", "short"]);
+}
