@@ -139,7 +139,8 @@ async fn record_alone() {
 
 async fn flood(metrics: &PrometheusHandle, title: &str, whom: fn(u32) -> (String, u32)) {
     let house = Arc::new(house().await);
-    let writing = tokio::spawn(house.audit.clone().keep_writing());
+    let stopper = gatehouse::stop::Stopper::new();
+    let writing = tokio::spawn(house.audit.clone().keep_writing(stopper.stop()));
     for number in 0..BLOCKED_ACCOUNTS * FAILURES {
         house.attempt(&format!("blocked{}", number % BLOCKED_ACCOUNTS), 100_000 + number, "wrong").await;
     }

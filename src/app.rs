@@ -1,15 +1,13 @@
 //! The composition root: the only place that chooses real parts.
 
+mod health;
+mod serving;
 mod upkeep;
 
-use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::HttpServer;
-use actix_web::dev::{Server, ServerHandle};
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -17,7 +15,7 @@ use crate::audit::{self, Audit};
 use crate::captcha::{Captchas, Desk, Provider, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
-    CaptchaProvider, DatabaseUrl, HomeKind, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
+    CaptchaProvider, DatabaseUrl, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
 use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
@@ -27,7 +25,6 @@ use crate::login::{
     SignIn, Tokens,
 };
 use crate::lookup::{self, Lookup};
-use crate::routes;
 use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, Opened};
 use crate::sms::{self, Codes};
@@ -36,19 +33,14 @@ use crate::tuning::Tuning;
 use crate::web::client::TrustedProxies;
 use crate::web::headers::SecurityHeaders;
 use crate::web::services::Services;
-use crate::web::status::{Health, Limits, Report, State};
 use crate::web::visit::Edge;
+
+pub use serving::Serving;
 
 /// What every key of ours on Redis begins with.
 const REDIS_PREFIX: &str = "gh";
 /// How long the first connection to Redis is waited for before the server starts without it.
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
-/// How long requests in flight may take to end after SIGTERM.
-const DRAIN: u64 = 15;
-/// How long messages that nobody waits for may take: as long as a gateway may.
-const LAST_MESSAGES: Duration = Duration::from_secs(10);
-/// How long the database may take for the last events.
-const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// What time and chance come from, and what a test replaces.
 #[derive(Clone, Default)]
@@ -192,86 +184,6 @@ impl Application {
             security: Data::new(SecurityHeaders::new(&settings.server.public_url)),
             settings,
             parts,
-        })
-    }
-
-    /// Listens. The server runs when it is awaited, and drains at SIGTERM.
-    pub fn serve(self) -> Result<Serving, StartError> {
-        let Self { services, edge, security, settings, parts } = self;
-        let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
-        let (upkeep, tuning) =
-            (upkeep::upkeep(Arc::clone(&parts), services.clone()), services.tuning.clone());
-        let (audit, codes) = (services.audit.clone(), services.codes.clone());
-        let (returning, db) = (upkeep::keep_whole(services.clone()), parts.db.clone());
-        let looking = tokio::spawn(async move { db.keep_looking().await });
-        let recording = tokio::spawn(audit.clone().keep_writing());
-        let mut server =
-            HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
-                .shutdown_timeout(DRAIN)
-                .bind(settings.server.bind)
-                .map_err(failed)?;
-        if let Some(workers) = settings.server.workers {
-            server = server.workers(workers);
-        }
-        let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
-        let kept_up = tuning.clone();
-        let keeping = tokio::spawn(async move { kept_up.keep_up().await });
-        let background = [upkeep, looking, returning, keeping, recording];
-        Ok(Serving { address, server: server.run(), audit, codes, tuning, background })
-    }
-}
-
-/// A server that listens.
-pub struct Serving {
-    pub address: SocketAddr,
-    server: Server,
-    audit: Audit,
-    codes: Codes,
-    tuning: Tuning,
-    background: [tokio::task::JoinHandle<()>; 5],
-}
-
-impl Serving {
-    pub fn handle(&self) -> ServerHandle {
-        self.server.handle()
-    }
-
-    /// Until it is stopped.
-    pub async fn run(self) -> std::io::Result<()> {
-        let ended = self.server.await;
-        self.background.iter().for_each(tokio::task::JoinHandle::abort);
-        // What was said to be on its way is handed over, as far as its gateway answers.
-        if tokio::time::timeout(LAST_MESSAGES, self.codes.drain()).await.is_err() {
-            tracing::warn!("messages are still being handed over: what becomes of them is not known");
-        }
-        let last_words = async {
-            self.audit.flush().await;
-            self.tuning.leave().await;
-        };
-        if tokio::time::timeout(LAST_WORDS, last_words).await.is_err() {
-            tracing::warn!("the last security events are lost: the database does not take them in time");
-        }
-        ended
-    }
-}
-
-impl Health for Parts {
-    fn report(&self) -> Pin<Box<dyn Future<Output = Report> + Send + '_>> {
-        Box::pin(async {
-            let answer = tokio::time::timeout(Duration::from_secs(1), self.db.ping()).await;
-            let state = |up| if up { State::Up } else { State::Down };
-            Report {
-                database: state(matches!(answer, Ok(Ok(()))) && self.db.is_writable()),
-                store: state(self.link.as_ref().is_none_or(Link::is_up)),
-                limits: Limits {
-                    version: self.live.version(),
-                    refused: self.live.last_refused().is_some(),
-                    home: match self.live.home() {
-                        HomeKind::Fixed | HomeKind::File => None,
-                        HomeKind::Redis | HomeKind::Nacos => Some(state(self.live.home_down().is_none())),
-                    },
-                },
-            }
         })
     }
 }

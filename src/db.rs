@@ -1,5 +1,6 @@
 //! The SQL database: SQLite or PostgreSQL, opened, migrated, and spoken to with the same statements.
 
+mod error;
 mod health;
 mod lock;
 mod own;
@@ -7,7 +8,7 @@ mod page;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{Connection, Executor, Pool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
 
 use crate::clock::{Clock, Micros};
+pub use error::{ConnectError, DbError, OUTAGE};
 use health::Health;
 pub use lock::Lock;
 use lock::Turns;
@@ -64,26 +66,6 @@ pub struct Pools<D: sqlx::Database> {
 pub enum Tx {
     Sqlite(Transaction<'static, Sqlite>),
     Postgres(Transaction<'static, Postgres>),
-}
-
-/// A statement failed, or found no connection in time. What the database says is for the log only.
-#[derive(Debug, thiserror::Error)]
-#[error("database: {0}")]
-pub struct DbError(#[from] sqlx::Error);
-
-/// Why a database cannot be opened. The URL is not repeated: it may hold a password.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    #[error("database.url: must begin with sqlite: or postgres:")]
-    Scheme,
-    #[error("database.url: {0}")]
-    Url(sqlx::Error),
-    #[error("database.url: cannot make {path}: {reason}")]
-    File { path: PathBuf, reason: std::io::Error },
-    #[error("database.url: cannot connect: {0}")]
-    Connect(sqlx::Error),
-    #[error("database migration: {0}")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
 }
 
 /// Runs one expression on whichever database is behind a `Db` (its pool) or a `Tx` (its connection),
@@ -361,26 +343,6 @@ impl Tx {
             Self::Postgres(tx) => tx.commit().await?,
         }
         Ok(())
-    }
-}
-
-impl DbError {
-    /// A row of the same key was there already.
-    pub fn is_unique_violation(&self) -> bool {
-        matches!(&self.0, sqlx::Error::Database(error) if error.is_unique_violation())
-    }
-
-    /// Whether the database refused what it was given, and would again: a value that it cannot hold, a row that
-    /// a constraint forbids.
-    pub fn is_about_values(&self) -> bool {
-        let code = self.0.as_database_error().and_then(|error| error.code());
-        let Some(code) = code else { return false };
-        // PostgreSQL: classes 22 (data exception) and 23 (integrity constraint violation), five characters each.
-        if code.len() == 5 && (code.starts_with("22") || code.starts_with("23")) {
-            return true;
-        }
-        // SQLite: the low byte says what kind it is: TOOBIG, CONSTRAINT, MISMATCH.
-        code.len() < 5 && code.parse::<u32>().is_ok_and(|code| [18, 19, 20].contains(&(code & 0xFF)))
     }
 }
 

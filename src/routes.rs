@@ -7,12 +7,14 @@ use actix_web::middleware::from_fn;
 use actix_web::web::{Data, PayloadConfig, delete, post, put, resource, route, scope};
 use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
+use crate::web::connections;
 use crate::web::handlers::admin as console;
 use crate::web::handlers::{
     account, captcha, code_login, confirm, login, messages, outbox, phone, register, reports, reset, session,
     tokens,
 };
 use crate::web::headers::{self, SecurityHeaders};
+use crate::web::observe::{self, RouteMetrics};
 use crate::web::services::Services;
 use crate::web::visit::Edge;
 use crate::web::{Problem, api, assets, extract, openapi, pages, status};
@@ -35,6 +37,7 @@ pub fn app(
         .app_data(services)
         .app_data(edge)
         .app_data(security)
+        .app_data(RouteMetrics::nowhere())
         .configure(extract::configure)
         .service(
             scope("/api/v1")
@@ -139,9 +142,7 @@ pub fn app(
                 .route(post().to(console::edit::submit)),
         )
         .service(
-            // All limits with their comments are longer than other forms.
             calls("/admin/limits/toml", "GET, HEAD, POST")
-                .app_data(extract::forms_up_to(extract::DOCUMENT_LIMIT))
                 .route(get().to(console::edit::show_toml))
                 .route(post().to(console::edit::submit_toml)),
         )
@@ -175,7 +176,9 @@ pub fn app(
         .service(calls("/readyz", "GET, HEAD").route(get().to(status::readyz)))
         .service(calls("/metrics", "GET, HEAD").route(get().to(status::metrics)))
         .default_service(route().to(nothing_here))
+        .wrap(from_fn(connections::within_time))
         .wrap(from_fn(headers::secure))
+        .wrap(from_fn(observe::observe))
 }
 
 /// HEAD is answered as GET (RFC 9110, 9.3.2); the server leaves the body out.
@@ -185,12 +188,14 @@ fn get() -> Route {
 
 /// A path with the methods that it takes.
 fn calls(path: &'static str, allow: &'static str) -> Resource {
-    resource(path).default_service(route().to(move |request: HttpRequest| async move {
-        match *request.method() {
-            Method::OPTIONS => HttpResponse::NoContent().insert_header(("allow", allow)).finish(),
-            _ => extract::answer(&request, &Problem::MethodNotAllowed { allow }),
-        }
-    }))
+    resource(path).app_data(RouteMetrics::default()).default_service(route().to(
+        move |request: HttpRequest| async move {
+            match *request.method() {
+                Method::OPTIONS => HttpResponse::NoContent().insert_header(("allow", allow)).finish(),
+                _ => extract::answer(&request, &Problem::MethodNotAllowed { allow }),
+            }
+        },
+    ))
 }
 
 async fn nothing_here(request: HttpRequest) -> HttpResponse {

@@ -10,6 +10,7 @@ use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::entropy::Entropy;
+use crate::files::open_regular;
 
 /// 32 bytes that everything keyed hangs on. Losing it forgets every window, session and challenge.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
@@ -40,7 +41,7 @@ impl MasterKey {
     /// end with the same key: the file is linked into place whole, and only where none stands.
     pub fn load_or_create(path: &Path, entropy: &Entropy) -> Result<Self, KeyFileError> {
         let failed = |reason| KeyFileError::Io { path: path.to_owned(), reason };
-        match std::fs::File::open(path) {
+        match open_regular(path) {
             Ok(file) => return Self::read(path, file),
             Err(reason) if reason.kind() != std::io::ErrorKind::NotFound => return Err(failed(reason)),
             Err(_) => {}
@@ -57,7 +58,7 @@ impl MasterKey {
         match written {
             Ok(()) => removed.map(|()| fresh).map_err(failed),
             Err(reason) if reason.kind() == std::io::ErrorKind::AlreadyExists => {
-                Self::read(path, std::fs::File::open(path).map_err(failed)?)
+                Self::read(path, open_regular(path).map_err(failed)?)
             }
             Err(reason) => Err(failed(reason)),
         }

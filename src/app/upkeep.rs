@@ -4,9 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web::Data;
+use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::Parts;
+use crate::db::Db;
+use crate::stop::Stop;
 use crate::throttle::AnyStore;
+use crate::web::connections::{self, Connections};
 use crate::web::services::Services;
 
 /// Between two looks for expired logs and sessions.
@@ -15,42 +19,55 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const RETURN_EVERY: Duration = Duration::from_secs(1);
 
 /// Drops what has expired, a little at a time.
-pub(super) fn upkeep(parts: Arc<Parts>, services: Data<Services>) -> tokio::task::JoinHandle<()> {
+pub(super) async fn upkeep(parts: Arc<Parts>, services: Data<Services>, mut stop: Stop) {
     const BATCH: u32 = 500;
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(SWEEP_EVERY).await;
-            if let AnyStore::Memory(store) = parts.limiter.store() {
-                store.sweep();
-            }
-            parts.insurance.store().sweep();
-            services.captchas.sweep();
-            services.token_gate.sweep();
-            while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
-            {
-            }
-            let live = services.live.snapshot();
-            let guard = services.sign_in.guard();
-            while matches!(guard.purge(&live.limits, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {
-            }
-            while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
-            services.codes.watch_level(&live).await;
-            while matches!(services.codes.give_up(BATCH).await, Ok(given_up) if given_up == u64::from(BATCH))
-            {
-            }
-            while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH))
-            {
-            }
+    while stop.pause(SWEEP_EVERY).await {
+        if let AnyStore::Memory(store) = parts.limiter.store() {
+            store.sweep();
         }
-    })
+        parts.insurance.store().sweep();
+        services.captchas.sweep();
+        services.token_gate.sweep();
+        while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
+        {
+        }
+        let live = services.live.snapshot();
+        let guard = services.sign_in.guard();
+        while matches!(guard.purge(&live.limits, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
+        while matches!(services.audit.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
+        services.codes.watch_level(&live).await;
+        while matches!(services.codes.give_up(BATCH).await, Ok(given_up) if given_up == u64::from(BATCH)) {}
+        while matches!(services.codes.purge(&live, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
+    }
 }
 
 /// Returns to the window store after an outage.
-pub(super) fn keep_whole(services: Data<Services>) -> tokio::task::JoinHandle<()> {
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(RETURN_EVERY).await;
-            services.sign_in.guard().keep_whole(&services.live.snapshot().limits).await;
-        }
-    })
+pub(super) async fn keep_whole(services: Data<Services>, mut stop: Stop) {
+    while stop.pause(RETURN_EVERY).await {
+        services.sign_in.guard().keep_whole(&services.live.snapshot().limits).await;
+    }
+}
+
+/// Looks how the database is. What is under way at the end came to nothing.
+pub(super) async fn keep_looking(db: Db, mut stop: Stop) {
+    tokio::select! {
+        () = stop.told() => {}
+        () = db.keep_looking() => {}
+    }
+}
+
+/// Closes connections that have nothing to stay open for. What was measured is summed up on the way, as it would
+/// pile up where nobody asks for it.
+pub(super) async fn watch(
+    connections: Arc<Connections>,
+    parts: Arc<Parts>,
+    metrics: PrometheusHandle,
+    mut stop: Stop,
+) {
+    let store_up = metrics::gauge!("gatehouse_store_up");
+    while stop.pause(connections::SWEEP_EVERY).await {
+        connections.sweep();
+        metrics.run_upkeep();
+        store_up.set(if parts.store_is_up() { 1.0 } else { 0.0 });
+    }
 }

@@ -57,6 +57,8 @@ pub struct Entry {
     /// The id of an account.
     pub actor: Option<String>,
     pub detail: Option<String>,
+    /// What the request is called, of an episode the first.
+    pub request: Option<String>,
 }
 
 /// A subject as it may be shown, with the key by which more of it is found.
@@ -86,7 +88,7 @@ impl EventLog {
         let sql = format!(
             "SELECT at, id, until_at, count, action, outcome, name, limit_name, rule, noted, solved,
             account_key, address_key, network_key, phone_key, prefix_key, account_mask, address_mask,
-            phone_mask, actor, detail FROM events WHERE (at, id) < ($1, $2){tests}
+            phone_mask, actor, detail, request FROM events WHERE (at, id) < ($1, $2){tests}
             ORDER BY at DESC, id DESC LIMIT $3"
         );
         let place = after.unwrap_or(Cursor::NEWEST);
@@ -185,6 +187,7 @@ struct RawEntry {
     phone_mask: Option<String>,
     actor: Option<String>,
     detail: Option<String>,
+    request: Option<String>,
 }
 
 impl RawEntry {
@@ -211,6 +214,7 @@ impl RawEntry {
             prefix: shown(self.prefix_key, &self.phone_mask),
             actor: self.actor,
             detail: self.detail,
+            request: self.request,
         })
     }
 }

@@ -25,6 +25,7 @@ use crate::clock::{Clock, Micros};
 use crate::db::Db;
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
+use crate::stop::Stop;
 use crate::throttle::Refusal;
 
 use episodes::{Episodes, Fold};
@@ -130,12 +131,13 @@ impl Audit {
         i64::from_le_bytes(*hash.first_chunk().expect("16 bytes hold 8"))
     }
 
-    /// Writes what is due, for ever. To be spawned once.
-    pub async fn keep_writing(self) {
+    /// Writes what is due until it is told to stop, and then ends between two writes. To be spawned once.
+    pub async fn keep_writing(self, mut stop: Stop) {
         let mut tick = tokio::time::interval(WRITE_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                () = stop.told() => return,
                 _ = tick.tick() => self.end_episodes(false),
                 () = self.0.writer.batch.notified() => {}
             }

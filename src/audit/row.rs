@@ -3,6 +3,7 @@
 use super::event::{Action, Event, Outcome, Subject};
 use super::mask::mask;
 use crate::clock::Micros;
+use crate::request_id::RequestId;
 
 /// The keys that an event's subjects stand under.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -34,6 +35,7 @@ pub struct Row {
     pub phone_mask: Option<Box<str>>,
     pub actor: Option<Box<str>>,
     pub detail: Option<Box<str>>,
+    pub request: Option<Box<str>>,
 }
 
 /// What a detail may take, in bytes: what stands there comes from us, but a reason is typed by somebody.
@@ -65,6 +67,7 @@ impl Row {
             phone_mask: shown(keys.phone.or(keys.prefix), phone.as_ref()),
             actor: event.actor.map(Into::into),
             detail: event.detail.as_deref().map(|text| cut(text, LONGEST_DETAIL).into()),
+            request: RequestId::current().map(|id| id.as_str().into()),
         }
     }
 }

@@ -350,7 +350,8 @@ async fn what_was_written_and_not_told_so_is_written_once() {
 async fn events_are_written_without_being_asked_for() {
     let rig = rig().await;
     rig.audit.record(Event::new(at(0), Action::SignIn, Outcome::Ok));
-    let writing = tokio::spawn(rig.audit.clone().keep_writing());
+    let stopper = crate::stop::Stopper::new();
+    let writing = tokio::spawn(rig.audit.clone().keep_writing(stopper.stop()));
     let written = async {
         while rig.audit.log().page(&Filter::default(), None, 1).await.unwrap().entries.is_empty() {
             tokio::task::yield_now().await;

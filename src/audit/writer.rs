@@ -172,13 +172,13 @@ async fn insert(db: &Db, rows: &[Row]) -> Result<(), DbError> {
     tx.commit().await
 }
 
-const COLUMNS: usize = 21;
+const COLUMNS: usize = 22;
 
 async fn insert_rows(tx: &mut Tx, rows: &[Row]) -> Result<u64, DbError> {
     let sql = format!(
         "INSERT INTO events (at, id, until_at, count, action, outcome, name, limit_name, rule, noted, solved,
         account_key, address_key, network_key, phone_key, prefix_key, account_mask, address_mask, phone_mask,
-        actor, detail) VALUES {} ON CONFLICT DO NOTHING",
+        actor, detail, request) VALUES {} ON CONFLICT DO NOTHING",
         places(rows.len(), COLUMNS)
     );
     Ok(on_tx!(tx, connection => {
@@ -190,7 +190,8 @@ async fn insert_rows(tx: &mut Tx, rows: &[Row]) -> Result<u64, DbError> {
                 .bind(i64::from(row.solved)).bind(row.keys.account).bind(row.keys.address)
                 .bind(row.keys.network).bind(row.keys.phone).bind(row.keys.prefix)
                 .bind(row.account_mask.as_deref()).bind(row.address_mask.as_deref())
-                .bind(row.phone_mask.as_deref()).bind(row.actor.as_deref()).bind(row.detail.as_deref());
+                .bind(row.phone_mask.as_deref()).bind(row.actor.as_deref()).bind(row.detail.as_deref())
+                .bind(row.request.as_deref());
         }
         question.execute(connection).await.map(|done| done.rows_affected())
     })?)

@@ -8,7 +8,8 @@ use gatehouse::config::Loaded;
 use gatehouse::login::{CreateError, Hasher, Roles, Username};
 use zeroize::Zeroizing;
 
-use super::{Failure, block_on};
+use super::log::tell;
+use super::{Failure, block_on, database_failure};
 
 /// No password line is longer.
 const LONGEST_LINE: u64 = 2048;
@@ -17,13 +18,13 @@ pub fn create(loaded: &Loaded, name: &str, password_stdin: bool) -> Result<(), F
     let login = Username::parse(name).map_err(|error| Failure::unusable(format!("NAME: {error}")))?;
     let password = if password_stdin { first_line()? } else { asked_for()? };
     block_on(create_account(loaded, &login, &password))??;
-    println!("{} is an administrator now.", login.as_str());
+    tell!("{} is an administrator now.", login.as_str());
     Ok(())
 }
 
 async fn create_account(loaded: &Loaded, login: &Username, password: &str) -> Result<(), Failure> {
     let world = World::default();
-    let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(Failure::broken)?;
+    let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(database_failure)?;
     let hasher = Hasher::new(app::hash_settings(&loaded.settings), world.entropy).map_err(Failure::broken)?;
     let hash = hasher
         .hash_new(password, login)
@@ -43,15 +44,19 @@ async fn create_account(loaded: &Loaded, login: &Username, password: &str) -> Re
 pub fn enable(loaded: &Loaded, name: &str) -> Result<(), Failure> {
     let login = Username::parse(name).map_err(|error| Failure::unusable(format!("NAME: {error}")))?;
     match block_on(enable_password(loaded, &login))?? {
-        true => println!("The password of {} signs in again.", login.as_str()),
-        false => println!("The password of {} is not disabled; nothing was changed.", login.as_str()),
+        true => {
+            tell!("The password of {} signs in again.", login.as_str());
+        }
+        false => {
+            tell!("The password of {} is not disabled; nothing was changed.", login.as_str());
+        }
     }
     Ok(())
 }
 
 async fn enable_password(loaded: &Loaded, login: &Username) -> Result<bool, Failure> {
     let world = World::default();
-    let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(Failure::broken)?;
+    let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(database_failure)?;
     let account = accounts.find(login).await.map_err(Failure::broken)?.ok_or_else(|| {
         Failure::unusable(format!("NAME: there is no account {}; check the spelling", login.as_str()))
     })?;

@@ -5,6 +5,8 @@ use std::path::Path;
 use gatehouse::config::{HomeKind, Loaded, Look};
 use gatehouse::throttle::{Limit, Mode, Rule, Span, Then};
 
+use super::log::tell;
+
 /// What is in force, or would be if a server started now; where it is kept is told first.
 pub fn show(loaded: &Loaded, file: &Path) {
     let home = &loaded.settings.home;
@@ -13,23 +15,25 @@ pub fn show(loaded: &Loaded, file: &Path) {
         HomeKind::Redis => (format!("redis, key {}", home.key), loaded.look()),
         HomeKind::Nacos => (home.place().display().to_string(), loaded.look()),
     };
-    println!("home:    {place}");
+    tell!("home:    {place}");
     match (look, loaded.live.in_force().fingerprint) {
-        (Look::Followed, Some(version)) => println!("version: {version}\n"),
+        (Look::Followed, Some(version)) => {
+            tell!("version: {version}\n");
+        }
         (Look::Followed, None) | (Look::Empty, _) => {
-            println!("version: none yet; the first server puts there what {} says:\n", file.display());
+            tell!("version: none yet; the first server puts there what {} says:\n", file.display());
         }
         (Look::Refused(error), _) => {
-            println!("version: refused; {} says otherwise:\n{error}\n", file.display());
+            tell!("version: refused; {} says otherwise:\n{error}\n", file.display());
         }
         (Look::Down(reason), _) => {
-            println!("version: unknown ({reason}); {} says:\n", file.display());
+            tell!("version: unknown ({reason}); {} says:\n", file.display());
         }
     }
     for limit in loaded.live.snapshot().limits.iter() {
-        println!("{}{}", limit.name(), mode(limit));
+        tell!("{}{}", limit.name(), mode(limit));
         for rule in limit.rules() {
-            println!("  {}", in_words(rule));
+            tell!("  {}", in_words(rule));
         }
     }
 }

@@ -2,13 +2,17 @@
 
 mod admin;
 mod limits;
+mod log;
 mod serve;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use gatehouse::config::{self, HomeKind, Loaded, Source};
+use gatehouse::db::ConnectError;
+use log::tell;
 
 /// Login throttling and SMS anti-abuse on an exact sliding-window limiter.
 #[derive(Parser)]
@@ -94,7 +98,8 @@ pub fn run() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { message, code }) => {
-            eprintln!("{message}");
+            // Where it cannot be said, the exit status still says that it failed.
+            let _ = writeln!(std::io::stderr(), "{message}");
             ExitCode::from(code)
         }
     }
@@ -116,6 +121,14 @@ impl Failure {
     }
 }
 
+/// A database of a newer version is input that this one cannot use; one that is out of reach may be back.
+fn database_failure(error: ConnectError) -> Failure {
+    match error {
+        ConnectError::Newer { .. } => Failure::unusable(error),
+        other => Failure::broken(other),
+    }
+}
+
 fn load(file: Option<&Path>) -> Result<(Source, Loaded), Failure> {
     let source = Source::new(file, config::environment_of_process());
     let loaded = source.load().map_err(Failure::unusable)?;
@@ -125,14 +138,14 @@ fn load(file: Option<&Path>) -> Result<(Source, Loaded), Failure> {
 fn check_config(file: Option<&Path>) -> Result<(), Failure> {
     let source = Source::new(file, config::environment_of_process());
     let loaded = source.load().map_err(Failure::unusable)?;
-    println!("{}: ok", source.path().display());
+    tell!("{}: ok", source.path().display());
     let home = &loaded.settings.home;
     let place = match loaded.live.home() {
         HomeKind::Fixed | HomeKind::File => return Ok(()),
         HomeKind::Redis => format!("redis, key {}", home.key),
         HomeKind::Nacos => home.place().display().to_string(),
     };
-    println!("[limits], and what else is live, is read from {place}; this file fills it where it is empty");
+    tell!("[limits], and what else is live, is read from {place}; this file fills it where it is empty");
     Ok(())
 }
 

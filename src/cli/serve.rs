@@ -5,26 +5,23 @@ use gatehouse::clock::Clock;
 use gatehouse::config::{Loaded, ReloadOutcome, Source, Watcher};
 use gatehouse::entropy::Entropy;
 use gatehouse::login::{Caller, CreateError, Password, Username};
+use gatehouse::telemetry;
 use gatehouse::web::services::Services;
-use metrics_exporter_prometheus::PrometheusBuilder;
-use tracing_subscriber::EnvFilter;
 
-use super::{Failure, block_on};
+use super::log::{Log, say, tell};
+use super::{Failure, block_on, database_failure};
 
 /// The name of the administrator that the first start makes.
 const FIRST_ADMIN: &str = "admin";
 
 pub fn run(source: Source, loaded: Loaded) -> Result<(), Failure> {
-    // What becomes of the config centre is told where the limits are read; its client's own log is for
-    // whoever asks for it.
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,nacos_sdk=off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let _log = Log::start();
     block_on(serve(source, loaded))?
 }
 
 async fn serve(source: Source, loaded: Loaded) -> Result<(), Failure> {
     let Loaded { settings, live } = loaded;
-    let metrics = PrometheusBuilder::new().install_recorder().map_err(Failure::broken)?;
+    let metrics = telemetry::builder().install_recorder().map_err(Failure::broken)?;
     let world = World::default();
     let watcher = Watcher::start(source, settings.clone(), live.clone(), Clock::System, count_reload)
         .map_err(Failure::broken)?;
@@ -34,10 +31,12 @@ async fn serve(source: Source, loaded: Loaded) -> Result<(), Failure> {
     let serving = application.serve().map_err(start_failure)?;
     // Not before the port is had: who starts again after a failure would not be shown the password again.
     make_first_admin(&services, &world).await?;
-    println!("Gatehouse listens on http://{} ({})", serving.address, settings.server.public_url);
+    tell!("Gatehouse listens on http://{} ({})", serving.address, settings.server.public_url);
     let reloading = tokio::spawn(reload_on_hangup(watcher));
     let ended = serving.run().await.map_err(Failure::broken);
+    // With the watcher's thread, which may have something to say still.
     reloading.abort();
+    let _ = reloading.await;
     ended
 }
 
@@ -54,7 +53,8 @@ fn count_reload(outcome: &ReloadOutcome) {
 fn start_failure(error: StartError) -> Failure {
     match error {
         StartError::Hash(_) | StartError::Key(_) | StartError::Gateway(_) => Failure::unusable(error),
-        StartError::Database(_) | StartError::Store(_) | StartError::Bind { .. } => Failure::broken(error),
+        StartError::Database(error) => database_failure(error),
+        StartError::Store(_) | StartError::Bind { .. } => Failure::broken(error),
     }
 }
 
@@ -76,18 +76,32 @@ async fn make_first_admin(services: &Services, world: &World) -> Result<(), Fail
     let login = Username::parse(FIRST_ADMIN).expect("a user name");
     let word = one_time_password(&world.entropy);
     let password = Password::attempt(&word).expect("a password");
-    let hash = hasher.hash(&Caller::OPERATOR, &password).await.map_err(Failure::broken)?;
-    match accounts.create_first_admin(&login, &hash).await {
-        Ok(Some(_)) => println!(
-            "There is no administrator yet, so one was made.\n  name:              {FIRST_ADMIN}\n  one-time password: {word}\nSign in with it and choose a password of your own. It is not shown again."
-        ),
-        Ok(None) => {}
-        Err(CreateError::LoginTaken | CreateError::PhoneTaken) => println!(
+    if accounts.find(&login).await.map_err(Failure::broken)?.is_some() {
+        tell!(
             "There is no administrator, and the name {FIRST_ADMIN:?} is taken. Make one: gatehouse admin create NAME"
-        ),
-        Err(CreateError::Db(error)) => return Err(Failure::broken(error)),
+        );
+        return Ok(());
     }
-    Ok(())
+    let hash = hasher.hash(&Caller::OPERATOR, &password).await.map_err(Failure::broken)?;
+    // Shown before it is good for anything: a password that nobody can have seen must not be the only one.
+    let shown = say(&format!(
+        "There is no administrator yet, so one is made.\n  name:              {FIRST_ADMIN}\n  one-time password: {word}\nSign in with it and choose a password of your own. It is not shown again."
+    ));
+    if let Err(reason) = shown {
+        tracing::error!(
+            %reason,
+            "no administrator was made: standard output cannot be written, where the one-time password would be shown; start with one that can, or run gatehouse admin create NAME"
+        );
+        return Ok(());
+    }
+    match accounts.create_first_admin(&login, &hash).await {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) | Err(CreateError::LoginTaken | CreateError::PhoneTaken) => {
+            tell!("Another instance made it in the meantime: the password is the one shown there.");
+            Ok(())
+        }
+        Err(CreateError::Db(error)) => Err(Failure::broken(error)),
+    }
 }
 
 /// 100 random bits in five groups, without letters that look alike (Crockford's base 32).

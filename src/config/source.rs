@@ -13,6 +13,7 @@ use super::live::LiveHandle;
 use super::living;
 use super::reader::{self, Problems};
 use super::settings::{Config, Settings};
+use crate::files::open_regular;
 
 /// Read where no file is named; missing, it stands for the defaults.
 pub const DEFAULT_FILE: &str = "gatehouse.toml";
@@ -150,7 +151,7 @@ pub(super) struct Judged {
 
 /// What stands at a path.
 pub(super) fn find(path: &Path) -> Found {
-    let read = std::fs::File::open(path).and_then(|file| {
+    let read = open_regular(path).and_then(|file| {
         let mut bytes = Vec::new();
         file.take(LARGEST + 1).read_to_end(&mut bytes)?;
         Ok(bytes)

@@ -1,6 +1,7 @@
 //! What a value may be: numbers, words, spans of time, addresses, URLs and references to secrets.
 
 use std::fmt::{self, Display};
+use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use url::Url;
 
 use super::document::{Node, Value};
 use super::reader::Parsed;
+use crate::files::open_regular;
 
 /// A whole number within bounds.
 pub(super) fn integer(bounds: RangeInclusive<u32>) -> impl Fn(Node) -> Parsed<u32> {
@@ -149,6 +151,9 @@ pub enum SecretRef {
     Literal(String),
 }
 
+/// More than any key is long; a line of this many bytes is no secret, and is refused where it is used.
+const LONGEST_SECRET: u64 = 64 * 1024;
+
 /// Why a secret cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
@@ -178,7 +183,8 @@ impl SecretRef {
             Self::Variable(name) => {
                 std::env::var(name).map_err(|_| SecretError::Variable { name: name.clone() })?
             }
-            Self::File(path) => std::fs::read_to_string(path)
+            Self::File(path) => open_regular(path)
+                .and_then(|file| std::io::read_to_string(file.take(LONGEST_SECRET)))
                 .map_err(|reason| SecretError::File { path: path.clone(), reason })?,
         };
         let text = SecretString::from(text);

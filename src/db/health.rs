@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::{ConnectOptions, Connection, PgConnection, query};
 use tokio::time::{sleep, timeout};
 
-use super::{Db, DbError, Lock, READ_COMMITTED, Tx, on_tx};
+use super::{Db, DbError, Lock, OUTAGE, READ_COMMITTED, Tx, on_tx};
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -34,22 +34,17 @@ impl Health {
     }
 
     fn note_reachable(&self, yes: bool) {
-        if self.unreachable.swap(!yes, Ordering::Relaxed) == yes {
-            match yes {
-                true => tracing::info!("the database answers again"),
-                false => {
-                    tracing::warn!("the database does not answer, and requests fail at once until it does")
-                }
-            }
+        self.unreachable.store(!yes, Ordering::Relaxed);
+        if !yes {
+            OUTAGE.failed(&"it does not answer, and requests fail at once until it does");
         }
     }
 
     fn note_writable(&self, outcome: Result<(), String>) {
-        if self.unwritable.swap(outcome.is_err(), Ordering::Relaxed) != outcome.is_err() {
-            match outcome {
-                Ok(()) => tracing::info!("the database takes what is written again"),
-                Err(error) => tracing::warn!("the database takes nothing that is written: {error}"),
-            }
+        self.unwritable.store(outcome.is_err(), Ordering::Relaxed);
+        match outcome {
+            Ok(()) => OUTAGE.answered(),
+            Err(error) => OUTAGE.failed(&format_args!("it takes nothing that is written: {error}")),
         }
     }
 }

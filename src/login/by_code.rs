@@ -17,6 +17,7 @@ use crate::audit::{self, Action, Event};
 use crate::config::Live;
 use crate::db::DbError;
 use crate::entropy::Entropy;
+use crate::request_id;
 use crate::sms::{Checked, Code, Codes, Guess, Phone, Purpose};
 use crate::throttle::Mode;
 
@@ -202,7 +203,7 @@ impl ByCode {
         let (service, phone) = (self.clone(), ask.entry.phone.clone());
         let password = Zeroizing::new(ask.new_password.to_owned());
         // Whoever hangs up now must not leave the place unsettled: this runs to its end without them.
-        let compared = tokio::spawn(async move {
+        let compared = request_id::spawn(async move {
             let not = match service.0.hasher.hash_beside(&caller, &password, phone.as_str()).await {
                 Ok(Ok(hash)) => return Ok((hash, admitted.compare().await)),
                 Ok(Err(unfit)) => Reset::Unfit(unfit),

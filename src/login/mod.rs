@@ -33,7 +33,7 @@ pub use registration::{Changed, Newcomer, Registered, Registration};
 pub use scopes::{MOST_SCOPES, Scopes, ScopesError};
 pub use sessions::{Authenticated, Session, SessionSettings, Sessions, SignedInBy, Token};
 pub use sign_in::{Attempt, BUSY, Outcome, SignIn};
-pub use tokens::{ApiToken, Bearer, Look, MOST_TOKENS, NewToken, TokenEntry, TokenId, Tokens};
+pub use tokens::{ApiToken, Bearer, MOST_TOKENS, NewToken, TokenEntry, TokenId, Tokens};
 pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
 
 /// What a service stands on has failed; its caller hears no more than that.

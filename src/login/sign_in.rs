@@ -17,6 +17,7 @@ use crate::audit::{self, Action, Event, Why};
 use crate::clock::Micros;
 use crate::config::Live;
 use crate::db::DbError;
+use crate::request_id;
 use crate::throttle::{Refusal, Then};
 
 /// What asks for a challenge where no limit does: there is more to hash than there is room for.
@@ -130,7 +131,7 @@ impl SignIn {
             // Whoever hangs up now must not leave the slot unsettled: this runs to its end without them.
             let (service, live) = (self.clone(), Arc::clone(live));
             let (_here, hung_up) = oneshot::channel();
-            let verified = tokio::spawn(async move {
+            let verified = request_id::spawn(async move {
                 let verified = service.verify(&live, &attempt, subject, slot, hung_up).await;
                 (verified, attempt)
             });

@@ -1,13 +1,19 @@
 //! Tokens of other programs: what they show instead of a session when they ask for hits on custom limits.
+//!
+//! There are a hundred at most, so each instance knows all of them, and a token that nobody made costs a look
+//! into memory. Since it may have been made elsewhere a moment ago, it also waits for the next read of them all,
+//! which is one for however many wait.
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{query, query_as, query_scalar};
+use tokio::time::Instant;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::id::{self, random_id};
@@ -28,8 +34,10 @@ const BELIEVED: Duration = Duration::from_millis(900);
 const FRESH: Duration = Duration::from_millis(500);
 /// How often it is written that a token is in use.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
-/// What is known of this many tokens; far more than can be good at one time.
-const KNOWN: usize = 1024;
+/// From one read of all tokens to the next: 50 a second at most, however many unknown ones are shown. One takes
+/// a fifth of a millisecond, and the first use of a token waits no longer than this for it.
+const PACE: Duration = Duration::from_millis(20);
+const UNREAD: &str = "the tokens could not be read";
 
 random_id! {
     /// A token as it is listed and revoked. Opens nothing: the token does.
@@ -70,15 +78,6 @@ pub struct Bearer {
     expires_at: Option<Micros>,
 }
 
-/// Whether a token is good, as far as memory says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
-    Good(Arc<Bearer>),
-    /// It was good a moment ago; the database says whether it is still.
-    Stale,
-    Unknown,
-}
-
 #[derive(Clone)]
 pub struct Tokens {
     db: Db,
@@ -86,26 +85,43 @@ pub struct Tokens {
     entropy: Entropy,
     key: SubKey,
     known: Arc<Mutex<Known>>,
+    reads: Arc<Reads>,
 }
 
+/// All tokens that are good, as the database had them when it was asked last.
 #[derive(Default)]
 struct Known {
     tokens: HashMap<[u8; 32], Believed>,
+    asked_at: Option<Micros>,
+    /// Somebody is asking again.
+    asking: bool,
     /// How often one was revoked here: what was read before that is not believed after it.
     revoked: u64,
 }
 
 struct Believed {
     bearer: Arc<Bearer>,
-    asked_at: Micros,
-    /// Somebody is asking again.
-    asking: bool,
+    touched_at: Option<Micros>,
+}
+
+/// One read at a time, which all who wait for one share.
+#[derive(Default)]
+struct Reads {
+    begun: AtomicU64,
+    last: tokio::sync::Mutex<LastRead>,
+}
+
+#[derive(Default)]
+struct LastRead {
+    number: u64,
+    at: Option<Instant>,
+    failed: bool,
 }
 
 impl Tokens {
     /// `key` is what tokens are hashed with: without it, a copy of the table opens nothing.
     pub fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey) -> Self {
-        Self { db, clock, entropy, key, known: Arc::default() }
+        Self { db, clock, entropy, key, known: Arc::default(), reads: Arc::default() }
     }
 
     /// Makes a token; it is told here and nowhere else. None where there are 100 good ones already.
@@ -158,48 +174,78 @@ impl Tokens {
         Ok(revoked > 0)
     }
 
-    /// What is known of a token without asking the database.
-    pub fn look(&self, token: &ApiToken) -> Look {
-        let (now, hash) = (self.clock.now(), self.hash(token));
-        let mut known = self.known();
-        let Some(believed) = known.tokens.get_mut(&hash) else { return Look::Unknown };
-        let age = now.since(believed.asked_at);
-        // A clock that was put back says nothing of how old it is.
-        if now < believed.asked_at || age >= BELIEVED || (age >= FRESH && !believed.asking) {
-            believed.asking = true;
-            return Look::Stale;
-        }
-        if believed.bearer.is_over(now) { Look::Stale } else { Look::Good(Arc::clone(&believed.bearer)) }
-    }
-
-    /// Asks the database: one read by an index, and a write a minute for a token in use.
-    pub async fn find(&self, token: &ApiToken) -> Result<Option<Arc<Bearer>>, DbError> {
-        const SQL: &str = "SELECT id, scopes, last_used_at, expires_at FROM api_tokens
-            WHERE token_hash = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)";
-        let (now, hash) = (self.clock.now(), self.hash(token));
-        let revoked = self.known().revoked;
-        let row: Option<BearerRow> = on_db!(&self.db, pool => query_as(SQL).bind(text(&hash)).bind(now.0)
-            .fetch_optional(pool).await)?;
-        let Some(row) = row else {
-            self.known().tokens.remove(&hash);
-            return Ok(None);
+    /// Whom a token speaks for, if it is good.
+    pub async fn admit(&self, token: &ApiToken) -> Result<Option<Arc<Bearer>>, DbError> {
+        let hash = self.hash(token);
+        let bearer = match self.look(&hash) {
+            Some(bearer) => Some(bearer),
+            None => {
+                self.read_anew().await?;
+                self.known().good(&hash, self.clock.now())
+            }
         };
-        let last_used_at = row.last_used_at.map(Micros);
-        let bearer = Arc::new(row.parse()?);
-        if last_used_at.is_none_or(|at| now.since(at) >= TOUCH_EVERY) {
-            self.touch(bearer.id, now).await;
+        if let Some(bearer) = &bearer {
+            self.touch(&hash, bearer.id).await;
         }
-        let mut known = self.known();
-        if known.revoked == revoked {
-            known.learn(hash, &bearer, now);
-        }
-        Ok(Some(bearer))
+        Ok(bearer)
     }
 
-    /// Nobody is refused because it cannot be written down.
-    async fn touch(&self, id: TokenId, now: Micros) {
+    /// What is known of a token without asking the database. None where it is unknown or what is known is old.
+    fn look(&self, hash: &[u8; 32]) -> Option<Arc<Bearer>> {
+        let (now, mut known) = (self.clock.now(), self.known());
+        // A clock that was put back says nothing of how old it is.
+        let age = known.asked_at.filter(|asked_at| *asked_at <= now).map(|asked_at| now.since(asked_at))?;
+        if age >= BELIEVED || (age >= FRESH && !known.asking) {
+            known.asking = true;
+            return None;
+        }
+        known.good(hash, now)
+    }
+
+    /// Waits for a read of all tokens that began after this call did, and makes one where there is none to
+    /// wait for: a token that was made elsewhere just now is known by then, and however many ask, no read
+    /// begins before the last one has ended.
+    async fn read_anew(&self) -> Result<(), DbError> {
+        let begun = self.reads.begun.load(Ordering::SeqCst);
+        let mut last = self.reads.last.lock().await;
+        if last.number > begun {
+            return if last.failed { Err(sqlx::Error::Protocol(UNREAD.into()).into()) } else { Ok(()) };
+        }
+        if let Some(at) = last.at {
+            tokio::time::sleep_until(at + PACE).await;
+        }
+        last.at = Some(Instant::now());
+        // Not kept in `last` yet: whoever reads may be gone before it is done.
+        let number = self.reads.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        let read = self.read().await;
+        (last.number, last.failed) = (number, read.is_err());
+        read
+    }
+
+    async fn read(&self) -> Result<(), DbError> {
+        const SQL: &str = "SELECT id, token_hash, scopes, last_used_at, expires_at FROM api_tokens
+            WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)";
+        loop {
+            let (now, revoked) = (self.clock.now(), self.known().revoked);
+            let rows: Vec<BearerRow> =
+                on_db!(&self.db, pool => query_as(SQL).bind(now.0).fetch_all(pool).await)?;
+            let tokens = rows.into_iter().map(BearerRow::parse).collect::<Result<_, _>>()?;
+            let mut known = self.known();
+            if known.revoked == revoked {
+                known.learn(tokens, now);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes once a minute that it is in use. Nobody is refused because that cannot be written down.
+    async fn touch(&self, hash: &[u8; 32], id: TokenId) {
         const SQL: &str = "UPDATE api_tokens SET last_used_at = $1
             WHERE id = $2 AND (last_used_at IS NULL OR last_used_at < $1)";
+        let now = self.clock.now();
+        if !self.known().takes_touch(hash, now) {
+            return;
+        }
         let touched: Result<(), sqlx::Error> = on_db!(&self.db, pool => query(SQL).bind(now.0)
             .bind(id.to_string()).execute(pool).await.map(drop));
         if let Err(error) = touched {
@@ -217,12 +263,27 @@ impl Tokens {
 }
 
 impl Known {
-    fn learn(&mut self, hash: [u8; 32], bearer: &Arc<Bearer>, asked_at: Micros) {
-        if self.tokens.len() >= KNOWN {
-            self.tokens.clear();
+    fn learn(&mut self, mut tokens: HashMap<[u8; 32], Believed>, asked_at: Micros) {
+        for (hash, believed) in &mut tokens {
+            // What is written here may not have been there when they were read.
+            let touched_at = self.tokens.get(hash).and_then(|before| before.touched_at);
+            believed.touched_at = believed.touched_at.max(touched_at);
         }
-        let believed = Believed { bearer: Arc::clone(bearer), asked_at, asking: false };
-        self.tokens.insert(hash, believed);
+        (self.tokens, self.asked_at, self.asking) = (tokens, Some(asked_at), false);
+    }
+
+    fn good(&self, hash: &[u8; 32], now: Micros) -> Option<Arc<Bearer>> {
+        let believed = self.tokens.get(hash)?;
+        (!believed.bearer.is_over(now)).then(|| Arc::clone(&believed.bearer))
+    }
+
+    fn takes_touch(&mut self, hash: &[u8; 32], now: Micros) -> bool {
+        let Some(believed) = self.tokens.get_mut(hash) else { return false };
+        let is_due = believed.touched_at.is_none_or(|at| now.since(at) >= TOUCH_EVERY);
+        if is_due {
+            believed.touched_at = Some(now);
+        }
+        is_due
     }
 }
 
@@ -271,6 +332,7 @@ struct EntryRow {
 #[derive(sqlx::FromRow)]
 struct BearerRow {
     id: String,
+    token_hash: String,
     scopes: String,
     last_used_at: Option<i64>,
     expires_at: Option<i64>,
@@ -291,12 +353,18 @@ impl EntryRow {
 }
 
 impl BearerRow {
-    fn parse(self) -> Result<Bearer, sqlx::Error> {
-        Ok(Bearer {
+    fn parse(self) -> Result<([u8; 32], Believed), sqlx::Error> {
+        let mut hash = [0; 32];
+        match URL_SAFE_NO_PAD.decode_slice(&self.token_hash, &mut hash) {
+            Ok(length) if length == hash.len() => {}
+            _ => return Err(sqlx::Error::Decode("the hash of a token is none".into())),
+        }
+        let bearer = Bearer {
             id: id::stored(TokenId::parse(&self.id))?,
             scopes: stored_scopes(&self.scopes)?,
             expires_at: self.expires_at.map(Micros),
-        })
+        };
+        Ok((hash, Believed { bearer: Arc::new(bearer), touched_at: self.last_used_at.map(Micros) }))
     }
 }
 

@@ -13,6 +13,7 @@ use crate::clock::Micros;
 use crate::config::Live;
 use crate::db::DbError;
 use crate::login::{Account, Accounts, FailureRecord};
+use crate::request_id;
 use crate::sms::{Codes, Guesser, Phone, SmsError};
 use crate::throttle::{AnyStore, Limit, Limiter, MemoryStore, StoreError, WindowStore};
 
@@ -162,7 +163,7 @@ impl Lookup {
         let (this, live, limit, subject) = (self.clone(), live.clone(), limit.to_owned(), subject.clone());
         let (actor, account) = (by.actor.to_owned(), by.account.clone());
         let (address, reason) = (by.address.to_owned(), by.reason.to_owned());
-        let clearing = tokio::spawn(async move {
+        let clearing = request_id::spawn(async move {
             let by = By { actor: &actor, account: &account, address: &address, reason: &reason };
             let Some((limit, bytes)) = this.counted(&live, &limit, &subject).await? else { return Ok(false) };
             let account = this.account(&subject).await?;

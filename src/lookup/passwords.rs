@@ -6,6 +6,7 @@ use super::{By, Lookup, Subject};
 use crate::audit::{Action, Event, Outcome};
 use crate::db::DbError;
 use crate::login::password_enabled_counter;
+use crate::request_id;
 
 impl Lookup {
     /// Lets the disabled password of whoever has this name or number open their account again. False where there
@@ -13,7 +14,7 @@ impl Lookup {
     pub async fn enable_password(&self, subject: &Subject, by: By<'_>) -> Result<bool, DbError> {
         let (this, subject) = (self.clone(), subject.clone());
         let (actor, address, reason) = (by.actor.to_owned(), by.address.to_owned(), by.reason.to_owned());
-        let enabling = tokio::spawn(async move {
+        let enabling = request_id::spawn(async move {
             let Some(account) = this.account(&subject).await? else { return Ok(false) };
             if !this.0.accounts.enable_password(account.id).await? {
                 return Ok(false);

@@ -9,6 +9,7 @@ use super::{Code, Phone, Purpose};
 use crate::audit::{self, Action, Event, Outcome, Why};
 use crate::config::Live;
 use crate::db::DbError;
+use crate::request_id;
 use crate::secret::same;
 use crate::throttle::{
     AnyStore, Attempt, Decision, Hold, Key, Limit, Mode, OwnedBucket, Refusal, StoreError, Then,
@@ -182,7 +183,7 @@ impl Codes {
 impl Admitted {
     pub async fn compare(self) -> Result<Checked, SmsError> {
         // Whoever hangs up now must not leave the hold unsettled: this runs to its end without them.
-        tokio::spawn(self.run()).await.expect("a comparison does not panic")
+        request_id::spawn(self.run()).await.expect("a comparison does not panic")
     }
 
     /// It was not compared after all, and never was.

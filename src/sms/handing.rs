@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use super::budgets::Ticket;
 use super::ledger::Fate;
@@ -10,6 +11,7 @@ use super::sending::Job;
 use super::share::Share;
 use super::text::text;
 use super::{Code, Delivery, Message, MessageId};
+use crate::request_id;
 use crate::throttle::HitId;
 
 /// What is to be handed over of a message that stands in the ledger.
@@ -51,7 +53,7 @@ impl Job {
         place: OwnedSemaphorePermit,
     ) {
         let (job, id) = (Arc::clone(self), letter.id);
-        tokio::spawn(async move {
+        request_id::spawn(async move {
             let delivery = match share {
                 Share::Withheld => None,
                 Share::Open | Share::Reserve => Some(match job.hand_over(letter).await {
@@ -77,10 +79,10 @@ impl Job {
         let text = text(self.purpose, &code, self.code_ttl, &self.locale);
         let (gateway, phone) = (Arc::clone(&inner.gateway), self.phone.clone());
         // A gateway that panics takes this task along, and nothing else.
-        let sending = tokio::spawn(async move {
+        let sending = request_id::spawn(async move {
             gateway.send(Message { id, phone: &phone, code: &code, text: &text }).await
         });
-        let stop = sending.abort_handle();
+        let (stop, begun) = (sending.abort_handle(), Instant::now());
         let delivery = match tokio::time::timeout(inner.gateway_patience, sending).await {
             Ok(Ok(delivery)) => delivery,
             Ok(Err(_)) => Delivery::Unknown { reason: "the gateway's code failed".to_owned() },
@@ -89,9 +91,10 @@ impl Job {
                 Delivery::Unknown { reason: "the gateway took too long".to_owned() }
             }
         };
+        inner.metrics.gateway(begun.elapsed(), &delivery);
         if let Delivery::Refused { reason } | Delivery::Unknown { reason } = &delivery {
             let gateway = inner.gateway.name();
-            tracing::warn!(gateway, message = %id, reason, "a message is not known to have gone out");
+            tracing::info!(gateway, message = %id, reason, "a message is not known to have gone out");
         }
         delivery
     }

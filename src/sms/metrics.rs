@@ -1,10 +1,14 @@
 //! What is counted of messages and guesses; the handles are kept, because refusals come by the million.
 
-use metrics::{Counter, Gauge};
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram};
 
 use super::Delivery;
 use super::codes::Sending;
 use super::sending::Answer;
+use crate::outage::Outage;
+use crate::telemetry::GATEWAY_SECONDS;
 
 pub struct Metrics {
     messages: Messages,
@@ -13,7 +17,12 @@ pub struct Metrics {
     /// `gatehouse_sms_total_spent_ratio`: of what `sms-total` admits, what everybody has spent; from 0.8 on
     /// codes are short.
     pub spent: Gauge,
+    gateway_seconds: Histogram,
 }
+
+/// How the gateway is. A process has one. What it refuses may be about one number, three in a row hardly are.
+static GATEWAY: Outage =
+    Outage::new("the SMS gateway", "gatehouse_sms_gateway_up", "gatehouse_sms_gateway_errors_total", 3);
 
 /// `gatehouse_sms_messages_total` by outcome; `repeated` is a request whose message was sent before;
 /// `withheld` one of those that in a shortage went to nobody.
@@ -61,6 +70,16 @@ impl Metrics {
             },
             brakes: metrics::counter!("gatehouse_sms_brakes_total"),
             spent: metrics::gauge!("gatehouse_sms_total_spent_ratio"),
+            gateway_seconds: metrics::histogram!(GATEWAY_SECONDS),
+        }
+    }
+
+    /// What a gateway made of a message, and how long it took over it.
+    pub fn gateway(&self, took: Duration, delivery: &Delivery) {
+        self.gateway_seconds.record(took.as_secs_f64());
+        match delivery {
+            Delivery::Accepted { .. } => GATEWAY.answered(),
+            Delivery::Refused { reason } | Delivery::Unknown { reason } => GATEWAY.failed(reason),
         }
     }
 

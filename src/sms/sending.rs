@@ -15,6 +15,7 @@ use super::watched::{Keys, Watched};
 use super::{Code, Delivery, MessageId, Phone, Purpose};
 use crate::config::{Brake, Live};
 use crate::db::DbError;
+use crate::request_id;
 use crate::throttle::{Refusal, Then};
 
 /// How often a request looks how another instance fares with the same one; and how often where that one
@@ -70,7 +71,7 @@ impl Codes {
     /// The same as [`send`](Self::send), for who has waited.
     pub async fn send_in_turn(&self, live: &Live, ask: Ask<'_>, turn: InTurn) -> Result<Sending, SmsError> {
         let job = Arc::new(Job::new(self.clone(), live, ask));
-        let answer = tokio::spawn(job.recorded(turn)).await.expect("sending does not panic")?;
+        let answer = request_id::spawn(job.recorded(turn)).await.expect("sending does not panic")?;
         self.0.metrics.count(&answer);
         Ok(answer.sending)
     }

@@ -14,6 +14,8 @@ use crate::clock::{Clock, Micros};
 use crate::config::{self, Limits, Live, LiveHandle};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
+use crate::request_id;
+use crate::stop::Stop;
 
 pub use crate::config::SaveError as NotWritten;
 pub use crate::config::{Draft, DraftError, HomeKind, Refused, Saved, with_limit};
@@ -173,7 +175,8 @@ impl Tuning {
         let author =
             Author { account: by.account.to_owned(), login: by.login.to_owned(), reason: reason.to_owned() };
         // On a task of its own: whoever asked may hang up, and what they did is recorded all the same.
-        let saving = tokio::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
+        let saving =
+            request_id::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
         let gone = |_| NotWritten::Home("the save did not come to its end; look what is in force".to_owned());
         saving.await.map_err(gone)?
     }
@@ -212,16 +215,17 @@ impl Tuning {
         self.put(edit.but_overridden(), if_match, by, reason).await
     }
 
-    /// Keeps history and the list of instances up to date for as long as it is polled: at every change, and
-    /// every few seconds.
-    pub async fn keep_up(&self) {
+    /// Keeps history and the list of instances up to date until it is told to stop: at every change, and every
+    /// few seconds. It ends between two rounds, so that none of its writes comes after [`Self::leave`].
+    pub async fn keep_up(&self, mut stop: Stop) {
         let mut changes = self.0.live.changes();
         loop {
             self.look_after().await;
             self.0.previews.tidy(&self.0.clock);
-            let changed = tokio::time::timeout(instances::EVERY, changes.changed()).await;
-            if matches!(changed, Ok(Err(_))) {
-                return;
+            tokio::select! {
+                () = stop.told() => return,
+                () = tokio::time::sleep(instances::EVERY) => {}
+                changed = changes.changed() => if changed.is_err() { return },
             }
         }
     }

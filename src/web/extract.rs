@@ -4,12 +4,13 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::marker::PhantomData;
 
-use actix_web::dev::{JsonBody, Payload};
+use actix_web::dev::{JsonBody, Payload, UrlEncoded};
 use actix_web::error::{InternalError, JsonPayloadError, UrlencodedError};
 use actix_web::web::{FormConfig, JsonConfig, PathConfig, QueryConfig, ServiceConfig};
 use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
 use serde::de::DeserializeOwned;
 
+use crate::web::connections::BodyTime;
 use crate::web::pages::error::{ErrorKind, error_response};
 use crate::web::problem::{InputError, Problem};
 
@@ -22,7 +23,7 @@ pub const DOCUMENT_LIMIT: usize = 256 * 1024;
 /// Extractor settings for the whole app; `/api` answers with problems, everything else with pages.
 pub fn configure(app: &mut ServiceConfig) {
     app.app_data(json())
-        .app_data(forms_up_to(BODY_LIMIT))
+        .app_data(forms())
         .app_data(
             PathConfig::default().error_handler(|error, request| refuse(error, request, Problem::NotFound)),
         )
@@ -39,7 +40,7 @@ fn json() -> JsonConfig {
     })
 }
 
-/// A JSON body of at most so many bytes, of which nothing is read before a guard has let its sender in.
+/// A body of at most so many bytes, of which nothing is read before a guard has let its sender in.
 pub struct Unread<T, const LIMIT: usize = BODY_LIMIT> {
     request: HttpRequest,
     payload: Payload,
@@ -55,16 +56,29 @@ impl<T, const LIMIT: usize> FromRequest for Unread<T, LIMIT> {
     }
 }
 
-impl<T: DeserializeOwned, const LIMIT: usize> Unread<T, LIMIT> {
+impl<T: DeserializeOwned + 'static, const LIMIT: usize> Unread<T, LIMIT> {
     pub async fn read(mut self) -> Result<T, Problem> {
+        self.begin();
         let body = JsonBody::new(&self.request, &mut self.payload, None, true).limit(LIMIT);
         body.await.map_err(|error| json_problem(&error))
     }
+
+    /// The same for a form, with the answer to one that cannot be read.
+    pub async fn read_form(mut self) -> Result<T, HttpResponse> {
+        self.begin();
+        let body = UrlEncoded::new(&self.request, &mut self.payload).limit(LIMIT);
+        body.await.map_err(|error| answer(&self.request, &form_problem(&error)))
+    }
+
+    fn begin(&self) {
+        if LIMIT > BODY_LIMIT {
+            BodyTime::allow_document(&self.request);
+        }
+    }
 }
 
-/// Forms of at most so many bytes.
-pub fn forms_up_to(limit: usize) -> FormConfig {
-    FormConfig::default().limit(limit).error_handler(|error, request| {
+fn forms() -> FormConfig {
+    FormConfig::default().limit(BODY_LIMIT).error_handler(|error, request| {
         let problem = form_problem(&error);
         refuse(error, request, problem)
     })

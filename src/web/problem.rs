@@ -97,6 +97,8 @@ pub enum Problem {
         allow: &'static str,
     },
     PayloadTooLarge,
+    /// The body did not arrive in time.
+    RequestTimeout,
     UnsupportedMediaType,
     MalformedJson,
     Internal,
@@ -123,7 +125,7 @@ mod kinds;
 use kinds as k;
 
 impl Kind {
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         k::INVALID_CREDENTIALS,
         k::CAPTCHA_REQUIRED,
         k::CAPTCHA_INVALID,
@@ -157,6 +159,7 @@ impl Kind {
         k::NOT_FOUND,
         k::METHOD_NOT_ALLOWED,
         k::PAYLOAD_TOO_LARGE,
+        k::REQUEST_TIMEOUT,
         k::UNSUPPORTED_MEDIA_TYPE,
         k::MALFORMED_JSON,
         k::INTERNAL,
@@ -216,6 +219,7 @@ impl Problem {
             Self::NotFound => k::NOT_FOUND,
             Self::MethodNotAllowed { .. } => k::METHOD_NOT_ALLOWED,
             Self::PayloadTooLarge => k::PAYLOAD_TOO_LARGE,
+            Self::RequestTimeout => k::REQUEST_TIMEOUT,
             Self::UnsupportedMediaType => k::UNSUPPORTED_MEDIA_TYPE,
             Self::MalformedJson => k::MALFORMED_JSON,
             Self::Internal => k::INTERNAL,

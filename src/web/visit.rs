@@ -17,6 +17,7 @@ use url::{Url, form_urlencoded};
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::login::Devices;
+use crate::request_id::RequestIds;
 use crate::secret::MasterKey;
 use crate::web::client::{ClientAddress, TrustedProxies};
 use crate::web::cookies::{self, Cookies};
@@ -36,6 +37,7 @@ pub struct Edge {
     pub devices: Devices,
     pub clock: Clock,
     pub entropy: Entropy,
+    pub request_ids: RequestIds,
 }
 
 impl Edge {
@@ -52,6 +54,7 @@ impl Edge {
             csrf: Csrf::new(master.derive("web.csrf"), public_url),
             flashes: Flashes::new(master.derive("web.flash")),
             devices: Devices::new(master.derive("web.device"), clock.clone(), entropy.clone()),
+            request_ids: RequestIds::new(&entropy),
             clock,
             entropy,
         }

@@ -1,6 +1,9 @@
 //! The real binary as whoever runs it meets it: what it says, what it leaves behind, how it ends.
 
 mod configuration;
+mod database;
+mod files;
+mod output;
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;

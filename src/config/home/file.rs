@@ -130,7 +130,10 @@ fn is_config_map(path: &Path) -> bool {
 
 /// Held until it is dropped, by one process at a time. The file stays: to remove it would let two hold it.
 fn lock(path: &Path) -> std::io::Result<File> {
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    // Not to be held up where somebody has put a FIFO there.
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path)?;
     for _ in 0..TRIES {
         match file.try_lock() {
             Ok(()) => return Ok(file),

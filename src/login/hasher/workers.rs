@@ -8,6 +8,7 @@ use metrics::{Gauge, Histogram};
 use parking_lot::{Condvar, Mutex};
 
 use super::scheduler::{Caller, Lane, QueuePosition, Scheduler, Started};
+use crate::telemetry::QUEUE_SECONDS;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -134,7 +135,7 @@ impl LaneMetrics {
     fn of(lane: Lane) -> Self {
         Self {
             depth: metrics::gauge!("gatehouse_password_queue_depth", "lane" => lane.as_str()),
-            wait: metrics::histogram!("gatehouse_password_queue_wait_seconds", "lane" => lane.as_str()),
+            wait: metrics::histogram!(QUEUE_SECONDS, "lane" => lane.as_str()),
         }
     }
 }

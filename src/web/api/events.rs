@@ -78,6 +78,9 @@ struct Told {
     actor: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    /// As `x-request-id` called it; of several, the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -111,6 +114,7 @@ impl From<Entry> for Told {
             prefix: entry.prefix.map(Masked::from),
             actor: entry.actor,
             detail: entry.detail,
+            request: entry.request,
         }
     }
 }

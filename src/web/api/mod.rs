@@ -184,7 +184,7 @@ pub async fn signed_in(
 
 /// Something is broken: logged here, once, and told without its cause.
 pub fn broken(error: &impl std::fmt::Display) -> Problem {
-    tracing::error!(%error, "a call could not be answered");
+    crate::web::handlers::failed(error);
     Problem::BROKEN
 }
 

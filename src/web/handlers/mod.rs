@@ -29,10 +29,19 @@ use crate::web::visit::Visit;
 
 /// Something is broken: logged here, once, and told without its cause.
 pub fn broken(visit: &Visit, error: &impl std::fmt::Display) -> HttpResponse {
-    tracing::error!(%error, "a page could not be answered");
+    failed(error);
     let mut page = ErrorPage::new(layout(visit), ErrorKind::Unavailable).respond(visit);
     Problem::BROKEN.head(page.headers_mut());
     page
+}
+
+/// An outage has lines of its own in the log; what fails in one is none.
+pub fn failed(error: &impl std::fmt::Display) {
+    if crate::db::OUTAGE.is_out() {
+        tracing::debug!(%error, "a request could not be answered");
+    } else {
+        tracing::error!(%error, "a request could not be answered");
+    }
 }
 
 fn layout(visit: &Visit) -> Layout {

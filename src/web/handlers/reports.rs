@@ -4,6 +4,7 @@ use actix_web::web::{Bytes, Path};
 use actix_web::{Error, HttpRequest, HttpResponse};
 
 use crate::sms::{ReportCall, ReportError};
+use crate::web::handlers::failed;
 use crate::web::services::Shared;
 
 /// The longest report, a batch of them, that is read.
@@ -39,7 +40,7 @@ pub async fn take(
             None => HttpResponse::NoContent().finish(),
         },
         Err(error) => {
-            tracing::error!(%error, "a delivery report could not be kept");
+            failed(&error);
             HttpResponse::ServiceUnavailable().finish()
         }
     }

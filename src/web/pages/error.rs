@@ -20,6 +20,7 @@ pub enum ErrorKind {
     NotFound,
     MethodNotAllowed,
     TooLarge,
+    TooSlow,
     WrongType,
     TooMany,
     Internal,
@@ -27,13 +28,14 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::BadRequest,
         Self::Forbidden,
         Self::ForeignForm,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::TooLarge,
+        Self::TooSlow,
         Self::WrongType,
         Self::TooMany,
         Self::Internal,
@@ -47,6 +49,7 @@ impl ErrorKind {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::WrongType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -63,6 +66,7 @@ impl ErrorKind {
             Self::NotFound => ("page-error.not-found-title", "page-error.not-found-text"),
             Self::MethodNotAllowed => ("page-error.method-title", "page-error.method-text"),
             Self::TooLarge => ("page-error.large-title", "page-error.large-text"),
+            Self::TooSlow => ("page-error.slow-title", "page-error.slow-text"),
             Self::WrongType => ("page-error.type-title", "page-error.type-text"),
             Self::TooMany => ("page-error.many-title", "page-error.many-text"),
             Self::Internal => ("page-error.internal-title", "page-error.internal-text"),
@@ -106,6 +110,7 @@ impl From<&Problem> for ErrorKind {
             }
             Problem::MethodNotAllowed { .. } => Self::MethodNotAllowed,
             Problem::PayloadTooLarge => Self::TooLarge,
+            Problem::RequestTimeout => Self::TooSlow,
             Problem::UnsupportedMediaType => Self::WrongType,
             Problem::Throttled { .. } | Problem::LimitFull { .. } => Self::TooMany,
             Problem::Internal => Self::Internal,

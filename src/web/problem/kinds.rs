@@ -36,6 +36,7 @@ pub const NOT_SAVED: Kind = kind("not-saved", S::CONFLICT, "The limits cannot be
 pub const NOT_FOUND: Kind = kind("not-found", S::NOT_FOUND, "There is nothing at this address", "Check the path against /openapi.json.");
 pub const METHOD_NOT_ALLOWED: Kind = kind("method-not-allowed", S::METHOD_NOT_ALLOWED, "This address does not take this method", "Use one of the methods in the Allow header.");
 pub const PAYLOAD_TOO_LARGE: Kind = kind("payload-too-large", S::PAYLOAD_TOO_LARGE, "The body is too large", "Send at most 16 KiB; limits may take 256 KiB.");
+pub const REQUEST_TIMEOUT: Kind = kind("request-timeout", S::REQUEST_TIMEOUT, "The body took too long", "It has to arrive whole within ten seconds, limits within thirty. Send the same call again over a better connection.");
 pub const UNSUPPORTED_MEDIA_TYPE: Kind = kind("unsupported-media-type", S::UNSUPPORTED_MEDIA_TYPE, "The body is of another type than this call takes", "Send JSON, with Content-Type: application/json.");
 pub const MALFORMED_JSON: Kind = kind("malformed-json", S::BAD_REQUEST, "The body is not JSON", "Check quotes, commas and brackets, and that the body arrives whole.");
 pub const INTERNAL: Kind = kind("internal", S::INTERNAL_SERVER_ERROR, "Something broke on our side", "It was recorded. Try again later; if it stays, tell whoever runs this site when it happened.");

@@ -80,8 +80,8 @@ async fn a_revoked_token_is_refused_at_once_and_an_expired_one_on_time() {
 }
 
 #[tokio::test]
-async fn an_address_has_twenty_unknown_tokens_a_minute() {
-    let (app, _, program) = start(Store::Memory, LIMITS).await;
+async fn an_address_has_twenty_unknown_tokens_a_minute_and_any_good_one() {
+    let (app, boss, program) = start(Store::Memory, LIMITS).await;
     let at = |address: &str, token: String| Program { client: app.client_at(address), token };
     assert_eq!(at("203.0.113.7", program.token.clone()).reserve("reply", "x").await.status, 200);
     let tries: Vec<_> = (0..50)
@@ -102,6 +102,8 @@ async fn an_address_has_twenty_unknown_tokens_a_minute() {
     assert_eq!(asked, 20, "however many come at once");
     let known = at("203.0.113.7", program.token.clone());
     assert_eq!(known.reserve("reply", "x").await.status, 200, "a token that is known goes on");
+    let first = at("203.0.113.7", make(&boss, &["*"]).await);
+    assert_eq!(first.reserve("reply", "x").await.status, 200, "as does one that is shown for the first time");
     assert_eq!(at("203.0.113.8", unknown(0)).reserve("reply", "x").await.status, 401, "as do others");
     app.advance(Duration::from_secs(60));
     assert_eq!(at("203.0.113.7", unknown(0)).reserve("reply", "x").await.status, 401);

@@ -11,7 +11,7 @@ use gatehouse::clock::Clock;
 use gatehouse::config::{Loaded, Source, Watcher};
 use gatehouse::entropy::Entropy;
 use gatehouse::web::services::Services;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::database::database;
 use super::ports::free_port;
@@ -245,7 +245,7 @@ impl Drop for TestApp {
 /// The recorder is one for the whole process, whichever app asks first.
 fn recorder() -> PrometheusHandle {
     static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
-    RECORDER.get_or_init(|| PrometheusBuilder::new().install_recorder().unwrap()).clone()
+    RECORDER.get_or_init(|| gatehouse::telemetry::builder().install_recorder().unwrap()).clone()
 }
 
 #[derive(Clone)]

@@ -17,6 +17,7 @@ pub struct Home {
     folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
     user: Option<u32>,
+    files: Option<u32>,
     pub port: u16,
 }
 
@@ -27,7 +28,7 @@ impl Home {
     /// An empty folder. The port is one of its own, and hashing is as cheap as the settings allow.
     pub fn new() -> Self {
         let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
-        let mut home = Self { folder, variables: Vec::new(), user: None, port };
+        let mut home = Self { folder, variables: Vec::new(), user: None, files: None, port };
         home.set("GATEHOUSE__SERVER__BIND", format!("127.0.0.1:{port}"));
         home.set("GATEHOUSE__SERVER__PUBLIC_URL", home.url());
         home.set("GATEHOUSE__PASSWORD__MEMORY_KIB", "7168");
@@ -54,6 +55,11 @@ impl Home {
         self.user = Some(NOBODY);
     }
 
+    /// No more files than these may be open, whatever it asks for.
+    pub fn allow_files(&mut self, files: u32) {
+        self.files = Some(files);
+    }
+
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -73,7 +79,15 @@ impl Home {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_gatehouse"));
+        let binary = env!("CARGO_BIN_EXE_gatehouse");
+        let mut command = match self.files {
+            None => Command::new(binary),
+            Some(files) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", "ulimit -n \"$0\" && exec \"$@\"", &files.to_string(), binary]);
+                shell
+            }
+        };
         for (name, _) in
             std::env::vars().filter(|(name, _)| name.starts_with("GATEHOUSE") || name == "RUST_LOG")
         {
@@ -100,14 +114,41 @@ impl Home {
         Ended::from(child.wait_with_output().unwrap())
     }
 
+    /// Runs it to its end, with standard output where it is told; its exit status.
+    pub fn run_saying(&self, arguments: &[&str], out: Stdio) -> Option<i32> {
+        self.command(arguments).stdout(out).status().unwrap().code()
+    }
+
     /// Starts it and waits until it listens.
     pub async fn start(&self, arguments: &[&str]) -> Running {
-        let mut child = self.command(arguments).spawn().unwrap();
-        let stdout = collect(child.stdout.take().unwrap());
-        let stderr = collect(child.stderr.take().unwrap());
-        let mut running = Running { child, stdout, stderr, url: self.url() };
+        let mut running = self.spawn(self.command(arguments));
         running.until("it listens", |running| running.stdout().contains("Gatehouse listens on")).await;
         running
+    }
+
+    /// The same, with its log where it is told.
+    pub async fn start_logging(&self, arguments: &[&str], log: Stdio) -> Running {
+        let mut command = self.command(arguments);
+        command.stderr(log);
+        let mut running = self.spawn(command);
+        running.until("it listens", |running| running.stdout().contains("Gatehouse listens on")).await;
+        running
+    }
+
+    /// The same, with standard output where it is told: that it listens is seen by trying.
+    pub async fn start_saying(&self, arguments: &[&str], out: Stdio) -> Running {
+        let mut command = self.command(arguments);
+        command.stdout(out);
+        let (mut running, port) = (self.spawn(command), self.port);
+        running.until("it listens", |_| std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()).await;
+        running
+    }
+
+    fn spawn(&self, mut command: Command) -> Running {
+        let mut child = command.spawn().unwrap();
+        let stdout = child.stdout.take().map(collect).unwrap_or_default();
+        let stderr = child.stderr.take().map(collect).unwrap_or_default();
+        Running { child, stdout, stderr, url: self.url() }
     }
 }
 

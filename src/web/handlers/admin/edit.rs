@@ -8,6 +8,7 @@ use crate::throttle::Limit;
 use crate::tuning::{Current, Draft, NotWritten, SaveError, with_limit};
 use crate::web::admin::{self, Admin};
 use crate::web::api::tuning::told;
+use crate::web::extract::{DOCUMENT_LIMIT, Unread};
 use crate::web::flash::Flash;
 use crate::web::handlers::admin::password::{self, Pairs};
 use crate::web::handlers::admin::trial::{mistake, tried};
@@ -103,9 +104,17 @@ pub async fn show_toml(visit: Visit, services: Shared) -> HttpResponse {
 }
 
 /// `POST /admin/limits/toml`
-pub async fn submit_toml(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
+pub async fn submit_toml(
+    visit: Visit,
+    form: Unread<Pairs, DOCUMENT_LIMIT>,
+    services: Shared,
+) -> HttpResponse {
     let admin = match admin::page::read(&visit, &services).await {
         Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let pairs = match form.read_form().await {
+        Ok(pairs) => pairs,
         Err(response) => return response,
     };
     let controls = Controls::read(&pairs);

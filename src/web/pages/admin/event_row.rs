@@ -55,7 +55,11 @@ impl From<Entry> for EventRow {
             action: entry.action,
             outcome: entry.outcome,
             subjects: subjects.into_iter().filter_map(link).collect(),
-            details: entry.detail.as_deref().map(details).unwrap_or_default(),
+            details: [
+                entry.detail.as_deref().map(details).unwrap_or_default(),
+                entry.request.map(|id| ("request".to_owned(), id)).into_iter().collect(),
+            ]
+            .concat(),
             name: entry.name,
             limit: entry.limit,
             rule: entry.rule.map(|rule| rule + 1),
@@ -175,6 +179,7 @@ fn detail_key(name: &str) -> Option<&'static str> {
         "limit" => "detail.limit",
         "name" => "detail.name",
         "change" => "detail.change",
+        "request" => "detail.request",
         "instance" => "detail.instance",
         "scopes" => "detail.scopes",
         "device" => "detail.device",

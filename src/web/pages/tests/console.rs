@@ -247,6 +247,7 @@ fn entries() -> Vec<Entry> {
         prefix: None,
         actor: None,
         detail: None,
+        request: None,
     };
     let refused = entry(1, Action::SignIn, Outcome::Throttled, 1_400);
     let refused = Entry { limit: Some("login-account".into()), rule: Some(1), noted: true, ..refused };

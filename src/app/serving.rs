@@ -1,0 +1,109 @@
+//! The server while it runs: it listens, what goes on beside the requests, and how it ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::HttpServer;
+use actix_web::dev::{Server, ServerHandle};
+use tokio::task::JoinSet;
+
+use super::{Application, StartError, upkeep};
+use crate::audit::Audit;
+use crate::db::Db;
+use crate::sms::Codes;
+use crate::stop::Stopper;
+use crate::tuning::Tuning;
+use crate::web::connections::{self, Bounds, Connections};
+use crate::{files, routes};
+
+/// How long requests in flight may take to end after SIGTERM.
+const DRAIN: u64 = 15;
+/// How long messages that nobody waits for may take: as long as a gateway may.
+const LAST_MESSAGES: Duration = Duration::from_secs(10);
+/// How long the database may take for the last events.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long open connections to the database may take to be closed.
+const CLOSING: Duration = Duration::from_secs(2);
+
+impl Application {
+    /// Listens. The server runs when it is awaited, and drains at SIGTERM.
+    pub fn serve(self) -> Result<Serving, StartError> {
+        let Self { services, edge, security, settings, parts } = self;
+        let metrics = services.metrics.clone();
+        let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
+        let (tuning, audit, codes) =
+            (services.tuning.clone(), services.audit.clone(), services.codes.clone());
+        let db = parts.db.clone();
+        let stopper = Stopper::new();
+        let mut background = JoinSet::new();
+        background.spawn(upkeep::upkeep(Arc::clone(&parts), services.clone(), stopper.stop()));
+        background.spawn(upkeep::keep_whole(services.clone(), stopper.stop()));
+        background.spawn(upkeep::keep_looking(db.clone(), stopper.stop()));
+        background.spawn(audit.clone().keep_writing(stopper.stop()));
+        let workers = settings.server.workers.unwrap_or_else(default_workers);
+        let bounds = Bounds::within(files::raise_limit());
+        let connections = Connections::new(bounds, edge.trusted.clone());
+        let accepting = Arc::clone(&connections);
+        let server = HttpServer::new(move || routes::app(services.clone(), edge.clone(), security.clone()))
+            .workers(workers)
+            .max_connections(bounds.ceiling.div_ceil(workers))
+            .client_request_timeout(connections::HEAD_TIME)
+            .keep_alive(connections::IDLE_TIME)
+            .on_connect(move |stream, data| accepting.accept(stream, data))
+            .shutdown_timeout(DRAIN)
+            .bind(settings.server.bind)
+            .map_err(failed)?;
+        let address = server.addrs().first().copied().unwrap_or(settings.server.bind);
+        let (kept_up, stop) = (tuning.clone(), stopper.stop());
+        background.spawn(async move { kept_up.keep_up(stop).await });
+        background.spawn(upkeep::watch(connections, parts, metrics, stopper.stop()));
+        Ok(Serving { address, server: server.run(), audit, codes, tuning, db, stopper, background })
+    }
+}
+
+/// A server that listens.
+pub struct Serving {
+    pub address: SocketAddr,
+    server: Server,
+    audit: Audit,
+    codes: Codes,
+    tuning: Tuning,
+    db: Db,
+    stopper: Stopper,
+    background: JoinSet<()>,
+}
+
+impl Serving {
+    pub fn handle(&self) -> ServerHandle {
+        self.server.handle()
+    }
+
+    /// Until it is stopped.
+    pub async fn run(self) -> std::io::Result<()> {
+        let Self { server, audit, codes, tuning, db, stopper, mut background, .. } = self;
+        let ended = server.await;
+        // First what writes beside the requests, so that nothing is written after the last words; the
+        // connections last, while there is a runtime to close them on.
+        drop(stopper);
+        // What was said to be on its way is handed over, as far as its gateway answers.
+        if tokio::time::timeout(LAST_MESSAGES, codes.drain()).await.is_err() {
+            tracing::warn!("messages are still being handed over: what becomes of them is not known");
+        }
+        let last_words = async {
+            while background.join_next().await.is_some() {}
+            audit.flush().await;
+            tuning.leave().await;
+        };
+        if tokio::time::timeout(LAST_WORDS, last_words).await.is_err() {
+            tracing::warn!("the last security events are lost: the database does not take them in time");
+        }
+        background.shutdown().await;
+        let _ = tokio::time::timeout(CLOSING, db.close()).await;
+        ended
+    }
+}
+
+fn default_workers() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

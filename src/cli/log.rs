@@ -1,0 +1,186 @@
+//! The log, and what is said on the terminal: neither can stop anything by not being writable.
+
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use gatehouse::request_id::RequestId;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::fmt::format::{Format, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+
+/// Lines that may wait for a slow reader, some two megabytes; what comes after them is lost, and counted.
+const WAITING: usize = 8192;
+/// How long the last lines may take at the end.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// Libraries that log what they work on at whatever level, or that a line in the log makes log another: a
+/// telephone number, and an event for each write into the folder that the log may be in.
+const NEVER: [&str; 2] = ["rlibphonenumber", "notify"];
+
+/// Writes the log to standard error until it is dropped, on a thread of its own.
+pub struct Log(SyncSender<Message>);
+
+enum Message {
+    Line(Vec<u8>),
+    /// All lines before it are written.
+    Flush(SyncSender<()>),
+}
+
+impl Log {
+    /// `RUST_LOG` chooses what is logged, within what may be.
+    pub fn start() -> Self {
+        // What becomes of the config centre is told where the limits are read; its client's own log is for
+        // whoever asks for it.
+        let asked =
+            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,nacos_sdk=off"));
+        let (lines, due) = sync_channel(WAITING);
+        // Where there is no thread to be had there is no log.
+        let _ = std::thread::Builder::new().name("log".into()).spawn(move || write(&due));
+        let shown = tracing_subscriber::fmt::layer()
+            .event_format(WithRequest(Format::default().with_ansi(io::stderr().is_terminal())))
+            .with_writer(Lines(lines.clone()))
+            .log_internal_errors(false)
+            .with_filter(asked.and(filter_fn(may_be_logged)));
+        tracing_subscriber::registry().with(shown).init();
+        Self(lines)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let (done, written) = sync_channel(1);
+        if self.0.try_send(Message::Flush(done)).is_ok() {
+            let _ = written.recv_timeout(LAST_LINES);
+        }
+    }
+}
+
+/// A line ends with the request that it is about.
+struct WithRequest(Format);
+
+impl<S, N> FormatEvent<S, N> for WithRequest
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let Some(id) = RequestId::current() else { return self.0.format_event(context, out, event) };
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        writeln!(out, "{} request={}", line.trim_end(), id.as_str())
+    }
+}
+
+/// Whatever is asked for: of libraries nothing at `trace`, where they log what they read and write, and of
+/// some nothing at all.
+fn may_be_logged(event: &Metadata<'_>) -> bool {
+    let target = event.target();
+    let is_of = |library: &str| {
+        target.strip_prefix(library).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    is_of("gatehouse") || (*event.level() <= Level::DEBUG && !NEVER.into_iter().any(is_of))
+}
+
+fn write(due: &Receiver<Message>) {
+    let mut out = io::stderr();
+    while let Ok(message) = due.recv() {
+        match message {
+            // A disk may have room again, so the next line is tried whatever became of this one.
+            Message::Line(line) => count_lost(out.write_all(&line).is_err()),
+            Message::Flush(done) => drop(done.try_send(())),
+        }
+    }
+}
+
+fn count_lost(lost: bool) {
+    if lost {
+        metrics::counter!("gatehouse_log_lines_lost_total").increment(1);
+    }
+}
+
+/// Hands lines on and waits for nothing. Each event is one write.
+#[derive(Clone)]
+struct Lines(SyncSender<Message>);
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let sent = self.0.try_send(Message::Line(line.to_vec()));
+        count_lost(matches!(sent, Err(TrySendError::Full(_) | TrySendError::Disconnected(_))));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Says something on standard output, or why it cannot be said.
+pub fn say(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// For what is good to know: `println!` would panic where it cannot be said.
+macro_rules! tell {
+    ($($text:tt)*) => {
+        let _ = $crate::cli::log::say(&format!($($text)*));
+    };
+}
+pub(super) use tell;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_library_works_on_is_never_logged() {
+        let log = |target: &'static str| {
+            let (sent, lines) = sync_channel(16);
+            let shown = tracing_subscriber::fmt::layer()
+                .with_writer(Lines(sent))
+                .with_filter(EnvFilter::new("trace,notify::inotify=trace").and(filter_fn(may_be_logged)));
+            let _guard = tracing_subscriber::registry().with(shown).set_default();
+            match target {
+                "gatehouse::web" => tracing::trace!(target: "gatehouse::web", "a line"),
+                "rlibphonenumber" => tracing::error!(target: "rlibphonenumber::util", "a line"),
+                "notify" => tracing::trace!(target: "notify::inotify", "a line"),
+                "notify_other" => tracing::debug!(target: "notify_other", "a line"),
+                "hyper" => tracing::trace!(target: "hyper", "a line"),
+                _ => tracing::debug!(target: "sqlx::query", "a line"),
+            }
+            lines.try_iter().count()
+        };
+        for (target, lines) in [
+            ("gatehouse::web", 1),
+            ("rlibphonenumber", 0),
+            ("notify", 0),
+            ("notify_other", 1),
+            ("hyper", 0),
+            ("sqlx::query", 1),
+        ] {
+            assert_eq!(log(target), lines, "{target}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What may go wrong with a database: to open it, and to ask it something.
+
+use std::path::PathBuf;
+
+use sqlx::migrate::MigrateError;
+
+use super::MIGRATIONS;
+use crate::outage::Outage;
+
+/// A statement failed, or found no connection in time. What the database says is for the log only.
+#[derive(Debug, thiserror::Error)]
+#[error("database: {0}")]
+pub struct DbError(sqlx::Error);
+
+/// How the database is, as far as failed statements and looks tell. A process has one.
+pub static OUTAGE: Outage =
+    Outage::new("the database", "gatehouse_database_up", "gatehouse_database_errors_total", 1);
+
+impl From<sqlx::Error> for DbError {
+    fn from(error: sqlx::Error) -> Self {
+        if is_outage(&error) {
+            OUTAGE.failed(&error);
+        }
+        Self(error)
+    }
+}
+
+/// Whether the database cannot do what it is there for, rather than refuse this statement.
+fn is_outage(error: &sqlx::Error) -> bool {
+    let code = match error {
+        sqlx::Error::Database(error) => error.code().unwrap_or_default(),
+        sqlx::Error::RowNotFound | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => return false,
+        _ => return true,
+    };
+    // PostgreSQL's have five characters, SQLite's are numbers of four digits at most.
+    match code.parse::<u32>() {
+        // The low byte says what kind it is: READONLY, IOERR, CORRUPT, FULL, CANTOPEN.
+        Ok(number) if code.len() < 5 => [8, 10, 11, 13, 14].contains(&(number & 0xFF)),
+        // No connection, no resources, an operator's intervention, its system; a standby.
+        _ => ["08", "53", "57P", "58", "25006"].iter().any(|class| code.starts_with(class)),
+    }
+}
+
+/// Why a database cannot be opened. The URL is not repeated: it may hold a password.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("database.url: must begin with sqlite: or postgres:")]
+    Scheme,
+    #[error("database.url: {0}")]
+    Url(sqlx::Error),
+    #[error("database.url: cannot make {path}: {reason}")]
+    File { path: PathBuf, reason: std::io::Error },
+    #[error("database.url: cannot connect: {0}")]
+    Connect(sqlx::Error),
+    #[error(
+        "database.url: this database was made by a newer Gatehouse (migration {found}, and this one knows {known}); run that one, or restore a copy from before it"
+    )]
+    Newer { found: i64, known: i64 },
+    #[error("database migration: {0}")]
+    Migrate(MigrateError),
+}
+
+impl From<MigrateError> for ConnectError {
+    fn from(error: MigrateError) -> Self {
+        let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default();
+        match error {
+            MigrateError::VersionMissing(found) if found > known => Self::Newer { found, known },
+            other => Self::Migrate(other),
+        }
+    }
+}
+
+impl DbError {
+    /// A row of the same key was there already.
+    pub fn is_unique_violation(&self) -> bool {
+        matches!(&self.0, sqlx::Error::Database(error) if error.is_unique_violation())
+    }
+
+    /// Whether the database refused what it was given, and would again: a value that it cannot hold, a row that
+    /// a constraint forbids.
+    pub fn is_about_values(&self) -> bool {
+        let code = self.0.as_database_error().and_then(|error| error.code());
+        let Some(code) = code else { return false };
+        // PostgreSQL: classes 22 (data exception) and 23 (integrity constraint violation), five characters each.
+        if code.len() == 5 && (code.starts_with("22") || code.starts_with("23")) {
+            return true;
+        }
+        // SQLite: the low byte says what kind it is: TOOBIG, CONSTRAINT, MISMATCH.
+        code.len() < 5 && code.parse::<u32>().is_ok_and(|code| [18, 19, 20].contains(&(code & 0xFF)))
+    }
+}

@@ -1,0 +1,76 @@
+//! Something that others keep and that may be out: a line in the log when it goes out and one when it is back,
+//! however many calls fail in between.
+
+use std::fmt::Display;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use metrics::{Counter, Gauge};
+
+/// One dependency; `gatehouse_{name}_up` and `gatehouse_{name}_errors_total` say how it is.
+#[derive(Debug)]
+pub struct Outage {
+    /// As the log calls it.
+    what: &'static str,
+    up: &'static str,
+    errors: &'static str,
+    after: u64,
+    is_out: AtomicBool,
+    failed: AtomicU64,
+    handles: OnceLock<(Gauge, Counter)>,
+}
+
+impl Outage {
+    /// It counts as out after so many failures in a row.
+    pub const fn new(what: &'static str, up: &'static str, errors: &'static str, after: u64) -> Self {
+        let (is_out, failed) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { what, up, errors, after, is_out, failed, handles: OnceLock::new() }
+    }
+
+    pub fn failed(&self, reason: &impl Display) {
+        let (up, errors) = self.handles();
+        errors.increment(1);
+        let failed = self.failed.fetch_add(1, Ordering::Relaxed) + 1;
+        if failed >= self.after && !self.is_out.swap(true, Ordering::Relaxed) {
+            up.set(0.0);
+            tracing::warn!(%reason, "{} is out of service", self.what);
+        }
+    }
+
+    pub fn answered(&self) {
+        self.handles().0.set(1.0);
+        let failed = self.failed.swap(0, Ordering::Relaxed);
+        if self.is_out.swap(false, Ordering::Relaxed) {
+            tracing::warn!(failed, "{} is back in service", self.what);
+        }
+    }
+
+    /// Whether what fails now is no news.
+    pub fn is_out(&self) -> bool {
+        self.is_out.load(Ordering::Relaxed)
+    }
+
+    fn handles(&self) -> &(Gauge, Counter) {
+        self.handles.get_or_init(|| (metrics::gauge!(self.up), metrics::counter!(self.errors)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_out_after_so_many_failures_in_a_row_and_back_with_one_answer() {
+        let outage = Outage::new("a test", "gatehouse_test_up", "gatehouse_test_errors_total", 3);
+        for _ in 0..2 {
+            outage.failed(&"no answer");
+            outage.failed(&"no answer");
+            outage.answered();
+        }
+        assert!(!outage.is_out());
+        (0..3).for_each(|_| outage.failed(&"no answer"));
+        assert!(outage.is_out());
+        outage.answered();
+        assert!(!outage.is_out());
+    }
+}

@@ -1,0 +1,45 @@
+//! The word to stop, for tasks that run beside the requests: each ends where it holds nothing half done.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// Tells every [`Stop`] when it is dropped.
+#[derive(Debug)]
+pub struct Stopper(watch::Sender<()>);
+
+/// Waits for the word.
+#[derive(Debug, Clone)]
+pub struct Stop(watch::Receiver<()>);
+
+impl Stopper {
+    pub fn new() -> Self {
+        Self(watch::Sender::new(()))
+    }
+
+    pub fn stop(&self) -> Stop {
+        Stop(self.0.subscribe())
+    }
+}
+
+impl Default for Stopper {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stop {
+    /// Waits for a while; false where it is told in the meantime.
+    pub async fn pause(&mut self, span: Duration) -> bool {
+        tokio::select! {
+            () = self.told() => false,
+            () = tokio::time::sleep(span) => true,
+        }
+    }
+
+    /// Returns when it is told, and at once ever after.
+    pub async fn told(&mut self) {
+        // Nothing is ever sent: the end of the sender is the word.
+        while self.0.changed().await.is_ok() {}
+    }
+}

@@ -1,0 +1,138 @@
+//! A log, and a standard output, that cannot be written: they stop nothing. And what never is in a log.
+
+use std::fs::{File, OpenOptions};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::app::PASSWORD;
+use crate::support::process::Home;
+
+const PHONE: &str = "13800138000";
+
+fn full() -> Stdio {
+    OpenOptions::new().write(true).open("/dev/full").unwrap().into()
+}
+
+/// A pipe that nobody reads any more.
+fn closed() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+/// A pipe that is full, whose reader has stopped reading.
+fn stuck() -> (Stdio, std::io::PipeReader) {
+    use std::io::Write;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    // As much as a pipe holds on Linux.
+    writer.write_all(&[b'\n'; 64 * 1024]).unwrap();
+    (writer.into(), reader)
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_written_stops_nothing() {
+    let (stuck, _reader) = stuck();
+    for (what, log) in [("a full disk", full()), ("a closed pipe", closed()), ("a pipe that is full", stuck)]
+    {
+        let mut home = Home::new();
+        home.set("RUST_LOG", "trace");
+        let mut running = home.start_logging(&["serve"], log).await;
+        let client = running.client();
+        for path in ["/healthz", "/readyz", "/login", "/nothing"] {
+            assert!(client.get(path).await.status < 500, "{what}: {path}");
+        }
+        assert_eq!(client.login("alice", PASSWORD).await.status, 401, "{what}");
+        home.write("gatehouse.toml", "[limits\n");
+        running.signal("HUP");
+        assert_eq!(client.get("/healthz").await.status, 200, "{what}");
+        running.signal("TERM");
+        assert_eq!(running.ended().await.code(), Some(0), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_first_password_that_cannot_be_shown_is_none() {
+    for out in [full(), closed()] {
+        let home = Home::new();
+        let mut mute = home.start_saying(&["serve"], out).await;
+        assert_eq!(mute.client().get("/healthz").await.status, 200);
+        mute.until("it is said", |running| running.stderr().contains("no administrator was made")).await;
+        mute.signal("TERM");
+        assert_eq!(mute.ended().await.code(), Some(0));
+        let mut again = home.start(&["serve"]).await;
+        again.until("it is shown now", |running| running.stdout().contains("one-time password: ")).await;
+    }
+}
+
+#[test]
+fn a_command_whose_output_is_closed_has_done_what_it_was_asked() {
+    let home = Home::new();
+    home.write("gatehouse.toml", "");
+    for arguments in [&["check-config"][..], &["limits", "show"]] {
+        assert_eq!(home.run_saying(arguments, closed()), Some(0), "{arguments:?}");
+        assert_eq!(home.run_saying(arguments, full()), Some(0), "{arguments:?}");
+    }
+}
+
+/// Whatever is asked for, and wherever it goes.
+#[tokio::test]
+async fn a_log_of_everything_holds_nobodys_data_and_does_not_feed_itself() {
+    let mut home = Home::new();
+    home.set(
+        "RUST_LOG",
+        "trace,rlibphonenumber=trace,rlibphonenumber::phonenumberutil=trace,notify::inotify=trace",
+    );
+    home.set("GATEHOUSE__SERVER__TRUSTED_PROXIES", "[\"127.0.0.0/8\"]");
+    home.write("gatehouse.toml", "[limits.sms-phone]\nrules = []\n");
+    // Into the folder that is watched.
+    let log = home.path("gatehouse.log");
+    let running = home.start_logging(&["serve"], File::create(&log).unwrap().into()).await;
+    let client = running.client();
+    let call = async |path: &str, body: serde_json::Value| {
+        let request = client.http.post(format!("{}/api/v1{path}", client.url)).json(&body);
+        let answer = request.header("x-forwarded-for", "203.0.113.77").send().await.unwrap();
+        (answer.status().as_u16(), answer.headers().clone())
+    };
+    let mut secrets = vec![PHONE.to_owned(), PHONE[3..].to_owned(), PASSWORD.to_owned(), "zaphod".to_owned()];
+    secrets.push("203.0.113.77".to_owned());
+    let code = async |purpose: &str| {
+        assert_eq!(call("/sms/codes", json!({ "phone": PHONE, "purpose": purpose })).await.0, 202);
+        client.codes(PHONE).await.remove(0)
+    };
+    let first = code("register").await;
+    let body = json!({ "login": "zaphod", "password": PASSWORD, "phone": PHONE, "code": first });
+    assert_eq!(call("/register", body).await.0, 201);
+    let (status, headers) = call("/login", json!({ "login": "zaphod", "password": PASSWORD })).await;
+    assert_eq!(status, 200);
+    let cookies = headers.get_all("set-cookie").iter().map(|line| line.to_str().unwrap());
+    secrets.extend(cookies.filter_map(|line| line.split([';', '=']).nth(1)).map(str::to_owned));
+    assert_eq!(call("/login", json!({ "login": "zaphod", "password": "zaphod's other" })).await.0, 401);
+    let second = code("login").await;
+    assert_eq!(call("/sms/login", json!({ "phone": PHONE, "code": second })).await.0, 200);
+    let third = code("reset").await;
+    let body = json!({ "phone": PHONE, "code": third, "new_password": format!("{PASSWORD} two") });
+    assert_eq!(call("/password/reset", body).await.0, 204);
+    for wrong in ["12", "+8613800138", "+1 (650) 253-0000 ext 7", "tel:253-0000;phone-context=+1650"] {
+        call("/sms/codes", json!({ "phone": wrong, "purpose": "login" })).await;
+    }
+    secrets.push("253-0000".to_owned());
+    let text = std::fs::read_to_string(&log).unwrap();
+    // A code is six digits, which a time or a number of bytes may hold, too.
+    let codes = [first, second, third];
+    for line in text.lines() {
+        let bare = line.split_once("Z ").map_or(line, |(_, rest)| rest);
+        for secret in secrets.iter().filter(|secret| secret.len() > 3) {
+            assert!(!line.contains(secret.as_str()), "{secret} is in the log: {line}");
+        }
+        let words = || bare.split(|letter: char| !letter.is_ascii_alphanumeric());
+        assert!(!words().any(|word| codes.iter().any(|code| code == word)), "a code is in the log: {line}");
+    }
+    // Another process, whom no clock of ours reaches; of what must not come there is nothing to wait for.
+    let before = std::fs::metadata(&log).unwrap().len();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let grown = std::fs::metadata(&log).unwrap().len() - before;
+    eprintln!("the log is {before} bytes long, and grew by {grown} in two idle seconds");
+    assert!(before > 0 && grown < 64 * 1024, "{grown} bytes in two idle seconds");
+}

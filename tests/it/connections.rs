@@ -1,0 +1,150 @@
+//! What holds connections open for nothing, against the real binary with few files.
+
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::process::{Home, Running};
+
+/// Files that the server may have open: what a shell gives a process.
+const FILES: u32 = 1024;
+/// More connections than that.
+const MANY: usize = 1100;
+/// Each that stalls is closed within this long. The rest is for a machine that does much else.
+const CLOSED_WITHIN: Duration = Duration::from_secs(15);
+const LOADED: Duration = Duration::from_secs(10);
+
+const STALLED_BODY: &str = "POST /api/v1/login HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{";
+const ENDLESS_CHUNKS: &str =
+    "POST /nothing HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n";
+const UNREAD_BODY: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";
+const HALF_A_HEAD: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\nx-";
+const WHOLE: &str = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+
+async fn running() -> (Home, Running) {
+    let mut home = Home::new();
+    home.allow_files(FILES);
+    let running = home.start(&["serve"]).await;
+    (home, running)
+}
+
+async fn connect(home: &Home) -> TcpStream {
+    TcpStream::connect(("127.0.0.1", home.port)).await.unwrap()
+}
+
+async fn open(home: &Home, sent: &str) -> TcpStream {
+    let mut stream = connect(home).await;
+    stream.write_all(sent.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Reads what comes until the other side closes, sending `drip` every second.
+async fn until_closed(mut stream: TcpStream, drip: &str) -> String {
+    let (mut read, mut write) = stream.split();
+    let mut answers = Vec::new();
+    let dripping = async {
+        while !drip.is_empty() && write.write_all(drip.as_bytes()).await.is_ok() {
+            // Whom no clock of ours reaches.
+            sleep(Duration::from_secs(1)).await;
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        // A reset is an end, too.
+        _ = read.read_to_end(&mut answers) => {}
+        () = dripping => {}
+        () = sleep(CLOSED_WITHIN + LOADED) => panic!("still open after {CLOSED_WITHIN:?}"),
+    }
+    String::from_utf8(answers).unwrap()
+}
+
+#[tokio::test]
+async fn bodies_that_never_end_do_not_keep_others_out() {
+    gatehouse::files::raise_limit();
+    let (home, running) = running().await;
+    let mut stalled = Vec::new();
+    for _ in 0..MANY {
+        stalled.push(open(&home, STALLED_BODY).await);
+    }
+    let begun = Instant::now();
+    let answer = timeout(LOADED, running.client().get("/healthz")).await.expect("an answer");
+    eprintln!(
+        "/healthz beside {MANY} bodies that never end: {} after {:.1?}",
+        answer.status,
+        begun.elapsed()
+    );
+    assert_eq!(answer.status, 200);
+    // The newest are still waited for; they hear what became of them.
+    let last = until_closed(stalled.pop().unwrap(), "").await;
+    assert!(last.starts_with("HTTP/1.1 408 ") && last.contains("/problems/request-timeout"), "{last}");
+    for stream in stalled {
+        until_closed(stream, "").await;
+    }
+    eprintln!("all are closed after {:.1?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn whatever_stalls_is_closed() {
+    let (home, _running) = running().await;
+    let begun = Instant::now();
+    let later_head = async {
+        let mut stream = open(&home, WHOLE).await;
+        assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+        stream.write_all(HALF_A_HEAD.as_bytes()).await.unwrap();
+        until_closed(stream, "y").await
+    };
+    let stalled = async |sent: &str, drip: &str| until_closed(open(&home, sent).await, drip).await;
+    let form = STALLED_BODY.replace("/api/v1/login", "/login").replace("json", "x-www-form-urlencoded");
+    let answers = tokio::join!(
+        stalled(STALLED_BODY, ""),
+        stalled(STALLED_BODY, " "),
+        stalled(&form, "a"),
+        stalled(ENDLESS_CHUNKS, "1\r\nx\r\n"),
+        stalled(UNREAD_BODY, " "),
+        stalled(HALF_A_HEAD, "y"),
+        stalled("", ""),
+        later_head,
+    );
+    eprintln!("all are closed after {:.1?}", begun.elapsed());
+    let status = |answer: &str| answer.split(' ').nth(1).unwrap_or_default().to_owned();
+    for slow in [&answers.0, &answers.1, &answers.2] {
+        assert_eq!(status(slow), StatusCode::REQUEST_TIMEOUT.as_str(), "{slow}");
+        assert!(slow.to_lowercase().contains("connection: close"), "{slow}");
+    }
+    assert!(answers.1.contains("application/problem+json"), "{}", answers.1);
+    assert!(answers.2.contains("<html"), "{}", answers.2);
+    assert_eq!(status(&answers.3), "404");
+    assert_eq!(status(&answers.4), "200");
+    assert_eq!(status(&answers.5), "408");
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_are_given_up() {
+    let (home, _running) = running().await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let stream = socket.connect(format!("127.0.0.1:{}", home.port).parse().unwrap()).await.unwrap();
+    let asked = WHOLE.replace("/healthz", "/openapi.json").repeat(100);
+    // Asks for more than any buffer holds, and reads nothing, not even that it is over.
+    assert!(stream.try_write(asked.as_bytes()).unwrap() > 0);
+    let told = timeout(CLOSED_WITHIN + LOADED, stream.ready(Interest::ERROR)).await;
+    assert!(told.expect("an end").unwrap().is_error());
+}
+
+#[tokio::test]
+async fn a_body_that_is_slow_but_in_time_is_taken() {
+    let (home, _running) = running().await;
+    let body = r#"{"login":"alice","password":"a wrong password"}"#;
+    let head = STALLED_BODY.trim_end_matches('{').replace("100", &body.len().to_string());
+    let mut stream = open(&home, &head.replace("host: x", "host: x\r\nconnection: close")).await;
+    for part in body.as_bytes().chunks(body.len().div_ceil(4)) {
+        // Whom no clock of ours reaches.
+        sleep(Duration::from_millis(500)).await;
+        stream.write_all(part).await.unwrap();
+    }
+    let answer = until_closed(stream, "").await;
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+}
