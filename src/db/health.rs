@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::{ConnectOptions, Connection, PgConnection, query};
 use tokio::time::{sleep, timeout};
 
-use super::{Db, DbError, OUTAGE, READ_COMMITTED, Tx, on_tx};
+use super::{Db, DbError, Lock, OUTAGE, READ_COMMITTED, Tx, on_tx};
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -88,7 +88,7 @@ impl Db {
         let probe = self.health().probes.fetch_add(1, Ordering::Relaxed);
         let id = (i64::from(std::process::id()) << 32) | (probe & 0xFFFF_FFFF);
         let mut tx = match self {
-            Self::Sqlite(_) => self.begin_exclusive().await?,
+            Self::Sqlite(_) => self.begin_exclusive(Lock::on("health")).await?,
             // Beside those who have the lock: a stall of theirs is not this instance's.
             Self::Postgres(pools) => Tx::Postgres(pools.exclusive.begin_with(READ_COMMITTED).await?),
         };
