@@ -65,7 +65,7 @@ async fn is_asked_for_a_captcha(app: &TestApp, browser: &Browser) {
         browser.try_password("kim", PASSWORD).await;
     };
     assert_eq!(hashes_during(app, with_a_wrong_answer).await, 0);
-    assert!(browser.text("#captcha_answer-error").await.contains("Those were not the characters"));
+    assert!(browser.text("#captcha_answer-error").await.contains("Those were not the letters"));
     assert_eq!(browser.focused().await, "password");
 
     browser.fill(&[("captcha_answer", ANSWER)]).await;

@@ -245,7 +245,7 @@ impl Machine<'_> {
 
 /// Lets every task run as far as it can without the time going on.
 async fn settle_down() {
-    for _ in 0..8 {
+    for _ in 0..64 {
         tokio::task::yield_now().await;
     }
 }
