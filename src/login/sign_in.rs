@@ -110,7 +110,7 @@ impl SignIn {
             };
             let device = subject.known_device(&attempt.client.devices);
             let first = Guard::path(&live.limits, device);
-            if let Err(busy) = self.0.hasher.has_room(&caller(&attempt, first)) {
+            if let Err(busy) = self.0.hasher.has_room(&caller(&attempt, first)).await {
                 return Ok(self.record_busy(&attempt, subject, first, busy.retry_after));
             }
             let admission = self.0.guard.admit_known(&live.limits, subject, who(&attempt), device).await;
@@ -227,7 +227,7 @@ impl SignIn {
             return Ok(Ok(subject));
         }
         if attempt.client.devices.is_empty()
-            && let Err(busy) = hasher.has_room(&caller(attempt, Path::Stranger))
+            && let Err(busy) = hasher.has_room(&caller(attempt, Path::Stranger)).await
         {
             return Ok(Err(busy));
         }
