@@ -31,6 +31,8 @@ pub(super) async fn upkeep(parts: Arc<Parts>, services: Data<Services>, mut stop
         while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
         {
         }
+        // What could not be purged is next time.
+        let _ = services.accounts.purge_device_failures().await;
         let live = services.live.snapshot();
         let guard = services.sign_in.guard();
         while matches!(guard.purge(&live.limits, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}

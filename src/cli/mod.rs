@@ -58,7 +58,7 @@ enum AdminCommand {
         #[arg(long)]
         config: Option<PathBuf>,
     },
-    /// Let an account's password sign in again that was disabled after too many wrong ones in a row.
+    /// Let an account's password sign in everywhere again that was disabled after too many wrong ones in a row.
     Enable {
         name: String,
         #[arg(long)]

@@ -1,5 +1,6 @@
 //! Accounts in the database: who there is, what opens them, and their recent sign-ins.
 
+mod devices;
 mod failures;
 mod passwords;
 mod phones;
@@ -15,6 +16,7 @@ use crate::db::{Db, DbError, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::sms::Phone;
 
+pub use devices::DeviceFailures;
 pub use failures::Failure;
 pub use passwords::ShownBy;
 pub use phones::PhoneSet;
@@ -27,9 +29,9 @@ pub struct Account {
     pub password_hash: Option<Phc>,
     /// One more with each password that was set: a session starts only for the one that was verified.
     pub password_version: i64,
-    /// Wrong passwords in a row.
+    /// Wrong passwords in a row from strangers; those from known devices are counted apart.
     pub password_failures: i64,
-    /// Since when the password opens nothing, because it had too many of them.
+    /// Since when the password opens nothing to strangers, because it had too many of them.
     pub password_disabled_at: Option<Micros>,
     /// None: no code opens it.
     pub phone: Option<Phone>,
@@ -188,7 +190,7 @@ impl Account {
         Subject::Account { id: self.id.as_bytes(), login: self.login.as_str() }
     }
 
-    /// What a password is compared with; none where no password opens the account, or none any more.
+    /// What a stranger's password is compared with; none where no password opens the account, or none any more.
     pub fn open_hash(&self) -> Option<&Phc> {
         self.password_hash.as_ref().filter(|_| self.password_disabled_at.is_none())
     }

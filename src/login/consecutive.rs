@@ -1,10 +1,12 @@
 //! Wrong passwords in a row: no more than so many are compared with an account's own, then that is disabled.
+//! Strangers have so many together, and each known device so many of its own: what strangers spend keeps no known
+//! device out, and what comes from a known device gives strangers nothing.
 //!
 //! What counts stands in SQL and is added to when a password was wrong. Until then an attempt is in the air, and
 //! those in the air of this process take part: there are never more than could all be wrong. One that would be
 //! too many waits for another to end, so that right passwords are not refused for one another. What other
 //! instances have in the air is not seen; whatever ends after the password was disabled was wrong, even if right
-//! (see [`Accounts::forget_failures`] and where sessions start).
+//! (see [`Accounts::forget_failures`], [`Accounts::forget_device_failures`] and where sessions start).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +15,7 @@ use std::time::Duration;
 use metrics::Counter;
 use tokio::sync::Notify;
 
-use super::{Account, AccountId, Accounts, Failure, Username};
+use super::{Account, AccountId, Accounts, DeviceFailures, DeviceId, Failure, KnownDevice, Phc, Username};
 use crate::db::DbError;
 
 /// How long an attempt may wait for others to end: with the hashing queue behind it, this stays well under
@@ -31,57 +33,93 @@ pub struct Consecutive {
     unheld: quick_cache::sync::Cache<Username, u64>,
     disabled: Counter,
     tried: Counter,
+    spent: Counter,
 }
 
 /// Whom a login names, and the leave to compare one password with theirs.
 pub struct Looked {
     pub account: Option<Account>,
+    /// What stands against the known device that it came from.
+    pub device: Option<DeviceFailures>,
     pub turn: Option<Turn>,
+}
+
+impl Looked {
+    /// What the password is compared with; none where that is a decoy.
+    pub fn open_hash(&self) -> Option<&Phc> {
+        let account = self.account.as_ref()?;
+        if self.device.is_some() { account.password_hash.as_ref() } else { account.open_hash() }
+    }
+
+    /// The device has had too many wrong ones.
+    pub fn is_spent(&self) -> bool {
+        self.device.is_some_and(|device| device.spent)
+    }
 }
 
 impl Consecutive {
     pub fn new(accounts: Accounts) -> Self {
-        let (disabled, tried) = (counter("disabled"), counter("tried"));
-        Self { accounts, air: Arc::default(), unheld: quick_cache::sync::Cache::new(NAMES), disabled, tried }
+        let [disabled, tried, spent] = ["disabled", "tried", "device"].map(counter);
+        let unheld = quick_cache::sync::Cache::new(NAMES);
+        Self { accounts, air: Arc::default(), unheld, disabled, tried, spent }
     }
 
-    /// Looks the account up; `expected` is the one that it is believed to be. None where too many others were in
-    /// the air for too long.
+    /// Looks the account up; `expected` is the one that it is believed to be, `device` what the attempt comes
+    /// from where that is known there. None where too many others were in the air for too long.
     pub async fn look(
         &self,
         login: &Username,
         expected: Option<AccountId>,
+        device: Option<&KnownDevice>,
         max: u32,
     ) -> Result<Option<Looked>, DbError> {
         if max == 0 {
-            return Ok(Some(Looked { account: self.accounts.find(login).await?, turn: None }));
+            return self.find(login, device).await.map(Some);
         }
-        let whose = expected.map_or_else(|| Whose::Name(login.clone()), Whose::Account);
-        let waiting = self.wait_for_turn(login, Turn::new(&self.air, whose), max);
+        let whose = match (device, expected) {
+            (Some(device), _) => Whose::Device(device.account, device.id),
+            (None, Some(account)) => Whose::Account(account),
+            (None, None) => Whose::Name(login.clone()),
+        };
+        let waiting = self.wait_for_turn(login, device, Turn::new(&self.air, whose), max);
         tokio::time::timeout(PATIENCE, waiting).await.ok().transpose()
     }
 
-    async fn wait_for_turn(&self, login: &Username, mut turn: Turn, max: u32) -> Result<Looked, DbError> {
+    async fn wait_for_turn(
+        &self,
+        login: &Username,
+        device: Option<&KnownDevice>,
+        mut turn: Turn,
+        max: u32,
+    ) -> Result<Looked, DbError> {
         loop {
             let ended = turn.ended();
-            let account = self.accounts.find(login).await?;
-            let Some(failures) = self.failures(login, account.as_ref(), max) else {
-                return Ok(Looked { account, turn: None });
-            };
+            let looked = self.find(login, device).await?;
+            let Some(failures) = self.failures(login, &looked, max) else { return Ok(looked) };
             match turn.rise(failures, ended, max) {
-                Rise::Risen => return Ok(Looked { account, turn: Some(turn) }),
+                Rise::Risen => return Ok(Looked { turn: Some(turn), ..looked }),
                 Rise::Stale => {}
                 Rise::Full => turn.freed.notified().await,
             }
         }
     }
 
+    async fn find(&self, login: &Username, device: Option<&KnownDevice>) -> Result<Looked, DbError> {
+        let (account, device) = match device {
+            Some(device) => self.accounts.find_from(login, device.id).await?.unzip(),
+            None => (self.accounts.find(login).await?, None),
+        };
+        Ok(Looked { account, device, turn: None })
+    }
+
     /// Wrong passwords in a row so far; None where there were too many.
-    fn failures(&self, login: &Username, account: Option<&Account>, max: u32) -> Option<u64> {
-        match account {
-            Some(account) if account.password_disabled_at.is_some() => None,
-            Some(account) if account.open_hash().is_some() => {
-                Some(u64::try_from(account.password_failures).unwrap_or(0))
+    fn failures(&self, login: &Username, looked: &Looked, max: u32) -> Option<u64> {
+        let counted = |failures: i64| u64::try_from(failures).unwrap_or(0);
+        match (&looked.account, &looked.device) {
+            (Some(_), Some(device)) => Some(counted(device.failures)).filter(|_| !device.spent),
+            (Some(account), None) if account.password_disabled_at.is_some() => None,
+            (Some(account), None) if account.open_hash().is_some() => {
+                Some(counted(account.password_failures))
             }
             _ => Some(self.unheld.get(login).unwrap_or(0)).filter(|failures| *failures < u64::from(max)),
         }
@@ -89,16 +127,37 @@ impl Consecutive {
 
     /// Whether a password that was compared equal is right still. One statement, where wrong ones stood before.
     /// Where none did, nobody in this process can have disabled it meanwhile, and where another instance has, no
-    /// session starts.
-    pub async fn confirm(&self, account: &Account) -> Result<bool, DbError> {
-        if account.password_failures == 0 {
-            return Ok(true);
+    /// session starts. What came from a known device says nothing of strangers: theirs stay as they are.
+    pub async fn confirm(&self, looked: &Looked) -> Result<bool, DbError> {
+        match (&looked.account, looked.device) {
+            (Some(_), Some(DeviceFailures { failures: 0, .. })) => Ok(true),
+            (Some(account), Some(from)) => self.accounts.forget_device_failures(account, from.device).await,
+            (Some(account), None) if account.password_failures > 0 => {
+                self.accounts.forget_failures(account).await
+            }
+            (Some(_), None) => Ok(true),
+            (None, _) => Ok(false),
         }
-        self.accounts.forget_failures(account).await
     }
 
-    /// A password was wrong. Whether the account's is disabled by that.
-    pub async fn count(
+    /// A password was wrong. Whether that was the last one that strangers had, or the device that it came from.
+    pub async fn count(&self, login: &Username, looked: &Looked, max: u32) -> Result<bool, DbError> {
+        match (&looked.account, looked.device) {
+            (Some(account), Some(from)) => self.count_from(account, from.device, max).await,
+            (account, _) => self.count_strangers(login, account.as_ref(), max).await,
+        }
+    }
+
+    async fn count_from(&self, account: &Account, device: DeviceId, max: u32) -> Result<bool, DbError> {
+        let spent =
+            max > 0 && self.accounts.count_device_failure(account, device, max).await? == Failure::Disabled;
+        if spent {
+            self.spent.increment(1);
+        }
+        Ok(spent)
+    }
+
+    async fn count_strangers(
         &self,
         login: &Username,
         account: Option<&Account>,
@@ -126,23 +185,26 @@ impl Consecutive {
     }
 }
 
-/// Of passwords that were disabled and open their accounts again, or were replaced by a code.
+/// Of passwords that were disabled and open their accounts again, or were replaced.
 pub fn password_enabled_counter() -> Counter {
     counter("enabled")
 }
 
-/// `gatehouse_disabled_passwords_total` by outcome: what became of passwords that had too many wrong ones.
+/// `gatehouse_disabled_passwords_total` by outcome: what became of passwords, and of known devices (`device`),
+/// that had too many wrong ones.
 fn counter(outcome: &'static str) -> Counter {
     metrics::counter!("gatehouse_disabled_passwords_total", "outcome" => outcome)
 }
 
-/// The attempts of this process, by whom they are at.
+/// The attempts of this process, by where they are counted.
 #[derive(Default)]
 struct Air(Mutex<HashMap<Whose, Flights>>);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Whose {
     Account(AccountId),
+    /// From a device that is known there.
+    Device(AccountId, DeviceId),
     /// Of no account.
     Name(Username),
 }

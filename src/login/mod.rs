@@ -18,7 +18,9 @@ mod sign_in;
 mod tokens;
 mod username;
 
-pub use accounts::{Account, Accounts, CreateError, Failure, PastSignIn, PhoneSet, Roles, ShownBy};
+pub use accounts::{
+    Account, Accounts, CreateError, DeviceFailures, Failure, PastSignIn, PhoneSet, Roles, ShownBy,
+};
 pub use by_code::{ByCode, CodeEntry, Entered, Given, NotOpened, Reset, Resetting};
 pub use client::{Client, Origin};
 pub use consecutive::password_enabled_counter;
@@ -32,7 +34,7 @@ pub use phc::Phc;
 pub use registration::{Changed, Newcomer, Registered, Registration};
 pub use scopes::{MOST_SCOPES, Scopes, ScopesError};
 pub use sessions::{Authenticated, Session, SessionSettings, Sessions, SignedInBy, Token};
-pub use sign_in::{Attempt, BUSY, Outcome, SignIn};
+pub use sign_in::{Attempt, BUSY, Outcome, Owner, SignIn};
 pub use tokens::{ApiToken, Bearer, MOST_TOKENS, NewToken, TokenEntry, TokenId, Tokens};
 pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
 

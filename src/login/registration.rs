@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::consecutive::password_enabled_counter;
 use super::guard::{Counted, Guard};
 use super::{
-    Account, Accounts, Caller, CreateError, Hasher, HasherBusy, Origin, PasswordError, Phc, Roles,
+    Account, Accounts, Caller, CreateError, Hasher, HasherBusy, Origin, Owner, PasswordError, Phc, Roles,
     ServiceError, ShownBy, Username,
 };
 use crate::audit::{self, Action, Event, Why};
@@ -193,11 +194,12 @@ impl Registration {
     }
 
     /// Sets a new password for somebody who has just proven the old one, with the account as it was then.
+    /// From a known device it opens the account to everyone again, where the old one was disabled.
     /// It is hashed with the strangers', whoever it is: accounts are to be had by registering.
     pub async fn change_password(
         &self,
         caller: &Caller,
-        verified: &Account,
+        verified: &Owner,
         new: &str,
     ) -> Result<Changed, ServiceError> {
         let Inner { accounts, hasher, .. } = &*self.0;
@@ -207,16 +209,22 @@ impl Registration {
             Err(HasherBusy { retry_after }) if caller.solved() => return Ok(Changed::Busy { retry_after }),
             Err(_) => return Ok(Changed::Challenged),
         };
-        let shown = ShownBy::Password(verified.password_version);
+        let version = verified.password_version;
+        let shown =
+            verified.device.map_or(ShownBy::Password(version), |from| ShownBy::PasswordFrom(version, from));
         let Some(version) = accounts.set_password(verified.id, &hash, shown).await? else {
             return Ok(Changed::Stale);
         };
+        if verified.password_disabled_at.is_some() {
+            password_enabled_counter().increment(1);
+        }
         let account = Account {
             password_hash: Some(hash),
             password_version: version,
             password_failures: 0,
+            password_disabled_at: None,
             must_change_password: false,
-            ..verified.clone()
+            ..verified.account.clone()
         };
         Ok(Changed::Done(Box::new(account)))
     }

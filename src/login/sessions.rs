@@ -14,7 +14,7 @@ use sqlx::{query, query_as};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::accounts::AccountRow;
-use super::{Account, AccountId, SessionId, id};
+use super::{Account, AccountId, DeviceId, SessionId, id};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
@@ -49,6 +49,8 @@ pub struct Session {
 pub enum SignedInBy {
     /// The one in force, or one that was set in the same step.
     Password,
+    /// The one in force, from a known device: for strangers it may be disabled.
+    PasswordFrom(DeviceId),
     /// A code that went to the account's number.
     Code,
 }

@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 use super::consecutive::{Consecutive, Looked};
 use super::guard::{Admission, Counted, Guard, Path, Slot, Subject, Who};
 use super::{
-    Account, Accounts, Caller, Client, Hasher, HasherBusy, KnownDevices, Origin, Password, Username, Verified,
+    Account, Accounts, Caller, Client, DeviceId, Hasher, HasherBusy, KnownDevice, KnownDevices, Origin,
+    Password, SignedInBy, Username, Verified,
 };
 use crate::audit::{self, Action, Event, Why};
 use crate::clock::Micros;
@@ -54,7 +55,7 @@ pub struct Attempt {
 
 #[derive(Debug)]
 pub enum Outcome {
-    SignedIn(Box<Account>),
+    SignedIn(Box<Owner>),
     /// The name or the password is wrong, whichever. Whether the next try needs a CAPTCHA.
     Rejected {
         captcha_required: bool,
@@ -74,6 +75,28 @@ pub enum Outcome {
     Busy {
         retry_after: Duration,
     },
+}
+
+/// An account whose password was shown just now, and from which of the devices that are known there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    pub account: Account,
+    pub device: Option<DeviceId>,
+}
+
+impl std::ops::Deref for Owner {
+    type Target = Account;
+
+    fn deref(&self) -> &Account {
+        &self.account
+    }
+}
+
+impl Owner {
+    /// As what their session starts.
+    pub fn shown(&self) -> SignedInBy {
+        self.device.map_or(SignedInBy::Password, SignedInBy::PasswordFrom)
+    }
 }
 
 impl SignIn {
@@ -156,41 +179,44 @@ impl SignIn {
         let Inner { guard, consecutive, .. } = &*self.0;
         let most = live.login.max_consecutive_failures;
         let (taken, path) = (slot.taken(), slot.path());
-        let looked = consecutive.look(&attempt.login, subject.account(), most).await;
-        let Ok(Some(Looked { account: found, turn })) = looked else {
+        let looked = consecutive.look(&attempt.login, subject.account(), path.known(), most).await;
+        let Ok(Some(mut looked)) = looked else {
             slot.refund().await;
             looked?;
             return Ok(Some(self.record_busy(attempt, subject, path, BUSY_RETRY)));
         };
-        if !guard.learn(&attempt.login, found.as_ref(), subject) || path.is_void(found.as_ref()) {
+        let found = looked.account.as_ref();
+        if !guard.learn(&attempt.login, found, subject) || path.is_void(found) || looked.is_spent() {
             slot.refund().await;
             return Ok(None);
         }
-        let compared = match self.compare(attempt, path, found.as_ref(), hung_up).await {
+        let compared = match self.compare(attempt, path, &looked, hung_up).await {
             Ok(compared) => compared,
             Err(error) => {
                 slot.refund().await;
                 return Err(error);
             }
         };
-        match (compared, found) {
+        match (compared, looked.account.take()) {
             (Ok(verified), Some(account)) if verified.ok => {
                 let (at, forgave) = slot.succeed().await.unwrap_or((taken.at, false));
                 self.record(attempt, subject, path, Ended::Right(taken, at, forgave));
                 if verified.rehash {
                     self.rehash(account.clone(), attempt.password.clone(), caller(attempt, path));
                 }
-                Ok(Some(Outcome::SignedIn(Box::new(account))))
+                let device = looked.device.map(|from| from.device);
+                Ok(Some(Outcome::SignedIn(Box::new(Owner { account, device }))))
             }
-            (Ok(_), found) => {
+            (Ok(_), account) => {
                 let kept = slot.keep().await;
                 let counts_from = kept.as_ref().ok().copied().flatten().unwrap_or(taken.at);
                 self.record(attempt, subject, path, Ended::Wrong(taken, counts_from));
                 kept?;
-                if consecutive.count(&attempt.login, found.as_ref(), most).await? {
-                    self.record_disabled(attempt, subject);
+                looked.account = account;
+                if consecutive.count(&attempt.login, &looked, most).await? {
+                    self.record_disabled(attempt, subject, path);
                 }
-                drop(turn);
+                drop(looked.turn);
                 let captcha_required = guard.challenges_next(&live.limits, subject, who(attempt), path).await;
                 Ok(Some(Outcome::Rejected { captcha_required }))
             }
@@ -201,22 +227,37 @@ impl SignIn {
         }
     }
 
-    /// With the account's own password where that opens it, else with a decoy.
+    /// With the account's own password where that opens it to who tries, else with a decoy.
     async fn compare(
         &self,
         attempt: &Attempt,
         path: Path,
-        account: Option<&Account>,
+        looked: &Looked,
         hung_up: HungUp,
     ) -> Result<Result<Verified, HasherBusy>, DbError> {
         let Inner { consecutive, hasher, .. } = &*self.0;
         let hung_up = async { drop(hung_up.await) };
-        let hash = account.and_then(Account::open_hash);
-        let mut compared = hasher.verify(&caller(attempt, path), hung_up, &attempt.password, hash).await;
-        if let (Ok(Verified { ok: ok @ true, .. }), Some(account)) = (&mut compared, account) {
-            *ok = consecutive.confirm(account).await?;
+        let caller = caller(attempt, path);
+        let mut compared = hasher.verify(&caller, hung_up, &attempt.password, looked.open_hash()).await;
+        if let Ok(Verified { ok: ok @ true, .. }) = &mut compared {
+            *ok = consecutive.confirm(looked).await?;
         }
         Ok(compared)
+    }
+
+    /// Whether there is any use in trying an account's password from this client: once it is disabled, only from
+    /// a device that is known and not spent. To be told to who is signed in to the account, and nobody else.
+    pub async fn is_open_to(&self, live: &Live, account: &Account, client: &Client) -> Result<bool, DbError> {
+        if account.password_disabled_at.is_none() {
+            return Ok(true);
+        }
+        let path = Path::at(account, &client.devices, &live.limits);
+        match path.known() {
+            Some(device) if !path.is_void(Some(account)) => {
+                self.0.accounts.is_device_spent(device.account, device.id).await.map(|spent| !spent)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Whom the login names. Not looked up where there is no room for a stranger: a flood is to cost no question
@@ -243,9 +284,12 @@ impl SignIn {
         }
     }
 
-    fn record_disabled(&self, attempt: &Attempt, subject: Subject) {
+    fn record_disabled(&self, attempt: &Attempt, subject: Subject, path: Path) {
         let audit = self.0.guard.audit();
+        let (name, detail) = from_device(path.known());
         audit.record(Event {
+            name,
+            detail,
             account: Some(subject.recorded(&attempt.login)),
             address: Some(audit::Subject::Address(&attempt.origin.address)),
             ..Event::new(audit.now(), Action::PasswordDisabled, audit::Outcome::Ok)
@@ -260,13 +304,14 @@ impl SignIn {
             Ended::Right(taken, ..) => (taken.at, audit::Outcome::Ok),
             Ended::Wrong(taken, _) => (taken.at, audit::Outcome::Wrong),
         };
+        let (name, detail) = from_device(path.device());
         let event = Event {
             account: Some(subject.recorded(&attempt.login)),
             address: Some(audit::Subject::Address(&attempt.origin.address)),
             network: Some(audit::Subject::Network(&attempt.origin.network)),
             solved: attempt.solved,
-            name: path.device().map(|_| audit::FROM_DEVICE),
-            detail: path.device().map(|device| json!({ "device": device.id.to_string() }).to_string()),
+            name,
+            detail,
             ..Event::new(at, Action::SignIn, outcome)
         };
         audit.record(match ended {
@@ -307,13 +352,19 @@ enum Ended {
     Wrong(Counted, Micros),
 }
 
+/// As an event names what came from a known device.
+fn from_device(device: Option<&KnownDevice>) -> (Option<&'static str>, Option<String>) {
+    let detail = device.map(|device| json!({ "device": device.id.to_string() }).to_string());
+    (device.map(|_| audit::FROM_DEVICE), detail)
+}
+
 fn why_noted(path: Path, taken: &Counted) -> Option<Why<'static>> {
     taken.noted.as_ref().map(|refusal| Why::noted(path.limits()[refusal.bucket], refusal))
 }
 
 /// Who a password is hashed for: the lane is that of the way by which it was admitted.
 fn caller(attempt: &Attempt, path: Path) -> Caller {
-    Caller::of(&attempt.origin, attempt.solved, path.device())
+    Caller::of(&attempt.origin, attempt.solved, path.known())
 }
 
 fn who(attempt: &Attempt) -> Who<'_> {

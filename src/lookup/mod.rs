@@ -12,7 +12,7 @@ use crate::audit::{Action, Audit, Entry, Event, Outcome};
 use crate::clock::Micros;
 use crate::config::Live;
 use crate::db::DbError;
-use crate::login::{Account, Accounts, FailureRecord};
+use crate::login::{Account, Accounts, DeviceFailures, FailureRecord};
 use crate::request_id;
 use crate::sms::{Codes, SmsError};
 use crate::throttle::{AnyStore, Limit, Limiter, MemoryStore, StoreError, WindowStore};
@@ -95,6 +95,12 @@ impl Lookup {
             Subject::Phone(phone) => self.0.accounts.find_by_phone(phone).await,
             _ => Ok(None),
         }
+    }
+
+    /// What stands against a known device of an account.
+    pub async fn device_failures(&self, subject: &Subject) -> Result<Option<DeviceFailures>, DbError> {
+        let Subject::Device { login, id } = subject else { return Ok(None) };
+        Ok(self.0.accounts.find_from(login, *id).await?.map(|(_, failures)| failures))
     }
 
     /// What every limit that counts such subjects has of it, in the order of the documentation. Of the

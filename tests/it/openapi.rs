@@ -211,7 +211,11 @@ async fn answers_to_administrators_carry_what_is_described_and_nothing_else() {
 
 #[tokio::test]
 async fn answers_about_a_disabled_password_carry_what_is_described_and_nothing_else() {
-    let app = TestApp::with(Store::Memory, "[login]\nmax_consecutive_failures = 1\n").await;
+    let app = TestApp::with(
+        Store::Memory,
+        "[limits.login-device]\nrules = []\n[login]\nmax_consecutive_failures = 1\n",
+    )
+    .await;
     let held = Held { document: document(), client: crate::sms::administration::admin(&app).await };
     let wrong = app.client().login("boss", WRONG).await;
     as_described(&held.document, "post", "/api/v1/login", &wrong);

@@ -1,4 +1,4 @@
-//! Wrong passwords in a row, and the end of a password that had too many of them.
+//! Wrong passwords in a row from strangers, and what becomes of a password that had too many of them.
 
 use sqlx::{query, query_scalar};
 
@@ -13,10 +13,22 @@ const SLOTS: u16 = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
     Counted,
-    /// It was the last one that the password could have: it is disabled now.
+    /// It was the last one that the password could have from strangers, or from that device: there it opens
+    /// nothing now.
     Disabled,
-    /// The password was changed, or disabled, meanwhile.
+    /// The password was changed, or disabled there, meanwhile.
     Void,
+}
+
+impl Failure {
+    /// By what the statement that counted it returned.
+    pub(super) const fn of(returned: Option<i32>) -> Self {
+        match returned {
+            None => Self::Void,
+            Some(0) => Self::Counted,
+            Some(_) => Self::Disabled,
+        }
+    }
 }
 
 impl Accounts {
@@ -31,11 +43,7 @@ impl Accounts {
         let (id, now) = (account.id.to_string(), self.clock.now().0);
         let disabled: Option<i32> = on_db!(&self.db, pool => query_scalar(SQL).bind(i64::from(max)).bind(now)
             .bind(id).bind(account.password_version).fetch_optional(pool).await)?;
-        Ok(match disabled {
-            None => Failure::Void,
-            Some(0) => Failure::Counted,
-            Some(_) => Failure::Disabled,
-        })
+        Ok(Failure::of(disabled))
     }
 
     /// As dear, where there is no password that a wrong one could count against: one name always meets one

@@ -4,14 +4,16 @@ use sqlx::{query, query_scalar};
 
 use super::Accounts;
 use crate::db::{DbError, on_db, on_tx};
-use crate::login::{AccountId, Phc};
+use crate::login::{AccountId, DeviceId, Phc};
 use crate::sms::Phone;
 
 /// By what somebody has shown that they may set a password.
 #[derive(Debug, Clone, Copy)]
 pub enum ShownBy<'a> {
-    /// The password of that version.
+    /// The password of that version, as a stranger.
     Password(i64),
+    /// The same, from a known device.
+    PasswordFrom(i64, DeviceId),
     /// A code that came to the account's number.
     Phone(&'a Phone),
 }
@@ -19,6 +21,10 @@ pub enum ShownBy<'a> {
 const SET_VERIFIED: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0
     WHERE id = $2 AND password_version = $3 AND password_disabled_at IS NULL RETURNING password_version";
+const SET_FROM_DEVICE: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
+    password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
+    WHERE id = $2 AND password_version = $3 AND NOT EXISTS (SELECT 1 FROM device_failures
+    WHERE account = $2 AND device = $4 AND spent_at IS NOT NULL) RETURNING password_version";
 const SET_PROVEN: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
     WHERE id = $2 AND phone = $3 RETURNING password_version";
@@ -26,8 +32,8 @@ const SET_PROVEN: &str = "UPDATE accounts SET password_hash = $1, must_change_pa
 impl Accounts {
     /// Sets a password that its owner chose, and ends every session of the account, at once: whoever
     /// verified another password meanwhile starts no session with it. The version it has now; None where
-    /// what was shown does not hold any more. By a code it opens the account again where the one before was
-    /// disabled.
+    /// what was shown does not hold any more. By a code, or from a known device, it opens the account to everyone
+    /// again where the one before was disabled. What stood against devices goes with the password that they knew.
     pub async fn set_password(
         &self,
         id: AccountId,
@@ -35,18 +41,23 @@ impl Accounts {
         shown: ShownBy<'_>,
     ) -> Result<Option<i64>, DbError> {
         const END_SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
+        const FORGET_DEVICES: &str = "DELETE FROM device_failures WHERE account = $1";
         let account = id.to_string();
         let mut tx = self.db.begin_exclusive().await?;
         // The account first: a session that starts at the same time holds its row, or finds it changed.
         let version: Option<i64> = on_tx!(&mut tx, connection => {
             let set = match shown {
                 ShownBy::Password(version) => query_scalar(SET_VERIFIED).bind(phc.as_str()).bind(&account).bind(version),
+                ShownBy::PasswordFrom(version, device) => query_scalar(SET_FROM_DEVICE).bind(phc.as_str())
+                    .bind(&account).bind(version).bind(device.to_string()),
                 ShownBy::Phone(phone) => query_scalar(SET_PROVEN).bind(phc.as_str()).bind(&account).bind(phone.as_str()),
             };
             set.fetch_optional(connection).await
         })?;
         if version.is_some() {
-            on_tx!(&mut tx, connection => query(END_SESSIONS).bind(&account).execute(connection).await.map(drop))?;
+            for sql in [END_SESSIONS, FORGET_DEVICES] {
+                on_tx!(&mut tx, connection => query(sql).bind(&account).execute(connection).await.map(drop))?;
+            }
             tx.commit().await?;
         }
         Ok(version)

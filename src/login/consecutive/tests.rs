@@ -2,7 +2,8 @@ use super::*;
 use crate::clock::{Clock, Micros};
 use crate::db::tests::TestDatabase;
 use crate::entropy::Entropy;
-use crate::login::{Phc, Roles};
+use crate::login::{Devices, KnownDevices, Phc, Roles};
+use crate::secret::MasterKey;
 
 const MAX: u32 = 100;
 
@@ -28,27 +29,44 @@ impl Bench {
         }
     }
 
+    /// A browser that alice has signed in from.
+    fn device(&self) -> KnownDevice {
+        let key = MasterKey::from_bytes([7; 32]).derive("test.device");
+        let devices = Devices::new(key, Clock::manual(Micros(1_000_000)), Entropy::Os);
+        let cookie = devices.remember(&KnownDevices::default(), &self.alice);
+        devices.recognise(&cookie).at(self.alice.id).unwrap()
+    }
+
     async fn look(&self) -> Looked {
-        let looked = self.consecutive.look(&self.alice.login, Some(self.alice.id), MAX).await;
+        let looked = self.consecutive.look(&self.alice.login, Some(self.alice.id), None, MAX).await;
         looked.unwrap().expect("a turn within patience")
     }
 
     /// Each looks, takes its time where it may compare, and ends as `right` says; how many could compare.
     async fn all_at_once(&self, right: fn(usize) -> bool, many: usize) -> usize {
+        self.all_at_once_from(None, right, many).await
+    }
+
+    async fn all_at_once_from(
+        &self,
+        device: Option<KnownDevice>,
+        right: fn(usize) -> bool,
+        many: usize,
+    ) -> usize {
         let mut tasks = tokio::task::JoinSet::new();
         for number in 0..many {
             let (consecutive, alice) = (Arc::clone(&self.consecutive), self.alice.clone());
             tasks.spawn(async move {
-                let looked = consecutive.look(&alice.login, Some(alice.id), MAX).await.unwrap();
-                let Looked { account, turn } = looked.expect("a turn within patience");
+                let looked =
+                    consecutive.look(&alice.login, Some(alice.id), device.as_ref(), MAX).await.unwrap();
+                let looked = looked.expect("a turn within patience");
                 tokio::task::yield_now().await;
-                let compared = turn.is_some();
+                let compared = looked.turn.is_some();
                 if compared && right(number) {
-                    assert!(consecutive.confirm(account.as_ref().unwrap()).await.unwrap());
+                    assert!(consecutive.confirm(&looked).await.unwrap());
                 } else {
-                    consecutive.count(&alice.login, account.as_ref(), MAX).await.unwrap();
+                    consecutive.count(&alice.login, &looked, MAX).await.unwrap();
                 }
-                drop(turn);
                 compared
             });
         }
@@ -62,6 +80,19 @@ async fn of_two_hundred_wrong_ones_at_once_a_hundred_are_compared() {
     assert_eq!(bench.all_at_once(|_| false, 200).await, 100);
     let now = bench.accounts.by_id(bench.alice.id).await.unwrap().unwrap();
     assert_eq!((now.password_failures, now.password_disabled_at.is_some()), (100, true));
+    assert!(bench.consecutive.air.lock().is_empty(), "nothing is kept of who is gone");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_known_device_has_a_hundred_of_its_own_and_strangers_have_theirs() {
+    let bench = bench().await;
+    assert_eq!(bench.all_at_once(|_| false, 200).await, 100);
+    let (home, work) = (bench.device(), bench.device());
+    assert_eq!(bench.all_at_once_from(Some(home), |number| number == 0, 1).await, 1, "it opens there still");
+    assert_eq!(bench.all_at_once_from(Some(home), |_| false, 200).await, 100);
+    assert_eq!(bench.all_at_once_from(Some(work), |_| false, 200).await, 100);
+    let now = bench.accounts.by_id(bench.alice.id).await.unwrap().unwrap();
+    assert_eq!(now.password_failures, 100, "strangers' alone");
     assert!(bench.consecutive.air.lock().is_empty(), "nothing is kept of who is gone");
 }
 
@@ -90,7 +121,7 @@ async fn whoever_gives_up_while_they_wait_takes_no_word_with_them() {
     let first = bench.look().await;
     let wait = || {
         let (consecutive, alice) = (Arc::clone(&bench.consecutive), bench.alice.clone());
-        tokio::spawn(async move { consecutive.look(&alice.login, Some(alice.id), MAX).await })
+        tokio::spawn(async move { consecutive.look(&alice.login, Some(alice.id), None, MAX).await })
     };
     let (second, third) = (wait(), wait());
     second.abort();
@@ -102,7 +133,7 @@ async fn whoever_gives_up_while_they_wait_takes_no_word_with_them() {
 async fn side_by_side(bench: &Bench, login: &Username, expected: Option<AccountId>) -> usize {
     let mut looked = Vec::new();
     for _ in 0..5 {
-        let mut look = std::pin::pin!(bench.consecutive.look(login, expected, MAX));
+        let mut look = std::pin::pin!(bench.consecutive.look(login, expected, None, MAX));
         // As long as no answer of the database takes (which no clock of ours moves); one that waits for a turn
         // waits for those before it, for ever.
         match tokio::time::timeout(Duration::from_secs(1), &mut look).await {
@@ -120,15 +151,20 @@ async fn a_name_that_nobody_has_is_waited_at_as_an_account_is() {
     for (times, left) in [(MAX - 3, 3), (2, 1)] {
         bench.fail(times).await;
         for _ in 0..times {
-            assert!(!bench.consecutive.count(&nobody, None, MAX).await.unwrap());
+            assert!(!bench.consecutive.count(&nobody, &none(), MAX).await.unwrap());
         }
         assert_eq!(side_by_side(&bench, &bench.alice.login, Some(bench.alice.id)).await, left);
         assert_eq!(side_by_side(&bench, &nobody, None).await, left);
     }
     bench.fail(1).await;
-    bench.consecutive.count(&nobody, None, MAX).await.unwrap();
+    bench.consecutive.count(&nobody, &none(), MAX).await.unwrap();
     assert_eq!(side_by_side(&bench, &bench.alice.login, Some(bench.alice.id)).await, 5, "disabled");
     assert_eq!(side_by_side(&bench, &nobody, None).await, 5);
+}
+
+/// At a name that nobody has.
+fn none() -> Looked {
+    Looked { account: None, device: None, turn: None }
 }
 
 fn turns<const N: usize>() -> [Turn; N] {
@@ -164,12 +200,12 @@ fn a_limit_below_what_stands_lets_one_at_a_time_be_compared() {
 #[tokio::test]
 async fn switched_off_it_counts_nothing_and_what_is_disabled_stays_so() {
     let bench = bench().await;
-    let look = || bench.consecutive.look(&bench.alice.login, Some(bench.alice.id), 0);
+    let look = || bench.consecutive.look(&bench.alice.login, Some(bench.alice.id), None, 0);
     for _ in 0..3 {
         let looked = look().await.unwrap().unwrap();
-        assert!(!bench.consecutive.count(&bench.alice.login, looked.account.as_ref(), 0).await.unwrap());
+        assert!(!bench.consecutive.count(&bench.alice.login, &looked, 0).await.unwrap());
     }
     assert_eq!(bench.accounts.by_id(bench.alice.id).await.unwrap(), Some(bench.alice.clone()));
     bench.accounts.count_failure(&bench.alice, 1).await.unwrap();
-    assert_eq!(look().await.unwrap().unwrap().account.unwrap().open_hash(), None);
+    assert_eq!(look().await.unwrap().unwrap().open_hash(), None);
 }

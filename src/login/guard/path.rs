@@ -4,7 +4,7 @@
 use super::subject::{Subject, account_key, account_subject};
 use super::{PATIENCE, Who};
 use crate::config::Limits;
-use crate::login::{Account, KnownDevice};
+use crate::login::{Account, KnownDevice, KnownDevices};
 use crate::throttle::{Attempt, Bucket, Limit, Limiter, Mode, Rule, StoreError, Then, WindowStore};
 
 /// The account's bucket, or the device's in its place, stands first.
@@ -20,6 +20,9 @@ pub enum Path {
     Known(KnownDevice),
     /// A stranger's, because the limit on devices only watches: it is counted by that, too.
     Watched(KnownDevice),
+    /// Counted as a stranger's, because the account's limit refuses nobody; its wrong passwords in a row are its
+    /// own all the same.
+    Open(KnownDevice),
 }
 
 /// The limits that stand before a password.
@@ -56,14 +59,20 @@ impl Path {
         match device {
             Some(device) if enforced(limits.device) && enforced(limits.account) => Self::Known(device),
             Some(device) if limits.device.mode() == Mode::Monitor => Self::Watched(device),
+            Some(device) if enforced(limits.device) => Self::Open(device),
             Some(_) | None => Self::Stranger,
         }
+    }
+
+    /// Of whoever comes to an account with these cookies.
+    pub fn at(account: &Account, devices: &KnownDevices, limits: &Limits) -> Self {
+        Self::of(devices.at(account.id), limits.into())
     }
 
     /// The limits that count it, in the order of its buckets.
     pub const fn limits(self) -> &'static [&'static str] {
         match self {
-            Self::Stranger => &["login-account", "login-address", "login-network"],
+            Self::Stranger | Self::Open(_) => &["login-account", "login-address", "login-network"],
             Self::Known(_) => &["login-device"],
             Self::Watched(_) => &["login-account", "login-address", "login-network", "login-device"],
         }
@@ -73,6 +82,14 @@ impl Path {
     pub const fn device(&self) -> Option<&KnownDevice> {
         match self {
             Self::Known(device) => Some(device),
+            Self::Stranger | Self::Watched(_) | Self::Open(_) => None,
+        }
+    }
+
+    /// The device whose wrong passwords in a row are its own.
+    pub const fn known(&self) -> Option<&KnownDevice> {
+        match self {
+            Self::Known(device) | Self::Open(device) => Some(device),
             Self::Stranger | Self::Watched(_) => None,
         }
     }
@@ -80,7 +97,7 @@ impl Path {
     /// Whether the device was known by another password than the account has.
     pub fn is_void(&self, account: Option<&Account>) -> bool {
         let version = account.map(|account| account.password_version);
-        self.device().is_some_and(|device| Some(device.password_version) != version)
+        self.known().is_some_and(|device| Some(device.password_version) != version)
     }
 
     pub fn buckets<'a, S: WindowStore + 'static>(
@@ -98,7 +115,7 @@ impl Path {
         };
         let device = |device: KnownDevice| limiter.bucket(limits.device, &device.subject());
         match self {
-            Self::Stranger => vec![account(), address(), network()],
+            Self::Stranger | Self::Open(_) => vec![account(), address(), network()],
             Self::Known(it) => vec![device(it)],
             Self::Watched(it) => vec![account(), address(), network(), device(it)],
         }

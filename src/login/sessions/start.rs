@@ -10,10 +10,11 @@ use crate::login::{Account, Client, SessionId};
 
 /// What both are given, in this order: $1 hash of the token, $2 the session's id, $3 now, $4 `idle_until`,
 /// $5 `ends_at`, $6 network, $7 user agent, $8 account, $9 its password's version, $10 `verified_at`, $11 hash
-/// of the old token, $12 the sign-in's id, $13 whether it was by the password. A session is inserted only where
-/// the password or the number that was verified is the account's still, and opens it still; nothing else is done
-/// where none was.
-const SQLITE: &str = "INSERT INTO sign_in VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+/// of the old token, $12 the sign-in's id, $13 whether it was by the password, $14 from which known device. A
+/// session is inserted only where the password or the number that was verified is the account's still, and opens
+/// it still; nothing else is done where none was.
+const SQLITE: &str =
+    "INSERT INTO sign_in VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
     RETURNING (SELECT account FROM sessions WHERE token_hash = $1)";
 
 /// SQLite's way to a statement that does several things: a view whose insertion is a program. As one
@@ -23,15 +24,17 @@ const SQLITE: &str = "INSERT INTO sign_in VALUES ($1, $2, $3, $4, $5, $6, $7, $8
 /// last; few accounts have more, and a count tells.
 const SQLITE_SETUP: &str = "
     CREATE TEMP VIEW IF NOT EXISTS sign_in (token_hash, session, now, idle_until, ends_at, network, user_agent,
-        account, password_version, verified_at, replaces, id, by_password)
-        AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+        account, password_version, verified_at, replaces, id, by_password, device)
+        AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
     CREATE TEMP TRIGGER IF NOT EXISTS do_sign_in INSTEAD OF INSERT ON sign_in BEGIN
         INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
             network, user_agent, verified_at)
             SELECT NEW.token_hash, NEW.session, id, NEW.now, NEW.now, NEW.idle_until, NEW.ends_at,
             NEW.network, NEW.user_agent, NEW.verified_at FROM accounts
             WHERE id = NEW.account AND password_version = NEW.password_version
-            AND (NEW.by_password = 0 OR password_disabled_at IS NULL);
+            AND CASE WHEN NEW.by_password = 0 THEN 1 WHEN NEW.device IS NULL THEN password_disabled_at IS NULL
+                ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = NEW.account
+                AND device = NEW.device AND spent_at IS NOT NULL) END;
         DELETE FROM sessions WHERE token_hash = NEW.replaces
             AND EXISTS (SELECT 1 FROM sessions WHERE token_hash = NEW.token_hash);
         DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
@@ -52,7 +55,10 @@ const SQLITE_SETUP: &str = "
 const POSTGRES: &str = "WITH started AS (
     INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
         network, user_agent, verified_at) SELECT $1, $2, id, $3, $3, $4, $5, $6, $7, $10 FROM accounts
-        WHERE id = $8 AND password_version = $9 AND ($13 = 0 OR password_disabled_at IS NULL)
+        WHERE id = $8 AND password_version = $9
+        AND CASE WHEN $13 = 0 THEN TRUE WHEN $14 IS NULL THEN password_disabled_at IS NULL
+            ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = $8
+            AND device = $14 AND spent_at IS NOT NULL) END
         FOR NO KEY UPDATE RETURNING account, created_at, network, user_agent),
     replaced AS (DELETE FROM sessions WHERE token_hash = $11 AND EXISTS (SELECT 1 FROM started)),
     past_the_most AS (DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
@@ -96,9 +102,10 @@ impl Sessions {
         let now = self.clock.now();
         let ends_at = now.plus(self.settings.absolute);
         let idle_until = now.plus(self.settings.idle).min(ends_at);
-        let (verified_at, by_password) = match by {
-            SignedInBy::Password => (now, 1_i64),
-            SignedInBy::Code => (Micros(0), 0),
+        let (verified_at, by_password, device) = match by {
+            SignedInBy::Password => (now, 1_i64, None),
+            SignedInBy::PasswordFrom(device) => (now, 1, Some(device.to_string())),
+            SignedInBy::Code => (Micros(0), 0, None),
         };
         let (hash, old) = (self.hash(&token), old.map(|old| self.hash(old)));
         let (network, agent) = (client.network.clone(), client.user_agent.clone());
@@ -119,7 +126,8 @@ impl Sessions {
                     verified_at.0,
                     old,
                     sign_in,
-                    by_password
+                    by_password,
+                    device
                 )
             };
         }

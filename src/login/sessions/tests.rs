@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::db::tests::TestDatabase;
-use crate::login::{Accounts, Client, PastSignIn, Phc, Roles, ShownBy, Username};
+use crate::login::{Accounts, Client, DeviceId, PastSignIn, Phc, Roles, ShownBy, Username};
 use crate::secret::MasterKey;
 use crate::sms::Phone;
 
@@ -213,6 +213,23 @@ async fn a_sign_in_verified_with_the_old_password_starts_nothing_after_the_chang
     assert_eq!(again, None, "nor can it set a password of its own");
     bench.start(bench.alice).await;
     assert!(bench.session(&bobs).await.is_some(), "bob's are his");
+}
+
+/// Strangers' hundred keeps no known device out, and a device's own no stranger.
+#[tokio::test]
+async fn a_disabled_password_starts_sessions_where_it_is_not_disabled() {
+    let bench = bench().await;
+    let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
+    let starts = async |by| bench.sessions.start(&alice, &client, by).await.unwrap().is_some();
+    let [home, work] = [7, 8].map(|number| DeviceId::from([number; 16]));
+    bench.accounts.count_device_failure(&alice, home, 1).await.unwrap();
+    assert!(!starts(SignedInBy::PasswordFrom(home)).await, "spent");
+    assert!(starts(SignedInBy::PasswordFrom(work)).await && starts(SignedInBy::Password).await);
+    bench.accounts.count_failure(&alice, 1).await.unwrap();
+    assert!(!starts(SignedInBy::Password).await, "as a stranger");
+    assert!(starts(SignedInBy::PasswordFrom(work)).await && starts(SignedInBy::Code).await);
+    assert!(!starts(SignedInBy::PasswordFrom(home)).await, "nothing opens but the ways back");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::captcha::Form;
 use crate::config::Live;
-use crate::login::{Account, Attempt, CodeEntry, Given, Outcome, Password};
+use crate::login::{Account, Attempt, CodeEntry, Given, Outcome, Owner, Password};
 use crate::web::api::sms::{not_opened, parse_code, parse_phone};
 use crate::web::api::{Call, Solution, broken, limited_as_password};
 use crate::web::handlers::about_current;
@@ -82,6 +82,10 @@ pub async fn remove_phone(
     if who.account.password_hash.is_none() {
         return Err(Problem::OnlyWayIn);
     }
+    // From new browsers the number is.
+    if who.account.password_disabled_at.is_some() {
+        return Err(Problem::PasswordDisabled);
+    }
     let password = parse_current(&body.current_password)?;
     let solved = call.redeem(FORM, &services, &live, body.captcha.as_ref()).await?;
     let owner = match verify(&call, &services, &live, &who.account, password, solved).await? {
@@ -102,8 +106,9 @@ pub async fn verify(
     account: &Account,
     password: Password,
     solved: bool,
-) -> Result<Result<Box<Account>, HttpResponse>, Problem> {
-    if account.password_disabled_at.is_some() {
+) -> Result<Result<Box<Owner>, HttpResponse>, Problem> {
+    let open = services.sign_in.is_open_to(live, account, &call.shown()).await;
+    if !open.map_err(|error| broken(&error))? {
         return Err(Problem::PasswordDisabled);
     }
     let attempt = Attempt {

@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
 use crate::captcha::Form;
-use crate::login::{Attempt, Outcome, Password, SignedInBy, Username};
+use crate::login::{Attempt, Outcome, Password, Username};
 use crate::web::api::{Call, Solution, UserBody, broken, invalid_unless, limited_as_password};
 use crate::web::handlers::session::renew;
 use crate::web::handlers::{about_login, about_password};
@@ -37,16 +37,16 @@ pub async fn submit(
     let outcome = services.sign_in.attempt(&live, attempt).await.map_err(|error| broken(&error))?;
     let refused = |problem: &Problem, wait| limited_as_password(problem.respond(), &live.limits, wait);
     Ok(match outcome {
-        Outcome::SignedIn(account) => {
+        Outcome::SignedIn(owner) => {
             let old = edge.session_token(request.headers());
-            let token = renew(&services, &account, &call.shown(), old, SignedInBy::Password).await;
+            let token = renew(&services, &owner, &call.shown(), old, owner.shown()).await;
             let Some(token) = token.map_err(|error| broken(&error))? else {
                 // The password was changed while this one was verified.
                 return Ok(refused(&Problem::InvalidCredentials { captcha_required: false }, None));
             };
-            let mut response = HttpResponse::Ok().json(UserBody::from(&*account));
+            let mut response = HttpResponse::Ok().json(UserBody::from(&owner.account));
             set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));
-            call.remember_device(&mut response, &account);
+            call.remember_device(&mut response, &owner);
             limited_as_password(response, &live.limits, None)
         }
         Outcome::Rejected { captcha_required, .. } => {

@@ -62,7 +62,7 @@ struct User {
     /// The password was given out once: nothing but changing it is of use.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     must_change_password: bool,
-    /// The password had too many wrong ones in a row, and opens nothing since then.
+    /// The password had too many wrong ones in a row, and opens nothing to strangers since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     password_disabled_since: Option<String>,
 }

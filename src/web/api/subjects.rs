@@ -61,9 +61,9 @@ struct RuleBody {
 struct AccountBody {
     id: String,
     login: String,
-    /// Wrong passwords in a row.
+    /// Wrong passwords in a row from strangers.
     password_failures: i64,
-    /// It had too many of them, and opens nothing since then.
+    /// It had too many of them, and opens nothing to strangers since then.
     #[serde(skip_serializing_if = "Option::is_none")]
     password_disabled_since: Option<String>,
 }

@@ -69,7 +69,7 @@ async fn try_to_change(
         return Ok(respond(visit, services, who, AccountPage::expired_form).await);
     }
     // There is nothing to try it with; the page says what to do.
-    if who.account.password_disabled_at.is_some() {
+    if !services.sign_in.is_open_to(&live, &who.account, &client(visit)).await? {
         return Ok(visit.see_other("/account", None));
     }
     if form.guarded.captcha_refresh.is_some() {
@@ -213,11 +213,13 @@ async fn page(visit: &Visit, services: &Services, who: &Authenticated) -> Result
             AttemptRow::new(sign_in.at, Attempt::SignedIn, &sign_in.user_agent, sign_in.network)
         });
     let shortest = crate::login::SHORTEST_PASSWORD;
+    let live = services.live.snapshot();
+    let open = services.sign_in.is_open_to(&live, account, &client(visit)).await?;
     Ok(AccountPage::new(visit, account.login.as_str(), account.created_at, shortest)
         .ways_in(account.phone.as_ref().map(|phone| phone.as_str()), account.password_hash.is_some())
         .admin(account.roles.admin)
         .sessions(sessions.collect())
         .attempts(attempts.collect())
         .must_change(account.must_change_password)
-        .password_disabled(account.password_disabled_at))
+        .password_disabled(account.password_disabled_at, open))
 }

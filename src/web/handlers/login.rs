@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
 
 use crate::captcha;
-use crate::login::{Attempt, Outcome, Password, SignedInBy, Username};
+use crate::login::{Attempt, Outcome, Password, Username};
 use crate::web::handlers::reply::Reply;
 use crate::web::handlers::session::{client, signed_in, welcome};
 use crate::web::handlers::{about_login, about_password, broken};
@@ -46,10 +46,8 @@ pub async fn submit(visit: Visit, form: Form<LoginForm>, services: Shared) -> Ht
         Err(error) => return broken(&visit, &error),
     };
     match outcome {
-        Outcome::SignedIn(account) => {
-            match welcome(&visit, &services, &account, Next::parse(&form.next), None, SignedInBy::Password)
-                .await
-            {
+        Outcome::SignedIn(owner) => {
+            match welcome(&visit, &services, &owner, Next::parse(&form.next), None, owner.shown()).await {
                 Ok(Some(response)) => response,
                 // The password was changed while this one was verified.
                 Ok(None) => reply.plain(Notice::Rejected),

@@ -9,7 +9,7 @@ use crate::sms::Purpose;
 use crate::web::flash::Flash;
 use crate::web::handlers::code::{Wish, not_opened, parse_both, send, step_of};
 use crate::web::handlers::reply::Reply;
-use crate::web::handlers::session::{Member, member};
+use crate::web::handlers::session::{Member, client, member};
 use crate::web::handlers::{about_current, broken};
 use crate::web::message::{Field, FieldErrors, Message};
 use crate::web::pages::captcha::CaptchaBlock;
@@ -90,10 +90,10 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
 /// `GET /account/phone/remove`
 pub async fn show_removal(visit: Visit, services: Shared) -> HttpResponse {
     match owner(&visit, &services, "/account").await {
-        Member::Is(who) if who.account.password_hash.is_some() => {
+        Member::Is(who) if who.account.open_hash().is_some() => {
             CodePage::removal(&visit, who.account.login.as_str()).respond(&visit)
         }
-        // The number is the only way in.
+        // The number is the only way in, or will be from a new browser.
         Member::Is(_) => visit.see_other("/account", None),
         Member::Not(response) => response,
     }
@@ -114,6 +114,9 @@ pub async fn remove(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
     if who.account.password_hash.is_none() {
         return reply.plain(Notice::PasswordFirst);
     }
+    if who.account.password_disabled_at.is_some() {
+        return visit.see_other("/account", None);
+    }
     let parse = |errors: &mut _| parse_current(&form.current_password, errors);
     let (password, solved) = match reply.admit(&form.guarded, parse).await {
         Ok(admitted) => admitted,
@@ -131,13 +134,17 @@ pub async fn remove(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
     }
 }
 
-/// A member whose password, if there is one, can be shown.
+/// A member whose password, if there is one, can be shown from here.
 async fn owner(visit: &Visit, services: &Services, here: &str) -> Member {
-    match member(visit, services, here).await {
-        Member::Is(who) if who.account.password_disabled_at.is_some() => {
-            Member::Not(visit.see_other("/account", None))
-        }
-        judged => judged,
+    let who = match member(visit, services, here).await {
+        Member::Is(who) => who,
+        not => return not,
+    };
+    let live = services.live.snapshot();
+    match services.sign_in.is_open_to(&live, &who.account, &client(visit)).await {
+        Ok(true) => Member::Is(who),
+        Ok(false) => Member::Not(visit.see_other("/account", None)),
+        Err(error) => Member::Not(broken(visit, &error)),
     }
 }
 

@@ -7,7 +7,7 @@ use actix_web::HttpResponse;
 
 use crate::captcha::{Challenge, Form, Later};
 use crate::config::Live;
-use crate::login::{Account, Attempt, Outcome, Password};
+use crate::login::{Account, Attempt, Outcome, Owner, Password};
 use crate::web::challenge::{Answered, Asker};
 use crate::web::handlers::broken;
 use crate::web::handlers::session::client;
@@ -82,11 +82,13 @@ impl Reply<'_> {
         password: Password,
         field: Field,
         solved: bool,
-    ) -> Result<Box<Account>, HttpResponse> {
+    ) -> Result<Box<Owner>, HttpResponse> {
         let Reply { visit, services, live, .. } = *self;
-        // Their own page says since when, and what to do.
-        if account.password_disabled_at.is_some() {
-            return Err(visit.see_other("/account", None));
+        match services.sign_in.is_open_to(live, account, &client(visit)).await {
+            Ok(true) => {}
+            // Their own page says since when, and what to do.
+            Ok(false) => return Err(visit.see_other("/account", None)),
+            Err(error) => return Err(broken(visit, &error)),
         }
         let attempt = Attempt {
             login: account.login.clone(),

@@ -93,8 +93,10 @@ pub struct AccountPage {
     attempts: Vec<AttemptRow>,
     here_now: String,
     must_change: bool,
-    /// Since when the password opens nothing.
+    /// Since when the password opens nothing to strangers.
     disabled: Option<Moment>,
+    /// Nor to this browser.
+    closed: bool,
     expired_form: bool,
     errors: FieldErrors,
     wait: Option<Wait>,
@@ -116,6 +118,7 @@ impl AccountPage {
             here_now: ClientAddress::masked(visit.client),
             must_change: false,
             disabled: None,
+            closed: false,
             expired_form: false,
             errors: FieldErrors::default(),
             wait: None,
@@ -151,9 +154,9 @@ impl AccountPage {
         self
     }
 
-    /// The password had too many wrong ones in a row.
-    pub fn password_disabled(mut self, since: Option<Micros>) -> Self {
-        self.disabled = since.map(Moment);
+    /// The password had too many wrong ones in a row; `open`: it can be shown from this browser.
+    pub fn password_disabled(mut self, since: Option<Micros>, open: bool) -> Self {
+        (self.disabled, self.closed) = (since.map(Moment), !open);
         self
     }
 
@@ -195,12 +198,13 @@ impl AccountPage {
         self.phone.is_some() && !self.admin
     }
 
-    /// How to come by a password that is good.
+    /// How to come by a password that is good everywhere.
     fn way_back(&self) -> Cow<'static, str> {
-        self.layout.t(match (self.admin, self.takes_codes()) {
-            (true, _) => "account.disabled-admin",
-            (false, true) => "account.disabled-code",
-            (false, false) => "account.disabled-ask",
+        self.layout.t(match (self.closed, self.admin, self.takes_codes()) {
+            (false, ..) => "account.disabled-here",
+            (true, true, _) => "account.disabled-admin",
+            (true, false, true) => "account.disabled-code",
+            (true, false, false) => "account.disabled-ask",
         })
     }
 
@@ -211,7 +215,7 @@ impl AccountPage {
     fn focus(&self) -> &'static str {
         match self.errors.first() {
             Some(field) => field.name(),
-            None if self.must_change && self.disabled.is_none() => "current_password",
+            None if self.must_change && !self.closed => "current_password",
             None => "",
         }
     }

@@ -209,10 +209,11 @@ fn accounts(visit: &Visit) -> Vec<(&'static str, AccountPage)> {
         ("account-wait", full().wait(wait(60))),
         (
             "account-disabled",
-            full().ways_in(Some("+8613800138000"), true).password_disabled(Some(before(90))),
+            full().ways_in(Some("+8613800138000"), true).password_disabled(Some(before(90)), false),
         ),
-        ("account-disabled-asks", full().password_disabled(Some(before(90)))),
-        ("account-disabled-admin", full().admin(true).password_disabled(Some(before(90)))),
+        ("account-disabled-here", full().password_disabled(Some(before(90)), true)),
+        ("account-disabled-asks", full().password_disabled(Some(before(90)), false)),
+        ("account-disabled-admin", full().admin(true).password_disabled(Some(before(90)), false)),
         ("account-must-change", page().must_change(true).sessions(vec![sessions().remove(0)])),
         ("account-expired", page().expired_form()),
     ]

@@ -14,7 +14,9 @@ use crate::support::process::Home;
 const WRONG: &str = "a wrong password";
 
 async fn app() -> TestApp {
-    let toml = format!("{NO_LIMITS}[login]\nmax_consecutive_failures = 2\n");
+    // Whoever is signed in is a stranger to the password, as from a browser whose cookie is gone.
+    let toml =
+        format!("{NO_LIMITS}[limits.login-device]\nrules = []\n[login]\nmax_consecutive_failures = 2\n");
     TestApp::with(Store::Memory, &toml).await
 }
 
@@ -44,7 +46,8 @@ async fn a_code_signs_in_says_what_is_wrong_and_sets_a_password_that_is_good() {
     let since = &signed_in.body["user"]["password_disabled_since"];
     assert_eq!((signed_in.status, since), (200, &json!("2026-03-01T12:00:00Z")));
     let page = client.get("/account").await;
-    for told in ["Your password is disabled", "2026-03-01 12:00", "href=\"/password/reset\""] {
+    for told in ["Your password is disabled for new browsers", "2026-03-01 12:00", "href=\"/password/reset\""]
+    {
         assert!(page.text.contains(told), "{told} is not in {}", page.text);
     }
     assert!(!page.text.contains("name=\"current_password\"") && !page.text.contains("/account/phone"));
@@ -142,7 +145,7 @@ async fn an_administrator_enables_it_again_in_the_console_with_a_reason_and_the_
     assert!(boss.get("/admin/lookup").await.text.contains("was not disabled any more"));
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
     assert_eq!(app.client().login("alice", WRONG).await.status, 401);
-    assert!(look("alice").await.text.contains("Wrong passwords in a row: 1. At 2"));
+    assert!(look("alice").await.text.contains("Wrong passwords in a row from strangers: 1. At 2"));
 }
 
 /// With nobody left to ask.

@@ -10,7 +10,7 @@ use crate::support::app::{ALL_STRANGERS, Answer, Client, PASSWORD, Store, TestAp
 /// that does much else is too slow for. Nothing was verified then, and whoever sent it may send it again.
 const TRIES: usize = 20;
 
-async fn attempt(client: &Client, login: &str, password: &str) -> Answer {
+pub async fn attempt(client: &Client, login: &str, password: &str) -> Answer {
     for _ in 1..TRIES {
         let answer = client.login(login, password).await;
         // Whoever waited in vain is asked for a challenge, as by no limit.

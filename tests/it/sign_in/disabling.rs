@@ -1,5 +1,6 @@
 //! A hundred wrong passwords in a row, and then: nothing that tells anybody.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gatehouse::audit::{Action, Filter};
@@ -7,7 +8,7 @@ use gatehouse::db::Db;
 use gatehouse::login::{Account, Username};
 use sqlx::query_scalar;
 
-use super::bursts::burst;
+use super::bursts::{attempt, burst};
 use super::throttling::{comparable, fail_solved};
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp, on_both_stores};
 
@@ -20,6 +21,10 @@ on_both_stores!(
     of_two_hundred_wrong_passwords_at_once_a_hundred_are_compared,
     right_passwords_are_not_refused_for_one_another_however_few_are_left,
     a_right_password_begins_anew,
+    a_known_device_has_a_hundred_of_its_own,
+    what_a_known_device_does_gives_strangers_nothing,
+    a_new_password_from_a_known_device_is_good_everywhere,
+    of_two_hundred_wrong_passwords_at_once_from_a_known_device_a_hundred_are_compared,
     a_disabled_password_is_answered_like_a_wrong_one_and_like_none,
     a_disabled_password_looks_like_none_on_the_page,
 );
@@ -76,16 +81,113 @@ async fn a_right_password_begins_anew(store: Store) {
     app.register("known").await;
     let client = app.client();
     for _ in 0..4 {
-        for _ in 0..2 {
-            assert_eq!(client.login("known", WRONG).await.status, 401);
-        }
-        assert_eq!(client.login("known", PASSWORD).await.status, 200);
+        fail(&app, "known", 2).await;
+        assert_eq!(app.client().login("known", PASSWORD).await.status, 200);
     }
-    for _ in 0..3 {
-        assert_eq!(client.login("known", WRONG).await.status, 401);
-    }
-    assert_eq!(client.login("known", PASSWORD).await.status, 401);
+    assert_eq!(client.login("known", PASSWORD).await.status, 200);
+    fail(&app, "known", 3).await;
+    assert_eq!(app.client().login("known", PASSWORD).await.status, 401);
     assert_eq!(client.get("/api/v1/session").await.status, 200, "who is signed in stays so");
+}
+
+/// As so many strangers.
+async fn fail(app: &TestApp, login: &str, times: u32) {
+    for _ in 0..times {
+        assert_eq!(app.client().login(login, WRONG).await.status, 401);
+    }
+}
+
+/// The rules on accounts as they come, and those on addresses.
+fn limited(max: u32) -> String {
+    format!("{BEHIND_A_PROXY}[login]\nmax_consecutive_failures = {max}\n")
+}
+
+async fn a_known_device_has_a_hundred_of_its_own(store: Store) {
+    let app = TestApp::with(store, &limited(3)).await;
+    let (home, work) = (app.client(), app.client());
+    assert_eq!(home.register("known", PASSWORD).await.status, 201);
+    assert_eq!(work.login("known", PASSWORD).await.status, 200);
+    fail(&app, "known", 3).await;
+    app.advance(Duration::from_secs(60));
+    let stranger = async || app.client().login("known", PASSWORD).await.status;
+    // What is disabled for strangers opens for a known device, which enables it for nobody else.
+    for _ in 0..3 {
+        assert_eq!((home.login("known", PASSWORD).await.status, stranger().await), (200, 401));
+        for _ in 0..2 {
+            assert_eq!(home.login("known", WRONG).await.status, 401, "its right ones begin its own anew");
+        }
+    }
+    assert_eq!(account(&app, "known").await.password_failures, 3);
+    assert_eq!(home.login("known", WRONG).await.status, 401);
+    let nowhere = comparable(app.client().login("nobody", PASSWORD).await);
+    app.advance(Duration::from_secs(60));
+    assert_eq!(comparable(home.login("known", PASSWORD).await), nowhere, "spent, it is a stranger");
+    assert_eq!((stranger().await, work.login("known", PASSWORD).await.status), (401, 200));
+    assert_eq!(home.get("/api/v1/session").await.status, 200, "who is signed in stays so");
+    // A way back for strangers is one for it.
+    app.advance(Duration::from_secs(60));
+    let id = account(&app, "known").await.id;
+    assert!(app.services.accounts.enable_password(id).await.unwrap());
+    assert_eq!((home.login("known", PASSWORD).await.status, stranger().await), (200, 200));
+}
+
+async fn what_a_known_device_does_gives_strangers_nothing(store: Store) {
+    let app = TestApp::with(store, &limited(3)).await;
+    let home = app.client();
+    assert_eq!(home.register("known", PASSWORD).await.status, 201);
+    fail(&app, "known", 2).await;
+    for _ in 0..2 {
+        assert_eq!(home.login("known", WRONG).await.status, 401);
+    }
+    assert_eq!(account(&app, "known").await.password_failures, 2, "the device's are its own");
+    assert_eq!(home.login("known", PASSWORD).await.status, 200);
+    assert_eq!(account(&app, "known").await.password_failures, 2, "nor does its right one take any away");
+    fail(&app, "known", 1).await;
+    assert!(account(&app, "known").await.password_disabled_at.is_some());
+    assert_eq!(home.login("known", PASSWORD).await.status, 200);
+}
+
+async fn a_new_password_from_a_known_device_is_good_everywhere(store: Store) {
+    const NEW: &str = "quiet lanterns drift above marble";
+    let app = TestApp::with(store, &up_to(2)).await;
+    let (home, away) = (app.client(), app.client());
+    assert_eq!(home.register("known", PASSWORD).await.status, 201);
+    fail(&app, "known", 2).await;
+    let page = home.get("/account").await.text;
+    assert!(
+        page.contains("disabled for new browsers") && page.contains("name=\"current_password\""),
+        "{page}"
+    );
+    assert!(page.contains("href=\"/account/phone\""), "{page}");
+    let change = |current| [("current_password", current), ("new_password", NEW)];
+    assert_eq!(home.submit("/account", "/account/password", &change(WRONG)).await.status, 422);
+    let done = home.submit("/account", "/account/password", &change(PASSWORD)).await;
+    assert_eq!((done.status, done.header("location")), (303, "/account"), "{}", done.text);
+    assert_eq!(away.login("known", NEW).await.status, 200);
+    assert_eq!(account(&app, "known").await.password_failures, 0);
+    assert!(!home.get("/account").await.text.contains("disabled for new browsers"));
+}
+
+async fn of_two_hundred_wrong_passwords_at_once_from_a_known_device_a_hundred_are_compared(store: Store) {
+    let app = TestApp::with(store, OPEN).await;
+    let home = Arc::new(app.client());
+    assert_eq!(home.register("known", PASSWORD).await.status, 201);
+    let before = compared(&app);
+    let mut tries = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let home = Arc::clone(&home);
+        tries.spawn(async move { attempt(&home, "known", WRONG).await });
+    }
+    let answers = tries.join_all().await;
+    let first = comparable(app.client().login("nobody", WRONG).await);
+    for answer in answers {
+        assert_eq!(comparable(answer), first);
+    }
+    let now = compared(&app);
+    // The others are strangers', who have their own hundred: together that is all that there is.
+    assert_eq!((now.0 - before.0, now.1 - before.1), (200, 1));
+    assert_eq!(account(&app, "known").await.password_failures, 100);
+    assert_eq!(home.login("known", PASSWORD).await.status, 401);
 }
 
 /// Step by step beside a name that nobody has, and an account that nothing happened to: the right password from
@@ -163,7 +265,8 @@ async fn a_disabled_password_looks_like_none_on_the_page(store: Store) {
 #[tokio::test]
 async fn a_wrong_password_is_written_once_whomever_it_is_for() {
     let app = TestApp::with(Store::Memory, &up_to(2)).await;
-    app.register("known").await;
+    let home = app.client();
+    assert_eq!(home.register("known", PASSWORD).await.status, 201);
     let db = Db::connect(&app.database).await.unwrap();
     let unheld = async || -> i64 {
         let sql = "SELECT CAST(SUM(count) AS BIGINT) FROM unheld_failures";
@@ -179,6 +282,15 @@ async fn a_wrong_password_is_written_once_whomever_it_is_for() {
         assert_eq!(client.login(login, WRONG).await.status, 401);
         assert_eq!((account(&app, "known").await.password_failures, unheld().await), (held, expected));
     }
+    // From a known device it is written once, too, and neither there.
+    assert_eq!(home.login("known", WRONG).await.status, 401);
+    assert_eq!((account(&app, "known").await.password_failures, unheld().await), (2, 3));
+    let device = "SELECT CAST(SUM(failures) AS BIGINT) FROM device_failures";
+    let failures: i64 = match &db {
+        Db::Sqlite(pools) => query_scalar(device).fetch_one(&pools.all).await.unwrap(),
+        Db::Postgres(pools) => query_scalar(device).fetch_one(&pools.all).await.unwrap(),
+    };
+    assert_eq!(failures, 1);
 }
 
 /// The browser's page, the API, the number and the console: all go one way.
@@ -191,10 +303,11 @@ async fn a_wrong_current_password_counts_wherever_it_is_typed() {
     let change = [("current_password", WRONG), ("new_password", "quiet lanterns drift above marble")];
     assert_eq!(boss.submit("/account", "/account/password", &change).await.status, 422);
     assert_eq!(boss.call("/admin/confirm", serde_json::json!({ "password": WRONG })).await.status, 401);
-    assert_eq!(account(&app, "boss").await.password_failures, 3);
-    assert_eq!(app.client().login("boss", WRONG).await.status, 401);
+    assert_eq!(account(&app, "boss").await.password_failures, 0, "it is a known device");
+    assert_eq!(boss.login("boss", WRONG).await.status, 401);
+    fail(&app, "boss", 4).await;
     assert!(account(&app, "boss").await.password_disabled_at.is_some());
-    // Who is signed in is told, and nothing is compared any more.
+    // Who is signed in is told, and nothing is compared any more: nor from a device that has had too many.
     let before = app.hashes();
     let right =
         serde_json::json!({ "phone": "+8613800138000", "code": "123456", "current_password": PASSWORD });
@@ -216,8 +329,7 @@ async fn a_wrong_current_password_counts_wherever_it_is_typed() {
 async fn a_saved_file_changes_how_many_it_takes() {
     let app = TestApp::with(Store::Memory, &up_to(10)).await;
     app.register("known").await;
-    let client = app.client();
-    let fail = async || assert_eq!(client.login("known", WRONG).await.status, 401);
+    let fail = async || fail(&app, "known", 1).await;
     for _ in 0..5 {
         fail().await;
     }
@@ -234,7 +346,7 @@ async fn a_saved_file_changes_how_many_it_takes() {
     assert_eq!(account(&app, "known").await.password_failures, 5, "switched off, nothing is counted");
     // Fewer than there were: the next wrong one is one too many, a right one is not.
     save(3).await;
-    assert_eq!(client.login("known", PASSWORD).await.status, 200);
+    assert_eq!(app.client().login("known", PASSWORD).await.status, 200);
     save(10).await;
     for _ in 0..5 {
         fail().await;
@@ -243,7 +355,7 @@ async fn a_saved_file_changes_how_many_it_takes() {
     fail().await;
     assert!(account(&app, "known").await.password_disabled_at.is_some());
     save(0).await;
-    assert_eq!(client.login("known", PASSWORD).await.status, 401, "what is disabled stays so");
+    assert_eq!(app.client().login("known", PASSWORD).await.status, 401, "what is disabled stays so");
 }
 
 /// By the rules as they come: five hours of twenty an hour.

@@ -188,6 +188,7 @@ async fn a_new_password_is_hashed_with_the_strangers() {
     let _waiting = fill(&app, |number| number).await;
     let alice = app.services.accounts.find(&Username::parse("alice").unwrap()).await.unwrap().unwrap();
     let caller = Caller::stranger(b"elsewhere", false);
-    let changed = app.services.registration.change_password(&caller, &alice, "quiet lanterns drift").await;
+    let owner = gatehouse::login::Owner { account: alice.clone(), device: None };
+    let changed = app.services.registration.change_password(&caller, &owner, "quiet lanterns drift").await;
     assert!(matches!(changed, Ok(Changed::Challenged)), "{changed:?}");
 }

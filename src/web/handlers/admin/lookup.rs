@@ -8,13 +8,14 @@ use rust_i18n::t;
 
 use crate::audit::Entry;
 use crate::config::Live;
-use crate::login::Account;
+use crate::login::{Account, DeviceFailures};
 use crate::lookup::{By, Kind, LookupError, Subject};
 use crate::web::admin::{self, Admin};
 use crate::web::flash::Flash;
 use crate::web::handlers::admin::figures::DAY;
 use crate::web::handlers::admin::password::{self, Pairs, Shown};
 use crate::web::handlers::broken;
+use crate::web::locale::Locale;
 use crate::web::pages::admin::lookup::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::services::{Services, Shared};
 use crate::web::subject;
@@ -174,6 +175,7 @@ async fn person(
 ) -> Result<Person, LookupError> {
     let lookup = &services.lookup;
     let account = lookup.account(subject).await?;
+    let device = lookup.device_failures(subject).await?;
     let limits = lookup.all(live, subject).await?;
     let events = lookup.events(subject, visit.now().minus(DAY * DAYS), LATEST).await?;
     let all_events = events.first().and_then(|entry| all_events(subject.kind(), entry));
@@ -185,7 +187,7 @@ async fn person(
             _ => "lookup.address",
         },
         name: name(subject, asked),
-        facts: facts(visit, live, subject, account.as_ref()),
+        facts: facts(visit, live, subject, account.as_ref(), device),
         disabled: account.as_ref().and_then(|account| account.password_disabled_at).map(Moment),
         limits: limits.into_iter().map(LimitState::new).collect(),
         events: events.into_iter().map(Into::into).collect(),
@@ -202,7 +204,13 @@ fn name(subject: &Subject, asked: &str) -> String {
     }
 }
 
-fn facts(visit: &Visit, live: &Live, subject: &Subject, account: Option<&Account>) -> Vec<String> {
+fn facts(
+    visit: &Visit,
+    live: &Live,
+    subject: &Subject,
+    account: Option<&Account>,
+    device: Option<DeviceFailures>,
+) -> Vec<String> {
     let locale = visit.locale;
     let Some(account) = account else {
         let unknown = matches!(subject, Subject::Login(_) | Subject::Device { .. })
@@ -220,7 +228,17 @@ fn facts(visit: &Visit, live: &Live, subject: &Subject, account: Option<&Account
     if count > 0 && max > 0 && account.open_hash().is_some() {
         facts.push(t!("lookup.failures", locale = locale.code(), count = count, max = max).into_owned());
     }
+    facts.extend(device.and_then(|device| device_fact(locale, device, max)));
     facts
+}
+
+fn device_fact(locale: Locale, device: DeviceFailures, max: u32) -> Option<String> {
+    if device.spent {
+        return Some(locale.t("lookup.device-disabled").into_owned());
+    }
+    let count = device.failures;
+    let told = || t!("lookup.device-failures", locale = locale.code(), count = count, max = max).into_owned();
+    (count > 0 && max > 0).then(told)
 }
 
 /// Every event of whoever an entry is about.

@@ -79,6 +79,7 @@ impl EventRow {
             },
             (Action::Custom, Some(name)) => Cow::Owned(name.to_owned()),
             (Action::SignIn, Some(FROM_DEVICE)) => locale.t("event.sign-in-known"),
+            (Action::PasswordDisabled, Some(FROM_DEVICE)) => locale.t("event.device-disabled"),
             (action, _) => locale.t(action_key(action)),
         }
     }

@@ -1,0 +1,113 @@
+//! Wrong passwords in a row from a known device, counted apart from those of strangers.
+
+use sqlx::{query, query_as, query_scalar};
+
+use super::{Account, AccountRow, Accounts, Failure};
+use crate::db::{Db, DbError, on_db};
+use crate::login::{AccountId, DEVICE_LIFE, DeviceId, Username};
+
+/// Devices of one account whose failures are kept; past that, those that failed longest ago go. Each was signed
+/// in from: nobody has as many but to fill the table.
+const MOST: i64 = 100;
+
+/// What stands against a known device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceFailures {
+    pub device: DeviceId,
+    /// Wrong passwords in a row.
+    pub failures: i64,
+    /// There were too many of them: it is a stranger until there is a new password.
+    pub spent: bool,
+}
+
+impl Accounts {
+    /// The account with what stands against one of its devices, in one look.
+    pub async fn find_from(
+        &self,
+        login: &Username,
+        device: DeviceId,
+    ) -> Result<Option<(Account, DeviceFailures)>, DbError> {
+        const SQL: &str = "SELECT a.*, COALESCE(d.failures, 0) AS device_failures,
+            CASE WHEN d.spent_at IS NULL THEN CAST(0 AS BIGINT) ELSE CAST(1 AS BIGINT) END AS device_spent
+            FROM accounts a LEFT JOIN device_failures d ON d.account = a.id AND d.device = $2 WHERE a.login = $1";
+        let id = device.to_string();
+        let row: Option<DeviceRow> = match &self.db {
+            Db::Sqlite(pools) => pools.read(query_as(SQL).bind(login.as_str()).bind(id)).await?,
+            Db::Postgres(pools) => {
+                query_as(SQL).bind(login.as_str()).bind(id).fetch_optional(&pools.all).await?
+            }
+        };
+        let parse = |row: DeviceRow| {
+            let DeviceRow { account, device_failures: failures, device_spent } = row;
+            let found = DeviceFailures { device, failures, spent: device_spent != 0 };
+            account.parse().map(|account| (account, found))
+        };
+        Ok(row.map(parse).transpose()?)
+    }
+
+    /// Counts a wrong password against the device that it came from, and ends at the `max`-th in a row that it is
+    /// known. Of any number at once each counts, and one of them ends it.
+    pub async fn count_device_failure(
+        &self,
+        account: &Account,
+        device: DeviceId,
+        max: u32,
+    ) -> Result<Failure, DbError> {
+        const SQL: &str = "INSERT INTO device_failures (account, device, failures, failed_at, spent_at)
+            SELECT id, $1, 1, $2, CASE WHEN $3 <= 1 THEN CAST($2 AS BIGINT) END FROM accounts
+            WHERE id = $4 AND password_version = $5
+            ON CONFLICT (account, device) DO UPDATE SET failures = device_failures.failures + 1,
+            failed_at = excluded.failed_at,
+            spent_at = CASE WHEN device_failures.failures + 1 >= $3 THEN excluded.failed_at END
+            WHERE device_failures.spent_at IS NULL
+            RETURNING CASE WHEN spent_at IS NULL THEN 0 ELSE 1 END";
+        let spent: Option<i32> = on_db!(&self.db, pool => query_scalar(SQL).bind(device.to_string())
+            .bind(self.clock.now().0).bind(i64::from(max)).bind(account.id.to_string())
+            .bind(account.password_version).fetch_optional(pool).await)?;
+        Ok(Failure::of(spent))
+    }
+
+    /// The password that came from there was right: the wrong ones before it count no more. False where they
+    /// were too many meanwhile, and then it was not right after all.
+    pub async fn forget_device_failures(&self, account: &Account, device: DeviceId) -> Result<bool, DbError> {
+        const SQL: &str = "UPDATE device_failures SET failures = 0
+            WHERE account = $1 AND device = $2 AND spent_at IS NULL";
+        let rows = on_db!(&self.db, pool => query(SQL).bind(account.id.to_string()).bind(device.to_string())
+            .execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(rows > 0)
+    }
+
+    /// Whether a device has had too many wrong ones.
+    pub async fn is_device_spent(&self, account: AccountId, device: DeviceId) -> Result<bool, DbError> {
+        const SQL: &str = "SELECT COUNT(*) FROM device_failures
+            WHERE account = $1 AND device = $2 AND spent_at IS NOT NULL";
+        let count: i64 = on_db!(&self.db, pool => query_scalar(SQL).bind(account.to_string())
+            .bind(device.to_string()).fetch_one(pool).await)?;
+        Ok(count > 0)
+    }
+
+    /// Removes what stands against devices whose cookies have ended, and what any account has too much of.
+    pub async fn purge_device_failures(&self) -> Result<(), DbError> {
+        const OLD: &str = "DELETE FROM device_failures WHERE failed_at <= $1";
+        const TOO_MANY: &str = "DELETE FROM device_failures WHERE (account, device) IN (
+            SELECT account, device FROM (SELECT account, device,
+            ROW_NUMBER() OVER (PARTITION BY account ORDER BY failed_at DESC, device) AS place
+            FROM device_failures) AS ranked WHERE place > $1)";
+        let before = self.clock.now().minus(DEVICE_LIFE).0;
+        for (sql, bound) in [(OLD, before), (TOO_MANY, MOST)] {
+            on_db!(&self.db, pool => query(sql).bind(bound).execute(pool).await.map(drop))?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct DeviceRow {
+    #[sqlx(flatten)]
+    account: AccountRow,
+    device_failures: i64,
+    device_spent: i64,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+use std::time::Duration;
+
+use super::*;
+use crate::clock::{Clock, Micros};
+use crate::db::tests::TestDatabase;
+use crate::entropy::Entropy;
+use crate::login::{Phc, Roles, ShownBy};
+
+const NOW: Micros = Micros(1_000_000);
+
+fn home() -> DeviceId {
+    DeviceId::from([7; 16])
+}
+
+fn work() -> DeviceId {
+    DeviceId::from([8; 16])
+}
+
+struct Bench {
+    accounts: Accounts,
+    alice: Account,
+    clock: Clock,
+    database: TestDatabase,
+}
+
+async fn bench() -> Bench {
+    let (database, clock) = (TestDatabase::new().await, Clock::manual(NOW));
+    let accounts = Accounts::new(database.open().await, clock.clone(), Entropy::Os);
+    let login = Username::parse("alice").unwrap();
+    let alice = accounts.create(&login, &Phc::stored("first".to_owned()), Roles::default()).await.unwrap();
+    Bench { accounts, alice, clock, database }
+}
+
+impl Bench {
+    async fn fail(&self, device: DeviceId, max: u32) -> Failure {
+        self.accounts.count_device_failure(&self.alice, device, max).await.unwrap()
+    }
+
+    /// The strangers' failures, and the device's.
+    async fn standing(&self, device: DeviceId) -> (i64, i64, bool) {
+        let found = self.accounts.find_from(&self.alice.login, device).await.unwrap();
+        let (account, failures) = found.unwrap();
+        (account.password_failures, failures.failures, failures.spent)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_ends_it() {
+    let bench = bench().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let instance = Accounts::new(bench.database.open().await, bench.clock.clone(), Entropy::Os);
+        for _ in 0..50 {
+            let (instance, alice) = (instance.clone(), bench.alice.clone());
+            tasks.spawn(async move { instance.count_device_failure(&alice, home(), 100).await.unwrap() });
+        }
+    }
+    let outcomes = tasks.join_all().await;
+    let count = |wanted| outcomes.iter().filter(|outcome| **outcome == wanted).count();
+    assert_eq!((count(Failure::Counted), count(Failure::Disabled), count(Failure::Void)), (99, 1, 100));
+    assert_eq!(bench.standing(home()).await, (0, 100, true));
+    assert_eq!(bench.standing(work()).await, (0, 0, false), "another has its own");
+    assert!(bench.accounts.is_device_spent(bench.alice.id, home()).await.unwrap());
+    assert!(!bench.accounts.is_device_spent(bench.alice.id, work()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_right_password_begins_anew_but_not_once_the_device_is_spent() {
+    let bench = bench().await;
+    let forget = || bench.accounts.forget_device_failures(&bench.alice, home());
+    for _ in 0..3 {
+        for _ in 0..2 {
+            assert_eq!(bench.fail(home(), 3).await, Failure::Counted);
+        }
+        // Two right ones at once are right, both.
+        assert!(forget().await.unwrap() && forget().await.unwrap());
+        assert_eq!(bench.standing(home()).await, (0, 0, false));
+    }
+    for expected in [Failure::Counted, Failure::Counted, Failure::Disabled, Failure::Void] {
+        assert_eq!(bench.fail(home(), 3).await, expected);
+    }
+    assert!(!forget().await.unwrap(), "somebody who was slower");
+    assert_eq!(bench.standing(home()).await, (0, 3, true));
+}
+
+#[tokio::test]
+async fn one_wrong_one_may_be_too_many() {
+    let bench = bench().await;
+    assert_eq!(bench.fail(home(), 1).await, Failure::Disabled);
+    for _ in 0..2 {
+        assert_eq!(bench.fail(work(), 100).await, Failure::Counted);
+    }
+    assert_eq!(bench.fail(work(), 2).await, Failure::Disabled, "a limit below what stands");
+}
+
+#[tokio::test]
+async fn a_new_password_forgets_what_stood_against_devices_and_opens_to_everyone() {
+    let bench = bench().await;
+    let Bench { accounts, alice, .. } = &bench;
+    assert_eq!(accounts.count_failure(alice, 1).await.unwrap(), Failure::Disabled);
+    bench.fail(home(), 1).await;
+    let set = async |shown| accounts.set_password(alice.id, &Phc::stored("second".to_owned()), shown).await;
+    assert_eq!(set(ShownBy::Password(0)).await.unwrap(), None, "as a stranger");
+    assert_eq!(set(ShownBy::PasswordFrom(0, home())).await.unwrap(), None, "spent");
+    assert_eq!(set(ShownBy::PasswordFrom(1, work())).await.unwrap(), None, "of another password");
+    assert_eq!(set(ShownBy::PasswordFrom(0, work())).await.unwrap(), Some(1));
+    assert_eq!(bench.standing(home()).await, (0, 0, false));
+    assert!(accounts.by_id(alice.id).await.unwrap().unwrap().open_hash().is_some());
+    assert_eq!(bench.fail(home(), 3).await, Failure::Void, "compared with the one before");
+    assert_eq!(bench.standing(home()).await, (0, 0, false));
+}
+
+#[tokio::test]
+async fn what_stands_against_a_device_goes_with_its_cookie() {
+    let bench = bench().await;
+    bench.fail(home(), 100).await;
+    bench.clock.advance(DEVICE_LIFE / 2);
+    bench.fail(work(), 100).await;
+    bench.clock.advance(DEVICE_LIFE / 2);
+    bench.accounts.purge_device_failures().await.unwrap();
+    assert_eq!((bench.standing(home()).await.1, bench.standing(work()).await.1), (0, 1));
+}
+
+#[tokio::test]
+async fn of_one_account_the_hundred_devices_stay_that_failed_last() {
+    let bench = bench().await;
+    for number in 0..105 {
+        bench.fail(DeviceId::from([number; 16]), 100).await;
+        bench.clock.advance(Duration::from_secs(1));
+    }
+    bench.accounts.purge_device_failures().await.unwrap();
+    let mut left = 0;
+    for number in 0..105 {
+        left += bench.standing(DeviceId::from([number; 16])).await.1;
+    }
+    assert_eq!((left, bench.standing(DeviceId::from([104; 16])).await.1), (100, 1));
+}
