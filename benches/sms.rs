@@ -99,7 +99,7 @@ fn enter_bare_transactions<'c>(contest: &mut Contest<'c>, runtime: &'c Runtime) 
 }
 
 async fn in_transaction(db: &Db, sql: &'static str, id: &str) {
-    let mut tx = db.begin_exclusive().await.expect("the database is free");
+    let mut tx = db.begin_exclusive(gatehouse::db::Lock::on("bench")).await.expect("the database is free");
     if let Tx::Sqlite(tx) = &mut tx {
         sqlx::query(sql).bind(id).execute(&mut **tx).await.expect("a row");
     }
@@ -183,6 +183,7 @@ impl Rig {
             purpose: Purpose::Login,
             address: b"203.0.113.7",
             network: b"203.0.113.0/24",
+            browser: None,
             solved: false,
             once: None,
             locale: "en",

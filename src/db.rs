@@ -2,6 +2,7 @@
 
 mod error;
 mod health;
+mod lock;
 mod own;
 mod page;
 #[cfg(test)]
@@ -19,6 +20,8 @@ use sqlx::{Connection, Executor, Pool, Postgres, Sqlite, SqliteConnection, Sqlit
 use crate::clock::{Clock, Micros};
 pub use error::{ConnectError, DbError, OUTAGE};
 use health::Health;
+pub use lock::Lock;
+use lock::Turns;
 use own::Own;
 pub use page::{Cursor, Page};
 
@@ -31,14 +34,11 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// SQLite has one writer, but readers need not wait for it. 64 callers on two cores did 8,100 queries a
 /// second over 1 connection, 10,600 over 4 and 11,700 over 8 (a tenth of them writes; a debug build).
 const SQLITE_CONNECTIONS: u32 = 4;
-const POSTGRES_CONNECTIONS: u32 = 14;
-/// One has the lock, and one asks for it already.
-const POSTGRES_EXCLUSIVE: u32 = 2;
-/// An instance that stalls while it has the lock must not hold up the others for as long as it likes.
-const POSTGRES_PATIENCE: &str = "SET lock_timeout = '5s'; SET idle_in_transaction_session_timeout = '5s'";
-
-/// Held by one transaction at a time over all instances (PostgreSQL): "gatehous" in ASCII.
-const EXCLUSIVE_LOCK: i64 = 0x6761_7465_686f_7573;
+const POSTGRES_CONNECTIONS: u32 = 12;
+/// Each is in a transaction of a few milliseconds, or waits for a lock at most as long as that may be waited for.
+const POSTGRES_EXCLUSIVE: u32 = 4;
+/// An instance that stalls while it has a lock must not hold up the others for as long as it likes.
+const POSTGRES_PATIENCE: &str = "SET idle_in_transaction_session_timeout = '5s'";
 
 /// Pools of connections. Clones share them.
 #[derive(Debug, Clone)]
@@ -47,13 +47,15 @@ pub enum Db {
     Postgres(Pools<Postgres>),
 }
 
-/// What waits for the exclusive lock has connections of its own, few and taken in turn: a burst of it
+/// What waits for a lock has connections of its own, few and taken in turn: a burst of it
 /// would hold every connection otherwise, and nothing else could be read meanwhile.
 #[derive(Debug)]
 pub struct Pools<D: sqlx::Database> {
     /// See [`Pools::reachable`].
     pub all: Pool<D>,
     exclusive: Pool<D>,
+    /// Of those that ask for a lock (PostgreSQL).
+    turns: Turns,
     /// None: there is nothing to gain by it (PostgreSQL), or one connection in all (in memory).
     own: Option<Own>,
     health: Arc<Health>,
@@ -160,6 +162,7 @@ impl Db {
         if in_memory {
             return Ok(Self::Sqlite(Pools {
                 exclusive: all.clone(),
+                turns: Turns::default(),
                 own: None,
                 health: Arc::default(),
                 all,
@@ -171,41 +174,46 @@ impl Db {
         let durable = options.synchronous(SqliteSynchronous::Full);
         let exclusive =
             connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?;
-        Ok(Self::Sqlite(Pools { all, exclusive, own, health: Arc::default() }))
+        Ok(Self::Sqlite(Pools { all, exclusive, turns: Turns::default(), own, health: Arc::default() }))
     }
 
     async fn open_postgres(url: &str) -> Result<Self, ConnectError> {
         let options = PgConnectOptions::from_str(url).map_err(ConnectError::Url)?;
-        let pool = |connections| {
+        let pool = |connections, lock_timeout: Duration| {
             PgPoolOptions::new()
                 .max_connections(connections)
                 .acquire_timeout(ACQUIRE_TIMEOUT)
-                .after_connect(|connection, _| {
-                    Box::pin(async { connection.execute(POSTGRES_PATIENCE).await.map(drop) })
+                .after_connect(move |connection, _| {
+                    Box::pin(async move {
+                        connection.execute(POSTGRES_PATIENCE).await?;
+                        let patience = format!("SET lock_timeout = {}", lock_timeout.as_millis());
+                        connection.execute(sqlx::AssertSqlSafe(patience)).await.map(drop)
+                    })
                 })
                 .connect_with(options.clone())
         };
-        let all = pool(POSTGRES_CONNECTIONS).await.map_err(ConnectError::Connect)?;
-        let exclusive = pool(POSTGRES_EXCLUSIVE).await.map_err(ConnectError::Connect)?;
+        let all = pool(POSTGRES_CONNECTIONS, ACQUIRE_TIMEOUT).await.map_err(ConnectError::Connect)?;
+        let exclusive = pool(POSTGRES_EXCLUSIVE, lock::PATIENCE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run(&all).await?;
-        Ok(Self::Postgres(Pools { all, exclusive, own: None, health: Arc::default() }))
+        Ok(Self::Postgres(Pools {
+            all,
+            exclusive,
+            turns: Turns::default(),
+            own: None,
+            health: Arc::default(),
+        }))
     }
 
-    /// Begins a transaction that may read and then write on what it read: no other such transaction,
-    /// of any instance, runs until it ends. Waits at most 5 s for its turn in this process, and 5 s for
-    /// other instances. Once it is committed a power cut does not undo it. Ask nothing of the `Db` itself
-    /// meanwhile: in memory it has one connection, and this holds it.
-    pub async fn begin_exclusive(&self) -> Result<Tx, DbError> {
+    /// Begins a transaction that may read and then write on what it read: no other of the same lock, of any
+    /// instance, runs until it ends (SQLite: no other of any lock). Waits at most 5 s for its turn in this
+    /// process, and 1 s for other instances (SQLite: 5 s). Once it is committed a power cut does not undo it.
+    /// Ask nothing of the `Db` itself meanwhile: in memory it has one connection, and this holds it.
+    pub async fn begin_exclusive(&self, lock: Lock) -> Result<Tx, DbError> {
         match self {
             Self::Sqlite(pools) => Ok(Tx::Sqlite(begin_immediate(&pools.exclusive).await?)),
             Self::Postgres(pools) => {
                 pools.reachable()?;
-                let mut tx = pools.exclusive.begin_with(READ_COMMITTED).await?;
-                sqlx::query("SELECT pg_advisory_xact_lock($1)")
-                    .bind(EXCLUSIVE_LOCK)
-                    .execute(&mut *tx)
-                    .await?;
-                Ok(Tx::Postgres(tx))
+                Ok(Tx::Postgres(pools.turns.begin(&pools.exclusive, lock).await?))
             }
         }
     }
@@ -251,7 +259,8 @@ const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 A
 impl<D: sqlx::Database> Clone for Pools<D> {
     fn clone(&self) -> Self {
         let (all, exclusive) = (self.all.clone(), self.exclusive.clone());
-        Self { all, exclusive, own: self.own.clone(), health: Arc::clone(&self.health) }
+        let turns = self.turns.clone();
+        Self { all, exclusive, turns, own: self.own.clone(), health: Arc::clone(&self.health) }
     }
 }
 
@@ -316,6 +325,15 @@ impl Tx {
                 Ok(Micros(sqlx::query_scalar(NOW).fetch_one(&mut **tx).await?))
             }
             _ => Ok(clock.now()),
+        }
+    }
+
+    /// Takes one more lock until the transaction ends, under the rules of [`Db::begin_exclusive`]. SQLite has
+    /// one writer: whoever began so has it.
+    pub async fn lock(&mut self, lock: Lock) -> Result<(), DbError> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(tx) => lock.take(tx).await,
         }
     }
 

@@ -4,8 +4,8 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use sqlx::{query, query_as};
 
 use super::*;
-use crate::db::on_db;
 use crate::db::tests::TestDatabase;
+use crate::db::{Lock, on_db};
 use crate::secret::MasterKey;
 
 const NOON: Micros = Micros(1_772_366_400_000_000);
@@ -320,7 +320,7 @@ async fn a_subject_of_any_letters_is_recorded() {
 #[tokio::test]
 async fn who_records_does_not_wait_for_who_writes() {
     let rig = rig().await;
-    let tx = rig.db.begin_exclusive().await.unwrap();
+    let tx = rig.db.begin_exclusive(Lock::on("test")).await.unwrap();
     rig.audit.record(Event::new(at(0), Action::SignIn, Outcome::Ok));
     let audit = rig.audit.clone();
     let flushing = tokio::spawn(async move { audit.flush().await });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sqlx::{ConnectOptions, Connection, PgConnection, query};
 use tokio::time::{sleep, timeout};
 
-use super::{Db, DbError, OUTAGE, READ_COMMITTED, Tx, on_tx};
+use super::{Db, DbError, Lock, OUTAGE, READ_COMMITTED, Tx, on_tx};
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(1);
@@ -17,6 +17,8 @@ const LOOKS_A_WRITE: u32 = 5;
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// How long a write may take: as long as one waits for another's.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
+/// PostgreSQL's code for it.
+const TOO_MANY_CONNECTIONS: &str = "53300";
 /// Just less than a page of SQLite, so that a row takes one of its own.
 const FILLER: usize = 3_500;
 
@@ -86,7 +88,7 @@ impl Db {
         let probe = self.health().probes.fetch_add(1, Ordering::Relaxed);
         let id = (i64::from(std::process::id()) << 32) | (probe & 0xFFFF_FFFF);
         let mut tx = match self {
-            Self::Sqlite(_) => self.begin_exclusive().await?,
+            Self::Sqlite(_) => self.begin_exclusive(Lock::on("health")).await?,
             // Beside those who have the lock: a stall of theirs is not this instance's.
             Self::Postgres(pools) => Tx::Postgres(pools.exclusive.begin_with(READ_COMMITTED).await?),
         };
@@ -112,7 +114,13 @@ async fn answers(
     // Taken out meanwhile: one that failed, or was not heard in time, is not used again.
     let mut open = match connection.take() {
         Some(open) => open,
-        None => options.connect().await?,
+        None => match options.connect().await {
+            // Out of connections, which those of the pool may have: it answers.
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(TOO_MANY_CONNECTIONS) => {
+                return Ok(());
+            }
+            connected => connected?,
+        },
     };
     open.ping().await?;
     *connection = Some(open);

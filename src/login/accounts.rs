@@ -12,7 +12,7 @@ use sqlx::{query, query_as, query_scalar};
 use super::{AccountId, Phc, Username, id};
 use crate::audit::Subject;
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, on_db, on_tx};
+use crate::db::{Db, DbError, Lock, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::sms::Phone;
 
@@ -118,7 +118,8 @@ impl Accounts {
         login: &Username,
         phc: &Phc,
     ) -> Result<Option<Account>, CreateError> {
-        let mut tx = self.db.begin_exclusive().await.map_err(CreateError::Db)?;
+        let mut tx =
+            self.db.begin_exclusive(Lock::on("accounts.first-admin")).await.map_err(CreateError::Db)?;
         if on_tx!(&mut tx, connection => query_scalar::<_, i64>(HAS_ADMIN).fetch_one(connection).await)? > 0 {
             return Ok(None);
         }

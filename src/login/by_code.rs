@@ -10,8 +10,8 @@ use super::consecutive::password_enabled_counter;
 use super::guard::Guard;
 use super::sign_in::{BUSY, signed_in_counter};
 use super::{
-    Account, Accounts, Caller, CreateError, Hasher, HasherBusy, Origin, PasswordError, PhoneSet,
-    ServiceError, ShownBy, Username,
+    Account, Accounts, Caller, CreateError, Hasher, HasherBusy, KnownDevices, Origin, PasswordError,
+    PhoneSet, ServiceError, ShownBy, Username,
 };
 use crate::audit::{self, Action, Event};
 use crate::config::Live;
@@ -19,6 +19,7 @@ use crate::db::DbError;
 use crate::entropy::Entropy;
 use crate::request_id;
 use crate::sms::{Checked, Code, Codes, Guess, Phone, Purpose};
+use crate::throttle::Mode;
 
 /// The service. Clones share it.
 #[derive(Clone)]
@@ -52,15 +53,12 @@ pub struct CodeEntry<'a> {
     pub phone: &'a Phone,
     pub code: &'a Code,
     pub origin: &'a Origin,
+    /// The browser's name, if it has one: the one that asked for the code has guesses of its own.
+    pub browser: Option<&'a [u8]>,
+    /// As what it is known at accounts: at the number's it has guesses of its own, too.
+    pub known: &'a KnownDevices,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
-}
-
-impl<'a> CodeEntry<'a> {
-    pub const fn guess(self, purpose: Purpose) -> Guess<'a> {
-        let Self { phone, code, origin: Origin { address, network }, solved } = self;
-        Guess { phone, purpose, code, address: address.as_slice(), network: network.as_slice(), solved }
-    }
 }
 
 #[derive(Debug)]
@@ -116,10 +114,27 @@ impl ByCode {
         Self(Arc::new(Inner { codes, guard, accounts, hasher, entropy, signed_in: signed_in_counter() }))
     }
 
+    /// What the number's account knows of the browser is looked up for whoever is known anywhere: that they look
+    /// tells what their own cookie does.
+    async fn guess<'a>(
+        &self,
+        live: &Live,
+        entry: CodeEntry<'a>,
+        purpose: Purpose,
+    ) -> Result<Guess<'a>, DbError> {
+        let CodeEntry { phone, code, origin: Origin { address, network }, browser, known, solved } = entry;
+        let known = !known.is_empty()
+            && are_devices_known(live)
+            && self.0.accounts.find_by_phone(phone).await?.is_some_and(|account| {
+                known.at(account.id).is_some_and(|device| device.password_version == account.password_version)
+            });
+        Ok(Guess { phone, purpose, code, address, network, browser, known, solved })
+    }
+
     /// A first sign-in with a number makes its account, under a name of ours.
     pub async fn sign_in(&self, live: &Live, entry: CodeEntry<'_>) -> Result<Entered, ServiceError> {
         let Inner { codes, guard, accounts, .. } = &*self.0;
-        let proven = match opened(codes.check(live, entry.guess(Purpose::Login)).await?) {
+        let proven = match opened(codes.check(live, self.guess(live, entry, Purpose::Login).await?).await?) {
             Ok(proven) => proven,
             Err(not) => return Ok(Entered::Not(not)),
         };
@@ -181,7 +196,7 @@ impl ByCode {
         if let Err(busy) = hasher.has_room(&caller).await {
             return Ok(no_room(&caller, busy));
         }
-        let admitted = match codes.admit(live, ask.entry.guess(Purpose::Reset)).await {
+        let admitted = match codes.admit(live, self.guess(live, ask.entry, Purpose::Reset).await?).await? {
             Ok(admitted) => admitted,
             Err(not) => return Ok(opened(not).map_or_else(Reset::Not, |_| Reset::NoAccount)),
         };
@@ -239,10 +254,11 @@ impl ByCode {
         account: &Account,
         entry: CodeEntry<'_>,
     ) -> Result<Given, ServiceError> {
-        let proven = match opened(self.0.codes.check(live, entry.guess(Purpose::Verify)).await?) {
-            Ok(proven) => proven,
-            Err(not) => return Ok(Given::Not(not)),
-        };
+        let proven =
+            match opened(self.0.codes.check(live, self.guess(live, entry, Purpose::Verify).await?).await?) {
+                Ok(proven) => proven,
+                Err(not) => return Ok(Given::Not(not)),
+            };
         match self.0.accounts.set_phone(account.id, proven.phone()).await? {
             PhoneSet::Done => Ok(Given::Done),
             PhoneSet::Taken => Ok(Given::PhoneTaken),
@@ -263,6 +279,12 @@ fn no_room(caller: &Caller, HasherBusy { retry_after }: HasherBusy) -> Reset {
         true => Reset::Busy { retry_after },
         false => Reset::Not(NotOpened::Challenged { limit: BUSY.to_owned(), retry_after }),
     }
+}
+
+/// An owner may have everyone be a stranger.
+fn are_devices_known(live: &Live) -> bool {
+    let limit = &live.limits.login_device;
+    limit.mode() == Mode::Enforce && !limit.rules().is_empty()
 }
 
 fn opened(checked: Checked) -> Result<crate::sms::Proven, NotOpened> {

@@ -71,6 +71,11 @@ impl FailureRecord {
         &self.0.clock
     }
 
+    /// Fails where the database is known to take nothing that is written.
+    pub fn writable(&self) -> Result<(), DbError> {
+        if self.0.db.is_writable() { Ok(()) } else { Err(sqlx::Error::PoolTimedOut.into()) }
+    }
+
     /// The time that it is kept by.
     pub async fn now(&self) -> Result<Micros, DbError> {
         self.0.db.now(&self.0.clock).await
@@ -130,6 +135,15 @@ impl FailureRecord {
     pub async fn forget(&self, own: Key) -> Result<(), DbError> {
         const SQL: &str = "DELETE FROM failed_attempts WHERE own = $1";
         on_db!(&self.0.db, pool => query(SQL).bind(text(&own.0)).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Forgets the failures of a log that many share: an administrator cleared it.
+    pub async fn forget_shared(&self, limit: &str, key: Key) -> Result<(), DbError> {
+        const SQL: &str = "UPDATE failed_attempts SET logs = REPLACE(logs, $1, '') WHERE logs LIKE $2";
+        // Neither a limit's name nor base64url has a % in it; a _ stands for itself, too.
+        let log = format!("{limit}:{}", text(&key.0));
+        on_db!(&self.0.db, pool => query(SQL).bind(&log).bind(format!("%{log}%")).execute(pool).await.map(drop))?;
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use metrics::Counter;
 
 use self::in_flight::InFlight;
 use self::path::{BeforePasswords, OWN};
-use self::slot::Held;
+use self::slot::{Held, Unclaimed};
 use self::subject::account_key;
 use super::accounts::{Account, Accounts};
 use super::devices::KnownDevice;
@@ -203,12 +203,18 @@ impl Guard {
                 Ok((_, Attempt::OutOfPatience)) => return Some(Admission::Busy { retry_after: BUSY_RETRY }),
                 Ok((path, Attempt::Held(hold))) => {
                     let ticket = self.in_flight.take_off(hold.id(), hold.at, hold.buckets().to_vec());
+                    let hold = Unclaimed::new(hold);
                     let now = self.rebuild.generation(rebuild::SHAPE).await;
                     if let Ok(Some(now)) = now
                         && now == generation
                     {
                         let failures = self.failures.clone();
-                        return Some(Admission::Held(Slot::new(Held::Store(hold), path, ticket, failures)));
+                        return Some(Admission::Held(Slot::new(
+                            Held::Store(hold.claim()),
+                            path,
+                            ticket,
+                            failures,
+                        )));
                     }
                     // It was given by windows with holes, or nobody can say that it was not.
                     match (hold.refund().await, now) {

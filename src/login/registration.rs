@@ -35,6 +35,8 @@ pub struct Newcomer<'a> {
     /// A number, and the code that came to it.
     pub phone: Option<(&'a Phone, &'a Code)>,
     pub origin: &'a Origin,
+    /// The browser's name, if it has one: the one that asked for the code has guesses of its own.
+    pub browser: Option<&'a [u8]>,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
 }
@@ -111,7 +113,8 @@ impl Registration {
 
     async fn admitted(&self, live: &Live, newcomer: Newcomer<'_>) -> Result<Registered, ServiceError> {
         let Inner { accounts, hasher, .. } = &*self.0;
-        let Newcomer { login, password, phone, origin: Origin { address, network }, solved } = newcomer;
+        let Newcomer { login, password, phone, origin: Origin { address, network }, browser, solved } =
+            newcomer;
         let hash = match hasher.hash_new_for(&Caller::stranger(network, solved), password, login).await {
             Ok(Ok(hash)) => hash,
             Ok(Err(unfit)) => return Ok(Registered::Unfit(unfit)),
@@ -123,7 +126,9 @@ impl Registration {
         if accounts.find(login).await?.is_some() {
             return Ok(Registered::LoginTaken);
         }
-        let guess = Guess { phone, purpose: Purpose::Register, code, address, network, solved };
+        // Where an account has the number already, no code makes another.
+        let purpose = Purpose::Register;
+        let guess = Guess { phone, purpose, code, address, network, browser, known: false, solved };
         self.with_number(live, login, &hash, guess).await
     }
 

@@ -215,11 +215,11 @@ impl SignIn {
                 let kept = slot.keep().await;
                 let counts_from = kept.as_ref().ok().copied().flatten().unwrap_or(taken.at);
                 self.record(attempt, subject, path, Ended::Wrong(taken, counts_from));
-                kept?;
                 looked.account = account;
                 if consecutive.count(&attempt.login, &looked, most).await? {
                     self.record_disabled(attempt, subject, path);
                 }
+                kept?;
                 drop(looked.turn);
                 let captcha_required = guard.challenges_next(&live.limits, subject, who(attempt), path).await;
                 Ok(Some(Outcome::Rejected { captcha_required }))

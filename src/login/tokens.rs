@@ -19,7 +19,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use super::id::{self, random_id};
 use super::{AccountId, Scopes};
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, on_db, on_tx};
+use crate::db::{Db, DbError, Lock, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 
@@ -138,7 +138,7 @@ impl Tokens {
         let now = self.clock.now();
         let expires_at = new.expires_in.map(|span| now.plus(span).0);
         // Two that make one at the same time must not both find the last place free.
-        let mut tx = self.db.begin_exclusive().await?;
+        let mut tx = self.db.begin_exclusive(Lock::on("tokens")).await?;
         let live: i64 =
             on_tx!(&mut tx, connection => query_scalar(LIVE).bind(now.0).fetch_one(connection).await)?;
         if live >= MOST_TOKENS {

@@ -14,7 +14,7 @@ use crate::config::Live;
 use crate::db::DbError;
 use crate::login::{Account, Accounts, DeviceFailures, FailureRecord};
 use crate::request_id;
-use crate::sms::{Codes, SmsError};
+use crate::sms::{Codes, Guesser, Phone, SmsError};
 use crate::throttle::{AnyStore, Limit, Limiter, MemoryStore, StoreError, WindowStore};
 
 pub use subject::{Kind, Subject};
@@ -125,10 +125,25 @@ impl Lookup {
         let of_this_instance = is_of_one_instance(&limit);
         let standing = if of_this_instance {
             read(issuing, limit, &bytes, true).await?
+        } else if let ("sms-guess", Subject::Phone(phone)) = (limit.name(), subject) {
+            self.guesses(limit, phone).await?
         } else {
             read(limiter, limit, &bytes, false).await?
         };
         Ok(Some(standing))
+    }
+
+    /// Of the logs of wrong codes that a number has, the one that is nearest to refusing.
+    async fn guesses(&self, limit: Limit, phone: &Phone) -> Result<Standing, StoreError> {
+        let mut fullest: Option<Standing> = None;
+        for guesser in Guesser::ALL {
+            let standing = read(&self.0.limiter, limit.clone(), &guesser.subject(phone, true), false).await?;
+            let counted = |standing: &Standing| standing.rules.iter().map(|rule| rule.count).max();
+            if fullest.as_ref().is_none_or(|other| counted(other) < counted(&standing)) {
+                fullest = Some(standing);
+            }
+        }
+        Ok(fullest.expect("there are guessers"))
     }
 
     /// What was tried by a subject, newest first. Nothing is kept of a prefix or of everyone.
@@ -180,6 +195,9 @@ impl Lookup {
             ("login-account" | "login-device", _) => {
                 failures.forget(limiter.bucket(limit, bytes).key).await?
             }
+            (shared @ ("login-address" | "login-network"), _) => {
+                failures.forget_shared(shared, limiter.bucket(limit, bytes).key).await?
+            }
             _ => {}
         }
         if is_of_one_instance(limit) {
@@ -189,6 +207,9 @@ impl Lookup {
             limiter.clear(limiter.bucket(limit, bytes)).await?;
         }
         if let ("sms-guess", Subject::Phone(phone)) = (limit.name(), subject) {
+            for (guesser, finds_code) in Guesser::ALL.into_iter().flat_map(|it| [(it, true), (it, false)]) {
+                limiter.clear(limiter.bucket(limit, &guesser.subject(phone, finds_code))).await?;
+            }
             codes.forget_tries(live, phone).await?;
         }
         Ok(())

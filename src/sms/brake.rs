@@ -9,7 +9,7 @@ use sqlx::{query, query_as};
 use super::Phone;
 use crate::clock::{Clock, Micros};
 use crate::config::Brake;
-use crate::db::{DbError, Tx, on_tx};
+use crate::db::{DbError, Lock, Tx, on_tx};
 use crate::entropy::Entropy;
 
 /// How a refusal by a brake is named, beside the names of limits.
@@ -162,9 +162,16 @@ pub async fn judge(
                 if !trips(traffic, min_sent, brake.min_entered) {
                     continue;
                 }
-                let end = now.plus(brake.lifts_after);
-                put_on(tx, prefix, (now, end), traffic, context.entropy).await?;
-                (now, end, true)
+                // Others count beside this one, so that it may trip a few messages late; one of them puts it on.
+                tx.lock(Lock::brake(prefix)).await?;
+                match self::last(tx, prefix).await?.filter(|(_, end)| *end > now) {
+                    Some((began, end)) => (began, end, false),
+                    None => {
+                        let end = now.plus(brake.lifts_after);
+                        put_on(tx, prefix, (now, end), traffic, context.entropy).await?;
+                        (now, end, true)
+                    }
+                }
             }
         };
         let proven_before = began_at.minus(brake.window);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::budgets::Budgets;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, hex};
 use super::level::Level;
 use super::metrics::Metrics;
 use super::once::Turns;
@@ -19,7 +19,7 @@ use crate::config::Live;
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SubKey};
-use crate::throttle::{AnyStore, Key, Limiter};
+use crate::throttle::{AnyStore, Key, Limit, Limiter};
 
 /// Messages on their way at once in this process. Past it something behind us is stuck.
 const MOST_UNDER_WAY: u32 = 256;
@@ -47,6 +47,7 @@ pub(super) struct Inner {
     pub metrics: Metrics,
     pub audit: Audit,
     key: SubKey,
+    askers: SubKey,
 }
 
 /// What the service stands on.
@@ -71,6 +72,8 @@ pub struct Ask<'a> {
     pub address: &'a [u8],
     /// The network that it is in.
     pub network: &'a [u8],
+    /// The name of the browser that asks, if it has one: it has guesses of its own at the code.
+    pub browser: Option<&'a [u8]>,
     /// A challenge was solved with it.
     pub solved: bool,
     /// What the asker calls this request: the same again is the same request, whose message is not sent
@@ -184,6 +187,7 @@ impl Codes {
             metrics: Metrics::register(),
             audit,
             key: master.derive("code.hash"),
+            askers: master.derive("code.asker"),
         }))
     }
 
@@ -223,9 +227,19 @@ impl Codes {
         blake3::Hash::from_bytes(self.0.key.hash(&parts)).to_hex().to_string()
     }
 
+    /// How the ledger knows a browser that asks for a number's codes.
+    pub(super) fn asker(&self, phone: Key, browser: &[u8]) -> String {
+        hex(&self.0.askers.hash(&[&phone.0, browser]))
+    }
+
     /// Writes what a gateway reports, as it has been found authentic; how many messages it told of.
     pub async fn report(&self, gateway: &str, reports: Vec<Report>) -> Result<usize, SmsError> {
         Ok(self.0.ledger.report(gateway, &reports).await?)
+    }
+
+    /// Says of messages whose process died that nobody knows what became of them; at most `batch`.
+    pub async fn give_up(&self, batch: u32) -> Result<u64, SmsError> {
+        Ok(self.0.ledger.give_up(batch).await?)
     }
 
     /// Forgets at most `batch` messages that are older than the ledger is to remember, and as many codes
@@ -234,6 +248,12 @@ impl Codes {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
         let before = now.minus(longest).min(self.watched(live).horizon(now));
-        Ok(self.0.ledger.purge(before, batch).await?)
+        let askers = self.0.ledger.forget_askers(longest_window(&live.limits.sms_guess), batch).await?;
+        Ok(self.0.ledger.purge(before, batch).await?.max(askers))
     }
+}
+
+/// How far back any rule of a limit looks.
+pub(super) fn longest_window(limit: &Limit) -> Duration {
+    limit.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default()
 }

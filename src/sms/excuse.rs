@@ -31,10 +31,4 @@ impl Ledger {
         on_db!(self.db(), pool => query(SQL).bind(hex(&phone.0)).bind(now.0).execute(pool).await.map(drop))?;
         Ok(())
     }
-
-    async fn forget_tries(&self, phone: Key) -> Result<(), DbError> {
-        const SQL: &str = "UPDATE sms_codes SET tries = 0 WHERE phone_key = $1";
-        on_db!(self.db(), pool => query(SQL).bind(hex(&phone.0)).execute(pool).await.map(drop))?;
-        Ok(())
-    }
 }

@@ -4,13 +4,16 @@
 use std::time::Duration;
 
 use super::codes::{Checked, Codes, Proven, SmsError, TRY_AGAIN};
+use super::guesser::Guesser;
 use super::{Code, Phone, Purpose};
 use crate::audit::{self, Action, Event, Outcome, Why};
 use crate::config::Live;
 use crate::db::DbError;
 use crate::request_id;
 use crate::secret::same;
-use crate::throttle::{AnyStore, Attempt, Hold, Key, Limit, Mode, Refusal, StoreError, Then};
+use crate::throttle::{
+    AnyStore, Attempt, Decision, Hold, Key, Limit, Mode, OwnedBucket, Refusal, StoreError, Then,
+};
 
 /// How long a guess may wait for others in flight to be compared.
 const GUESS_PATIENCE: Duration = Duration::from_secs(5);
@@ -25,9 +28,16 @@ pub struct Guess<'a> {
     pub address: &'a [u8],
     /// The network that it is in.
     pub network: &'a [u8],
+    /// The name of the browser that it comes from, if it has one.
+    pub browser: Option<&'a [u8]>,
+    /// The number's account was signed in to from that browser before.
+    pub known: bool,
     /// A challenge was solved with it.
     pub solved: bool,
 }
+
+/// The bucket of the number stands first.
+const NUMBER: usize = 0;
 
 /// A guess that has its place, and is to be compared or given back.
 #[must_use = "a guess that is neither becomes a wrong one"]
@@ -38,7 +48,12 @@ pub struct Admitted {
     key: Key,
     purpose: Purpose,
     code: Code,
-    /// Wrong ones that a single code survives.
+    guesser: Guesser,
+    /// There was a code when it was looked for: the guess has its place among those compared with one.
+    finds_code: bool,
+    /// What counts it where there is none.
+    without_code: OwnedBucket,
+    /// Wrong ones of one guesser that a single code survives.
     most: Option<u32>,
     address: Vec<u8>,
     network: Vec<u8>,
@@ -47,32 +62,65 @@ pub struct Admitted {
     noted: Option<(String, Refusal)>,
 }
 
+/// What comes of a comparison.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compared {
+    Right,
+    Wrong,
+    /// With no code, or none any more.
+    Nothing,
+}
+
 impl Codes {
     /// Compares a code.
     pub async fn check(&self, live: &Live, guess: Guess<'_>) -> Result<Checked, SmsError> {
-        match self.admit(live, guess).await {
+        match self.admit(live, guess).await? {
             Ok(admitted) => admitted.compare().await,
             Err(not) => Ok(not),
         }
     }
 
     /// A guess takes its place among the wrong ones before anything is compared, and gives it back where it
-    /// is right: among those of the number, and those of the address and its network, which else could try a few
-    /// codes of every number there is.
-    pub async fn admit(&self, live: &Live, guess: Guess<'_>) -> Result<Admitted, Checked> {
+    /// is right: among those of its guesser at the number, and those of the address and its network, which else could try
+    /// a few codes of every number there is. Whether there is a code is looked up first: where there is none the guess
+    /// has its place elsewhere and takes nothing from the number, and all else is the same.
+    pub async fn admit(&self, live: &Live, guess: Guess<'_>) -> Result<Result<Admitted, Checked>, SmsError> {
+        let Guess { phone, purpose, browser, known, .. } = guess;
+        let key = self.phone_key(live, phone);
+        let asker = browser.map(|browser| self.asker(key, browser)).unwrap_or_default();
+        let found = self.0.ledger.find_code(key, purpose, &asker).await?;
+        let guesser = match found.asked {
+            _ if known => Guesser::Known,
+            true => Guesser::Asker,
+            false => Guesser::Anyone,
+        };
+        Ok(self.admit_as(live, guess, guesser, found.code).await)
+    }
+
+    async fn admit_as(
+        &self,
+        live: &Live,
+        guess: Guess<'_>,
+        guesser: Guesser,
+        finds_code: bool,
+    ) -> Result<Admitted, Checked> {
         let limiter = self.0.budgets.limiter();
-        let Guess { phone, purpose, code, address, network, solved } = guess;
-        let buckets = [
-            limiter.bucket(&live.limits.sms_guess, phone.as_str().as_bytes()),
-            limiter.bucket(&live.limits.login_address, address),
-            limiter.bucket(&live.limits.login_network, network),
-        ];
+        let Guess { phone, purpose, code, address, network, solved, .. } = guess;
+        let at_number =
+            |finds_code| limiter.bucket(&live.limits.sms_guess, &guesser.subject(phone, finds_code));
+        let mut buckets = vec![at_number(finds_code)];
+        // A known device is held by neither, here as with a password.
+        if guesser != Guesser::Known {
+            buckets.push(limiter.bucket(&live.limits.login_address, address));
+            buckets.push(limiter.bucket(&live.limits.login_network, network));
+        }
+        let about = |event| about(guess, guesser.detail(finds_code), event);
         let guesses = &self.0.metrics.guesses;
         let hold = match limiter.hold(&buckets, solved, GUESS_PATIENCE).await {
             Ok(Attempt::Held(hold)) => hold,
             Ok(Attempt::Refused(refusal)) => {
                 let limit = buckets[refusal.bucket].limit.name().to_owned();
-                self.record_refused(guess, &limit, &refusal);
+                self.record_refused(about, &limit, &refusal);
                 let retry_after = refusal.retry_after;
                 return Err(match refusal.then {
                     Then::Captcha => {
@@ -88,21 +136,47 @@ impl Codes {
             Ok(Attempt::OutOfPatience) | Err(_) => {
                 guesses.unavailable.increment(1);
                 let audit = &self.0.audit;
-                audit.record(about(guess, Event::new(audit.now(), Action::Guess, Outcome::Unavailable)));
+                audit.record(about(Event::new(audit.now(), Action::Guess, Outcome::Unavailable)));
                 return Err(Checked::Unavailable { retry_after: TRY_AGAIN });
             }
         };
         let (key, most) = (self.phone_key(live, phone), most(&live.limits.sms_guess));
         let noted = hold.noted.map(|refusal| (buckets[refusal.bucket].limit.name().to_owned(), refusal));
+        let without_code = at_number(false).to_owned();
         let (phone, code, codes) = (phone.clone(), code.clone(), self.clone());
         let (address, network) = (address.to_owned(), network.to_owned());
-        Ok(Admitted { codes, hold, phone, key, purpose, code, most, address, network, solved, noted })
+        Ok(Admitted {
+            codes,
+            hold,
+            phone,
+            key,
+            purpose,
+            code,
+            guesser,
+            finds_code,
+            without_code,
+            most,
+            address,
+            network,
+            solved,
+            noted,
+        })
     }
 
-    fn record_refused(&self, guess: Guess<'_>, limit: &str, refusal: &Refusal) {
+    fn record_refused<'a>(&self, about: impl Fn(Event<'a>) -> Event<'a>, limit: &'a str, refusal: &Refusal) {
         let audit = &self.0.audit;
         let event = Event::new(audit.decided(refusal), Action::Guess, Outcome::refused(refusal));
-        audit.record(Event { why: Some(Why::refused(limit, refusal)), ..about(guess, event) });
+        audit.record(Event { why: Some(Why::refused(limit, refusal)), ..about(event) });
+    }
+}
+
+impl Codes {
+    /// Those who waited for one another when the code went are answered as if there had been none before.
+    async fn count_without_code(&self, bucket: &OwnedBucket) -> Option<Refusal> {
+        match self.0.budgets.limiter().reserve(&[bucket.borrow()], false).await {
+            Ok(Decision::Refused(refusal)) => Some(refusal),
+            Ok(Decision::Admitted(_) | Decision::Held) | Err(_) => None,
+        }
     }
 }
 
@@ -118,48 +192,80 @@ impl Admitted {
     }
 
     async fn run(self) -> Result<Checked, SmsError> {
-        let right = match self.is_right().await {
-            Ok(right) => right,
+        let compared = match self.compare_with_code().await {
+            Ok(compared) => compared,
             Err(error) => {
                 self.refund().await;
                 return Err(error.into());
             }
         };
         let taken = self.hold.at;
-        let counts_from = if right {
-            settled(self.hold.refund().await);
-            None
-        } else {
-            Some(settled(self.hold.keep().await).unwrap_or(taken))
+        let mut refused = None;
+        let counts_from = match compared {
+            Compared::Right => {
+                settled(self.hold.refund().await);
+                None
+            }
+            // The code was used or ran out meanwhile: the number is not charged for what was not compared.
+            Compared::Nothing if self.finds_code => {
+                let kept = self.hold.keep_in(|bucket| bucket != NUMBER).await;
+                refused = self.codes.count_without_code(&self.without_code).await;
+                Some(settled(kept).unwrap_or(taken))
+            }
+            Compared::Wrong | Compared::Nothing => Some(settled(self.hold.keep().await).unwrap_or(taken)),
         };
+        let right = compared == Compared::Right;
         let guesses = &self.codes.0.metrics.guesses;
         let counter = if right { &guesses.right } else { &guesses.wrong };
         counter.increment(1);
-        let Self { codes, phone, purpose, code, address, network, solved, noted, .. } = self;
-        let guess =
-            Guess { phone: &phone, purpose, code: &code, address: &address, network: &network, solved };
+        let Self {
+            codes, phone, purpose, code, address, network, solved, noted, guesser, without_code, ..
+        } = self;
+        let guess = Guess {
+            phone: &phone,
+            purpose,
+            code: &code,
+            address: &address,
+            network: &network,
+            browser: None,
+            known: false,
+            solved,
+        };
         let outcome = if right { Outcome::Ok } else { Outcome::Wrong };
         let why = noted.as_ref().map(|(limit, refusal)| Why::noted(limit, refusal));
         let event = Event { settled: counts_from, why, ..Event::new(taken, Action::Guess, outcome) };
-        codes.0.audit.record(about(guess, event));
-        Ok(if right { Checked::Right(Proven::of(phone)) } else { Checked::Wrong })
+        codes.0.audit.record(about(guess, guesser.detail(compared != Compared::Nothing), event));
+        Ok(match refused {
+            _ if right => Checked::Right(Proven::of(phone)),
+            Some(Refusal { retry_after, .. }) => {
+                Checked::Throttled { limit: without_code.limit.name().to_owned(), retry_after }
+            }
+            None => Checked::Wrong,
+        })
     }
 
-    async fn is_right(&self) -> Result<bool, DbError> {
+    /// The same work whether there is a code or not.
+    async fn compare_with_code(&self) -> Result<Compared, DbError> {
         let ledger = &self.codes.0.ledger;
-        let Some(current) = ledger.try_code(self.key, self.purpose, self.most).await? else {
-            return Ok(false);
+        let current = if self.finds_code {
+            ledger.try_code(self.key, self.purpose, self.guesser, self.most).await?
+        } else {
+            ledger.try_decoy(self.key).await?
         };
+        let Some(current) = current else { return Ok(Compared::Nothing) };
         let hash = self.codes.code_hash(self.key, self.purpose, current.message, &self.code);
-        if !same(hash.as_bytes(), current.code_hash.as_bytes()) {
-            return Ok(false);
+        let equal = same(hash.as_bytes(), current.code_hash.as_bytes());
+        if !self.finds_code {
+            return Ok(Compared::Nothing);
         }
-        let right = ledger.redeem(self.key, self.purpose, &current).await?;
+        if !equal || !ledger.redeem(self.key, self.purpose, &current).await? {
+            return Ok(Compared::Wrong);
+        }
         // The code is used up, so it has to be right whatever happens here: only the brake asks for it.
-        if right && let Err(error) = ledger.note_entered(current.message).await {
+        if let Err(error) = ledger.note_entered(current.message).await {
             tracing::warn!(%error, "a code that came back is not in the ledger");
         }
-        Ok(right)
+        Ok(Compared::Right)
     }
 }
 
@@ -171,8 +277,9 @@ fn settled<T>(told: Result<T, StoreError>) -> Option<T> {
     .ok()
 }
 
-fn about<'a>(guess: Guess<'a>, event: Event<'a>) -> Event<'a> {
+fn about<'a>(guess: Guess<'a>, detail: Option<&str>, event: Event<'a>) -> Event<'a> {
     Event {
+        detail: detail.map(str::to_owned),
         name: Some(guess.purpose.as_str()),
         solved: guess.solved,
         address: Some(audit::Subject::Address(guess.address)),

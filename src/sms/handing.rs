@@ -26,10 +26,15 @@ impl Job {
         let (id, hit) = (letter.id, letter.hit);
         let delivery = self.hand_over(letter).await;
         match self.codes.ledger().settle(id, &Fate::Told(&delivery)).await {
-            Ok(()) if matches!(delivery, Delivery::Refused { .. }) => {
+            Ok(true) if matches!(delivery, Delivery::Refused { .. }) => {
                 self.codes.0.budgets.refund_all_but_asker(&self.watched, &self.keys, hit).await;
             }
-            Ok(()) => {}
+            Ok(true) => {}
+            // This process was stopped for minutes, and the ledger says so by now.
+            Ok(false) => {
+                let reason = "it was given up before its gateway answered".to_owned();
+                return Delivery::Unknown { reason };
+            }
             // It stays pending, and counts, in the window store as well.
             Err(error) => {
                 tracing::warn!(%error, message = %id, "what became of a message is not in the ledger");

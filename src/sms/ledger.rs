@@ -8,17 +8,19 @@ use sqlx::{query, query_as, query_scalar};
 
 use super::brake::{Braked, Remembered};
 use super::share::Share;
-use super::{MessageId, Phone, Purpose};
+use super::{MessageId, Phone};
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, on_db};
+use crate::db::{Db, DbError, Tx, on_db};
 use crate::entropy::Entropy;
 use crate::throttle::window::{self, Gathered, Log};
 use crate::throttle::{Kept, Key, Limit, Refusal};
 
+mod codes;
 mod pages;
 mod rows;
 mod write;
 
+pub use codes::AskedBy;
 pub use pages::{Cursor, Entry, Filter, Page};
 pub(super) use rows::hex;
 pub use rows::{HitRow, Place, State};
@@ -39,12 +41,6 @@ pub struct Earlier {
     /// Codes were short: of those it is not told which were sent.
     pub short: bool,
     pub expires_in: Duration,
-}
-
-/// The code of a number for a purpose.
-pub struct Current {
-    pub message: MessageId,
-    pub code_hash: String,
 }
 
 impl Ledger {
@@ -96,44 +92,6 @@ impl Ledger {
             .bind(horizon(limit, now).0).bind(i64::from(limit.capacity())).fetch_all(pool).await)?;
         let kept = |(at, hit): (i64, String)| Ok(Kept { at: Micros(at), id: rows::stored_hit(&hit)? });
         Ok(rows.into_iter().map(kept).collect::<Result<_, sqlx::Error>>()?)
-    }
-
-    /// The code to compare one guess with, which is counted on the code itself first: the window store
-    /// may forget guesses, and the code outlives it. None where there is none that may be compared any more.
-    pub async fn try_code(
-        &self,
-        phone: Key,
-        purpose: Purpose,
-        most: Option<u32>,
-    ) -> Result<Option<Current>, DbError> {
-        const SQL: &str = "UPDATE sms_codes SET tries = tries + 1 WHERE phone_key = $1 AND purpose = $2
-            AND expires_at > $3 AND tries < $4 RETURNING message, code_hash";
-        let now = self.now().await?;
-        let row: Option<(String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
-            .bind(purpose.as_str()).bind(now.0).bind(most.map_or(i64::MAX, i64::from)).fetch_optional(pool)
-            .await)?;
-        let Some((message, code_hash)) = row else { return Ok(None) };
-        Ok(Some(Current { message: rows::stored_id(&message)?, code_hash }))
-    }
-
-    /// Uses a code up. Of any number of callers that show it at once, one is told that it was there.
-    pub async fn redeem(&self, phone: Key, purpose: Purpose, code: &Current) -> Result<bool, DbError> {
-        const SQL: &str = "DELETE FROM sms_codes WHERE phone_key = $1 AND purpose = $2 AND message = $3
-            AND code_hash = $4 AND expires_at > $5";
-        let now = self.now().await?;
-        let rows = on_db!(&self.db, pool => query(SQL).bind(hex(&phone.0)).bind(purpose.as_str())
-            .bind(code.message.to_string()).bind(&code.code_hash).bind(now.0).execute(pool).await
-            .map(|done| done.rows_affected()))?;
-        Ok(rows == 1)
-    }
-
-    /// The code of this message came back, and was right.
-    pub async fn note_entered(&self, message: MessageId) -> Result<(), DbError> {
-        const SQL: &str = "UPDATE sms_messages SET entered_at = $1 WHERE id = $2";
-        let now = self.now().await?;
-        on_db!(&self.db, pool => query(SQL).bind(now.0).bind(message.to_string()).execute(pool).await
-            .map(drop))?;
-        Ok(())
     }
 
     /// What the window store is written back from: messages that count, newest first, later than `from`

@@ -5,6 +5,7 @@ mod budgets;
 mod codes;
 mod excuse;
 pub mod gateway;
+mod guesser;
 mod guessing;
 mod handing;
 mod ledger;
@@ -31,6 +32,7 @@ pub use codes::{Ask, Checked, Codes, Parts, Proven, Sending, Sent, SmsError};
 pub use gateway::{
     Delivery, Gateway, Message, Outbox, OutboxMessage, Report, ReportCall, ReportError, ReportState, Reported,
 };
+pub use guesser::Guesser;
 pub use guessing::Guess;
 pub use ledger::{Cursor, Entry, Filter, Ledger, Page, State};
 pub use level::{Level, Spent};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::brake::{self, Braked};
 use super::budgets::{Admission, Ticket};
-use super::codes::{Ask, Codes, Sending, Sent, SmsError, TRY_AGAIN};
+use super::codes::{Ask, Codes, Sending, Sent, SmsError, TRY_AGAIN, longest_window};
 use super::handing::Letter;
-use super::ledger::{Draft, Earlier, State, WhyNot, Written};
+use super::ledger::{AskedBy, Draft, Earlier, State, WhyNot, Written};
 use super::once::Turn;
 use super::share::Share;
 use super::short::Lane;
@@ -35,6 +35,9 @@ pub(super) struct Job {
     pub purpose: Purpose,
     pub address: Vec<u8>,
     pub network: Vec<u8>,
+    /// The browser that asks, as the ledger knows it.
+    asker: Option<String>,
+    guess_window: Duration,
     pub solved: bool,
     pub locale: String,
 }
@@ -124,6 +127,7 @@ impl Job {
             .once
             .map(|name| [ask.phone.as_str().as_bytes(), ask.purpose.as_str().as_bytes(), name.as_bytes()]);
         let keys = codes.0.budgets.keys(&watched, &ask, name.as_ref().map(|parts| &parts[..]));
+        let asker = ask.browser.map(|browser| codes.asker(keys.phone, browser));
         Self {
             codes,
             watched,
@@ -134,6 +138,8 @@ impl Job {
             purpose: ask.purpose,
             address: ask.address.to_owned(),
             network: ask.network.to_owned(),
+            asker,
+            guess_window: longest_window(&live.limits.sms_guess),
             solved: ask.solved,
             locale: ask.locale.to_owned(),
         }
@@ -247,6 +253,7 @@ impl Job {
             gateway: inner.gateway.name(),
             code_hash: &code_hash,
             code_ttl: self.code_ttl,
+            asked_by: self.asker.as_deref().map(|asker| AskedBy { asker, window: self.guess_window }),
             solved: self.solved,
             limit: &self.watched.phone,
             brake: &self.brake,

@@ -305,6 +305,11 @@ impl<S: WindowStore + 'static> Hold<S> {
         self.end(|_| Outcome::Keep).await
     }
 
+    /// The attempt failed, but counts in the buckets chosen alone (by index).
+    pub async fn keep_in(self, counts: impl Fn(usize) -> bool) -> Result<Micros, StoreError> {
+        self.end(|bucket| if counts(bucket) { Outcome::Keep } else { Outcome::Refund }).await
+    }
+
     /// The attempt came to nothing, or counts nowhere.
     pub async fn refund(self) -> Result<(), StoreError> {
         self.end(|_| Outcome::Refund).await.map(drop)

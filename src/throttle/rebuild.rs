@@ -86,8 +86,8 @@ impl<S: WindowStore + 'static> Rebuild<S> {
             Ok(_) => *rest = Rest::default(),
             Err(error) => {
                 self.failed.fetch_add(1, Ordering::SeqCst);
-                // The store is asked first, and where it is out the next run ends there.
-                if let RebuildError::Record(_) = error {
+                // A store that is out ends the next run at its first question; anything else is spared.
+                if !matches!(error, RebuildError::Store(StoreError::Down | StoreError::TimedOut)) {
                     *rest = rest.longer(self.clock.now());
                 }
             }

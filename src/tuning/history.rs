@@ -5,7 +5,7 @@ use sqlx::{query, query_as, query_scalar};
 use super::{Author, Saved, Tuning, version_of};
 use crate::clock::Micros;
 use crate::config;
-use crate::db::{self, DbError, Tx, on_db, on_tx};
+use crate::db::{self, DbError, Lock, Tx, on_db, on_tx};
 
 /// One set of limits, and who put it in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Tuning {
         author: Option<&Author>,
     ) -> Result<(), DbError> {
         let id = format!("{:016x}", u64::from_be_bytes(self.0.entropy.bytes()));
-        let mut tx = self.0.db.begin_exclusive().await?;
+        let mut tx = self.0.db.begin_exclusive(Lock::on("limits.history")).await?;
         let now = tx.now(&self.0.clock).await?;
         let since = recorded.as_ref().map(|(place, _)| place.at.0);
         let place = match (known_change(&mut tx, since, version).await?, author) {

@@ -107,7 +107,10 @@ impl InFlight {
 
     /// The store has everything.
     pub fn end_return(&self, generation: HitId) {
-        self.lock().standing = Standing::Store(generation);
+        let mut state = self.lock();
+        if let Standing::Nobody { .. } = state.standing {
+            state.standing = Standing::Store(generation);
+        }
     }
 
     /// It could not be told.
@@ -160,6 +163,14 @@ impl Ticket {
     /// See [`InFlight::leave_store`].
     pub fn leave_store(&self) {
         self.shared.leave_store();
+    }
+
+    /// The attempt stays in flight for so long: it failed, and nothing could be told of it.
+    pub fn keep_for(self, span: Duration) {
+        tokio::spawn(async move {
+            tokio::time::sleep(span).await;
+            drop(self);
+        });
     }
 
     /// Whether the store may have been told of the attempt since it took off.

@@ -1,19 +1,18 @@
 //! Who is let in while the window store is out or its windows have holes: everybody is challenged, and the record
 //! of failures in the database decides, with what this process has in flight. The instances see each other's
-//! failures there, and share what may be in flight: so that all of them together verify what one would.
+//! failures there, and each allows for as many in flight at the others: together they verify at most one each more
+//! than one alone would.
 
 use std::time::Duration;
 
 use super::in_flight::{NotYet, Ticket};
 use super::path::{BeforePasswords, OWN, Path};
-use super::slot::{Held, HeldInOutage, Slot};
+use super::slot::{Held, HeldInOutage, Slot, Unclaimed};
 use super::{ASKED, Admission, BUSY_RETRY, Guard, PATIENCE, Subject, Who, refused, stricter};
 use crate::clock::Micros;
 use crate::db::DbError;
 use crate::throttle::window::{self, Gathered, Log};
-use crate::throttle::{
-    Attempt, Bucket, HitId, Hold, Limit, MemoryStore, Mode, OwnedBucket, Refusal, Rule, Then,
-};
+use crate::throttle::{Attempt, Bucket, HitId, Limit, MemoryStore, OwnedBucket, Refusal, Then};
 
 /// How long one that finds no slot waits at most before it reads the record again: others may free theirs on
 /// another instance.
@@ -63,6 +62,7 @@ impl Guard {
             match asking {
                 Ok(Ok(Recorded::Allowed(ticket, Taken { at, id }))) => {
                     let limiter = self.limiter.clone();
+                    let elsewhere = elsewhere.map(|hold| Box::new(hold.claim()));
                     let hold = Held::Outage(HeldInOutage { id, at, buckets, elsewhere, limiter });
                     return Some(Admission::Held(Slot::new(hold, path, ticket, self.failures.clone())));
                 }
@@ -92,7 +92,7 @@ impl Guard {
         others: &[Bucket<'_>],
         solved: bool,
         path: Path,
-    ) -> Result<Option<Box<Hold<MemoryStore>>>, Admission> {
+    ) -> Result<Option<Unclaimed<MemoryStore>>, Admission> {
         let others: Vec<OwnedBucket> = others
             .iter()
             .map(|bucket| OwnedBucket { limit: stricter(bucket.limit), key: bucket.key })
@@ -102,7 +102,7 @@ impl Guard {
             return Ok(None);
         }
         match self.insurance.hold(&buckets, solved, PATIENCE).await {
-            Ok(Attempt::Held(hold)) => Ok(Some(Box::new(hold))),
+            Ok(Attempt::Held(hold)) => Ok(Some(Unclaimed::new(hold))),
             Ok(Attempt::Refused(refusal)) => {
                 Err(refused(path, Refusal { bucket: refusal.bucket + 1, ..refusal }))
             }
@@ -112,13 +112,15 @@ impl Guard {
 
     async fn ask_record(&self, limit: &Limit, buckets: &[OwnedBucket]) -> Result<Recorded, DbError> {
         let id = self.limiter.fresh_id();
+        // What could not be written down would count nowhere.
+        self.failures.writable()?;
         loop {
             let (ended, next_end) = self.in_flight.ended();
             let now = self.failures.now().await?;
             let horizon = limit.rules().iter().map(|rule| window::start(&rule.span, now)).min();
             let times =
                 self.failures.newest(buckets[OWN].key, horizon.unwrap_or(now), limit.capacity()).await?;
-            let share = share(limit, self.failures.live_instances(now).await?);
+            let instances = self.failures.live_instances(now).await?;
             let judge = |in_flight| {
                 let mut gathered = Gathered::default();
                 gathered.add(OWN, limit, &Failures { times: &times, in_flight }, now, true);
@@ -127,7 +129,8 @@ impl Guard {
             if let Some(refusal) = judge(0).refused() {
                 return Ok(Recorded::Refused(refusal));
             }
-            let fits = |in_flight| in_flight < share && judge(in_flight).held.is_none();
+            // As if the others had as many in flight.
+            let fits = |in_flight: u32| judge(in_flight.saturating_mul(instances)).held.is_none();
             match self.in_flight.take_off_by_record((id, now, buckets), ended, fits) {
                 Ok(ticket) => return Ok(Recorded::Allowed(ticket, Taken { at: now, id })),
                 Err(NotYet::Returning) if self.in_flight.generation().is_some() => {
@@ -139,16 +142,6 @@ impl Guard {
             }
         }
     }
-}
-
-/// How many of the slots of a limit one of so many instances may have in flight. At least one, so that the last
-/// slots are not lost to all.
-fn share(limit: &Limit, instances: u32) -> u32 {
-    if limit.mode() == Mode::Monitor {
-        return u32::MAX;
-    }
-    let rules = limit.rules().iter().filter(|rule: &&Rule| rule.then == Then::Block);
-    rules.map(|rule| rule.max).min().map_or(u32::MAX, |max| (max / instances).max(1))
 }
 
 /// Of two refusals the one that is over sooner; what is no refusal stands.

@@ -1,12 +1,17 @@
 //! A slot that an attempt holds, and what becomes of it.
 
+use std::time::Duration;
+
 use super::Counted;
 use super::in_flight::Ticket;
 use super::path::{Path, SHARED};
 use crate::clock::Micros;
 use crate::db::DbError;
 use crate::login::failure_record::{FailedAttempt, FailureRecord};
-use crate::throttle::{AnyStore, Bucket, HitId, Hold, Limiter, MemoryStore, OwnedBucket, StoreError};
+use crate::throttle::{
+    AnyStore, Bucket, HitId, Hold, Limiter, MemoryStore, OwnedBucket, StoreError, WindowStore,
+};
+use tokio::runtime::Handle;
 
 /// A slot of whoever decided on it, and which logs it stands in.
 pub struct Slot {
@@ -20,6 +25,32 @@ pub struct Slot {
 pub(super) enum Held {
     Store(Hold<AnyStore>),
     Outage(HeldInOutage),
+}
+
+/// A hold that has no attempt yet. Where its asker goes away before it has one, it is given back.
+pub(super) struct Unclaimed<S: WindowStore + 'static>(Option<Hold<S>>);
+
+impl<S: WindowStore + 'static> Unclaimed<S> {
+    pub const fn new(hold: Hold<S>) -> Self {
+        Self(Some(hold))
+    }
+
+    pub fn claim(mut self) -> Hold<S> {
+        self.0.take().expect("claimed once")
+    }
+
+    /// Runs to its end, whoever goes away meanwhile.
+    pub async fn refund(self) -> Result<(), StoreError> {
+        tokio::spawn(self.claim().refund()).await.expect("a refund does not panic").map(drop)
+    }
+}
+
+impl<S: WindowStore + 'static> Drop for Unclaimed<S> {
+    fn drop(&mut self) {
+        if let (Some(hold), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(async move { settled(hold.refund().await) });
+        }
+    }
 }
 
 /// By the record of failures alone.
@@ -66,6 +97,10 @@ impl Slot {
             }
             Held::Outage(hold) => {
                 let written = failures.write(&FailedAttempt::of(hold.id, &hold.buckets)).await;
+                if written.is_err() {
+                    // Nothing else has it: as if it were in flight it counts, here and at the store's return.
+                    ticket.keep_for(longest_window(&hold.buckets));
+                }
                 if let Some(elsewhere) = hold.elsewhere {
                     let _ = elsewhere.keep().await;
                 }
@@ -111,6 +146,11 @@ impl HeldInOutage {
             settled(self.limiter.refund(&buckets, self.id).await);
         }
     }
+}
+
+fn longest_window(buckets: &[OwnedBucket]) -> Duration {
+    let spans = buckets.iter().flat_map(|bucket| bucket.limit.rules()).map(|rule| rule.span.longest());
+    spans.max().unwrap_or_default()
 }
 
 /// Of who signs in, not of everybody at an address or in a network.

@@ -3,8 +3,9 @@
 use sqlx::{query, query_as, query_scalar};
 
 use super::rows::{Place, State, decode, hex, short, stored_id};
-use super::{Key, Ledger, MessageId, Micros, Purpose};
+use super::{Key, Ledger, MessageId, Micros};
 use crate::db::{self, DbError, on_db};
+use crate::sms::Purpose;
 use crate::sms::brake::{self, Held};
 use crate::sms::{Report, ReportState, Reported};
 

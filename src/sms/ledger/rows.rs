@@ -10,7 +10,7 @@ const LONGEST_WORDS: usize = 200;
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// It was admitted, and its gateway has not answered (yet: a process may have died meanwhile). Counts.
+    /// It was admitted, and its gateway has not answered yet. Counts; unknown if its process has died.
     Pending,
     /// The gateway has taken it.
     Accepted,

@@ -4,16 +4,22 @@ use std::time::Duration;
 
 use sqlx::{query, query_as, query_scalar};
 
+use super::codes::{AskedBy, note_asker};
 use super::rows::{State, hex, short};
 use super::{EARLIER, Earlier, EarlierRow, Ledger, SENT, Sent, horizon, judge, wait};
 use crate::clock::Micros;
 use crate::config::Brake;
-use crate::db::{DbError, Tx, on_db, on_tx};
+use crate::db::{DbError, Lock, Tx, on_db, on_tx};
 use crate::sms::brake::{self, Braked};
 use crate::sms::share::Share;
 use crate::sms::watched::Keys;
 use crate::sms::{Delivery, MessageId, Phone, Purpose};
 use crate::throttle::{HitId, Key, Limit, Refusal};
+
+/// A message that is pending for so long has nobody any more who would settle it: its gateway has half a minute,
+/// and the database some seconds on either side.
+const PENDING_AT_MOST: Duration = Duration::from_secs(5 * 60);
+const NEVER_SETTLED: &str = "the process that sent it ended before the gateway answered";
 
 /// A message about to be sent.
 pub struct Draft<'a> {
@@ -25,6 +31,8 @@ pub struct Draft<'a> {
     pub gateway: &'static str,
     pub code_hash: &'a str,
     pub code_ttl: Duration,
+    /// The browser that asks, if it has a name.
+    pub asked_by: Option<AskedBy<'a>>,
     /// A challenge was solved with it.
     pub solved: bool,
     /// The number's own limit.
@@ -61,10 +69,10 @@ pub enum WhyNot {
 }
 
 impl Ledger {
-    /// Judges a draft and writes it, in one step that nothing else writes beside. A brake that it trips
-    /// stays, though the draft is refused.
+    /// Judges a draft and writes it, in one step beside which nothing is written of its number. A brake that
+    /// it trips stays, though the draft is refused.
     pub async fn write(&self, draft: &Draft<'_>) -> Result<Written, DbError> {
-        let mut tx = self.db.begin_exclusive().await?;
+        let mut tx = self.db.begin_exclusive(Lock::number(&draft.keys.phone.0)).await?;
         let mut now = tx.now(&self.clock).await?;
         if let Some(once) = draft.keys.once
             && let Some(earlier) = earlier(&mut tx, once, now).await?
@@ -103,8 +111,8 @@ impl Ledger {
     }
 
     /// Writes what became of a message. Of one that did not go out the code is void, and its caller may
-    /// ask again by the same name.
-    pub async fn settle(&self, id: MessageId, fate: &Fate<'_>) -> Result<(), DbError> {
+    /// ask again by the same name. False if it was given up meanwhile: then it stays unknown, and counts.
+    pub async fn settle(&self, id: MessageId, fate: &Fate<'_>) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE sms_messages SET state = $1, reference = $2, reason = $3, settled_at = $4,
             once_key = CASE WHEN $5 = 1 THEN NULL ELSE once_key END WHERE id = $6 AND state = 'pending'";
         const VOID: &str = "DELETE FROM sms_codes WHERE message = $1";
@@ -116,12 +124,29 @@ impl Ledger {
             Fate::Withheld => (State::Withheld, None, None),
         };
         let (id, refused) = (id.to_string(), state == State::Refused);
-        on_db!(&self.db, pool => query(SQL).bind(state.as_str()).bind(reference).bind(reason).bind(now.0)
-            .bind(i64::from(refused)).bind(&id).execute(pool).await.map(drop))?;
-        if refused {
+        let rows = on_db!(&self.db, pool => query(SQL).bind(state.as_str()).bind(reference).bind(reason)
+            .bind(now.0).bind(i64::from(refused)).bind(&id).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        if refused && rows > 0 {
             on_db!(&self.db, pool => query(VOID).bind(&id).execute(pool).await.map(drop))?;
         }
-        Ok(())
+        Ok(rows > 0)
+    }
+
+    /// Messages whose process died before their gateway answered become unknown: they count, and their codes
+    /// open if they come. At most `batch`; how many.
+    pub async fn give_up(&self, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str = "UPDATE sms_messages SET state = 'unknown', settled_at = $1, reason = $2
+            WHERE state = 'pending' AND id IN (SELECT id FROM sms_messages
+            WHERE state = 'pending' AND created_at < $3 ORDER BY created_at LIMIT $4)";
+        let now = self.now().await?;
+        let given_up = on_db!(&self.db, pool => query(SQL).bind(now.0).bind(NEVER_SETTLED)
+            .bind(now.minus(PENDING_AT_MOST).0).bind(i64::from(batch)).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        if given_up > 0 {
+            tracing::warn!(messages = given_up, "messages whose outcome was never written are unknown now");
+        }
+        Ok(given_up)
     }
 }
 
@@ -159,7 +184,8 @@ async fn insert(tx: &mut Tx, draft: &Draft<'_>, now: Micros) -> Result<(), DbErr
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
-        message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at, tries = 0";
+        message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
+        tries = 0, asker_tries = 0, known_tries = 0";
     let (id, phone_key) = (draft.id.to_string(), hex(&draft.keys.phone.0));
     let (purpose, expires_at) = (draft.purpose.as_str(), now.plus(draft.code_ttl).0);
     on_tx!(tx, connection => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)
@@ -169,5 +195,8 @@ async fn insert(tx: &mut Tx, draft: &Draft<'_>, now: Micros) -> Result<(), DbErr
         .bind(draft.gateway).bind(expires_at).bind(draft.share.as_str()).bind(i64::from(draft.solved)).execute(connection).await.map(drop))?;
     on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(purpose).bind(&id).bind(draft.code_hash)
         .bind(expires_at).execute(connection).await.map(drop))?;
+    if let Some(asked_by) = draft.asked_by {
+        note_asker(tx, &phone_key, asked_by, (now, Micros(expires_at))).await?;
+    }
     Ok(())
 }

@@ -43,7 +43,9 @@ const fn asked(action: Action) -> &'static [(usize, usize)] {
         Action::Guess => {
             &[(SMS_GUESS, row::PHONE), (LOGIN_ADDRESS, row::ADDRESS), (LOGIN_NETWORK, row::NETWORK)]
         }
-        Action::Answer => &[(LOGIN_ADDRESS, row::ADDRESS), (LOGIN_NETWORK, row::NETWORK)],
+        Action::Answer | Action::GuessApart => {
+            &[(LOGIN_ADDRESS, row::ADDRESS), (LOGIN_NETWORK, row::NETWORK)]
+        }
         Action::Send => &[
             (SMS_PHONE, row::PHONE),
             (SMS_ADDRESS, row::ADDRESS),

@@ -82,7 +82,7 @@ impl Engine<'_> {
         for lane in lanes.iter() {
             slack |= self.books[lane.limit].existing(lane.subject).is_some_and(|log| log.holds[MAY] > 0);
         }
-        let held = matches!(row.action, Action::SignIn | Action::Known | Action::Guess);
+        let held = matches!(row.action, Action::SignIn | Action::Known | Action::Guess | Action::GuessApart);
         let latest = if held && slack { row.until.plus(PATIENCE) } else { row.until };
         self.note_anonymous(number, latest);
         if held && slack {

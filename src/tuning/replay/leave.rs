@@ -20,7 +20,7 @@ impl Engine<'_> {
             self.note_anonymous(number, ends.plus(PATIENCE));
         }
         match row.action {
-            Action::SignIn | Action::Known | Action::Guess => {
+            Action::SignIn | Action::Known | Action::Guess | Action::GuessApart => {
                 let flight = Flight { row: number, came: now, worlds: worlds.0, slack, waited };
                 if ends <= now {
                     return self.settle(flight, now, false);

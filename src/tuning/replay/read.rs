@@ -41,7 +41,9 @@ pub enum ReadError {
 /// What is wanted stands in a CASE, which no index serves: SQLite would look it up by action and sort the whole
 /// rest for every page (15 s for a million rows; in the order of the key, as it stands, a fifth of that).
 const SQL: &str = "SELECT at, id, until_at, count, CAST(
-        CASE action WHEN 'sign-in' THEN CASE WHEN name = 'device' THEN 5 ELSE 0 END WHEN 'guess' THEN 1 WHEN 'send' THEN 2 WHEN 'register' THEN 3 WHEN 'captcha' THEN 6 ELSE 4 END
+        CASE action WHEN 'sign-in' THEN CASE WHEN name = 'device' THEN 5 ELSE 0 END WHEN 'guess' THEN
+            CASE WHEN detail IS NULL OR outcome = 'ok' THEN 1 WHEN detail = '{\"from\":\"known device\"}' THEN 5 ELSE 7 END
+            WHEN 'send' THEN 2 WHEN 'register' THEN 3 WHEN 'captcha' THEN 6 ELSE 4 END
         + 8 * CASE outcome WHEN 'ok' THEN 0 WHEN 'unknown' THEN 0 WHEN 'wrong' THEN 1 WHEN 'failed' THEN 2
             WHEN 'challenged' THEN 3 WHEN 'throttled' THEN 4 ELSE 5 END
         + 64 * solved
@@ -49,7 +51,7 @@ const SQL: &str = "SELECT at, id, until_at, count, CAST(
         + 256 * CASE limit_name WHEN 'login-account' THEN 0 WHEN 'login-address' THEN 1
             WHEN 'login-network' THEN 2 WHEN 'register-address' THEN 3 WHEN 'sms-phone' THEN 4
             WHEN 'sms-address' THEN 5 WHEN 'sms-network' THEN 6 WHEN 'sms-prefix' THEN 7 WHEN 'sms-total' THEN 8
-            WHEN 'sms-guess' THEN 9 ELSE 15 END
+            WHEN 'sms-guess' THEN CASE WHEN action = 'guess' AND detail IS NOT NULL THEN 15 ELSE 9 END ELSE 15 END
         + 4096 * CASE WHEN action = 'reset' THEN 1 ELSE 0 END
         + 8192 * CASE WHEN limit_name IS NULL THEN 1 ELSE 0 END AS BIGINT),
         account_key, address_key, network_key, phone_key, prefix_key
@@ -122,13 +124,16 @@ fn take(intake: &mut Intake, fields: &Fields) {
         3 => Action::Register,
         5 => Action::Known,
         6 => Action::Answer,
+        7 => Action::GuessApart,
         _ => Action::Clear,
     };
     let outcome = match (action, code >> 3 & 7) {
         (_, 0) => Outcome::Ok,
         // However it ended, it counts.
         (Action::Register, 1 | 2) => Outcome::Ok,
-        (Action::SignIn | Action::Known | Action::Guess | Action::Answer, 1) => Outcome::Wrong,
+        (Action::SignIn | Action::Known | Action::Guess | Action::GuessApart | Action::Answer, 1) => {
+            Outcome::Wrong
+        }
         (Action::Send, 2) => Outcome::Failed,
         // What no limit that is replayed has refused, none admits.
         (_, 3 | 4) if not_replayed || action == Action::Known => Outcome::Undecided,

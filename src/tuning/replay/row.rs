@@ -29,6 +29,9 @@ pub enum Action {
     Register,
     /// A password from a known device: the device's log alone has it, and that is not replayed.
     Known,
+    /// A guess at a code that strangers' log of the number has nothing of: from the browser that asked for it, from
+    /// a known device, or where there was no code.
+    GuessApart,
     /// A wrong answer to a challenge. Nothing refuses it.
     Answer,
     /// A log was forgotten by an administrator.
@@ -237,7 +240,7 @@ fn find_honest(rows: &mut [Row]) {
     for row in rows.iter_mut().rev() {
         let who = match row.action {
             Action::SignIn | Action::Known => ACCOUNT,
-            Action::Guess | Action::Send => PHONE,
+            Action::Guess | Action::GuessApart | Action::Send => PHONE,
             Action::Register | Action::Answer | Action::Clear => continue,
         };
         let pair = [row.subjects[who], row.subjects[ADDRESS]];

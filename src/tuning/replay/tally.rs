@@ -202,11 +202,14 @@ impl Counts {
             add(|counts| &mut counts.bothered, stopped);
         }
         match (row.action, row.outcome) {
-            (Action::SignIn | Action::Known | Action::Guess, Outcome::Wrong) => {
+            (Action::SignIn | Action::Known | Action::Guess | Action::GuessApart, Outcome::Wrong) => {
                 add(|counts| &mut counts.guesses_verified, admits);
                 add(|counts| &mut counts.guesses_stopped, stopped);
             }
-            (Action::SignIn | Action::Known | Action::Guess, Outcome::Challenged | Outcome::Throttled) => {
+            (
+                Action::SignIn | Action::Known | Action::Guess | Action::GuessApart,
+                Outcome::Challenged | Outcome::Throttled,
+            ) => {
                 let guess = if row.has(HONEST) { 0 } else { admitted };
                 add(|counts| &mut counts.guesses_verified, (false, guess, can_admit));
             }

@@ -61,7 +61,8 @@ pub async fn set_phone(
         Err(refusal) => return Ok(refusal),
     };
     let origin = call.client.origin();
-    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, solved };
+    let (browser, known) = (call.browser.as_ref().map(|browser| &browser.bytes()[..]), &call.known_devices());
+    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
     match services.by_code.give(&live, &owner, entry).await.map_err(|error| broken(&error))? {
         Given::Done => Ok(HttpResponse::NoContent().finish()),
         Given::PhoneTaken => Err(Problem::PhoneTaken),

@@ -18,13 +18,14 @@ pub mod tuning;
 
 use std::time::Duration;
 
+use actix_web::cookie::Cookie;
 use actix_web::http::header::USER_AGENT;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
 use crate::captcha::Form;
 use crate::config::{Limits, Live};
-use crate::login::{Account, Authenticated, BUSY, Client, Token};
+use crate::login::{Account, Authenticated, BUSY, Client, KnownDevices, Token};
 use crate::throttle::Limit;
 use crate::web::challenge::{Answered, Asker};
 use crate::web::client::ClientAddress;
@@ -106,17 +107,31 @@ impl<'a> Call<'a> {
         Asker { form, client: self.client, browser: self.browser.as_ref() }
     }
 
+    /// The browser's name; a new one, with the cookie that tells it, where it has none yet.
+    pub fn named_browser(&self) -> (Browser, Option<Cookie<'static>>) {
+        let new = || {
+            let browser = Browser::random(&self.edge.entropy);
+            (browser, Some(self.edge.cookies.browser(browser.encode())))
+        };
+        self.browser.map_or_else(new, |browser| (browser, None))
+    }
+
+    /// As what the browser is known where somebody signed in from it.
+    pub fn known_devices(&self) -> KnownDevices {
+        self.edge.known_devices(self.request.headers())
+    }
+
     /// What the account's owner is shown of it, and as what it is known there.
     pub fn shown(&self) -> Client {
         let headers = self.request.headers();
         let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
         let client = Client::new(self.client.ip(), agent.unwrap_or_default());
-        client.known_as(self.edge.known_devices(headers))
+        client.known_as(self.known_devices())
     }
 
     /// Somebody has shown just now that the account is theirs: from here on the browser is known there.
     pub fn remember_device(&self, response: &mut HttpResponse, account: &Account) {
-        self.edge.remember_device(response, &self.edge.known_devices(self.request.headers()), account);
+        self.edge.remember_device(response, &self.known_devices(), account);
     }
 
     /// Whether a challenge was solved with this call.

@@ -40,7 +40,8 @@ pub async fn reset(
     let solved = call.redeem(Form::PasswordReset, &services, &live, body.captcha.as_ref()).await?;
     let origin = call.client.origin();
     let new_password = body.new_password.expose();
-    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, solved };
+    let (browser, known) = (call.browser.as_ref().map(|browser| &browser.bytes()[..]), &call.known_devices());
+    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
     let ask = Resetting { entry, new_password };
     match services.by_code.reset(&live, ask).await.map_err(|error| broken(&error))? {
         Reset::Done(account) => {

@@ -46,6 +46,7 @@ pub async fn submit(
         password: body.password.expose(),
         phone: phone.as_ref().map(|(phone, code)| (phone, code)),
         origin: &origin,
+        browser: call.browser.as_ref().map(|browser| &browser.bytes()[..]),
         solved,
     };
     match services.registration.register(&live, newcomer).await.map_err(|error| broken(&error))? {

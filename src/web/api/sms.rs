@@ -75,7 +75,9 @@ pub async fn send(
     let (address, network) = (call.client.subject(), call.client.network());
     let (address, network) = (address.as_ref(), network.as_ref());
     let locale = language(request.headers(), edge.cookies).code();
-    let ask = Ask { phone: &phone, purpose, address, network, solved: false, once, locale };
+    let (browser, named) = call.named_browser();
+    let browser = Some(&browser.bytes()[..]);
+    let ask = Ask { phone: &phone, purpose, address, network, browser, solved: false, once, locale };
     // Before the challenge: the same request again comes with one that is used up.
     let turned = services.codes.turn(&live, ask, body.captcha.is_some()).await;
     let sending = match turned.map_err(|error| broken(&error))? {
@@ -89,7 +91,13 @@ pub async fn send(
     let told = [&live.limits.sms_phone, &live.limits.sms_address, &live.limits.sms_network];
     let answer = |response, full| limited(response, &told, full);
     Ok(match sending {
-        Sending::Sent(sent) => answer(HttpResponse::Accepted().json(accepted(&phone, sent)), None),
+        Sending::Sent(sent) => {
+            let mut response = HttpResponse::Accepted().json(accepted(&phone, sent));
+            if let Some(cookie) = named {
+                set(&mut response, cookie);
+            }
+            answer(response, None)
+        }
         Sending::Challenged { limit, retry_after } => {
             let captcha = call.challenge(Form::SmsCode, &services, &live).await;
             answer(Problem::CaptchaRequired { captcha }.respond(), Some((&limit, retry_after)))
@@ -135,7 +143,8 @@ pub async fn login(
     let (phone, code) = (parse_phone(&live, &body.phone)?, parse_code(&body.code)?);
     let solved = call.redeem(Form::SmsCode, &services, &live, body.captcha.as_ref()).await?;
     let origin = call.client.origin();
-    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, solved };
+    let (browser, known) = (call.browser.as_ref().map(|browser| &browser.bytes()[..]), &call.known_devices());
+    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
     match services.by_code.sign_in(&live, entry).await.map_err(|error| broken(&error))? {
         Entered::SignedIn { account, .. } => {
             let old = edge.session_token(request.headers());

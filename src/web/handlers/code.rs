@@ -71,6 +71,7 @@ pub async fn send(
         purpose,
         address: address.as_ref(),
         network: network.as_ref(),
+        browser: Some(visit.browser.bytes()),
         solved: false,
         // A page is good for one message: its button pressed twice is the same wish.
         once: Some(&guarded.csrf_token),

@@ -51,7 +51,8 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
         Err(response) => return response,
     };
     let origin = visit.client.origin();
-    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, solved };
+    let (browser, known) = (Some(&visit.browser.bytes()[..]), &visit.known_devices());
+    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
     match services.by_code.sign_in(&live, entry).await {
         Ok(Entered::SignedIn { account, made }) => {
             let flash = made.then_some(Flash::Registered);

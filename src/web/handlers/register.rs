@@ -63,6 +63,7 @@ pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) ->
         password: form.password.expose(),
         phone: phone.as_ref().map(|(phone, code)| (phone, code)),
         origin: &origin,
+        browser: Some(visit.browser.bytes()),
         solved,
     };
     match services.registration.register(&live, newcomer).await {

@@ -54,7 +54,8 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
     };
     let origin = visit.client.origin();
     let new_password = form.new_password.expose();
-    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, solved };
+    let (browser, known) = (Some(&visit.browser.bytes()[..]), &visit.known_devices());
+    let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
     let ask = Resetting { entry, new_password };
     match services.by_code.reset(&live, ask).await {
         Ok(Reset::Done(account)) => {

@@ -97,12 +97,13 @@ async fn the_ledger_is_for_administrators() {
 
 #[tokio::test]
 async fn a_braked_prefix_is_shown_and_lifted() {
-    let toml = format!("{NO_LIMITS}[sms.brake]\nmin_sent = 3\n");
+    let toml = format!("{NO_LIMITS}[sms.brake]\nmin_sent = 1\n");
     let app = TestApp::with(Store::Memory, &toml).await;
     let (user, boss) = (app.client(), admin(&app).await);
     let brake = async || {
         for _ in 0..10 {
-            let answer = user.ask_code(NUMBER, "login").await;
+            // Whoever registers is refused; a sign-in is asked for a challenge.
+            let answer = user.ask_code(NUMBER, "register").await;
             if answer.status == 429 {
                 return answer.body["limit"].clone();
             }

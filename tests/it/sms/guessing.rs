@@ -42,10 +42,7 @@ async fn a_code_is_good_for_its_purpose_only(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone, code) = sent_a_code(&rig).await;
     for purpose in [Purpose::Register, Purpose::Reset, Purpose::Verify] {
-        let here = address();
-        let guess =
-            Guess { phone: &phone, purpose, code: &code, address: &here, network: &here[..6], solved: false };
-        let checked = instance.codes.check(instance.live(), guess).await.unwrap();
+        let checked = instance.guess(Guess { purpose, ..guess(&phone, &code, &address()) }).await;
         assert!(wrong(checked), "{purpose:?}");
     }
     assert!(right(instance.check(&phone, &code).await), "and it is good still");
@@ -162,12 +159,12 @@ async fn one_address_has_so_many_wrong_guesses_at_all_numbers(store: Store) {
         rules = [{ max = 6, window = '1m', then = 'captcha' }, { max = 8, window = '1h' }]";
     let rig = Rig::new(store, toml).await;
     let (instance, phone, code) = sent_a_code(&rig).await;
-    let (here, guess) = (address(), other_than(&code));
+    let (here, other) = (address(), other_than(&code));
     assert!(right(instance.check_from(&phone, &code, &here).await), "a right one costs nothing");
     let tasks: Vec<_> = (0..30).map(|_| number_of(neighbour(&phone).as_str())).collect();
     let answers = all(tasks.into_iter().map(|number| {
-        let (instance, guess, here) = (instance.clone(), guess.clone(), here.clone());
-        async move { instance.check_from(&number, &guess, &here).await }
+        let (instance, other, here) = (instance.clone(), other.clone(), here.clone());
+        async move { instance.check_from(&number, &other, &here).await }
     }))
     .await;
     assert_eq!(answers.iter().filter(|answer| wrong_ref(answer)).count(), 6);
@@ -177,21 +174,14 @@ async fn one_address_has_so_many_wrong_guesses_at_all_numbers(store: Store) {
             "{answer:?}"
         );
     }
-    let other = neighbour(&phone);
-    let solved = Guess {
-        phone: &other,
-        purpose: Purpose::Login,
-        code: &guess,
-        address: &here,
-        network: &here[..6],
-        solved: true,
-    };
+    let number = neighbour(&phone);
+    let solved = Guess { solved: true, ..guess(&number, &other, &here) };
     for _ in 0..2 {
-        assert!(wrong(instance.codes.check(instance.live(), solved).await.unwrap()), "a CAPTCHA lets it by");
+        assert!(wrong(instance.guess(solved).await), "a CAPTCHA lets it by");
     }
-    let answer = instance.codes.check(instance.live(), solved).await.unwrap();
+    let answer = instance.guess(solved).await;
     assert!(matches!(answer, Checked::Throttled { limit, .. } if limit == "login-address"));
-    assert!(wrong(instance.check(&other, &guess).await), "another address has its own");
+    assert!(wrong(instance.check(&number, &other).await), "another address has its own");
 }
 
 async fn where_guesses_are_not_limited_no_code_is_void(store: Store) {

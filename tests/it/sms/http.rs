@@ -40,6 +40,8 @@ on_both_stores!(
     of_a_hundred_in_six_spellings_five_go_out,
     the_same_key_is_the_same_message,
     five_wrong_codes_are_looked_at,
+    strangers_guesses_keep_no_owner_out,
+    a_device_that_the_numbers_account_knows_gets_in_past_strangers,
     a_reset_signs_out_everywhere_and_lifts_the_throttle,
 );
 
@@ -140,14 +142,61 @@ async fn five_wrong_codes_are_looked_at(store: Store) {
     }
     statuses.sort_unstable();
     assert_eq!(statuses, [[401; 5].as_slice(), &[429; 35]].concat());
-    // A new code starts no new count, and on every path it is the same one.
+    // A new code starts no new count, and on every path it is the same one for all but who asked for it.
     let code = client.code(NUMBER, "reset").await;
     let reset = json!({ "phone": NUMBER, "code": code, "new_password": PASSWORD });
-    let refused = client.call("/password/reset", reset).await;
+    let refused = app.client().call("/password/reset", reset).await;
     assert_eq!((refused.problem(), &refused.body["limit"]), ("throttled", &json!("sms-guess")));
     app.advance(10 * MINUTE);
     let code = client.code(NUMBER, "login").await;
     assert_eq!(enter(&client, NUMBER, &code).await.status, 200);
+}
+
+/// The outbox is shown to this machine only.
+async fn code_asked_by(app: &TestApp, client: &Client) -> String {
+    let answer = client.ask_code(NUMBER, "login").await;
+    assert_eq!(answer.status, 202, "{}", answer.text);
+    app.client().codes(NUMBER).await.remove(0)
+}
+
+async fn strangers_guesses_keep_no_owner_out(store: Store) {
+    let app = TestApp::with(store, "[server]\ntrusted_proxies = [\"127.0.0.1\"]\n").await;
+    // They keep no cookies, and neither has a known address.
+    let stranger = app.client_at("203.0.113.77");
+    for turn in 0..7 {
+        let answer = enter(&stranger, NUMBER, "123456").await;
+        assert_eq!(answer.status, if turn < 5 { 401 } else { 429 }, "{}", answer.text);
+    }
+    let owner = app.client_at("198.51.100.7");
+    let code = code_asked_by(&app, &owner).await;
+    assert_eq!(enter(&app.client_at("198.51.100.8"), NUMBER, &code).await.status, 200);
+    // While there is one, whoever asked for it has guesses that strangers cannot spend.
+    app.advance(MINUTE);
+    let code = code_asked_by(&app, &owner).await;
+    for turn in 0..7 {
+        let answer = enter(&app.client_at("203.0.113.78"), NUMBER, wrong(&code)).await;
+        assert_eq!(answer.status, if turn < 5 { 401 } else { 429 }, "{}", answer.text);
+    }
+    assert_eq!(enter(&owner, NUMBER, &code).await.status, 200);
+}
+
+async fn a_device_that_the_numbers_account_knows_gets_in_past_strangers(store: Store) {
+    let toml = "[server]\ntrusted_proxies = [\"127.0.0.1\"]\n[limits.sms-phone]\nrules = []\n";
+    let app = TestApp::with(store, toml).await;
+    let owner = app.client_at("198.51.100.7");
+    let code = code_asked_by(&app, &owner).await;
+    assert_eq!(enter(&owner, NUMBER, &code).await.status, 200);
+    // Past the time in which the owner's browser is the one that asked.
+    app.advance(15 * MINUTE);
+    let thief = app.client_at("203.0.113.77");
+    let code = code_asked_by(&app, &thief).await;
+    for _ in 0..6 {
+        enter(&thief, NUMBER, wrong(&code)).await;
+        enter(&app.client_at("203.0.113.78"), NUMBER, wrong(&code)).await;
+    }
+    assert_eq!(enter(&thief, NUMBER, &code).await.status, 429);
+    assert_eq!(enter(&app.client_at("203.0.113.79"), NUMBER, &code).await.status, 429);
+    assert_eq!(enter(&owner, NUMBER, &code).await.status, 200);
 }
 
 pub async fn with_number(app: &TestApp, login: &str, phone: &str) -> Client {
@@ -274,6 +323,8 @@ async fn known_and_unknown_numbers_are_answered_alike() {
     let app = TestApp::with(Store::Memory, NO_LIMITS).await;
     let owner = with_number(&app, "alice", NUMBER).await;
     let client = app.client();
+    // Who has no browser cookie yet is given one, whatever the number.
+    assert!(client.ask_code(OTHER, "login").await.cookie("gh_browser").is_some());
     for purpose in ["login", "register", "reset"] {
         let (known, unknown) =
             (client.ask_code(NUMBER, purpose).await, client.ask_code(OTHER, purpose).await);

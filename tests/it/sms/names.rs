@@ -123,7 +123,7 @@ async fn a_repetition_is_known_where_another_limit_says_a_longer_wait(store: Sto
     let (instance, phone) = (rig.instance().await, phone());
     sent(named(&instance, &phone, Purpose::Login, "click").await);
     sent(named(&instance, &phone, Purpose::Login, "click").await);
-    assert_eq!(throttled(named(&instance, &phone, Purpose::Login, "other").await).0, "sms-total");
+    assert_eq!(spent_by(named(&instance, &phone, Purpose::Login, "other").await).0, "sms-total");
     assert_eq!(rig.sent_to(&phone), 1);
 }
 

@@ -12,6 +12,7 @@ on_each_store! {
     a_gateway_that_panics_may_have_sent,
     a_gateway_that_hangs_is_given_up_and_may_have_sent,
     whoever_hangs_up_leaves_nothing_unsettled,
+    a_message_whose_process_died_is_unknown_and_has_one_outcome,
     no_more_than_so_many_messages_are_under_way,
     a_broken_ledger_sends_nothing_and_counts_nothing,
 }
@@ -37,13 +38,14 @@ async fn a_refused_message_counts_against_its_asker_alone_and_its_code_is_void(s
 }
 
 async fn a_gateway_that_refuses_is_not_asked_without_end(store: Store) {
-    let rig = Rig::new(store, "[limits.sms-address]\nrules = [{ max = 3, window = '1h' }]").await;
+    let rig = Rig::new(store, "[limits.sms-address]\nrules = [{ max = 4, window = '1h' }]").await;
     let (instance, phone, address) = (rig.instance().await, phone(), address());
     rig.mood(Mood::Refuses);
+    // Of four, three are open to everybody.
     for _ in 0..3 {
         assert_eq!(instance.send_from(&phone, &address).await, Sending::NotSent);
     }
-    let told = throttled(instance.send_from(&phone, &address).await);
+    let told = spent_by(instance.send_from(&phone, &address).await);
     assert_eq!(told, ("sms-address".to_owned(), HOUR));
     assert_eq!((rig.sent_to(&phone), instance.ledger().await.len()), (3, 3));
 }
@@ -127,4 +129,31 @@ async fn a_broken_ledger_sends_nothing_and_counts_nothing(store: Store) {
     assert!(rig.sent().is_empty());
     assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 0);
     assert_eq!(instance.counted("sms-address", &address).await, 0);
+}
+
+async fn a_message_whose_process_died_is_unknown_and_has_one_outcome(store: Store) {
+    let toml = "[limits.sms-phone]\nrules = [{ max = 1, window = '1h' }]\n[sms]\ncode_ttl = '10m'";
+    let rig = Rig::new(store, toml).await;
+    let (stopped, other, phone) = (rig.instance().await, rig.instance().await, phone());
+    rig.mood(Mood::Hangs);
+    let sending = tokio::spawn({
+        let (stopped, phone) = (stopped.clone(), phone.clone());
+        async move { stopped.send(&phone).await }
+    });
+    until(async || !rig.sent().is_empty()).await;
+    rig.advance(5 * MINUTE);
+    assert_eq!(other.codes.give_up(10).await.unwrap(), 0, "its gateway may answer yet");
+    assert_eq!(other.ledger().await[0].state, State::Pending);
+    rig.advance(MICRO);
+    assert_eq!(other.codes.give_up(10).await.unwrap(), 1);
+    assert_eq!(other.codes.give_up(10).await.unwrap(), 0);
+    // A process that was only stopped comes late: what it says changes nothing, nor what its caller hears.
+    rig.gateway.let_go.add_permits(1);
+    assert!(!sent(sending.await.unwrap()).confirmed);
+    let row = &other.ledger().await[0];
+    assert_eq!(row.state, State::Unknown);
+    assert!(row.reason.as_deref().unwrap().contains("ended before"), "{:?}", row.reason);
+    rig.mood(Mood::Accepts);
+    assert_eq!(throttled(other.send(&phone).await).0, "sms-phone", "it counts");
+    assert!(matches!(other.check(&phone, &rig.last_code()).await, Checked::Right(_)), "and its code opens");
 }

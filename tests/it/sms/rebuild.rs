@@ -1,7 +1,7 @@
 //! The cap outlives its store: whatever the store forgets in mid-hour comes back from the ledger.
 
 use super::rig::*;
-use gatehouse::db::Db;
+use gatehouse::db::{Db, Lock};
 use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
@@ -113,7 +113,8 @@ async fn a_message_whose_hits_are_lost_before_it_stands_in_the_ledger_is_admitte
     let server = rig.redis.as_ref().expect("a server");
     let looks = server.calls("get");
     // While somebody else writes, it is held up between the store and the ledger.
-    let writer = rig.instance().await.db.begin_exclusive().await.unwrap();
+    let lock = Lock::number(&instance.codes.phone_key(instance.live(), &phone).0);
+    let writer = rig.instance().await.db.begin_exclusive(lock).await.unwrap();
     let sending = tokio::spawn({
         let (instance, phone) = (instance.clone(), phone.clone());
         async move { instance.send(&phone).await }

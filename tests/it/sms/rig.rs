@@ -19,6 +19,7 @@ use tokio::sync::Semaphore;
 
 pub use crate::support::app::Store;
 use crate::support::database::database;
+use crate::support::postgres::PostgresServer;
 use crate::support::redis::RedisServer;
 use crate::support::steered::SteeredClock;
 use crate::throttle::NOON;
@@ -134,6 +135,7 @@ pub struct Rig {
     pub clock: Clock,
     steered: Option<SteeredClock>,
     pub redis: Option<RedisServer>,
+    _postgres: Option<PostgresServer>,
     pub gateway: Arc<CountingGateway>,
     pub live: Live,
     url: String,
@@ -163,6 +165,13 @@ impl Rig {
         Self::by(Clock::System, None, redis, toml).await
     }
 
+    /// Over a PostgreSQL of its own, whatever the other tests run on.
+    pub async fn on_postgres(store: Store, toml: &str) -> Self {
+        let postgres = PostgresServer::start().await;
+        let url = postgres.database("gatehouse").await;
+        Self { url, _postgres: Some(postgres), ..Self::new(store, toml).await }
+    }
+
     async fn by(clock: Clock, steered: Option<SteeredClock>, redis: Option<RedisServer>, toml: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let live = config::parse(Path::new("test.toml"), toml, &[]).unwrap().live;
@@ -172,7 +181,17 @@ impl Rig {
             let_go: Semaphore::new(0),
         });
         let url = database(&folder).await;
-        Self { owners: Arc::default(), clock, steered, redis, gateway, live, url, _folder: folder }
+        Self {
+            owners: Arc::default(),
+            clock,
+            steered,
+            redis,
+            _postgres: None,
+            gateway,
+            live,
+            url,
+            _folder: folder,
+        }
     }
 
     /// One more, over the same database; on Redis over the same store.
@@ -269,8 +288,10 @@ impl Instance {
     }
 
     pub async fn check_from(&self, phone: &Phone, code: &Code, address: &[u8]) -> Checked {
-        let network = &address[..address.len().min(6)];
-        let guess = Guess { phone, purpose: Purpose::Login, code, address, network, solved: false };
+        self.guess(guess(phone, code, address)).await
+    }
+
+    pub async fn guess(&self, guess: Guess<'_>) -> Checked {
         self.codes.check(&self.live, guess).await.unwrap()
     }
 
@@ -312,7 +333,22 @@ impl Instance {
 /// The network of an address is its first six bytes: a /48.
 pub fn ask<'a>(phone: &'a Phone, address: &'a [u8]) -> Ask<'a> {
     let network = &address[..address.len().min(6)];
-    Ask { phone, purpose: Purpose::Login, address, network, solved: false, once: None, locale: "en" }
+    Ask {
+        phone,
+        purpose: Purpose::Login,
+        address,
+        network,
+        browser: None,
+        solved: false,
+        once: None,
+        locale: "en",
+    }
+}
+
+/// From nobody in particular.
+pub fn guess<'a>(phone: &'a Phone, code: &'a Code, address: &'a [u8]) -> Guess<'a> {
+    let (network, browser, known) = (&address[..address.len().min(6)], None, false);
+    Guess { phone, purpose: Purpose::Login, code, address, network, browser, known, solved: false }
 }
 
 /// All at once, on tasks of their own.

@@ -15,6 +15,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::database::database;
 use super::ports::free_port;
+use super::postgres::PostgresServer;
 use super::redis::RedisServer;
 use super::steered::SteeredClock;
 use crate::throttle::NOON;
@@ -60,6 +61,8 @@ pub struct TestApp {
     pub database: String,
     /// Where the store is Redis.
     pub redis: Option<RedisServer>,
+    /// Where it was asked for; see [`TestApp::on_postgres`].
+    pub postgres: Option<PostgresServer>,
     steered: Option<Arc<SteeredClock>>,
     handle: ServerHandle,
     /// The configuration's file is in it: see [`TestApp::file`].
@@ -84,14 +87,26 @@ impl TestApp {
     /// `toml` is a configuration; where the database, the store and the address are is not its business.
     /// Hashing is as cheap as it gets, unless `toml` says what it costs.
     pub async fn with(store: Store, toml: &str) -> Self {
+        Self::over(None, store, toml).await
+    }
+
+    /// The same over a PostgreSQL of its own, whatever the other tests run on.
+    pub async fn on_postgres(store: Store, toml: &str) -> Self {
+        Self::over(Some(PostgresServer::start().await), store, toml).await
+    }
+
+    async fn over(postgres: Option<PostgresServer>, store: Store, toml: &str) -> Self {
         let clock = Clock::manual(NOON);
         let steered = (store == Store::Redis).then(|| Arc::new(SteeredClock::at(NOON)));
         let redis = steered.as_deref().map(RedisServer::steered);
         let folder = Arc::new(tempfile::tempdir().unwrap());
-        let database = database(&folder).await;
+        let database = match &postgres {
+            Some(server) => server.database("gatehouse").await,
+            None => database(&folder).await,
+        };
         let store_url = redis.as_ref().map(RedisServer::url);
         let mut app = Self::on(Ground { folder, clock, database, store_url }, toml).await;
-        (app.redis, app.steered) = (redis, steered);
+        (app.redis, app.postgres, app.steered) = (redis, postgres, steered);
         app
     }
 
@@ -150,8 +165,20 @@ impl TestApp {
         let handle = serving.handle();
         tokio::spawn(serving.run());
         let url = format!("http://{address}");
-        let (redis, steered) = (None, None);
-        Self { url, services, clock, database, redis, steered, handle, folder, file, _watcher: watcher }
+        let (redis, postgres, steered) = (None, None, None);
+        Self {
+            url,
+            services,
+            clock,
+            database,
+            redis,
+            postgres,
+            steered,
+            handle,
+            folder,
+            file,
+            _watcher: watcher,
+        }
     }
 
     /// Where its configuration stands: `toml`, as it was started with. It is watched.

@@ -7,6 +7,7 @@ pub mod kannel;
 #[cfg(feature = "nacos")]
 pub mod nacos;
 pub mod ports;
+pub mod postgres;
 pub mod process;
 pub mod redis;
 pub mod routes;

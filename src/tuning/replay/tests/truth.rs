@@ -43,7 +43,7 @@ pub fn asked(action: Action) -> &'static [(usize, usize)] {
     match action {
         Action::SignIn => &[(0, 0), (1, 1), (2, 2)],
         Action::Guess => &[(9, 3), (1, 1), (2, 2)],
-        Action::Answer => &[(1, 1), (2, 2)],
+        Action::Answer | Action::GuessApart => &[(1, 1), (2, 2)],
         Action::Send => &[(4, 3), (5, 1), (6, 2), (7, 4), (8, 5)],
         Action::Register => &[(3, 1)],
         Action::Known | Action::Clear => &[],

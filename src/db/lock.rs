@@ -1,0 +1,84 @@
+//! What a transaction of PostgreSQL has to itself over all instances: one number's messages, not all of them, so
+//! that an instance that stalls holds up nobody else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{Pool, Postgres, Transaction};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::{ACQUIRE_TIMEOUT, DbError, READ_COMMITTED};
+
+/// How long the lock itself is waited for: longer than any transaction under it takes, and short enough for
+/// somebody who waits for a code. The server gives it up for a stalled instance after five seconds.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+/// Two locks share one with a chance of one in a thousand; then they ask one after the other.
+const TURNS: usize = 1024;
+
+/// One lock. A transaction that takes several takes them in the order that they are declared in here, the
+/// smaller before the larger: so no two wait for each other.
+#[derive(Debug, Clone, Copy)]
+pub struct Lock(i64);
+
+impl Lock {
+    /// Messages to one number, by its key.
+    pub fn number(key: &[u8]) -> Self {
+        Self::of("sms.number", key)
+    }
+
+    /// Putting a brake on a dialling prefix.
+    pub fn brake(prefix: &str) -> Self {
+        Self::of("sms.brake", prefix.as_bytes())
+    }
+
+    /// An account's password.
+    pub fn account(id: &[u8]) -> Self {
+        Self::of("account", id)
+    }
+
+    /// What there is one of in an installation.
+    pub fn on(what: &'static str) -> Self {
+        Self::of(what, b"")
+    }
+
+    fn of(kind: &str, whose: &[u8]) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("gatehouse 2026 database lock");
+        hasher.update(kind.as_bytes()).update(&[0]).update(whose);
+        Self(i64::from_le_bytes(*hasher.finalize().as_bytes().first_chunk().expect("32 bytes hold 8")))
+    }
+
+    pub(super) async fn take(self, tx: &mut Transaction<'static, Postgres>) -> Result<(), DbError> {
+        sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.0).execute(&mut **tx).await?;
+        Ok(())
+    }
+}
+
+/// One connection of this process asks for a lock at a time: a burst for a number whose lock is stuck would
+/// hold every connection otherwise, and no other number had one.
+#[derive(Debug, Clone)]
+pub(super) struct Turns(Arc<[Arc<Mutex<()>>]>);
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self((0..TURNS).map(|_| Arc::default()).collect())
+    }
+}
+
+impl Turns {
+    pub async fn begin(
+        &self,
+        pool: &Pool<Postgres>,
+        lock: Lock,
+    ) -> Result<Transaction<'static, Postgres>, DbError> {
+        let _asking = self.turn(lock).await?;
+        let mut tx = pool.begin_with(READ_COMMITTED).await?;
+        lock.take(&mut tx).await?;
+        Ok(tx)
+    }
+
+    async fn turn(&self, lock: Lock) -> Result<OwnedMutexGuard<()>, DbError> {
+        let turn = Arc::clone(&self.0[lock.0 as u64 as usize % TURNS]);
+        let waited = tokio::time::timeout(ACQUIRE_TIMEOUT, turn.lock_owned()).await;
+        Ok(waited.map_err(|_| sqlx::Error::PoolTimedOut)?)
+    }
+}

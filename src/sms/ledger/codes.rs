@@ -1,0 +1,150 @@
+//! The codes that are good now: who may guess at them, how often, and the one guess that uses one up.
+
+use std::time::Duration;
+
+use sqlx::{query, query_as};
+
+use super::rows::{hex, stored_id};
+use super::{Ledger, Tx};
+use crate::clock::Micros;
+use crate::db::{DbError, on_db, on_tx};
+use crate::sms::guesser::Guesser;
+use crate::sms::{MessageId, Purpose};
+use crate::throttle::Key;
+
+/// Rows that are compared with where there is no code, so that guesses at different numbers seldom meet.
+const DECOYS: u8 = 8;
+/// A code is compared with one guess, and counts it first: the window store may forget guesses, and the code
+/// outlives it.
+const TRY_ANYONE: &str = "UPDATE sms_codes SET tries = tries + 1 WHERE phone_key = $1 AND purpose = $2
+    AND expires_at > $3 AND tries < $4 RETURNING message, code_hash";
+const TRY_ASKER: &str =
+    "UPDATE sms_codes SET asker_tries = asker_tries + 1 WHERE phone_key = $1 AND purpose = $2
+    AND expires_at > $3 AND asker_tries < $4 RETURNING message, code_hash";
+const TRY_KNOWN: &str =
+    "UPDATE sms_codes SET known_tries = known_tries + 1 WHERE phone_key = $1 AND purpose = $2
+    AND expires_at > $3 AND known_tries < $4 RETURNING message, code_hash";
+
+/// The code of a number for a purpose.
+pub struct Current {
+    pub message: MessageId,
+    pub code_hash: String,
+}
+
+/// What a guess finds.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// A code that is good.
+    pub code: bool,
+    /// The browser is the one that asked for it.
+    pub asked: bool,
+}
+
+impl Ledger {
+    /// What a guess would be compared with; the same read whatever there is.
+    pub async fn find_code(&self, phone: Key, purpose: Purpose, asker: &str) -> Result<Found, DbError> {
+        const SQL: &str = "SELECT (SELECT COUNT(*) FROM sms_codes
+                WHERE phone_key = $1 AND purpose = $2 AND expires_at > $3),
+            (SELECT COUNT(*) FROM sms_askers WHERE phone_key = $1 AND asker = $4 AND acts_until > $3)";
+        let now = self.now().await?;
+        let (codes, askers): (i64, i64) = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
+            .bind(purpose.as_str()).bind(now.0).bind(asker).fetch_one(pool).await)?;
+        Ok(Found { code: codes > 0, asked: askers > 0 })
+    }
+
+    /// The code to compare one guess with. None where there is none any more, or these have guessed so often.
+    pub async fn try_code(
+        &self,
+        phone: Key,
+        purpose: Purpose,
+        guesser: Guesser,
+        most: Option<u32>,
+    ) -> Result<Option<Current>, DbError> {
+        let sql = match guesser {
+            Guesser::Anyone => TRY_ANYONE,
+            Guesser::Asker => TRY_ASKER,
+            Guesser::Known => TRY_KNOWN,
+        };
+        self.try_row(sql, &hex(&phone.0), purpose.as_str(), most.map_or(i64::MAX, i64::from)).await
+    }
+
+    /// The same work where there is no code. Nothing that is compared with it is right.
+    pub async fn try_decoy(&self, phone: Key) -> Result<Option<Current>, DbError> {
+        let decoy = format!("decoy-{}", phone.0[0] % DECOYS);
+        self.try_row(TRY_ANYONE, &decoy, "decoy", i64::MAX).await
+    }
+
+    async fn try_row(
+        &self,
+        sql: &'static str,
+        phone: &str,
+        purpose: &str,
+        most: i64,
+    ) -> Result<Option<Current>, DbError> {
+        let now = self.now().await?;
+        let row: Option<(String, String)> = on_db!(&self.db, pool => query_as(sql).bind(phone).bind(purpose)
+            .bind(now.0).bind(most).fetch_optional(pool).await)?;
+        let Some((message, code_hash)) = row else { return Ok(None) };
+        Ok(Some(Current { message: stored_id(&message)?, code_hash }))
+    }
+
+    /// Uses a code up. Of any number of callers that show it at once, one is told that it was there.
+    pub async fn redeem(&self, phone: Key, purpose: Purpose, code: &Current) -> Result<bool, DbError> {
+        const SQL: &str = "DELETE FROM sms_codes WHERE phone_key = $1 AND purpose = $2 AND message = $3
+            AND code_hash = $4 AND expires_at > $5";
+        let now = self.now().await?;
+        let rows = on_db!(&self.db, pool => query(SQL).bind(hex(&phone.0)).bind(purpose.as_str())
+            .bind(code.message.to_string()).bind(&code.code_hash).bind(now.0).execute(pool).await
+            .map(|done| done.rows_affected()))?;
+        Ok(rows == 1)
+    }
+
+    /// The code of this message came back, and was right.
+    pub async fn note_entered(&self, message: MessageId) -> Result<(), DbError> {
+        const SQL: &str = "UPDATE sms_messages SET entered_at = $1 WHERE id = $2";
+        let now = self.now().await?;
+        on_db!(&self.db, pool => query(SQL).bind(now.0).bind(message.to_string()).execute(pool).await
+            .map(drop))?;
+        Ok(())
+    }
+
+    /// Wrong guesses up to now do not count on the codes that are good for the number.
+    pub async fn forget_tries(&self, phone: Key) -> Result<(), DbError> {
+        const SQL: &str =
+            "UPDATE sms_codes SET tries = 0, asker_tries = 0, known_tries = 0 WHERE phone_key = $1";
+        on_db!(&self.db, pool => query(SQL).bind(hex(&phone.0)).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Forgets at most `batch` browsers that asked; how many. `window` is how far back guesses count.
+    pub async fn forget_askers(&self, window: Duration, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str = "DELETE FROM sms_askers WHERE phone_key IN (SELECT phone_key FROM sms_askers
+            WHERE acts_until <= $1 ORDER BY acts_until LIMIT $2)";
+        let over = self.now().await?.minus(window);
+        Ok(on_db!(&self.db, pool => query(SQL).bind(over.0).bind(i64::from(batch)).execute(pool).await
+            .map(|done| done.rows_affected()))?)
+    }
+}
+
+/// Who asks for a code, as the ledger keeps it.
+#[derive(Debug, Clone, Copy)]
+pub struct AskedBy<'a> {
+    pub asker: &'a str,
+    /// How far back guesses count.
+    pub window: Duration,
+}
+
+/// The browser has the asker's guesses of the number from now on, unless another still has them.
+pub async fn note_asker(
+    tx: &mut Tx,
+    phone_key: &str,
+    AskedBy { asker, window }: AskedBy<'_>,
+    (now, until): (Micros, Micros),
+) -> Result<(), DbError> {
+    const SQL: &str = "INSERT INTO sms_askers (phone_key, asker, acts_until) VALUES ($1, $2, $3)
+        ON CONFLICT (phone_key) DO UPDATE SET asker = excluded.asker, acts_until = excluded.acts_until
+        WHERE sms_askers.asker = excluded.asker OR sms_askers.acts_until <= $4";
+    on_tx!(tx, connection => query(SQL).bind(phone_key).bind(asker).bind(until.0).bind(now.minus(window).0)
+        .execute(connection).await.map(drop))?;
+    Ok(())
+}

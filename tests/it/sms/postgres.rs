@@ -1,0 +1,106 @@
+//! What only PostgreSQL can show: instances that share a database over a network.
+
+use super::http::NUMBER;
+use super::rig::*;
+use crate::support::app::TestApp;
+use gatehouse::db::Lock;
+use gatehouse::sms::*;
+
+#[tokio::test]
+async fn a_code_is_sent_and_opens_on_postgresql() {
+    let app = TestApp::on_postgres(Store::Memory, "").await;
+    let client = app.client();
+    let code = client.code(NUMBER, "login").await;
+    let body = serde_json::json!({ "phone": NUMBER, "code": code });
+    assert_eq!(client.call("/sms/login", body).await.status, 200);
+}
+
+/// As an instance that was stopped (SIGSTOP) between taking a number's lock and its commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_one_numbers_lock_is_stuck_another_number_gets_its_message() {
+    let rig = Rig::on_postgres(Store::Redis, "").await;
+    let (stopped, running) = (rig.instance().await, rig.instance().await);
+    let (stuck, other) = (phone(), phone());
+    let lock = Lock::number(&running.codes.phone_key(running.live(), &stuck).0);
+    let held = stopped.db.begin_exclusive(lock).await.unwrap();
+    let waiting: Vec<_> = (0..20)
+        .map(|_| {
+            let (running, stuck) = (running.clone(), stuck.clone());
+            tokio::spawn(async move { running.codes.send(running.live(), ask(&stuck, &address())).await })
+        })
+        .collect();
+    // Those of one block, too: what they share is a brake, which is not being put on.
+    for number in [&other, &neighbour(&stuck)] {
+        sent(running.send(number).await);
+    }
+    assert!(waiting.iter().any(|waits| !waits.is_finished()), "nobody had to wait for the other number");
+    for waits in waiting {
+        match waits.await.unwrap() {
+            // One minute, one message: the others are refused by the window store.
+            Ok(Sending::Throttled { .. }) | Err(_) => {}
+            Ok(answer) => panic!("{answer:?}"),
+        }
+    }
+    held.commit().await.unwrap();
+    assert_eq!((rig.sent_to(&stuck), rig.sent_to(&other)), (0, 1));
+    sent(running.send(&stuck).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_an_hour_go_out_over_two_instances_whatever_the_store_forgets() {
+    let rig =
+        Rig::on_postgres(Store::Memory, "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]").await;
+    let (one, other, phone) = (rig.instance().await, rig.instance().await, phone());
+    // Each has a store of its own: the ledger alone knows of both.
+    let sendings = all((0..40).map(|turn| {
+        let (instance, phone) = (if turn % 2 == 0 { one.clone() } else { other.clone() }, phone.clone());
+        async move { instance.codes.send(instance.live(), ask(&phone, &address())).await }
+    }))
+    .await;
+    assert_eq!(rig.sent_to(&phone), 5);
+    assert_eq!(sendings.iter().filter(|sending| matches!(sending, Ok(Sending::Sent(_)))).count(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn guesses_are_counted_apart_and_what_is_over_is_forgotten_on_postgresql() {
+    let rig = Rig::on_postgres(Store::Redis, "").await;
+    let (one, other, phone, owner) =
+        (rig.instance().await, rig.instance().await, phone(), b"the owner's browser");
+    sent(one.ask(Ask { browser: Some(owner), ..ask(&phone, &address()) }).await);
+    let code = rig.last_code();
+    let strangers = (0..40).map(|turn| {
+        let instance = if turn % 2 == 0 { one.clone() } else { other.clone() };
+        let (phone, wrong) = (phone.clone(), other_than(&code));
+        async move { matches!(instance.check(&phone, &wrong).await, Checked::Wrong) }
+    });
+    assert_eq!(all(strangers).await.into_iter().filter(|compared| *compared).count(), 5);
+    let here = address();
+    let right = other.guess(Guess { browser: Some(owner), ..guess(&phone, &code, &here) }).await;
+    assert!(matches!(right, Checked::Right(_)), "{right:?}");
+    // Where there is none the answer is the same, and the next code is whole.
+    assert!(matches!(one.check(&neighbour(&phone), &code).await, Checked::Wrong));
+    rig.advance(HOUR);
+    assert_eq!(one.codes.give_up(10).await.unwrap(), 0);
+    assert_eq!(one.codes.purge(one.live(), 10).await.unwrap(), 1, "the browser that asked");
+}
+
+#[tokio::test]
+async fn while_it_refuses_connections_calls_fail_at_once_and_go_on_when_it_is_back() {
+    let mut app = TestApp::on_postgres(Store::Memory, "").await;
+    let client = app.client();
+    app.postgres.as_mut().unwrap().stop();
+    until(async || client.get("/readyz").await.status == 503).await;
+    // The first may wait for a connection until the background has asked: then none does.
+    client.ask_code(NUMBER, "login").await;
+    let refusals = async {
+        for _ in 0..6 {
+            let answer = client.ask_code(NUMBER, "login").await;
+            assert_eq!((answer.status, answer.header("retry-after")), (503, "5"), "{}", answer.text);
+        }
+    };
+    // Without that one after the other has its five seconds.
+    tokio::time::timeout(15 * SECOND, refusals).await.expect("an answer at once");
+    app.postgres.as_mut().unwrap().restart().await;
+    until(async || client.get("/readyz").await.status == 200).await;
+    assert_eq!(client.ask_code(NUMBER, "login").await.status, 202);
+}
