@@ -193,7 +193,7 @@ impl ByCode {
     pub async fn reset(&self, live: &Live, ask: Resetting<'_>) -> Result<Reset, ServiceError> {
         let Inner { codes, guard, hasher, .. } = &*self.0;
         let caller = Caller::stranger(&ask.entry.origin.network, ask.entry.solved);
-        if let Err(busy) = hasher.has_room(&caller) {
+        if let Err(busy) = hasher.has_room(&caller).await {
             return Ok(no_room(&caller, busy));
         }
         let admitted = match codes.admit(live, self.guess(live, ask.entry, Purpose::Reset).await?).await? {

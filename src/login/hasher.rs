@@ -28,6 +28,10 @@ const OUTPUT_BYTES: usize = 32;
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// A stranger who solved nothing has an answer sooner, if only a challenge: half of what they may wait in all.
 const LONGEST_WAIT_UNSOLVED: Duration = Duration::from_millis(2500);
+/// How long a caller who solved nothing waits to hear that there is no room. A flood sends its next attempt when
+/// it has its answer: without this, 1,500 connections kept the threads that answer so busy that a sign-in, which
+/// has its turn there some seven times, took more than a second.
+const REFUSAL_TAKES: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 1024;
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
@@ -109,9 +113,15 @@ impl Hasher {
     }
 
     /// Whether there is room for this caller at the moment. To be asked before anything else is taken for them;
-    /// whoever hashes is told again.
-    pub fn has_room(&self, caller: &Caller) -> Result<(), HasherBusy> {
-        if self.0.workers.has_room(caller) { Ok(()) } else { Err(self.0.busy()) }
+    /// whoever hashes is told again. A refusal takes a second.
+    pub async fn has_room(&self, caller: &Caller) -> Result<(), HasherBusy> {
+        if self.0.workers.has_room(caller) {
+            return Ok(());
+        }
+        if !caller.solved() && !self.0.patient.load(Ordering::SeqCst) {
+            tokio::time::sleep(REFUSAL_TAKES).await;
+        }
+        Err(self.0.busy())
     }
 
     /// The hash to store for a password that is being chosen, if it will do. Whether it is guessable takes
@@ -204,7 +214,8 @@ impl Hasher {
     }
 
     /// Keeps every worker from hashing until what is answered is dropped, for tests of what happens meanwhile.
-    /// `patient`: whoever waits does so for as long as it takes, however slow the machine that tests.
+    /// `patient`: whoever waits does so for as long as it takes, however slow the machine that tests, and refusals
+    /// are told at once.
     #[doc(hidden)]
     pub async fn keep_busy(&self, patient: bool) -> Vec<mpsc::Sender<Infallible>> {
         self.0.patient.store(patient, Ordering::SeqCst);

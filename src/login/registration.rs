@@ -89,7 +89,7 @@ impl Registration {
     /// last, so that none is spent on a mistake.
     pub async fn register(&self, live: &Live, newcomer: Newcomer<'_>) -> Result<Registered, ServiceError> {
         let Newcomer { origin, solved, .. } = newcomer;
-        if let Err(busy) = self.0.hasher.has_room(&Caller::stranger(&origin.network, solved)) {
+        if let Err(busy) = self.0.hasher.has_room(&Caller::stranger(&origin.network, solved)).await {
             self.record_busy(newcomer);
             return Ok(refused(solved, busy));
         }

@@ -1,13 +1,15 @@
 //! Signing in with a password: a slot is taken before anything is verified, and the outcome settles it.
 
+mod counters;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use metrics::Counter;
 use serde_json::json;
 use tokio::sync::oneshot;
 
+use self::counters::Counters;
 use super::consecutive::{Consecutive, Looked};
 use super::guard::{Admission, Counted, Guard, Path, Slot, Subject, Who};
 use super::{
@@ -20,6 +22,8 @@ use crate::config::Live;
 use crate::db::DbError;
 use crate::request_id;
 use crate::throttle::{Refusal, Then};
+
+pub use counters::signed_in_counter;
 
 /// What asks for a challenge where no limit does: there is more to hash than there is room for.
 pub const BUSY: &str = "busy";
@@ -133,7 +137,7 @@ impl SignIn {
             };
             let device = subject.known_device(&attempt.client.devices);
             let first = Guard::path(&live.limits, device);
-            if let Err(busy) = self.0.hasher.has_room(&caller(&attempt, first)) {
+            if let Err(busy) = self.0.hasher.has_room(&caller(&attempt, first)).await {
                 return Ok(self.record_busy(&attempt, subject, first, busy.retry_after));
             }
             let admission = self.0.guard.admit_known(&live.limits, subject, who(&attempt), device).await;
@@ -268,7 +272,7 @@ impl SignIn {
             return Ok(Ok(subject));
         }
         if attempt.client.devices.is_empty()
-            && let Err(busy) = hasher.has_room(&caller(attempt, Path::Stranger))
+            && let Err(busy) = hasher.has_room(&caller(attempt, Path::Stranger)).await
         {
             return Ok(Err(busy));
         }
@@ -369,42 +373,4 @@ fn caller(attempt: &Attempt, path: Path) -> Caller {
 
 fn who(attempt: &Attempt) -> Who<'_> {
     Who { login: &attempt.login, origin: &attempt.origin, solved: attempt.solved }
-}
-
-/// Of every sign-in that succeeded, by whatever way.
-pub fn signed_in_counter() -> Counter {
-    metrics::counter!("gatehouse_sign_ins_total", "outcome" => "signed-in")
-}
-
-/// `gatehouse_sign_ins_total` by outcome; the handles are kept, because refusals come by the million.
-struct Counters {
-    signed_in: Counter,
-    rejected: Counter,
-    challenged: Counter,
-    throttled: Counter,
-    busy: Counter,
-}
-
-impl Counters {
-    fn register() -> Self {
-        let counter = |outcome| metrics::counter!("gatehouse_sign_ins_total", "outcome" => outcome);
-        Self {
-            signed_in: signed_in_counter(),
-            rejected: counter("rejected"),
-            challenged: counter("challenged"),
-            throttled: counter("throttled"),
-            busy: counter("busy"),
-        }
-    }
-
-    fn count(&self, outcome: &Outcome) {
-        let counter = match outcome {
-            Outcome::SignedIn(_) => &self.signed_in,
-            Outcome::Rejected { .. } => &self.rejected,
-            Outcome::Challenged { .. } => &self.challenged,
-            Outcome::Throttled { .. } => &self.throttled,
-            Outcome::Busy { .. } => &self.busy,
-        };
-        counter.increment(1);
-    }
 }

@@ -1,6 +1,7 @@
 //! A bounded queue that many owners share. The owner that was served least recently goes first, so that a
 //! crowd of busy ones cannot make a quiet one wait a whole round (as the new flows of fq_codel, RFC 8290). In a
-//! full queue the owner with the most jobs gives way.
+//! full queue the owner with the most jobs gives way. Whoever was turned away before any service counts as served
+//! then: a crowd of new ones is new only once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -76,8 +77,12 @@ impl<J> FairQueue<J> {
     }
 
     /// Whether a job of this owner would find a position, be it another's.
-    pub fn has_room(&self, owner: Owner) -> bool {
-        self.length < self.capacity || self.gives_way_to(owner).is_some()
+    pub fn has_room(&mut self, owner: Owner) -> bool {
+        let room = self.length < self.capacity || self.gives_way_to(owner).is_some();
+        if !room {
+            self.served.note_first(owner);
+        }
+        room
     }
 
     /// Puts a job behind the others of its owner. In a full queue it displaces the youngest of the owner with
@@ -86,7 +91,10 @@ impl<J> FairQueue<J> {
         let displaced = match (self.length < self.capacity, self.gives_way_to(owner)) {
             (true, _) => None,
             (false, Some((other, youngest))) => self.remove(other, youngest),
-            (false, None) => return Err(job),
+            (false, None) => {
+                self.served.note_first(owner);
+                return Err(job);
+            }
         };
         let entry =
             self.owners.entry(owner).or_insert(OwnerJobs { jobs: BTreeMap::new(), turn: None, share: None });
@@ -117,6 +125,7 @@ impl<J> FairQueue<J> {
     pub fn remove(&mut self, owner: Owner, id: JobId) -> Option<J> {
         let (_, job) = self.owners.get_mut(&owner)?.jobs.remove(&id)?;
         self.length -= 1;
+        self.served.note_first(owner);
         self.reindex(owner);
         Some(job)
     }
@@ -158,6 +167,13 @@ impl LastServed {
     /// 0 if never, or too long ago to know.
     fn at(&self, owner: Owner) -> u64 {
         self.times.get(&owner).copied().unwrap_or(0)
+    }
+
+    /// The same for one that was turned away, if it is not known.
+    fn note_first(&mut self, owner: Owner) {
+        if !self.times.contains_key(&owner) {
+            self.note(owner);
+        }
     }
 
     fn note(&mut self, owner: Owner) {

@@ -85,7 +85,7 @@ fn in_a_full_queue_the_youngest_of_those_with_most_gives_way() {
     let (_, displaced) = rig.push(2).unwrap();
     assert_eq!(displaced, Some(youngest));
     assert_eq!(rig.queue.len(), 4);
-    assert_eq!(rig.push(1), None, "to nobody who would have as much");
+    assert_eq!(rig.push(0), None);
 }
 
 #[test]
@@ -101,6 +101,23 @@ fn among_equals_the_one_served_last_gives_way_and_nobody_to_a_like_one() {
     assert!(displaced.is_some(), "0 has been served");
     assert_eq!(rig.push(4), None, "all of them are new: no churn");
     assert_eq!(rig.push(0), None);
+}
+
+#[test]
+fn a_crowd_of_new_owners_is_new_only_once() {
+    let mut rig = Rig::new(2);
+    rig.serve(0);
+    for number in 1..100 {
+        let _ = rig.push(number);
+    }
+    rig.take().unwrap();
+    rig.take().unwrap();
+    for number in 1..100 {
+        let _ = rig.push(number);
+    }
+    let (quiet, displaced) = rig.push(0).unwrap();
+    assert!(displaced.is_some(), "it was served before they were turned away");
+    assert_eq!(rig.take(), Some(quiet));
 }
 
 #[test]

@@ -114,8 +114,8 @@ impl<J> Scheduler<J> {
         self.queue(lane).len()
     }
 
-    pub fn has_room(&self, caller: &Caller) -> bool {
-        caller.lanes().any(|(lane, owner, _)| self.queue(lane).has_room(owner))
+    pub fn has_room(&mut self, caller: &Caller) -> bool {
+        caller.lanes().any(|(lane, owner, _)| self.queue_mut(lane).has_room(owner))
     }
 
     /// Where the job waits, and the job that gave way to it; or the job, for which there is no room.

@@ -135,7 +135,7 @@ async fn a_full_queue_refuses_at_once_and_says_when_to_come_back() {
     let workers = hasher.keep_busy(true).await;
     let waiters = [guess(&hasher, STRANGER), guess(&hasher, STRANGER)];
     until_waiting(&hasher, Lane::Unsolved, 2).await;
-    let full = hasher.has_room(&STRANGER).unwrap_err();
+    let full = hasher.has_room(&STRANGER).await.unwrap_err();
     assert!(full.retry_after >= Duration::from_secs(1));
     assert!(hasher.verify(&STRANGER, pending(), &password("x"), None).await.is_err());
     drop(workers);
