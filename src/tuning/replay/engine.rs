@@ -135,9 +135,10 @@ impl<'r> Engine<'r> {
                 if !counts {
                     self.take(number, row.at, Worlds::ALL, false, false);
                 } else {
-                    let standing = self.lines.standing_at(&Lanes::of(row));
+                    let solved = row.has(SOLVED);
+                    let standing = self.lines.standing_at(&Lanes::of(row), solved);
                     if let Some(lane) = standing.or_else(|| self.admit(number, row.at, false)) {
-                        self.join(lane, Waiter { row: number, came: row.at });
+                        self.join(lane, Waiter { row: number, solved, came: row.at });
                     }
                 }
             }
@@ -256,8 +257,9 @@ impl<'r> Engine<'r> {
         if self.lines.is_empty() {
             return;
         }
-        for lane in Lanes::of(self.row(number)).iter() {
-            while let Some(waiter) = self.lines.first(*lane) {
+        let lanes = Lanes::of(self.row(number));
+        for (lane, solved) in lanes.iter().flat_map(|lane| [(lane, false), (lane, true)]) {
+            while let Some(waiter) = self.lines.first(*lane, solved) {
                 let row = self.row(waiter.row);
                 if now > waiter.came.plus(PATIENCE) {
                     self.tally.undecided(row, &Lanes::of(row));

@@ -1,4 +1,5 @@
-//! Who waits for others in flight, in the order they came: one line a log, as the limiter has them.
+//! Who waits for others in flight, in the order they came: two lines a log, as the limiter has them. Those with a
+//! solved challenge have one of their own.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,11 +9,12 @@ use crate::clock::Micros;
 #[derive(Debug, Clone, Copy)]
 pub struct Waiter {
     pub row: u32,
+    pub solved: bool,
     pub came: Micros,
 }
 
 #[derive(Debug, Default)]
-pub struct Lines(HashMap<(usize, u32), VecDeque<Waiter>>);
+pub struct Lines(HashMap<(usize, u32, bool), VecDeque<Waiter>>);
 
 impl Lines {
     pub fn is_empty(&self) -> bool {
@@ -20,31 +22,32 @@ impl Lines {
     }
 
     /// The first of these logs that somebody waits for: who comes later must not pass them by.
-    pub fn standing_at(&self, lanes: &Lanes) -> Option<Lane> {
+    pub fn standing_at(&self, lanes: &Lanes, solved: bool) -> Option<Lane> {
         if self.0.is_empty() {
             return None;
         }
-        lanes.iter().copied().find(|lane| self.0.contains_key(&key(*lane)))
+        lanes.iter().copied().find(|lane| self.0.contains_key(&key(*lane, solved)))
     }
 
     pub fn join(&mut self, lane: Lane, waiter: Waiter) {
-        self.0.entry(key(lane)).or_default().push_back(waiter);
+        self.0.entry(key(lane, waiter.solved)).or_default().push_back(waiter);
     }
 
     /// Takes out whoever is first.
-    pub fn first(&mut self, lane: Lane) -> Option<Waiter> {
-        let line = self.0.get_mut(&key(lane))?;
+    pub fn first(&mut self, lane: Lane, solved: bool) -> Option<Waiter> {
+        let line = self.0.get_mut(&key(lane, solved))?;
         let first = line.pop_front();
         if line.is_empty() {
-            self.0.remove(&key(lane));
+            self.0.remove(&key(lane, solved));
         }
         first
     }
 
     /// Puts back who was first, and has to go on waiting. Whether it is in the same line.
     pub fn stay(&mut self, lane: Lane, wanted: Lane, waiter: Waiter) -> bool {
-        let same = key(lane) == key(wanted);
-        let line = self.0.entry(key(wanted)).or_default();
+        let wanted = key(wanted, waiter.solved);
+        let same = key(lane, waiter.solved) == wanted;
+        let line = self.0.entry(wanted).or_default();
         if same {
             line.push_front(waiter)
         } else {
@@ -54,6 +57,6 @@ impl Lines {
     }
 }
 
-fn key(lane: Lane) -> (usize, u32) {
-    (lane.limit, lane.subject)
+fn key(lane: Lane, solved: bool) -> (usize, u32, bool) {
+    (lane.limit, lane.subject, solved)
 }

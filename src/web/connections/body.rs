@@ -91,7 +91,7 @@ pub async fn within_time<B: MessageBody + 'static>(
         return Ok(too_slow(response, connection.as_deref()).map_into_right_body());
     }
     if let Some(connection) = connection {
-        connection.stay(ANSWER_TIME + time_for(response.response().body().size()));
+        connection.answered(ANSWER_TIME + time_for(response.response().body().size()));
     }
     Ok(response.map_into_left_body())
 }

@@ -39,6 +39,14 @@ impl Connection {
         self.until.store(NOT_OVERDUE, Ordering::Relaxed);
     }
 
+    /// Its answer is under way, and may take so long. If it had to be made first, that was no waiting of the client's.
+    pub(super) fn answered(&self, span: Duration) {
+        if self.until.load(Ordering::Relaxed) == NOT_OVERDUE {
+            self.since.store(self.uptime.now(), Ordering::Relaxed);
+        }
+        self.stay(span);
+    }
+
     /// Since when it has waited without a complete request; None while a handler works on one.
     pub(super) fn waits_since(&self) -> Option<u64> {
         (self.until.load(Ordering::Relaxed) != NOT_OVERDUE).then(|| self.since.load(Ordering::Relaxed))
