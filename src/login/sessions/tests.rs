@@ -1,3 +1,5 @@
+mod disabled;
+
 use std::net::IpAddr;
 
 use super::*;
@@ -217,22 +219,6 @@ async fn a_sign_in_verified_with_the_old_password_starts_nothing_after_the_chang
 
 /// Strangers' hundred keeps no known device out, and a device's own no stranger.
 #[tokio::test]
-async fn a_disabled_password_starts_sessions_where_it_is_not_disabled() {
-    let bench = bench().await;
-    let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
-    let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-    let starts = async |by| bench.sessions.start(&alice, &client, by).await.unwrap().is_some();
-    let [home, work] = [7, 8].map(|number| DeviceId::from([number; 16]));
-    bench.accounts.count_device_failure(&alice, home, 1).await.unwrap();
-    assert!(!starts(SignedInBy::PasswordFrom(home)).await, "spent");
-    assert!(starts(SignedInBy::PasswordFrom(work)).await && starts(SignedInBy::Password).await);
-    bench.accounts.count_failure(&alice, 1).await.unwrap();
-    assert!(!starts(SignedInBy::Password).await, "as a stranger");
-    assert!(starts(SignedInBy::PasswordFrom(work)).await && starts(SignedInBy::Code).await);
-    assert!(!starts(SignedInBy::PasswordFrom(home)).await, "nothing opens but the ways back");
-}
-
-#[tokio::test]
 async fn a_sign_in_by_a_number_starts_nothing_once_the_account_has_it_no_more() {
     let bench = bench().await;
     let number = |last: u8| Phone::stored(format!("+86138001380{last:02}"));
@@ -393,18 +379,4 @@ async fn the_newest_twenty_sign_ins_are_kept_for_each_account() {
     let rows: i64 =
         on_db!(&bench.sessions.db, pool => sqlx::query_scalar(sql).fetch_one(pool).await).unwrap();
     assert_eq!(rows, 21);
-}
-
-#[tokio::test]
-async fn a_password_that_was_disabled_meanwhile_starts_no_session_and_a_code_does() {
-    let bench = bench().await;
-    let verified = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
-    let other = bench.start(bench.alice).await;
-    bench.accounts.count_failure(&verified, 1).await.unwrap();
-    assert!(bench.start_for(&verified).await.is_none());
-    assert!(bench.session(&other).await.is_some(), "those that run go on");
-    let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
-    assert!(bench.sessions.start(&verified, &client, SignedInBy::Code).await.unwrap().is_some());
-    bench.accounts.enable_password(bench.alice).await.unwrap();
-    assert!(bench.start_for(&verified).await.is_some());
 }

@@ -1,0 +1,33 @@
+//! Sessions beside a password that was disabled.
+
+use super::*;
+
+#[tokio::test]
+async fn a_disabled_password_starts_sessions_where_it_is_not_disabled() {
+    let bench = bench().await;
+    let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
+    let starts = async |by| bench.sessions.start(&alice, &client, by).await.unwrap().is_some();
+    let [home, work] = [7, 8].map(|number| DeviceId::from([number; 16]));
+    bench.accounts.count_device_failure(&alice, home, 1).await.unwrap();
+    assert!(!starts(SignedInBy::PasswordFrom(home)).await, "spent");
+    assert!(starts(SignedInBy::PasswordFrom(work)).await && starts(SignedInBy::Password).await);
+    bench.accounts.count_failure(&alice, 1).await.unwrap();
+    assert!(!starts(SignedInBy::Password).await, "as a stranger");
+    assert!(starts(SignedInBy::PasswordFrom(work)).await && starts(SignedInBy::Code).await);
+    assert!(!starts(SignedInBy::PasswordFrom(home)).await, "nothing opens but the ways back");
+}
+
+#[tokio::test]
+async fn a_password_that_was_disabled_meanwhile_starts_no_session_and_a_code_does() {
+    let bench = bench().await;
+    let verified = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    let other = bench.start(bench.alice).await;
+    bench.accounts.count_failure(&verified, 1).await.unwrap();
+    assert!(bench.start_for(&verified).await.is_none());
+    assert!(bench.session(&other).await.is_some(), "those that run go on");
+    let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
+    assert!(bench.sessions.start(&verified, &client, SignedInBy::Code).await.unwrap().is_some());
+    bench.accounts.enable_password(bench.alice).await.unwrap();
+    assert!(bench.start_for(&verified).await.is_some());
+}
