@@ -40,3 +40,7 @@ pub mod tuning;
 pub mod web;
 
 rust_i18n::i18n!("locales", fallback = "en");
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/library.md")]
+struct LibraryPage;
