@@ -189,6 +189,19 @@ impl Value {
     }
 }
 
+impl Entry {
+    pub fn new(value: Value, place: Place) -> Self {
+        Self { key: place.clone(), node: Node { value, place } }
+    }
+
+    pub fn table(&self) -> Option<&Table> {
+        match &self.node.value {
+            Value::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+}
+
 impl Node {
     /// The value with TOML's type: an environment variable's is found here.
     pub fn typed(self) -> Self {

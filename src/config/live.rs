@@ -131,10 +131,14 @@ impl LiveHandle {
     pub fn parse(&self, draft: Draft<'_>) -> Result<Limits, Vec<DraftError>> {
         let in_force = self.in_force();
         let edit = Edit::read(draft)?;
-        edit.limits(&self.0.source, &in_force.document, &in_force.live.limits).map_err(|error| match error {
-            SaveError::Invalid(errors) => errors,
-            SaveError::Home(reason) => vec![DraftError { field: String::new(), message: reason, line: None }],
-            SaveError::Stale { .. } => unreachable!("nothing is compared"),
+        edit.put_into(&self.0.source, &in_force.document).map(|(_, limits)| limits).map_err(|error| {
+            match error {
+                SaveError::Invalid(errors) => errors,
+                SaveError::Home(reason) => {
+                    vec![DraftError { field: String::new(), message: reason, line: None }]
+                }
+                SaveError::Stale { .. } => unreachable!("nothing is compared"),
+            }
         })
     }
 

@@ -35,7 +35,6 @@ pub enum SaveError {
     /// Somebody else changed the document meanwhile.
     Stale {
         version: String,
-        current_toml: String,
         /// Unified: from what is in the document to what the draft would make of it.
         diff: String,
     },

@@ -40,9 +40,8 @@ fn source(variables: &[(&str, &str)]) -> Source {
 
 fn put(document: &str, draft: Draft<'_>, variables: &[(&str, &str)]) -> Result<String, SaveError> {
     let source = source(variables);
-    let in_force = source.read(source.tree(document).unwrap()).map(|config| config.live.limits);
     let edit = Edit::read(draft).map_err(SaveError::Invalid)?;
-    edit.put_into(&source, document, &in_force.unwrap_or_default())
+    edit.put_into(&source, document).map(|(merged, _)| merged)
 }
 
 fn as_json(document: &str) -> serde_json::Value {
@@ -103,7 +102,7 @@ fn one_number_changes_one_number() {
     let wanted = DOCUMENT.replace("max = 20", "max = 30");
     assert_eq!(put(DOCUMENT, Draft::Json(&draft), &[]).unwrap(), wanted);
     draft["sms-phone"]["mode"] = json!("enforce");
-    let wanted = wanted.replace("\"monitor\"", "\"enforce\"");
+    let wanted = wanted.replace("mode = \"monitor\"\n", "");
     assert_eq!(put(DOCUMENT, Draft::Json(&draft), &[]).unwrap(), wanted);
 }
 
@@ -270,6 +269,28 @@ fn spans_are_written_so_that_they_are_read_as_the_same() {
     }
 }
 
+#[test]
+fn a_comment_behind_a_rule_stays_when_the_next_rule_goes() {
+    let mut draft = as_json(DOCUMENT);
+    draft["login-account"]["rules"].as_array_mut().unwrap().pop();
+    let out = put(DOCUMENT, Draft::Json(&draft), &[]).unwrap();
+    assert!(out.contains("then = \"captcha\" }, # three\n]\n"), "{out}");
+}
+
+#[test]
+fn comments_of_a_draft_are_saved_and_each_limit_keeps_its_place() {
+    let draft = limits_toml(DOCUMENT)
+        .replace("# One of our own.", "# Two of\n# our own.")
+        .replace("# twenty", "# twenty an hour")
+        + "# raise in May\n";
+    let out = put(DOCUMENT, Draft::Toml(&draft), &[]).unwrap();
+    let wanted = DOCUMENT
+        .replace("# One of our own.", "# Two of\n# our own.")
+        .replace("# twenty", "# twenty an hour")
+        .replace("# Nothing follows", "# raise in May\n# Nothing follows");
+    assert_eq!(out, wanted);
+}
+
 const SECRETS: &str = r#"[database]
 url = "sqlite:a.db"
 
@@ -330,4 +351,26 @@ fn what_is_not_shown_of_a_document_stays_in_it() {
     let none = "[server]\nbind = \"127.0.0.1:8080\"\n\n# [store]\n# url = \"redis://:secret@here\"\n";
     let changed = put(none, Draft::Toml("[limits.sms-total]\nrules = []\n"), &[]).unwrap();
     assert!(changed.ends_with("\n# [store]\n# url = \"redis://:secret@here\"\n"), "{changed}");
+}
+
+#[test]
+fn what_is_hidden_stays_hidden_whatever_goes_or_comes_around_it() {
+    let removed = put(SECRETS, Draft::Json(&json!({ "login-address": { "rules": [] } })), &[]).unwrap();
+    let none = put(SECRETS, Draft::Toml(""), &[]).unwrap();
+    let last = put(
+        "[limits.sms-phone]\nrules = []\n# first-secret second-secret third-secret\n\n[limits.sms-total]\nrules = []\n",
+        Draft::Toml("[limits.sms-phone]\nrules = []\n"),
+        &[],
+    );
+    let first = put(
+        "[server]\nworkers = 2\n# first-secret second-secret third-secret\n",
+        Draft::Json(&json!({ "sms-total": { "rules": [] } })),
+        &[],
+    );
+    for document in [removed, none, last.unwrap(), first.unwrap()] {
+        assert!(!limits_toml(&document).contains("secret"), "{document}");
+        for secret in ["first-secret", "second-secret", "third-secret"] {
+            assert!(document.contains(secret), "{secret}: {document}");
+        }
+    }
 }

@@ -3,26 +3,27 @@
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use toml_edit::{Array, InlineTable, Value};
+use toml_edit::{Array, InlineTable, Table};
 
-use crate::throttle::{Rule, Span};
+use crate::throttle::{Limit, Mode, Rule, Span};
 
-pub(super) fn rules_toml(rules: &[Rule]) -> Array {
-    let mut array = Array::new();
-    for rule in rules {
-        array.push(Value::InlineTable(rule_toml(rule)));
-    }
+/// The table of a limit. What it enforces without saying so is not written.
+pub(super) fn limit_toml(limit: &Limit) -> Table {
+    let mut rules: Array = limit.rules().iter().map(rule_toml).collect();
     if rules.len() > 2 {
-        for rule in array.iter_mut() {
-            rule.decor_mut().set_prefix("\n    ");
-        }
-        array.set_trailing_comma(true);
-        array.set_trailing("\n");
+        rules.iter_mut().for_each(|rule| rule.decor_mut().set_prefix("\n    "));
+        rules.set_trailing_comma(true);
+        rules.set_trailing("\n");
     }
-    array
+    let mut table = Table::new();
+    if limit.mode() == Mode::Monitor {
+        table.insert("mode", toml_edit::value("monitor"));
+    }
+    table.insert("rules", toml_edit::value(rules));
+    table
 }
 
-pub(super) fn rule_toml(rule: &Rule) -> InlineTable {
+fn rule_toml(rule: &Rule) -> InlineTable {
     let mut table = InlineTable::new();
     table.insert("max", i64::from(rule.max).into());
     match &rule.span {
@@ -54,25 +55,19 @@ pub fn rule_json(rule: &Rule) -> Json {
 
 /// A span of time as the document takes it, to the nanosecond: `1m`, `24h`, `7d`, `1h 30m`.
 pub fn span_text(span: Duration) -> String {
-    const UNITS: [(u128, &str); 7] = [
-        (86_400_000_000_000, "d"),
-        (3_600_000_000_000, "h"),
-        (60_000_000_000, "m"),
-        (1_000_000_000, "s"),
-        (1_000_000, "ms"),
-        (1_000, "us"),
-        (1, "ns"),
-    ];
-    let nanos = span.as_nanos();
+    const HOUR: u64 = 60 * 60;
+    let hours = span.as_secs() / HOUR;
     // A day is written as most would: 24h.
-    let units = if nanos < 2 * UNITS[0].0 { &UNITS[1..] } else { &UNITS[..] };
-    let mut rest = nanos;
+    let days = if hours < 48 { 0 } else { hours / 24 };
+    let rest = span - Duration::from_secs(hours * HOUR);
     let mut parts = Vec::new();
-    for (size, name) in units {
-        if rest >= *size {
-            parts.push(format!("{}{name}", rest / size));
-            rest %= size;
+    for (count, unit) in [(days, "d"), (hours - days * 24, "h")] {
+        if count > 0 {
+            parts.push(format!("{count}{unit}"));
         }
     }
-    if parts.is_empty() { "0s".to_owned() } else { parts.join(" ") }
+    if !rest.is_zero() || parts.is_empty() {
+        parts.push(humantime::format_duration(rest).to_string());
+    }
+    parts.join(" ")
 }

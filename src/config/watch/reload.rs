@@ -177,7 +177,7 @@ impl Reloader {
         if Fingerprint::of(bytes).to_string() != request.seen {
             return Err(draft::stale(&request.edit, &self.source, &found));
         }
-        let candidate = request.edit.put_into(&self.source, text, &in_force.live.limits)?;
+        let (candidate, _) = request.edit.put_into(&self.source, text)?;
         if candidate.len() as u64 > LARGEST {
             return Err(SaveError::Home(format!("{place} would be longer than 1 MiB")));
         }

@@ -224,7 +224,7 @@ fn answer(saved: Result<Saved, SaveError>) -> Result<HttpResponse, Problem> {
             let tag = tag(&version);
             Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(SavedBody { version, changed }))
         }
-        Err(SaveError::NotWritten(NotWritten::Stale { version, current_toml: _, diff })) => {
+        Err(SaveError::NotWritten(NotWritten::Stale { version, diff })) => {
             Err(Problem::PreconditionFailed { version, diff })
         }
         Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {

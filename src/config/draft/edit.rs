@@ -1,0 +1,211 @@
+//! One limit of a document at a time; comments and order stay as `toml_edit` keeps them.
+
+use std::time::Duration;
+
+use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
+
+use super::errors::DraftError;
+use super::view::{above, has_header, headers};
+use super::written::limit_toml;
+use crate::throttle::Limit;
+
+/// The draft `toml` with the limit `name` (`login-account`, `custom.reply`) as `table` has it, a document of
+/// that one table. Everything else, comments too, stays as it is; so does the place of the limit.
+pub fn with_limit(toml: &str, name: &str, table: &str) -> Result<String, DraftError> {
+    let whole = |message: String| DraftError::at("", message, None);
+    let parse = |text: &str| {
+        let parsed = text.parse::<DocumentMut>();
+        parsed.map_err(|error| whole(format!("is not TOML: {}", error.message())))
+    };
+    let (mut document, drafted) = (parse(toml)?, parse(table)?);
+    if let Some(new) = find(&drafted, name).and_then(Item::as_table_like) {
+        merge_table(table_like(limit_in(&mut document, name)).map_err(whole)?, new);
+    }
+    Ok(document.to_string())
+}
+
+/// Writes what a limit is to mean; what is the same in it stays as it is written.
+pub(super) fn write(document: &mut DocumentMut, limit: &Limit) -> Result<(), String> {
+    merge_table(table_like(limit_in(document, limit.name()))?, &limit_toml(limit));
+    Ok(())
+}
+
+/// Takes a limit as a draft has it, with its comments.
+pub(super) fn take(document: &mut DocumentMut, draft: &DocumentMut, name: &str) -> Result<(), String> {
+    let new = find(draft, name).ok_or(NO_TABLE)?;
+    match (limit_in(document, name), new) {
+        (Some(Item::Table(old)), Item::Table(new))
+            if has_header(new) && !old.is_dotted() && new.iter().all(|(_, item)| item.is_value()) =>
+        {
+            let mut new = new.clone();
+            new.set_position(old.position());
+            let prefix = format!("{}{}", above(old).0, above_all(&new).trim_start_matches('\n'));
+            new.decor_mut().set_prefix(prefix);
+            *old = new;
+        }
+        (limit, new) => merge_table(table_like(limit)?, new.as_table_like().ok_or(NO_TABLE)?),
+    }
+    Ok(())
+}
+
+/// What is hidden above it stays, above what follows it.
+pub(super) fn remove(document: &mut DocumentMut, name: &str) {
+    let limits = document.get_mut("limits").and_then(Item::as_table_like_mut);
+    let removed = limits.and_then(|limits| match name.strip_prefix("custom.") {
+        None => limits.remove(name),
+        Some(own) => limits.get_mut("custom")?.as_table_like_mut()?.remove(own),
+    });
+    let Some(Item::Table(removed)) = removed else { return };
+    let hidden = above(&removed).0.trim_start_matches('\n');
+    if hidden.is_empty() {
+        return;
+    }
+    let mut next: Option<isize> = None;
+    headers(document.as_item_mut(), &mut |table| {
+        let behind = table.position().filter(|_| table.position() > removed.position());
+        next = next.into_iter().chain(behind).min();
+    });
+    match next {
+        None => {
+            document.set_trailing(format!("\n{hidden}{}", document.trailing().as_str().unwrap_or_default()))
+        }
+        Some(_) => headers(document.as_item_mut(), &mut |table| {
+            if table.position() == next {
+                let prefix = format!("\n{hidden}{}", above_all(table));
+                table.decor_mut().set_prefix(prefix);
+            }
+        }),
+    }
+}
+
+const NO_TABLE: &str = "limits are no tables in this document; write them as [limits.name]";
+
+fn find<'d>(document: &'d DocumentMut, name: &str) -> Option<&'d Item> {
+    let limits = document.get("limits")?;
+    match name.strip_prefix("custom.") {
+        None => limits.get(name),
+        Some(own) => limits.get("custom")?.get(own),
+    }
+}
+
+/// A limit of the document; a new one is written behind the others.
+fn limit_in<'d>(document: &'d mut DocumentMut, name: &str) -> Option<&'d mut Item> {
+    let limits = inner(document.as_item_mut(), "limits", true)?;
+    match name.strip_prefix("custom.") {
+        None => inner(limits, name, false),
+        Some(own) => inner(inner(limits, "custom", true)?, own, false),
+    }
+}
+
+fn inner<'i>(parent: &'i mut Item, key: &str, implicit: bool) -> Option<&'i mut Item> {
+    let parent = parent.as_table_like_mut()?;
+    if !parent.contains_key(key) {
+        let mut table = Table::new();
+        table.set_implicit(implicit);
+        table.decor_mut().set_prefix("\n");
+        parent.insert(key, Item::Table(table));
+    }
+    parent.get_mut(key)
+}
+
+fn table_like(item: Option<&mut Item>) -> Result<&mut dyn TableLike, String> {
+    item.and_then(Item::as_table_like_mut).ok_or_else(|| NO_TABLE.to_owned())
+}
+
+fn above_all(table: &Table) -> &str {
+    table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default()
+}
+
+/// Makes a table say what another says; what stays keeps the spaces and comments around it.
+fn merge_table(old: &mut dyn TableLike, new: &dyn TableLike) {
+    let keys: Vec<String> = old.iter().map(|(key, _)| key.to_owned()).collect();
+    for key in keys.iter().filter(|key| !new.contains_key(key)) {
+        old.remove(key);
+    }
+    for (key, item) in new.iter() {
+        let Ok(value) = item.clone().into_value() else { continue };
+        match old.get_mut(key).and_then(Item::as_value_mut) {
+            Some(old) => merge_value(old, value),
+            // It stands for itself where it is left out.
+            None if key == "then" && value.as_str() == Some("block") => {}
+            None => drop(old.insert(key, Item::Value(value))),
+        }
+    }
+}
+
+fn merge_value(old: &mut Value, new: Value) {
+    match (old, new) {
+        (Value::InlineTable(old), Value::InlineTable(new)) => merge_table(old, &new),
+        (Value::Array(old), Value::Array(new)) => merge_array(old, new),
+        // A minute may be written as 60s.
+        (old, new) if span(old).is_some() && span(old) == span(&new) => {}
+        (old, mut new) => {
+            *new.decor_mut() = old.decor().clone();
+            *old = new;
+        }
+    }
+}
+
+fn span(value: &Value) -> Option<Duration> {
+    humantime::parse_duration(value.as_str()?).ok()
+}
+
+fn merge_array(old: &mut Array, new: Array) {
+    while old.len() > new.len() {
+        // A comment behind the one before it is written above it.
+        let last = old.remove(old.len() - 1);
+        let above = last.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+        if above.contains('\n') {
+            old.set_trailing(above.trim_end_matches(' '));
+        }
+    }
+    for (index, mut value) in new.into_iter().enumerate() {
+        let behind = old.trailing().as_str().unwrap_or_default().to_owned();
+        match old.get_mut(index) {
+            Some(old) => merge_value(old, value),
+            None if behind.contains('\n') => {
+                value.decor_mut().set_prefix(format!("{behind}    "));
+                old.push_formatted(value);
+                old.set_trailing("\n");
+            }
+            None => old.push(value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEW: &str = "[limits.login-account]\nmode = \"monitor\"\nrules = []\n";
+
+    #[test]
+    fn only_that_limit_changes_and_comments_stay() {
+        let toml = "# ours\n[limits.sms-phone]\nrules = []\n\n# careful\n[limits.login-account]\nrules = [{ max = 3, window = \"1m\" }]\n\n[limits.sms-total]\nrules = [] # none\n";
+        let changed = with_limit(toml, "login-account", NEW).unwrap();
+        let expected = "# ours\n[limits.sms-phone]\nrules = []\n\n# careful\n[limits.login-account]\nrules = []\nmode = \"monitor\"\n\n[limits.sms-total]\nrules = [] # none\n";
+        assert_eq!(changed, expected);
+    }
+
+    #[test]
+    fn one_that_did_not_stand_there_is_added() {
+        let changed = with_limit("", "login-account", NEW).unwrap();
+        assert_eq!(changed.trim_start(), NEW);
+        let own = "[limits.custom.reply]\nrules = []\n";
+        let changed = with_limit("[limits.sms-total]\nrules = []\n", "custom.reply", own).unwrap();
+        assert_eq!(changed, format!("[limits.sms-total]\nrules = []\n\n{own}"));
+    }
+
+    #[test]
+    fn a_mode_that_is_not_asked_for_any_more_goes() {
+        let enforced = "[limits.login-account]\nrules = []\n";
+        assert_eq!(with_limit(NEW, "login-account", enforced).unwrap(), enforced);
+    }
+
+    #[test]
+    fn a_limit_written_in_one_line_is_replaced_too() {
+        let toml = "limits.login-account = { rules = [], mode = \"enforce\" }\n";
+        let changed: DocumentMut = with_limit(toml, "login-account", NEW).unwrap().parse().unwrap();
+        assert_eq!(changed["limits"]["login-account"]["mode"].as_str(), Some("monitor"));
+    }
+}

@@ -1,0 +1,88 @@
+//! What is shown of a document: its limits, with the comments that are theirs.
+//!
+//! A comment is a limit's own if it touches it. One that an empty line sets apart may belong to another section and
+//! hold a secret that was commented out, and everybody in the console reads this: it is hidden, and stays.
+
+use toml_edit::{DocumentMut, Item, Table};
+
+/// The `[limits.…]` part of a document; empty if there is none.
+pub fn limits_toml(document: &str) -> String {
+    let document = document.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+    let Ok(mut document) = document.parse::<DocumentMut>() else { return String::new() };
+    let own_end = behind(&document).0.to_owned();
+    let Some(mut limits) = document.remove("limits") else { return String::new() };
+    headers(&mut limits, &mut |table| {
+        let (hidden, own) = above(table);
+        if !hidden.trim().is_empty() {
+            let own = format!("\n{own}");
+            table.decor_mut().set_prefix(own);
+        }
+    });
+    let mut alone = DocumentMut::new();
+    alone.insert("limits", limits);
+    alone.set_trailing(own_end);
+    alone.to_string().trim_start_matches('\n').to_owned()
+}
+
+/// What is written above a table: what is hidden, and its own comments.
+pub(super) fn above(table: &Table) -> (&str, &str) {
+    let prefix = table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
+    prefix.split_at(empty_lines(prefix).last().map_or(0, |line| line.end))
+}
+
+/// What is written behind the last table of a document: the comments that are the limits' own, and the others.
+pub(super) fn behind(document: &DocumentMut) -> (&str, &str) {
+    let trailing = document.trailing().as_str().unwrap_or_default();
+    let last = |item: &Item| {
+        let mut last = None;
+        headers(&mut item.clone(), &mut |table| last = last.max(table.position()));
+        last
+    };
+    let ours = document.get("limits").is_some_and(|limits| last(limits) == last(document.as_item()));
+    let own = empty_lines(trailing).next().map_or(trailing.len(), |line| line.start);
+    trailing.split_at(if ours { own } else { 0 })
+}
+
+/// Ends a document with what its draft ends with, in the place of the comments that are the limits' own.
+pub(super) fn put_end(document: &mut DocumentMut, draft: &DocumentMut) {
+    let own = draft.trailing().as_str().unwrap_or_default();
+    let end = format!("{own}{}", behind(document).1);
+    document.set_trailing(end);
+}
+
+/// What is behind another section is not to touch the first limits of a document, which are written there.
+pub(super) fn set_end_apart(document: &mut DocumentMut) {
+    let end = document.trailing().as_str().unwrap_or_default();
+    if !end.is_empty() && !end.starts_with('\n') {
+        let end = format!("\n{end}");
+        document.set_trailing(end);
+    }
+}
+
+fn empty_lines(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let mut at = 0;
+    text.split_inclusive('\n').filter_map(move |line| {
+        let start = at;
+        at += line.len();
+        (line.ends_with('\n') && line.trim().is_empty()).then_some(start..at)
+    })
+}
+
+/// Every table under an item that has a line of its own: `[limits.sms-phone]`.
+pub(super) fn headers(item: &mut Item, visit: &mut dyn FnMut(&mut Table)) {
+    let tables: Vec<&mut Table> = match item {
+        Item::Table(table) => vec![table],
+        Item::ArrayOfTables(tables) => tables.iter_mut().collect(),
+        Item::None | Item::Value(_) => return,
+    };
+    for table in tables {
+        if has_header(table) {
+            visit(table);
+        }
+        table.iter_mut().for_each(|(_, inner)| headers(inner, visit));
+    }
+}
+
+pub(super) fn has_header(table: &Table) -> bool {
+    table.position().is_some() && !table.is_implicit() && !table.is_dotted()
+}
