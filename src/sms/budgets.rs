@@ -11,7 +11,9 @@ use super::rebuild::{Rebuild, RebuildError};
 use super::share::Share;
 use super::watched::{Keys, Watched};
 use crate::clock::Micros;
-use crate::throttle::{self, AnyStore, Bucket, Decision, HitId, Kept, Limiter, Peek, Refusal, StoreError};
+use crate::throttle::{
+    self, AnyStore, Bucket, Decision, HitId, Kept, Limiter, Mode, Peek, Refusal, StoreError, Then,
+};
 
 /// A store that loses its data more often than this in one question has more wrong with it.
 const MOST_TRIES: usize = 4;
@@ -129,21 +131,44 @@ impl Budgets {
         peek.is_ok_and(|peek| peek.rules.iter().any(|rule| rule.count > 0))
     }
 
-    /// In a shortage: a hit in what is kept, for a number of an account; for any other one in logs that nobody
-    /// reads. Whether it is to be sent to.
-    pub async fn take_kept(
+    /// In a shortage: a hit in the logs of the first share that has room, for a number of an account; for any
+    /// other one in logs that nobody reads. Which share that was; none is left where it is withheld.
+    pub async fn take(
         &self,
+        shares: &[Share],
         watched: &Watched,
         keys: &Keys,
         owned: bool,
         hit: HitId,
-    ) -> Result<bool, StoreError> {
-        if !watched.keeps_some() {
-            return Ok(false);
+    ) -> Result<Share, StoreError> {
+        for &share in shares {
+            let mut logs = watched.shared(keys, share);
+            if logs.is_empty() || (share == Share::SpentAsker && self.is_spent(&logs).await?) {
+                continue;
+            }
+            if !owned {
+                let nobody = [b"nobody ", &hit.0[..]].concat();
+                logs.iter_mut().for_each(|log| log.key = self.limiter.bucket(log.limit, &nobody).key);
+            }
+            match self.limiter.reserve_by(&logs, hit).await? {
+                Decision::Admitted(_) if owned => return Ok(share),
+                Decision::Admitted(_) => break,
+                Decision::Refused(_) | Decision::Held => {}
+            }
         }
-        let logs = keys.reserve_for(&self.limiter, watched, owned, hit);
-        let taken = self.limiter.reserve_by(&watched.kept(logs), hit).await?;
-        Ok(owned && matches!(taken, Decision::Admitted(_)))
+        Ok(Share::Withheld)
+    }
+
+    /// Whether one of them blocks. Asked before it is taken from, so that it is found out for every number alike.
+    async fn is_spent(&self, logs: &[Bucket<'_>]) -> Result<bool, StoreError> {
+        for log in logs.iter().filter(|log| log.limit.mode() == Mode::Enforce) {
+            let peek = self.limiter.peek(*log).await?;
+            let mut rules = log.limit.rules().iter().zip(&peek.rules);
+            if rules.any(|(rule, now)| rule.then == Then::Block && !now.retry_after.is_zero()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The message came to nothing. Where that cannot be written it counts, which errs towards refusing.

@@ -56,7 +56,7 @@ impl Job {
         request_id::spawn(async move {
             let delivery = match share {
                 Share::Withheld => None,
-                Share::Open | Share::Reserve => Some(match job.hand_over(letter).await {
+                Share::Open | Share::SpentAsker | Share::Reserve => Some(match job.hand_over(letter).await {
                     Delivery::Refused { reason } => {
                         Delivery::Unknown { reason: format!("refused: {reason}") }
                     }

@@ -9,7 +9,6 @@ use super::codes::{Ask, Codes, Sending, Sent, SmsError, TRY_AGAIN, longest_windo
 use super::handing::Letter;
 use super::ledger::{AskedBy, Draft, Earlier, State, WhyNot, Written};
 use super::once::Turn;
-use super::share::Share;
 use super::short::Lane;
 use super::watched::{Keys, Watched};
 use super::{Code, Delivery, MessageId, Phone, Purpose};
@@ -171,16 +170,18 @@ impl Job {
                         continue;
                     }
                 },
-                Admission::Refused(limit, refusal) if lane.is_short_by(&limit, &refusal) => {
+                Admission::Refused(limit, refusal) => {
+                    let Some(short) = lane.after(&limit, &refusal) else {
+                        return Ok(refused(limit, refusal));
+                    };
                     match self.in_shortage(limit, refusal.retry_after) {
                         Some(sending) => return Ok(Answer { refusal: Some(refusal), ..sending.into() }),
                         None => {
-                            lane = Lane::Short { under: None };
+                            lane = short;
                             continue;
                         }
                     }
                 }
-                Admission::Refused(limit, refusal) => return Ok(refused(limit, refusal)),
                 Admission::Out(error) => {
                     tracing::debug!(?error, "no message is sent while the window store is out");
                     return Ok(unavailable().into());
@@ -232,13 +233,13 @@ impl Job {
     async fn write(self: &Arc<Self>, ticket: Ticket, lane: Lane) -> Result<Next, SmsError> {
         let inner = &*self.codes.0;
         let Ok(place) = Arc::clone(&inner.places).try_acquire_owned() else {
-            self.give_back(&ticket, lane.counted_as()).await;
+            self.give_back(&ticket, lane).await;
             return Ok(Next::answer(unavailable()));
         };
         let share = match self.share(&ticket, lane).await {
             Ok(share) => share,
             Err(error) => {
-                self.give_back(&ticket, Share::Reserve).await;
+                self.give_back(&ticket, lane).await;
                 return error.map(Next::answer);
             }
         };
@@ -280,9 +281,7 @@ impl Job {
             Ok(Written::Not(why)) => Ok(Some(why)),
             Err(error) => Err(error),
         };
-        // In a shortage from what is kept, too, whether or not it stands there.
-        let counted = if lane == Lane::Open { Share::Open } else { Share::Reserve };
-        self.give_back(&ticket, counted).await;
+        self.give_back(&ticket, lane).await;
         Ok(match why_not? {
             None => Next::Again(lane),
             Some(WhyNot::Repeated(earlier)) => Next::Answer(Box::new(self.repeated(earlier).await?)),
@@ -301,8 +300,8 @@ impl Job {
         })
     }
 
-    async fn give_back(&self, ticket: &Ticket, share: Share) {
-        self.codes.0.budgets.refund(&self.watched.all(&self.keys, share), ticket.hit).await;
+    async fn give_back(&self, ticket: &Ticket, lane: Lane) {
+        self.codes.0.budgets.refund(&self.watched.every_log(&self.keys, lane), ticket.hit).await;
     }
 
     fn answer(&self, delivery: &Delivery, resend_after: Duration, gone: Duration) -> Sending {

@@ -22,6 +22,8 @@ pub trait Owners: Send + Sync {
 pub enum Share {
     /// The part that everybody may spend.
     Open,
+    /// That part, for a number of an account: the asker's address or network had spent its own.
+    SpentAsker,
     /// The part that is kept for numbers of accounts.
     Reserve,
     /// None: it was said to be sent, and was not.
@@ -29,12 +31,13 @@ pub enum Share {
 }
 
 impl Share {
-    const ALL: [Self; 3] = [Self::Open, Self::Reserve, Self::Withheld];
+    const ALL: [Self; 4] = [Self::Open, Self::SpentAsker, Self::Reserve, Self::Withheld];
 
     /// As the ledger has it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
+            Self::SpentAsker => "spent-asker",
             Self::Reserve => "reserve",
             Self::Withheld => "withheld",
         }

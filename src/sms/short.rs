@@ -1,5 +1,7 @@
 //! When codes are short: the open part of a shared budget is spent, or the number's prefix is braked. Whoever
-//! solved a challenge is told the same, after as many writes; numbers of accounts are sent to.
+//! solved a challenge is told the same, after as many writes; numbers of accounts are sent to. While only the
+//! asker's address or network is spent they are sent to out of the open part of the others, so that what is kept
+//! lasts until that is spent, too.
 
 use super::Purpose;
 use super::brake::Braked;
@@ -7,14 +9,15 @@ use super::budgets::Ticket;
 use super::codes::{Sending, SmsError};
 use super::sending::{Job, unavailable};
 use super::share::Share;
-use super::watched::Watched;
 use crate::throttle::{Refusal, Then};
 
 /// How a request goes its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     Open,
-    /// In a shortage, and under which brake where there is one.
+    /// The asker's address or network is spent.
+    SpentAsker,
+    /// The prefix or everyone's is spent, or there is a brake.
     Short {
         under: Option<Braked>,
     },
@@ -25,20 +28,36 @@ impl Lane {
     pub const fn counted_as(self) -> Share {
         match self {
             Self::Open => Share::Open,
-            Self::Short { .. } => Share::Withheld,
+            Self::SpentAsker | Self::Short { .. } => Share::Withheld,
         }
     }
 
     pub const fn under(self) -> Option<Braked> {
         match self {
-            Self::Open => None,
+            Self::Open | Self::SpentAsker => None,
             Self::Short { under } => under,
         }
     }
 
-    /// Whether that refusal makes codes short, for who came as anybody does.
-    pub fn is_short_by(self, limit: &str, refusal: &Refusal) -> bool {
-        self == Self::Open && refusal.then == Then::Block && Watched::is_shared(limit)
+    /// The lane that a refusal leaves to who came as anybody does; none where it does not make codes short.
+    pub fn after(self, limit: &str, refusal: &Refusal) -> Option<Self> {
+        if self != Self::Open || refusal.then != Then::Block {
+            return None;
+        }
+        match limit {
+            "sms-address" | "sms-network" => Some(Self::SpentAsker),
+            "sms-prefix" | "sms-total" => Some(Self::Short { under: None }),
+            _ => None,
+        }
+    }
+
+    /// The shares that a number of an account may be sent to out of, in turn.
+    pub const fn shares(self) -> &'static [Share] {
+        match self {
+            Self::Open => &[],
+            Self::SpentAsker => &[Share::SpentAsker, Share::Reserve],
+            Self::Short { .. } => &[Share::Reserve],
+        }
     }
 }
 
@@ -56,19 +75,17 @@ impl Job {
     /// Out of which part of the budgets the message is. Everybody is looked up, and a hit is taken for everybody,
     /// so that it takes as long whoever has the number. The inner error is for the answer that all get alike.
     pub async fn share(&self, ticket: &Ticket, lane: Lane) -> Result<Share, Result<Sending, SmsError>> {
-        let Lane::Short { under } = lane else { return Ok(Share::Open) };
+        if lane == Lane::Open {
+            return Ok(Share::Open);
+        }
         let inner = &*self.codes.0;
         let since = inner.owners.since(&self.phone).await.map_err(|error| Err(error.into()))?;
-        let proven = |since| under.is_none_or(|braked| since < braked.proven_before);
+        let proven = |since| lane.under().is_none_or(|braked| since < braked.proven_before);
         let owned = since.is_some_and(proven);
-        let sent = inner.budgets.take_kept(&self.watched, &self.keys, owned, ticket.hit).await;
-        match sent {
-            Ok(true) => Ok(Share::Reserve),
-            Ok(false) => Ok(Share::Withheld),
-            Err(error) => {
-                tracing::debug!(%error, "no message is sent while the window store is out");
-                Err(Ok(unavailable()))
-            }
-        }
+        let taken = inner.budgets.take(lane.shares(), &self.watched, &self.keys, owned, ticket.hit).await;
+        taken.map_err(|error| {
+            tracing::debug!(%error, "no message is sent while the window store is out");
+            Ok(unavailable())
+        })
     }
 }

@@ -7,9 +7,10 @@ use super::budgets::EVERYONE;
 use super::ledger::HitRow;
 use super::once;
 use super::share::{self, Share};
+use super::short::Lane;
 use crate::clock::Micros;
 use crate::config::Live;
-use crate::throttle::{AnyStore, Bucket, HitId, Key, Limit, Limiter, window};
+use crate::throttle::{AnyStore, Bucket, Key, Limit, Limiter, window};
 
 /// The limits of one moment. The shared ones stand here with what of them is open to everybody.
 #[derive(Debug)]
@@ -94,41 +95,44 @@ impl Watched {
         &self.once
     }
 
-    /// Whether many share the budget of that name.
-    pub fn is_shared(name: &str) -> bool {
-        matches!(name, "sms-address" | "sms-network" | "sms-prefix" | "sms-total")
-    }
-
-    /// What a message out of that share counts in; without what is kept, which [`Self::kept`] has.
+    /// What every message counts in before it is known whose number it is; one of the open part all at once.
     pub fn buckets(&self, keys: &Keys, share: Share) -> Vec<Bucket<'_>> {
         let [address, network] = match share {
             Share::Open => [&self.address, &self.network],
-            Share::Reserve | Share::Withheld => [&self.asker[0], &self.asker[1]],
+            Share::SpentAsker | Share::Reserve | Share::Withheld => [&self.asker[0], &self.asker[1]],
         };
-        let mut all = vec![(&self.phone, keys.phone), (address, keys.address), (network, keys.network)];
+        let own = [(&self.phone, keys.phone), (address, keys.address), (network, keys.network)];
+        let mut all: Vec<_> = own.map(|(limit, key)| Bucket { limit, key }).into();
         if share == Share::Open {
-            all.extend([(&self.prefix, keys.prefix), (&self.total, keys.total)]);
+            all.extend(self.shared(keys, share));
         }
-        all.extend(keys.once.map(|once| (&self.once, once)));
-        all.into_iter().map(|(limit, key)| Bucket { limit, key }).collect()
+        all.extend(keys.once.map(|key| Bucket { limit: &self.once, key }));
+        all
     }
 
-    /// What is kept, in these logs.
-    pub fn kept(&self, logs: [Key; 2]) -> Vec<Bucket<'_>> {
-        let limits = self.reserve.iter().flatten();
-        limits.zip(logs).map(|(limit, key)| Bucket { limit, key }).collect()
-    }
-
-    pub const fn keeps_some(&self) -> bool {
-        self.reserve.is_some()
+    /// What it counts in of its prefix' and of everyone's budget, by its share.
+    pub fn shared(&self, keys: &Keys, share: Share) -> Vec<Bucket<'_>> {
+        let logs: Vec<_> = match share {
+            Share::Open | Share::SpentAsker => vec![(&self.prefix, keys.prefix), (&self.total, keys.total)],
+            Share::Reserve => self.reserve.iter().flatten().zip(keys.reserve).collect(),
+            Share::Withheld => Vec::new(),
+        };
+        logs.into_iter().map(|(limit, key)| Bucket { limit, key }).collect()
     }
 
     /// All that a message counts in.
     pub fn all(&self, keys: &Keys, share: Share) -> Vec<Bucket<'_>> {
         let mut buckets = self.buckets(keys, share);
-        if share == Share::Reserve {
-            buckets.extend(self.kept(keys.reserve));
+        if share != Share::Open {
+            buckets.extend(self.shared(keys, share));
         }
+        buckets
+    }
+
+    /// All that it may stand in by its lane, whosever its number is.
+    pub fn every_log(&self, keys: &Keys, lane: Lane) -> Vec<Bucket<'_>> {
+        let mut buckets = self.buckets(keys, lane.counted_as());
+        buckets.extend(lane.shares().iter().flat_map(|share| self.shared(keys, *share)));
         buckets
     }
 
@@ -182,21 +186,5 @@ impl Keys {
     /// As the ledger has them.
     pub fn of_row(limiter: &Limiter<AnyStore>, watched: &Watched, row: &HitRow) -> Self {
         Self::new(limiter, watched, [row.phone, row.address, row.network], row.once, &row.block)
-    }
-
-    /// The logs of what is kept: for a number of an account. For any other one such as nobody reads, so that
-    /// as much is written for it.
-    pub fn reserve_for(
-        &self,
-        limiter: &Limiter<AnyStore>,
-        watched: &Watched,
-        owned: bool,
-        hit: HitId,
-    ) -> [Key; 2] {
-        let mut logs = self.reserve;
-        for (log, limit) in logs.iter_mut().zip(watched.reserve.iter().flatten()).filter(|_| !owned) {
-            *log = limiter.bucket(limit, &[b"nobody ", &hit.0[..]].concat()).key;
-        }
-        logs
     }
 }

@@ -104,10 +104,11 @@ impl Ledger {
         const MESSAGE: &str = "DELETE FROM sms_messages WHERE id = $1";
         const CODE: &str = "DELETE FROM sms_codes WHERE message = $1";
         let id = draft.id.to_string();
+        let mut tx = self.db.begin_exclusive(Lock::number(&draft.keys.phone.0)).await?;
         for sql in [CODE, MESSAGE] {
-            on_db!(&self.db, pool => query(sql).bind(&id).execute(pool).await.map(drop))?;
+            on_tx!(&mut tx, connection => query(sql).bind(&id).execute(connection).await.map(drop))?;
         }
-        Ok(())
+        tx.commit().await
     }
 
     /// Writes what became of a message. Of one that did not go out the code is void, and its caller may

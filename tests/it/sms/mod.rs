@@ -23,5 +23,6 @@ mod rig;
 mod sending;
 mod short_http;
 mod shortage;
+mod spent_asker;
 mod spoilt;
 mod tls;

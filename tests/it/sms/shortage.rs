@@ -34,7 +34,7 @@ on_each_store! {
     levels_are_recorded_once,
 }
 
-async fn spent(toml: &str, open: usize, store: Store) -> (Rig, Instance) {
+pub(super) async fn spent(toml: &str, open: usize, store: Store) -> (Rig, Instance) {
     let rig = Rig::new(store, toml).await;
     let instance = rig.instance().await;
     for _ in 0..open {
@@ -44,7 +44,7 @@ async fn spent(toml: &str, open: usize, store: Store) -> (Rig, Instance) {
 }
 
 /// A number that an account has had for long.
-fn owned(rig: &Rig) -> Phone {
+pub(super) fn owned(rig: &Rig) -> Phone {
     let phone = phone();
     rig.owners.has(&phone, Micros(0));
     phone
@@ -54,23 +54,23 @@ async fn solved(instance: &Instance, phone: &Phone) -> Sending {
     solved_from(instance, phone, &address()).await
 }
 
-async fn solved_from(instance: &Instance, phone: &Phone, address: &[u8]) -> Sending {
+pub(super) async fn solved_from(instance: &Instance, phone: &Phone, address: &[u8]) -> Sending {
     instance.ask(Ask { solved: true, ..ask(phone, address) }).await
 }
 
 #[track_caller]
-fn short(sending: Sending) -> Sent {
+pub(super) fn short(sending: Sending) -> Sent {
     let told = sent(sending);
     assert!(told.short && !told.confirmed, "{told:?}");
     told
 }
 
 /// What was written to the window logs so far, where somebody counts it.
-fn store_writes(rig: &Rig) -> Option<[u64; 2]> {
+pub(super) fn store_writes(rig: &Rig) -> Option<[u64; 2]> {
     rig.redis.as_ref().map(|redis| ["zadd", "zrem"].map(|command| redis.calls(command)))
 }
 
-async fn codes(instance: &Instance) -> i64 {
+pub(super) async fn codes(instance: &Instance) -> i64 {
     const SQL: &str = "SELECT COUNT(*) FROM sms_codes";
     match &instance.db {
         Db::Sqlite(pools) => sqlx::query_scalar(SQL).fetch_one(&pools.all).await.unwrap(),
@@ -79,7 +79,7 @@ async fn codes(instance: &Instance) -> i64 {
 }
 
 /// Until every message is settled.
-async fn settled(instance: &Instance) {
+pub(super) async fn settled(instance: &Instance) {
     let pending = |entry: &Entry| entry.state == State::Pending;
     until(async || !instance.ledger().await.iter().any(pending)).await;
 }
