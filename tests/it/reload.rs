@@ -20,7 +20,7 @@ const GENEROUS: Duration = Duration::from_secs(60);
 fn document(max: u32) -> String {
     format!(
         "[limits.login-account]\nrules = [{{ max = {max}, window = \"10m\", then = \"captcha\" }}]\n\
-         [limits.login-address]\nrules = []\n"
+         [limits.login-address]\nrules = []\n[limits.login-network]\nrules = []\n"
     )
 }
 

@@ -16,7 +16,8 @@ const WRONG: &str = "a wrong password";
 const GENEROUS: Duration = Duration::from_secs(60);
 /// The load's own requests come from one address, and must not fill its limits.
 pub(super) const SEED: &str = "# Theirs together.\n[limits.login-account]\nrules = [{ max = 50, window = \"10m\", then = \"captcha\" }]\n\
-    [limits.login-address]\nrules = []\n[limits.captcha-address]\nrules = []\n[limits.captcha-total]\nrules = []\n";
+    [limits.login-address]\nrules = []\n[limits.login-network]\nrules = []\n\
+    [limits.captcha-address]\nrules = []\n[limits.captcha-network]\nrules = []\n[limits.captcha-total]\nrules = []\n";
 
 /// Three processes on one database, one store and one key; killed when dropped.
 pub(super) struct Three {
