@@ -113,7 +113,7 @@ impl Application {
         ));
         guard.keep_whole(&live.snapshot().limits).await;
         let mut captchas =
-            Captchas::new(&master, provider(&settings.captcha_provider), clock.clone(), entropy.clone());
+            Captchas::new(&master, provider(&settings.captcha_provider), clock.clone(), &entropy);
         if let Some(link) = &link {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
         }

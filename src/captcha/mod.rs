@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
-use crate::secret::MasterKey;
+use crate::secret::{MasterKey, UniqueIds};
 
 pub use answer::ALPHABET;
 use answer::Answers;
@@ -146,11 +146,11 @@ pub struct Captchas {
     local: LocalMarks,
     shared: Option<Arc<dyn SpentMarks>>,
     clock: Clock,
-    entropy: Entropy,
+    nonces: UniqueIds,
 }
 
 impl Captchas {
-    pub fn new(key: &MasterKey, provider: Provider, clock: Clock, entropy: Entropy) -> Self {
+    pub fn new(key: &MasterKey, provider: Provider, clock: Clock, entropy: &Entropy) -> Self {
         Self {
             ids: Ids::new(key),
             answers: Answers::new(key, provider),
@@ -158,7 +158,7 @@ impl Captchas {
             local: LocalMarks::new(clock.clone()),
             shared: None,
             clock,
-            entropy,
+            nonces: UniqueIds::new(entropy, "captcha.nonce"),
         }
     }
 
@@ -172,7 +172,7 @@ impl Captchas {
 
     /// A fresh challenge. Writes nothing anywhere.
     pub fn issue(&self, form: Form, client: &Client<'_>, difficulty: Difficulty, ttl: Duration) -> Challenge {
-        let nonce = self.entropy.bytes();
+        let nonce = *self.nonces.make().first_chunk().expect("16 bytes hold 12");
         let expires = self.clock.now().plus(ttl);
         Challenge { id: self.ids.sign(nonce, expires, form, difficulty, client), expires_in: ttl }
     }

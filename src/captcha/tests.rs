@@ -10,7 +10,7 @@ const BROWSER: Client<'static> = Client { address: b"192.0.2.7", cookie: Some(b"
 
 fn captchas(provider: Provider) -> (Captchas, Clock) {
     let clock = Clock::manual(Micros::from_seconds(1_700_000_000).plus(Duration::from_micros(1)));
-    (Captchas::new(&MasterKey::from_bytes([3; 32]), provider, clock.clone(), Entropy::seeded(5)), clock)
+    (Captchas::new(&MasterKey::from_bytes([3; 32]), provider, clock.clone(), &Entropy::seeded(5)), clock)
 }
 
 fn image_captchas() -> Captchas {
@@ -172,7 +172,7 @@ async fn other_lengths_are_no_ids() {
 async fn id_of_another_key_is_no_id_of_ours() {
     let captchas = image_captchas();
     let other =
-        Captchas::new(&MasterKey::from_bytes([4; 32]), Provider::Image, Clock::System, Entropy::seeded(1));
+        Captchas::new(&MasterKey::from_bytes([4; 32]), Provider::Image, Clock::System, &Entropy::seeded(1));
     assert_eq!(captchas.redeem(Form::Login, &HERE, &other.login(&HERE), "").await, Redeemed::Malformed);
 }
 

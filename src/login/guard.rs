@@ -179,7 +179,8 @@ impl Guard {
             if let Some(admission) = self.admit_by_store(limits, (subject, who), path).await {
                 return admission;
             }
-            if let Some(admission) = self.admit_in_outage(before, (subject, who), path).await {
+            // Boxed, as what is hardly ever run would make every attempt's future larger.
+            if let Some(admission) = Box::pin(self.admit_in_outage(before, (subject, who), path)).await {
                 return admission;
             }
         }
@@ -196,7 +197,7 @@ impl Guard {
         for _ in 0..MOST_TRIES {
             let generation = match self.in_flight.generation() {
                 Some(generation) => generation,
-                None => self.return_to_store(limits).await?,
+                None => Box::pin(self.return_to_store(limits)).await?,
             };
             let error = match path::hold(&self.limiter, limits.into(), (subject, who), path).await {
                 Ok((path, Attempt::Refused(refusal))) => return Some(refused(path, refusal)),

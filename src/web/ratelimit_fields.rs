@@ -95,11 +95,15 @@ fn push(out: &mut String, name: &str, value: u64) {
 fn item<'a>(out: &mut String, name: &'a str, earlier: &mut (&'a str, u32)) {
     *earlier = if earlier.0 == name { (name, earlier.1 + 1) } else { (name, 1) };
     out.push_str(if out.is_empty() { "\"" } else { ", \"" });
-    for letter in name.chars().filter(|letter| (' '..='~').contains(letter)) {
-        if matches!(letter, '"' | '\\') {
-            out.push('\\');
+    if name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'-') {
+        out.push_str(name);
+    } else {
+        for letter in name.chars().filter(|letter| (' '..='~').contains(letter)) {
+            if matches!(letter, '"' | '\\') {
+                out.push('\\');
+            }
+            out.push(letter);
         }
-        out.push(letter);
     }
     if earlier.1 > 1 {
         write!(out, "-{}", earlier.1).expect("a String takes all");

@@ -24,7 +24,7 @@ impl Office {
         let key = MasterKey::from_bytes([3; 32]);
         // Blank images, since who has one is what is looked at here.
         let provider = Provider::Fixed { answer: "solo".to_owned() };
-        let captchas = Captchas::new(&key, provider, clock.clone(), entropy.clone());
+        let captchas = Captchas::new(&key, provider, clock.clone(), &entropy);
         let drawing = Limiter::new(MemoryStore::new(clock.clone()), key.derive("test"), &entropy);
         Self { desk: Desk::new(captchas, drawing), clock, live: Live::default() }
     }

@@ -38,9 +38,11 @@ pub struct BodyTime {
 
 impl BodyTime {
     fn begin(connection: Option<Arc<Connection>>) -> Rc<Self> {
-        let time = Self { until: Cell::new(Instant::now()), is_over: Cell::new(false), connection };
-        time.allow(BODY_TIME);
-        Rc::new(time)
+        let until = Cell::new(Instant::now() + BODY_TIME);
+        if let Some(connection) = &connection {
+            connection.stay(BODY_TIME + LAST_ANSWER);
+        }
+        Rc::new(Self { until, is_over: Cell::new(false), connection })
     }
 
     /// A document is being read, and whoever sends it may.

@@ -41,10 +41,11 @@ impl Connection {
 
     /// Its answer is under way, and may take so long. If it had to be made first, that was no waiting of the client's.
     pub(super) fn answered(&self, span: Duration) {
+        let now = self.uptime.now();
         if self.until.load(Ordering::Relaxed) == NOT_OVERDUE {
-            self.since.store(self.uptime.now(), Ordering::Relaxed);
+            self.since.store(now, Ordering::Relaxed);
         }
-        self.stay(span);
+        self.until.store(now + millis(span), Ordering::Relaxed);
     }
 
     /// Since when it has waited without a complete request; None while a handler works on one.
