@@ -8,6 +8,7 @@ mod browser;
 mod command_line;
 mod connections;
 mod custom;
+mod documents;
 mod middleware;
 mod ocr;
 mod openapi;

@@ -87,7 +87,7 @@ fn with_max(limits: &Value, max: u32) -> Value {
 }
 
 /// r-nacos compares nothing: where a loaded machine holds one of two writers up for more than the 300 ms after
-/// which the other looks again, both were told that they saved (README, Nacos). The next save has seen the last.
+/// which the other looks again, both were told that they saved (docs/live-limits.md, Nacos). The next save has seen the last.
 pub(super) async fn save_again(boss: &Client, max: u32) -> u32 {
     let start = Instant::now();
     loop {
