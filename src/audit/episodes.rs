@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::event::{Action, Event, Outcome};
 use super::row::{Keys, Row};
 use crate::clock::Micros;
+use crate::config::{LimitName, LimitSubject, SMS_BRAKE};
 
 /// A power of two. Two requests seldom meet at one, and looking through one for what is due is short.
 const SHARDS: usize = 16;
@@ -193,14 +194,15 @@ fn counted(event: &Event<'_>, keys: Keys) -> Keys {
     if event.action == Action::Admin && event.actor.is_none() {
         return none;
     }
-    match limit.rsplit('-').next().unwrap_or_default() {
-        _ if limit.starts_with("custom.") => Keys { account: keys.account, ..none },
-        "account" | "device" => Keys { account: keys.account, ..none },
-        "phone" | "guess" => Keys { phone: keys.phone, ..none },
-        "network" => Keys { network: keys.network, ..none },
-        "prefix" | "brake" => Keys { prefix: keys.prefix, ..none },
-        "total" => none,
-        _ => Keys { address: keys.address, network: keys.network, ..none },
+    match LimitName::parse(limit).map(LimitName::subject) {
+        Some(LimitSubject::Account | LimitSubject::Device) => Keys { account: keys.account, ..none },
+        Some(LimitSubject::Phone) => Keys { phone: keys.phone, ..none },
+        Some(LimitSubject::Network) => Keys { network: keys.network, ..none },
+        Some(LimitSubject::Prefix) => Keys { prefix: keys.prefix, ..none },
+        Some(LimitSubject::Everyone) => none,
+        None if limit.starts_with("custom.") => Keys { account: keys.account, ..none },
+        None if limit == SMS_BRAKE => Keys { prefix: keys.prefix, ..none },
+        Some(LimitSubject::Address) | None => Keys { address: keys.address, network: keys.network, ..none },
     }
 }
 

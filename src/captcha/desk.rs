@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use super::turns::{Turn, Turns};
 use super::{Captchas, Challenge, Client, Form, ImageError, Redeemed};
-use crate::config::Live;
+use crate::config::{LimitName, Live};
 use crate::throttle::{Bucket, Decision, Limit, Limiter, MemoryStore, Mode, Refusal, Then};
 
 /// Everyone, as the subject of a total.
 const EVERYONE: &[u8] = b"everyone";
 
 /// What refuses, by the index of its bucket. A network's share of the total is part of the total.
-const LIMITS: [&str; 4] = ["captcha-address", "captcha-network", "captcha-total", "captcha-total"];
+const LIMITS: [LimitName; 4] =
+    [LimitName::CaptchaAddress, LimitName::CaptchaNetwork, LimitName::CaptchaTotal, LimitName::CaptchaTotal];
 
 pub struct Desk {
     captchas: Captchas,
@@ -156,7 +157,7 @@ impl Desk {
 }
 
 const fn later(form: Form, refusal: Refusal) -> Later {
-    Later { retry_after: refusal.retry_after, form, limit: LIMITS[refusal.bucket], refusal }
+    Later { retry_after: refusal.retry_after, form, limit: LIMITS[refusal.bucket].as_str(), refusal }
 }
 
 #[cfg(test)]

@@ -13,9 +13,45 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The one table of our own limits: field, name, whether a rule may ask for a CAPTCHA, default rules.
+/// The one table of our own limits: variant, field, name, whom it counts, what a hit is, whether a rule may ask for a
+/// CAPTCHA, default rules.
 macro_rules! limits {
-    ($($(#[$doc:meta])* $field:ident = $name:literal, $captcha:expr, [$($rule:expr),+];)+) => {
+    ($($(#[$doc:meta])* $variant:ident, $field:ident = $name:literal, $subject:ident, $unit:ident, $captcha:ident,
+        [$($rule:expr),+];)+) => {
+        /// Our own limits by name. What differs by limit is a method here, so that a new limit cannot forget it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum LimitName {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl LimitName {
+            /// In the order of the documentation.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// Whom it counts.
+            pub const fn subject(self) -> LimitSubject {
+                match self { $(Self::$variant => LimitSubject::$subject,)+ }
+            }
+
+            /// What one hit is.
+            pub const fn unit(self) -> LimitUnit {
+                match self { $(Self::$variant => LimitUnit::$unit,)+ }
+            }
+
+            const fn captcha(self) -> Captcha {
+                match self { $(Self::$variant => Captcha::$captcha,)+ }
+            }
+
+            /// The keys of its title and of what is said about it, in the locales.
+            pub const fn words(self) -> (&'static str, &'static str) {
+                match self { $(Self::$variant => (concat!("limit-name.", $name), concat!("limit-about.", $name)),)+ }
+            }
+        }
+
         /// Every limit in force. One that is switched off has no rules.
         #[derive(Debug, Clone, PartialEq)]
         pub struct Limits {
@@ -35,7 +71,7 @@ macro_rules! limits {
             pub(super) fn read(section: &mut Section<'_>) -> Self {
                 let default = Self::default();
                 Self {
-                    $($field: read_one(section, $name, $captcha, default.$field),)+
+                    $($field: read_one(section, $name, Captcha::$captcha, default.$field),)+
                     custom: section.section("custom", custom),
                 }
             }
@@ -50,47 +86,91 @@ macro_rules! limits {
 
 limits! {
     /// Failed sign-ins to one account.
-    login_account = "login-account", Captcha::Possible,
+    LoginAccount, login_account = "login-account", Account, SignIn, Possible,
         [Rule::sliding(3, MINUTE, Then::Captcha), Rule::sliding(20, HOUR, Then::Block)];
     /// Failed sign-ins to one account from one device that it was signed in to before, in place of
     /// `login-account`. Without rules there is no such place.
-    login_device = "login-device", Captcha::Possible,
+    LoginDevice, login_device = "login-device", Device, SignIn, Possible,
         [Rule::sliding(3, MINUTE, Then::Captcha), Rule::sliding(10, HOUR, Then::Block)];
     /// Failed sign-ins of strangers from one client address, which many may share: it asks, and blocks nobody.
-    login_address = "login-address", Captcha::Possible,
+    LoginAddress, login_address = "login-address", Address, SignIn, Possible,
         [Rule::sliding(20, MINUTE, Then::Captcha), Rule::sliding(60, HOUR, Then::Captcha)];
     /// The same from one network: a /48 is 65,536 addresses as they are counted, a /24 256. As many as ten of its
     /// addresses may have.
-    login_network = "login-network", Captcha::Possible, [Rule::sliding(600, HOUR, Then::Captcha)];
+    LoginNetwork, login_network = "login-network", Network, SignIn, Possible, [Rule::sliding(600, HOUR, Then::Captcha)];
     /// Accounts made from one client address.
-    register_address = "register-address", Captcha::Possible, [Rule::sliding(100, HOUR, Then::Block)];
+    RegisterAddress, register_address = "register-address", Address, Registration, Possible, [Rule::sliding(100, HOUR, Then::Block)];
     /// Challenge images drawn for one client address. Many may share it, so half of what its network has.
-    captcha_address = "captcha-address", Captcha::IsTheThing, [Rule::sliding(600, MINUTE, Then::Block)];
+    CaptchaAddress, captcha_address = "captcha-address", Address, Image, IsTheThing, [Rule::sliding(600, MINUTE, Then::Block)];
     /// Challenge images drawn for one network: a fifth of what there is.
-    captcha_network = "captcha-network", Captcha::IsTheThing, [Rule::sliding(1_200, MINUTE, Then::Block)];
+    CaptchaNetwork, captcha_network = "captcha-network", Network, Image, IsTheThing, [Rule::sliding(1_200, MINUTE, Then::Block)];
     /// Challenge images drawn for everyone: one takes about 2 ms of a core, so 6000 are a fifth of one. As it
     /// runs out each network may have less of it.
-    captcha_total = "captcha-total", Captcha::IsTheThing, [Rule::sliding(6_000, MINUTE, Then::Block)];
+    CaptchaTotal, captcha_total = "captcha-total", Everyone, Image, IsTheThing, [Rule::sliding(6_000, MINUTE, Then::Block)];
     /// Messages to one number. Alibaba Cloud refuses more than the blocks by itself; without the challenge ten
     /// asks of a stranger spend a number's day.
-    sms_phone = "sms-phone", Captcha::Possible,
+    SmsPhone, sms_phone = "sms-phone", Phone, Message, Possible,
         [Rule::sliding(1, MINUTE, Then::Block), Rule::sliding(3, DAY, Then::Captcha),
          Rule::sliding(5, HOUR, Then::Block), Rule::sliding(10, DAY, Then::Block)];
     /// Messages asked for from one client address.
-    sms_address = "sms-address", Captcha::Possible,
+    SmsAddress, sms_address = "sms-address", Address, Message, Possible,
         [Rule::sliding(10, HOUR, Then::Captcha), Rule::sliding(20, HOUR, Then::Block)];
     /// Messages asked for from one network, as one customer or one machine room has it: a /48 is 65,536
     /// addresses as they are counted.
-    sms_network = "sms-network", Captcha::Possible,
+    SmsNetwork, sms_network = "sms-network", Network, Message, Possible,
         [Rule::sliding(20, HOUR, Then::Captcha), Rule::sliding(100, HOUR, Then::Block)];
     /// Messages to one dialling prefix.
-    sms_prefix = "sms-prefix", Captcha::Possible,
+    SmsPrefix, sms_prefix = "sms-prefix", Prefix, Message, Possible,
         [Rule::sliding(40, DAY, Then::Captcha), Rule::sliding(200, DAY, Then::Block)];
     /// Messages to everyone: what the owner is ready to pay for, and a tenth of it without a challenge.
-    sms_total = "sms-total", Captcha::Possible,
+    SmsTotal, sms_total = "sms-total", Everyone, Message, Possible,
         [Rule::sliding(1_000, DAY, Then::Captcha), Rule::sliding(10_000, DAY, Then::Block)];
     /// Wrong codes for one number, whatever code was the current one.
-    sms_guess = "sms-guess", Captcha::WouldGiveAway, [Rule::sliding(5, SECOND * 600, Then::Block)];
+    SmsGuess, sms_guess = "sms-guess", Phone, Guess, WouldGiveAway, [Rule::sliding(5, SECOND * 600, Then::Block)];
+}
+
+/// How a refusal by the brake is named, beside the names of limits.
+pub const SMS_BRAKE: &str = "sms-brake";
+
+/// Whom a limit counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitSubject {
+    Account,
+    /// A device at an account.
+    Device,
+    Phone,
+    Address,
+    Network,
+    /// A dialling prefix.
+    Prefix,
+    Everyone,
+}
+
+/// What one hit of a limit is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitUnit {
+    SignIn,
+    Registration,
+    /// Of a challenge, drawn by this process.
+    Image,
+    Message,
+    Guess,
+}
+
+impl LimitName {
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|name| name.as_str() == text)
+    }
+
+    /// Whether a rule may ask for a CAPTCHA.
+    pub fn may_challenge(self) -> bool {
+        self.captcha() == Captcha::Possible
+    }
+
+    /// Whether each instance counts for itself.
+    pub fn is_of_one_instance(self) -> bool {
+        self.unit() == LimitUnit::Image
+    }
 }
 
 impl Limits {

@@ -45,7 +45,7 @@ pub use draft::{
 pub use environment::{Environment, of_process as environment_of_process};
 pub use error::{ConfigError, Place, Problem};
 pub use home::HomeKind;
-pub use limits::{Limits, is_custom_name};
+pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};
 pub use live::{InForce, LiveHandle, Refused};
 pub use live_home::HomeSettings;
 pub use login::LoginTunables;

@@ -306,7 +306,7 @@ impl Guard {
 }
 
 fn refused(path: Path, refusal: Refusal) -> Admission {
-    Admission::Refused { path, limit: path.limits()[refusal.bucket], refusal }
+    Admission::Refused { path, limit: path.limits()[refusal.bucket].as_str(), refusal }
 }
 
 /// Half of everything, for one instance that cannot see what the others admit.

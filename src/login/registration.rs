@@ -10,11 +10,11 @@ use super::{
     ServiceError, ShownBy, Username,
 };
 use crate::audit::{self, Action, Event, Why};
-use crate::config::Live;
+use crate::config::{LimitName, Live};
 use crate::sms::{Checked, Code, Codes, Guess, Phone, Purpose};
 use crate::throttle::{Refusal, Then};
 
-const LIMIT: &str = "register-address";
+const LIMIT: &str = LimitName::RegisterAddress.as_str();
 
 /// The registration service. Clones share it.
 #[derive(Clone)]

@@ -363,7 +363,7 @@ fn from_device(device: Option<&KnownDevice>) -> (Option<&'static str>, Option<St
 }
 
 fn why_noted(path: Path, taken: &Counted) -> Option<Why<'static>> {
-    taken.noted.as_ref().map(|refusal| Why::noted(path.limits()[refusal.bucket], refusal))
+    taken.noted.as_ref().map(|refusal| Why::noted(path.limits()[refusal.bucket].as_str(), refusal))
 }
 
 /// Who a password is hashed for: the lane is that of the way by which it was admitted.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::audit::{Action, Audit, Entry, Event, Outcome};
 use crate::clock::Micros;
-use crate::config::Live;
+use crate::config::{LimitName, Live};
 use crate::db::DbError;
 use crate::login::{Account, Accounts, DeviceFailures, FailureRecord};
 use crate::request_id;
@@ -122,10 +122,11 @@ impl Lookup {
     ) -> Result<Option<Standing>, LookupError> {
         let Some((limit, bytes)) = self.counted(live, limit, subject).await? else { return Ok(None) };
         let Parts { limiter, issuing, .. } = &*self.0;
-        let of_this_instance = is_of_one_instance(&limit);
+        let name = LimitName::parse(limit.name());
+        let of_this_instance = name.is_some_and(LimitName::is_of_one_instance);
         let standing = if of_this_instance {
             read(issuing, limit, &bytes, true).await?
-        } else if let ("sms-guess", Subject::Phone(phone)) = (limit.name(), subject) {
+        } else if let (Some(LimitName::SmsGuess), Subject::Phone(phone)) = (name, subject) {
             self.guesses(limit, phone).await?
         } else {
             read(limiter, limit, &bytes, false).await?
@@ -190,23 +191,24 @@ impl Lookup {
     ) -> Result<(), LookupError> {
         let Parts { limiter, insurance, failures, issuing, codes, .. } = &*self.0;
         // The records first: a store that is being rebuilt must not get back what is excused.
-        match (limit.name(), subject) {
-            ("sms-phone", Subject::Phone(phone)) => codes.excuse(live, phone).await?,
-            ("login-account" | "login-device", _) => {
+        let name = LimitName::parse(limit.name());
+        match (name, subject) {
+            (Some(LimitName::SmsPhone), Subject::Phone(phone)) => codes.excuse(live, phone).await?,
+            (Some(LimitName::LoginAccount | LimitName::LoginDevice), _) => {
                 failures.forget(limiter.bucket(limit, bytes).key).await?
             }
-            (shared @ ("login-address" | "login-network"), _) => {
-                failures.forget_shared(shared, limiter.bucket(limit, bytes).key).await?
+            (Some(LimitName::LoginAddress | LimitName::LoginNetwork), _) => {
+                failures.forget_shared(limit.name(), limiter.bucket(limit, bytes).key).await?
             }
             _ => {}
         }
-        if is_of_one_instance(limit) {
+        if name.is_some_and(LimitName::is_of_one_instance) {
             issuing.clear(issuing.bucket(limit, bytes)).await?;
         } else {
             insurance.clear(insurance.bucket(limit, bytes)).await?;
             limiter.clear(limiter.bucket(limit, bytes)).await?;
         }
-        if let ("sms-guess", Subject::Phone(phone)) = (limit.name(), subject) {
+        if let (Some(LimitName::SmsGuess), Subject::Phone(phone)) = (name, subject) {
             for (guesser, finds_code) in Guesser::ALL.into_iter().flat_map(|it| [(it, true), (it, false)]) {
                 limiter.clear(limiter.bucket(limit, &guesser.subject(phone, finds_code))).await?;
             }
@@ -277,9 +279,4 @@ async fn read<S: WindowStore + 'static>(
     });
     let rules = rules.collect();
     Ok(Standing { of_this_instance, at: peek.at, holds: peek.holds, hits: reading.hits, rules, limit })
-}
-
-/// Whether each instance counts for itself.
-fn is_of_one_instance(limit: &Limit) -> bool {
-    limit.name().starts_with("captcha-")
 }

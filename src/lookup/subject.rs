@@ -1,6 +1,7 @@
 //! Whom limits count, as people write them.
 
 use crate::audit::{self, Event, SubjectKind};
+use crate::config::{LimitName, LimitSubject};
 use crate::login::{Account, AccountId, DeviceId, Username, account_subject, device_subject};
 use crate::sms::Phone;
 
@@ -39,18 +40,18 @@ pub enum Subject {
 }
 
 impl Kind {
-    /// What a limit of this name counts; None where there can be no such limit.
+    /// What a limit of this name counts, as people write it; None if there can be no such limit.
     pub fn of(limit: &str) -> Option<Self> {
-        Some(match limit {
-            "login-account" => Self::Login,
-            "login-device" => Self::Device,
-            "sms-phone" | "sms-guess" => Self::Phone,
-            "login-address" | "login-network" | "register-address" | "captcha-address"
-            | "captcha-network" | "sms-address" | "sms-network" => Self::Address,
-            "sms-prefix" => Self::Prefix,
-            "sms-total" | "captcha-total" => Self::Everyone,
-            custom if custom.starts_with("custom.") => Self::Custom,
-            _ => return None,
+        let Some(name) = LimitName::parse(limit) else {
+            return limit.starts_with("custom.").then_some(Self::Custom);
+        };
+        Some(match name.subject() {
+            LimitSubject::Account => Self::Login,
+            LimitSubject::Device => Self::Device,
+            LimitSubject::Phone => Self::Phone,
+            LimitSubject::Address | LimitSubject::Network => Self::Address,
+            LimitSubject::Prefix => Self::Prefix,
+            LimitSubject::Everyone => Self::Everyone,
         })
     }
 }
@@ -78,6 +79,7 @@ impl Subject {
 
     /// What stands for it in a limit that counts it.
     pub(super) fn bytes(&self, limit: &str, account: Option<AccountId>) -> Vec<u8> {
+        let counted = LimitName::parse(limit).map(LimitName::subject);
         match self {
             Self::Login(login) => account_subject(login, account),
             // At an account that there is not none is known.
@@ -85,9 +87,9 @@ impl Subject {
                 || account_subject(login, None),
                 |account| device_subject(account, *id).to_vec(),
             ),
-            Self::Phone(phone) if limit == "sms-prefix" => phone.block().as_bytes().to_vec(),
+            Self::Phone(phone) if counted == Some(LimitSubject::Prefix) => phone.block().as_bytes().to_vec(),
             Self::Phone(phone) => phone.as_str().as_bytes().to_vec(),
-            Self::Address { network, .. } if limit.ends_with("-network") => network.clone(),
+            Self::Address { network, .. } if counted == Some(LimitSubject::Network) => network.clone(),
             Self::Address { address, .. } => address.clone(),
             Self::Prefix(text) | Self::Custom(text) => text.as_bytes().to_vec(),
             Self::Everyone => b"everyone".to_vec(),

@@ -12,9 +12,6 @@ use crate::config::Brake;
 use crate::db::{DbError, Lock, Tx, on_tx};
 use crate::entropy::Entropy;
 
-/// How a refusal by a brake is named, beside the names of limits.
-pub const NAME: &str = "sms-brake";
-
 pub const LIFT: &str =
     "UPDATE sms_brakes SET ends_at = $1, lifted_by = $2 WHERE prefix = $3 AND ends_at > $1";
 

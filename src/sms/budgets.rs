@@ -11,6 +11,7 @@ use super::rebuild::{Rebuild, RebuildError};
 use super::share::Share;
 use super::watched::{Keys, Watched};
 use crate::clock::Micros;
+use crate::config::LimitName;
 use crate::throttle::{
     self, AnyStore, Bucket, Decision, HitId, Kept, Limiter, Mode, Peek, Refusal, StoreError, Then,
 };
@@ -22,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The budgets of whoever asks. What the gateway refuses counts there still: otherwise a number that no
 /// gateway takes could be asked for without end, each time with a call to it and a row of the ledger.
-const OF_THE_ASKER: [&str; 2] = ["sms-address", "sms-network"];
+const OF_THE_ASKER: [LimitName; 2] = [LimitName::SmsAddress, LimitName::SmsNetwork];
 
 /// The subject of the budget that everyone shares.
 pub const EVERYONE: &[u8] = b"everyone";
@@ -181,7 +182,7 @@ impl Budgets {
     /// The gateway would not have it: whom it was for got nothing, but whoever asked has asked.
     pub async fn refund_all_but_asker(&self, watched: &Watched, keys: &Keys, id: HitId) {
         let mut buckets = watched.buckets(keys, Share::Open);
-        buckets.retain(|bucket| !OF_THE_ASKER.contains(&bucket.limit.name()));
+        buckets.retain(|bucket| OF_THE_ASKER.iter().all(|name| name.as_str() != bucket.limit.name()));
         self.refund(&buckets, id).await;
     }
 

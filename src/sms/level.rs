@@ -3,7 +3,7 @@
 use super::Codes;
 use super::share::open_part;
 use crate::audit::{Action, Event, Outcome};
-use crate::config::Live;
+use crate::config::{LimitName, Live};
 use crate::throttle::{Mode, StoreError, Then};
 
 /// How far it is spent, of what everybody may spend.
@@ -86,7 +86,7 @@ impl Codes {
         {
             let audit = &self.0.audit;
             let event = Event::new(audit.now(), Action::Budget, Outcome::Ok);
-            audit.record(Event { name: Some(name), limit: Some("sms-total"), ..event });
+            audit.record(Event { name: Some(name), limit: Some(LimitName::SmsTotal.as_str()), ..event });
             tracing::warn!(level = name, "much of what may be sent to everyone is spent");
         }
     }

@@ -27,7 +27,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::entropy::Entropy;
 
-pub use brake::{Held as HeldBrake, NAME as BRAKE};
+pub use brake::Held as HeldBrake;
 pub use codes::{Ask, Checked, Codes, Parts, Proven, Sending, Sent, SmsError};
 pub use gateway::{
     Delivery, Gateway, Message, Outbox, OutboxMessage, Report, ReportCall, ReportError, ReportState, Reported,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::brake::{self, Braked};
+use super::brake::Braked;
 use super::budgets::{Admission, Ticket};
 use super::codes::{Ask, Codes, Sending, Sent, SmsError, TRY_AGAIN, longest_window};
 use super::handing::Letter;
@@ -12,7 +12,7 @@ use super::once::Turn;
 use super::short::Lane;
 use super::watched::{Keys, Watched};
 use super::{Code, Delivery, MessageId, Phone, Purpose};
-use crate::config::{Brake, Live};
+use crate::config::{Brake, Live, SMS_BRAKE};
 use crate::db::DbError;
 use crate::request_id;
 use crate::throttle::{Refusal, Then};
@@ -155,7 +155,7 @@ impl Job {
         let inner = &*self.codes.0;
         let mut lane = Lane::Open;
         if let Some(braked) = self.known_brake().await {
-            match self.in_shortage(brake::NAME.to_owned(), braked.retry_after) {
+            match self.in_shortage(SMS_BRAKE.to_owned(), braked.retry_after) {
                 Some(sending) => return Ok(sending.into()),
                 None => lane = Lane::Short { under: Some(braked) },
             }
@@ -292,7 +292,7 @@ impl Job {
             }
             Some(WhyNot::Braked(braked)) => {
                 inner.metrics.brakes.increment(u64::from(braked.tripped));
-                match self.in_shortage(brake::NAME.to_owned(), braked.retry_after) {
+                match self.in_shortage(SMS_BRAKE.to_owned(), braked.retry_after) {
                     Some(sending) => Next::answer(sending),
                     None => Next::Again(Lane::Short { under: Some(braked) }),
                 }

@@ -9,6 +9,7 @@ use super::budgets::Ticket;
 use super::codes::{Sending, SmsError};
 use super::sending::{Job, unavailable};
 use super::share::Share;
+use crate::config::{LimitName, LimitSubject};
 use crate::throttle::{Refusal, Then};
 
 /// How a request goes its way.
@@ -44,10 +45,10 @@ impl Lane {
         if self != Self::Open || refusal.then != Then::Block {
             return None;
         }
-        match limit {
-            "sms-address" | "sms-network" => Some(Self::SpentAsker),
-            "sms-prefix" | "sms-total" => Some(Self::Short { under: None }),
-            _ => None,
+        match LimitName::parse(limit)?.subject() {
+            LimitSubject::Address | LimitSubject::Network => Some(Self::SpentAsker),
+            LimitSubject::Prefix | LimitSubject::Everyone => Some(Self::Short { under: None }),
+            LimitSubject::Account | LimitSubject::Device | LimitSubject::Phone => None,
         }
     }
 

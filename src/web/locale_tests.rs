@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::*;
+use crate::config::LimitName;
 
 fn words(code: &str) -> BTreeMap<String, String> {
     fn walk(prefix: &str, table: &toml::Table, out: &mut BTreeMap<String, String>) {
@@ -66,6 +67,8 @@ fn every_word_that_is_asked_for_is_there_and_none_is_left_over() {
             asked.extend(text.split('"').filter(is_key).map(str::to_owned));
         });
     }
+    // Those of limits stand in their table.
+    asked.extend(LimitName::ALL.iter().flat_map(|name| <[_; 2]>::from(name.words())).map(str::to_owned));
     for key in &asked {
         assert!(known.contains_key(key), "{key} is in no language");
     }

@@ -3,7 +3,7 @@
 
 use super::subject::{Subject, account_key, account_subject};
 use super::{PATIENCE, Who};
-use crate::config::Limits;
+use crate::config::{LimitName, Limits};
 use crate::login::{Account, KnownDevice, KnownDevices};
 use crate::throttle::{Attempt, Bucket, Limit, Limiter, Mode, Rule, StoreError, Then, WindowStore};
 
@@ -70,11 +70,12 @@ impl Path {
     }
 
     /// The limits that count it, in the order of its buckets.
-    pub const fn limits(self) -> &'static [&'static str] {
+    pub const fn limits(self) -> &'static [LimitName] {
+        use LimitName::{LoginAccount, LoginAddress, LoginDevice, LoginNetwork};
         match self {
-            Self::Stranger | Self::Open(_) => &["login-account", "login-address", "login-network"],
-            Self::Known(_) => &["login-device"],
-            Self::Watched(_) => &["login-account", "login-address", "login-network", "login-device"],
+            Self::Stranger | Self::Open(_) => &[LoginAccount, LoginAddress, LoginNetwork],
+            Self::Known(_) => &[LoginDevice],
+            Self::Watched(_) => &[LoginAccount, LoginAddress, LoginNetwork, LoginDevice],
         }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::audit::{Action, MINUTE, Outcome, Step, Sum};
 use crate::clock::Micros;
+use crate::config::{LimitName, LimitUnit};
 use crate::web::pages::admin::chart::{Chart, Series};
 use crate::web::pages::admin::limits::Hour;
 use crate::web::pages::admin::overview::{Charts, Period, Use};
@@ -146,16 +147,17 @@ pub fn uses(hour: &[Sum], day: &[Sum]) -> Vec<Use> {
 
 /// What came under one limit.
 pub fn hour_of(name: &str, sums: &[Sum]) -> Hour {
-    let counts = |sum: &Sum| match name {
-        "login-account" | "login-address" | "login-network" => sum.action == Action::SignIn,
-        "register-address" => sum.action == Action::Register,
-        "captcha-address" | "captcha-network" | "captcha-total" => sum.action == Action::Captcha,
-        "sms-guess" => sum.action == Action::Guess,
-        _ if name.starts_with("sms-") => sum.action == Action::Send,
-        _ => false,
-    };
+    let unit = LimitName::parse(name).map(LimitName::unit);
+    let action = unit.map(|unit| match unit {
+        LimitUnit::SignIn => Action::SignIn,
+        LimitUnit::Registration => Action::Register,
+        LimitUnit::Image => Action::Captcha,
+        LimitUnit::Message => Action::Send,
+        LimitUnit::Guess => Action::Guess,
+    });
+    let counts = |sum: &Sum| action == Some(sum.action);
     let passed = [Outcome::Ok, Outcome::Wrong, Outcome::Unknown, Outcome::Asked];
-    let images = name.starts_with("captcha-");
+    let images = unit == Some(LimitUnit::Image);
     let mine = |sum: &Sum| sum.limit == name;
     Hour {
         admitted: total(sums, |sum| {

@@ -7,12 +7,13 @@ use actix_web::http::StatusCode;
 use askama::Template;
 use rust_i18n::t;
 
+use crate::config::LimitName;
 use crate::throttle::{Limit, MOST_RULES};
 use crate::web::pages::Layout;
 use crate::web::pages::admin::diff::{DiffKind, DiffLine};
 use crate::web::pages::admin::draft::{Controls, LimitForm, Mistake, RuleRow, Stretch};
 use crate::web::pages::admin::preview::{Figure, Trial};
-use crate::web::pages::admin::words::{meaning, sentences, title};
+use crate::web::pages::admin::words::{about, sentences, title};
 use crate::web::visit::Visit;
 
 /// Why a draft is shown again.
@@ -44,9 +45,7 @@ pub struct EditorPage {
 
 impl EditorPage {
     pub fn new(visit: &Visit, user: &str, limit: Limit, overridden: bool, version: &str) -> Self {
-        let captcha = !(limit.name().starts_with("captcha-")
-            || limit.name().starts_with("custom.")
-            || limit.name() == "sms-guess");
+        let captcha = LimitName::parse(limit.name()).is_some_and(LimitName::may_challenge);
         Self {
             layout: visit.layout(format!("/admin/limits/edit/{}", limit.name()), Some(user)),
             form: LimitForm::from(&limit),
@@ -89,7 +88,7 @@ impl EditorPage {
     }
 
     fn about(&self) -> &'static str {
-        meaning(self.limit.name()).about
+        about(self.limit.name())
     }
 
     fn in_force(&self) -> Vec<String> {

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 
 use askama::Template;
 
+use crate::config::{LimitName, LimitUnit};
 use crate::throttle::{Limit, Mode};
 use crate::web::pages::Layout;
 use crate::web::pages::admin::diff::DiffKind;
 use crate::web::pages::admin::history::ChangeRow;
-use crate::web::pages::admin::words::{grouped, meaning, sentences, title};
+use crate::web::pages::admin::words::{about, grouped, sentences, title};
 use crate::web::visit::Visit;
 
 /// A limit as it is in force.
@@ -38,7 +39,7 @@ impl LimitCard {
     }
 
     fn about(&self) -> &'static str {
-        meaning(self.limit.name()).about
+        about(self.limit.name())
     }
 
     fn watches(&self) -> bool {
@@ -55,6 +56,16 @@ struct Group<'a> {
     key: &'static str,
     id: &'static str,
     cards: Vec<&'a LimitCard>,
+}
+
+/// The part of the page that a limit stands in.
+fn group_of(limit: &str) -> &'static str {
+    match LimitName::parse(limit).map(LimitName::unit) {
+        Some(LimitUnit::SignIn | LimitUnit::Registration) => "sign-in",
+        Some(LimitUnit::Message | LimitUnit::Guess) => "sms",
+        Some(LimitUnit::Image) => "captcha",
+        None => "own",
+    }
 }
 
 #[derive(Template)]
@@ -79,19 +90,16 @@ impl LimitsPage {
     }
 
     fn groups(&self) -> Vec<Group<'_>> {
-        let group = |key, id, fits: fn(&str) -> bool| Group {
-            key,
-            id,
-            cards: self.cards.iter().filter(|card| fits(card.name())).collect(),
-        };
-        let groups = [
-            group("limit-page.sign-in", "sign-in", |name| {
-                name.starts_with("login-") || name.starts_with("register-")
-            }),
-            group("limit-page.sms", "sms", |name| name.starts_with("sms-")),
-            group("limit-page.captcha", "captcha", |name| name.starts_with("captcha-")),
-            group("limit-page.own", "own", |name| name.starts_with("custom.")),
+        let keys = [
+            ("limit-page.sign-in", "sign-in"),
+            ("limit-page.sms", "sms"),
+            ("limit-page.captcha", "captcha"),
+            ("limit-page.own", "own"),
         ];
+        let groups = keys.map(|(key, id)| {
+            let cards = self.cards.iter().filter(|card| group_of(card.name()) == id).collect();
+            Group { key, id, cards }
+        });
         groups.into_iter().filter(|group| !group.cards.is_empty()).collect()
     }
 

@@ -5,76 +5,44 @@ use std::time::Duration;
 
 use rust_i18n::t;
 
+use crate::config::{LimitName, LimitUnit, SMS_BRAKE};
+use crate::login;
 use crate::throttle::{CalendarUnit, Limit, Rule, Span, Then};
 use crate::web::locale::Locale;
 use crate::web::wait::in_units;
 
-/// A limit's name for people and what it counts; an owner's own has its own name only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Meaning {
-    pub title: &'static str,
-    pub about: &'static str,
-    unit: Unit,
-}
-
-/// What one hit is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unit {
-    SignIn,
-    Registration,
-    Image,
-    Message,
-    Guess,
-    Hit,
-}
-
-impl Unit {
-    const fn keys(self) -> (&'static str, &'static str) {
-        match self {
-            Self::SignIn => ("unit.sign-in", "unit.sign-ins"),
-            Self::Registration => ("unit.registration", "unit.registrations"),
-            Self::Image => ("unit.image", "unit.images"),
-            Self::Message => ("unit.message", "unit.messages"),
-            Self::Guess => ("unit.guess", "unit.guesses"),
-            Self::Hit => ("unit.hit", "unit.hits"),
-        }
+/// What one hit is called, in the singular and in the plural; none of ours: a hit.
+const fn hit_words(unit: Option<LimitUnit>) -> (&'static str, &'static str) {
+    match unit {
+        Some(LimitUnit::SignIn) => ("unit.sign-in", "unit.sign-ins"),
+        Some(LimitUnit::Registration) => ("unit.registration", "unit.registrations"),
+        Some(LimitUnit::Image) => ("unit.image", "unit.images"),
+        Some(LimitUnit::Message) => ("unit.message", "unit.messages"),
+        Some(LimitUnit::Guess) => ("unit.guess", "unit.guesses"),
+        None => ("unit.hit", "unit.hits"),
     }
 }
 
-pub fn meaning(name: &str) -> Meaning {
-    let (title, about, unit) = match name {
-        "login-account" => ("limit-name.login-account", "limit-about.login-account", Unit::SignIn),
-        "login-device" => ("limit-name.login-device", "limit-about.login-device", Unit::SignIn),
-        "login-address" => ("limit-name.login-address", "limit-about.login-address", Unit::SignIn),
-        "login-network" => ("limit-name.login-network", "limit-about.login-network", Unit::SignIn),
-        "register-address" => {
-            ("limit-name.register-address", "limit-about.register-address", Unit::Registration)
-        }
-        "captcha-address" => ("limit-name.captcha-address", "limit-about.captcha-address", Unit::Image),
-        "captcha-network" => ("limit-name.captcha-network", "limit-about.captcha-network", Unit::Image),
-        "captcha-total" => ("limit-name.captcha-total", "limit-about.captcha-total", Unit::Image),
-        "sms-phone" => ("limit-name.sms-phone", "limit-about.sms-phone", Unit::Message),
-        "sms-address" => ("limit-name.sms-address", "limit-about.sms-address", Unit::Message),
-        "sms-network" => ("limit-name.sms-network", "limit-about.sms-network", Unit::Message),
-        "sms-prefix" => ("limit-name.sms-prefix", "limit-about.sms-prefix", Unit::Message),
-        "sms-total" => ("limit-name.sms-total", "limit-about.sms-total", Unit::Message),
-        "sms-guess" => ("limit-name.sms-guess", "limit-about.sms-guess", Unit::Guess),
-        _ => ("limit-name.custom", "limit-about.custom", Unit::Hit),
-    };
-    Meaning { title, about, unit }
+/// What a limit counts, as a key of the locales.
+pub fn about(limit: &str) -> &'static str {
+    LimitName::parse(limit).map_or("limit-about.custom", |name| name.words().1)
 }
 
-/// What a limit is called on pages: our own by a phrase, the owner's by the name that they gave it.
-pub fn title(name: &str, locale: Locale) -> Cow<'static, str> {
-    match name.strip_prefix("custom.") {
-        Some(own) => Cow::Owned(own.to_owned()),
-        None => locale.t(meaning(name).title),
+/// What refused, on pages: a limit of ours or a brake by a phrase, an owner's limit by the name that they gave it.
+pub fn title(refused_by: &str, locale: Locale) -> Cow<'static, str> {
+    if let Some(name) = LimitName::parse(refused_by) {
+        return locale.t(name.words().0);
+    }
+    match refused_by {
+        SMS_BRAKE => locale.t("limit-name.sms-brake"),
+        login::BUSY => locale.t("limit-name.busy"),
+        custom => Cow::Owned(custom.strip_prefix("custom.").unwrap_or(custom).to_owned()),
     }
 }
 
 /// `3 failed sign-ins within 1 minute: a CAPTCHA is asked for`
 pub fn sentence(limit: &str, rule: &Rule, locale: Locale) -> String {
-    let (one, many) = meaning(limit).unit.keys();
+    let (one, many) = hit_words(LimitName::parse(limit).map(LimitName::unit));
     let key = if rule.max == 1 { one } else { many };
     let hits = t!(key, locale = locale.code(), count = grouped(u64::from(rule.max)));
     let key = match (&rule.span, rule.then) {
