@@ -15,7 +15,7 @@ use crate::audit::{self, Audit};
 use crate::captcha::{Captchas, Desk, Provider, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
-    CaptchaProvider, DatabaseUrl, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
+    CaptchaProvider, DatabaseUrl, Gateway, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
 };
 use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
@@ -177,7 +177,9 @@ impl Application {
             metrics_from: TrustedProxies::new(settings.server.metrics_from.iter().copied()),
         };
         let trusted = TrustedProxies::new(settings.server.trusted_proxies.iter().copied());
-        let edge = Edge::new(&settings.server.public_url, trusted, &master, clock, entropy);
+        let sends_codes = settings.sms.gateway != Gateway::None;
+        let edge =
+            Edge { sends_codes, ..Edge::new(&settings.server.public_url, trusted, &master, clock, entropy) };
         Ok(Self {
             services: Data::new(services),
             edge: Data::new(edge),

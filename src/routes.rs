@@ -33,6 +33,7 @@ pub fn app(
         InitError = (),
     >,
 > {
+    let codes = edge.sends_codes;
     App::new()
         .app_data(services)
         .app_data(edge)
@@ -46,9 +47,13 @@ pub fn app(
                 .service(calls("/logout", "POST").route(post().to(api::session::logout)))
                 .service(calls("/register", "POST").route(post().to(api::register::submit)))
                 .service(calls("/session", "GET, HEAD").route(get().to(api::session::show)))
-                .service(calls("/sms/codes", "POST").route(post().to(api::sms::send)))
-                .service(calls("/sms/login", "POST").route(post().to(api::sms::login)))
-                .service(calls("/password/reset", "POST").route(post().to(api::password::reset)))
+                .service(calls("/sms/codes", "POST").guard(by_code(codes)).route(post().to(api::sms::send)))
+                .service(calls("/sms/login", "POST").guard(by_code(codes)).route(post().to(api::sms::login)))
+                .service(
+                    calls("/password/reset", "POST")
+                        .guard(by_code(codes))
+                        .route(post().to(api::password::reset)),
+                )
                 .service(
                     calls("/account/phone", "POST, DELETE")
                         .route(post().to(api::account::set_phone))
@@ -94,11 +99,13 @@ pub fn app(
         )
         .service(
             calls("/login/code", "GET, HEAD, POST")
+                .guard(by_code(codes))
                 .route(get().to(code_login::show))
                 .route(post().to(code_login::submit)),
         )
         .service(
             calls("/password/reset", "GET, HEAD, POST")
+                .guard(by_code(codes))
                 .route(get().to(reset::show))
                 .route(post().to(reset::submit)),
         )
@@ -112,6 +119,7 @@ pub fn app(
         .service(calls("/account/password", "POST").route(post().to(account::change_password)))
         .service(
             calls("/account/phone", "GET, HEAD, POST")
+                .guard(by_code(codes))
                 .route(get().to(phone::show))
                 .route(post().to(phone::submit)),
         )
@@ -163,6 +171,7 @@ pub fn app(
         .service(
             // No HEAD: a report is taken, by whichever method it comes.
             calls("/sms/reports/{gateway}", "GET, POST")
+                .guard(by_code(codes))
                 .app_data(PayloadConfig::new(reports::LONGEST))
                 .route(route().guard(guard::Get()).to(reports::take))
                 .route(post().to(reports::take)),
@@ -184,6 +193,11 @@ pub fn app(
 /// HEAD is answered as GET (RFC 9110, 9.3.2); the server leaves the body out.
 fn get() -> Route {
     route().guard(guard::Any(guard::Get()).or(guard::Head()))
+}
+
+/// For a path that is there only if codes are sent.
+fn by_code(codes: bool) -> impl guard::Guard {
+    guard::fn_guard(move |_| codes)
 }
 
 /// A path with the methods that it takes.

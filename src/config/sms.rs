@@ -115,6 +115,7 @@ pub(super) fn read(section: &mut Section<'_>) -> (SmsSettings, SmsTunables) {
     let aliyun = section.section("aliyun", |inner| Aliyun::read(inner, chosen(GatewayName::Aliyun)));
     let gateway = match name {
         GatewayName::Outbox => None,
+        GatewayName::None => Some(Gateway::None),
         GatewayName::Http => http.map(Gateway::Http),
         GatewayName::Twilio => twilio.map(Gateway::Twilio),
         GatewayName::Aliyun => aliyun.map(Gateway::Aliyun),

@@ -15,6 +15,8 @@ pub enum Gateway {
     /// Keeps messages on a page for developers: on loopback only.
     #[default]
     Outbox,
+    /// No codes are sent, and what needs one is not there.
+    None,
     Twilio(Twilio),
     Aliyun(Aliyun),
     Http(HttpGateway),
@@ -23,14 +25,20 @@ pub enum Gateway {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GatewayName {
     Outbox,
+    None,
     Twilio,
     Aliyun,
     Http,
 }
 
 impl GatewayName {
-    pub const WORDS: [(&'static str, Self); 4] =
-        [("outbox", Self::Outbox), ("twilio", Self::Twilio), ("aliyun", Self::Aliyun), ("http", Self::Http)];
+    pub const WORDS: [(&'static str, Self); 5] = [
+        ("outbox", Self::Outbox),
+        ("none", Self::None),
+        ("twilio", Self::Twilio),
+        ("aliyun", Self::Aliyun),
+        ("http", Self::Http),
+    ];
 }
 
 /// Any gateway that takes a message in one HTTP request.

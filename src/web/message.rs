@@ -69,6 +69,8 @@ pub enum Message {
     /// A number that takes no messages.
     PhoneNotMobile,
     CountryNotAllowed,
+    /// There is no gateway to send codes by.
+    NoCodesSent,
     PhoneTaken,
     /// Told to who has shown that the number is theirs.
     NoAccount,
@@ -115,6 +117,7 @@ impl Message {
             Self::PhoneInvalid => locale.t("error.phone-invalid"),
             Self::PhoneNotMobile => locale.t("error.phone-not-mobile"),
             Self::CountryNotAllowed => locale.t("error.phone-country"),
+            Self::NoCodesSent => locale.t("error.phone-no-codes"),
             Self::PhoneTaken => locale.t("error.phone-taken"),
             Self::NoAccount => locale.t("error.phone-no-account"),
             Self::CodeMissing => locale.t("error.code-missing"),

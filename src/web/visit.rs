@@ -38,6 +38,8 @@ pub struct Edge {
     pub clock: Clock,
     pub entropy: Entropy,
     pub request_ids: RequestIds,
+    /// There is a gateway; else no page offers a code, and what needs one is not there.
+    pub sends_codes: bool,
 }
 
 impl Edge {
@@ -55,6 +57,7 @@ impl Edge {
             flashes: Flashes::new(master.derive("web.flash")),
             devices: Devices::new(master.derive("web.device"), clock.clone(), entropy.clone()),
             request_ids: RequestIds::new(&entropy),
+            sends_codes: true,
             clock,
             entropy,
         }
@@ -165,6 +168,10 @@ impl Visit {
         self.edge.cookies
     }
 
+    pub fn sends_codes(&self) -> bool {
+        self.edge.sends_codes
+    }
+
     /// What surrounds a page; `here` is its path and query, for the links that change the language.
     pub fn layout(&self, here: impl Into<String>, user: Option<&str>) -> Layout {
         Layout {
@@ -173,6 +180,7 @@ impl Visit {
             here: here.into(),
             user: user.map(str::to_owned),
             flash: self.flash,
+            sends_codes: self.edge.sends_codes,
         }
     }
 

@@ -4,6 +4,7 @@ mod aliyun;
 mod call;
 mod escape;
 mod http;
+mod none;
 mod outbox;
 mod template;
 mod token;
@@ -174,6 +175,7 @@ pub fn open(chosen: &config::Gateway, parts: Parts<'_>) -> Result<Opened, OpenEr
             let outbox = Outbox::new(parts.clock);
             return Ok(Opened { gateway: Arc::new(outbox.clone()), outbox: Some(outbox) });
         }
+        config::Gateway::None => Arc::new(none::NoGateway),
         config::Gateway::Http(settings) => {
             let line = call::Line::open(parts.timeout, settings.ca_file.as_deref())?;
             Arc::new(http::HttpGateway::open(settings, line, tokens)?)

@@ -48,6 +48,9 @@ pub async fn set_phone(
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let call = Call::admit(&request, &edge)?;
+    if !edge.sends_codes {
+        return Err(Problem::NotFound);
+    }
     let who = call.member(&services, &edge).await?;
     let live = services.live.snapshot();
     let (phone, code) = (parse_phone(&live, &body.phone)?, parse_code(&body.code)?);

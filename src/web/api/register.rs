@@ -38,6 +38,9 @@ pub async fn submit(
     let call = Call::admit(&request, &edge)?;
     let login = parse(&body)?;
     let live = services.live.snapshot();
+    if !edge.sends_codes && (body.phone.is_some() || body.code.is_some()) {
+        return Err(Problem::invalid(&FieldErrors::one(Field::Phone, Message::NoCodesSent)));
+    }
     let phone = parse_number(&live, &body)?;
     let solved = call.redeem(Form::Register, &services, &live, body.captcha.as_ref()).await?;
     let origin = call.client.origin();

@@ -46,6 +46,7 @@ pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) ->
     let reply =
         Reply { visit: &visit, services: &services, live: &live, form: captcha::Form::Register, show: &show };
     match wish(&form) {
+        Some(_) if !visit.sends_codes() => return reply.invalid(Field::Phone, Message::NoCodesSent),
         Some(Wish::AnotherNumber) => return reply.plain(Notice::None),
         Some(Wish::Code) if form.fields.send.is_some() || passes(&live, &form) => {
             return send(reply, Purpose::Register, &form.fields, &form.guarded, &page).await;

@@ -195,7 +195,16 @@ impl AccountPage {
 
     /// Whether a code sets a new password: an administrator's account is opened by none.
     fn takes_codes(&self) -> bool {
-        self.phone.is_some() && !self.admin
+        self.phone.is_some() && !self.admin && self.layout.sends_codes
+    }
+
+    /// A number is shown to be theirs by a code, and set with the password.
+    fn offers_phone(&self) -> bool {
+        self.layout.sends_codes && self.has_password && !self.closed
+    }
+
+    fn offers_removal(&self) -> bool {
+        self.phone.is_some() && self.has_password && self.disabled.is_none()
     }
 
     /// How to come by a password that is good everywhere.

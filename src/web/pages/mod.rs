@@ -35,6 +35,7 @@ pub struct Layout {
     /// The name of who is signed in.
     pub user: Option<String>,
     pub flash: Option<Flash>,
+    pub sends_codes: bool,
 }
 
 /// A link to the page as it is, in another language.

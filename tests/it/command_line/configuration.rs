@@ -59,7 +59,6 @@ fn what_is_deployed_is_a_good_configuration() {
             let filled = match variable.split(':').next().unwrap() {
                 "GATEHOUSE_PUBLIC_URL" => "https://auth.example",
                 "POSTGRES_PASSWORD" => "0123456789abcdef",
-                "GATEHOUSE_SMS_URL" => "https://gateway.example/send",
                 other => panic!("{other} is not in .env.example as this test knows it"),
             };
             value = format!("{before}{filled}{after}");
@@ -69,6 +68,10 @@ fn what_is_deployed_is_a_good_configuration() {
     }
     assert!(seen > 4, "docker-compose.yml sets nothing");
     for file in ["deploy/gatehouse.toml", "gatehouse.example.toml"] {
+        if file == "gatehouse.example.toml" {
+            // Its outbox is refused on the address that is deployed.
+            home.set("GATEHOUSE__SMS__GATEWAY", "none");
+        }
         let ended = home.run(&["check-config", &repository(file)]);
         assert_eq!(ended.code, Some(0), "{file}: {}", ended.stderr);
     }

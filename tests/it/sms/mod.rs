@@ -12,6 +12,7 @@ pub mod http;
 mod kannel;
 mod ledger;
 mod names;
+mod none;
 mod outage;
 mod outcomes;
 mod owner;
