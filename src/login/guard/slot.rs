@@ -164,3 +164,45 @@ fn settled<T>(result: Result<T, StoreError>) -> Option<T> {
         .inspect_err(|error| tracing::debug!(%error, "an attempt's outcome did not reach the window store"))
         .ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::entropy::Entropy;
+    use crate::secret::MasterKey;
+    use crate::throttle::{Attempt, Limit, Mode, Rule, Then};
+
+    async fn holds_after(then: impl AsyncFnOnce(Unclaimed<MemoryStore>)) -> (u32, u32) {
+        let entropy = Entropy::seeded(1);
+        let key = MasterKey::random(&entropy).derive("test");
+        let limiter = Limiter::new(MemoryStore::new(Clock::manual(Micros(1_000_000))), key, &entropy);
+        let rule = Rule::sliding(3, Duration::from_secs(60), Then::Block);
+        let limit = Limit::new("test", vec![rule], Mode::Enforce).unwrap();
+        let bucket = limiter.bucket(&limit, b"alice");
+        let Ok(Attempt::Held(hold)) = limiter.hold(&[bucket], false, Duration::ZERO).await else {
+            panic!("no hold");
+        };
+        then(Unclaimed::new(hold)).await;
+        // What it left to the runtime.
+        tokio::task::yield_now().await;
+        let peek = limiter.peek(bucket).await.unwrap();
+        (peek.holds, peek.rules[0].count)
+    }
+
+    #[tokio::test]
+    async fn a_hold_that_nobody_claims_is_given_back() {
+        assert_eq!(holds_after(async |unclaimed| drop(unclaimed)).await, (0, 0));
+        assert_eq!(holds_after(async |unclaimed| unclaimed.refund().await.unwrap()).await, (0, 0));
+    }
+
+    #[tokio::test]
+    async fn one_that_is_claimed_is_its_attempts() {
+        let keep = async |unclaimed: Unclaimed<MemoryStore>| {
+            unclaimed.claim().keep().await.unwrap();
+        };
+        assert_eq!(holds_after(keep).await, (0, 1));
+    }
+}
