@@ -11,19 +11,14 @@ use std::time::Duration;
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use crate::audit::{self, Audit};
-use crate::captcha::{Captchas, Desk, Provider, RedisMarks};
+use crate::audit::Audit;
+use crate::captcha::{Captchas, Desk, RedisMarks};
 use crate::clock::Clock;
-use crate::config::{
-    CaptchaProvider, DatabaseUrl, Gateway, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
-};
+use crate::config::{DatabaseUrl, Gateway, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl};
 use crate::custom::{Custom, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
-use crate::login::{
-    Accounts, ByCode, FailureRecord, Guard, HashSettings, Hasher, Registration, SessionSettings, Sessions,
-    SignIn, Tokens,
-};
+use crate::login::{Accounts, ByCode, FailureRecord, Guard, Hasher, Registration, Sessions, SignIn, Tokens};
 use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};
 use crate::sms::gateway::{self, Opened};
@@ -102,7 +97,7 @@ impl Application {
         let limiter = Limiter::new(store, subjects(), &entropy);
         let insurance = in_process();
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
-        let hasher = Hasher::new(hash_settings(&settings), entropy.clone()).map_err(StartError::Hash)?;
+        let hasher = Hasher::new(settings.password, entropy.clone()).map_err(StartError::Hash)?;
         let failures = FailureRecord::new(db.clone(), clock.clone());
         let guard = Arc::new(Guard::new(
             limiter.clone(),
@@ -112,12 +107,17 @@ impl Application {
             audit.clone(),
         ));
         guard.keep_whole(&live.snapshot().limits).await;
-        let mut captchas =
-            Captchas::new(&master, provider(&settings.captcha_provider), clock.clone(), &entropy);
+        let mut captchas = Captchas::new(&master, settings.captcha.provider.clone(), clock.clone(), &entropy);
         if let Some(link) = &link {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
         }
-        let sessions = sessions(&settings, &db, &clock, &entropy, &master);
+        let sessions = Sessions::new(
+            db.clone(),
+            clock.clone(),
+            entropy.clone(),
+            master.derive("session.token"),
+            settings.session,
+        );
         let tokens = Tokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
         let Opened { gateway, outbox } =
             gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
@@ -245,34 +245,14 @@ pub async fn open_record(settings: &Settings, world: &World) -> Result<Audit, St
     Ok(open_audit(settings, &db, &world.clock, &world.entropy, &master))
 }
 
-pub fn hash_settings(settings: &Settings) -> HashSettings {
-    let password = &settings.password;
-    let default = HashSettings::default();
-    HashSettings {
-        memory_kib: password.memory_kib,
-        iterations: password.iterations,
-        parallelism: password.parallelism,
-        workers: password.workers.unwrap_or(default.workers),
-        queue: password.queue,
-    }
-}
-
 fn open_audit(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Audit {
-    let kept = audit::Settings { retention: settings.audit.retention, max_rows: settings.audit.max_rows };
-    Audit::new(db.clone(), clock.clone(), entropy.clone(), master.derive("audit.subject"), kept)
-}
-
-fn sessions(settings: &Settings, db: &Db, clock: &Clock, entropy: &Entropy, master: &MasterKey) -> Sessions {
-    let session = &settings.session;
-    let lasts = SessionSettings { idle: session.idle, absolute: session.absolute, confirm: session.confirm };
-    Sessions::new(db.clone(), clock.clone(), entropy.clone(), master.derive("session.token"), lasts)
-}
-
-fn provider(setting: &CaptchaProvider) -> Provider {
-    match setting {
-        CaptchaProvider::Image => Provider::Image,
-        CaptchaProvider::Fixed { answer } => Provider::Fixed { answer: answer.clone() },
-    }
+    Audit::new(
+        db.clone(),
+        clock.clone(),
+        entropy.clone(),
+        master.derive("audit.subject"),
+        settings.audit.clone(),
+    )
 }
 
 fn database_url(url: &DatabaseUrl) -> String {

@@ -28,6 +28,7 @@ use crate::secret::SubKey;
 use crate::stop::Stop;
 use crate::throttle::Refusal;
 
+pub use crate::config::AuditSettings as Settings;
 use episodes::{Episodes, Fold};
 pub use event::{Action, Event, FROM_DEVICE, NOT_FORGIVEN, Outcome, Subject, Why};
 pub use figures::{MINUTE, Ranked, SharedAddress, Step, Sum};
@@ -37,14 +38,6 @@ use writer::Writer;
 
 /// Between two looks for what is to be written.
 const WRITE_EVERY: Duration = Duration::from_millis(500);
-
-/// How long events are kept.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    pub retention: Duration,
-    /// The oldest go past that, however young they are.
-    pub max_rows: u32,
-}
 
 /// The record of events. Clones share it.
 #[derive(Clone)]

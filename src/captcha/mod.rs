@@ -25,12 +25,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, UniqueIds};
 
+pub use crate::config::{CaptchaProvider as Provider, Difficulty};
 pub use answer::ALPHABET;
 use answer::Answers;
 pub use desk::{Desk, Later, Picture, Requester};
@@ -69,16 +68,6 @@ impl Form {
     }
 }
 
-/// How much an image is disturbed. Easy ones stock OCR reads in part; hard ones cost people more than machines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Difficulty {
-    Easy,
-    #[default]
-    Medium,
-    Hard,
-}
-
 /// Whom a challenge is bound to: the address as it is counted, and the browser's cookie where the
 /// request that was given the challenge carried one. A first visit has no cookie yet, so a challenge
 /// issued without one stays good when the browser comes back with one.
@@ -86,16 +75,6 @@ pub enum Difficulty {
 pub struct Client<'a> {
     pub address: &'a [u8],
     pub cookie: Option<&'a [u8]>,
-}
-
-/// Where answers come from.
-#[derive(Clone)]
-pub enum Provider {
-    /// Letters drawn anew for every challenge.
-    Image,
-    /// One answer to every challenge, of 1 to 128 bytes besides white space: for tests, on loopback only
-    /// (the composition root sees to it). Its image is blank where one of its letters is not of the alphabet.
-    Fixed { answer: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

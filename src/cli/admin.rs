@@ -25,7 +25,7 @@ pub fn create(loaded: &Loaded, name: &str, password_stdin: bool) -> Result<(), F
 async fn create_account(loaded: &Loaded, login: &Username, password: &str) -> Result<(), Failure> {
     let world = World::default();
     let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(database_failure)?;
-    let hasher = Hasher::new(app::hash_settings(&loaded.settings), world.entropy).map_err(Failure::broken)?;
+    let hasher = Hasher::new(loaded.settings.password, world.entropy).map_err(Failure::broken)?;
     let hash = hasher
         .hash_new(password, login)
         .await

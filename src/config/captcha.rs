@@ -2,51 +2,58 @@
 
 use std::time::Duration;
 
-use super::reader::Section;
-use super::values::{duration, text, word};
-use crate::captcha::Difficulty;
+use serde::{Deserialize, Serialize};
 
+use super::reader::{Section, Within};
+use super::section::section;
+use super::values::{MINUTE, SECOND, duration, text, word};
+
+/// Where answers come from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CaptchaProvider {
     /// Distorted letters, drawn by this process.
     #[default]
     Image,
-    /// The same answer every time: for tests, on loopback only.
+    /// The same answer every time, of 1 to 128 bytes besides white space: for tests, on loopback only. The image is
+    /// blank if one of its letters is not of the alphabet.
     Fixed { answer: String },
 }
 
-/// What may change while the server runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CaptchaTunables {
-    pub difficulty: Difficulty,
-    /// How long a challenge can be solved.
-    pub ttl: Duration,
-}
-
-impl Default for CaptchaTunables {
-    fn default() -> Self {
-        Self { difficulty: Difficulty::default(), ttl: Duration::from_secs(3 * 60) }
-    }
+/// How much an image is disturbed. Easy ones stock OCR reads in part; hard ones cost people more than machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Difficulty {
+    Easy,
+    #[default]
+    Medium,
+    Hard,
 }
 
 const DIFFICULTIES: [(&str, Difficulty); 3] =
     [("easy", Difficulty::Easy), ("medium", Difficulty::Medium), ("hard", Difficulty::Hard)];
 
-pub(super) fn read(section: &mut Section<'_>) -> (CaptchaProvider, CaptchaTunables) {
-    let default = CaptchaTunables::default();
-    let place = section.place_of("provider");
-    let fixed = section.value("provider", false, word(&[("image", false), ("fixed", true)]));
+section! {
+    /// What takes a restart.
+    CaptchaSettings in "captcha" {
+        provider: CaptchaProvider = CaptchaProvider::Image, Within(provider);
+    }
+}
+
+section! {
+    /// What may change while the server runs.
+    #[derive(Copy)]
+    CaptchaTunables in "captcha" {
+        difficulty: Difficulty = Difficulty::Medium, word(&DIFFICULTIES);
+        /// How long a challenge can be solved.
+        ttl: Duration = MINUTE * 3, duration(SECOND..=MINUTE * 60);
+    }
+}
+
+fn provider(section: &mut Section<'_>, key: &'static str) -> Option<CaptchaProvider> {
+    let place = section.place_of(key);
+    let fixed = section.value(key, false, word(&[("image", false), ("fixed", true)]));
     let missing =
         "is missing, and captcha.provider = \"fixed\" needs it: the answer that every challenge takes";
     let answer = section.required("fixed_answer", missing, place.filter(|_| fixed), text);
-    let provider = match answer {
-        Some(answer) if fixed => CaptchaProvider::Fixed { answer },
-        _ => CaptchaProvider::Image,
-    };
-    let bounds = Duration::from_secs(1)..=Duration::from_secs(60 * 60);
-    let tunables = CaptchaTunables {
-        difficulty: section.value("difficulty", default.difficulty, word(&DIFFICULTIES)),
-        ttl: section.value("ttl", default.ttl, duration(bounds)),
-    };
-    (provider, tunables)
+    answer.filter(|_| fixed).map(|answer| CaptchaProvider::Fixed { answer })
 }

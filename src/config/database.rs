@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use url::Url;
 
 use super::document::Node;
-use super::reader::{Parsed, Section};
+use super::reader::Parsed;
+use super::section::section;
 use super::values::{text, without_password};
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Database {
-    pub url: DatabaseUrl,
+section! {
+    Database in "database" {
+        url: DatabaseUrl = DatabaseUrl::default(), database_url;
+    }
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -42,12 +44,6 @@ impl fmt::Debug for DatabaseUrl {
             Self::Sqlite(SqliteFile::Memory) => f.write_str("sqlite::memory:"),
             Self::Postgres(url) => f.write_str(&without_password(url)),
         }
-    }
-}
-
-impl Database {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
-        Self { url: section.value("url", DatabaseUrl::default(), database_url) }
     }
 }
 

@@ -8,13 +8,13 @@ use tokio::sync::watch;
 
 use crate::clock::Micros;
 
+use super::control::Control;
 use super::draft::{self, Draft, DraftError, Edit, SaveError};
 use super::error::ConfigError;
-use super::home::HomeKind;
 use super::limits::Limits;
+use super::live_home::HomeKind;
 use super::settings::Live;
 use super::source::{Fingerprint, Judged, Source};
-use super::watch::Control;
 
 /// What is in force, for everyone who asks. Clones share it.
 #[derive(Debug, Clone)]

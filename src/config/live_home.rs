@@ -1,80 +1,76 @@
 //! `[live]`: where the document with the limits is kept, for all instances.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use url::Url;
-
-use super::home::{HomeKind, RedisHome};
 use super::nacos::NacosSettings;
-use super::reader::Section;
-use super::store::redis_url;
-use super::values::{duration, text, without_password, word};
+use super::reader::{Optional, Section, Within};
+use super::section::section;
+use super::store::{StoreUrl, redis_url};
+use super::values::{MINUTE, SECOND, duration, text, word};
 
-/// What the string on Redis is called where nothing else is said.
-const KEY: &str = "gh:live";
-
-#[derive(Clone, PartialEq, Eq)]
-pub struct HomeSettings {
-    /// [`HomeKind::File`], or a service.
-    pub home: HomeKind,
-    /// Of Redis; `None`: that of the store.
-    pub url: Option<Url>,
-    /// What the document is called there.
-    pub key: String,
-    /// How often a service is looked at, whatever it announces.
-    pub poll: Duration,
-    /// Where it is that: [`HomeKind::Nacos`].
-    pub nacos: Option<NacosSettings>,
+/// Which kind of place it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HomeKind {
+    /// None: nothing reloads this configuration, and nothing can save it.
+    #[default]
+    Fixed,
+    /// The configuration file itself, which holds everything else, too.
+    File,
+    /// A string on Redis, with what is live alone.
+    Redis,
+    /// A document in a Nacos-compatible config centre, with what is live alone.
+    Nacos,
 }
 
-impl Default for HomeSettings {
-    fn default() -> Self {
-        Self {
-            home: HomeKind::File,
-            url: None,
-            key: KEY.to_owned(),
-            poll: Duration::from_secs(5),
-            nacos: None,
+impl HomeKind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::File => "file",
+            Self::Redis => "redis",
+            Self::Nacos => "nacos",
         }
     }
 }
 
-/// Without the password, so that a debug line tells nobody.
-impl fmt::Debug for HomeSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { home, url, key, poll, nacos } = self;
-        let url = url.as_ref().map(without_password);
-        write!(f, "{} {url:?} {key:?} {poll:?} {nacos:?}", home.as_str())
+section! {
+    HomeSettings in "live" {
+        /// Where it is that: [`HomeKind::Nacos`].
+        nacos: Option<NacosSettings> = None, Within(nacos);
+        /// [`HomeKind::File`], or a service.
+        home: HomeKind = HomeKind::File, word(&HOMES);
+        /// Of Redis; `None`: that of the store.
+        url: Option<StoreUrl> = None, Optional(|node| redis_url(&text(node)?));
+        /// What the document is called there.
+        key: String = "gh:live".to_owned(), text;
+        /// How often a service is looked at, whatever it announces.
+        poll: Duration = SECOND * 5, duration(Duration::from_millis(100)..=MINUTE * 60);
     }
+}
+
+const HOMES: [(&str, HomeKind); 3] =
+    [("file", HomeKind::File), ("redis", HomeKind::Redis), ("nacos", HomeKind::Nacos)];
+
+fn nacos(section: &mut Section<'_>, key: &'static str) -> Option<Option<NacosSettings>> {
+    let chosen = section.place_of("home").filter(|_| section.says("home", "nacos"));
+    if let (Some(reason), Some(place)) = (missing_client(cfg!(feature = "nacos")), &chosen) {
+        section.refuse(place.clone(), section.path_of("home"), reason);
+    }
+    let nacos = section.section(key, |inner| NacosSettings::read(inner, chosen.as_ref()));
+    Some(nacos.filter(|_| chosen.is_some()))
 }
 
 impl HomeSettings {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
-        let default = Self::default();
-        let bounds = Duration::from_millis(100)..=Duration::from_secs(60 * 60);
-        let homes = [("file", HomeKind::File), ("redis", HomeKind::Redis), ("nacos", HomeKind::Nacos)];
-        let home_at = section.place_of("home");
-        let home = section.value("home", default.home, word(&homes));
-        let chosen = home_at.filter(|_| home == HomeKind::Nacos);
-        if let (Some(reason), Some(place)) = (missing_client(cfg!(feature = "nacos")), &chosen) {
-            section.refuse(place.clone(), section.path_of("home"), reason);
-        }
-        let nacos = section.section("nacos", |inner| NacosSettings::read(inner, chosen.as_ref()));
-        Self {
-            home,
-            url: section.optional("url", |node| redis_url(&text(node)?)),
-            key: section.value("key", default.key, text),
-            poll: section.value("poll", default.poll, duration(bounds)),
-            nacos: nacos.filter(|_| home == HomeKind::Nacos),
-        }
-    }
-
     /// What the document is called where something is wrong with it, where it is not in the file.
     pub fn place(&self) -> PathBuf {
-        self.nacos.as_ref().map_or_else(|| RedisHome::place(&self.key), NacosSettings::place)
+        self.nacos.as_ref().map_or_else(|| redis_place(&self.key), NacosSettings::place)
     }
+}
+
+/// What a string on Redis is called where something is wrong with it.
+pub(super) fn redis_place(key: &str) -> PathBuf {
+    PathBuf::from(format!("redis {key}"))
 }
 
 /// What a build is told that cannot speak to a config centre.

@@ -2,15 +2,19 @@
 
 use toml_edit::DocumentMut;
 
+use super::captcha::CaptchaTunables;
 use super::document::{Entry, Node, Table, Value};
 use super::error::{ConfigError, Problem};
+use super::login::LoginTunables;
+use super::section::SectionTable;
+use super::sms::SmsTunables;
 
 /// Sections, and what of them is live; all of it where nothing is listed.
-const LIVE: [(&str, &[&str]); 4] = [
+pub(super) const LIVE: [(&str, &[&str]); 4] = [
     ("limits", &[]),
-    ("login", &[]),
-    ("captcha", &["difficulty", "ttl"]),
-    ("sms", &["default_region", "countries", "code_ttl", "retention", "brake"]),
+    (LoginTunables::NAME, &[]),
+    (CaptchaTunables::NAME, CaptchaTunables::KEYS),
+    (SmsTunables::NAME, SmsTunables::KEYS),
 ];
 
 fn live_keys(section: &str) -> Option<&'static [&'static str]> {
@@ -64,8 +68,20 @@ pub(super) fn over(rest: &Table, document: Table) -> Result<Table, ConfigError> 
 }
 
 fn foreign(entry: &Entry, field: String) -> Problem {
-    let reason = "is not live, and stays in the configuration file; what can be set here: [limits.…], [login], captcha.difficulty, captcha.ttl, sms.default_region, sms.countries, sms.code_ttl, sms.retention, [sms.brake]";
-    Problem { place: entry.key.clone(), field, reason: reason.to_owned() }
+    let reason = format!(
+        "is not live, and stays in the configuration file; what can be set here: {}",
+        live_names().join(", ")
+    );
+    Problem { place: entry.key.clone(), field, reason }
+}
+
+/// What is live, as an owner writes it: `[limits]`, `captcha.ttl`.
+pub(super) fn live_names() -> Vec<String> {
+    let names = LIVE.iter().flat_map(|(section, keys)| {
+        let whole = keys.is_empty().then(|| format!("[{section}]"));
+        whole.into_iter().chain(keys.iter().map(move |key| format!("{section}.{key}")))
+    });
+    names.collect()
 }
 
 /// The live part of a configuration file, with its comments: what an empty home is filled with.

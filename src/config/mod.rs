@@ -6,6 +6,7 @@
 
 mod audit;
 mod captcha;
+mod control;
 mod database;
 mod document;
 mod draft;
@@ -16,13 +17,14 @@ mod limits;
 mod live;
 mod live_home;
 mod living;
+mod loaded;
 mod login;
-mod look;
 mod nacos;
 mod password;
 mod reader;
 mod rules;
 mod secrets;
+mod section;
 mod server;
 mod session;
 mod settings;
@@ -37,19 +39,19 @@ mod watch;
 mod tests;
 
 pub use audit::AuditSettings;
-pub use captcha::{CaptchaProvider, CaptchaTunables};
+pub use captcha::{CaptchaProvider, CaptchaSettings, CaptchaTunables, Difficulty};
+pub use control::Control;
 pub use database::{Database, DatabaseUrl, SqliteFile};
 pub use draft::{
     Draft, DraftError, Edit, SaveError, Saved, limits_toml, named, rule_json, span_text, with_limit,
 };
 pub use environment::{Environment, of_process as environment_of_process};
 pub use error::{ConfigError, Place, Problem};
-pub use home::HomeKind;
 pub use limits::{LimitName, LimitSubject, LimitUnit, Limits, SMS_BRAKE, is_custom_name};
 pub use live::{InForce, LiveHandle, Refused};
-pub use live_home::HomeSettings;
+pub use live_home::{HomeKind, HomeSettings};
+pub use loaded::{Loaded, Look, check};
 pub use login::LoginTunables;
-pub use look::Look;
 pub use nacos::{NacosAccount, NacosSettings};
 pub use password::PasswordSettings;
 pub use secrets::Secrets;
@@ -58,7 +60,7 @@ pub use session::SessionSettings;
 pub use settings::{Config, Live, Settings};
 pub use sms::{Brake, SmsSettings, SmsTunables};
 pub use sms_gateways::{Aliyun, Gateway, HttpGateway, HttpMethod, Twilio};
-pub use source::{DEFAULT_FILE, Fingerprint, Loaded, Source, check, parse};
+pub use source::{DEFAULT_FILE, Fingerprint, Source, parse};
 pub use store::{StoreSettings, StoreUrl};
 pub use values::{SecretError, SecretRef};
-pub use watch::{Control, ReloadOutcome, Watcher};
+pub use watch::{ReloadOutcome, Watcher};

@@ -4,12 +4,57 @@ use std::cell::RefCell;
 
 use super::document::{Node, Table, Value};
 use super::error::{Place, Problem};
+use super::section::SectionTable;
 
 /// A value, or why it is none; the reason becomes a problem at the value's place.
 pub(super) type Parsed<T> = Result<T, String>;
 
 /// Where problems are gathered while the rest is read on.
 pub(super) type Problems = RefCell<Vec<Problem>>;
+
+/// How the value of a key is read.
+pub(super) trait KeyReader<T> {
+    /// `None` if it is left out or wrong.
+    fn read(self, section: &mut Section<'_>, key: &'static str) -> Option<T>;
+}
+
+/// From the value alone.
+impl<T, F: FnOnce(Node) -> Parsed<T>> KeyReader<T> for F {
+    fn read(self, section: &mut Section<'_>, key: &'static str) -> Option<T> {
+        section.optional(key, self)
+    }
+}
+
+/// A value that has no default.
+pub(super) struct Optional<F>(pub F);
+
+impl<T, F: FnOnce(Node) -> Parsed<T>> KeyReader<Option<T>> for Optional<F> {
+    fn read(self, section: &mut Section<'_>, key: &'static str) -> Option<Option<T>> {
+        section.optional(key, self.0).map(Some)
+    }
+}
+
+/// A list of such values.
+pub(super) struct List<F>(pub F);
+
+impl<T, F: FnMut(Node) -> Parsed<T>> KeyReader<Vec<T>> for List<F> {
+    fn read(self, section: &mut Section<'_>, key: &'static str) -> Option<Vec<T>> {
+        section.list(key, self.0)
+    }
+}
+
+/// With other keys of the section, or as a section of its own.
+pub(super) struct Within<F>(pub F);
+
+impl<T, F: FnOnce(&mut Section<'_>, &'static str) -> Option<T>> KeyReader<T> for Within<F> {
+    fn read(self, section: &mut Section<'_>, key: &'static str) -> Option<T> {
+        (self.0)(section, key)
+    }
+}
+
+pub(super) fn subsection<S: SectionTable>(section: &mut Section<'_>, key: &'static str) -> Option<S> {
+    Some(section.section(key, S::read))
+}
 
 /// A table being read. What a key fails to give is replaced with its default so that reading can go
 /// on: the whole is refused at the end anyway.
@@ -42,6 +87,15 @@ impl<'p> Section<'p> {
             _ => (None, Table::new()),
         };
         Section { path, place, rest, asked: Vec::new(), problems: self.problems }.through(read)
+    }
+
+    /// The section that a table describes.
+    pub fn table<S: SectionTable>(&mut self) -> S {
+        self.section(S::NAME, S::read)
+    }
+
+    pub fn key<T>(&mut self, key: &'static str, reader: impl KeyReader<T>) -> Option<T> {
+        reader.read(self, key)
     }
 
     /// As [`Self::section`], and `None` where the document has no such section.
@@ -147,6 +201,11 @@ impl<'p> Section<'p> {
         pairs.collect()
     }
 
+    /// Whether a key that is yet to be read has this text.
+    pub fn says(&self, key: &str, word: &str) -> bool {
+        self.rest.get(key).is_some_and(|entry| entry.node.clone().text().is_ok_and(|text| text == word))
+    }
+
     pub fn has(&self, key: &str) -> bool {
         self.rest.contains_key(key)
     }
@@ -154,6 +213,13 @@ impl<'p> Section<'p> {
     /// Where the key's value stands, if it has not been read yet; the table itself where there is none.
     pub fn place_of(&self, key: &str) -> Option<Place> {
         self.rest.get(key).map(|entry| entry.node.place.clone()).or_else(|| self.place.clone())
+    }
+
+    /// The same of a key in a section below that is yet to be read; `None` if there is no such section.
+    pub fn place_in(&self, section: &str, key: &str) -> Option<Place> {
+        let section = self.rest.get(section)?;
+        let entry = section.table().and_then(|table| table.get(key)).unwrap_or(section);
+        Some(entry.node.place.clone())
     }
 
     pub fn path_of(&self, key: &str) -> String {

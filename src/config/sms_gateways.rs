@@ -22,25 +22,6 @@ pub enum Gateway {
     Http(HttpGateway),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum GatewayName {
-    Outbox,
-    None,
-    Twilio,
-    Aliyun,
-    Http,
-}
-
-impl GatewayName {
-    pub const WORDS: [(&'static str, Self); 5] = [
-        ("outbox", Self::Outbox),
-        ("none", Self::None),
-        ("twilio", Self::Twilio),
-        ("aliyun", Self::Aliyun),
-        ("http", Self::Http),
-    ];
-}
-
 /// Any gateway that takes a message in one HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpGateway {
@@ -90,6 +71,24 @@ const DEFAULT_BODY: &str = r#"{"to":"{phone}","text":"{text}"}"#;
 const TWILIO: &str = "https://api.twilio.com";
 const ALIYUN: &str = "https://dysmsapi.aliyuncs.com";
 
+/// The chosen gateway. Every gateway's section is checked, also those that are not chosen.
+pub(super) fn read(section: &mut Section<'_>, key: &'static str) -> Option<Gateway> {
+    let place = section.place_of(key);
+    let names = ["outbox", "none", "twilio", "aliyun", "http"].map(|name| (name, name));
+    let name = section.value(key, "outbox", word(&names));
+    let chosen = |candidate| place.clone().filter(|_| name == candidate);
+    let http = section.section("http", |inner| HttpGateway::read(inner, chosen("http")));
+    let twilio = section.section("twilio", |inner| Twilio::read(inner, chosen("twilio")));
+    let aliyun = section.section("aliyun", |inner| Aliyun::read(inner, chosen("aliyun")));
+    match name {
+        "http" => http.map(Gateway::Http),
+        "twilio" => twilio.map(Gateway::Twilio),
+        "aliyun" => aliyun.map(Gateway::Aliyun),
+        "none" => Some(Gateway::None),
+        _ => None,
+    }
+}
+
 /// `chosen` is where the gateway is chosen, and `None` where another one is: then keys may be missing.
 fn required<T>(
     section: &mut Section<'_>,
@@ -102,7 +101,7 @@ fn required<T>(
 }
 
 impl HttpGateway {
-    pub(super) fn read(section: &mut Section<'_>, chosen: Option<Place>) -> Option<Self> {
+    fn read(section: &mut Section<'_>, chosen: Option<Place>) -> Option<Self> {
         let methods = [("GET", HttpMethod::Get), ("POST", HttpMethod::Post), ("PUT", HttpMethod::Put)];
         let method = section.value("method", HttpMethod::Post, word(&methods));
         let headers = section.section("headers", |inner| inner.pairs(header));
@@ -123,7 +122,7 @@ impl HttpGateway {
 }
 
 impl Twilio {
-    pub(super) fn read(section: &mut Section<'_>, chosen: Option<Place>) -> Option<Self> {
+    fn read(section: &mut Section<'_>, chosen: Option<Place>) -> Option<Self> {
         let chosen = chosen.as_ref();
         let url = section.optional("url", service).or_else(|| Url::parse(TWILIO).ok());
         let account_sid = required(section, "account_sid", chosen, text);
@@ -134,7 +133,7 @@ impl Twilio {
 }
 
 impl Aliyun {
-    pub(super) fn read(section: &mut Section<'_>, chosen: Option<Place>) -> Option<Self> {
+    fn read(section: &mut Section<'_>, chosen: Option<Place>) -> Option<Self> {
         let chosen = chosen.as_ref();
         let url = section.optional("url", service).or_else(|| Url::parse(ALIYUN).ok());
         let access_key_id = required(section, "access_key_id", chosen, text);

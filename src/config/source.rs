@@ -1,25 +1,19 @@
 //! Where the configuration is read from: a file that must be there or may be missing, and variables.
 
 use std::fmt;
-use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::document::{self, Table};
 use super::environment::{self, Environment};
 use super::error::ConfigError;
-use super::home::{Found, HomeKind};
-use super::live::LiveHandle;
+use super::home::{Found, LARGEST};
 use super::living;
 use super::reader::{self, Problems};
-use super::settings::{Config, Settings};
-use crate::files::open_regular;
+use super::settings::Config;
 
 /// Read where no file is named; missing, it stands for the defaults.
 pub const DEFAULT_FILE: &str = "gatehouse.toml";
-
-/// Far beyond any real one: a wrong path (a log, a device) must not fill the memory.
-pub(super) const LARGEST: u64 = 1024 * 1024;
 
 #[derive(Debug, Clone)]
 pub struct Source {
@@ -28,13 +22,6 @@ pub struct Source {
     environment: Environment,
     /// Where the document is not the file itself but what is live of it: the rest of the file.
     beneath: Option<Arc<Table>>,
-}
-
-/// A configuration that was read without a fault.
-#[derive(Debug)]
-pub struct Loaded {
-    pub settings: Settings,
-    pub live: LiveHandle,
 }
 
 /// Names a file's content: instances that show the same one have read the same bytes.
@@ -82,24 +69,8 @@ impl Source {
         &self.environment
     }
 
-    /// Reads everything, or says everything that is wrong with it.
-    pub fn load(&self) -> Result<Loaded, ConfigError> {
-        let judged = self.interpret(&find(&self.path))?;
-        let settings = judged.config.settings.clone();
-        let live = match settings.home.home {
-            HomeKind::Fixed | HomeKind::File => LiveHandle::new(judged, self.clone(), HomeKind::File),
-            kind @ (HomeKind::Redis | HomeKind::Nacos) => {
-                let source = self.over_the_rest(settings.home.place(), &judged.document)?;
-                // Until the home was read once, what the file says is in force.
-                let seed = Found::Bytes(living::seed(&judged.document).into_bytes());
-                LiveHandle::new(source.interpret(&seed)?, source, kind)
-            }
-        };
-        Ok(Loaded { settings, live })
-    }
-
     /// For a home that holds what is live alone: its documents stand over the rest of this file.
-    fn over_the_rest(&self, path: PathBuf, file: &str) -> Result<Self, ConfigError> {
+    pub(super) fn over_the_rest(&self, path: PathBuf, file: &str) -> Result<Self, ConfigError> {
         let rest = living::rest(self.tree(file)?);
         Ok(Self {
             path,
@@ -149,20 +120,6 @@ pub(super) struct Judged {
     pub document: Arc<str>,
 }
 
-/// What stands at a path.
-pub(super) fn find(path: &Path) -> Found {
-    let read = open_regular(path).and_then(|file| {
-        let mut bytes = Vec::new();
-        file.take(LARGEST + 1).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    });
-    match read {
-        Ok(bytes) => Found::Bytes(bytes),
-        Err(reason) if reason.kind() == ErrorKind::NotFound => Found::Missing,
-        Err(reason) => Found::Unreadable(reason.to_string()),
-    }
-}
-
 /// A document with the variables over it; `path` is what its problems are told with.
 pub fn parse(path: &Path, text: &str, environment: &[(String, String)]) -> Result<Config, ConfigError> {
     read(document::parse(path, text)?, environment)
@@ -175,41 +132,4 @@ pub(super) fn read(mut root: Table, environment: &[(String, String)]) -> Result<
     let config = reader::read(root, &problems, Config::read);
     let problems = problems.into_inner();
     if problems.is_empty() { Ok(config) } else { Err(ConfigError::new(problems)) }
-}
-
-/// `gatehouse check-config`: whether a server would start from this source.
-pub fn check(source: &Source) -> Result<(), ConfigError> {
-    source.load().map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refusal(source: &Source) -> String {
-        check(source).expect_err("a refusal").to_string()
-    }
-
-    #[test]
-    fn a_named_file_must_be_there_and_the_default_one_need_not() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("gatehouse.toml");
-        let named = Source::new(Some(&path), Vec::new());
-        assert_eq!(refusal(&named), format!("{}: there is no such file", path.display()));
-        check(&Source::optional(&path, Vec::new())).expect("the defaults");
-        assert_eq!(Source::new(None, Vec::new()).path(), Path::new(DEFAULT_FILE));
-    }
-
-    #[test]
-    fn what_cannot_be_a_configuration_is_told() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("gatehouse.toml");
-        let (source, shown) = (Source::new(Some(&path), Vec::new()), path.display());
-        std::fs::write(&path, b"# fine\n# \xff\n").expect("written");
-        assert_eq!(refusal(&source), format!("{shown}:2: is not UTF-8"));
-        std::fs::write(&path, vec![b'\n'; 1024 * 1024 + 1]).expect("written");
-        assert_eq!(refusal(&source), format!("{shown}: is longer than 1 MiB, and cannot be a configuration"));
-        let directory = Source::new(Some(folder.path()), Vec::new());
-        assert!(refusal(&directory).contains(": cannot be read: "));
-    }
 }

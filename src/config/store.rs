@@ -6,14 +6,16 @@ use std::time::Duration;
 use url::Url;
 
 use super::document::Node;
-use super::reader::{Parsed, Section};
-use super::values::{duration, text, without_password};
+use super::reader::Parsed;
+use super::section::section;
+use super::values::{SECOND, duration, text, without_password};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoreSettings {
-    pub url: StoreUrl,
-    /// After this long the store counts as down for the call.
-    pub timeout: Duration,
+section! {
+    StoreSettings in "store" {
+        url: StoreUrl = StoreUrl::Memory, store_url;
+        /// After this long the store counts as down for the call.
+        timeout: Duration = Duration::from_millis(100), duration(Duration::from_millis(10)..=SECOND * 5);
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -23,12 +25,6 @@ pub enum StoreUrl {
     Memory,
     /// `redis://` or `rediss://`
     Redis(Url),
-}
-
-impl Default for StoreSettings {
-    fn default() -> Self {
-        Self { url: StoreUrl::default(), timeout: Duration::from_millis(100) }
-    }
 }
 
 /// Without the password, so that a debug line tells nobody.
@@ -41,17 +37,6 @@ impl fmt::Debug for StoreUrl {
     }
 }
 
-impl StoreSettings {
-    pub(super) fn read(section: &mut Section<'_>) -> Self {
-        let default = Self::default();
-        let bounds = Duration::from_millis(10)..=Duration::from_secs(5);
-        Self {
-            url: section.value("url", default.url, store_url),
-            timeout: section.value("timeout", default.timeout, duration(bounds)),
-        }
-    }
-}
-
 fn store_url(node: Node) -> Parsed<StoreUrl> {
     const SPOKEN: &str = "this build speaks memory:, redis:// and rediss:// only";
     let text = text(node)?;
@@ -59,13 +44,13 @@ fn store_url(node: Node) -> Parsed<StoreUrl> {
         return Ok(StoreUrl::Memory);
     }
     match text.split_once("://") {
-        Some(("redis" | "rediss", _)) => redis_url(&text).map(StoreUrl::Redis),
+        Some(("redis" | "rediss", _)) => redis_url(&text),
         Some((scheme, _)) => Err(format!("has the scheme {scheme:?}; {SPOKEN}")),
         None => Err(format!("is no URL; {SPOKEN}")),
     }
 }
 
-pub(super) fn redis_url(text: &str) -> Parsed<Url> {
+pub(super) fn redis_url(text: &str) -> Parsed<StoreUrl> {
     const WANTED: &str = "write it as \"redis://user:password@host:6379/0\"";
     let url = Url::parse(text).map_err(|wrong| format!("is no URL ({wrong}); {WANTED}"))?;
     if url.host_str().is_none_or(str::is_empty) {
@@ -75,5 +60,5 @@ pub(super) fn redis_url(text: &str) -> Parsed<Url> {
     if !database.is_empty() && database.parse::<u16>().is_err() {
         return Err(format!("has a path that is no database number; {WANTED}"));
     }
-    Ok(url)
+    Ok(StoreUrl::Redis(url))
 }

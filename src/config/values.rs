@@ -15,10 +15,17 @@ use super::document::{Node, Value};
 use super::reader::Parsed;
 use crate::files::open_regular;
 
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
+pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A whole number within bounds.
-pub(super) fn integer(bounds: RangeInclusive<u32>) -> impl Fn(Node) -> Parsed<u32> {
+pub(super) fn integer<T: TryFrom<i64> + PartialOrd + Display>(
+    bounds: RangeInclusive<T>,
+) -> impl Fn(Node) -> Parsed<T> {
     move |node| match node.typed().value {
-        Value::Integer(number) => match number.as_ref().ok().and_then(|&number| u32::try_from(number).ok()) {
+        Value::Integer(number) => match number.as_ref().ok().and_then(|&number| T::try_from(number).ok()) {
             Some(fits) if bounds.contains(&fits) => Ok(fits),
             _ => Err(out_of_range(number.map_or_else(|digits| digits, |number| number.to_string()), &bounds)),
         },

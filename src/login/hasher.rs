@@ -18,6 +18,7 @@ use self::arena::Arenas;
 use self::workers::Workers;
 use super::phc::{Phc, Stored};
 use super::{Password, PasswordError, Username};
+use crate::config::PasswordSettings as HashSettings;
 use crate::entropy::Entropy;
 use crate::secret;
 
@@ -34,27 +35,6 @@ const LONGEST_WAIT_UNSOLVED: Duration = Duration::from_millis(2500);
 const REFUSAL_TAKES: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 1024;
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
-
-/// What a hash costs, and how many run and wait at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HashSettings {
-    pub memory_kib: u32,
-    pub iterations: u32,
-    pub parallelism: u32,
-    /// Hashes computed at once; each keeps `memory_kib` of memory for good.
-    pub workers: usize,
-    /// Callers that wait for a worker, known devices and strangers in shares of their own (see
-    /// [`Scheduler`](scheduler::Scheduler)); any more are refused.
-    pub queue: usize,
-}
-
-impl Default for HashSettings {
-    /// The OWASP password storage cheat sheet's first choice of argon2id, on every core.
-    fn default() -> Self {
-        let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { memory_kib: 19_456, iterations: 2, parallelism: 1, workers, queue: 256 }
-    }
-}
 
 /// Hashes passwords, `workers` at a time, in the order that [`scheduler`] says. Clones share the pool.
 #[derive(Clone)]

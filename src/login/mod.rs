@@ -18,6 +18,7 @@ mod sign_in;
 mod tokens;
 mod username;
 
+pub use crate::config::{PasswordSettings as HashSettings, SessionSettings};
 pub use accounts::{
     Account, Accounts, CreateError, DeviceFailures, Failure, PastSignIn, PhoneSet, Roles, ShownBy,
 };
@@ -27,13 +28,13 @@ pub use consecutive::password_enabled_counter;
 pub use devices::{DeviceId, Devices, KnownDevice, KnownDevices, LIFE as DEVICE_LIFE, device_subject};
 pub use failure_record::FailureRecord;
 pub use guard::{Admission, Counted, Guard, Path, Slot, Subject, Who, account_subject};
-pub use hasher::{Caller, HashSettings, Hasher, HasherBusy, Lane, Verified};
+pub use hasher::{Caller, Hasher, HasherBusy, Lane, Verified};
 pub use id::{AccountId, SessionId};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use phc::Phc;
 pub use registration::{Changed, Newcomer, Registered, Registration};
 pub use scopes::{MOST_SCOPES, Scopes, ScopesError};
-pub use sessions::{Authenticated, Session, SessionSettings, Sessions, SignedInBy, Token};
+pub use sessions::{Authenticated, Session, Sessions, SignedInBy, Token};
 pub use sign_in::{Attempt, BUSY, Outcome, Owner, SignIn};
 pub use tokens::{ApiToken, Bearer, MOST_TOKENS, NewToken, TokenEntry, TokenId, Tokens};
 pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};

@@ -16,6 +16,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use super::accounts::AccountRow;
 use super::{Account, AccountId, DeviceId, SessionId, id};
 use crate::clock::{Clock, Micros};
+use crate::config::SessionSettings;
 use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
@@ -60,16 +61,6 @@ pub enum SignedInBy {
 pub struct Authenticated {
     pub session: Session,
     pub account: Account,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SessionSettings {
-    /// Ends a session that is not used for so long (up to a minute earlier: see `last_seen`).
-    pub idle: Duration,
-    /// Ends it whatever its use.
-    pub absolute: Duration,
-    /// How long after it was shown the password counts as shown just now.
-    pub confirm: Duration,
 }
 
 #[derive(Clone)]

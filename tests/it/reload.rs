@@ -228,10 +228,10 @@ async fn each_kind_of_mistake_is_refused_by_line_and_field_and_the_old_stays() {
         (good.replace("max =", "mux ="), "gatehouse.toml:2: limits.login-account.rules[0].mux: "),
         (good.replace("login-account", "login-acount"), "gatehouse.toml:1: limits.login-acount: "),
         (good.replace("[limits.login-address]", "[limits.login-account]"), "gatehouse.toml:3: "),
-        (format!("{good}[server]\nworkers = 0\n"), "gatehouse.toml:6: server.workers: "),
-        (format!("{good}[captcha]\nttl = \"1y\"\n"), "gatehouse.toml:6: captcha.ttl: "),
-        (format!("{good}[colour]\n"), "gatehouse.toml:5: colour: "),
-        (format!("{good}[sms]\ncountries = [\"Narnia\"]\n"), "gatehouse.toml:6: sms.countries"),
+        (format!("{good}[server]\nworkers = 0\n"), "gatehouse.toml:8: server.workers: "),
+        (format!("{good}[captcha]\nttl = \"1y\"\n"), "gatehouse.toml:8: captcha.ttl: "),
+        (format!("{good}[colour]\n"), "gatehouse.toml:7: colour: "),
+        (format!("{good}[sms]\ncountries = [\"Narnia\"]\n"), "gatehouse.toml:8: sms.countries"),
     ];
     for (text, told) in &mistakes {
         let before = running.stderr().len();

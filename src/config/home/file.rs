@@ -1,14 +1,15 @@
 //! The configuration file as the home of the limits: read when it has settled, replaced as a whole.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Found, Home, HomeKind, Swapped};
-use crate::config::source;
-use crate::config::watch::{Folder, Waker};
+use super::folder::{Folder, KUBERNETES_LINK};
+use super::{Found, Home, LARGEST, Swapped, Waker};
+use crate::config::live_home::HomeKind;
+use crate::files::open_regular;
 
 /// A file counts as written when two looks this far apart see the same.
 const QUIET: Duration = Duration::from_millis(50);
@@ -82,7 +83,7 @@ impl Home for FileHome {
 
     /// Once it has stopped changing: most editors write in several steps.
     fn read(&mut self, known: Option<&Found>) -> Found {
-        let mut found = source::find(&self.path);
+        let mut found = find(&self.path);
         if known == Some(&found) {
             return found;
         }
@@ -91,7 +92,7 @@ impl Home for FileHome {
                 break;
             }
             std::thread::sleep(QUIET);
-            let again = source::find(&self.path);
+            let again = find(&self.path);
             if again == found {
                 break;
             }
@@ -103,7 +104,7 @@ impl Home for FileHome {
     fn swap(&mut self, expected: &Found, next: &str) -> Result<Swapped, String> {
         let target = self.target()?;
         let _lock = lock(&beside(&target, "lock")).map_err(|reason| self.failed(&reason))?;
-        let found = source::find(&self.path);
+        let found = find(&self.path);
         if found != *expected {
             return Ok(Swapped::Overtaken(found));
         }
@@ -120,11 +121,24 @@ impl Home for FileHome {
     }
 }
 
+/// What stands at a path.
+pub(in crate::config) fn find(path: &Path) -> Found {
+    let read = open_regular(path).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    });
+    match read {
+        Ok(bytes) => Found::Bytes(bytes),
+        Err(reason) if reason.kind() == ErrorKind::NotFound => Found::Missing,
+        Err(reason) => Found::Unreadable(reason.to_string()),
+    }
+}
+
 /// Kubernetes mounts each key as a link through `..data`, which it swaps; what is written behind it is
 /// lost at the next swap, and the mount is read-only as a rule.
 fn is_config_map(path: &Path) -> bool {
-    let through =
-        |link: &Path| link.components().any(|part| part.as_os_str() == super::super::watch::KUBERNETES_LINK);
+    let through = |link: &Path| link.components().any(|part| part.as_os_str() == KUBERNETES_LINK);
     fs::read_link(path).is_ok_and(|link| through(&link))
 }
 

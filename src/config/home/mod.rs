@@ -1,42 +1,25 @@
 //! Where the document with the limits is kept: what every such place has to do, and which there are.
 
 mod file;
+mod folder;
 #[cfg(feature = "nacos")]
 mod nacos;
 mod redis;
+mod waker;
 
 use std::path::Path;
 use std::time::Duration;
 
-pub(super) use file::FileHome;
-#[cfg(feature = "nacos")]
-pub(super) use nacos::NacosHome;
-pub(super) use redis::RedisHome;
+pub(super) use file::{FileHome, find};
+pub(super) use waker::Waker;
 
-/// Which kind of place it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum HomeKind {
-    /// None: nothing reloads this configuration, and nothing can save it.
-    #[default]
-    Fixed,
-    /// The configuration file itself, which holds everything else, too.
-    File,
-    /// A string on Redis, with what is live alone.
-    Redis,
-    /// A document in a Nacos-compatible config centre, with what is live alone.
-    Nacos,
-}
+use self::redis::RedisHome;
+use super::live_home::{HomeKind, HomeSettings};
+use super::settings::Settings;
+use super::store::StoreUrl;
 
-impl HomeKind {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Fixed => "fixed",
-            Self::File => "file",
-            Self::Redis => "redis",
-            Self::Nacos => "nacos",
-        }
-    }
-}
+/// Far beyond any real document: a wrong path (a log, a device) must not fill the memory.
+pub(super) const LARGEST: u64 = 1024 * 1024;
 
 /// What was found there. Two that are equal need no second look.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,4 +78,27 @@ pub trait Home: Send {
 
     /// How long to wait at the most before looking again, whatever was told.
     fn poll(&self) -> Duration;
+}
+
+/// The program that keeps the limits, if one does.
+pub(super) fn service(running: &Settings, waker: &Waker) -> Option<Box<dyn Home>> {
+    let HomeSettings { home, url, key, poll, .. } = &running.home;
+    match home {
+        HomeKind::Fixed | HomeKind::File => None,
+        HomeKind::Redis => {
+            let url = match (url, &running.store.url) {
+                (Some(StoreUrl::Redis(url)), _) | (None, StoreUrl::Redis(url)) => url.clone(),
+                _ => return None,
+            };
+            Some(Box::new(RedisHome::new(url, key.clone(), *poll, waker.clone())))
+        }
+        #[cfg(feature = "nacos")]
+        HomeKind::Nacos => {
+            let nacos = running.home.nacos.clone()?;
+            Some(Box::new(nacos::NacosHome::new(nacos, *poll, waker.clone())))
+        }
+        // A configuration that asks for it is refused by this build.
+        #[cfg(not(feature = "nacos"))]
+        HomeKind::Nacos => None,
+    }
 }

@@ -9,9 +9,8 @@ use redis::{Client, Connection, ErrorKind, RedisError, Script, ServerErrorKind};
 use sha1::{Digest, Sha1};
 use url::Url;
 
-use super::{Found, Home, HomeKind, Swapped};
-use crate::config::source::LARGEST;
-use crate::config::watch::Waker;
+use super::{Found, Home, LARGEST, Swapped, Waker};
+use crate::config::live_home::{HomeKind, redis_place};
 
 /// How long connecting, and an answer, may take.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -40,16 +39,11 @@ struct Server {
 }
 
 impl RedisHome {
-    /// What it is called where something is wrong with it.
-    pub fn place(key: &str) -> PathBuf {
-        PathBuf::from(format!("redis {key}"))
-    }
-
     pub fn new(url: Url, key: String, poll: Duration, waker: Waker) -> Self {
         // Whichever part of the program speaks TLS first chooses what computes it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
-            place: Self::place(&key),
+            place: redis_place(&key),
             server: Server { url, key },
             poll,
             swap: Script::new(include_str!("../../../lua/swap.lua")),

@@ -7,8 +7,6 @@ use crate::throttle::{CalendarUnit, Mode, Rule, Span, Then};
 
 use super::read;
 
-const EXAMPLE: &str = include_str!("../../../gatehouse.example.toml");
-
 /// The configuration in the description of Gatehouse's edge, as it is written there.
 const DESCRIBED: &str = r#"
 [server]
@@ -56,25 +54,6 @@ rules = [{ max = 5, window = "10m" }]
 #[test]
 fn an_empty_document_is_the_defaults() {
     assert_eq!(read("").expect("valid"), Config::default());
-}
-
-#[test]
-fn the_example_is_the_defaults() {
-    assert_eq!(read(EXAMPLE).expect("valid"), Config::default());
-}
-
-#[test]
-fn what_the_example_comments_out_is_valid_too() {
-    let setting = |line: &str| {
-        line.strip_prefix('#')
-            .filter(|rest| rest.starts_with(char::is_alphabetic) || rest.starts_with('['))
-            .map(str::to_owned)
-    };
-    let whole: Vec<_> =
-        EXAMPLE.lines().map(|line| setting(line).unwrap_or_else(|| line.to_owned())).collect();
-    let config = read(&whole.join("\n")).expect("valid");
-    assert_eq!(config.settings.server.workers, Some(4));
-    assert_eq!(config.live.limits.custom.len(), 2);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a document may say, what it must not, and how it is told.
 
 mod accepted;
+mod example;
 mod hostile;
 mod nacos;
 mod refused;

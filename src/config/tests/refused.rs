@@ -262,7 +262,7 @@ fn development_parts_beyond_loopback() {
 #[test]
 fn sms_and_its_gateways() {
     told(&[
-        ("sms.gateway = 'pigeon'", "sms.gateway: \"pigeon\" is none of: outbox, twilio, aliyun, http"),
+        ("sms.gateway = 'pigeon'", "sms.gateway: \"pigeon\" is none of: outbox, none, twilio, aliyun, http"),
         ("sms.gateway = 'http'", "sms.http.url: is missing, and the chosen sms.gateway needs it"),
         (
             "sms.countries = ['China']",

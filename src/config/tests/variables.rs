@@ -26,7 +26,7 @@ fn values_are_toml_where_that_fits_and_text_otherwise() {
     assert_eq!(settings.server.workers, Some(3));
     assert_eq!(settings.server.trusted_proxies.len(), 1);
     assert_eq!(settings.store.timeout.as_millis(), 250);
-    assert_eq!(settings.captcha_provider, CaptchaProvider::Fixed { answer: "1234".to_owned() });
+    assert_eq!(settings.captcha.provider, CaptchaProvider::Fixed { answer: "1234".to_owned() });
 }
 
 #[test]

@@ -1,27 +1,20 @@
 //! Keeps what is in force in step with its home: on a thread of its own, by events, by polling, on demand.
 
-mod folder;
 mod reload;
-mod wake;
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use reload::ReloadOutcome;
-pub use wake::{Control, SaveRequest};
-
-pub(super) use folder::{Folder, KUBERNETES_LINK};
-pub(super) use wake::{Waker, nobody};
 
 use self::reload::Reloader;
-use self::wake::Wake;
-use super::home::{FileHome, Found, Home, HomeKind, RedisHome, Swapped};
+use super::control::{Control, SaveRequest, Wake};
+use super::home::{self, FileHome, Found, Home, Swapped, Waker};
 use super::live::LiveHandle;
-use super::live_home::HomeSettings;
+use super::live_home::HomeKind;
 use super::settings::Settings;
 use super::source::Source;
-use super::store::StoreUrl;
 use crate::clock::Clock;
 
 /// Events get lost on network file systems, and where the file is a link into another folder. Half a
@@ -60,9 +53,9 @@ impl Watcher {
         clock: Clock,
         on_reload: impl Fn(&ReloadOutcome) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let (waker, woken) = wake::channel();
-        let control = Control::of(&waker);
-        let home = service(&running, &waker)
+        let (control, woken) = Control::new();
+        let waker = control.waker();
+        let home = home::service(&running, &waker)
             .unwrap_or_else(|| Box::new(FileHome::new(source.path(), poll, waker.clone())));
         live.controlled_by(control.clone());
         let (looked, first_look) = sync_channel(1);
@@ -80,29 +73,6 @@ impl Watcher {
     /// Looks at the home now and reports what came of it, also where nothing did: what SIGHUP asks for.
     pub fn reload_now(&self) {
         self.control.reload();
-    }
-}
-
-/// The program that keeps the limits, if one does.
-pub(super) fn service(running: &Settings, waker: &Waker) -> Option<Box<dyn Home>> {
-    let HomeSettings { home, url, key, poll, .. } = &running.home;
-    match home {
-        HomeKind::Fixed | HomeKind::File => None,
-        HomeKind::Redis => {
-            let url = match (url, &running.store.url) {
-                (Some(url), _) | (None, StoreUrl::Redis(url)) => url.clone(),
-                _ => return None,
-            };
-            Some(Box::new(RedisHome::new(url, key.clone(), *poll, waker.clone())))
-        }
-        #[cfg(feature = "nacos")]
-        HomeKind::Nacos => {
-            let nacos = running.home.nacos.clone()?;
-            Some(Box::new(super::home::NacosHome::new(nacos, *poll, waker.clone())))
-        }
-        // A configuration that asks for it is refused by this build.
-        #[cfg(not(feature = "nacos"))]
-        HomeKind::Nacos => None,
     }
 }
 
@@ -191,7 +161,7 @@ impl<F: Fn(&ReloadOutcome)> Watching<F> {
             match wake {
                 Wake::Changed | Wake::Stop => {}
                 Wake::OnDemand => asked.on_demand = true,
-                Wake::Save(request) => asked.saves.push(request),
+                Wake::Save(request) => asked.saves.push(*request),
             }
         }
         asked

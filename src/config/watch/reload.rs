@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 
-use super::SaveRequest;
+use crate::config::control::SaveRequest;
 use crate::config::draft::{self, SaveError, Saved};
 use crate::config::error::ConfigError;
-use crate::config::home::{Found, Home, Swapped};
+use crate::config::home::{Found, Home, LARGEST, Swapped};
 use crate::config::live::{LiveHandle, Refused};
 use crate::config::settings::Settings;
-use crate::config::source::{Fingerprint, Judged, LARGEST, Source};
+use crate::config::source::{Fingerprint, Judged, Source};
 
 /// What came of looking at the home.
 #[derive(Debug, Clone, PartialEq, Eq)]

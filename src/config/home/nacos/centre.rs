@@ -11,8 +11,8 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::sign_in::SignIn;
+use crate::config::home::Waker;
 use crate::config::nacos::NacosSettings;
-use crate::config::watch::Waker;
 
 /// How long a first connection may take, and an answer.
 const CONNECTION: Duration = Duration::from_secs(2);

@@ -17,9 +17,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use self::centre::{Centre, Document};
-use super::{Found, Home, HomeKind, Swapped};
+use super::{Found, Home, Swapped, Waker};
+use crate::config::live_home::HomeKind;
 use crate::config::nacos::NacosSettings;
-use crate::config::watch::Waker;
 
 /// How long a document has to stand until nobody who saw the one before it can still be writing.
 const SETTLE: Duration = Duration::from_millis(300);

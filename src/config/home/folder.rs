@@ -9,12 +9,12 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 use super::Waker;
 
 /// The link that Kubernetes swaps when it updates a mounted ConfigMap; the file itself never changes.
-pub(in crate::config) const KUBERNETES_LINK: &str = "..data";
+pub(super) const KUBERNETES_LINK: &str = "..data";
 
 /// The folder is watched and not the file: an editor's rename puts another file in its place, which
 /// a watch on the first one never hears of. Its path is taken as given: resolved, it would lead past
 /// the links that Kubernetes swaps.
-pub(in crate::config) struct Folder {
+pub(super) struct Folder {
     path: PathBuf,
     file: PathBuf,
     wake: Waker,

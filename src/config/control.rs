@@ -1,0 +1,72 @@
+//! What the watcher's thread is asked for, and the handle that asks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+
+use tokio::sync::oneshot;
+
+use super::draft::{Edit, SaveError, Saved};
+use super::home::Waker;
+
+pub(super) enum Wake {
+    /// Something happened to the document, or may have.
+    Changed,
+    OnDemand,
+    Save(Box<SaveRequest>),
+    Stop,
+}
+
+/// A draft that is to be put in force, if its author has seen the document that stands there.
+pub(super) struct SaveRequest {
+    pub edit: Edit,
+    /// The version that the author has seen.
+    pub seen: String,
+    answer: oneshot::Sender<Result<Saved, SaveError>>,
+}
+
+impl SaveRequest {
+    pub fn answer(self, saved: Result<Saved, SaveError>) {
+        // Whoever asked may have gone; what was saved stays.
+        self.answer.send(saved).ok();
+    }
+}
+
+/// The watcher's thread, for those who ask something of it.
+#[derive(Debug, Clone)]
+pub struct Control {
+    wake: Sender<Wake>,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Control {
+    pub(super) fn new() -> (Self, Receiver<Wake>) {
+        let (wake, woken) = std::sync::mpsc::channel();
+        (Self { wake, stopping: Arc::default() }, woken)
+    }
+
+    /// For what keeps the document.
+    pub(super) fn waker(&self) -> Waker {
+        let wake = self.wake.clone();
+        // The thread is gone only if the hook panicked, which has been reported as such.
+        Waker::new(move || drop(wake.send(Wake::Changed)), Arc::clone(&self.stopping))
+    }
+
+    pub(super) fn reload(&self) {
+        self.wake.send(Wake::OnDemand).ok();
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+        self.wake.send(Wake::Stop).ok();
+    }
+
+    /// Puts a draft into the document and in force: when this answers with `Ok`, it is.
+    pub async fn save(&self, edit: Edit, seen: &str) -> Result<Saved, SaveError> {
+        let (answer, answered) = oneshot::channel();
+        let request = SaveRequest { edit, seen: seen.to_owned(), answer };
+        let gone = || SaveError::Home("the server is stopping; try again once it runs".to_owned());
+        self.wake.send(Wake::Save(Box::new(request))).map_err(|_| gone())?;
+        answered.await.unwrap_or_else(|_| Err(gone()))
+    }
+}

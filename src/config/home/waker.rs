@@ -1,0 +1,31 @@
+//! What a backend tells changes with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Called from whichever thread hears of a change. Clones call the same.
+#[derive(Clone)]
+pub(in crate::config) struct Waker {
+    changed: Arc<dyn Fn() + Send + Sync>,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Waker {
+    /// `stopping` is set when nobody waits for changes any more.
+    pub fn new(changed: impl Fn() + Send + Sync + 'static, stopping: Arc<AtomicBool>) -> Self {
+        Self { changed: Arc::new(changed), stopping }
+    }
+
+    /// For a document that is read once.
+    pub fn nobody() -> Self {
+        Self::new(|| {}, Arc::default())
+    }
+
+    pub fn changed(&self) {
+        (self.changed)();
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}
