@@ -1,97 +1,99 @@
-//! One replay: the record in the order of time, under one set of limits.
+//! One replay: the record in the order of time, and what a draft of the limits decides on each attempt.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
-use super::Belief;
-use super::book::{self, Book, COUNT, Lane, Lanes};
-use super::episode::Episodes;
-use super::judge::{self, Full, Judged};
-use super::lines::{Lines, Waiter};
-use super::log::{GUESS, MAY, MUST, Worlds};
-use super::row::{Action, Outcome, Recording, Row, SOLVED};
-use super::tally::{Tally, Verdict};
+use super::Comparison;
+use super::attempt_log::LimitLogs;
+use super::logs_of::{COUNT, LogRef, counts_devices, limits, logs_of};
+use super::row::{Action, HONEST, NOBODY, Recording, Row, SOLVED};
+use super::tally::{Decision, Tally};
 use crate::clock::Micros;
-use crate::config::Limits;
-use crate::throttle::{Hit, HitId, Refusal};
+use crate::config::{LimitName, Limits};
+use crate::throttle::window::Gathered;
+use crate::throttle::{Refusal, Then};
 
-/// How long an attempt waits for others in flight, at most: as the guard and the guesses have it.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+/// So many attempts of one row are tried one by one; the rest get what the last of them got.
+const MOST_TRIED: u32 = 10_000;
 
-pub struct Engine<'r> {
-    pub(super) rows: &'r [Row],
-    pub(super) books: [Book; COUNT],
-    pub(super) tally: Tally,
-    pub(super) episodes: Episodes,
-    lines: Lines,
-    due: BinaryHeap<Reverse<Due>>,
-    numbered: u64,
-    /// From here on the limits decide; before, what was decided did.
-    pub(super) from: Micros,
-    pub(super) belief: Belief,
-}
-
-/// Something that was begun, and ends.
+/// One attempt on its way through the logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    at: Micros,
-    number: u64,
-    what: What,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum What {
-    Settle(Flight),
-    /// A right one that may have had to wait holds its place no longer.
-    Release(u32),
-    /// The gateway would not have it.
-    TakeOut {
-        row: u32,
-        loose: bool,
-    },
-    EndEpisode(u32),
-}
-
-/// An attempt that is being verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Flight {
+pub struct Attempt {
     pub row: u32,
-    pub came: Micros,
-    pub worlds: [bool; 3],
-    /// It may have had to wait, so that all this may have been later.
-    pub slack: bool,
+    /// For how many of its row it stands.
+    pub n: u32,
+    /// As what it is counted.
+    pub action: Action,
+    /// When it came; from when it is admitted, that.
+    pub at: Micros,
     pub waited: bool,
 }
 
+/// What is to be done at a later time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Due {
+    /// An attempt was verified.
+    Settle(Attempt),
+    /// The gateway refused a message.
+    TakeBack(Attempt),
+    /// The next of a row's attempts comes, after so many.
+    Retry { row: u32, tried: u32 },
+}
+
+/// What the draft says of an attempt.
+#[derive(Clone, Copy)]
+pub enum Verdict {
+    Decided {
+        decision: Decision,
+        retry_after: Duration,
+    },
+    /// Only attempts in flight stand in its way: it waits for this log.
+    Held(LogRef),
+}
+
+pub struct Engine<'r> {
+    rows: &'r [Row],
+    from: Micros,
+    pub(super) logs: [LimitLogs; COUNT],
+    /// Whether the draft counts known devices apart, and the limits in force do not, or the reverse.
+    devices_apart: bool,
+    devices_changed: bool,
+    /// Attempts that wait for others in flight, in the order they came. A log has two queues, as the limiter has
+    /// them: one for those with a solved challenge.
+    pub(super) queues: HashMap<(LogRef, bool), VecDeque<Attempt>>,
+    /// By time, and then in the order in which it was scheduled.
+    due: BinaryHeap<Reverse<(Micros, u64, Due)>>,
+    scheduled: u64,
+    recorded: Tally,
+    draft: Tally,
+}
+
 impl<'r> Engine<'r> {
-    pub fn new(recording: &'r Recording, limits: &Limits, from: Micros, belief: Belief) -> Self {
-        let mut number = 0;
-        let books = book::limits(limits).map(|limit| {
-            number += 1;
-            Book::new(limit, number - 1, &recording.subjects)
-        });
-        let tally = Tally::new(&books);
+    pub fn new(recording: &'r Recording, in_force: &Limits, draft: &Limits, from: Micros) -> Self {
+        let (old, new) = (limits(in_force), limits(draft));
+        let devices_apart = counts_devices(draft);
         Self {
             rows: &recording.rows,
-            books,
-            tally,
-            episodes: Episodes::default(),
-            lines: Lines::default(),
-            due: BinaryHeap::new(),
-            numbered: 0,
             from,
-            belief,
+            logs: std::array::from_fn(|number| LimitLogs::new(old[number], new[number])),
+            devices_apart,
+            devices_changed: devices_apart != counts_devices(in_force),
+            queues: HashMap::new(),
+            due: BinaryHeap::new(),
+            scheduled: 0,
+            recorded: Tally::new(old),
+            draft: Tally::new(new),
         }
     }
 
-    pub fn run(mut self) -> Tally {
+    pub fn run(mut self) -> Comparison {
         for number in 0..self.rows.len() as u32 {
             self.advance(self.row(number).at);
             self.arrive(number);
         }
         self.advance(Micros(i64::MAX));
-        self.tally
+        Comparison { recorded: self.recorded.finish(), draft: self.draft.finish() }
     }
 
     pub(super) fn row(&self, number: u32) -> &'r Row {
@@ -99,187 +101,177 @@ impl<'r> Engine<'r> {
     }
 
     fn advance(&mut self, to: Micros) {
-        while let Some(Reverse(due)) = self.due.peek().copied()
-            && due.at <= to
+        while let Some(Reverse((at, _, due))) = self.due.peek().copied()
+            && at <= to
         {
             self.due.pop();
-            match due.what {
-                What::Settle(flight) => self.settle(flight, due.at, true),
-                What::Release(row) => {
-                    self.each_log(row, due.at, |_, log| log.holds[MAY] -= 1);
+            match due {
+                Due::Settle(attempt) => {
+                    self.settle(&attempt, at);
+                    self.wake_at(&attempt, at);
                 }
-                What::TakeOut { row, loose } => self.take_out(row, loose, due.at),
-                What::EndEpisode(episode) => self.end_episode(episode, due.at),
+                Due::TakeBack(attempt) => self.take_back(&attempt, at),
+                Due::Retry { row, tried } => self.retry(row, tried, at),
             }
         }
     }
 
-    pub(super) fn schedule(&mut self, at: Micros, what: What) {
-        self.numbered += 1;
-        self.due.push(Reverse(Due { at, number: self.numbered, what }));
+    pub(super) fn schedule(&mut self, at: Micros, due: Due) {
+        self.scheduled += 1;
+        self.due.push(Reverse((at, self.scheduled, due)));
     }
 
     fn arrive(&mut self, number: u32) {
         let row = self.row(number);
+        let attempt = Attempt { row: number, n: row.count, action: row.action, at: row.at, waited: false };
         match row.action {
             Action::Clear => return self.clear(row),
-            Action::Answer => return self.take(number, row.at, Worlds::ALL, false, false),
+            Action::Answer => return self.admit(attempt, row.at),
             _ => {}
         }
-        let counts = row.at >= self.from;
-        match row.outcome {
-            Outcome::Undecided if counts => self.tally.undecided(row, &Lanes::of(row)),
-            Outcome::Challenged | Outcome::Throttled if counts => self.refused(number),
-            Outcome::Undecided | Outcome::Challenged | Outcome::Throttled => {}
-            Outcome::Ok | Outcome::Wrong | Outcome::Failed => {
-                if !counts {
-                    self.take(number, row.at, Worlds::ALL, false, false);
-                } else {
-                    let solved = row.has(SOLVED);
-                    let standing = self.lines.standing_at(&Lanes::of(row), solved);
-                    if let Some(lane) = standing.or_else(|| self.admit(number, row.at, false)) {
-                        self.join(lane, Waiter { row: number, solved, came: row.at });
-                    }
-                }
-            }
+        let (decision, reported) = (row.decision(), row.at >= self.from);
+        let differs = reported && decision != Decision::Undecided && self.differs(row);
+        if reported {
+            self.recorded.count(row, row.action, row.count, decision, false);
+        }
+        if differs && !is_nameless(row) {
+            return self.retry(number, 0, row.at);
+        }
+        if reported {
+            self.draft.count(row, row.action, row.count, decision, differs);
+        }
+        if let Decision::Admitted { .. } = decision {
+            self.admit(attempt, row.at);
         }
     }
 
-    /// One attempt whose outcome is known. Where only others in flight stand in its way for certain: in
-    /// whose line it has to wait.
-    fn admit(&mut self, number: u32, now: Micros, waited: bool) -> Option<Lane> {
-        let row = self.row(number);
-        let (lanes, solved) = (Lanes::of(row), row.has(SOLVED));
-        let crowded = self.until(&lanes, |log| log.crowded_until) > now;
-        match judge::judge(&mut self.books, &lanes, now, solved) {
-            Judged::One(said) if crowded => self.admit_perhaps(number, now, said.refused(), true, waited),
-            Judged::One(said) => {
-                if let Some(refusal) = said.refused() {
-                    self.count_refused(row, &lanes, &[full(&refusal, now)], Some(refusal));
-                } else if let Some(lane) = said.held {
-                    return Some(lanes[lane]);
-                } else {
-                    self.count_admitted(row, &lanes, now);
-                    self.take(number, now, Worlds::ALL, false, waited);
-                }
-            }
-            Judged::Split { guess, .. } if crowded => {
-                self.admit_perhaps(number, now, guess.refused(), true, waited);
-            }
-            Judged::Split { must, guess, may, unknown } => {
-                if must.refused().is_some() {
-                    let winners = self.winners(&lanes, now, solved, true, false);
-                    self.count_refused(row, &lanes, &winners, guess.refused());
-                } else if !unknown && may.refused().is_none() && may.held.is_none() {
-                    self.count_admitted(row, &lanes, now);
-                    self.take(number, now, Worlds::ALL, false, waited);
-                } else {
-                    let slack = unknown || may.held.is_some();
-                    self.admit_perhaps(number, now, guess.refused(), slack, waited);
-                }
-            }
-        }
-        None
+    /// Whether the draft may decide otherwise than it was decided.
+    fn differs(&self, row: &Row) -> bool {
+        row.action == Action::DeviceSignIn && self.devices_changed
+            || logs_of(row.action, row).any(|log| self.logs[log.limit as usize].differs(log.subject, row.at))
     }
 
-    /// It may be admitted, or refused; and with `slack` it may have to wait before it is either.
-    fn admit_perhaps(&mut self, number: u32, now: Micros, guess: Option<Refusal>, slack: bool, waited: bool) {
+    /// Tries one of a row's attempts, and those after it in their turn.
+    fn retry(&mut self, number: u32, tried: u32, now: Micros) {
         let row = self.row(number);
-        let (lanes, solved) = (Lanes::of(row), row.has(SOLVED));
-        let winners = self.winners(&lanes, now, solved, false, slack);
-        let n = u64::from(row.count);
-        let verdict = Verdict {
-            n,
-            can_admit: true,
-            guess_admitted: if guess.is_none() { n } else { 0 },
-            winners: &winners,
-            guess: guess.map(|refusal| (refusal.bucket, refusal.rule)),
-            noted: self.noted(&lanes, now, solved),
+        let action = match row.action {
+            Action::DeviceSignIn if !self.devices_apart => Action::SignIn,
+            action => action,
         };
-        self.tally.count(row, &lanes, &verdict);
-        if slack {
-            self.crowd(number, now, now.plus(PATIENCE));
+        let left = row.count.saturating_sub(tried).max(1);
+        let step = row.lasts().as_micros() as u32 / row.count.saturating_sub(1).max(1);
+        let mut attempt = Attempt { row: number, n: 1, action, at: now, waited: false };
+        let verdict = self.judge_in_turn(&mut attempt, now);
+        attempt.n = match verdict {
+            _ if tried >= MOST_TRIED => left,
+            Verdict::Decided { decision: Decision::Refused { .. }, retry_after } if step > 0 => {
+                let skipped = retry_after.as_micros().div_ceil(u128::from(step));
+                u32::try_from(skipped).unwrap_or(left).clamp(1, left)
+            }
+            Verdict::Decided { decision: Decision::Refused { .. }, .. } => left,
+            // The right person is in, and tries no more.
+            Verdict::Decided { .. } if row.has(HONEST) && action.is_compared() => left,
+            Verdict::Decided { .. } | Verdict::Held(_) => 1,
+        };
+        self.conclude(attempt, verdict, now);
+        let tried = tried + attempt.n;
+        if tried < row.count {
+            let next = Duration::from_micros(u64::from(step) * u64::from(tried));
+            self.schedule(row.at.plus(next), Due::Retry { row: number, tried });
         }
-        self.take(number, now, Worlds::open(guess.is_none()), slack, waited);
     }
 
-    /// It may be waiting at any of its logs until then.
-    pub(super) fn crowd(&mut self, number: u32, now: Micros, until: Micros) {
-        self.each_log(number, now, |_, log| log.crowded_until = log.crowded_until.max(until));
-    }
-
-    fn join(&mut self, lane: Lane, waiter: Waiter) {
-        if let Some(log) = self.books[lane.limit].existing(lane.subject) {
-            log.lined_until = log.lined_until.max(waiter.came.plus(PATIENCE));
+    /// Anyone who comes while others wait for the same log waits behind them.
+    fn judge_in_turn(&self, attempt: &mut Attempt, now: Micros) -> Verdict {
+        let row = self.row(attempt.row);
+        let queue = |log: &LogRef| self.queues.contains_key(&(*log, row.has(SOLVED)));
+        match logs_of(attempt.action, row).find(queue) {
+            Some(log) => Verdict::Held(log),
+            None => self.judge(attempt, now),
         }
-        self.lines.join(lane, waiter);
     }
 
-    /// The latest of these moments of an attempt's logs.
-    pub(super) fn until(&mut self, lanes: &Lanes, of: impl Fn(&super::log::Log) -> Micros) -> Micros {
-        let logs = lanes.iter().map(|lane| {
-            self.books[lane.limit].existing(lane.subject).map_or(Micros(i64::MIN), |log| of(log))
-        });
-        logs.max().unwrap_or(Micros(i64::MIN))
-    }
-
-    fn winners(&self, lanes: &Lanes, now: Micros, solved: bool, refused: bool, slack: bool) -> Vec<Full> {
-        let certain = if refused { judge::full(&self.books, lanes, now, solved, MUST) } else { Vec::new() };
-        let mut possible = judge::full(&self.books, lanes, now, solved, MAY);
-        possible.extend(judge::unknown(&self.books, lanes, now, solved, slack));
-        judge::winners(&certain, &possible)
-    }
-
-    fn count_refused(&mut self, row: &Row, lanes: &Lanes, winners: &[Full], guess: Option<Refusal>) {
-        let guess = guess.map(|refusal| (refusal.bucket, refusal.rule));
-        let n = u64::from(row.count);
-        let guess = guess.or_else(|| winners.first().map(|full| (full.lane, full.rule)));
-        self.tally.count(row, lanes, &Verdict { n, winners, guess, ..Verdict::default() });
-    }
-
-    fn count_admitted(&mut self, row: &Row, lanes: &Lanes, now: Micros) {
-        let n = u64::from(row.count);
-        let noted = self.noted(lanes, now, row.has(SOLVED));
-        let verdict = Verdict { n, can_admit: true, guess_admitted: n, noted, ..Verdict::default() };
-        self.tally.count(row, lanes, &verdict);
-    }
-
-    pub(super) fn noted(&self, lanes: &Lanes, now: Micros, solved: bool) -> [[bool; 3]; 5] {
-        let mut noted = [[false; 3]; 5];
-        for (noted, lane) in noted.iter_mut().zip(lanes.iter()) {
-            *noted = [MUST, GUESS, MAY].map(|world| judge::notes(&self.books, *lane, now, solved, world));
+    /// What the draft says of an attempt. Once a known device's log blocks, it comes as a stranger; of two refusals
+    /// it is told the milder.
+    pub(super) fn judge(&self, attempt: &mut Attempt, now: Micros) -> Verdict {
+        let own = self.judge_by(attempt, now);
+        let Verdict::Decided {
+            decision: Decision::Refused { limit: LimitName::LoginDevice, then: Then::Block, .. },
+            retry_after,
+        } = own
+        else {
+            return own;
+        };
+        let mut stranger = Attempt { action: Action::SignIn, ..*attempt };
+        match self.judge_in_turn(&mut stranger, now) {
+            Verdict::Decided {
+                decision: Decision::Refused { then: Then::Block, .. },
+                retry_after: longer,
+            } if longer > retry_after => own,
+            other => {
+                *attempt = stranger;
+                other
+            }
         }
-        noted
     }
 
-    /// Somebody's place has become free.
-    pub(super) fn wake(&mut self, number: u32, now: Micros) {
-        if self.lines.is_empty() {
-            return;
+    fn judge_by(&self, attempt: &Attempt, now: Micros) -> Verdict {
+        let (row, mut gathered) = (self.row(attempt.row), Gathered::default());
+        for (index, log) in logs_of(attempt.action, row).enumerate() {
+            let logs = &self.logs[log.limit as usize];
+            if let Some(hits) = logs.get(log.subject) {
+                gathered.add(index, &logs.limit, hits, now, row.has(SOLVED));
+            }
         }
-        let lanes = Lanes::of(self.row(number));
-        for (lane, solved) in lanes.iter().flat_map(|lane| [(lane, false), (lane, true)]) {
-            while let Some(waiter) = self.lines.first(*lane, solved) {
-                let row = self.row(waiter.row);
-                if now > waiter.came.plus(PATIENCE) {
-                    self.tally.undecided(row, &Lanes::of(row));
-                } else if let Some(other) = self.admit(waiter.row, now, true)
-                    && self.lines.stay(*lane, other, waiter)
-                {
-                    break;
+        let log = |bucket| logs_of(attempt.action, row).nth(bucket).expect("it was gathered");
+        let decided = |decision, retry_after| Verdict::Decided { decision, retry_after };
+        match (gathered.refused(), gathered.held) {
+            (Some(Refusal { bucket, rule, then, retry_after, .. }), _) => {
+                decided(Decision::Refused { limit: log(bucket).limit, rule, then }, retry_after)
+            }
+            (None, Some(bucket)) => Verdict::Held(log(bucket)),
+            (None, None) => {
+                let noted = gathered.noted().map(|refusal| log(refusal.bucket).limit);
+                decided(Decision::Admitted { noted }, Duration::ZERO)
+            }
+        }
+    }
+
+    /// Counts what was decided, and does what follows from it.
+    pub(super) fn conclude(&mut self, attempt: Attempt, verdict: Verdict, now: Micros) {
+        match verdict {
+            Verdict::Held(log) => {
+                let solved = self.row(attempt.row).has(SOLVED);
+                let queue = self.queues.entry((log, solved)).or_default();
+                queue.push_back(Attempt { waited: true, ..attempt });
+            }
+            Verdict::Decided { decision, .. } => {
+                self.count(&attempt, decision, now);
+                if let Decision::Admitted { .. } = decision {
+                    self.admit(attempt, now);
                 }
+            }
+        }
+    }
+
+    /// If it was decided otherwise than recorded, or at another time, its logs differ as long as it is in sight.
+    pub(super) fn count(&mut self, attempt: &Attempt, decision: Decision, now: Micros) {
+        let row = self.row(attempt.row);
+        self.draft.count(row, attempt.action, attempt.n, decision, row.is_unknown_if(decision));
+        let as_recorded = match decision {
+            Decision::Admitted { .. } => !row.is_refused() && now == row.at && attempt.action == row.action,
+            Decision::Refused { .. } | Decision::Undecided => row.is_refused(),
+        };
+        if !as_recorded {
+            for log in logs_of(row.action, row).chain(logs_of(attempt.action, row)) {
+                self.logs[log.limit as usize].mark(log.subject, now, now.plus(row.lasts()));
             }
         }
     }
 }
 
-pub(super) fn full(refusal: &Refusal, now: Micros) -> Full {
-    let frees_at = now.plus(refusal.retry_after);
-    Full { lane: refusal.bucket, rule: refusal.rule, then: refusal.then, frees_at }
-}
-
-/// Known by the number of its row.
-pub(super) fn hit(number: u32, at: Micros) -> Hit {
-    let [first, second, third, fourth] = number.to_le_bytes();
-    Hit { at, id: HitId([first, second, third, fourth, 0, 0]) }
+/// Whether it was refused by a log that the record does not name.
+fn is_nameless(row: &Row) -> bool {
+    let mut logs = logs_of(row.action, row);
+    row.is_refused() && logs.any(|log| Some(log.limit) == row.limit && log.subject == NOBODY)
 }

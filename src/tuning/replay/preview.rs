@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
+use super::attempt_log::longest;
+use super::logs_of::{counts_devices, is_replayed, limits};
 use super::read::{Read, ReadError, read};
-use super::{Belief, Side, book, replay};
+use super::{Comparison, replay};
 use crate::clock::{Clock, Micros};
-use crate::config::Limits;
+use crate::config::{LimitName, Limits};
 use crate::db::{Db, DbError};
 use crate::throttle::Limit;
 
@@ -24,11 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Current {
     pub limits: Limits,
-    /// Since when, where there were others before.
+    /// Since when, if there were others before.
     pub since: Option<Micros>,
 }
 
-/// What a draft would have done, beside what is in force.
+/// What a draft would have done, beside the record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     pub from: Micros,
@@ -39,9 +41,8 @@ pub struct Report {
     pub bytes: u64,
     /// Why the numbers are not the whole truth.
     pub incomplete: Vec<Incomplete>,
-    pub current: Side,
-    pub draft: Side,
-    /// Limits whose attempts are not recorded one by one.
+    pub comparison: Comparison,
+    /// Limits of which the record does not say enough.
     pub not_replayed: Vec<String>,
     pub read_ms: u64,
     pub replay_ms: u64,
@@ -54,6 +55,8 @@ pub enum Incomplete {
     BeginsLater,
     /// The windows were not full yet when the span began: what came before it is not in the record.
     NotWarm,
+    /// Other limits were in force for a part of the span, and decided what was recorded then.
+    LimitsChanged,
 }
 
 #[derive(Debug)]
@@ -102,34 +105,30 @@ impl Previews {
         }
         let turn = tokio::time::timeout(PATIENCE, Arc::clone(&self.turn).acquire_owned()).await;
         let Ok(Ok(turn)) = turn else { return Err(PreviewError::Busy) };
-        let kept = self.read(db, clock, span, back(&current).max(back(&draft))).await?;
-        let names = not_replayed(&draft);
+        let kept = self.read(db, clock, span, back(&draft)).await?;
+        let not_replayed = not_replayed(&current, &draft);
         let (read, read_took) = (Arc::clone(&kept.read), kept.took);
         let replayed = tokio::task::spawn_blocking(move || {
             // Whoever asked may hang up, and the next has its turn when this one is done all the same.
             let _turn = turn;
             let begun = now();
-            // Others decided then: what they brought about is no more certain than of a draft.
-            let others = since.is_some_and(|since| since > read.from);
-            let belief = if others { Belief::Draft } else { Belief::Recorded };
-            let was = replay(&read.recording, &current, read.from, belief);
-            let would = replay(&read.recording, &draft, read.from, Belief::Draft);
-            (was, would, begun.elapsed())
+            (replay(&read.recording, &current, &draft, read.from), begun.elapsed())
         });
-        let (current, draft, took) = replayed.await.expect("a replay does not panic");
+        let (comparison, took) = replayed.await.expect("a replay does not panic");
         let read = &kept.read;
-        let begins_later = read.oldest.is_none_or(|oldest| oldest > read.from);
-        let not_warm = read.cut || read.oldest.is_none_or(|oldest| oldest > read.warm_from);
-        let reasons = [(begins_later, Incomplete::BeginsLater), (not_warm, Incomplete::NotWarm)];
+        let reasons = [
+            (read.oldest.is_none_or(|oldest| oldest > read.from), Incomplete::BeginsLater),
+            (read.cut || read.oldest.is_none_or(|oldest| oldest > read.warm_from), Incomplete::NotWarm),
+            (since.is_some_and(|since| since > read.from), Incomplete::LimitsChanged),
+        ];
         Ok(Report {
             from: read.from,
             to: read.to,
             rows: read.recording.rows.len() as u64,
             bytes: read.recording.bytes() as u64,
             incomplete: reasons.into_iter().filter_map(|(is, reason)| is.then_some(reason)).collect(),
-            current,
-            draft,
-            not_replayed: names,
+            comparison,
+            not_replayed,
             read_ms: read_took.as_millis() as u64,
             replay_ms: took.as_millis() as u64,
         })
@@ -178,13 +177,15 @@ fn now() -> Instant {
 }
 
 /// How far back before the span the limits look.
-fn back(limits: &Limits) -> Duration {
-    book::limits(limits).into_iter().map(book::longest).max().unwrap_or_default()
+fn back(draft: &Limits) -> Duration {
+    limits(draft).into_iter().map(longest).max().unwrap_or_default()
 }
 
-fn not_replayed(limits: &Limits) -> Vec<String> {
-    let replayed = |limit: &&Limit| !book::NAMES.contains(&limit.name());
-    limits.iter().filter(replayed).map(|limit| limit.name().to_owned()).collect()
+/// Those that are not recorded attempt by attempt; and that of devices, unless they are told apart from strangers.
+fn not_replayed(in_force: &Limits, draft: &Limits) -> Vec<String> {
+    let replayed = |name| is_replayed(name) && (name != LimitName::LoginDevice || counts_devices(in_force));
+    let names = draft.iter().map(Limit::name);
+    names.filter(|name| !LimitName::parse(name).is_some_and(replayed)).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

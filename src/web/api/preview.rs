@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::broken;
-use crate::tuning::replay::{Incomplete, Side};
+use crate::tuning::replay::{Comparison, Incomplete, Side};
 use crate::tuning::{Draft, DraftError, PreviewError, Report};
 use crate::web::admin;
 use crate::web::extract::{DOCUMENT_LIMIT, Unread};
@@ -38,6 +38,7 @@ struct Body {
     rows: u64,
     bytes: u64,
     incomplete: Vec<Incomplete>,
+    /// As it was recorded.
     current: Side,
     draft: Side,
     not_replayed: Vec<String>,
@@ -47,8 +48,9 @@ struct Body {
 
 impl From<Report> for Body {
     fn from(report: Report) -> Self {
-        let Report { from, to, rows, bytes, incomplete, current, draft, not_replayed, read_ms, replay_ms } =
+        let Report { from, to, rows, bytes, incomplete, comparison, not_replayed, read_ms, replay_ms } =
             report;
+        let Comparison { recorded: current, draft } = comparison;
         let (from, to) = (Moment(from).iso(), Moment(to).iso());
         Self { from, to, rows, bytes, incomplete, current, draft, not_replayed, read_ms, replay_ms }
     }

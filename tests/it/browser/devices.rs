@@ -1,5 +1,7 @@
 //! Somebody keeps failing at an account: its owner, at the browser they always use, does not notice.
 
+use std::time::Duration;
+
 use gatehouse::clock::Clock;
 
 use super::WRONG;
@@ -48,7 +50,7 @@ async fn a_lock_out_met_in_a_known_browser_on_redis() {
 }
 
 /// What an administrator sees of it, in either language.
-async fn is_seen_in_the_console(language: &str, caveat: &str, nothing: &str) {
+async fn is_seen_in_the_console(language: &str, estimate: &str, caveat: &str, nothing: &str) {
     let app = TestApp::with(Store::Memory, BEHIND_A_PROXY).await;
     // Pages tell the time by the browser, whose clock nobody moves.
     app.clock.set(Clock::System.now());
@@ -75,11 +77,18 @@ async fn is_seen_in_the_console(language: &str, caveat: &str, nothing: &str) {
     look.at("device-lookup").await;
     assert!(browser.text("main").await.contains(&device[4..]), "it is found by what its events say");
     browser.open("/admin/limits/edit/login-device").await;
-    browser.fill(&[("max-1", "5")]).await;
+    // What is recorded now is not before now.
+    app.advance(Duration::from_secs(1));
+    browser.fill(&[("max-0", "2")]).await;
     browser.follow("[name=do][value=try]").await;
     look.at("device-tried").await;
     let told = browser.text("main").await;
-    assert!(told.contains(caveat) && !told.contains(nothing), "no figure is given for what cannot be known");
+    assert!(told.contains(estimate) && !told.contains(caveat), "{told}");
+    browser.open("/admin/limits/edit/captcha-address").await;
+    browser.fill(&[("max-0", "2")]).await;
+    browser.follow("[name=do][value=try]").await;
+    let told = browser.text("main").await;
+    assert!(told.contains(caveat) && !told.contains(nothing), "a figure of what cannot be known: {told}");
     browser.assert_content().await;
     let faults = look.faults.into_inner();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -87,10 +96,10 @@ async fn is_seen_in_the_console(language: &str, caveat: &str, nothing: &str) {
 
 #[tokio::test]
 async fn a_known_device_is_seen_in_the_console_in_english() {
-    is_seen_in_the_console("en", "are not tried", "no difference").await;
+    is_seen_in_the_console("en", "about 2", "are not tried", "no difference").await;
 }
 
 #[tokio::test]
 async fn a_known_device_is_seen_in_the_console_in_chinese() {
-    is_seen_in_the_console("zh-CN", "未经试算", "不会带来任何差别").await;
+    is_seen_in_the_console("zh-CN", "约 2", "未经试算", "不会带来任何差别").await;
 }

@@ -2,9 +2,9 @@
 
 use super::truth::{Run, asked};
 use super::week::Attempt;
-use crate::config::Limits;
+use crate::config::{LimitName, Limits};
 use crate::throttle::Then;
-use crate::tuning::replay::book::{self, COUNT};
+use crate::tuning::replay::logs_of;
 use crate::tuning::replay::row::Action;
 
 /// What a run came to, in the report's own terms, for the attempts that came at `from` or later.
@@ -19,26 +19,33 @@ pub struct Counted {
     pub guesses_stopped: u64,
     pub messages_sent: u64,
     pub messages_stopped: u64,
+    pub unknown: u64,
     pub noted: u64,
     pub rules: Vec<u64>,
 }
 
 /// All, and each limit.
-pub fn count(attempts: &[Attempt], limits: &Limits, recorded: &Run, real: &Run) -> (Counted, Vec<Counted>) {
+pub fn count(
+    attempts: &[Attempt],
+    limits: &Limits,
+    recorded: &Run,
+    real: &Run,
+    from: i64,
+) -> (Counted, Vec<Counted>) {
     let mut all = Counted::default();
-    let mut each: Vec<Counted> = book::limits(limits)
+    let mut each: Vec<Counted> = logs_of::limits(limits)
         .iter()
         .map(|limit| Counted { rules: vec![0; limit.rules().len()], ..Counted::default() })
         .collect();
     // Wrong answers are in no report: nothing refuses them.
-    let reported = |(_, attempt): &(usize, &Attempt)| attempt.action != Action::Answer;
+    let reported = |(_, attempt): &(usize, &Attempt)| attempt.action != Action::Answer && attempt.at >= from;
     for (number, attempt) in attempts.iter().enumerate().filter(reported) {
         let (was, is) = (&recorded.fates[number], &real.fates[number]);
-        let add = |counted: &mut Counted, of: Option<usize>| {
+        let add = |counted: &mut Counted, of: Option<LimitName>| {
             let refused =
                 is.refused.filter(|(limit, _)| of.is_none_or(|of| of == *limit)).map(|(_, why)| why);
             let admitted = is.refused.is_none();
-            let password = matches!(attempt.action, Action::SignIn | Action::Guess);
+            let password = attempt.action != Action::Send && attempt.action != Action::Register;
             let known_wrong = password && !attempt.right && was.refused.is_none();
             counted.attempts += 1;
             counted.admitted += u64::from(admitted);
@@ -50,16 +57,20 @@ pub fn count(attempts: &[Attempt], limits: &Limits, recorded: &Run, real: &Run) 
             let message = attempt.action == Action::Send;
             counted.messages_sent += u64::from(message && admitted);
             counted.messages_stopped += u64::from(message && refused.is_some());
+            let asked_now = is.refused.is_some_and(|(_, why)| why.then == Then::Captcha);
+            let asked_then = was.refused.is_some_and(|(_, why)| why.then == Then::Captcha);
+            let unknown = admitted && was.refused.is_some() || asked_now && !asked_then;
+            counted.unknown += u64::from(unknown);
             if let (Some(why), Some(_)) = (refused, of) {
                 counted.rules[why.rule] += 1;
             }
             counted.noted += u64::from(of.is_some() && is.noted == of);
         };
         add(&mut all, None);
-        for (limit, _) in asked(attempt.action) {
-            add(&mut each[*limit], Some(*limit));
+        for (limit, _) in asked(is.action) {
+            add(&mut each[*limit as usize], Some(*limit));
         }
     }
-    assert_eq!(each.len(), COUNT);
-    (all, each)
+    let replayed = LimitName::ALL.iter().zip(each).filter(|(name, _)| logs_of::is_replayed(**name));
+    (all, replayed.map(|(_, counted)| counted).collect())
 }

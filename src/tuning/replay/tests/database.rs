@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
-use super::against_truth::{assert_exact, assert_within, today};
+use super::against_truth::{assert_exact, plenty, today};
 use super::counted::count;
+use super::drafts::{enforced, limits};
 use super::truth::{Run, run};
 use super::week::{Attempt, BEGIN, Shape, week};
-use crate::audit::{self, Audit, Event, NOT_FORGIVEN, Subject, Why};
+use crate::audit::{self, Audit, Event, FROM_DEVICE, NOT_FORGIVEN, Subject, Why};
 use crate::clock::{Clock, Micros};
 use crate::config::Limits;
 use crate::db::Db;
+use crate::db::tests::TestDatabase;
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
+use crate::throttle::{Rule, Then};
 use crate::tuning::replay::preview::{Current, Incomplete, PreviewError, Previews};
 use crate::tuning::replay::row::Action;
-use crate::tuning::replay::{Belief, Bounds, NAMES, read, replay};
+use crate::tuning::replay::{read, replay};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -39,23 +42,27 @@ async fn record(audit: &Audit, clock: &Clock, attempts: &[Attempt], run: &Run) {
             (None, ..) => audit::Outcome::Wrong,
         };
         let action = match attempt.action {
-            Action::SignIn => audit::Action::SignIn,
+            Action::SignIn | Action::DeviceSignIn => audit::Action::SignIn,
             Action::Guess => audit::Action::Guess,
             Action::Send => audit::Action::Send,
             Action::Answer => audit::Action::Captcha,
             _ => audit::Action::Register,
         };
-        let right = attempt.action == Action::SignIn && attempt.right && fate.refused.is_none();
+        let right = fate.action == Action::SignIn && attempt.right && fate.refused.is_none();
+        let device = attempt.subjects[5].filter(|_| fate.action == Action::DeviceSignIn);
         audit.record(Event {
             settled: fate.refused.is_none().then_some(Micros(fate.until)),
-            why: fate.refused.as_ref().map(|(limit, refusal)| Why::refused(NAMES[*limit], refusal)),
+            why: fate.refused.as_ref().map(|(limit, refusal)| Why::refused(limit.as_str(), refusal)),
+            name: device.map(|_| FROM_DEVICE),
             solved: attempt.solved,
             account: words[0].as_deref().map(Subject::Login),
             address: bytes[1].as_ref().map(|bytes| Subject::Address(bytes)),
             network: bytes[2].as_ref().map(|bytes| Subject::Network(bytes)),
             phone: words[3].as_deref().map(Subject::Phone),
             prefix: words[4].as_deref().map(Subject::Prefix),
-            detail: (right && !fate.forgave).then(|| NOT_FORGIVEN.to_owned()),
+            detail: device
+                .map(|device| format!(r#"{{"device":"{device}"}}"#))
+                .or((right && !fate.forgave).then(|| NOT_FORGIVEN.to_owned())),
             ..Event::new(Micros(fate.at), action, outcome)
         });
         if written % 200 == 0 {
@@ -70,14 +77,30 @@ async fn what_is_read_from_the_database_gives_the_decisions_that_were_made() {
     let shape = Shape { days: 3, people: 40, slow: true };
     let attempts = week(21, shape);
     let decided = run(&attempts, &today()).await;
-    let db = Db::connect("sqlite::memory:").await.unwrap();
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
     let clock = Clock::manual(Micros(BEGIN));
     record(&audit(&db, &clock), &clock, &attempts, &decided).await;
-    let truth = count(&attempts, &today(), &decided, &decided);
+    let truth = count(&attempts, &today(), &decided, &decided, BEGIN);
     let end = Micros(clock.now().0 + 1);
     let read = read(&db, Micros(BEGIN), end, DAY).await.unwrap();
-    assert_exact(&replay(&read.recording, &today(), read.from, Belief::Recorded), &truth);
-    assert_within(&replay(&read.recording, &today(), read.from, Belief::Draft), &truth);
+    let replayed = replay(&read.recording, &today(), &today(), read.from);
+    assert_exact(&replayed.recorded, &truth);
+    assert_eq!(replayed.draft, replayed.recorded);
+}
+
+#[tokio::test]
+async fn what_is_read_from_the_database_gives_what_a_draft_would_have_decided() {
+    let attempts = week(23, Shape { days: 3, people: 40, slow: true });
+    let decided = run(&attempts, &plenty()).await;
+    let real = run(&attempts, &today()).await;
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
+    let clock = Clock::manual(Micros(BEGIN));
+    record(&audit(&db, &clock), &clock, &attempts, &decided).await;
+    let read = read(&db, Micros(BEGIN), Micros(clock.now().0 + 1), DAY).await.unwrap();
+    let replayed = replay(&read.recording, &plenty(), &today(), read.from);
+    assert_exact(&replayed.draft, &count(&attempts, &today(), &decided, &real, BEGIN));
 }
 
 fn since_ever() -> Current {
@@ -85,14 +108,14 @@ fn since_ever() -> Current {
 }
 
 #[tokio::test]
-async fn limits_that_came_into_force_within_the_span_are_replayed_as_a_draft_is() {
-    let db = Db::connect("sqlite::memory:").await.unwrap();
+async fn limits_that_came_into_force_within_the_span_are_told_of() {
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
     let clock = Clock::manual(Micros(BEGIN));
     let audit = audit(&db, &clock);
     let tried = [audit::Outcome::Wrong, audit::Outcome::Wrong, audit::Outcome::Wrong, audit::Outcome::Ok];
     for outcome in tried.into_iter().chain([audit::Outcome::Wrong]) {
         clock.advance(Duration::from_secs(1));
-        // What no other limits need have let through: a code that set a new password.
         let reset = outcome == audit::Outcome::Ok;
         let action = if reset { audit::Action::Reset } else { audit::Action::SignIn };
         let account = Some(Subject::Login("alice"));
@@ -102,21 +125,27 @@ async fn limits_that_came_into_force_within_the_span_are_replayed_as_a_draft_is(
     audit.flush().await;
     clock.advance(Duration::from_secs(1));
     let begin = clock.now().minus(DAY);
-    let since = |since| Current { limits: Limits::default(), since };
-    let all = async |current| {
-        let report = Previews::default().preview((&db, &clock), current, Limits::default(), DAY).await;
-        report.unwrap().current.all
+    let tried = async |since, draft| {
+        let current = Current { limits: Limits::default(), since };
+        Previews::default().preview((&db, &clock), current, draft, DAY).await.unwrap()
     };
-    for current in [since(None), since(Some(begin))] {
-        assert_eq!(all(current).await.admitted, Bounds::exactly(4), "as it was decided");
+    for (since, changed) in [(None, false), (Some(begin), false), (Some(begin.plus(DAY / 2)), true)] {
+        let report = tried(since, Limits::default()).await;
+        assert_eq!(report.incomplete.contains(&Incomplete::LimitsChanged), changed);
+        assert_eq!(report.comparison.recorded.all.admitted, 4, "as it was decided");
+        assert_eq!(report.comparison.draft, report.comparison.recorded);
     }
-    let admitted = all(since(Some(begin.plus(Duration::from_secs(1))))).await.admitted;
-    assert_eq!((admitted.low, admitted.high), (3, 4), "others decided about the code");
+    // A code that set a new password has cleared the log.
+    let rule = |max| vec![Rule::sliding(max, DAY, Then::Block)];
+    let draft = |max| limits(&[enforced("login-account", rule(max))]);
+    assert_eq!(tried(None, draft(3)).await.comparison.draft.all.admitted, 4);
+    assert_eq!(tried(None, draft(2)).await.comparison.draft.all.admitted, 3);
 }
 
 #[tokio::test]
 async fn a_preview_tells_what_it_read_and_what_it_lacks() {
-    let db = Db::connect("sqlite::memory:").await.unwrap();
+    let database = TestDatabase::new().await;
+    let db = database.open().await;
     let clock = Clock::manual(Micros(BEGIN));
     let attempts = week(22, Shape { days: 2, people: 10, slow: false });
     let decided = run(&attempts, &today()).await;
@@ -127,10 +156,11 @@ async fn a_preview_tells_what_it_read_and_what_it_lacks() {
     let reported = attempts.iter().filter(|attempt| attempt.action != Action::Answer);
     let counted = reported.filter(|attempt| attempt.at > clock.now().0 - DAY.as_micros() as i64);
     let last = 1;
-    assert_eq!(report.current.all.attempts, counted.count() as u64 - last, "the span ends before now");
-    assert!(report.current.all.admitted.is_exact());
+    let recorded = &report.comparison.recorded.all;
+    assert_eq!(recorded.attempts, counted.count() as u64 - last, "the span ends before now");
     assert_eq!(report.incomplete, [Incomplete::NotWarm], "the prefixes' day begins before the record");
     assert!(report.not_replayed.contains(&"captcha-total".to_owned()));
+    assert!(!report.not_replayed.contains(&"login-device".to_owned()));
     clock.advance(Duration::from_secs(30));
     let again = previews.preview((&db, &clock), since_ever(), draft(), DAY).await.unwrap();
     assert_eq!(again.to, report.to, "what was read serves the next draft");

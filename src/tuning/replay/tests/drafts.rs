@@ -1,24 +1,25 @@
 //! Sets of limits to try.
 
-use crate::config::Limits;
+use crate::config::{LimitName, Limits};
 use crate::throttle::{Limit, Mode, Rule};
-use crate::tuning::replay::NAMES;
 
 /// The limits with some of them replaced.
 pub fn limits(changed: &[Limit]) -> Limits {
     let mut limits = Limits::default();
     for limit in changed {
-        let place = match NAMES.iter().position(|name| *name == limit.name()).expect("a limit") {
-            0 => &mut limits.login_account,
-            1 => &mut limits.login_address,
-            2 => &mut limits.login_network,
-            3 => &mut limits.register_address,
-            4 => &mut limits.sms_phone,
-            5 => &mut limits.sms_address,
-            6 => &mut limits.sms_network,
-            7 => &mut limits.sms_prefix,
-            8 => &mut limits.sms_total,
-            _ => &mut limits.sms_guess,
+        let place = match LimitName::parse(limit.name()).expect("a limit") {
+            LimitName::LoginAccount => &mut limits.login_account,
+            LimitName::LoginDevice => &mut limits.login_device,
+            LimitName::LoginAddress => &mut limits.login_address,
+            LimitName::LoginNetwork => &mut limits.login_network,
+            LimitName::RegisterAddress => &mut limits.register_address,
+            LimitName::SmsPhone => &mut limits.sms_phone,
+            LimitName::SmsAddress => &mut limits.sms_address,
+            LimitName::SmsNetwork => &mut limits.sms_network,
+            LimitName::SmsPrefix => &mut limits.sms_prefix,
+            LimitName::SmsTotal => &mut limits.sms_total,
+            LimitName::SmsGuess => &mut limits.sms_guess,
+            name => panic!("{name:?} is not replayed"),
         };
         *place = limit.clone();
     }

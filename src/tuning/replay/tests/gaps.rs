@@ -5,141 +5,217 @@ use std::time::Duration;
 use super::drafts::{enforced, limits};
 use super::week::{BEGIN, SECOND};
 use crate::clock::Micros;
-use crate::config::Limits;
-use crate::throttle::{Rule, Then};
-use crate::tuning::replay::{Action, Belief, Bounds, Counts, Intake, Outcome, Recorded, replay};
+use crate::config::{LimitName, Limits};
+use crate::throttle::{Limit, Rule, Then};
+use crate::tuning::replay::{Action, Comparison, Counts, Intake, Outcome, Recorded, Side, replay};
 
 fn three_an_hour() -> Limits {
     let rules = vec![Rule::sliding(3, Duration::from_secs(3600), Then::Block)];
     limits(&[enforced("login-account", rules), enforced("login-address", vec![])])
 }
 
+/// Of the account, if any limit.
 fn row(second: i64, outcome: Outcome, account: Option<i64>) -> Recorded {
     let at = Micros(BEGIN + second * SECOND);
+    let refused = matches!(outcome, Outcome::Challenged | Outcome::Throttled);
     Recorded {
         at,
         until: at,
         count: 1,
         action: Action::SignIn,
         outcome,
-        limit: None,
+        limit: refused.then_some(LimitName::LoginAccount),
+        rule: 0,
+        noted: false,
         solved: false,
-        reset: false,
-        forgave: (outcome == Outcome::Ok).then_some(true),
-        keys: [account, Some(1), None, None, None],
+        forgave: true,
+        keys: [account, Some(1), None, None, None, None],
     }
 }
 
 fn clear(second: i64, account: Option<i64>) -> Recorded {
-    Recorded { action: Action::Clear, limit: Some(0), ..row(second, Outcome::Ok, account) }
+    Recorded {
+        action: Action::Clear,
+        limit: Some(LimitName::LoginAccount),
+        ..row(second, Outcome::Ok, account)
+    }
 }
 
 fn wrongs(account: i64) -> Vec<Recorded> {
     (0..3).map(|second| row(second, Outcome::Wrong, Some(account))).collect()
 }
 
-fn counts(rows: &[Recorded]) -> Counts {
-    let mut intake = Intake::default();
-    rows.iter().for_each(|row| intake.take(row));
-    replay(&intake.finish(), &three_an_hour(), Micros(BEGIN), Belief::Draft).all
+/// So many attempts between two seconds, in one row.
+fn episode(from: i64, to: i64, count: u64, account: Option<i64>) -> Recorded {
+    Recorded { until: Micros(BEGIN + to * SECOND), count, ..row(from, Outcome::Throttled, account) }
 }
 
-fn ends(bounds: Bounds) -> (u64, u64) {
-    (bounds.low, bounds.high)
+fn compare(rows: &[Recorded], in_force: &Limits, draft: &Limits) -> Comparison {
+    let mut intake = Intake::default();
+    rows.iter().for_each(|row| intake.take(row));
+    replay(&intake.finish(), in_force, draft, Micros(BEGIN))
+}
+
+/// As three wrong passwords an hour would have decided; something else is in force.
+fn estimate(rows: &[Recorded]) -> Counts {
+    compare(rows, &Limits::default(), &three_an_hour()).draft.all
 }
 
 #[test]
 fn a_log_that_an_administrator_cleared_is_empty() {
     let mut rows = wrongs(5);
     rows.push(row(10, Outcome::Wrong, Some(5)));
-    assert_eq!(ends(counts(&rows).throttled), (1, 1));
+    assert_eq!(estimate(&rows).throttled, 1);
     rows.push(clear(9, Some(5)));
-    assert_eq!(ends(counts(&rows).throttled), (0, 0));
+    assert_eq!(estimate(&rows).throttled, 0);
 }
 
 #[test]
-fn whose_log_was_cleared_is_not_known_where_the_record_does_not_say() {
+fn a_log_is_not_cleared_if_the_record_does_not_say_whose() {
     let mut rows = wrongs(5);
     rows.push(clear(9, None));
     rows.push(row(10, Outcome::Wrong, Some(5)));
-    assert_eq!(ends(counts(&rows).throttled), (0, 1));
+    assert_eq!(estimate(&rows).throttled, 1);
 }
 
 #[test]
-fn an_attempt_that_names_nobody_may_have_been_anybodys() {
+fn an_attempt_that_names_nobody_keeps_its_decision_and_is_unknown() {
     let mut rows = wrongs(5);
     rows.push(Recorded { count: 2, ..row(10, Outcome::Throttled, None) });
-    rows.push(row(11, Outcome::Wrong, Some(5)));
-    rows.push(row(12, Outcome::Wrong, Some(6)));
-    let counts = counts(&rows);
-    assert_eq!(ends(counts.throttled), (0, 4), "the owner of either may have signed in, or failed");
-    assert_eq!(ends(counts.admitted), (3, 7));
+    let counts = estimate(&rows);
+    assert_eq!((counts.admitted, counts.throttled, counts.unknown), (3, 2, 2));
+    let unchanged = compare(&rows, &three_an_hour(), &three_an_hour()).draft.all;
+    assert_eq!((unchanged.throttled, unchanged.unknown), (2, 0));
 }
 
 #[test]
 fn a_flood_that_is_still_refused_is_refused_whole() {
     let mut rows = wrongs(5);
-    let until = Micros(BEGIN + 20 * SECOND);
-    rows.push(Recorded { count: 1_000, until, ..row(10, Outcome::Throttled, Some(5)) });
-    assert_eq!(ends(counts(&rows).throttled), (1_000, 1_000));
-    // In the midst of it the owner signs in, who had solved a challenge and more: nothing is certain then.
-    rows.push(clear(15, Some(5)));
-    assert_eq!(ends(counts(&rows).admitted), (3, 1_003));
+    rows.push(episode(10, 20, 1_000, Some(5)));
+    let counts = estimate(&rows);
+    assert_eq!((counts.admitted, counts.throttled, counts.unknown), (3, 1_000, 0));
 }
 
 #[test]
-fn a_code_that_set_a_new_password_clears_for_certain_only_what_was_in_force() {
-    let mut rows = wrongs(5);
-    rows.push(Recorded { reset: true, ..clear(9, Some(5)) });
-    rows.push(row(10, Outcome::Wrong, Some(5)));
-    assert_eq!(ends(counts(&rows).throttled), (0, 1));
+fn of_a_flood_as_many_are_admitted_as_there_is_room_for_and_their_end_is_unknown() {
+    let rows = [episode(0, 10, 1_000, Some(5)), row(20, Outcome::Wrong, Some(5))];
+    let counts = estimate(&rows);
+    assert_eq!((counts.admitted, counts.throttled, counts.unknown), (3, 998, 3));
+    assert_eq!((counts.guesses_verified, counts.guesses_stopped), (3, 1), "nobody was right soon after");
+}
+
+#[test]
+fn who_was_refused_and_then_right_is_taken_to_have_been_right_before() {
+    let rows = [
+        row(0, Outcome::Wrong, Some(5)),
+        row(1, Outcome::Wrong, Some(5)),
+        Recorded { count: 4, ..row(10, Outcome::Throttled, Some(5)) },
+        row(60, Outcome::Ok, Some(5)),
+    ];
+    let counts = estimate(&rows);
+    assert_eq!((counts.admitted, counts.throttled, counts.unknown), (7, 0, 4));
+    assert_eq!(counts.guesses_verified, 2);
+}
+
+#[test]
+fn whoever_is_asked_for_a_challenge_by_the_draft_alone_is_unknown() {
+    let asks = vec![Rule::sliding(1, Duration::from_secs(3600), Then::Captcha)];
+    let asks = limits(&[enforced("login-account", asks)]);
+    let rows = [
+        row(0, Outcome::Wrong, Some(5)),
+        row(1, Outcome::Wrong, Some(5)),
+        Recorded { solved: true, ..row(2, Outcome::Wrong, Some(5)) },
+        row(3, Outcome::Challenged, Some(5)),
+        row(4, Outcome::Throttled, Some(5)),
+    ];
+    let counts = compare(&rows, &Limits::default(), &asks).draft.all;
+    assert_eq!((counts.admitted, counts.challenged, counts.unknown), (2, 3, 2));
+}
+
+#[test]
+fn a_rule_that_is_not_in_force_any_more_is_not_blamed() {
+    let rows = [Recorded { rule: 7, ..row(0, Outcome::Throttled, Some(5)) }];
+    let Comparison { recorded: Side { all, limits }, .. } =
+        compare(&rows, &three_an_hour(), &three_an_hour());
+    assert_eq!((all.throttled, limits[0].counts.throttled, limits[0].rules[0].refused), (1, 1, 0));
+}
+
+#[test]
+fn what_a_watching_limit_noted_is_shown_as_it_was_recorded() {
+    let watching = three_an_hour().login_account.rules().to_vec();
+    let watching = limits(&[Limit::new("login-account", watching, crate::throttle::Mode::Monitor).unwrap()]);
+    let rows =
+        [Recorded { limit: Some(LimitName::LoginAccount), noted: true, ..row(0, Outcome::Wrong, Some(5)) }];
+    let side = compare(&rows, &watching, &watching).draft;
+    assert_eq!((side.all.admitted, side.limits[0].noted), (1, 1));
 }
 
 fn one_a_day_from_an_address_and_a_network() -> Limits {
     let rule = || vec![Rule::sliding(1, Duration::from_secs(86_400), Then::Captcha)];
     limits(&[
-        enforced("login-account", vec![]),
+        enforced("login-account", vec![Rule::sliding(9, Duration::from_secs(3600), Then::Block)]),
         enforced("login-address", rule()),
         enforced("login-network", rule()),
     ])
 }
 
-fn challenged(rows: &[Recorded]) -> (u64, u64) {
-    let mut intake = Intake::default();
-    rows.iter().for_each(|row| intake.take(row));
-    let limits = one_a_day_from_an_address_and_a_network();
-    ends(replay(&intake.finish(), &limits, Micros(BEGIN), Belief::Draft).all.challenged)
+fn challenged(rows: &[Recorded]) -> u64 {
+    compare(rows, &Limits::default(), &one_a_day_from_an_address_and_a_network()).draft.all.challenged
 }
 
 /// From an address in a network.
 fn from(second: i64, [address, network]: [i64; 2]) -> Recorded {
-    let keys = [Some(second), Some(address), Some(network), None, None];
+    let keys = [Some(second), Some(address), Some(network), None, None, None];
     Recorded { keys, ..row(second, Outcome::Wrong, None) }
 }
 
 #[test]
 fn a_stranger_counts_at_the_address_and_in_the_network() {
-    assert_eq!(challenged(&[from(1, [1, 7]), from(2, [1, 7])]), (1, 1));
-    assert_eq!(challenged(&[from(1, [1, 7]), from(2, [2, 7])]), (1, 1));
-    assert_eq!(challenged(&[from(1, [1, 7]), from(2, [2, 8])]), (0, 0));
+    assert_eq!(challenged(&[from(1, [1, 7]), from(2, [1, 7])]), 1);
+    assert_eq!(challenged(&[from(1, [1, 7]), from(2, [2, 7])]), 1);
+    assert_eq!(challenged(&[from(1, [1, 7]), from(2, [2, 8])]), 0);
 }
 
 #[test]
 fn a_known_device_counts_at_neither_and_is_held_by_neither() {
-    let known = |second| Recorded { action: Action::Known, ..from(second, [1, 7]) };
-    assert_eq!(challenged(&[known(1), from(2, [1, 7])]), (0, 0));
-    assert_eq!(challenged(&[from(1, [1, 7]), known(2)]), (0, 0));
+    let known = |second| {
+        let keys = [Some(second), Some(1), Some(7), None, None, Some(9)];
+        Recorded { action: Action::DeviceSignIn, keys, ..from(second, [1, 7]) }
+    };
+    assert_eq!(challenged(&[known(1), from(2, [1, 7])]), 0);
+    assert_eq!(challenged(&[from(1, [1, 7]), known(2)]), 0);
 }
 
 #[test]
 fn a_wrong_answer_counts_and_is_no_attempt() {
     let answer = |second| Recorded { action: Action::Answer, solved: true, ..from(second, [1, 7]) };
-    assert_eq!(challenged(&[answer(1), answer(2), from(3, [1, 7])]), (1, 1));
+    assert_eq!(challenged(&[answer(1), answer(2), from(3, [1, 7])]), 1);
 }
 
 #[test]
 fn what_was_recorded_before_networks_were_counted_stands_in_none() {
-    let old = |second| Recorded { keys: [Some(second), Some(1), None, None, None], ..from(second, [1, 7]) };
-    assert_eq!(challenged(&[old(1), from(2, [2, 7])]), (0, 0));
-    assert_eq!(challenged(&[old(1), old(2)]), (1, 1), "but at its address");
+    let old =
+        |second| Recorded { keys: [Some(second), Some(1), None, None, None, None], ..from(second, [1, 7]) };
+    assert_eq!(challenged(&[old(1), from(2, [2, 7])]), 0);
+    assert_eq!(challenged(&[old(1), old(2)]), 1, "but at its address");
+}
+
+#[test]
+fn a_known_device_has_a_log_of_its_own_until_the_draft_takes_it_away() {
+    let known = |second, device| {
+        let keys = [Some(5), Some(1), None, None, None, Some(device)];
+        Recorded { action: Action::DeviceSignIn, keys, ..row(second, Outcome::Wrong, Some(5)) }
+    };
+    let rows = [known(0, 1), known(1, 2), known(2, 1), row(3, Outcome::Wrong, Some(5))];
+    let two = |name| enforced(name, vec![Rule::sliding(2, Duration::from_secs(3600), Then::Block)]);
+    let stopped = |draft: &[Limit]| {
+        let draft = compare(&rows, &Limits::default(), &limits(draft)).draft;
+        (draft.all.throttled, draft.limits[0].counts.attempts, draft.limits[1].counts.attempts)
+    };
+    assert_eq!(stopped(&[two("login-device")]), (0, 1, 3));
+    // The device's second comes as a stranger's third would: it is the account's second.
+    let one = enforced("login-device", vec![Rule::sliding(1, Duration::from_secs(3600), Then::Block)]);
+    assert_eq!(stopped(std::slice::from_ref(&one)), (0, 2, 2));
+    assert_eq!(stopped(&[one, two("login-account")]), (0, 2, 2));
+    assert_eq!(stopped(&[enforced("login-device", vec![]), two("login-account")]), (2, 4, 0));
 }

@@ -7,16 +7,14 @@ use tokio::task::JoinHandle;
 
 use super::week::{Attempt, BEGIN, SECOND};
 use crate::clock::{Clock, Micros};
-use crate::config::Limits;
+use crate::config::{LimitName, Limits};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::throttle::{
     Attempt as Asked, Bucket, Decision, HitId, Hold, Limit, Limiter, MemoryStore, OwnedBucket, Refusal, Then,
 };
-use crate::tuning::replay::book::OF_THE_ASKER;
-use crate::tuning::replay::engine::Engine;
-use crate::tuning::replay::row::{Action, HONEST, Intake, KINDS, Outcome, Recorded, Recording, Row};
-use crate::tuning::replay::{Belief, book};
+use crate::tuning::replay::logs_of::{self, KEPT_ON_FAILURE, counts_devices};
+use crate::tuning::replay::row::{Action, DEVICE, HONEST, Intake, KINDS, Outcome, Recorded, Recording};
 
 /// What became of an attempt.
 #[derive(Debug, Clone, Copy)]
@@ -24,33 +22,37 @@ pub struct Fate {
     /// When it was decided, and when it was known how it ended.
     pub at: i64,
     pub until: i64,
+    /// As what it was counted.
+    pub action: Action,
     /// Which limit refused it, and how.
-    pub refused: Option<(usize, Refusal)>,
+    pub refused: Option<(LimitName, Refusal)>,
     pub forgave: bool,
-    pub noted: Option<usize>,
+    pub noted: Option<LimitName>,
 }
 
 pub struct Run {
     pub fates: Vec<Fate>,
     pub recording: Recording,
     pub honest: Vec<bool>,
-    /// Which attempts are in a row.
-    within: Vec<Vec<usize>>,
 }
 
-/// Which limits an attempt is counted by.
-pub fn asked(action: Action) -> &'static [(usize, usize)] {
+/// Which limits count an attempt, and the place of whom they count.
+pub fn asked(action: Action) -> &'static [(LimitName, usize)] {
+    use LimitName::*;
     match action {
-        Action::SignIn => &[(0, 0), (1, 1), (2, 2)],
-        Action::Guess => &[(9, 3), (1, 1), (2, 2)],
-        Action::Answer | Action::GuessApart => &[(1, 1), (2, 2)],
-        Action::Send => &[(4, 3), (5, 1), (6, 2), (7, 4), (8, 5)],
-        Action::Register => &[(3, 1)],
-        Action::Known | Action::Clear => &[],
+        Action::SignIn => &[(LoginAccount, 0), (LoginAddress, 1), (LoginNetwork, 2)],
+        Action::DeviceSignIn => &[(LoginDevice, 5)],
+        Action::Guess => &[(SmsGuess, 3), (LoginAddress, 1), (LoginNetwork, 2)],
+        Action::Answer | Action::GuessApart => &[(LoginAddress, 1), (LoginNetwork, 2)],
+        Action::Send => &[(SmsPhone, 3), (SmsAddress, 1), (SmsNetwork, 2), (SmsPrefix, 4), (SmsTotal, 6)],
+        Action::Register => &[(RegisterAddress, 1)],
+        Action::DeviceGuess | Action::Clear => &[],
     }
 }
 
-type Wait = JoinHandle<Asked<MemoryStore>>;
+/// As what it was decided on, and what was said.
+type Said = (Action, Asked<MemoryStore>);
+type Wait = JoinHandle<Said>;
 
 enum End {
     Verified(usize),
@@ -59,7 +61,9 @@ enum End {
 
 struct Machine<'a> {
     attempts: &'a [Attempt],
-    limits: &'a Limits,
+    /// Before that moment the first, from then on the second.
+    limits: [&'a Limits; 2],
+    changes: i64,
     clock: Clock,
     limiter: Limiter<MemoryStore>,
     fates: Vec<Option<Fate>>,
@@ -70,6 +74,11 @@ struct Machine<'a> {
 }
 
 pub async fn run(attempts: &[Attempt], limits: &Limits) -> Run {
+    run_changed(attempts, [limits, limits], BEGIN).await
+}
+
+/// Under the first limits, and from a moment on under others.
+pub async fn run_changed(attempts: &[Attempt], limits: [&Limits; 2], changes: i64) -> Run {
     let clock = Clock::manual(Micros(BEGIN));
     let limiter = Limiter::new(
         MemoryStore::new(clock.clone()),
@@ -79,6 +88,7 @@ pub async fn run(attempts: &[Attempt], limits: &Limits) -> Run {
     let mut machine = Machine {
         attempts,
         limits,
+        changes,
         clock,
         limiter,
         fates: vec![None; attempts.len()],
@@ -98,22 +108,26 @@ pub async fn run(attempts: &[Attempt], limits: &Limits) -> Run {
     let mut intake = Intake::default();
     rows.iter().for_each(|(row, _)| intake.take(row));
     let recording = intake.finish();
-    let (honest, within) = honest(attempts.len(), &rows, &recording);
-    Run { fates, recording, honest, within }
+    let honest = honest(attempts.len(), &rows, &recording);
+    Run { fates, recording, honest }
 }
 
 impl Machine<'_> {
-    fn buckets(&self, attempt: &Attempt) -> Vec<OwnedBucket> {
-        let limits = book::limits(self.limits);
-        let bucket = |(limit, kind): &(usize, usize)| {
+    fn limits(&self, at: i64) -> &Limits {
+        self.limits[usize::from(at >= self.changes)]
+    }
+
+    fn buckets(&self, attempt: &Attempt, action: Action) -> Vec<OwnedBucket> {
+        let limits = logs_of::limits(self.limits(attempt.at));
+        let bucket = |(limit, kind): &(LimitName, usize)| {
             let subject = attempt.subjects.get(*kind).map_or(0, |subject| subject.expect("it has one"));
-            self.limiter.bucket(limits[*limit], &subject.to_le_bytes()).to_owned()
+            self.limiter.bucket(limits[*limit as usize], &subject.to_le_bytes()).to_owned()
         };
         // What refuses nothing is counted by no limit that blocks.
         let blocks = |limit: &&Limit| limit.rules().iter().any(|rule| rule.then == Then::Block);
         let counts =
-            |(limit, _): &&(usize, usize)| attempt.action != Action::Answer || !blocks(&limits[*limit]);
-        asked(attempt.action).iter().filter(counts).map(bucket).collect()
+            |(limit, _): &&(LimitName, usize)| action != Action::Answer || !blocks(&limits[*limit as usize]);
+        asked(action).iter().filter(counts).map(bucket).collect()
     }
 
     async fn advance(&mut self, to: i64) {
@@ -140,16 +154,32 @@ impl Machine<'_> {
 
     async fn arrive(&mut self, number: usize) {
         let attempt = self.attempts[number];
-        let owned = self.buckets(&attempt);
-        match attempt.action {
-            Action::SignIn | Action::Guess => {
+        let action = match attempt.action {
+            Action::DeviceSignIn if !counts_devices(self.limits(attempt.at)) => Action::SignIn,
+            action => action,
+        };
+        let owned = self.buckets(&attempt, action);
+        match action {
+            Action::SignIn | Action::DeviceSignIn | Action::Guess => {
                 let limiter = self.limiter.clone();
+                let known = action == Action::DeviceSignIn;
+                let as_stranger = known.then(|| self.buckets(&attempt, Action::SignIn));
                 let mut wait = tokio::spawn(async move {
-                    let buckets: Vec<Bucket<'_>> = owned.iter().map(OwnedBucket::borrow).collect();
-                    limiter
-                        .hold(&buckets, attempt.solved, Duration::from_secs(5))
-                        .await
-                        .expect("a store in memory")
+                    let own = hold(&limiter, &owned, attempt.solved).await;
+                    match (own, as_stranger) {
+                        (Asked::Refused(refusal), Some(owned)) if refusal.then == Then::Block => {
+                            match hold(&limiter, &owned, attempt.solved).await {
+                                Asked::Refused(other)
+                                    if (refusal.then, refusal.retry_after)
+                                        < (other.then, other.retry_after) =>
+                                {
+                                    (action, Asked::Refused(refusal))
+                                }
+                                said => (Action::SignIn, said),
+                            }
+                        }
+                        (said, _) => (action, said),
+                    }
                 });
                 settle_down().await;
                 if wait.is_finished() {
@@ -159,7 +189,7 @@ impl Machine<'_> {
                     self.waiting.push((number, wait));
                 }
             }
-            _ if owned.is_empty() => self.tell(number, attempt.at, None, false, None),
+            _ if owned.is_empty() => self.tell(number, action, attempt.at, None, None),
             _ => {
                 let buckets: Vec<Bucket<'_>> = owned.iter().map(OwnedBucket::borrow).collect();
                 let said = self.limiter.reserve_or_nothing(&buckets, attempt.solved).await;
@@ -167,13 +197,13 @@ impl Machine<'_> {
                     Decision::Admitted(admission) => {
                         self.sent.insert(number, admission.id);
                         let until = attempt.at + attempt.lasts;
-                        self.tell(number, until, None, false, admission.noted);
+                        self.tell(number, action, until, None, admission.noted);
                         if attempt.action == Action::Send && !attempt.right {
                             self.ends.push((until, End::Refund(number)));
                             Box::pin(self.advance(attempt.at)).await;
                         }
                     }
-                    Decision::Refused(refusal) => self.tell(number, attempt.at, Some(refusal), false, None),
+                    Decision::Refused(refusal) => self.tell(number, action, attempt.at, Some(refusal), None),
                     Decision::Held => unreachable!("nothing here is held"),
                 }
             }
@@ -189,12 +219,12 @@ impl Machine<'_> {
         }
     }
 
-    async fn decided(&mut self, number: usize, said: Asked<MemoryStore>) {
+    async fn decided(&mut self, number: usize, (action, said): Said) {
         let now = self.clock.now().0;
         match said {
             Asked::Held(hold) => {
                 let lasts = self.attempts[number].lasts;
-                self.tell(number, now + lasts, None, false, hold.noted);
+                self.tell(number, action, now + lasts, None, hold.noted);
                 if lasts == 0 {
                     Box::pin(self.verified(number, hold)).await;
                 } else {
@@ -202,7 +232,7 @@ impl Machine<'_> {
                     self.ends.push((now + lasts, End::Verified(number)));
                 }
             }
-            Asked::Refused(refusal) => self.tell(number, now, Some(refusal), false, None),
+            Asked::Refused(refusal) => self.tell(number, action, now, Some(refusal), None),
             Asked::OutOfPatience => unreachable!("nothing lasts that long"),
         }
     }
@@ -210,22 +240,22 @@ impl Machine<'_> {
     fn tell(
         &mut self,
         number: usize,
+        action: Action,
         until: i64,
         refused: Option<Refusal>,
-        forgave: bool,
         noted: Option<Refusal>,
     ) {
         let at = self.clock.now().0;
-        let limits = asked(self.attempts[number].action);
+        let limits = asked(action);
         let refused = refused.map(|refusal| (limits[refusal.bucket].0, refusal));
         let noted = noted.map(|refusal| limits[refusal.bucket].0);
-        self.fates[number] = Some(Fate { at, until, refused, forgave, noted });
+        self.fates[number] = Some(Fate { at, until, action, refused, forgave: false, noted });
     }
 
     async fn verified(&mut self, number: usize, hold: Hold<MemoryStore>) {
         let attempt = self.attempts[number];
         match (attempt.right, attempt.action) {
-            (true, Action::SignIn) => {
+            (true, Action::SignIn | Action::DeviceSignIn) => {
                 let succeeded = hold.succeed(|bucket| bucket == 0).await;
                 self.fates[number].as_mut().expect("told").forgave = succeeded.expect("a store in memory").1;
             }
@@ -235,12 +265,17 @@ impl Machine<'_> {
     }
 
     async fn refund(&mut self, number: usize) {
-        let owned = self.buckets(&self.attempts[number]);
+        let owned = self.buckets(&self.attempts[number], self.attempts[number].action);
         let limits = asked(self.attempts[number].action);
-        let others = owned.iter().zip(limits).filter(|(_, (limit, _))| !OF_THE_ASKER.contains(limit));
+        let others = owned.iter().zip(limits).filter(|(_, (limit, _))| !KEPT_ON_FAILURE.contains(limit));
         let buckets: Vec<Bucket<'_>> = others.map(|(bucket, _)| bucket.borrow()).collect();
         self.limiter.refund(&buckets, self.sent[&number]).await.expect("a store in memory");
     }
+}
+
+async fn hold(limiter: &Limiter<MemoryStore>, owned: &[OwnedBucket], solved: bool) -> Asked<MemoryStore> {
+    let buckets: Vec<Bucket<'_>> = owned.iter().map(OwnedBucket::borrow).collect();
+    limiter.hold(&buckets, solved, Duration::from_secs(5)).await.expect("a store in memory")
 }
 
 /// Lets every task run as far as it can without the time going on.
@@ -266,30 +301,33 @@ pub fn record(attempts: &[Attempt], fates: &[Fate]) -> Vec<(Recorded, Vec<usize>
             (None, false, Action::Send) => Outcome::Failed,
             (None, false, _) => Outcome::Wrong,
         };
-        let right_password = attempt.action == Action::SignIn && outcome == Outcome::Ok;
+        let mut keys = attempt.subjects;
+        keys[DEVICE] = keys[DEVICE].filter(|_| fate.action == Action::DeviceSignIn);
+        // Whether a known device's was to forgive is not recorded.
+        let told = fate.action == Action::SignIn && outcome == Outcome::Ok;
         let row = Recorded {
             at: Micros(fate.at),
             until: Micros(fate.until),
             count: 1,
-            action: attempt.action,
+            action: fate.action,
             outcome,
-            limit: fate.refused.map(|(limit, _)| limit as u8),
+            limit: fate.refused.map(|(limit, _)| limit).or(fate.noted),
+            rule: fate.refused.map_or(0, |(_, refusal)| refusal.rule as u8),
+            noted: fate.noted.is_some(),
             solved: attempt.solved,
-            reset: false,
-            forgave: right_password.then_some(fate.forgave),
-            keys: attempt.subjects,
+            forgave: !told || fate.forgave,
+            keys,
         };
         let Some((limit, refusal)) = fate.refused else {
             rows.push((row, vec![number]));
             continue;
         };
         let frees_at = fate.at + refusal.retry_after.as_micros() as i64;
-        let identity = (attempt.action, outcome, limit, refusal.rule, attempt.subjects, attempt.solved);
-        if let Some((place, same)) = open.get(&identity).map(|place| (*place, &mut rows[*place]))
+        let identity = (fate.action as u8, outcome as u8, limit, refusal.rule, keys, attempt.solved);
+        if let Some(same) = open.get(&identity).map(|place: &usize| &mut rows[*place])
             && same.0.at.0 + 10 * SECOND > fate.at
             && frees(&fates[same.1[0]]) == frees_at
         {
-            let _ = place;
             same.0.count += 1;
             same.0.until = Micros(fate.at);
             same.1.push(number);
@@ -305,12 +343,7 @@ fn frees(fate: &Fate) -> i64 {
     fate.at + fate.refused.map_or(0, |(_, refusal)| refusal.retry_after.as_micros() as i64)
 }
 
-fn honest(
-    count: usize,
-    rows: &[(Recorded, Vec<usize>)],
-    recording: &Recording,
-) -> (Vec<bool>, Vec<Vec<usize>>) {
-    let mut within = vec![Vec::new(); recording.rows.len()];
+fn honest(count: usize, rows: &[(Recorded, Vec<usize>)], recording: &Recording) -> Vec<bool> {
     let mut honest = vec![false; count];
     // As many rows as went in, in another order: known again by time, and by whom.
     let mut left: Vec<bool> = vec![true; recording.rows.len()];
@@ -322,35 +355,13 @@ fn honest(
         let same = |index: &&usize| {
             let other = &recording.rows[**index];
             left[**index]
-                && (other.action, other.outcome, other.until, other.count)
+                && (other.action, other.outcome, other.until(), other.count)
                     == (row.action, row.outcome, row.until, row.count as u32)
                 && (0..KINDS).all(|kind| (other.subjects[kind] == u32::MAX) == row.keys[kind].is_none())
         };
         let index = *by_time[&row.at.0].iter().find(same).expect("it went in");
         left[index] = false;
         attempts.iter().for_each(|number| honest[*number] = recording.rows[index].has(HONEST));
-        within[index].clone_from(attempts);
     }
-    (honest, within)
-}
-
-/// Row by row: what is said to be impossible did not happen.
-pub fn assert_each(attempts: &[Attempt], limits: &Limits, belief: Belief, recorded: &Run, real: &Run) {
-    let tally = Engine::new(&recorded.recording, limits, Micros(BEGIN), belief).run();
-    let first = recorded.recording.rows.as_ptr() as usize;
-    for (place, can_admit, winners) in &tally.seen {
-        let index = (place - first) / size_of::<Row>();
-        for number in &recorded.within[index] {
-            let fate = &real.fates[*number];
-            let fits = match &fate.refused {
-                None => *can_admit,
-                Some((limit, refusal)) => winners.contains(&(*limit, refusal.rule)),
-            };
-            assert!(
-                fits,
-                "{:?}\nof {:?}\nwas {:?} and is {fate:?}; said: admitted {can_admit}, refused by {winners:?}",
-                attempts[*number], recorded.recording.rows[index], recorded.fates[*number]
-            );
-        }
-    }
+    honest
 }

@@ -13,8 +13,8 @@ pub struct Attempt {
     /// No two at the same time.
     pub at: i64,
     pub action: Action,
-    /// Account, address, network, phone, prefix.
-    pub subjects: [Option<i64>; 5],
+    /// Account, address, network, phone, prefix, device.
+    pub subjects: [Option<i64>; 6],
     pub right: bool,
     pub solved: bool,
     /// How long it is verified, or with the gateway.
@@ -48,15 +48,15 @@ pub struct Shape {
 
 struct Week {
     chance: Chance,
-    /// For wrong answers alone, so that the rest of a week is what it was without them.
-    answers: Chance,
+    /// For wrong answers and known devices alone, so that the rest of a week is what it was without them.
+    others: Chance,
     shape: Shape,
     attempts: Vec<Attempt>,
 }
 
 pub fn week(seed: u64, shape: Shape) -> Vec<Attempt> {
     let chance = Chance(seed.wrapping_mul(0x1234_5678_9abc_def1));
-    let mut week = Week { chance, answers: Chance(seed), shape, attempts: Vec::new() };
+    let mut week = Week { chance, others: Chance(seed), shape, attempts: Vec::new() };
     for person in 0..shape.people {
         week.person(person);
     }
@@ -79,22 +79,29 @@ impl Week {
     }
 
     fn sign_in(&mut self, at: i64, account: i64, address: i64, right: bool) {
+        self.sign_in_from(None, at, [account, address], right);
+    }
+
+    fn sign_in_from(&mut self, device: Option<i64>, at: i64, [account, address]: [i64; 2], right: bool) {
         let lasts = if self.shape.slow { self.chance.below(SECOND) } else { 0 };
         let solved = self.chance.one_in(3);
-        let subjects = [Some(account), Some(address), Some(address / 4), None, None];
+        let subjects = [Some(account), Some(address), Some(address / 4), None, None, device];
         // A challenge that was not solved, now and then.
-        if self.answers.one_in(8) {
-            let (action, subjects) = (Action::Answer, [None, Some(address), Some(address / 4), None, None]);
+        if self.others.one_in(8) {
+            let (action, subjects) =
+                (Action::Answer, [None, Some(address), Some(address / 4), None, None, None]);
             let answer = Attempt { at: at - 1, action, subjects, right: false, solved: true, lasts: 0 };
             self.attempts.push(answer);
         }
-        self.attempts.push(Attempt { at, action: Action::SignIn, subjects, right, solved, lasts });
+        let action = if device.is_some() { Action::DeviceSignIn } else { Action::SignIn };
+        self.attempts.push(Attempt { at, action, subjects, right, solved, lasts });
     }
 
     fn code(&mut self, at: i64, action: Action, phone: i64, address: i64, right: bool) {
         let lasts = if self.shape.slow { self.chance.below(SECOND) } else { 0 };
         let send = action == Action::Send;
-        let subjects = [None, Some(address), Some(address / 4), Some(phone), send.then_some(phone / 50)];
+        let prefix = send.then_some(phone / 50);
+        let subjects = [None, Some(address), Some(address / 4), Some(phone), prefix, None];
         let solved = self.chance.one_in(4);
         self.attempts.push(Attempt { at, action, subjects, right, solved, lasts });
     }
@@ -114,12 +121,13 @@ impl Week {
                 self.code(at, Action::Guess, person, address, true);
                 continue;
             }
+            let device = self.others.one_in(2).then_some(person);
             for _ in 0..self.chance.below(5) {
-                self.sign_in(at, person, address, false);
+                self.sign_in_from(device, at, [person, address], false);
                 at += SECOND / 5 + self.chance.below(20 * SECOND);
             }
             if !self.chance.one_in(6) {
-                self.sign_in(at, person, address, true);
+                self.sign_in_from(device, at, [person, address], true);
             }
         }
     }
@@ -184,7 +192,7 @@ impl Week {
     fn registrations(&mut self) {
         for _ in 0..60 {
             let at = BEGIN + self.chance.below(self.length());
-            let subjects = [None, Some(980 + self.chance.below(3)), None, None, None];
+            let subjects = [None, Some(980 + self.chance.below(3)), None, None, None, None];
             let attempt =
                 Attempt { at, action: Action::Register, subjects, right: true, solved: false, lasts: 0 };
             self.attempts.push(attempt);

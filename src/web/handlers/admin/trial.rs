@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::db::DbError;
-use crate::tuning::replay::{Bounds, Counts, Incomplete, LimitCounts};
+use crate::tuning::replay::{Comparison, Counts, Incomplete, LimitCounts};
 use crate::tuning::{Draft, DraftError, PreviewError, Report};
 use crate::web::pages::admin::draft::{Mistake, Stretch};
 use crate::web::pages::admin::preview::{About, NOT_REPLAYED, PreviewLine, PreviewView, Trial};
@@ -39,11 +39,11 @@ pub async fn tried(
 
 /// `untried`: what the draft changes is of limits that cannot be replayed, too.
 fn view(report: Report, stretch: Stretch, untried: bool) -> PreviewView {
-    let Report { current, draft, incomplete, .. } = report;
-    let line = |key, of: fn(&Counts) -> Bounds, more_is_better| PreviewLine {
+    let Report { comparison: Comparison { recorded, draft }, incomplete, .. } = report;
+    let line = |key, of: fn(&Counts) -> u64, more_is_better| PreviewLine {
         about: About::All(key),
-        old: of(&current.all),
-        new: of(&draft.all),
+        recorded: of(&recorded.all),
+        draft: of(&draft.all),
         more_is_better,
     };
     let mut lines = vec![
@@ -53,33 +53,26 @@ fn view(report: Report, stretch: Stretch, untried: bool) -> PreviewView {
         line("preview.guesses", |all| all.guesses_verified, Some(false)),
         line("preview.sent", |all| all.messages_sent, None),
     ];
-    lines.extend(current.limits.iter().filter_map(|old| by_limit(old, &draft.limits)));
+    lines.extend(recorded.limits.iter().zip(&draft.limits).filter_map(|(old, new)| by_limit(old, new)));
     let mut caveats: Vec<&str> = incomplete.into_iter().map(caveat).collect();
     if untried {
         caveats.push(NOT_REPLAYED);
     }
-    if lines.iter().any(|line| !line.old.is_exact() || !line.new.is_exact()) {
-        caveats.push("preview.bounds");
-    }
-    PreviewView { stretch, attempts: draft.all.attempts, lines, caveats }
+    PreviewView { stretch, attempts: draft.all.attempts, unknown: draft.all.unknown, lines, caveats }
 }
 
-/// What a limit asked for or refused; none where the draft makes no difference to it.
-fn by_limit(old: &LimitCounts, drafted: &[LimitCounts]) -> Option<PreviewLine> {
-    let new = drafted.iter().find(|new| new.name == old.name)?;
-    let stopped = |counts: &Counts| Bounds {
-        low: counts.challenged.low + counts.throttled.low,
-        estimate: counts.challenged.estimate + counts.throttled.estimate,
-        high: counts.challenged.high + counts.throttled.high,
-    };
-    let about = About::Limit(old.name.clone());
-    let (old, new) = (stopped(&old.counts), stopped(&new.counts));
-    (old != new).then_some(PreviewLine { about, old, new, more_is_better: None })
+/// What a limit asked for or refused; none if the draft makes no difference to it.
+fn by_limit(recorded: &LimitCounts, draft: &LimitCounts) -> Option<PreviewLine> {
+    let stopped = |limit: &LimitCounts| limit.counts.challenged + limit.counts.throttled;
+    let about = About::Limit(recorded.name.clone());
+    let (recorded, draft) = (stopped(recorded), stopped(draft));
+    (recorded != draft).then_some(PreviewLine { about, recorded, draft, more_is_better: None })
 }
 
 const fn caveat(why: Incomplete) -> &'static str {
     match why {
         Incomplete::BeginsLater => "preview.begins-later",
         Incomplete::NotWarm => "preview.not-warm",
+        Incomplete::LimitsChanged => "preview.limits-changed",
     }
 }

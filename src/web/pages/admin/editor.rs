@@ -12,7 +12,7 @@ use crate::throttle::{Limit, MOST_RULES};
 use crate::web::pages::Layout;
 use crate::web::pages::admin::diff::{DiffKind, DiffLine};
 use crate::web::pages::admin::draft::{Controls, LimitForm, Mistake, RuleRow, Stretch};
-use crate::web::pages::admin::preview::{Figure, Trial};
+use crate::web::pages::admin::preview::Trial;
 use crate::web::pages::admin::words::{about, sentences, title};
 use crate::web::visit::Visit;
 

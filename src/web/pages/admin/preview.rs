@@ -1,10 +1,10 @@
-//! What a draft would have done to recorded traffic, beside what is in force.
+//! What a draft would have done to recorded traffic, beside what was recorded.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use rust_i18n::t;
 
-use crate::tuning::replay::Bounds;
 use crate::web::locale::Locale;
 use crate::web::pages::admin::draft::Stretch;
 use crate::web::pages::admin::words::{grouped, title};
@@ -26,21 +26,6 @@ pub enum Trial {
     Done(PreviewView),
 }
 
-/// A figure in the words of the reader's language.
-pub trait Figure {
-    fn text(self, locale: Locale) -> Cow<'static, str>;
-}
-
-impl Figure for Bounds {
-    fn text(self, locale: Locale) -> Cow<'static, str> {
-        if self.low == self.high {
-            return Cow::Owned(grouped(self.low));
-        }
-        let (low, high, about) = (grouped(self.low), grouped(self.high), grouped(self.estimate));
-        t!("preview.between", locale = locale.code(), low = low, high = high, about = about)
-    }
-}
-
 /// What a line is about.
 pub enum About {
     /// Everything that was tried, by the key of its words.
@@ -52,8 +37,9 @@ pub enum About {
 /// One thing that is compared.
 pub struct PreviewLine {
     pub about: About,
-    pub old: Bounds,
-    pub new: Bounds,
+    pub recorded: u64,
+    /// As the draft is estimated.
+    pub draft: u64,
     /// Whether more of it is what one wants; none where that depends.
     pub more_is_better: Option<bool>,
 }
@@ -69,28 +55,35 @@ impl PreviewLine {
     }
 
     /// The longest bar of the line has a hundred units.
-    fn scale(&self, count: u64) -> u64 {
-        let longest = self.old.high.max(self.new.high).max(1);
-        (u128::from(count) * 100).div_ceil(u128::from(longest)) as u64
-    }
-
-    /// The sure part of a bar and all that it may be.
-    pub fn bar(&self, bounds: &Bounds) -> (u64, u64) {
-        (self.scale(bounds.low), self.scale(bounds.high))
+    pub fn bar(&self, count: &u64) -> u64 {
+        let longest = self.recorded.max(self.draft).max(1);
+        (u128::from(*count) * 100).div_ceil(u128::from(longest)) as u64
     }
 
     pub fn same(&self) -> bool {
-        self.old == self.new
+        self.recorded == self.draft
     }
 
-    /// Of the figure of the draft: only where it is better or worse for sure.
+    pub fn figure(&self) -> String {
+        grouped(self.recorded)
+    }
+
+    /// Only what the draft changes is an estimate.
+    pub fn estimate(&self, locale: Locale) -> Cow<'static, str> {
+        let count = grouped(self.draft);
+        if self.same() {
+            Cow::Owned(count)
+        } else {
+            t!("preview.about", locale = locale.code(), count = count)
+        }
+    }
+
+    /// Of the figure of the draft.
     pub fn tone(&self) -> &'static str {
-        let more = self.new.low > self.old.high;
-        let less = self.new.high < self.old.low;
-        match self.more_is_better {
-            Some(better) if (more && better) || (less && !better) => "better",
-            Some(better) if (more && !better) || (less && better) => "worse",
-            _ => "",
+        match (self.more_is_better, self.draft.cmp(&self.recorded)) {
+            (None, _) | (_, Ordering::Equal) => "",
+            (Some(better), change) if better == change.is_gt() => "better",
+            _ => "worse",
         }
     }
 }
@@ -99,6 +92,8 @@ pub struct PreviewView {
     pub stretch: Stretch,
     /// How many recorded attempts it was tried on.
     pub attempts: u64,
+    /// Of how many the record cannot know how they would have ended.
+    pub unknown: u64,
     pub lines: Vec<PreviewLine>,
     /// What has to be known to read the figures, by the keys of its sentences.
     pub caveats: Vec<&'static str>,
@@ -109,6 +104,13 @@ impl PreviewView {
         let stretch = locale.t(self.stretch.key());
         let code = locale.code();
         t!("preview.lead", locale = code, stretch = stretch, count = grouped(self.attempts))
+    }
+
+    /// What the figures of the draft are, and what the record cannot know; none if nothing is estimated.
+    pub fn estimated(&self, locale: Locale) -> Option<Cow<'static, str>> {
+        let estimated = self.unknown > 0 || !self.lines.iter().all(PreviewLine::same);
+        let unknown = grouped(self.unknown);
+        estimated.then(|| t!("preview.estimated", locale = locale.code(), unknown = unknown))
     }
 
     /// As far as it could be tried, which is all of it.
@@ -122,19 +124,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_is_better_or_worse_only_where_that_is_sure() {
-        let line = |old, new, better| PreviewLine {
+    fn a_figure_of_the_draft_is_an_estimate_unless_it_is_as_recorded() {
+        let line = |recorded, draft, better| PreviewLine {
             about: About::All("preview.challenged"),
-            old: Bounds::exactly(old),
-            new,
+            recorded,
+            draft,
             more_is_better: Some(better),
         };
-        let between = Bounds { low: 8, estimate: 9, high: 12 };
-        assert_eq!(line(10, between, true).tone(), "");
-        assert_eq!(line(7, between, true).tone(), "better");
-        assert_eq!(line(7, between, false).tone(), "worse");
-        assert_eq!(line(20, between, false).tone(), "better");
-        assert_eq!(between.text(Locale::En), "about 9 (8 to 12)");
-        assert_eq!(line(20, between, false).bar(&between), (40, 60));
+        assert_eq!(line(7, 9, true).tone(), "better");
+        assert_eq!(line(7, 9, false).tone(), "worse");
+        assert_eq!(line(9, 7, false).tone(), "better");
+        assert_eq!(line(9, 9, false).tone(), "");
+        assert_eq!(line(20, 1_900, false).estimate(Locale::En), "about 1,900");
+        assert_eq!(line(1_900, 1_900, false).estimate(Locale::En), "1,900");
+        assert_eq!(line(20, 8, false).bar(&8), 40);
     }
 }

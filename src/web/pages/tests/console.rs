@@ -8,7 +8,6 @@ use crate::clock::Micros;
 use crate::config::Limits;
 use crate::lookup::{RuleStanding, Standing};
 use crate::throttle::{Limit, Mode, Rule, Then};
-use crate::tuning::replay::Bounds;
 use crate::web::pages::admin::chart::{Chart, Series};
 use crate::web::pages::admin::diff;
 use crate::web::pages::admin::draft::{Controls, LimitForm, Mistake, RuleRow, Stretch};
@@ -198,19 +197,20 @@ fn mistake(field: &str) -> Mistake {
 }
 
 fn preview() -> PreviewView {
-    let line = |key, old, low, high, more_is_better| PreviewLine {
+    let line = |key, recorded, draft, more_is_better| PreviewLine {
         about: About::All(key),
-        old: Bounds::exactly(old),
-        new: Bounds { low, estimate: low, high },
+        recorded,
+        draft,
         more_is_better,
     };
     let lines = vec![
-        line("preview.challenged", 12, 30, 34, None),
-        line("preview.bothered", 2, 5, 5, Some(false)),
-        line("preview.guesses", 200, 20, 26, Some(false)),
-        PreviewLine { about: About::Limit("sms-phone".into()), ..line("preview.sent", 3, 4, 4, None) },
+        line("preview.challenged", 12, 30, None),
+        line("preview.bothered", 2, 5, Some(false)),
+        line("preview.guesses", 200, 20, Some(false)),
+        PreviewLine { about: About::Limit("sms-phone".into()), ..line("preview.sent", 3, 4, None) },
     ];
-    PreviewView { stretch: Stretch::Day, attempts: 1_234, lines, caveats: vec!["preview.bounds"] }
+    let caveats = vec!["preview.limits-changed"];
+    PreviewView { stretch: Stretch::Day, attempts: 1_234, unknown: 18, lines, caveats }
 }
 
 fn changes() -> Vec<ChangeRow> {

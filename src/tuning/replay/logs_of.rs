@@ -1,0 +1,71 @@
+//! Which limits are replayed, and whose logs count an attempt.
+
+use super::row::{ACCOUNT, ADDRESS, Action, DEVICE, NETWORK, PHONE, PREFIX, Row};
+use crate::config::{LimitName, LimitSubject, LimitUnit, Limits};
+use crate::throttle::{Limit, Mode, Then};
+
+/// How many limits of ours there are; those that are not replayed have empty logs.
+pub const COUNT: usize = LimitName::ALL.len();
+
+/// A message that the gateway refused still counts for the client that asked for it.
+pub const KEPT_ON_FAILURE: [LimitName; 2] = [LimitName::SmsAddress, LimitName::SmsNetwork];
+
+/// Images are drawn without a record of each.
+pub fn is_replayed(limit: LimitName) -> bool {
+    limit.unit() != LimitUnit::Image
+}
+
+/// By their numbers.
+pub fn limits(limits: &Limits) -> [&Limit; COUNT] {
+    let mut limits = limits.iter();
+    std::array::from_fn(|_| limits.next().expect("each name has a limit"))
+}
+
+/// Whether known devices are counted apart from strangers, and recorded as such.
+pub fn counts_devices(limits: &Limits) -> bool {
+    let enforced = |limit: &Limit| limit.mode() == Mode::Enforce && !limit.rules().is_empty();
+    enforced(&limits.login_device) && enforced(&limits.login_account)
+}
+
+/// Whether a limit counts wrong answers to challenges: only if none of its rules blocks.
+pub fn counts_answers(limit: &Limit) -> bool {
+    limit.rules().iter().all(|rule| rule.then == Then::Captcha)
+}
+
+/// One subject's log under one limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LogRef {
+    pub limit: LimitName,
+    /// [`NOBODY`](super::row::NOBODY) if the record does not name it.
+    pub subject: u32,
+}
+
+impl LogRef {
+    pub const fn new(limit: LimitName, row: &Row) -> Self {
+        let subject = match limit.subject() {
+            LimitSubject::Account => row.subjects[ACCOUNT],
+            LimitSubject::Device => row.subjects[DEVICE],
+            LimitSubject::Phone => row.subjects[PHONE],
+            LimitSubject::Address => row.subjects[ADDRESS],
+            LimitSubject::Network => row.subjects[NETWORK],
+            LimitSubject::Prefix => row.subjects[PREFIX],
+            LimitSubject::Everyone => 0,
+        };
+        Self { limit, subject }
+    }
+}
+
+/// The logs that count a row's attempts if they are such an action, in the order in which they are asked.
+pub fn logs_of(action: Action, row: &Row) -> impl Iterator<Item = LogRef> {
+    use LimitName::*;
+    let limits: &[LimitName] = match action {
+        Action::SignIn => &[LoginAccount, LoginAddress, LoginNetwork],
+        Action::DeviceSignIn => &[LoginDevice],
+        Action::Guess => &[SmsGuess, LoginAddress, LoginNetwork],
+        Action::Answer | Action::GuessApart => &[LoginAddress, LoginNetwork],
+        Action::Send => &[SmsPhone, SmsAddress, SmsNetwork, SmsPrefix, SmsTotal],
+        Action::Register => &[RegisterAddress],
+        Action::DeviceGuess | Action::Clear => &[],
+    };
+    limits.iter().map(|limit| LogRef::new(*limit, row))
+}
