@@ -17,28 +17,45 @@
 //! database and no store, and `throttle` serves as a library of its own; [`web::RateLimit`] puts it before the
 //! endpoints of another application.
 
+#[cfg(feature = "server")]
 pub mod app;
+#[cfg(feature = "server")]
 pub mod audit;
+#[cfg(feature = "server")]
 pub mod captcha;
 pub mod clock;
+#[cfg(feature = "server")]
 pub mod config;
+#[cfg(feature = "server")]
 pub mod custom;
+#[cfg(feature = "server")]
 pub mod db;
 pub mod entropy;
 pub mod files;
+#[cfg(feature = "server")]
 pub mod login;
+#[cfg(feature = "server")]
 pub mod lookup;
+#[cfg(feature = "server")]
 pub mod outage;
+#[cfg(feature = "server")]
 pub mod request_id;
+#[cfg(feature = "server")]
 pub mod routes;
 pub mod secret;
+#[cfg(feature = "server")]
 pub mod sms;
+#[cfg(feature = "server")]
 pub mod stop;
+#[cfg(feature = "server")]
 pub mod telemetry;
 pub mod throttle;
+#[cfg(feature = "server")]
 pub mod tuning;
+#[cfg(feature = "actix")]
 pub mod web;
 
+#[cfg(feature = "server")]
 rust_i18n::i18n!("locales", fallback = "en");
 
 #[cfg(doctest)]

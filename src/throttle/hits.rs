@@ -239,6 +239,7 @@ impl Hits {
         self.len < before
     }
 
+    #[cfg(any(feature = "server", test))]
     /// The same for one whose time is known: it is looked for there only.
     pub fn take_out(&mut self, hit: Hit) -> bool {
         let mut index = self.not_newer(hit.at, self.len());

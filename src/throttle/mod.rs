@@ -4,26 +4,35 @@
 //! [`Limiter`] over a [`MemoryStore`] or a [`RedisStore`], name a subject by [`Limiter::bucket`], and
 //! [`Limiter::reserve`] a hit, or [`Limiter::hold`] a slot until the outcome is known.
 
+#[cfg(feature = "redis")]
 mod any;
 mod entry;
 mod hits;
 mod limit;
 mod limiter;
 mod line;
+#[cfg(feature = "redis")]
 mod link;
 mod memory;
 mod rebuild;
+#[cfg(feature = "redis")]
 mod redis;
+#[cfg(feature = "redis")]
 mod remembered;
+#[cfg(feature = "redis")]
 mod scripts;
 mod store;
 pub mod window;
 
+#[cfg(feature = "redis")]
 pub use self::redis::RedisStore;
+#[cfg(feature = "redis")]
 pub use any::AnyStore;
+#[cfg(feature = "server")]
 pub(crate) use hits::{Hit, Hits};
 pub use limit::*;
 pub use limiter::*;
+#[cfg(feature = "redis")]
 pub use link::{CallError, Link};
 pub use memory::MemoryStore;
 pub use rebuild::{Found, Rebuild, RebuildError, WindowRecord};

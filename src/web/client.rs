@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use actix_web::HttpRequest;
 use ipnet::{IpNet, Ipv4Net};
 
+#[cfg(feature = "server")]
 use crate::login::Origin;
 
 /// The networks whose word on `X-Forwarded-For` is taken.
@@ -116,6 +117,7 @@ impl ClientAddress {
     }
 
     /// Both, for services that count by both.
+    #[cfg(feature = "server")]
     pub fn origin(self) -> Origin {
         Origin { address: self.subject().as_ref().to_vec(), network: self.network().as_ref().to_vec() }
     }

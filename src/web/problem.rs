@@ -9,11 +9,13 @@ use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY
 use actix_web::{HttpResponse, ResponseError};
 
 use super::problem_body::{Body, Errors};
+use super::problem_kind as k;
 use crate::web::locale::Locale;
 use crate::web::message::FieldErrors;
 use crate::web::wait::whole_seconds;
 
 pub use super::problem_body::{CaptchaBody, DraftProblem, InputError};
+pub use super::problem_kind::Kind;
 
 /// A refusal. What it carries is for its caller to read; causes stay in the log.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,26 +105,6 @@ pub enum Problem {
     MalformedJson,
     Internal,
 }
-
-/// What is the same for every problem of a name. The API speaks English: programs read it; the page
-/// behind `type` speaks the reader's language.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kind {
-    pub name: &'static str,
-    pub status: StatusCode,
-    pub title: &'static str,
-    /// What to do next.
-    pub detail: &'static str,
-}
-
-const fn kind(name: &'static str, status: StatusCode, title: &'static str, detail: &'static str) -> Kind {
-    Kind { name, status, title, detail }
-}
-
-#[rustfmt::skip]
-mod kinds;
-
-use kinds as k;
 
 impl Kind {
     pub const ALL: [Self; 37] = [

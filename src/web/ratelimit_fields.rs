@@ -6,7 +6,6 @@ use std::time::Duration;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::throttle::{Limit, Span};
-use crate::web::wait::whole_seconds as wait_seconds;
 
 /// A rule as its callers are told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +27,11 @@ pub struct Standing<'a> {
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STANDING: HeaderName = HeaderName::from_static("ratelimit");
+
+/// Whole seconds rounded up, at least one: who waits that long never comes too early.
+pub fn whole_seconds(span: Duration) -> u64 {
+    (span.as_secs() + u64::from(span.subsec_nanos() > 0)).max(1)
+}
 
 /// Tells the limits, by what the caller knows them as, and where the caller stands. Beside what is told
 /// already: the fields are lists, and lines of one list are one.
@@ -67,7 +71,7 @@ pub fn policies<'a>(policies: impl IntoIterator<Item = Policy<'a>>) -> String {
         item(&mut out, policy.name, &mut earlier);
         push(&mut out, "q", u64::from(policy.quota));
         if let Some(window) = policy.window {
-            push(&mut out, "w", wait_seconds(window));
+            push(&mut out, "w", whole_seconds(window));
         }
     }
     out
@@ -81,7 +85,7 @@ pub fn standings<'a>(standings: impl IntoIterator<Item = Standing<'a>>) -> Strin
         item(&mut out, standing.name, &mut earlier);
         push(&mut out, "r", u64::from(standing.remaining));
         if let Some(reset) = standing.reset {
-            push(&mut out, "t", wait_seconds(reset));
+            push(&mut out, "t", whole_seconds(reset));
         }
     }
     out

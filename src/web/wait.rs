@@ -8,10 +8,7 @@ use rust_i18n::t;
 use crate::clock::Micros;
 use crate::web::locale::Locale;
 
-/// Whole seconds rounded up, at least one: who waits that long never comes too early.
-pub fn whole_seconds(span: Duration) -> u64 {
-    (span.as_secs() + u64::from(span.subsec_nanos() > 0)).max(1)
-}
+pub use super::ratelimit_fields::whole_seconds;
 
 /// A wait that starts when the answer is made. The page names the moment it ends, in UTC, which the
 /// script on it turns into the reader's own time and counts down to.

@@ -9,6 +9,7 @@ mod command_line;
 mod connections;
 mod custom;
 mod documents;
+mod library;
 mod middleware;
 mod ocr;
 mod openapi;

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use actix_web::http::header::{HeaderMap, RETRY_AFTER};
+use actix_web::HttpResponse;
+use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use serde::Serialize;
 
 use crate::throttle::{Limit, Refusal};
-use crate::web::problem::Problem;
+use crate::web::problem_kind::{self, Kind};
+use crate::web::ratelimit_fields::whole_seconds;
 
 /// What somebody is told who waited for others in flight, or whose store does not answer: a moment.
 const SOON: Duration = Duration::from_secs(1);
@@ -21,22 +24,61 @@ pub enum Denied {
     Unavailable,
 }
 
+/// As a problem (RFC 9457).
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'a str>,
+    /// Whole seconds.
+    retry_after: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
 impl Denied {
-    /// As a problem of the API: 429 `throttled`, or 503 `busy` or `unavailable`.
-    pub fn problem(&self) -> Problem {
+    /// A problem: 429 `throttled`, or 503 `busy` or `unavailable`, with `Retry-After`.
+    pub fn respond(&self) -> HttpResponse {
+        let Kind { name, status, title, detail } = match self {
+            Self::Full { .. } => problem_kind::THROTTLED,
+            Self::Busy => problem_kind::BUSY,
+            Self::Unavailable => problem_kind::UNAVAILABLE,
+        };
+        let limit = match self {
+            Self::Full { limit, .. } => Some(limit.name()),
+            Self::Busy | Self::Unavailable => None,
+        };
+        let body = Body {
+            r#type: format!("/problems/{name}"),
+            title,
+            status: status.as_u16(),
+            detail,
+            limit,
+            retry_after: whole_seconds(self.retry_after()),
+            retry_after_ms: limit.map(|_| self.retry_after().as_micros().div_ceil(1000) as u64),
+        };
+        let body = serde_json::to_vec(&body).expect("strings and numbers are JSON");
+        let mut response = HttpResponse::build(status)
+            .insert_header((CONTENT_TYPE, HeaderValue::from_static("application/problem+json")))
+            .body(body);
+        self.head(response.headers_mut());
+        response
+    }
+
+    pub const fn retry_after(&self) -> Duration {
         match self {
-            Self::Full { limit, refusal } => {
-                Problem::LimitFull { limit: limit.name().to_owned(), retry_after: refusal.retry_after }
-            }
-            Self::Busy => Problem::Busy { retry_after: SOON },
-            Self::Unavailable => Problem::Unavailable { retry_after: SOON },
+            Self::Full { refusal, .. } => refusal.retry_after,
+            Self::Busy | Self::Unavailable => SOON,
         }
     }
 
     /// Adds what the answer leaves out.
     pub(super) fn head(&self, headers: &mut HeaderMap) {
         if !headers.contains_key(RETRY_AFTER) {
-            self.problem().head(headers);
+            headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(self.retry_after())));
         }
     }
 }

@@ -158,7 +158,7 @@ impl<S: WindowStore + 'static> RateLimit<S> {
         Self { outage, ..self }
     }
 
-    /// Answers those who are turned away with something else than [`Denied::problem`]. `Retry-After` and the
+    /// Answers those who are turned away with something else than [`Denied::respond`]. `Retry-After` and the
     /// `RateLimit` fields are added to it.
     #[must_use]
     pub fn denied_response(

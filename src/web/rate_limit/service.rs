@@ -149,7 +149,7 @@ impl<S: WindowStore + 'static> RateLimit<S> {
     fn turn_away(&self, request: &ServiceRequest, denied: &Denied, buckets: &[Bucket<'_>]) -> HttpResponse {
         let mut response = match &self.denied {
             Some(respond) => respond(request.request(), denied),
-            None => denied.problem().respond(),
+            None => denied.respond(),
         };
         denied.head(response.headers_mut());
         let full = match denied {
