@@ -32,6 +32,7 @@ mod sms;
 mod sms_gateways;
 mod source;
 mod store;
+mod template;
 mod values;
 mod watch;
 
@@ -62,5 +63,7 @@ pub use sms::{Brake, SmsSettings, SmsTunables};
 pub use sms_gateways::{Aliyun, Gateway, HttpGateway, HttpMethod, Twilio};
 pub use source::{DEFAULT_FILE, Fingerprint, Source, parse};
 pub use store::{StoreSettings, StoreUrl};
+pub use template::Template;
+pub(crate) use template::{BodyKind, Piece, Placeholder};
 pub use values::{SecretError, SecretRef};
 pub use watch::{ReloadOutcome, Watcher};

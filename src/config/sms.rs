@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rlibphonenumber::{PHONE_NUMBER_UTIL, Region};
+
 use super::document::Node;
 use super::reader::{List, Parsed, Within, subsection};
 use super::section::section;
@@ -51,9 +53,29 @@ section! {
 
 fn country(node: Node) -> Parsed<String> {
     let text = node.text()?;
-    if crate::sms::is_country(&text) {
+    if is_country(&text) {
         Ok(text)
     } else {
         Err(format!("{text:?} is no country; write its two capital letters (ISO 3166-1): \"CN\""))
+    }
+}
+
+/// Whether the numbering plans know the country, by its two capital letters.
+fn is_country(code: &str) -> bool {
+    code.bytes().all(|letter| letter.is_ascii_uppercase())
+        && Region::from_code(code)
+            .is_ok_and(|region| PHONE_NUMBER_UTIL.get_country_code_for_region(region).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_country_is_two_capital_letters_that_numbering_plans_know() {
+        assert!(is_country("CN") && is_country("GG") && is_country("XK"));
+        for unknown in ["UK", "ZZ", "cn", "001", "C", "CHN", "", "中"] {
+            assert!(!is_country(unknown), "{unknown:?}");
+        }
     }
 }

@@ -7,8 +7,8 @@ use url::Url;
 use super::document::Node;
 use super::error::Place;
 use super::reader::{Parsed, Section};
+use super::template::{BodyKind, Template};
 use super::values::{SecretRef, origin, path, secret, text, word};
-use crate::sms::gateway::{BodyKind, Template};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Gateway {

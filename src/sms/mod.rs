@@ -36,7 +36,7 @@ pub use guesser::Guesser;
 pub use guessing::Guess;
 pub use ledger::{Cursor, Entry, Filter, Ledger, Page, State};
 pub use level::{Level, Spent};
-pub use phone::{Phone, PhoneError, is_country};
+pub use phone::{Phone, PhoneError};
 pub use sending::{InTurn, Turned};
 pub use share::Owners;
 

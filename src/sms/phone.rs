@@ -126,13 +126,6 @@ impl fmt::Debug for Phone {
     }
 }
 
-/// Whether the numbering plans know the country, by its two capital letters.
-pub fn is_country(code: &str) -> bool {
-    code.bytes().all(|letter| letter.is_ascii_uppercase())
-        && Region::from_code(code)
-            .is_ok_and(|region| PHONE_NUMBER_UTIL.get_country_code_for_region(region).is_some())
-}
-
 /// The digits of a text, after a plus where one leads it.
 fn dialled(text: &str) -> Result<String, PhoneError> {
     let mut out = String::new();

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use url::form_urlencoded;
 
+use crate::config::BodyKind;
+
 /// How a value is kept from being more than a value where it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Escape {
@@ -60,44 +62,7 @@ fn push_xml(out: &mut String, letter: char) {
     }
 }
 
-/// What a body is, and so how values in it are escaped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyKind {
-    Json,
-    Form,
-    Xml,
-    Other,
-}
-
 impl BodyKind {
-    /// By what its Content-Type header says.
-    pub fn of_type(content_type: &str) -> Self {
-        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match essence.as_str() {
-            "application/x-www-form-urlencoded" => Self::Form,
-            "application/json" | "text/json" => Self::Json,
-            "application/xml" | "text/xml" => Self::Xml,
-            other if other.ends_with("+json") => Self::Json,
-            other if other.ends_with("+xml") => Self::Xml,
-            _ => Self::Other,
-        }
-    }
-
-    /// By the shape of a sample of it, where no header says.
-    pub fn of_shape(sample: &str) -> Self {
-        let body = sample.trim_start();
-        let is_key = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.[]%+".contains(&byte);
-        let is_pair = |pair: &str| {
-            pair.split_once('=').is_some_and(|(key, _)| !key.is_empty() && key.bytes().all(is_key))
-        };
-        match body.as_bytes().first() {
-            Some(b'{' | b'[') => Self::Json,
-            Some(b'<') => Self::Xml,
-            Some(_) if body.split('&').all(is_pair) => Self::Form,
-            _ => Self::Other,
-        }
-    }
-
     pub(super) const fn escape(self) -> Escape {
         match self {
             Self::Json => Escape::Json,

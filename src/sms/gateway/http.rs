@@ -7,14 +7,14 @@ use secrecy::ExposeSecret;
 use url::form_urlencoded;
 
 use super::call::{Answer, Line, refused, unknown};
-use super::escape::{BodyKind, Escape};
+use super::escape::Escape;
 use super::template::{Ready, Values};
 use super::token::Tokens;
 use super::{
     Acknowledgement, Delivery, Gateway, Message, OpenError, Report, ReportCall, ReportError, ReportState,
-    Reported, SendFuture, Template, call,
+    Reported, SendFuture, call,
 };
-use crate::config::{self, HttpMethod, SecretRef};
+use crate::config::{self, BodyKind, HttpMethod, SecretRef, Template};
 
 const NAME: &str = "http";
 

@@ -24,9 +24,7 @@ use crate::config::{self, SecretError};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 
-pub(crate) use escape::BodyKind;
 pub use outbox::{Outbox, OutboxMessage};
-pub use template::Template;
 use token::Tokens;
 
 /// One message to one number.

@@ -1,50 +1,13 @@
-//! Text with placeholders that a message is filled into, each value escaped for where it stands.
+//! Filling a message into a template, each value escaped for where it is written.
 
 use secrecy::ExposeSecret;
 
 use super::Message;
 use super::escape::Escape;
-use crate::config::{SecretError, SecretRef};
+use crate::config::{Piece, Placeholder, SecretError, Template};
 
 #[cfg(test)]
 mod tests;
-
-/// What a placeholder stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Phone,
-    PhoneDigits,
-    Text,
-    /// For gateways that take Unicode as hexadecimal UTF-16 (big-endian) only.
-    TextUtf16Hex,
-    Code,
-    Id,
-    ReportToken,
-    ReportUrl,
-}
-
-const PLACES: [(&str, Place); 8] = [
-    ("phone", Place::Phone),
-    ("phone_digits", Place::PhoneDigits),
-    ("text", Place::Text),
-    ("text_utf16_hex", Place::TextUtf16Hex),
-    ("code", Place::Code),
-    ("id", Place::Id),
-    ("report_token", Place::ReportToken),
-    ("report_url", Place::ReportUrl),
-];
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
-    /// As it stands, escaped by whoever wrote it.
-    Literal(String),
-    Place(Place),
-    Secret(SecretRef),
-}
-
-/// A template, as written. Its Debug form shows no literal text, which may hold what is secret.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Template(Vec<Piece>);
 
 /// A template whose secrets are read.
 pub(super) struct Ready {
@@ -60,38 +23,6 @@ pub(super) struct Values<'a> {
 }
 
 impl Template {
-    /// Braces around anything but a name are the text's own, as in JSON.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let mut pieces = Vec::new();
-        let mut literal = String::new();
-        let mut rest = text;
-        while let Some(at) = rest.find('{') {
-            literal.push_str(&rest[..at]);
-            rest = &rest[at..];
-            let name = rest[1..].split_once('}').map(|(name, _)| name).filter(|name| is_name(name));
-            let Some(name) = name else {
-                literal.push('{');
-                rest = &rest[1..];
-                continue;
-            };
-            pieces.push(Piece::Literal(std::mem::take(&mut literal)));
-            pieces.push(piece(name)?);
-            rest = &rest[name.len() + 2..];
-        }
-        literal.push_str(rest);
-        pieces.push(Piece::Literal(literal));
-        Ok(Self(pieces))
-    }
-
-    /// With every placeholder replaced by the same text: to see whether the rest has the right form.
-    pub(crate) fn sample(&self, value: &str) -> String {
-        let shown = |piece: &Piece| match piece {
-            Piece::Literal(text) => text.clone(),
-            Piece::Place(_) | Piece::Secret(_) => value.to_owned(),
-        };
-        self.0.iter().map(shown).collect()
-    }
-
     /// Reads the secrets that it names.
     pub(super) fn open(&self, escape: Escape) -> Result<Ready, SecretError> {
         let read = |piece: &Piece| match piece {
@@ -102,14 +33,7 @@ impl Template {
             }
             other => Ok(other.clone()),
         };
-        Ok(Ready { pieces: self.0.iter().map(read).collect::<Result<_, _>>()?, escape })
-    }
-}
-
-impl std::fmt::Debug for Template {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let places = self.0.iter().filter(|piece| !matches!(piece, Piece::Literal(_)));
-        out.debug_list().entries(places).finish()
+        Ok(Ready { pieces: self.pieces().iter().map(read).collect::<Result<_, _>>()?, escape })
     }
 }
 
@@ -129,37 +53,19 @@ impl Ready {
 }
 
 impl Values<'_> {
-    fn of(&self, place: Place) -> String {
+    fn of(&self, place: Placeholder) -> String {
         let message = self.message;
         match place {
-            Place::Phone => message.phone.as_str().to_owned(),
-            Place::PhoneDigits => message.phone.digits().to_owned(),
-            Place::Text => message.text.to_owned(),
-            Place::TextUtf16Hex => message.text.encode_utf16().map(|unit| format!("{unit:04x}")).collect(),
-            Place::Code => message.code.expose().to_owned(),
-            Place::Id => message.id.to_string(),
-            Place::ReportToken => self.report_token.to_owned(),
-            Place::ReportUrl => self.report_url.to_owned(),
+            Placeholder::Phone => message.phone.as_str().to_owned(),
+            Placeholder::PhoneDigits => message.phone.digits().to_owned(),
+            Placeholder::Text => message.text.to_owned(),
+            Placeholder::TextUtf16Hex => {
+                message.text.encode_utf16().map(|unit| format!("{unit:04x}")).collect()
+            }
+            Placeholder::Code => message.code.expose().to_owned(),
+            Placeholder::Id => message.id.to_string(),
+            Placeholder::ReportToken => self.report_token.to_owned(),
+            Placeholder::ReportUrl => self.report_url.to_owned(),
         }
     }
-}
-
-fn is_name(name: &str) -> bool {
-    let word = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'_';
-    let secret = name.starts_with("env:") || name.starts_with("file:");
-    secret || (name.starts_with(|first: char| first.is_ascii_lowercase()) && name.bytes().all(word))
-}
-
-fn piece(name: &str) -> Result<Piece, String> {
-    if name.starts_with("env:") || name.starts_with("file:") {
-        return SecretRef::parse(name.to_owned()).map(Piece::Secret);
-    }
-    let place = PLACES.iter().find(|(known, _)| *known == name);
-    place.map(|(_, place)| Piece::Place(*place)).ok_or_else(|| {
-        let known: Vec<_> = PLACES.iter().map(|(known, _)| format!("{{{known}}}")).collect();
-        format!(
-            "{{{name}}} is no placeholder; there are {}, {{env:NAME}} and {{file:PATH}}",
-            known.join(", ")
-        )
-    })
 }

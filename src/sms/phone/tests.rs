@@ -137,10 +137,6 @@ fn countries_are_those_that_were_listed() {
     // One calling code, two countries.
     assert_eq!(of("+1 416 555 0123", &["US"]), Err(PhoneError::CountryNotAllowed));
     assert_eq!(of("+7 701 123 4567", &["KZ"]).as_deref(), Ok("KZ"));
-    assert!(is_country("CN") && is_country("GG") && is_country("XK"));
-    for unknown in ["UK", "ZZ", "cn", "001", "C", "CHN", "", "中"] {
-        assert!(!is_country(unknown), "{unknown:?}");
-    }
 }
 
 #[test]

@@ -2,8 +2,8 @@ use proptest::prelude::*;
 use url::form_urlencoded;
 
 use super::*;
+use crate::config::BodyKind;
 use crate::entropy::Entropy;
-use crate::sms::gateway::BodyKind;
 use crate::sms::{Code, MessageId, Phone};
 
 /// Everything that means something somewhere.
@@ -146,7 +146,7 @@ proptest! {
     /// What an owner wrote around the placeholders stays as it is, braces too.
     #[test]
     fn what_is_no_name_is_literal(template in "[a-z\" {}]{0,40}") {
-        let placeholder = PLACES.iter().any(|(name, _)| template.contains(&format!("{{{name}}}")));
+        let placeholder = Placeholder::ALL.iter().any(|(name, _)| template.contains(&format!("{{{name}}}")));
         if let Ok(parsed) = Template::parse(&template) {
             prop_assert!(placeholder || parsed.sample("") == template);
         }
