@@ -168,7 +168,7 @@ async fn failures_of_an_outage_count_on_after_it() {
 async fn unchallenged(app: &TestApp, login: &str) {
     let signed_in = async {
         while app.client().login(login, PASSWORD).await.status != 200 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(20)).await; // a server that comes back in real time
         }
     };
     assert!(tokio::time::timeout(Duration::from_secs(20), signed_in).await.is_ok(), "{login} stays out");

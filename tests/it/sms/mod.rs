@@ -4,6 +4,7 @@ pub mod administration;
 mod braking;
 mod carried;
 mod edge;
+mod fakes;
 pub mod flows;
 mod gateways;
 mod guessers;

@@ -1,22 +1,21 @@
 //! The code service over real parts, with a gateway that counts and does as it is told.
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gatehouse::audit::{self, Audit};
-use gatehouse::clock::{Clock, Micros};
+use gatehouse::clock::Clock;
 use gatehouse::config::{self, Live};
-use gatehouse::db::{Db, DbError};
+use gatehouse::db::Db;
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
 use gatehouse::throttle::{AnyStore, Limiter, MemoryStore, RedisStore};
 use tokio::sync::Semaphore;
 
+pub use super::fakes::*;
 pub use crate::support::app::Store;
 use crate::support::database::database;
 use crate::support::postgres::PostgresServer;
@@ -48,87 +47,6 @@ macro_rules! on_each_store {
     };
 }
 pub(crate) use on_each_store;
-
-/// What the gateway does with a message.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Mood {
-    Accepts,
-    Refuses,
-    DoesNotKnow,
-    /// Until it is let go.
-    Hangs,
-    Panics,
-}
-
-/// Keeps what it is given.
-pub struct CountingGateway {
-    mood: Mutex<Mood>,
-    sent: Mutex<Vec<SentMessage>>,
-    pub let_go: Semaphore,
-}
-
-#[derive(Clone)]
-pub struct SentMessage {
-    pub id: MessageId,
-    pub phone: Phone,
-    pub code: Code,
-    pub text: String,
-}
-
-impl Gateway for CountingGateway {
-    fn name(&self) -> &'static str {
-        "outbox"
-    }
-
-    fn send<'a>(&'a self, message: Message<'a>) -> Pin<Box<dyn Future<Output = Delivery> + Send + 'a>> {
-        let Message { id, phone, code, text } = message;
-        let (phone, code) = (phone.clone(), code.clone());
-        self.sent.lock().unwrap().push(SentMessage { id, phone, code, text: text.to_owned() });
-        let mood = *self.mood.lock().unwrap();
-        Box::pin(async move {
-            match mood {
-                Mood::Accepts => Delivery::Accepted { reference: Some(format!("ref-{id}")) },
-                Mood::Refuses => Delivery::Refused { reason: "told to".into() },
-                Mood::DoesNotKnow => Delivery::Unknown { reason: "told to".into() },
-                Mood::Hangs => {
-                    self.let_go.acquire().await.unwrap().forget();
-                    Delivery::Accepted { reference: None }
-                }
-                Mood::Panics => panic!("told to"),
-            }
-        })
-    }
-
-    fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
-        Err(ReportError::NotOffered)
-    }
-}
-
-/// Whose numbers there are, and since when; and how often it was asked.
-#[derive(Default)]
-pub struct Book {
-    numbers: Mutex<HashMap<Phone, Micros>>,
-    pub asked: AtomicU32,
-    pub out: AtomicBool,
-}
-
-impl Book {
-    pub fn has(&self, phone: &Phone, since: Micros) {
-        self.numbers.lock().unwrap().insert(phone.clone(), since);
-    }
-}
-
-impl Owners for Book {
-    fn since<'a>(
-        &'a self,
-        phone: &'a Phone,
-    ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        let out = self.out.load(Ordering::SeqCst);
-        let since = self.numbers.lock().unwrap().get(phone).copied();
-        Box::pin(async move { if out { Err(sqlx::Error::PoolClosed.into()) } else { Ok(since) } })
-    }
-}
 
 pub struct Rig {
     pub owners: Arc<Book>,

@@ -1,0 +1,92 @@
+//! A gateway and a book of owners that do as they are told, and keep what they were asked.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use gatehouse::clock::Micros;
+use gatehouse::db::DbError;
+use gatehouse::sms::*;
+use tokio::sync::Semaphore;
+
+/// What the gateway does with a message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mood {
+    Accepts,
+    Refuses,
+    DoesNotKnow,
+    /// Until it is let go.
+    Hangs,
+    Panics,
+}
+
+/// Keeps what it is given.
+pub struct CountingGateway {
+    pub mood: Mutex<Mood>,
+    pub sent: Mutex<Vec<SentMessage>>,
+    pub let_go: Semaphore,
+}
+
+#[derive(Clone)]
+pub struct SentMessage {
+    pub id: MessageId,
+    pub phone: Phone,
+    pub code: Code,
+    pub text: String,
+}
+
+impl Gateway for CountingGateway {
+    fn name(&self) -> &'static str {
+        "outbox"
+    }
+
+    fn send<'a>(&'a self, message: Message<'a>) -> Pin<Box<dyn Future<Output = Delivery> + Send + 'a>> {
+        let Message { id, phone, code, text } = message;
+        let (phone, code) = (phone.clone(), code.clone());
+        self.sent.lock().unwrap().push(SentMessage { id, phone, code, text: text.to_owned() });
+        let mood = *self.mood.lock().unwrap();
+        Box::pin(async move {
+            match mood {
+                Mood::Accepts => Delivery::Accepted { reference: Some(format!("ref-{id}")) },
+                Mood::Refuses => Delivery::Refused { reason: "told to".into() },
+                Mood::DoesNotKnow => Delivery::Unknown { reason: "told to".into() },
+                Mood::Hangs => {
+                    self.let_go.acquire().await.unwrap().forget();
+                    Delivery::Accepted { reference: None }
+                }
+                Mood::Panics => panic!("told to"),
+            }
+        })
+    }
+
+    fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
+        Err(ReportError::NotOffered)
+    }
+}
+
+/// Whose numbers there are, and since when; and how often it was asked.
+#[derive(Default)]
+pub struct Book {
+    numbers: Mutex<HashMap<Phone, Micros>>,
+    pub asked: AtomicU32,
+    pub out: AtomicBool,
+}
+
+impl Book {
+    pub fn has(&self, phone: &Phone, since: Micros) {
+        self.numbers.lock().unwrap().insert(phone.clone(), since);
+    }
+}
+
+impl Owners for Book {
+    fn since<'a>(
+        &'a self,
+        phone: &'a Phone,
+    ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        let out = self.out.load(Ordering::SeqCst);
+        let since = self.numbers.lock().unwrap().get(phone).copied();
+        Box::pin(async move { if out { Err(sqlx::Error::PoolClosed.into()) } else { Ok(since) } })
+    }
+}
