@@ -78,6 +78,17 @@ pub(super) async fn codes(instance: &Instance) -> i64 {
     }
 }
 
+/// The same with its windows lost: a process that starts anew, or a Redis that was emptied.
+pub(super) async fn after_a_loss(rig: &Rig, instance: Instance, store: Store) -> Instance {
+    match store {
+        Store::Memory => rig.instance().await,
+        Store::Redis => {
+            rig.flush();
+            instance
+        }
+    }
+}
+
 /// Until every message is settled.
 pub(super) async fn settled(instance: &Instance) {
     let pending = |entry: &Entry| entry.state == State::Pending;
@@ -338,13 +349,7 @@ async fn the_windows_of_a_shortage_come_back_from_the_ledger(store: Store) {
         short(solved_from(&instance, phone, &asker).await);
     }
     settled(&instance).await;
-    let instance = match store {
-        Store::Memory => rig.instance().await,
-        Store::Redis => {
-            rig.flush();
-            instance
-        }
-    };
+    let instance = after_a_loss(&rig, instance, store).await;
     // The last that is kept, and one that is not.
     for phone in [owned(&rig), owned(&rig), phone()] {
         short(solved(&instance, &phone).await);

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::rig::*;
-use super::shortage::{codes, owned, settled, short, solved_from, spent, store_writes};
+use super::shortage::{after_a_loss, codes, owned, settled, short, solved_from, spent, store_writes};
 use gatehouse::clock::Micros;
 
 /// Of an address four are open, of all messages eight, and two are kept.
@@ -97,13 +97,7 @@ async fn the_windows_of_a_spent_address_come_back_from_the_ledger(store: Store) 
         short(solved_from(&instance, phone, &shared).await);
     }
     settled(&instance).await;
-    let instance = match store {
-        Store::Memory => rig.instance().await,
-        Store::Redis => {
-            rig.flush();
-            instance
-        }
-    };
+    let instance = after_a_loss(&rig, instance, store).await;
     assert!(!sent(instance.send(&phone()).await).short);
     assert_eq!(instance.counted("sms-total", b"everyone").await, 7);
     assert_eq!(instance.counted("sms-address", &shared).await, 5, "all that its rule counts");
