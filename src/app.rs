@@ -25,10 +25,10 @@ use crate::sms::gateway::{self, Opened};
 use crate::sms::{self, Codes};
 use crate::throttle::{AnyStore, Limiter, Link, MemoryStore, RedisStore};
 use crate::tuning::Tuning;
-use crate::web::client::TrustedProxies;
-use crate::web::headers::SecurityHeaders;
-use crate::web::services::Services;
-use crate::web::visit::Edge;
+use crate::web::kit::client::TrustedProxies;
+use crate::web::kit::headers::SecurityHeaders;
+use crate::web::kit::services::Services;
+use crate::web::kit::visit::Edge;
 
 pub use serving::Serving;
 

@@ -7,17 +7,17 @@ use actix_web::middleware::from_fn;
 use actix_web::web::{Data, PayloadConfig, delete, post, put, resource, route, scope};
 use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
-use crate::web::connections;
-use crate::web::handlers::admin as console;
-use crate::web::handlers::{
-    account, captcha, code_login, confirm, login, messages, outbox, phone, register, reports, reset, session,
-    tokens,
+use crate::web::console::{confirm, events, limits, lookup, messages, overview, tokens};
+use crate::web::kit::headers::{self, SecurityHeaders};
+use crate::web::kit::observe::{self, RouteMetrics};
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::Services;
+use crate::web::kit::visit::Edge;
+use crate::web::kit::{assets, extract};
+use crate::web::{
+    account, captcha, code, connections, delivery_reports, machine, openapi, outbox, problem_page, register,
+    reset, session, sign_in, sign_in_by_code, status,
 };
-use crate::web::headers::{self, SecurityHeaders};
-use crate::web::observe::{self, RouteMetrics};
-use crate::web::services::Services;
-use crate::web::visit::Edge;
-use crate::web::{Problem, api, assets, extract, openapi, pages, status};
 
 /// The application of one worker.
 pub fn app(
@@ -42,142 +42,154 @@ pub fn app(
         .configure(extract::configure)
         .service(
             scope("/api/v1")
-                .service(calls("/captcha", "POST").route(post().to(api::captcha::issue)))
-                .service(calls("/login", "POST").route(post().to(api::login::submit)))
-                .service(calls("/logout", "POST").route(post().to(api::session::logout)))
-                .service(calls("/register", "POST").route(post().to(api::register::submit)))
-                .service(calls("/session", "GET, HEAD").route(get().to(api::session::show)))
-                .service(calls("/sms/codes", "POST").guard(by_code(codes)).route(post().to(api::sms::send)))
-                .service(calls("/sms/login", "POST").guard(by_code(codes)).route(post().to(api::sms::login)))
+                .service(calls("/captcha", "POST").route(post().to(captcha::call::issue)))
+                .service(calls("/login", "POST").route(post().to(sign_in::call::submit)))
+                .service(calls("/logout", "POST").route(post().to(session::call::logout)))
+                .service(calls("/register", "POST").route(post().to(register::call::submit)))
+                .service(calls("/session", "GET, HEAD").route(get().to(session::call::show)))
+                .service(calls("/sms/codes", "POST").guard(by_code(codes)).route(post().to(code::call::send)))
+                .service(
+                    calls("/sms/login", "POST")
+                        .guard(by_code(codes))
+                        .route(post().to(sign_in_by_code::call::login)),
+                )
                 .service(
                     calls("/password/reset", "POST")
                         .guard(by_code(codes))
-                        .route(post().to(api::password::reset)),
+                        .route(post().to(reset::call::reset)),
                 )
                 .service(
                     calls("/account/phone", "POST, DELETE")
-                        .route(post().to(api::account::set_phone))
-                        .route(delete().to(api::account::remove_phone)),
+                        .route(post().to(account::phone_call::set_phone))
+                        .route(delete().to(account::phone_call::remove_phone)),
                 )
-                .service(calls("/limits/{name}/reserve", "POST").route(post().to(api::limits::reserve)))
-                .service(calls("/limits/{name}/peek", "POST").route(post().to(api::limits::peek)))
-                .service(calls("/limits/{name}/refund", "POST").route(post().to(api::limits::refund)))
-                .service(calls("/admin/confirm", "POST").route(post().to(api::confirm::submit)))
+                .service(calls("/limits/{name}/reserve", "POST").route(post().to(machine::limits::reserve)))
+                .service(calls("/limits/{name}/peek", "POST").route(post().to(machine::limits::peek)))
+                .service(calls("/limits/{name}/refund", "POST").route(post().to(machine::limits::refund)))
+                .service(calls("/admin/confirm", "POST").route(post().to(confirm::call::submit)))
                 .service(
                     calls("/admin/tokens", "GET, HEAD, POST")
-                        .route(get().to(api::tokens::list))
-                        .route(post().to(api::tokens::create)),
+                        .route(get().to(tokens::call::list))
+                        .route(post().to(tokens::call::create)),
                 )
                 .service(
                     calls("/admin/subjects/{limit}/{subject}", "GET, HEAD, DELETE")
                         .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(get().to(api::subjects::show))
-                        .route(delete().to(api::subjects::clear)),
+                        .route(get().to(lookup::call::show))
+                        .route(delete().to(lookup::call::clear)),
                 )
                 .service(
                     calls("/admin/disabled-passwords/{login}", "DELETE")
                         .app_data(PayloadConfig::new(extract::BODY_LIMIT))
-                        .route(delete().to(api::subjects::enable_password)),
+                        .route(delete().to(lookup::call::enable_password)),
                 )
-                .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(api::tokens::revoke)))
-                .service(calls("/admin/messages", "GET, HEAD").route(get().to(api::admin::messages)))
-                .service(calls("/admin/events", "GET, HEAD").route(get().to(api::events::events)))
+                .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(tokens::call::revoke)))
+                .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::call::messages)))
+                .service(calls("/admin/events", "GET, HEAD").route(get().to(events::call::events)))
                 .service(
                     calls("/admin/limits", "GET, HEAD, PUT")
-                        .route(get().to(api::tuning::show))
-                        .route(put().to(api::tuning::save)),
+                        .route(get().to(limits::call::show))
+                        .route(put().to(limits::call::save)),
                 )
-                .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(api::tuning::history)))
-                .service(calls("/admin/limits/preview", "POST").route(post().to(api::preview::submit)))
-                .service(calls("/admin/limits/rollback", "POST").route(post().to(api::tuning::rollback)))
-                .service(calls("/admin/brakes", "GET, HEAD").route(get().to(api::admin::brakes)))
-                .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(api::admin::lift))),
+                .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(limits::call::history)))
+                .service(
+                    calls("/admin/limits/preview", "POST").route(post().to(limits::preview_call::submit)),
+                )
+                .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::call::rollback)))
+                .service(calls("/admin/brakes", "GET, HEAD").route(get().to(messages::call::brakes)))
+                .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(messages::call::lift))),
         )
-        .service(calls("/", "GET, HEAD").route(get().to(session::home)))
+        .service(calls("/", "GET, HEAD").route(get().to(session::page::home)))
         .service(
-            calls("/login", "GET, HEAD, POST").route(get().to(login::show)).route(post().to(login::submit)),
+            calls("/login", "GET, HEAD, POST")
+                .route(get().to(sign_in::page::show))
+                .route(post().to(sign_in::page::submit)),
         )
         .service(
             calls("/login/code", "GET, HEAD, POST")
                 .guard(by_code(codes))
-                .route(get().to(code_login::show))
-                .route(post().to(code_login::submit)),
+                .route(get().to(sign_in_by_code::page::show))
+                .route(post().to(sign_in_by_code::page::submit)),
         )
         .service(
             calls("/password/reset", "GET, HEAD, POST")
                 .guard(by_code(codes))
-                .route(get().to(reset::show))
-                .route(post().to(reset::submit)),
+                .route(get().to(reset::page::show))
+                .route(post().to(reset::page::submit)),
         )
-        .service(calls("/logout", "POST").route(post().to(session::logout)))
+        .service(calls("/logout", "POST").route(post().to(session::page::logout)))
         .service(
             calls("/register", "GET, HEAD, POST")
-                .route(get().to(register::show))
-                .route(post().to(register::submit)),
+                .route(get().to(register::page::show))
+                .route(post().to(register::page::submit)),
         )
-        .service(calls("/account", "GET, HEAD").route(get().to(account::show)))
-        .service(calls("/account/password", "POST").route(post().to(account::change_password)))
+        .service(calls("/account", "GET, HEAD").route(get().to(account::page::show)))
+        .service(calls("/account/password", "POST").route(post().to(account::page::change_password)))
         .service(
             calls("/account/phone", "GET, HEAD, POST")
                 .guard(by_code(codes))
-                .route(get().to(phone::show))
-                .route(post().to(phone::submit)),
+                .route(get().to(account::phone_page::show))
+                .route(post().to(account::phone_page::submit)),
         )
         .service(
             calls("/account/phone/remove", "GET, HEAD, POST")
-                .route(get().to(phone::show_removal))
-                .route(post().to(phone::remove)),
+                .route(get().to(account::phone_page::show_removal))
+                .route(post().to(account::phone_page::remove)),
         )
-        .service(calls("/account/sessions/revoke", "POST").route(post().to(account::revoke)))
-        .service(calls("/account/sessions/revoke-others", "POST").route(post().to(account::revoke_others)))
+        .service(calls("/account/sessions/revoke", "POST").route(post().to(account::page::revoke)))
+        .service(
+            calls("/account/sessions/revoke-others", "POST").route(post().to(account::page::revoke_others)),
+        )
         .service(
             calls("/admin/confirm", "GET, HEAD, POST")
-                .route(get().to(confirm::show))
-                .route(post().to(confirm::submit)),
+                .route(get().to(confirm::page::show))
+                .route(post().to(confirm::page::submit)),
         )
         .service(
             calls("/admin/tokens", "GET, HEAD, POST")
-                .route(get().to(tokens::show))
-                .route(post().to(tokens::create)),
+                .route(get().to(tokens::page::show))
+                .route(post().to(tokens::page::create)),
         )
-        .service(calls("/admin/tokens/revoke", "POST").route(post().to(tokens::revoke)))
-        .service(calls("/admin", "GET, HEAD").route(get().to(console::overview::show)))
-        .service(calls("/admin/events", "GET, HEAD").route(get().to(console::events::show)))
-        .service(calls("/admin/limits", "GET, HEAD").route(get().to(console::limits::show)))
+        .service(calls("/admin/tokens/revoke", "POST").route(post().to(tokens::page::revoke)))
+        .service(calls("/admin", "GET, HEAD").route(get().to(overview::page::show)))
+        .service(calls("/admin/events", "GET, HEAD").route(get().to(events::page::show)))
+        .service(calls("/admin/limits", "GET, HEAD").route(get().to(limits::page::show)))
         .service(
             calls("/admin/limits/edit/{limit}", "GET, HEAD, POST")
-                .route(get().to(console::edit::show))
-                .route(post().to(console::edit::submit)),
+                .route(get().to(limits::edit_page::show))
+                .route(post().to(limits::edit_page::submit)),
         )
         .service(
             calls("/admin/limits/toml", "GET, HEAD, POST")
-                .route(get().to(console::edit::show_toml))
-                .route(post().to(console::edit::submit_toml)),
+                .route(get().to(limits::edit_page::show_toml))
+                .route(post().to(limits::edit_page::submit_toml)),
         )
-        .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(console::history::show)))
-        .service(calls("/admin/limits/history/{change}", "GET, HEAD").route(get().to(console::history::ask)))
-        .service(calls("/admin/limits/rollback", "POST").route(post().to(console::history::rollback)))
+        .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(limits::history_page::show)))
+        .service(
+            calls("/admin/limits/history/{change}", "GET, HEAD").route(get().to(limits::history_page::ask)),
+        )
+        .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::history_page::rollback)))
         .service(
             calls("/admin/lookup", "GET, HEAD, POST")
-                .route(get().to(console::lookup::show))
-                .route(post().to(console::lookup::ask)),
+                .route(get().to(lookup::page::show))
+                .route(post().to(lookup::page::ask)),
         )
-        .service(calls("/admin/lookup/clear", "POST").route(post().to(console::lookup::clear)))
-        .service(calls("/admin/lookup/enable", "POST").route(post().to(console::lookup::enable)))
-        .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::show)))
-        .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::lift)))
-        .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page)))
-        .service(calls("/dev/outbox.json", "GET, HEAD").route(get().to(outbox::json)))
+        .service(calls("/admin/lookup/clear", "POST").route(post().to(lookup::page::clear)))
+        .service(calls("/admin/lookup/enable", "POST").route(post().to(lookup::page::enable)))
+        .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::page::show)))
+        .service(calls("/admin/brakes/lift", "POST").route(post().to(messages::page::lift)))
+        .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page::page)))
+        .service(calls("/dev/outbox.json", "GET, HEAD").route(get().to(outbox::page::json)))
         .service(
             // No HEAD: a report is taken, by whichever method it comes.
             calls("/sms/reports/{gateway}", "GET, POST")
                 .guard(by_code(codes))
-                .app_data(PayloadConfig::new(reports::LONGEST))
-                .route(route().guard(guard::Get()).to(reports::take))
-                .route(post().to(reports::take)),
+                .app_data(PayloadConfig::new(delivery_reports::LONGEST))
+                .route(route().guard(guard::Get()).to(delivery_reports::take))
+                .route(post().to(delivery_reports::take)),
         )
-        .service(calls("/captcha/{id}.png", "GET, HEAD").route(get().to(captcha::image)))
-        .service(calls("/problems/{name}", "GET, HEAD").route(get().to(pages::problem::show)))
+        .service(calls("/captcha/{id}.png", "GET, HEAD").route(get().to(captcha::image::image)))
+        .service(calls("/problems/{name}", "GET, HEAD").route(get().to(problem_page::show)))
         .service(calls("/openapi.json", "GET, HEAD").route(get().to(openapi::serve)))
         .service(calls("/static/{file}", "GET, HEAD").route(get().to(assets::serve)))
         .service(calls("/favicon.ico", "GET, HEAD").route(get().to(assets::icon)))
@@ -185,6 +197,7 @@ pub fn app(
         .service(calls("/readyz", "GET, HEAD").route(get().to(status::readyz)))
         .service(calls("/metrics", "GET, HEAD").route(get().to(status::metrics)))
         .default_service(route().to(nothing_here))
+        .wrap(from_fn(extract::refuse_with_pages))
         .wrap(from_fn(connections::within_time))
         .wrap(from_fn(headers::secure))
         .wrap(from_fn(observe::observe))
@@ -205,13 +218,13 @@ fn calls(path: &'static str, allow: &'static str) -> Resource {
     resource(path).app_data(RouteMetrics::default()).default_service(route().to(
         move |request: HttpRequest| async move {
             match *request.method() {
-                Method::OPTIONS => HttpResponse::NoContent().insert_header(("allow", allow)).finish(),
-                _ => extract::answer(&request, &Problem::MethodNotAllowed { allow }),
+                Method::OPTIONS => Ok(HttpResponse::NoContent().insert_header(("allow", allow)).finish()),
+                _ => Err(Problem::MethodNotAllowed { allow }),
             }
         },
     ))
 }
 
-async fn nothing_here(request: HttpRequest) -> HttpResponse {
-    extract::answer(&request, &Problem::NotFound)
+async fn nothing_here() -> Result<HttpResponse, Problem> {
+    Err(Problem::NotFound)
 }

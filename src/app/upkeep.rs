@@ -11,7 +11,7 @@ use crate::db::Db;
 use crate::stop::Stop;
 use crate::throttle::AnyStore;
 use crate::web::connections::{self, Connections};
-use crate::web::services::Services;
+use crate::web::kit::services::Services;
 
 /// Between two looks for expired logs and sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);

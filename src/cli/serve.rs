@@ -6,7 +6,7 @@ use gatehouse::config::{Loaded, ReloadOutcome, Source, Watcher};
 use gatehouse::entropy::Entropy;
 use gatehouse::login::{Caller, CreateError, Password, Username};
 use gatehouse::telemetry;
-use gatehouse::web::services::Services;
+use gatehouse::web::kit::services::Services;
 
 use super::log::{Log, say, tell};
 use super::{Failure, block_on, database_failure};

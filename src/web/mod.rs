@@ -1,77 +1,59 @@
 //! HTTP only: what a request says about its client, and how answers look. Nothing here
-//! knows of a database or a store.
+//! knows of a database or a store. A folder for each thing that people do here, with its page, its view and
+//! its call; `kit` is what they share.
 
 #[cfg(feature = "server")]
-pub mod admin;
+pub mod account;
 #[cfg(feature = "server")]
-pub mod api;
+pub mod captcha;
 #[cfg(feature = "server")]
-pub mod assets;
-#[cfg(feature = "server")]
-pub mod challenge;
-pub mod client;
+pub mod code;
 #[cfg(feature = "server")]
 pub mod connections;
 #[cfg(feature = "server")]
-pub mod cookies;
+pub mod console;
 #[cfg(feature = "server")]
-pub mod csrf;
+pub mod delivery_reports;
 #[cfg(feature = "server")]
-pub mod device;
+pub mod form;
+pub mod kit;
 #[cfg(feature = "server")]
-pub mod extract;
-#[cfg(feature = "server")]
-pub mod flash;
-#[cfg(feature = "server")]
-pub mod handlers;
-#[cfg(feature = "server")]
-pub mod headers;
-#[cfg(feature = "server")]
-pub mod locale;
-#[cfg(feature = "server")]
-pub mod message;
-#[cfg(feature = "server")]
-pub mod next;
-#[cfg(feature = "server")]
-pub mod observe;
+pub mod machine;
 #[cfg(feature = "server")]
 pub mod openapi;
 #[cfg(feature = "server")]
-pub mod pages;
+pub mod outbox;
 #[cfg(feature = "server")]
-pub mod phone;
-#[cfg(feature = "server")]
-pub mod problem;
-#[cfg(feature = "server")]
-mod problem_body;
-#[cfg_attr(not(feature = "server"), expect(dead_code, reason = "the middleware alone answers three of them"))]
-mod problem_kind;
+pub mod problem_page;
 pub mod rate_limit;
-pub mod ratelimit_fields;
 #[cfg(feature = "server")]
-pub mod services;
+pub mod register;
+#[cfg(feature = "server")]
+pub mod reset;
+#[cfg(feature = "server")]
+pub mod session;
+#[cfg(feature = "server")]
+pub mod sign_in;
+#[cfg(feature = "server")]
+pub mod sign_in_by_code;
 #[cfg(feature = "server")]
 pub mod status;
-#[cfg(feature = "server")]
-pub mod subject;
-#[cfg(feature = "server")]
-pub mod visit;
-#[cfg(feature = "server")]
-pub mod wait;
+#[cfg(all(test, feature = "server"))]
+mod tests;
 
-pub use client::{ClientAddress, TrustedProxies};
+pub use kit::client::{ClientAddress, TrustedProxies};
 #[cfg(feature = "server")]
-pub use flash::Flash;
+pub use kit::flash::Flash;
 #[cfg(feature = "server")]
-pub use locale::Locale;
+pub use kit::locale::Locale;
 #[cfg(feature = "server")]
-pub use message::{Field, FieldErrors, Message};
+pub use kit::message::{Field, FieldErrors, Message};
 #[cfg(feature = "server")]
-pub use next::Next;
+pub use kit::next::Next;
 #[cfg(feature = "server")]
-pub use problem::Problem;
+pub use kit::problem::Problem;
+#[cfg(feature = "server")]
+pub use kit::visit::{Edge, Visit};
+#[cfg(feature = "server")]
+pub use kit::wait::Wait;
 pub use rate_limit::RateLimit;
-#[cfg(feature = "server")]
-pub use visit::{Edge, Visit};
-#[cfg(feature = "server")]
-pub use wait::Wait;

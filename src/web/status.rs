@@ -8,11 +8,10 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
-use crate::web::client::ClientAddress;
-use crate::web::extract;
-use crate::web::problem::Problem;
-use crate::web::services::Shared;
-use crate::web::visit::Edge;
+use crate::web::kit::client::ClientAddress;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::Edge;
 
 /// The state of what this instance depends on.
 #[derive(Debug, Clone, Serialize)]
@@ -63,13 +62,16 @@ pub async fn readyz(services: Shared) -> HttpResponse {
 }
 
 /// `GET /metrics`, for those that the configuration names; there is nothing here for anyone else.
-pub async fn metrics(request: HttpRequest, services: Shared, edge: Data<Edge>) -> HttpResponse {
+pub async fn metrics(
+    request: HttpRequest,
+    services: Shared,
+    edge: Data<Edge>,
+) -> Result<HttpResponse, Problem> {
     let client = ClientAddress::of(&request, &edge.trusted);
     if !services.metrics_from.contains(client.ip()) {
-        return extract::answer(&request, &Problem::NotFound);
+        return Err(Problem::NotFound);
     }
     services.metrics.run_upkeep();
-    HttpResponse::Ok()
-        .insert_header((CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4")))
-        .body(services.metrics.render())
+    let kind = (CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4"));
+    Ok(HttpResponse::Ok().insert_header(kind).body(services.metrics.render()))
 }

@@ -21,8 +21,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::connection::Connection;
 use super::{ANSWER_RATE, ANSWER_TIME, LAST_ANSWER, Open};
-use crate::web::extract;
-use crate::web::problem::Problem;
+use crate::web::kit::extract;
+use crate::web::kit::problem::Problem;
 
 /// For the 16 KiB of a form: 13 kbit/s, less than any phone has where it has a network at all.
 const BODY_TIME: Duration = Duration::from_secs(10);

@@ -19,7 +19,7 @@ use actix_web::dev::Extensions;
 use actix_web::rt::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::web::client::{ClientAddress, SubjectBytes, TrustedProxies};
+use crate::web::kit::client::{ClientAddress, SubjectBytes, TrustedProxies};
 use connection::{Connection, Uptime};
 use table::Table;
 

@@ -7,8 +7,8 @@ use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER}
 use serde::Serialize;
 
 use crate::throttle::{Limit, Refusal};
-use crate::web::problem_kind::{self, Kind};
-use crate::web::ratelimit_fields::whole_seconds;
+use crate::web::kit::problem_kind::{self, Kind};
+use crate::web::kit::ratelimit_fields::whole_seconds;
 
 /// What somebody is told who waited for others in flight, or whose store does not answer: a moment.
 const SOON: Duration = Duration::from_secs(1);

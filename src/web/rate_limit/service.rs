@@ -12,7 +12,7 @@ use actix_web::{Error, HttpResponse};
 use super::in_flight::InFlight;
 use super::{Denied, Outage, RateLimit};
 use crate::throttle::{Attempt, Bucket, Decision, Mode, OwnedBucket, Refusal, Room, StoreError, WindowStore};
-use crate::web::ratelimit_fields::{self, Standing};
+use crate::web::kit::ratelimit_fields::{self, Standing};
 
 impl<S, Inner, B> Transform<Inner, ServiceRequest> for RateLimit<S>
 where

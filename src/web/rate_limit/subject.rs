@@ -6,7 +6,7 @@ use actix_web::Error;
 use actix_web::dev::ServiceRequest;
 use actix_web::http::header::HeaderName;
 
-use crate::web::client::{ClientAddress, TrustedProxies};
+use crate::web::kit::client::{ClientAddress, TrustedProxies};
 
 /// What a limit counts, as any bytes. They are hashed before they go anywhere; the same bytes are the same
 /// subject.

@@ -192,7 +192,7 @@ async fn one_text_finds_every_limit_that_counts_it_and_what_was_tried() {
             ],
         ),
     ] {
-        let subject = gatehouse::web::subject::read(text, &live).unwrap();
+        let subject = gatehouse::web::console::lookup::subject::read(text, &live).unwrap();
         let all = lookup.all(&live, &subject).await.unwrap();
         let names: Vec<_> = all.iter().map(|standing| standing.limit.name()).collect();
         assert_eq!(names, expected, "{text}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gatehouse::web::problem::Kind;
+use gatehouse::web::kit::problem::Kind;
 use serde_json::{Value, json};
 
 use super::fits::*;

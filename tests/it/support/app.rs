@@ -10,7 +10,7 @@ use gatehouse::app::{Application, World};
 use gatehouse::clock::Clock;
 use gatehouse::config::{Loaded, Source, Watcher};
 use gatehouse::entropy::Entropy;
-use gatehouse::web::services::Services;
+use gatehouse::web::kit::services::Services;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::database::database;

@@ -1,0 +1,6 @@
+//! `/account`: the profile, the password, the number, and the sessions.
+
+pub mod page;
+pub mod phone_call;
+pub mod phone_page;
+pub mod view;

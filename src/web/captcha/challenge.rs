@@ -1,0 +1,111 @@
+//! The CAPTCHA part of a request, the same for pages and API: what was answered, and what to show next.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::audit::{Action, Event, Outcome, Subject, Why};
+use crate::captcha::{Challenge, Client, Form, ImageError, Later, Picture, Redeemed, Requester};
+use crate::config::Live;
+use crate::web::kit::client::ClientAddress;
+use crate::web::kit::csrf::Browser;
+use crate::web::kit::services::Services;
+
+/// Whom challenges are given to, and by which form.
+#[derive(Clone, Copy)]
+pub struct Asker<'a> {
+    pub form: Form,
+    pub client: ClientAddress,
+    pub browser: Option<&'a Browser>,
+}
+
+/// What came with a request.
+pub enum Answered {
+    Nothing,
+    Solved,
+    /// Not accepted, for whatever reason. It refuses nothing but what came with it.
+    Wrong,
+}
+
+impl Asker<'_> {
+    /// Redeems what was sent, once, right or wrong. A wrong answer to a challenge of ours was a guess, and counts as
+    /// a failure of the address. What answers none (too late, used before, another's, nonsense) cost nothing to
+    /// make: it counts nowhere, or whoever sends enough of it would have everybody at the address challenged.
+    pub async fn redeem(self, services: &Services, live: &Live, id: &str, answer: &str) -> Answered {
+        if id.is_empty() && answer.is_empty() {
+            return Answered::Nothing;
+        }
+        let origin = self.client.origin();
+        let redeemed =
+            services.captchas.redeem(self.form, &self.client_of(&origin.address), id, answer).await;
+        let audit = &services.audit;
+        let event = |at, outcome| Event {
+            name: Some(self.form.as_str()),
+            address: Some(Subject::Address(&origin.address)),
+            network: Some(Subject::Network(&origin.network)),
+            ..Event::new(at, Action::Captcha, outcome)
+        };
+        if redeemed.is_solved() {
+            audit.record(event(audit.now(), Outcome::Ok));
+            return Answered::Solved;
+        }
+        metrics::counter!("gatehouse_captchas_total", "outcome" => redeemed.as_str()).increment(1);
+        if redeemed == Redeemed::Wrong {
+            let counted = services.sign_in.guard().count_answer(&live.limits, &origin).await;
+            audit.record(event(counted.map_or_else(|| audit.now(), |counted| counted.at), Outcome::Wrong));
+        } else {
+            let detail = Some(json!({ "why": redeemed.as_str() }).to_string());
+            audit.record(Event { detail, ..event(audit.now(), Outcome::Failed) });
+        }
+        Answered::Wrong
+    }
+
+    /// A fresh challenge, which costs nothing; none while its image would not be drawn.
+    pub async fn issue(self, services: &Services, live: &Live) -> Result<Challenge, Later> {
+        let (address, network) = (self.client.subject(), self.client.network());
+        let client = self.client_of(address.as_ref());
+        let issued = services.captchas.issue(live, self.form, &client, network.as_ref()).await;
+        if let Err(later) = &issued {
+            record_later(services, self.client, later);
+        }
+        issued
+    }
+
+    fn client_of<'b>(&'b self, address: &'b [u8]) -> Client<'b> {
+        Client { address, cookie: self.browser.map(|browser| browser.bytes().as_slice()) }
+    }
+}
+
+/// The image of a challenge, which whoever fetches it is charged for.
+pub async fn image(client: ClientAddress, services: &Services, id: &str) -> Result<Arc<[u8]>, ImageError> {
+    let live = services.live.snapshot();
+    let (address, network) = (client.subject(), client.network());
+    let by = Requester { address: address.as_ref(), network: network.as_ref() };
+    match services.captchas.image(&live, by, id).await {
+        Ok(Picture { png, form, drawn_now }) => {
+            if drawn_now {
+                let at = services.audit.now();
+                record(services, client, form, Event::new(at, Action::Captcha, Outcome::Asked));
+            }
+            Ok(png)
+        }
+        Err(error) => {
+            if let ImageError::Later(later) = &error {
+                record_later(services, client, later);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn record_later(services: &Services, client: ClientAddress, later: &Later) {
+    let why = Some(Why::refused(later.limit, &later.refusal));
+    let event = Event::new(later.refusal.at(), Action::Captcha, Outcome::Throttled);
+    record(services, client, later.form, Event { why, ..event });
+}
+
+fn record(services: &Services, client: ClientAddress, form: Form, event: Event<'_>) {
+    let address = client.subject();
+    let (name, address) = (Some(form.as_str()), Some(Subject::Address(address.as_ref())));
+    services.audit.record(Event { name, address, ..event });
+}

@@ -1,0 +1,6 @@
+//! Codes by SMS: asked for by a page or a call, whatever they are for.
+
+pub mod call;
+pub mod fields;
+pub mod send;
+pub mod view;

@@ -1,0 +1,237 @@
+//! Forms of two steps, a number and then the code that went to it: `/login/code`, `/password/reset` and
+//! `/account/phone`; the registration has the same fields in it.
+
+use std::time::Duration;
+
+use actix_web::HttpResponse;
+use askama::Template;
+
+use crate::clock::Micros;
+use crate::sms::Purpose;
+use crate::web::captcha::view::CaptchaBlock;
+use crate::web::form::notice::Notice;
+use crate::web::kit::layout::Layout;
+use crate::web::kit::locale::Locale;
+use crate::web::kit::message::{Field, FieldErrors};
+use crate::web::kit::next::Next;
+use crate::web::kit::visit::Visit;
+use crate::web::kit::visit::with_wait;
+use crate::web::kit::wait::{Wait, span_in_words};
+
+/// What is remembered of a code that was sent: by the page, in hidden fields, to be shown again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SentCode {
+    pub number: String,
+    pub good_until: Micros,
+    /// When another one may be asked for.
+    pub next_code: Micros,
+    /// The gateway said that it has it.
+    pub confirmed: bool,
+    /// Codes are short: it may not come, and nobody says whether.
+    pub short: bool,
+}
+
+/// Where a form stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeStep {
+    /// As it was typed, or where the code went.
+    pub number: String,
+    pub second: Option<SecondStep>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecondStep {
+    /// Unix seconds, rounded up.
+    pub good_until: i64,
+    pub next_code: i64,
+    lasts: u64,
+    /// Until another code may be asked for; none where it may be now.
+    pub again: Option<Wait>,
+    pub confirmed: bool,
+    pub short: bool,
+}
+
+impl CodeStep {
+    pub fn asking(typed: &str) -> Self {
+        Self { number: typed.chars().take(64).collect(), second: None }
+    }
+
+    pub fn sent(sent: SentCode, now: Micros) -> Self {
+        let wait = sent.next_code.since(now);
+        let second = SecondStep {
+            good_until: seconds_up(sent.good_until),
+            next_code: seconds_up(sent.next_code),
+            lasts: left(sent.good_until.since(now)),
+            again: (!wait.is_zero()).then(|| Wait::new(now, wait)),
+            confirmed: sent.confirmed,
+            short: sent.short,
+        };
+        Self { number: sent.number.chars().take(64).collect(), second: Some(second) }
+    }
+
+    /// Another code has been asked for, and there is none for so long.
+    pub fn not_before(mut self, retry_after: Duration, now: Micros) -> Self {
+        if let Some(second) = &mut self.second {
+            second.next_code = seconds_up(now.plus(retry_after));
+            second.again = Some(Wait::new(now, retry_after));
+        }
+        self
+    }
+
+    /// What has to be typed next.
+    pub const fn field(&self) -> Field {
+        if self.second.is_some() { Field::Code } else { Field::Phone }
+    }
+}
+
+/// Whole seconds, down: the moment was rounded up on its way through a form, and twice is too much.
+fn left(span: Duration) -> u64 {
+    if span.is_zero() { 0 } else { span.as_secs().max(1) }
+}
+
+/// Never a moment too early.
+const fn seconds_up(at: Micros) -> i64 {
+    at.plus(Duration::from_micros(999_999)).seconds()
+}
+
+impl SecondStep {
+    /// How long the code is still good; none where it has run out.
+    pub fn lasts(&self, locale: Locale) -> Option<String> {
+        (self.lasts > 0).then(|| span_in_words(self.lasts, locale))
+    }
+}
+
+#[derive(Template)]
+#[template(path = "pages/code.html")]
+pub struct CodePage {
+    layout: Layout,
+    words: Words,
+    step: CodeStep,
+    next: Option<Next>,
+    notice: Notice,
+    errors: FieldErrors,
+    captcha: CaptchaBlock,
+    password_min: usize,
+}
+
+/// What differs from page to page: the address, and the keys of its texts.
+struct Words {
+    path: &'static str,
+    title: &'static str,
+    lead: &'static str,
+    submit: &'static str,
+    new_password: bool,
+    /// The second step, or the only one, asks for the current password.
+    current_password: bool,
+    /// There is no number to type, and no code.
+    one_step: bool,
+    /// What stands below the form: before the link, the link, and where it goes.
+    aside: [&'static str; 3],
+}
+
+const LOGIN: Words = Words {
+    path: "/login/code",
+    title: "code-login.title",
+    lead: "code-login.lead",
+    submit: "login.submit",
+    new_password: false,
+    current_password: false,
+    one_step: false,
+    aside: ["code-login.have-password", "code-login.password", "/login"],
+};
+const RESET: Words = Words {
+    path: "/password/reset",
+    title: "reset.title",
+    lead: "reset.lead",
+    submit: "reset.submit",
+    new_password: true,
+    current_password: false,
+    one_step: false,
+    aside: ["reset.remembered", "reset.login", "/login"],
+};
+const PHONE: Words = Words {
+    path: "/account/phone",
+    title: "phone.title",
+    lead: "phone.lead",
+    submit: "phone.submit",
+    new_password: false,
+    current_password: true,
+    one_step: false,
+    aside: ["phone.no-change", "phone.account", "/account"],
+};
+const REMOVAL: Words = Words {
+    path: "/account/phone/remove",
+    title: "phone.remove-title",
+    lead: "phone.remove-lead",
+    submit: "account.remove-phone",
+    one_step: true,
+    ..PHONE
+};
+
+impl CodePage {
+    /// For a purpose that has a page of its own. `user` is who is signed in.
+    pub fn new(visit: &Visit, purpose: Purpose, user: Option<&str>, next: Option<Next>) -> Self {
+        let words = match purpose {
+            Purpose::Reset => RESET,
+            Purpose::Verify => PHONE,
+            Purpose::Login | Purpose::Register => LOGIN,
+        };
+        Self::with(visit, words, user, next)
+    }
+
+    /// For taking the number away.
+    pub fn removal(visit: &Visit, user: &str) -> Self {
+        Self::with(visit, REMOVAL, Some(user), None)
+    }
+
+    fn with(visit: &Visit, words: Words, user: Option<&str>, next: Option<Next>) -> Self {
+        Self {
+            layout: visit.layout(Next::after(words.path, next.as_ref()), user),
+            words,
+            step: CodeStep::asking(""),
+            next,
+            notice: Notice::None,
+            errors: FieldErrors::default(),
+            captcha: CaptchaBlock::Absent,
+            password_min: crate::login::SHORTEST_PASSWORD,
+        }
+    }
+
+    pub fn step(mut self, step: CodeStep) -> Self {
+        self.step = step;
+        self
+    }
+
+    pub fn notice(mut self, notice: Notice) -> Self {
+        self.errors = notice.errors();
+        self.notice = notice;
+        self
+    }
+
+    pub fn captcha(mut self, captcha: CaptchaBlock) -> Self {
+        self.captcha = captcha;
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        with_wait(visit.page(self.notice.status(), self), self.notice.wait())
+    }
+
+    fn focus(&self) -> &'static str {
+        match (self.notice.wait(), self.errors.first()) {
+            (Some(_), _) => "",
+            (None, Some(field)) => field.name(),
+            (None, None) if self.words.one_step => Field::CurrentPassword.name(),
+            (None, None) => self.step.field().name(),
+        }
+    }
+
+    /// The form would lead nowhere.
+    const fn closed(&self) -> bool {
+        matches!(self.notice, Notice::PasswordFirst | Notice::PasswordRequired)
+    }
+
+    fn password_hint(&self) -> String {
+        self.layout.with("register.password-hint", &self.password_min.to_string()).into_owned()
+    }
+}

@@ -1,0 +1,5 @@
+//! `/admin/confirm`: the password, asked for again before a change.
+
+pub mod call;
+pub mod page;
+pub mod view;

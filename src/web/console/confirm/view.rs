@@ -1,0 +1,78 @@
+//! `/admin/confirm`: the password once more, a challenge where one is due, a wait where one is in force.
+
+use actix_web::HttpResponse;
+use askama::Template;
+
+use crate::web::captcha::view::CaptchaBlock;
+use crate::web::form::notice::Notice;
+use crate::web::kit::layout::Layout;
+use crate::web::kit::message::{Field, FieldErrors};
+use crate::web::kit::next::Next;
+use crate::web::kit::visit::Visit;
+use crate::web::kit::visit::with_wait;
+
+/// A form that waits for the password, and goes on to where it was sent once that is shown.
+pub struct Carried {
+    action: String,
+    fields: Vec<(String, String)>,
+}
+
+impl Carried {
+    /// All that the form held, but for what the page asks for itself.
+    pub fn new(action: &str, pairs: &[(String, String)]) -> Self {
+        const OWN: [&str; 5] = ["csrf_token", "password", "captcha_id", "captcha_answer", "captcha_refresh"];
+        let fields = pairs.iter().filter(|(name, _)| !OWN.contains(&name.as_str())).cloned().collect();
+        Self { action: action.to_owned(), fields }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "pages/confirm.html")]
+pub struct ConfirmPage {
+    layout: Layout,
+    next: Option<Next>,
+    notice: Notice,
+    errors: FieldErrors,
+    captcha: CaptchaBlock,
+    carried: Option<Carried>,
+}
+
+impl ConfirmPage {
+    /// The form as it is first shown.
+    pub fn new(visit: &Visit, user: &str, next: Option<Next>) -> Self {
+        Self {
+            layout: visit.layout(Next::after("/admin/confirm", next.as_ref()), Some(user)),
+            next,
+            notice: Notice::None,
+            errors: FieldErrors::default(),
+            captcha: CaptchaBlock::Absent,
+            carried: None,
+        }
+    }
+
+    pub fn notice(mut self, notice: Notice) -> Self {
+        self.errors = notice.errors();
+        self.notice = notice;
+        self
+    }
+
+    pub fn captcha(mut self, captcha: CaptchaBlock) -> Self {
+        self.captcha = captcha;
+        self
+    }
+
+    /// The password comes along with a form, which is then acted on.
+    pub fn carrying(mut self, carried: Carried) -> Self {
+        self.carried = Some(carried);
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        with_wait(visit.page(self.notice.status(), self), self.notice.wait())
+    }
+
+    /// A page that asks to wait takes no focus, so that what it says is read first.
+    const fn focus(&self) -> &'static str {
+        if self.notice.wait().is_some() { "" } else { "password" }
+    }
+}

@@ -1,0 +1,223 @@
+//! `/api/v1/admin/events`: what was tried and how it ended, for administrators.
+
+use std::net::IpAddr;
+
+use actix_web::web::{Data, Query};
+use actix_web::{HttpRequest, HttpResponse};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::audit::{Action, Cursor, Entry, Filter, Outcome, Shown, Subject};
+use crate::clock::Micros;
+use crate::login::Username;
+use crate::sms::Phone;
+use crate::web::console::guard;
+use crate::web::kit::call::broken;
+use crate::web::kit::client::{ClientAddress, TrustedProxies};
+use crate::web::kit::problem::{InputError, Problem};
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Edge;
+use crate::web::kit::wait::Moment;
+
+/// Events on a page where nothing else is asked for, and at most.
+const USUAL: u32 = 50;
+const MOST: u32 = 200;
+/// What leads a key of a subject, as events carry them.
+const KEY: &str = "key:";
+
+/// A filter that is not known would be one that is not applied.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    action: Option<String>,
+    outcome: Option<String>,
+    limited_by: Option<String>,
+    account: Option<String>,
+    address: Option<String>,
+    phone: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
+    noted: Option<String>,
+    after: Option<String>,
+    limit: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Events {
+    events: Vec<Told>,
+    /// For `after` of the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Told {
+    at: String,
+    until: String,
+    count: i64,
+    action: &'static str,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<String>,
+    /// Which of its rules, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<i64>,
+    noted: bool,
+    solved: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    account: Option<Masked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<Masked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phone: Option<Masked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix: Option<Masked>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    actor: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+    /// As `x-request-id` called it; of several, the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Masked {
+    key: String,
+    mask: String,
+}
+
+impl From<Shown> for Masked {
+    fn from(Shown { key, mask }: Shown) -> Self {
+        Self { key: format!("{KEY}{key:016x}"), mask }
+    }
+}
+
+impl From<Entry> for Told {
+    fn from(entry: Entry) -> Self {
+        Self {
+            at: Moment(entry.at).iso(),
+            until: Moment(entry.until).iso(),
+            count: entry.count,
+            action: entry.action.as_str(),
+            outcome: entry.outcome.as_str(),
+            name: entry.name,
+            limit: entry.limit,
+            rule: entry.rule,
+            noted: entry.noted,
+            solved: entry.solved,
+            account: entry.account.map(Masked::from),
+            address: entry.address.map(Masked::from),
+            phone: entry.phone.map(Masked::from),
+            prefix: entry.prefix.map(Masked::from),
+            actor: entry.actor,
+            detail: entry.detail,
+            request: entry.request,
+        }
+    }
+}
+
+/// `GET /admin/events`, newest first.
+pub async fn events(
+    request: HttpRequest,
+    wanted: Query<Wanted>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> Result<HttpResponse, Problem> {
+    guard::api::read(&request, &services, &edge).await?;
+    let filter = filter(&services, &wanted).await?;
+    let after = read(wanted.after.as_deref(), "after", "Use the next of the page before.", Cursor::parse)?;
+    let limit = wanted.limit.unwrap_or(USUAL);
+    if !(1..=MOST).contains(&limit) {
+        return Err(wrong("limit", "Use 1 to 200."));
+    }
+    services.audit.flush().await;
+    let page = services.audit.log().page(&filter, after, limit).await.map_err(|error| broken(&error))?;
+    let next = page.next.map(|cursor| cursor.to_string());
+    Ok(HttpResponse::Ok().json(Events { events: page.entries.into_iter().map(Told::from).collect(), next }))
+}
+
+async fn filter(services: &Services, wanted: &Wanted) -> Result<Filter, Problem> {
+    const WHEN: &str = "Use a time as 2026-03-01T12:00:00Z.";
+    let time = |text: &str| text.parse::<Timestamp>().ok().map(|time| Micros(time.as_microsecond()));
+    let truth = |text: &str| text.parse().ok();
+    Ok(Filter {
+        action: read(
+            wanted.action.as_deref(),
+            "action",
+            "Use sign-in, reset, password-disabled, guess, send, register, budget, captcha, custom, reload or admin.",
+            Action::parse,
+        )?,
+        outcome: read(
+            wanted.outcome.as_deref(),
+            "outcome",
+            "Use ok, wrong, challenged, throttled, busy, asked, unknown, withheld, failed, unavailable or refused.",
+            Outcome::parse,
+        )?,
+        limit: wanted.limited_by.clone().filter(|name| !name.is_empty()),
+        account: account(services, wanted.account.as_deref()).await?,
+        address: read(
+            wanted.address.as_deref(),
+            "address",
+            "Use an IP address, or the key of an event's address.",
+            |text| key(text).or_else(|| address(services, text)),
+        )?,
+        phone: read(
+            wanted.phone.as_deref(),
+            "phone",
+            "Use a mobile number, or the key of an event's number.",
+            |text| key(text).or_else(|| phone(services, text)),
+        )?,
+        since: read(wanted.since.as_deref(), "since", WHEN, time)?,
+        until: read(wanted.until.as_deref(), "until", WHEN, time)?,
+        noted: read(wanted.noted.as_deref(), "noted", "Use true or false.", truth)?,
+    })
+}
+
+/// An account is known by its id, and a name that none has by itself.
+async fn account(services: &Services, text: Option<&str>) -> Result<Option<i64>, Problem> {
+    const HELP: &str = "Use a user name, or the key of an event's account.";
+    let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
+    if text.starts_with(KEY) {
+        return key(text).map(Some).ok_or_else(|| wrong("account", HELP));
+    }
+    let login = Username::parse(text).map_err(|_| wrong("account", HELP))?;
+    let found = services.accounts.find(&login).await.map_err(|error| broken(&error))?;
+    let subject = found.as_ref().map_or(Subject::Login(login.as_str()), |account| account.recorded());
+    Ok(Some(services.audit.subject(&subject)))
+}
+
+fn address(services: &Services, text: &str) -> Option<i64> {
+    let ip: IpAddr = text.trim().parse().ok()?;
+    let client = ClientAddress::told_by(ip, std::iter::empty(), &TrustedProxies::default());
+    Some(services.audit.subject(&Subject::Address(client.subject().as_ref())))
+}
+
+fn phone(services: &Services, text: &str) -> Option<i64> {
+    let phone = Phone::parse(text, &services.live.snapshot().sms.default_region).ok()?;
+    Some(services.audit.subject(&Subject::Phone(phone.as_str())))
+}
+
+fn key(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(KEY).filter(|digits| digits.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok().map(u64::cast_signed)
+}
+
+/// What stands in a filter; empty is not there.
+fn read<T>(
+    text: Option<&str>,
+    field: &'static str,
+    help: &'static str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, Problem> {
+    match text.filter(|text| !text.is_empty()) {
+        None => Ok(None),
+        Some(text) => parse(text).map(Some).ok_or_else(|| wrong(field, help)),
+    }
+}
+
+fn wrong(field: &'static str, message: &'static str) -> Problem {
+    Problem::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
+}

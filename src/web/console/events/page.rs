@@ -1,0 +1,66 @@
+//! `/admin/events`: the record of events, filtered.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::web::Query;
+use serde::Deserialize;
+
+use crate::audit::{Action, Cursor, Filter, Outcome};
+use crate::web::console::events::view::EventsPage;
+use crate::web::console::guard;
+use crate::web::kit::error_page::broken;
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::Visit;
+
+const A_PAGE: u32 = 50;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Wanted {
+    action: String,
+    outcome: String,
+    limit: String,
+    noted: String,
+    account: String,
+    address: String,
+    phone: String,
+    after: String,
+}
+
+impl Wanted {
+    /// What cannot be read is no filter.
+    fn filter(&self) -> Filter {
+        let limit = self.limit.trim();
+        Filter {
+            action: Action::parse(&self.action),
+            outcome: Outcome::parse(&self.outcome),
+            limit: (!limit.is_empty() && limit.len() <= 80).then(|| limit.to_owned()),
+            account: self.account.parse().ok(),
+            address: self.address.parse().ok(),
+            phone: self.phone.parse().ok(),
+            since: None,
+            until: None,
+            noted: (self.noted == "1").then_some(true),
+        }
+    }
+}
+
+/// `GET /admin/events`
+pub async fn show(visit: Visit, wanted: Query<Wanted>, services: Shared) -> HttpResponse {
+    let admin = match guard::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let (filter, after) = (wanted.filter(), Cursor::parse(&wanted.after));
+    if after.is_none() {
+        services.audit.flush().await;
+    }
+    match services.audit.log().page(&filter, after, A_PAGE).await {
+        Ok(found) => {
+            let limits = &services.live.snapshot().limits;
+            let page = EventsPage::new(&visit, admin.login(), filter, after, found, limits);
+            visit.page(StatusCode::OK, &page)
+        }
+        Err(error) => broken(&visit, &error),
+    }
+}

@@ -1,0 +1,204 @@
+//! An event in words, as lists of them show it.
+
+use std::borrow::Cow;
+
+use rust_i18n::t;
+
+use crate::audit::{Action, Entry, FROM_DEVICE, Outcome, Shown};
+use crate::web::console::words::{grouped, title};
+use crate::web::kit::locale::Locale;
+use crate::web::kit::wait::Moment;
+
+/// One row: an event, or several that are one.
+pub struct EventRow {
+    pub at: Moment,
+    /// The last of several, where that is another moment.
+    pub until: Option<Moment>,
+    pub count: u64,
+    action: Action,
+    outcome: Outcome,
+    name: Option<String>,
+    limit: Option<String>,
+    /// From 1.
+    rule: Option<i64>,
+    pub noted: bool,
+    pub solved: bool,
+    pub subjects: Vec<SubjectLink>,
+    /// What an administrator gave as a reason, and the like.
+    pub details: Vec<(String, String)>,
+}
+
+/// Somebody whom an event is about, masked, with all of theirs behind it.
+pub struct SubjectLink {
+    pub key: &'static str,
+    pub mask: String,
+    pub href: String,
+}
+
+impl From<Entry> for EventRow {
+    fn from(entry: Entry) -> Self {
+        let subjects = [
+            ("event.account", "account", &entry.account),
+            ("event.phone", "phone", &entry.phone),
+            ("event.address", "address", &entry.address),
+        ];
+        let link = |(key, field, shown): (&'static str, &str, &Option<Shown>)| {
+            let shown = shown.as_ref()?;
+            let href = format!("/admin/events?{field}={}", shown.key);
+            Some(SubjectLink { key, mask: shown.mask.clone(), href })
+        };
+        let several = entry.count > 1 && entry.until.seconds() > entry.at.seconds();
+        Self {
+            at: Moment(entry.at),
+            until: several.then_some(Moment(entry.until)),
+            count: u64::try_from(entry.count).unwrap_or(0),
+            action: entry.action,
+            outcome: entry.outcome,
+            subjects: subjects.into_iter().filter_map(link).collect(),
+            details: [
+                entry.detail.as_deref().map(details).unwrap_or_default(),
+                entry.request.map(|id| ("request".to_owned(), id)).into_iter().collect(),
+            ]
+            .concat(),
+            name: entry.name,
+            limit: entry.limit,
+            rule: entry.rule.map(|rule| rule + 1),
+            noted: entry.noted,
+            solved: entry.solved,
+        }
+    }
+}
+
+impl EventRow {
+    /// What was tried.
+    pub fn what(&self, locale: Locale) -> Cow<'static, str> {
+        match (self.action, self.name.as_deref()) {
+            (Action::Admin, Some(act)) => match act_key(act) {
+                Some(key) => locale.t(key),
+                None => Cow::Owned(act.to_owned()),
+            },
+            (Action::Custom, Some(name)) => Cow::Owned(name.to_owned()),
+            (Action::SignIn, Some(FROM_DEVICE)) => locale.t("event.sign-in-known"),
+            (Action::PasswordDisabled, Some(FROM_DEVICE)) => locale.t("event.device-disabled"),
+            (action, _) => locale.t(action_key(action)),
+        }
+    }
+
+    pub fn outcome(&self) -> &'static str {
+        // What a watching limit noted was admitted.
+        outcome_key(self.outcome)
+    }
+
+    /// Of the mark beside it.
+    pub fn tone(&self) -> &'static str {
+        match self.outcome {
+            Outcome::Ok | Outcome::Asked => "good",
+            Outcome::Wrong | Outcome::Challenged | Outcome::Unknown | Outcome::Withheld | Outcome::Busy => {
+                "warn"
+            }
+            Outcome::Throttled | Outcome::Failed | Outcome::Unavailable | Outcome::Refused => "bad",
+        }
+    }
+
+    /// Which rule had a say.
+    pub fn why(&self, locale: Locale) -> Option<String> {
+        let limit = title(self.limit.as_deref()?, locale);
+        Some(match self.rule {
+            Some(rule) => {
+                t!("event.by-rule", locale = locale.code(), limit = limit, rule = rule).into_owned()
+            }
+            None => limit.into_owned(),
+        })
+    }
+
+    /// What a detail is called; as it was recorded where it has no name of ours.
+    pub fn detail(&self, name: &str, locale: Locale) -> Cow<'static, str> {
+        match detail_key(name) {
+            Some(key) => locale.t(key),
+            None => Cow::Owned(name.to_owned()),
+        }
+    }
+
+    pub fn times(&self) -> String {
+        format!("× {}", grouped(self.count))
+    }
+}
+
+/// The texts of a JSON object, for people; what is no such object stands as it is.
+fn details(json: &str) -> Vec<(String, String)> {
+    let Ok(serde_json::Value::Object(fields)) = serde_json::from_str(json) else {
+        return vec![(String::new(), json.to_owned())];
+    };
+    let text = |value: serde_json::Value| match value {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    };
+    fields.into_iter().map(|(name, value)| (name, text(value))).collect()
+}
+
+pub const fn action_key(action: Action) -> &'static str {
+    match action {
+        Action::SignIn => "event.sign-in",
+        Action::Reset => "event.reset",
+        Action::PasswordDisabled => "event.password-disabled",
+        Action::Guess => "event.guess",
+        Action::Send => "event.send",
+        Action::Register => "event.register",
+        Action::Budget => "event.budget",
+        Action::Captcha => "event.captcha",
+        Action::Custom => "event.custom",
+        Action::Reload => "event.reload",
+        Action::Admin => "event.admin",
+    }
+}
+
+pub const fn outcome_key(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Ok => "outcome.done",
+        Outcome::Wrong => "outcome.wrong",
+        Outcome::Challenged => "outcome.challenged",
+        Outcome::Throttled => "outcome.throttled",
+        Outcome::Busy => "outcome.busy",
+        Outcome::Asked => "outcome.asked",
+        Outcome::Unknown => "outcome.unknown",
+        Outcome::Withheld => "outcome.withheld",
+        Outcome::Failed => "outcome.failed",
+        Outcome::Unavailable => "outcome.unavailable",
+        Outcome::Refused => "outcome.refused",
+    }
+}
+
+fn detail_key(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "reason" => "detail.reason",
+        "from" => "detail.from",
+        "to" => "detail.to",
+        "version" => "detail.version",
+        "why" => "detail.why",
+        "path" => "detail.path",
+        "prefix" => "detail.prefix",
+        "limit" => "detail.limit",
+        "name" => "detail.name",
+        "change" => "detail.change",
+        "request" => "detail.request",
+        "instance" => "detail.instance",
+        "scopes" => "detail.scopes",
+        "device" => "detail.device",
+        _ => return None,
+    })
+}
+
+fn act_key(act: &str) -> Option<&'static str> {
+    Some(match act {
+        "limits.save" => "act.limits-save",
+        "limits.rollback" => "act.limits-rollback",
+        "subject.clear" => "act.subject-clear",
+        "brake.lift" => "act.brake-lift",
+        "password.enable" => "act.password-enable",
+        "token.create" => "act.token-create",
+        "token.revoke" => "act.token-revoke",
+        "confirm" => "act.confirm",
+        "access" => "act.access",
+        _ => return None,
+    })
+}

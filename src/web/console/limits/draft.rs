@@ -1,0 +1,311 @@
+//! A draft of limits on its way: what was typed, what is wrong with it, and what it would have done.
+
+use std::borrow::Cow;
+
+use crate::throttle::{Limit, Mode, Rule, Span, Then};
+use crate::web::console::words::unit_key;
+use crate::web::kit::locale::Locale;
+
+/// Which button sent a draft.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Act {
+    /// Also what Enter does: it changes nothing.
+    #[default]
+    Try,
+    Save,
+    AddRule,
+    RemoveRule(usize),
+    Default,
+}
+
+impl Act {
+    fn parse(word: &str) -> Self {
+        match word {
+            "save" => Self::Save,
+            "add" => Self::AddRule,
+            "default" => Self::Default,
+            _ => match word.strip_prefix("remove-").and_then(|index| index.parse().ok()) {
+                Some(index) => Self::RemoveRule(index),
+                None => Self::Try,
+            },
+        }
+    }
+}
+
+/// How much recorded traffic a draft is tried on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Stretch {
+    Hour,
+    #[default]
+    Day,
+    Week,
+}
+
+impl Stretch {
+    pub const ALL: [Self; 3] = [Self::Hour, Self::Day, Self::Week];
+
+    pub fn parse(word: &str) -> Self {
+        Self::ALL.into_iter().find(|stretch| stretch.value() == word).unwrap_or_default()
+    }
+
+    pub const fn value(self) -> &'static str {
+        match self {
+            Self::Hour => "1h",
+            Self::Day => "24h",
+            Self::Week => "7d",
+        }
+    }
+
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Hour => "draft.hour",
+            Self::Day => "draft.day",
+            Self::Week => "draft.week",
+        }
+    }
+
+    pub const fn hours(self) -> u64 {
+        match self {
+            Self::Hour => 1,
+            Self::Day => 24,
+            Self::Week => 7 * 24,
+        }
+    }
+}
+
+/// What every form with a draft carries besides.
+#[derive(Debug, Clone, Default)]
+pub struct Controls {
+    pub act: Act,
+    /// What was in force when the page was opened.
+    pub version: String,
+    pub reason: String,
+    pub stretch: Stretch,
+    pub csrf_token: String,
+    /// Asked for, and not there.
+    pub reason_missing: bool,
+}
+
+impl Controls {
+    pub fn read(pairs: &[(String, String)]) -> Self {
+        let text = |name: &str| value(pairs, name).to_owned();
+        Self {
+            act: Act::parse(value(pairs, "do")),
+            version: text("version"),
+            reason: text("reason").trim().chars().take(500).collect(),
+            stretch: Stretch::parse(value(pairs, "stretch")),
+            csrf_token: text("csrf_token"),
+            reason_missing: false,
+        }
+    }
+}
+
+fn value<'a>(pairs: &'a [(String, String)], name: &str) -> &'a str {
+    pairs.iter().find(|(sent, _)| sent == name).map_or("", |(_, value)| value)
+}
+
+/// A rule as it stands in the form, right or wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleRow {
+    pub max: String,
+    /// `window`, or a calendar unit.
+    pub span: String,
+    pub window: String,
+    pub zone: String,
+    pub then: String,
+}
+
+impl Default for RuleRow {
+    fn default() -> Self {
+        let text = str::to_owned;
+        Self { max: text(""), span: text("window"), window: text(""), zone: text(""), then: text("block") }
+    }
+}
+
+impl From<&Rule> for RuleRow {
+    fn from(rule: &Rule) -> Self {
+        let (span, window, zone) = match &rule.span {
+            Span::Sliding(window) => {
+                ("window".to_owned(), humantime::format_duration(*window).to_string(), String::new())
+            }
+            Span::Calendar { unit, zone } => {
+                let unit = unit_key(*unit).rsplit('-').next().unwrap_or_default();
+                (unit.to_owned(), String::new(), zone.iana_name().unwrap_or("UTC").to_owned())
+            }
+        };
+        let then = match rule.then {
+            Then::Captcha => "captcha",
+            Then::Block => "block",
+        };
+        Self { max: rule.max.to_string(), span, window, zone, then: then.to_owned() }
+    }
+}
+
+/// One limit as its form has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LimitForm {
+    pub monitor: bool,
+    pub rows: Vec<RuleRow>,
+}
+
+impl From<&Limit> for LimitForm {
+    fn from(limit: &Limit) -> Self {
+        let rows = limit.rules().iter().map(RuleRow::from).collect();
+        Self { monitor: limit.mode() == Mode::Monitor, rows }
+    }
+}
+
+impl LimitForm {
+    /// The rows in the order of their numbers, which have no gap.
+    pub fn read(pairs: &[(String, String)]) -> Self {
+        let row = |index: usize| {
+            let text = |part: &str| value(pairs, &format!("{part}-{index}")).trim().to_owned();
+            let there = pairs.iter().any(|(name, _)| *name == format!("max-{index}"));
+            there.then(|| RuleRow {
+                max: text("max"),
+                span: text("span"),
+                window: text("window"),
+                zone: text("zone"),
+                then: text("then"),
+            })
+        };
+        // More than a limit takes, so that one too many is told and not lost.
+        let rows = (0..crate::throttle::MOST_RULES + 2).map_while(row).collect();
+        Self { monitor: value(pairs, "mode") == "monitor", rows }
+    }
+
+    /// The table of the limit in TOML. What is no number stays as it was typed, to be refused with its reason.
+    pub fn toml(&self, name: &str) -> String {
+        let mode = if self.monitor { "mode = \"monitor\"\n" } else { "" };
+        let rules: Vec<String> = self.rows.iter().map(RuleRow::toml).collect();
+        let rules = match rules.as_slice() {
+            [] => "rules = []".to_owned(),
+            [one] => format!("rules = [{one}]"),
+            many => format!("rules = [\n    {},\n]", many.join(",\n    ")),
+        };
+        format!("[limits.{name}]\n{mode}{rules}\n")
+    }
+}
+
+impl RuleRow {
+    fn toml(&self) -> String {
+        let max = match self.max.parse::<i64>() {
+            Ok(max) => max.to_string(),
+            Err(_) => quoted(&self.max),
+        };
+        let span = if self.span == "window" {
+            format!("window = {}", quoted(&self.window))
+        } else if self.zone.is_empty() {
+            format!("per = {}", quoted(&self.span))
+        } else {
+            format!("per = {}, timezone = {}", quoted(&self.span), quoted(&self.zone))
+        };
+        format!("{{ max = {max}, {span}, then = {} }}", quoted(&self.then))
+    }
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => out.extend(['\\', letter]),
+            control if control.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(control))),
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// What is wrong with a draft, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// `limits.login-account.rules[0].max`
+    pub field: String,
+    /// In English, as the configuration is written.
+    pub message: String,
+    pub line: Option<usize>,
+}
+
+impl Mistake {
+    /// The rule and its part that it is about, where it is about one.
+    pub fn place(&self) -> Option<(usize, &str)> {
+        let (_, rest) = self.field.rsplit_once("rules[")?;
+        let (index, part) = rest.split_once(']')?;
+        Some((index.parse().ok()?, part.strip_prefix('.').unwrap_or(part)))
+    }
+
+    /// What would be right there, in the reader's language; none where only the message can say.
+    pub fn right(&self, locale: Locale) -> Option<Cow<'static, str>> {
+        let key = match self.place()?.1 {
+            "max" => "draft.right-max",
+            "window" => "draft.right-window",
+            "timezone" => "draft.right-zone",
+            "per" => "draft.right-span",
+            "then" => "draft.right-then",
+            _ => return None,
+        };
+        Some(locale.t(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn pairs(text: &str) -> Vec<(String, String)> {
+        url::form_urlencoded::parse(text.as_bytes()).into_owned().collect()
+    }
+
+    #[test]
+    fn a_limit_goes_through_its_form_and_back_unchanged() {
+        let text = r#"[limits.login-account]
+            mode = "monitor"
+            rules = [{ max = 3, window = "90s", then = "captcha" }, { max = 9, per = "month", timezone = "Asia/Shanghai" }]"#;
+        let read =
+            |toml: &str| crate::config::parse(Path::new("t.toml"), toml, &[]).unwrap().live.limits.clone();
+        let limit = read(text).login_account;
+        let again = read(&LimitForm::from(&limit).toml("login-account")).login_account;
+        assert_eq!(again, limit);
+    }
+
+    #[test]
+    fn whatever_is_typed_is_kept_and_stays_one_value() {
+        let form = LimitForm::read(&pairs(
+            "mode=enforce&max-0=three&span-0=window&window-0=1m%22%2C+x+%3D+1&then-0=block&max-1=",
+        ));
+        assert_eq!(form.rows[0].max, "three");
+        assert_eq!(form.rows.len(), 2);
+        let toml: toml::Table = form.toml("login-account").parse().unwrap();
+        let rule = &toml["limits"]["login-account"]["rules"][0];
+        assert_eq!(rule["max"].as_str(), Some("three"));
+        assert_eq!(rule["window"].as_str(), Some("1m\", x = 1"));
+    }
+
+    #[test]
+    fn enter_tries_and_never_saves() {
+        assert_eq!(Controls::read(&pairs("max-0=3")).act, Act::Try);
+        assert_eq!(Controls::read(&pairs("do=remove-2")).act, Act::RemoveRule(2));
+        assert_eq!(Controls::read(&pairs("do=save&reason=+calm+")).reason, "calm");
+    }
+
+    #[test]
+    fn a_mistake_is_found_at_its_field() {
+        let field = "limits.custom.reply.rules[3].window".to_owned();
+        let mistake = Mistake { field, message: "is no span".to_owned(), line: Some(4) };
+        assert_eq!(mistake.place(), Some((3, "window")));
+        assert!(mistake.right(Locale::En).is_some());
+        let field = "limits.sms-phone.rules[1]".to_owned();
+        assert_eq!(Mistake { field, ..mistake }.place(), Some((1, "")));
+    }
+
+    #[test]
+    fn a_window_is_written_as_it_is_read() {
+        let rule = Rule::sliding(5, Duration::from_millis(100), Then::Block);
+        assert_eq!(RuleRow::from(&rule).window, "100ms");
+    }
+}

@@ -1,0 +1,197 @@
+//! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: drafts, tried and saved.
+
+use actix_web::HttpResponse;
+use actix_web::web::{Form, Path};
+
+use crate::config::Limits;
+use crate::throttle::Limit;
+use crate::tuning::{Current, Draft, NotWritten, SaveError, with_limit};
+use crate::web::console::guard::{self, Admin};
+use crate::web::console::limits::call::told;
+use crate::web::console::limits::diff;
+use crate::web::console::limits::draft::{Act, Controls, LimitForm, Mistake, RuleRow};
+use crate::web::console::limits::edit_view::{EditorPage, StalePage, TomlPage, Word};
+use crate::web::console::limits::trial::{mistake, tried};
+use crate::web::console::lookup::password::{self, Pairs};
+use crate::web::kit::error_page::broken;
+use crate::web::kit::error_page::{ErrorKind, ErrorPage};
+use crate::web::kit::extract::{DOCUMENT_LIMIT, Unread};
+use crate::web::kit::flash::Flash;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Visit;
+
+/// `GET /admin/limits/edit/{limit}`
+pub async fn show(visit: Visit, name: Path<String>, services: Shared) -> HttpResponse {
+    let admin = match guard::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let current = services.tuning.current();
+    match current.live.limits.get(&name) {
+        Some(limit) => editor(&visit, &admin, &current, limit).respond(&visit),
+        None => nothing(&visit, &admin),
+    }
+}
+
+fn editor(visit: &Visit, admin: &Admin, current: &Current, limit: &Limit) -> EditorPage {
+    let overridden = current.is_overridden(limit.name());
+    EditorPage::new(visit, admin.login(), limit.clone(), overridden, &current.version)
+}
+
+fn nothing(visit: &Visit, admin: &Admin) -> HttpResponse {
+    let layout = visit.layout("/admin/limits", Some(admin.login()));
+    ErrorPage::new(layout, ErrorKind::NotFound).respond(visit)
+}
+
+/// `POST /admin/limits/edit/{limit}`
+pub async fn submit(visit: Visit, name: Path<String>, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
+    let admin = match guard::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let current = services.tuning.current();
+    let Some(limit) = current.live.limits.get(&name).cloned() else { return nothing(&visit, &admin) };
+    let (mut form, controls) = (LimitForm::read(&pairs), Controls::read(&pairs));
+    let page = |form: &LimitForm, controls: &Controls| {
+        editor(&visit, &admin, &current, &limit).typed(form.clone(), controls.clone())
+    };
+    if !visit.admits_form(&controls.csrf_token) {
+        admin.was_foreign(&services, visit.pattern());
+        return page(&form, &controls).word(Word::Expired).respond(&visit);
+    }
+    match controls.act {
+        Act::AddRule => form.rows.push(RuleRow::default()),
+        Act::RemoveRule(index) if index < form.rows.len() => drop(form.rows.remove(index)),
+        Act::Default => {
+            if let Some(default) = Limits::default().get(&name) {
+                form = LimitForm::from(default);
+            }
+        }
+        Act::RemoveRule(_) | Act::Try | Act::Save => {}
+    }
+    let draft = match with_limit(&current.toml, &name, &form.toml(&name)) {
+        Ok(draft) => draft,
+        Err(error) => return page(&form, &controls).mistakes(vec![mistake(error)]).respond(&visit),
+    };
+    match controls.act {
+        Act::AddRule | Act::RemoveRule(_) | Act::Default => page(&form, &controls).respond(&visit),
+        Act::Try => match tried(&services, &draft, controls.stretch).await {
+            Ok(Ok(trial)) => page(&form, &controls).preview(trial).respond(&visit),
+            Ok(Err(mistakes)) => page(&form, &controls).mistakes(mistakes).respond(&visit),
+            Err(error) => broken(&visit, &error),
+        },
+        Act::Save => {
+            let action = format!("/admin/limits/edit/{name}");
+            let again = |controls: &Controls, mistakes, word| {
+                page(&form, controls).mistakes(mistakes).word(word).respond(&visit)
+            };
+            Saving { visit: &visit, services: &services, admin: &admin, action: &action, pairs: &pairs }
+                .save(&draft, controls, &again)
+                .await
+        }
+    }
+}
+
+/// `GET /admin/limits/toml`
+pub async fn show_toml(visit: Visit, services: Shared) -> HttpResponse {
+    let admin = match guard::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let current = services.tuning.current();
+    let controls = Controls { version: current.version, ..Controls::default() };
+    TomlPage::new(&visit, admin.login(), current.toml, controls).respond(&visit)
+}
+
+/// `POST /admin/limits/toml`
+pub async fn submit_toml(
+    visit: Visit,
+    form: Unread<Pairs, DOCUMENT_LIMIT>,
+    services: Shared,
+) -> HttpResponse {
+    let admin = match guard::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let pairs = match form.read_form().await {
+        Ok(pairs) => pairs,
+        Err(problem) => return actix_web::Error::from(problem).error_response(),
+    };
+    let controls = Controls::read(&pairs);
+    // As browsers send what was typed, lines end in CR LF.
+    let draft = password::value(&pairs, "toml").replace("\r\n", "\n");
+    let page = |controls: &Controls| TomlPage::new(&visit, admin.login(), draft.clone(), controls.clone());
+    if !visit.admits_form(&controls.csrf_token) {
+        admin.was_foreign(&services, visit.pattern());
+        return page(&controls).word(Word::Expired).respond(&visit);
+    }
+    if controls.act == Act::Save {
+        let again = |controls: &Controls, mistakes, word| {
+            page(controls).mistakes(mistakes).word(word).respond(&visit)
+        };
+        let action = "/admin/limits/toml";
+        return Saving { visit: &visit, services: &services, admin: &admin, action, pairs: &pairs }
+            .save(&draft, controls, &again)
+            .await;
+    }
+    match tried(&services, &draft, controls.stretch).await {
+        Ok(Ok(trial)) => page(&controls).preview(trial).respond(&visit),
+        Ok(Err(mistakes)) => page(&controls).mistakes(mistakes).respond(&visit),
+        Err(error) => broken(&visit, &error),
+    }
+}
+
+/// A draft on its way into force.
+struct Saving<'a> {
+    visit: &'a Visit,
+    services: &'a Services,
+    admin: &'a Admin,
+    /// Where the form goes.
+    action: &'a str,
+    pairs: &'a [(String, String)],
+}
+
+impl Saving<'_> {
+    /// `again` makes the page with the draft as it was typed.
+    async fn save(
+        &self,
+        draft: &str,
+        controls: Controls,
+        again: &dyn Fn(&Controls, Vec<Mistake>, Word) -> HttpResponse,
+    ) -> HttpResponse {
+        let Saving { visit, services, admin, action, pairs } = *self;
+        let mistakes = match services.tuning.parse(&Draft::Toml(draft)) {
+            Ok(_) => Vec::new(),
+            Err(errors) => errors.into_iter().map(mistake).collect(),
+        };
+        if !mistakes.is_empty() || controls.reason.is_empty() {
+            let reason_missing = controls.reason.is_empty();
+            return again(&Controls { reason_missing, ..controls }, mistakes, Word::None);
+        }
+        let shown = match password::shown(visit, services, admin, action, pairs).await {
+            Ok(shown) => shown,
+            Err(response) => return response,
+        };
+        let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
+        let saved = services.tuning.save(Draft::Toml(draft), version, admin.by(&account), reason).await;
+        let detail = serde_json::json!({ "reason": reason, "from": version });
+        told(services, admin, "limits.save", detail, &saved);
+        let response = match saved {
+            Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsSaved)),
+            Err(SaveError::NotWritten(NotWritten::Stale { version, diff, .. })) => {
+                let diff = diff::lines(&diff);
+                StalePage::new(visit, admin.login(), &controls, version, diff, draft.to_owned())
+                    .respond(visit)
+            }
+            Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
+                again(&controls, errors.into_iter().map(mistake).collect(), Word::None)
+            }
+            Err(SaveError::NotWritten(NotWritten::Home(reason))) => {
+                again(&controls, Vec::new(), Word::Home(reason))
+            }
+            Err(SaveError::NoSuchChange) => nothing(visit, admin),
+            Err(SaveError::Db(error)) => broken(visit, &error),
+        };
+        shown.finish(visit, services, response)
+    }
+}

@@ -1,0 +1,214 @@
+//! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: a draft, tried on recorded traffic before it is saved.
+
+use std::borrow::Cow;
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use askama::Template;
+use rust_i18n::t;
+
+use crate::config::LimitName;
+use crate::throttle::{Limit, MOST_RULES};
+use crate::web::console::limits::diff::{DiffKind, DiffLine};
+use crate::web::console::limits::draft::{Controls, LimitForm, Mistake, RuleRow, Stretch};
+use crate::web::console::limits::preview::Trial;
+use crate::web::console::words::{about, sentences, title};
+use crate::web::kit::layout::Layout;
+use crate::web::kit::visit::Visit;
+
+/// Why a draft is shown again.
+#[derive(Default)]
+pub enum Word {
+    #[default]
+    None,
+    /// Not one of our forms, or too old.
+    Expired,
+    /// It cannot be written; in the words of where it should have gone.
+    Home(String),
+}
+
+/// The form of one limit.
+#[derive(Template)]
+#[template(path = "pages/admin/editor.html")]
+pub struct EditorPage {
+    layout: Layout,
+    limit: Limit,
+    overridden: bool,
+    /// Whether a rule may ask for a CAPTCHA.
+    captcha: bool,
+    form: LimitForm,
+    controls: Controls,
+    mistakes: Vec<Mistake>,
+    preview: Trial,
+    word: Word,
+}
+
+impl EditorPage {
+    pub fn new(visit: &Visit, user: &str, limit: Limit, overridden: bool, version: &str) -> Self {
+        let captcha = LimitName::parse(limit.name()).is_some_and(LimitName::may_challenge);
+        Self {
+            layout: visit.layout(format!("/admin/limits/edit/{}", limit.name()), Some(user)),
+            form: LimitForm::from(&limit),
+            overridden,
+            captcha,
+            limit,
+            controls: Controls { version: version.to_owned(), ..Controls::default() },
+            mistakes: Vec::new(),
+            preview: Trial::None,
+            word: Word::None,
+        }
+    }
+
+    pub fn typed(mut self, form: LimitForm, controls: Controls) -> Self {
+        (self.form, self.controls) = (form, controls);
+        self
+    }
+
+    pub fn mistakes(mut self, mistakes: Vec<Mistake>) -> Self {
+        self.mistakes = mistakes;
+        self
+    }
+
+    pub fn preview(mut self, preview: Trial) -> Self {
+        self.preview = preview;
+        self
+    }
+
+    pub fn word(mut self, word: Word) -> Self {
+        self.word = word;
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        visit.page(status(&self.controls, &self.mistakes, &self.word), self)
+    }
+
+    fn title(&self) -> Cow<'static, str> {
+        title(self.limit.name(), self.layout.locale)
+    }
+
+    fn about(&self) -> &'static str {
+        about(self.limit.name())
+    }
+
+    fn in_force(&self) -> Vec<String> {
+        sentences(&self.limit, self.layout.locale)
+    }
+
+    fn rows(&self) -> Vec<(usize, &RuleRow)> {
+        self.form.rows.iter().enumerate().collect()
+    }
+
+    /// The owner's own have none.
+    fn has_default(&self) -> bool {
+        !self.limit.name().starts_with("custom.")
+    }
+
+    fn full(&self) -> bool {
+        self.form.rows.len() >= MOST_RULES
+    }
+
+    fn spans(&self) -> [(&'static str, &'static str); 7] {
+        [
+            ("window", "draft.span-window"),
+            ("minute", "draft.span-minute"),
+            ("hour", "draft.span-hour"),
+            ("day", "draft.span-day"),
+            ("week", "draft.span-week"),
+            ("month", "draft.span-month"),
+            ("year", "draft.span-year"),
+        ]
+    }
+
+    /// What is wrong with a part of a rule, said at it.
+    fn wrong(&self, index: &usize, part: &str) -> Option<Cow<'_, str>> {
+        let mistake = self.mistakes.iter().find(|mistake| mistake.place() == Some((*index, part)))?;
+        Some(mistake.right(self.layout.locale).unwrap_or(Cow::Borrowed(&mistake.message)))
+    }
+
+    fn rule_label(&self, index: &usize) -> Cow<'static, str> {
+        t!("draft.rule", locale = self.layout.locale.code(), number = index + 1)
+    }
+}
+
+/// All of them as they are written in the file.
+#[derive(Template)]
+#[template(path = "pages/admin/toml.html")]
+pub struct TomlPage {
+    layout: Layout,
+    toml: String,
+    controls: Controls,
+    mistakes: Vec<Mistake>,
+    preview: Trial,
+    word: Word,
+}
+
+impl TomlPage {
+    pub fn new(visit: &Visit, user: &str, toml: String, controls: Controls) -> Self {
+        let layout = visit.layout("/admin/limits/toml", Some(user));
+        Self { layout, toml, controls, mistakes: Vec::new(), preview: Trial::None, word: Word::None }
+    }
+
+    pub fn mistakes(mut self, mistakes: Vec<Mistake>) -> Self {
+        self.mistakes = mistakes;
+        self
+    }
+
+    pub fn preview(mut self, preview: Trial) -> Self {
+        self.preview = preview;
+        self
+    }
+
+    pub fn word(mut self, word: Word) -> Self {
+        self.word = word;
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        visit.page(status(&self.controls, &self.mistakes, &self.word), self)
+    }
+
+    fn lines(&self) -> usize {
+        self.toml.lines().count().clamp(12, 40)
+    }
+}
+
+fn status(controls: &Controls, mistakes: &[Mistake], word: &Word) -> StatusCode {
+    match word {
+        Word::Expired => StatusCode::FORBIDDEN,
+        Word::Home(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Word::None if mistakes.is_empty() && !controls.reason_missing => StatusCode::OK,
+        Word::None => StatusCode::UNPROCESSABLE_ENTITY,
+    }
+}
+
+/// Somebody else saved meanwhile: what is in force, what was typed, and what to do.
+#[derive(Template)]
+#[template(path = "pages/admin/stale.html")]
+pub struct StalePage {
+    layout: Layout,
+    was: String,
+    now: String,
+    diff: Vec<DiffLine>,
+    draft: String,
+    reason: String,
+}
+
+impl StalePage {
+    /// `diff` goes from what is in force to the draft.
+    pub fn new(
+        visit: &Visit,
+        user: &str,
+        controls: &Controls,
+        now: String,
+        diff: Vec<DiffLine>,
+        draft: String,
+    ) -> Self {
+        let layout = visit.layout("/admin/limits", Some(user));
+        Self { layout, was: controls.version.clone(), now, diff, draft, reason: controls.reason.clone() }
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        visit.page(StatusCode::PRECONDITION_FAILED, self)
+    }
+}

@@ -1,0 +1,14 @@
+//! `/admin/limits`: the limits in force, edited, tried on the record, saved, and their history.
+
+pub mod call;
+pub mod diff;
+pub mod draft;
+pub mod edit_page;
+pub mod edit_view;
+pub mod history_page;
+pub mod history_view;
+pub mod page;
+pub mod preview;
+pub mod preview_call;
+pub mod trial;
+pub mod view;

@@ -1,0 +1,50 @@
+//! `/admin/limits`: what is in force, what it did in the last hour, and who changed it last.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+
+use crate::audit::MINUTE;
+use crate::config::Limits;
+use crate::db::DbError;
+use crate::web::console::guard::{self, Admin};
+use crate::web::console::limits::history_page::changes;
+use crate::web::console::limits::view::{LimitCard, LimitsPage};
+use crate::web::console::overview::figures::{HOUR, hour_of};
+use crate::web::kit::error_page::broken;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Visit;
+
+/// How many of the latest changes stand below the limits.
+const LATEST: u32 = 3;
+
+/// `GET /admin/limits`
+pub async fn show(visit: Visit, services: Shared) -> HttpResponse {
+    let admin = match guard::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    match page(&visit, &services, &admin).await {
+        Ok(page) => visit.page(StatusCode::OK, &page),
+        Err(error) => broken(&visit, &error),
+    }
+}
+
+async fn page(visit: &Visit, services: &Services, admin: &Admin) -> Result<LimitsPage, DbError> {
+    let (now, current) = (visit.now(), services.tuning.current());
+    let hour = services.audit.log().totals(now.minus(HOUR), now.plus(MINUTE)).await?;
+    let default = Limits::default();
+    let cards = current.live.limits.iter().map(|limit| {
+        let name = limit.name();
+        let is_default = default.get(name) == Some(limit);
+        LimitCard::new(limit.clone(), is_default, current.is_overridden(name), hour_of(name, &hour))
+    });
+    let page = LimitsPage::new(
+        visit,
+        admin.login(),
+        current.version.clone(),
+        current.home.as_str().to_owned(),
+        cards.collect(),
+    );
+    let (latest, _) = changes(services, &current, None, LATEST).await?;
+    Ok(page.changes(latest))
+}

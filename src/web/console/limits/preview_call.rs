@@ -1,0 +1,92 @@
+//! `POST /api/v1/admin/limits/preview`: what a draft of the limits would have done to recorded traffic.
+
+use std::time::Duration;
+
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::tuning::replay::{Comparison, Incomplete, Side};
+use crate::tuning::{Draft, DraftError, PreviewError, Report};
+use crate::web::console::guard;
+use crate::web::kit::call::broken;
+use crate::web::kit::extract::{DOCUMENT_LIMIT, Unread};
+use crate::web::kit::problem::{DraftProblem, InputError, Problem};
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::Edge;
+use crate::web::kit::wait::Moment;
+
+/// What is looked at where nothing else is asked for.
+const USUAL: Duration = Duration::from_secs(24 * 60 * 60);
+/// About as long as another preview takes.
+const BUSY_RETRY: Duration = Duration::from_secs(5);
+
+/// One of `limits` and `toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    limits: Option<Value>,
+    toml: Option<String>,
+    span: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Body {
+    from: String,
+    to: String,
+    rows: u64,
+    bytes: u64,
+    incomplete: Vec<Incomplete>,
+    /// As it was recorded.
+    current: Side,
+    draft: Side,
+    not_replayed: Vec<String>,
+    read_ms: u64,
+    replay_ms: u64,
+}
+
+impl From<Report> for Body {
+    fn from(report: Report) -> Self {
+        let Report { from, to, rows, bytes, incomplete, comparison, not_replayed, read_ms, replay_ms } =
+            report;
+        let Comparison { recorded: current, draft } = comparison;
+        let (from, to) = (Moment(from).iso(), Moment(to).iso());
+        Self { from, to, rows, bytes, incomplete, current, draft, not_replayed, read_ms, replay_ms }
+    }
+}
+
+/// Changes nothing, so that the password need not be shown for it.
+pub async fn submit(
+    request: HttpRequest,
+    wanted: Unread<Wanted, DOCUMENT_LIMIT>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> Result<HttpResponse, Problem> {
+    guard::api::read(&request, &services, &edge).await?;
+    let wanted = wanted.read().await?;
+    let draft = match (&wanted.limits, &wanted.toml) {
+        (Some(limits), None) => Draft::Json(limits),
+        (None, Some(toml)) => Draft::Toml(toml),
+        (Some(_), Some(_)) => {
+            return Err(wrong("toml", "Stands beside limits; send one of them.".to_owned()));
+        }
+        (None, None) => return Err(wrong("limits", "Is missing; send it, or toml.".to_owned())),
+    };
+    let span = wanted.span.as_deref().map_or(Ok(USUAL), humantime::parse_duration);
+    let span = span.map_err(|_| wrong("span", "Is no length of time; write 24h or 7d.".to_owned()))?;
+    let limits = services.tuning.parse(&draft).map_err(|errors| {
+        let told = |DraftError { field, message, line }| DraftProblem { field, message, line };
+        Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() }
+    })?;
+    match services.tuning.preview(limits, span).await {
+        Ok(report) => Ok(HttpResponse::Ok().json(Body::from(report))),
+        Err(PreviewError::Span(reason)) => Err(wrong("span", reason)),
+        Err(PreviewError::Busy) => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
+        Err(PreviewError::Db(error)) => Err(broken(&error)),
+    }
+}
+
+fn wrong(field: &'static str, message: String) -> Problem {
+    Problem::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
+}

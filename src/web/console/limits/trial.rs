@@ -1,0 +1,78 @@
+//! A draft tried on recorded traffic, for the pages that edit one.
+
+use std::time::Duration;
+
+use crate::db::DbError;
+use crate::tuning::replay::{Comparison, Counts, Incomplete, LimitCounts};
+use crate::tuning::{Draft, DraftError, PreviewError, Report};
+use crate::web::console::limits::draft::{Mistake, Stretch};
+use crate::web::console::limits::preview::{About, NOT_REPLAYED, PreviewLine, PreviewView, Trial};
+use crate::web::kit::services::Services;
+
+pub fn mistake(error: DraftError) -> Mistake {
+    Mistake { field: error.field, message: error.message, line: error.line }
+}
+
+/// What a draft would have done to what was recorded, or everything that is wrong with it.
+pub async fn tried(
+    services: &Services,
+    draft: &str,
+    stretch: Stretch,
+) -> Result<Result<Trial, Vec<Mistake>>, DbError> {
+    let limits = match services.tuning.parse(&Draft::Toml(draft)) {
+        Ok(limits) => limits,
+        Err(errors) => return Ok(Err(errors.into_iter().map(mistake).collect())),
+    };
+    let span = Duration::from_secs(stretch.hours() * 60 * 60);
+    let current = services.live.snapshot();
+    let differs = |name: &String| current.limits.get(name) != limits.get(name);
+    Ok(Ok(match services.tuning.preview(limits.clone(), span).await {
+        Ok(report) => {
+            let untried = report.not_replayed.iter().any(differs);
+            Trial::Done(view(report, stretch, untried))
+        }
+        Err(PreviewError::Busy) => Trial::Unable { key: "preview.busy", said: None },
+        Err(PreviewError::Span(reason)) => Trial::Unable { key: "preview.too-much", said: Some(reason) },
+        Err(PreviewError::Db(error)) => return Err(error),
+    }))
+}
+
+/// `untried`: what the draft changes is of limits that cannot be replayed, too.
+fn view(report: Report, stretch: Stretch, untried: bool) -> PreviewView {
+    let Report { comparison: Comparison { recorded, draft }, incomplete, .. } = report;
+    let line = |key, of: fn(&Counts) -> u64, more_is_better| PreviewLine {
+        about: About::All(key),
+        recorded: of(&recorded.all),
+        draft: of(&draft.all),
+        more_is_better,
+    };
+    let mut lines = vec![
+        line("preview.challenged", |all| all.challenged, None),
+        line("preview.refused", |all| all.throttled, None),
+        line("preview.bothered", |all| all.bothered, Some(false)),
+        line("preview.guesses", |all| all.guesses_verified, Some(false)),
+        line("preview.sent", |all| all.messages_sent, None),
+    ];
+    lines.extend(recorded.limits.iter().zip(&draft.limits).filter_map(|(old, new)| by_limit(old, new)));
+    let mut caveats: Vec<&str> = incomplete.into_iter().map(caveat).collect();
+    if untried {
+        caveats.push(NOT_REPLAYED);
+    }
+    PreviewView { stretch, attempts: draft.all.attempts, unknown: draft.all.unknown, lines, caveats }
+}
+
+/// What a limit asked for or refused; none if the draft makes no difference to it.
+fn by_limit(recorded: &LimitCounts, draft: &LimitCounts) -> Option<PreviewLine> {
+    let stopped = |limit: &LimitCounts| limit.counts.challenged + limit.counts.throttled;
+    let about = About::Limit(recorded.name.clone());
+    let (recorded, draft) = (stopped(recorded), stopped(draft));
+    (recorded != draft).then_some(PreviewLine { about, recorded, draft, more_is_better: None })
+}
+
+const fn caveat(why: Incomplete) -> &'static str {
+    match why {
+        Incomplete::BeginsLater => "preview.begins-later",
+        Incomplete::NotWarm => "preview.not-warm",
+        Incomplete::LimitsChanged => "preview.limits-changed",
+    }
+}

@@ -1,0 +1,7 @@
+//! `/admin/lookup`: what the limits say of one subject now.
+
+pub mod call;
+pub mod page;
+pub mod password;
+pub mod subject;
+pub mod view;

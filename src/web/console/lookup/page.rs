@@ -1,0 +1,252 @@
+//! `/admin/lookup`: who is counted, until when, why they were refused, and letting them in.
+
+use std::sync::Arc;
+
+use actix_web::web::Form;
+use actix_web::{HttpRequest, HttpResponse};
+use rust_i18n::t;
+
+use crate::audit::Entry;
+use crate::config::Live;
+use crate::login::{Account, DeviceFailures};
+use crate::lookup::{By, Kind, LookupError, Subject};
+use crate::web::console::guard::{self, Admin};
+use crate::web::console::lookup::password::{self, Pairs, Shown};
+use crate::web::console::lookup::subject;
+use crate::web::console::lookup::view::{ENABLING, LimitState, LookupPage, Person};
+use crate::web::console::overview::figures::DAY;
+use crate::web::kit::error_page::broken;
+use crate::web::kit::flash::Flash;
+use crate::web::kit::locale::Locale;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::{self, Visit};
+use crate::web::kit::wait::Moment;
+
+const HERE: &str = "/admin/lookup";
+const CLEAR: &str = "/admin/lookup/clear";
+const ENABLE: &str = "/admin/lookup/enable";
+/// How many of the last events are shown, and how many days back.
+const LATEST: u32 = 20;
+const DAYS: u32 = 7;
+/// The longest that can be meant: a device at a name, of 255 bytes.
+const LONGEST: usize = 255 + 1 + 32;
+
+/// `GET /admin/lookup`
+pub async fn show(visit: Visit, request: HttpRequest, services: Shared) -> HttpResponse {
+    let admin = match guard::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let asked = visit.cookies().looked_up(request.headers()).unwrap_or_default();
+    page(&visit, &services, &admin, &asked, |page| page).await
+}
+
+/// `POST /admin/lookup`: whom to look up, kept in a cookie rather than in the address of the page.
+pub async fn ask(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
+    let admin = match guard::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    let asked = asked(&pairs);
+    if !visit.admits_form(password::value(&pairs, "csrf_token")) {
+        admin.was_foreign(&services, visit.pattern());
+        return LookupPage::new(&visit, admin.login(), asked).expired().respond(&visit);
+    }
+    if asked.is_empty() || subject::read(asked, &services.live.snapshot()).is_none() {
+        return LookupPage::new(&visit, admin.login(), asked).unreadable().respond(&visit);
+    }
+    back_to(&visit, asked, None)
+}
+
+/// `POST /admin/lookup/clear`
+pub async fn clear(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
+    let (asked, limit) = (asked(&pairs), password::value(&pairs, "limit"));
+    let act = match Act::read(&visit, &services, &pairs, CLEAR, limit).await {
+        Ok(act) => act,
+        Err(response) => return response,
+    };
+    let (actor, address) = (act.admin.id(), visit.client.subject());
+    let cleared =
+        services.lookup.clear(&act.live, limit, &act.subject, act.by(&actor, address.as_ref())).await;
+    let response = match cleared {
+        Ok(cleared) => back_to(&visit, asked, cleared.then_some(Flash::CountCleared)),
+        Err(LookupError::Db(error)) => broken(&visit, &error),
+        Err(LookupError::Store(_) | LookupError::Sms(_)) => {
+            LookupPage::new(&visit, act.admin.login(), asked).down().respond(&visit)
+        }
+    };
+    act.shown.finish(&visit, &services, response)
+}
+
+/// `POST /admin/lookup/enable`
+pub async fn enable(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
+    let act = match Act::read(&visit, &services, &pairs, ENABLE, ENABLING).await {
+        Ok(act) => act,
+        Err(response) => return response,
+    };
+    let (actor, address) = (act.admin.id(), visit.client.subject());
+    let by = act.by(&actor, address.as_ref());
+    let response = match services.lookup.enable_password(&act.subject, by).await {
+        Ok(enabled) => {
+            let said = if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
+            back_to(&visit, asked(&pairs), Some(said))
+        }
+        Err(error) => broken(&visit, &error),
+    };
+    act.shown.finish(&visit, &services, response)
+}
+
+/// Something that is to be done about whoever was looked up.
+struct Act {
+    admin: Admin,
+    live: Arc<Live>,
+    subject: Subject,
+    reason: String,
+    shown: Shown,
+}
+
+impl Act {
+    /// The form at `action`, with a reason and the password shown; or the page that goes back. `what` is what
+    /// the reason is for.
+    async fn read(
+        visit: &Visit,
+        services: &Services,
+        pairs: &[(String, String)],
+        action: &str,
+        what: &str,
+    ) -> Result<Self, HttpResponse> {
+        let admin = guard::page::read(visit, services).await?;
+        let asked = asked(pairs);
+        let reason: String = password::value(pairs, "reason").trim().chars().take(500).collect();
+        if !visit.admits_form(password::value(pairs, "csrf_token")) {
+            admin.was_foreign(services, visit.pattern());
+            return Err(page(visit, services, &admin, asked, LookupPage::expired).await);
+        }
+        if reason.is_empty() {
+            return Err(page(visit, services, &admin, asked, |page| page.reason_missing(what)).await);
+        }
+        let live = services.live.snapshot();
+        let Some(subject) = subject::read(asked, &live) else {
+            return Err(LookupPage::new(visit, admin.login(), asked).unreadable().respond(visit));
+        };
+        let shown = password::shown(visit, services, &admin, action, pairs).await?;
+        Ok(Self { admin, live, subject, reason, shown })
+    }
+
+    fn by<'a>(&'a self, actor: &'a str, address: &'a [u8]) -> By<'a> {
+        By { actor, account: &self.admin.who.account, address, reason: &self.reason }
+    }
+}
+
+fn asked(pairs: &[(String, String)]) -> &str {
+    let asked = password::value(pairs, "asked").trim();
+    if asked.len() <= LONGEST { asked } else { "" }
+}
+
+fn back_to(visit: &Visit, asked: &str, flash: Option<Flash>) -> HttpResponse {
+    let mut response = visit.see_other(HERE, flash);
+    visit::set(&mut response, visit.cookies().lookup(asked));
+    response
+}
+
+async fn page(
+    visit: &Visit,
+    services: &Services,
+    admin: &Admin,
+    asked: &str,
+    dress: impl FnOnce(LookupPage) -> LookupPage,
+) -> HttpResponse {
+    let live = services.live.snapshot();
+    let page = LookupPage::new(visit, admin.login(), asked);
+    let Some(subject) = subject::read(asked, &live) else { return dress(page).respond(visit) };
+    match person(visit, services, &live, &subject, asked).await {
+        Ok(person) => dress(page.found(person)).respond(visit),
+        Err(LookupError::Db(error)) => broken(visit, &error),
+        Err(LookupError::Store(_) | LookupError::Sms(_)) => dress(page.down()).respond(visit),
+    }
+}
+
+async fn person(
+    visit: &Visit,
+    services: &Services,
+    live: &Live,
+    subject: &Subject,
+    asked: &str,
+) -> Result<Person, LookupError> {
+    let lookup = &services.lookup;
+    let account = lookup.account(subject).await?;
+    let device = lookup.device_failures(subject).await?;
+    let limits = lookup.all(live, subject).await?;
+    let events = lookup.events(subject, visit.now().minus(DAY * DAYS), LATEST).await?;
+    let all_events = events.first().and_then(|entry| all_events(subject.kind(), entry));
+    Ok(Person {
+        kind: match subject.kind() {
+            Kind::Login => "lookup.login",
+            Kind::Device => "lookup.device",
+            Kind::Phone => "lookup.phone",
+            _ => "lookup.address",
+        },
+        name: name(subject, asked),
+        facts: facts(visit, live, subject, account.as_ref(), device),
+        disabled: account.as_ref().and_then(|account| account.password_disabled_at).map(Moment),
+        limits: limits.into_iter().map(LimitState::new).collect(),
+        events: events.into_iter().map(Into::into).collect(),
+        all_events,
+    })
+}
+
+/// As it is counted: a name in its one spelling, a number in E.164.
+fn name(subject: &Subject, asked: &str) -> String {
+    match subject {
+        Subject::Login(login) => login.as_str().to_owned(),
+        Subject::Phone(phone) => phone.as_str().to_owned(),
+        _ => asked.to_owned(),
+    }
+}
+
+fn facts(
+    visit: &Visit,
+    live: &Live,
+    subject: &Subject,
+    account: Option<&Account>,
+    device: Option<DeviceFailures>,
+) -> Vec<String> {
+    let locale = visit.locale;
+    let Some(account) = account else {
+        let unknown = matches!(subject, Subject::Login(_) | Subject::Device { .. })
+            .then(|| locale.t("lookup.no-account").into_owned());
+        return unknown.into_iter().collect();
+    };
+    let mut facts = Vec::new();
+    if let (Subject::Login(_), Some(phone)) = (subject, &account.phone) {
+        facts.push(t!("lookup.has-number", locale = locale.code(), it = phone.as_str()).into_owned());
+    }
+    if let Subject::Phone(_) = subject {
+        facts.push(t!("lookup.number-of", locale = locale.code(), it = account.login.as_str()).into_owned());
+    }
+    let (count, max) = (account.password_failures, live.login.max_consecutive_failures);
+    if count > 0 && max > 0 && account.open_hash().is_some() {
+        facts.push(t!("lookup.failures", locale = locale.code(), count = count, max = max).into_owned());
+    }
+    facts.extend(device.and_then(|device| device_fact(locale, device, max)));
+    facts
+}
+
+fn device_fact(locale: Locale, device: DeviceFailures, max: u32) -> Option<String> {
+    if device.spent {
+        return Some(locale.t("lookup.device-disabled").into_owned());
+    }
+    let count = device.failures;
+    let told = || t!("lookup.device-failures", locale = locale.code(), count = count, max = max).into_owned();
+    (count > 0 && max > 0).then(told)
+}
+
+/// Every event of whoever an entry is about.
+fn all_events(kind: Kind, entry: &Entry) -> Option<String> {
+    let (field, shown) = match kind {
+        Kind::Login | Kind::Device => ("account", &entry.account),
+        Kind::Phone => ("phone", &entry.phone),
+        _ => ("address", &entry.address),
+    };
+    Some(format!("/admin/events?{field}={}", shown.as_ref()?.key))
+}

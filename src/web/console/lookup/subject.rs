@@ -1,0 +1,100 @@
+//! A subject as an administrator types it, or as a path of the API carries it.
+
+use std::net::IpAddr;
+
+use crate::config::Live;
+use crate::login::{DeviceId, Username};
+use crate::lookup::{Kind, Subject};
+use crate::sms::Phone;
+use crate::web::kit::client::{ClientAddress, TrustedProxies};
+
+/// Bytes of a custom limit's subject.
+pub const LONGEST: usize = 256;
+
+/// What somebody typed who wants to know why somebody is refused: an address, a number, a device or a name. No
+/// text is two of them: a name has a letter, and no @, and no dot or colon with digits alone; a number has none.
+pub fn read(text: &str, live: &Live) -> Option<Subject> {
+    let text = text.trim();
+    [Kind::Address, Kind::Phone, Kind::Device, Kind::Login]
+        .into_iter()
+        .find_map(|kind| read_as(kind, text, live))
+}
+
+/// The subject of a limit that counts this kind.
+pub fn read_as(kind: Kind, text: &str, live: &Live) -> Option<Subject> {
+    match kind {
+        Kind::Login => Username::parse(text).ok().map(Subject::Login),
+        Kind::Device => device(text),
+        Kind::Phone => Phone::parse(text, &live.sms.default_region).ok().map(Subject::Phone),
+        Kind::Address => address(text),
+        Kind::Prefix => prefix(text, live),
+        Kind::Everyone => (text == "everyone").then_some(Subject::Everyone),
+        Kind::Custom => (1..=LONGEST).contains(&text.len()).then(|| Subject::Custom(text.to_owned())),
+    }
+}
+
+/// `alice@` and the id of the device, as events have it.
+fn device(text: &str) -> Option<Subject> {
+    let (login, id) = text.rsplit_once('@')?;
+    Some(Subject::Device { login: Username::parse(login).ok()?, id: DeviceId::parse(id)? })
+}
+
+fn address(text: &str) -> Option<Subject> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let ip: IpAddr = bare.parse().ok()?;
+    let client = ClientAddress::told_by(ip, std::iter::empty(), &TrustedProxies::default());
+    let (address, network) = (client.subject(), client.network());
+    Some(Subject::Address { address: address.as_ref().to_vec(), network: network.as_ref().to_vec() })
+}
+
+/// A prefix as the ledger shows it, or a number that has it.
+fn prefix(text: &str, live: &Live) -> Option<Subject> {
+    if let Some(Subject::Phone(phone)) = read_as(Kind::Phone, text, live) {
+        return Some(Subject::Prefix(phone.block().to_owned()));
+    }
+    let digits = text.strip_prefix('+').filter(|digits| (1..=15).contains(&digits.len()))?;
+    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| Subject::Prefix(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_an_address_a_number_or_a_name() {
+        let live = Live::default();
+        let kind = |text: &str| read(text, &live).map(|subject| subject.kind());
+        for (text, expected) in [
+            ("203.0.113.7", Some(Kind::Address)),
+            (" [2001:db8::7] ", Some(Kind::Address)),
+            ("2001:db8::7", Some(Kind::Address)),
+            ("138 0013 8000", Some(Kind::Phone)),
+            ("+8613800138000", Some(Kind::Phone)),
+            ("alice", Some(Kind::Login)),
+            ("alice@00112233445566778899aabbccddeeff", Some(Kind::Device)),
+            ("alice@example.com", None),
+            ("", None),
+            ("12", None),
+            ("203.0.113.300", None),
+        ] {
+            assert_eq!(kind(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_looked_up_as_it_is_counted() {
+        let live = Live::default();
+        let of = |text: &str| read(text, &live);
+        assert_eq!(of("2001:db8:0:42::1"), of("2001:db8:0:42:ffff::2"), "by its /64");
+        assert_ne!(of("2001:db8:0:42::1"), of("2001:db8:0:43::1"));
+        assert_eq!(of("::ffff:203.0.113.7"), of("203.0.113.7"));
+    }
+
+    #[test]
+    fn a_prefix_is_one_or_that_of_a_number() {
+        let live = Live::default();
+        let prefix = |text: &str| read_as(Kind::Prefix, text, &live);
+        assert_eq!(prefix("+861380013"), prefix("+8613800138000"));
+        assert_eq!(prefix("alice"), None);
+    }
+}

@@ -1,0 +1,163 @@
+//! `/admin/messages`: what went out, what became of it, and what is stopped.
+
+use std::borrow::Cow;
+
+use askama::Template;
+use rust_i18n::t;
+use url::form_urlencoded;
+
+use crate::sms::{Cursor, Entry, HeldBrake, Page, Purpose, ReportState, State};
+use crate::web::kit::layout::Layout;
+use crate::web::kit::locale::Locale;
+use crate::web::kit::visit::Visit;
+use crate::web::kit::wait::Moment;
+
+/// The filter, and where the page begins.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    pub state: Option<State>,
+    pub prefix: String,
+    pub after: Option<Cursor>,
+}
+
+struct MessageRow {
+    at: Moment,
+    phone: String,
+    purpose: &'static str,
+    gateway: String,
+    state: State,
+    reason: Option<String>,
+    report: Option<ReportState>,
+    report_detail: Option<String>,
+    entered: bool,
+}
+
+struct BrakeRow {
+    prefix: String,
+    until: Moment,
+    sent: i64,
+    entered: i64,
+}
+
+struct Choice {
+    value: &'static str,
+    key: &'static str,
+    chosen: bool,
+}
+
+#[derive(Template)]
+#[template(path = "pages/messages.html")]
+pub struct MessagesPage {
+    layout: Layout,
+    asked: Asked,
+    rows: Vec<MessageRow>,
+    brakes: Vec<BrakeRow>,
+    older: Option<String>,
+}
+
+impl MessagesPage {
+    pub fn new(visit: &Visit, user: &str, asked: Asked, found: Page, brakes: Vec<HeldBrake>) -> Self {
+        let here = address(&asked, asked.after.as_ref());
+        Self {
+            layout: visit.layout(here, Some(user)),
+            rows: found.entries.into_iter().map(MessageRow::from).collect(),
+            brakes: brakes.into_iter().map(BrakeRow::from).collect(),
+            older: found.next.map(|next| address(&asked, Some(&next))),
+            asked,
+        }
+    }
+
+    fn states(&self) -> Vec<Choice> {
+        let choice = |state: State| Choice {
+            value: state.as_str(),
+            key: state_key(state),
+            chosen: self.asked.state == Some(state),
+        };
+        State::ALL.into_iter().map(choice).collect()
+    }
+
+    /// Where the first page of the same filter is.
+    fn newest(&self) -> String {
+        address(&self.asked, None)
+    }
+
+    fn counted(&self, brake: &BrakeRow) -> Cow<'static, str> {
+        let locale: Locale = self.layout.locale;
+        t!("messages.counted", locale = locale.code(), entered = brake.entered, sent = brake.sent)
+    }
+}
+
+impl MessageRow {
+    fn state_key(&self) -> &'static str {
+        state_key(self.state)
+    }
+
+    /// Of the mark beside it.
+    fn tone(&self) -> &'static str {
+        match (self.state, self.report) {
+            (State::Refused | State::Unknown | State::Withheld, _) | (_, Some(ReportState::Failed)) => "warn",
+            (State::Pending | State::Accepted, _) => "good",
+        }
+    }
+
+    fn report_key(&self) -> Option<&'static str> {
+        self.report.map(|report| match report {
+            ReportState::Pending => "messages.reported-pending",
+            ReportState::Delivered => "messages.reported-delivered",
+            ReportState::Failed => "messages.reported-failed",
+        })
+    }
+}
+
+const fn state_key(state: State) -> &'static str {
+    match state {
+        State::Pending => "messages.state-pending",
+        State::Accepted => "messages.state-accepted",
+        State::Refused => "messages.state-refused",
+        State::Unknown => "messages.state-unknown",
+        State::Withheld => "messages.state-withheld",
+    }
+}
+
+impl From<Entry> for MessageRow {
+    fn from(entry: Entry) -> Self {
+        Self {
+            at: Moment(entry.at),
+            phone: entry.phone,
+            purpose: match entry.purpose {
+                Purpose::Login => "messages.purpose-login",
+                Purpose::Register => "messages.purpose-register",
+                Purpose::Reset => "messages.purpose-reset",
+                Purpose::Verify => "messages.purpose-verify",
+            },
+            gateway: entry.gateway,
+            state: entry.state,
+            reason: entry.reason,
+            report: entry.report,
+            report_detail: entry.report_detail,
+            entered: entry.entered_at.is_some(),
+        }
+    }
+}
+
+impl From<HeldBrake> for BrakeRow {
+    fn from(held: HeldBrake) -> Self {
+        let HeldBrake { prefix, ends_at, sent, entered, .. } = held;
+        Self { prefix, until: Moment(ends_at), sent, entered }
+    }
+}
+
+fn address(asked: &Asked, after: Option<&Cursor>) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    if let Some(state) = asked.state {
+        query.append_pair("state", state.as_str());
+    }
+    if !asked.prefix.is_empty() {
+        query.append_pair("prefix", &asked.prefix);
+    }
+    if let Some(after) = after {
+        query.append_pair("after", &after.to_string());
+    }
+    let query = query.finish();
+    if query.is_empty() { "/admin/messages".to_owned() } else { format!("/admin/messages?{query}") }
+}

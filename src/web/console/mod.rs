@@ -1,0 +1,43 @@
+//! The console: what administrators see and change.
+
+pub mod confirm;
+pub mod events;
+pub mod guard;
+pub mod limits;
+pub mod lookup;
+pub mod messages;
+pub mod overview;
+pub mod tokens;
+pub mod words;
+
+use crate::web::kit::layout::Layout;
+
+/// One page of the console in its navigation.
+pub struct Tab {
+    pub key: &'static str,
+    pub href: &'static str,
+    pub current: bool,
+}
+
+const TABS: [(&str, &str); 6] = [
+    ("console.overview", "/admin"),
+    ("console.limits", "/admin/limits"),
+    ("console.lookup", "/admin/lookup"),
+    ("console.messages", "/admin/messages"),
+    ("console.events", "/admin/events"),
+    ("console.tokens", "/admin/tokens"),
+];
+
+impl Layout {
+    /// The pages of the console. The one that the address is on, or under, is the current one.
+    pub fn tabs(&self) -> Vec<Tab> {
+        let path = self.here.split('?').next().unwrap_or_default();
+        let within = |href: &str| path.strip_prefix(href).is_some_and(|rest| rest.starts_with('/'));
+        let tab = |(key, href): (&'static str, &'static str)| Tab {
+            key,
+            href,
+            current: path == href || (href != "/admin" && within(href)),
+        };
+        TABS.into_iter().map(tab).collect()
+    }
+}

@@ -1,0 +1,201 @@
+//! Charts as SVG that needs no script: stacked bars over time, each with its words, and the same as a table.
+
+use std::time::Duration;
+
+use crate::clock::Micros;
+use crate::web::console::words::grouped;
+use crate::web::kit::locale::Locale;
+use crate::web::kit::wait::Moment;
+
+/// Units of height that a chart is drawn in; its width is ten a column.
+pub const HEIGHT: u64 = 100;
+pub const COLUMN: u64 = 10;
+/// How much of a column its bar takes.
+const BAR: u64 = 8;
+
+/// One kind of thing that is counted, lowest in the stack first.
+pub struct Series {
+    /// Its name in the words of the reader's language.
+    pub key: &'static str,
+    /// The class of its colour.
+    pub tone: &'static str,
+    pub counts: Vec<u64>,
+}
+
+/// Counts in steps of equal length.
+pub struct Chart {
+    pub id: &'static str,
+    pub title: &'static str,
+    start: Micros,
+    step: Duration,
+    series: Vec<Series>,
+}
+
+/// A step of which something is to be drawn.
+pub struct Column {
+    pub from: Moment,
+    pub words: String,
+    pub bars: Vec<Bar>,
+    pub counts: Vec<String>,
+    /// Of the strip that a pointer meets.
+    pub x: u64,
+}
+
+pub struct Bar {
+    pub tone: &'static str,
+    pub x: u64,
+    pub y: u64,
+    pub width: u64,
+    pub height: u64,
+}
+
+impl Chart {
+    /// `start` is when the first step begins.
+    pub const fn new(
+        id: &'static str,
+        title: &'static str,
+        start: Micros,
+        step: Duration,
+        series: Vec<Series>,
+    ) -> Self {
+        Self { id, title, start, step, series }
+    }
+
+    pub fn series(&self) -> &[Series] {
+        &self.series
+    }
+
+    fn steps(&self) -> usize {
+        self.series.iter().map(|series| series.counts.len()).max().unwrap_or(0)
+    }
+
+    fn count(&self, series: &Series, step: usize) -> u64 {
+        series.counts.get(step).copied().unwrap_or(0)
+    }
+
+    fn total(&self, step: usize) -> u64 {
+        self.series.iter().map(|series| self.count(series, step)).sum()
+    }
+
+    pub fn width(&self) -> u64 {
+        self.steps() as u64 * COLUMN
+    }
+
+    pub fn height(&self) -> u64 {
+        HEIGHT
+    }
+
+    pub fn is_empty(&self) -> bool {
+        (0..self.steps()).all(|step| self.total(step) == 0)
+    }
+
+    /// What the top of the chart stands for: a round number at least as high as the highest bar.
+    pub fn top(&self) -> u64 {
+        ceiling((0..self.steps()).map(|step| self.total(step)).max().unwrap_or(0))
+    }
+
+    pub fn top_text(&self) -> String {
+        grouped(self.top())
+    }
+
+    /// Beginning, middle and end, for below the chart.
+    pub fn ticks(&self) -> [Moment; 3] {
+        let at = |step: usize| Moment(self.start.plus(self.step * u32::try_from(step).unwrap_or(u32::MAX)));
+        [at(0), at(self.steps() / 2), at(self.steps())]
+    }
+
+    /// The sum of each kind, as a sentence for who does not see the bars.
+    pub fn summary(&self, locale: Locale) -> String {
+        let one = |series: &Series| {
+            format!("{} {}", locale.t(series.key), grouped(series.counts.iter().sum::<u64>()))
+        };
+        self.series.iter().map(one).collect::<Vec<_>>().join(" · ")
+    }
+
+    /// The steps in which anything happened.
+    pub fn columns(&self, locale: Locale) -> Vec<Column> {
+        (0..self.steps()).filter(|step| self.total(*step) > 0).map(|step| self.column(step, locale)).collect()
+    }
+
+    fn column(&self, step: usize, locale: Locale) -> Column {
+        let from = Moment(self.start.plus(self.step * u32::try_from(step).unwrap_or(u32::MAX)));
+        let (top, x) = (self.top(), step as u64 * COLUMN);
+        let (mut bars, mut below, mut told) = (Vec::new(), 0, Vec::new());
+        for series in &self.series {
+            let count = self.count(series, step);
+            if count == 0 {
+                continue;
+            }
+            told.push(format!("{} {}", locale.t(series.key), grouped(count)));
+            // What happened is seen, however little it was beside the rest.
+            let (low, high) = (scaled(below, top), scaled(below + count, top).max(scaled(below, top) + 1));
+            let (y, height) = (HEIGHT.saturating_sub(high), high - low);
+            bars.push(Bar { tone: series.tone, x: x + (COLUMN - BAR) / 2, y, width: BAR, height });
+            below += count;
+        }
+        let counts = self.series.iter().map(|series| grouped(self.count(series, step))).collect();
+        Column { from, words: format!("{} – {}", from.clock(), told.join(", ")), bars, counts, x }
+    }
+}
+
+fn scaled(count: u64, top: u64) -> u64 {
+    (count as u128 * u128::from(HEIGHT)).div_ceil(u128::from(top.max(1))) as u64
+}
+
+/// The next of 1, 2, 5, 10, 20, 50 …
+fn ceiling(highest: u64) -> u64 {
+    let mut power = 1_u64;
+    loop {
+        for step in [1, 2, 5] {
+            if let Some(round) = power.checked_mul(step).filter(|round| *round >= highest) {
+                return round;
+            }
+        }
+        let Some(next) = power.checked_mul(10) else { return highest };
+        power = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(counts: Vec<Vec<u64>>) -> Chart {
+        let tones = ["ok", "wrong", "refused"];
+        let series = counts.into_iter().zip(tones).map(|(counts, tone)| Series {
+            key: "overview.wrong",
+            tone,
+            counts,
+        });
+        Chart::new("c", "overview.sign-ins", Micros(0), Duration::from_secs(60), series.collect())
+    }
+
+    #[test]
+    fn bars_stand_on_one_another_and_reach_no_higher_than_the_chart() {
+        let chart = chart(vec![vec![3, 0, 7], vec![1, 0, 900], vec![0, 0, 1]]);
+        let columns = chart.columns(Locale::En);
+        assert_eq!(columns.len(), 2, "where nothing happened nothing is drawn");
+        for column in &columns {
+            let mut foot = HEIGHT;
+            for bar in &column.bars {
+                assert!(bar.y + bar.height <= foot + 1 && bar.height > 0, "{} {} {foot}", bar.y, bar.height);
+                foot = bar.y;
+            }
+        }
+        assert_eq!(chart.top(), 1000);
+    }
+
+    #[test]
+    fn the_scale_ends_at_a_round_number_above_the_highest_bar() {
+        for (highest, top) in [(0, 1), (1, 1), (3, 5), (5, 5), (6, 10), (11, 20), (999, 1000), (1001, 2000)] {
+            assert_eq!(ceiling(highest), top);
+        }
+        assert!(ceiling(u64::MAX) >= u64::MAX / 2);
+    }
+
+    #[test]
+    fn an_empty_chart_says_so() {
+        assert!(chart(vec![vec![0; 60]]).is_empty());
+        assert!(!chart(vec![vec![0, 1]]).is_empty());
+    }
+}

@@ -1,0 +1,207 @@
+//! From sums of events to what the overview shows of them.
+
+use std::time::Duration;
+
+use crate::audit::{Action, MINUTE, Outcome, Step, Sum};
+use crate::clock::Micros;
+use crate::config::{LimitName, LimitUnit};
+use crate::web::console::limits::view::Hour;
+use crate::web::console::overview::chart::{Chart, Series};
+use crate::web::console::overview::view::{Charts, Period, Use};
+
+pub const HOUR: Duration = Duration::from_secs(60 * 60);
+pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const QUARTER: Duration = Duration::from_secs(15 * 60);
+
+/// A stretch that ends with the step that now is in, and how long its steps are.
+#[derive(Clone, Copy)]
+pub struct Grid {
+    pub start: Micros,
+    pub step: Duration,
+    steps: usize,
+}
+
+impl Grid {
+    pub fn hour(now: Micros) -> Self {
+        Self::ending(now, MINUTE, 60)
+    }
+
+    pub fn day(now: Micros) -> Self {
+        Self::ending(now, QUARTER, 96)
+    }
+
+    fn ending(now: Micros, step: Duration, steps: usize) -> Self {
+        let size = step.as_micros() as i64;
+        let last = now.0 - now.0.rem_euclid(size);
+        Self { start: Micros(last - size * (steps as i64 - 1)), step, steps }
+    }
+
+    fn counts(&self, series: &[Step], fits: impl Fn(&Sum) -> bool) -> Vec<u64> {
+        let mut counts = vec![0; self.steps];
+        for step in series {
+            let place = step.at.0.saturating_sub(self.start.0) / self.step.as_micros() as i64;
+            let Some(count) = usize::try_from(place).ok().and_then(|place| counts.get_mut(place)) else {
+                continue;
+            };
+            *count += step.sums.iter().filter(|sum| fits(sum)).map(many).sum::<u64>();
+        }
+        counts
+    }
+}
+
+fn many(sum: &Sum) -> u64 {
+    u64::try_from(sum.count).unwrap_or(0)
+}
+
+fn total(sums: &[Sum], fits: impl Fn(&Sum) -> bool) -> u64 {
+    sums.iter().filter(|sum| fits(sum)).map(many).sum()
+}
+
+pub fn period(sums: &[Sum]) -> Period {
+    let of =
+        |action: Action, outcome: Outcome| total(sums, |sum| sum.action == action && sum.outcome == outcome);
+    let refused = |outcome: Outcome| total(sums, |sum| sum.outcome == outcome);
+    let sent = of(Action::Send, Outcome::Ok) + of(Action::Send, Outcome::Unknown);
+    Period {
+        signed_in: of(Action::SignIn, Outcome::Ok),
+        wrong: of(Action::SignIn, Outcome::Wrong),
+        challenged: refused(Outcome::Challenged),
+        refused: refused(Outcome::Throttled),
+        images: of(Action::Captcha, Outcome::Asked),
+        solved: of(Action::Captcha, Outcome::Ok).min(of(Action::Captcha, Outcome::Asked)),
+        sent,
+        // One that was sent before the hour may be entered in it.
+        entered: of(Action::Guess, Outcome::Ok).min(sent),
+        wrong_codes: of(Action::Guess, Outcome::Wrong),
+        disabled: of(Action::PasswordDisabled, Outcome::Ok),
+        withheld: of(Action::Send, Outcome::Withheld),
+    }
+}
+
+/// Sign-ins and messages, by the minute and by the quarter hour.
+pub fn charts(now: Micros, hour: &[Step], day: &[Step]) -> Vec<Charts> {
+    const SIGN_INS: [Kind; 4] = [
+        ("overview.signed-in", "ok", &[Outcome::Ok]),
+        ("overview.wrong", "wrong", &[Outcome::Wrong]),
+        ("overview.challenged", "asked", &[Outcome::Challenged]),
+        ("overview.refused", "refused", &[Outcome::Throttled, Outcome::Busy]),
+    ];
+    const MESSAGES: [Kind; 4] = [
+        ("overview.sent", "ok", &[Outcome::Ok, Outcome::Unknown]),
+        (
+            "overview.not-sent",
+            "wrong",
+            &[Outcome::Failed, Outcome::Withheld, Outcome::Unavailable, Outcome::Busy],
+        ),
+        ("overview.challenged", "asked", &[Outcome::Challenged]),
+        ("overview.refused", "refused", &[Outcome::Throttled]),
+    ];
+    let (by_minute, by_quarter) = (Grid::hour(now), Grid::day(now));
+    let draw = |id, title, grid: Grid, steps: &[Step], action, kinds: &[Kind]| {
+        let series = |(key, tone, outcomes): &Kind| Series {
+            key,
+            tone,
+            counts: grid.counts(steps, |sum| sum.action == action && outcomes.contains(&sum.outcome)),
+        };
+        Chart::new(id, title, grid.start, grid.step, kinds.iter().map(series).collect())
+    };
+    let (sign_in, send) = (Action::SignIn, Action::Send);
+    vec![
+        Charts {
+            key: "overview.sign-ins",
+            hour: draw("sign-ins-hour", "overview.sign-ins-hour", by_minute, hour, sign_in, &SIGN_INS),
+            day: draw("sign-ins-day", "overview.sign-ins-day", by_quarter, day, sign_in, &SIGN_INS),
+        },
+        Charts {
+            key: "overview.messages",
+            hour: draw("messages-hour", "overview.messages-hour", by_minute, hour, send, &MESSAGES),
+            day: draw("messages-day", "overview.messages-day", by_quarter, day, send, &MESSAGES),
+        },
+    ]
+}
+
+type Kind = (&'static str, &'static str, &'static [Outcome]);
+
+/// What each limit did, in the hour and in the day, the busiest first. Those that did nothing are left out.
+pub fn uses(hour: &[Sum], day: &[Sum]) -> Vec<Use> {
+    let mut names: Vec<&str> = day.iter().chain(hour).map(|sum| sum.limit.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let of = |name: &str, fits: fn(&Sum) -> bool| {
+        [hour, day].map(|sums| total(sums, |sum| sum.limit == name && fits(sum)))
+    };
+    let mut uses: Vec<Use> = names
+        .into_iter()
+        .filter(|name| !name.is_empty())
+        .map(|name| Use {
+            limit: name.to_owned(),
+            challenged: of(name, |sum| !sum.noted && sum.outcome == Outcome::Challenged),
+            refused: of(name, |sum| !sum.noted && sum.outcome == Outcome::Throttled),
+            noted: of(name, |sum| sum.noted),
+        })
+        .filter(|it| it.challenged[1] + it.refused[1] + it.noted[1] > 0)
+        .collect();
+    uses.sort_by_key(|it| std::cmp::Reverse((it.challenged[0] + it.refused[0], it.refused[1])));
+    uses
+}
+
+/// What came under one limit.
+pub fn hour_of(name: &str, sums: &[Sum]) -> Hour {
+    let unit = LimitName::parse(name).map(LimitName::unit);
+    let action = unit.map(|unit| match unit {
+        LimitUnit::SignIn => Action::SignIn,
+        LimitUnit::Registration => Action::Register,
+        LimitUnit::Image => Action::Captcha,
+        LimitUnit::Message => Action::Send,
+        LimitUnit::Guess => Action::Guess,
+    });
+    let counts = |sum: &Sum| action == Some(sum.action);
+    let passed = [Outcome::Ok, Outcome::Wrong, Outcome::Unknown, Outcome::Asked];
+    let images = unit == Some(LimitUnit::Image);
+    let mine = |sum: &Sum| sum.limit == name;
+    Hour {
+        admitted: total(sums, |sum| {
+            counts(sum) && passed.contains(&sum.outcome) && (!images || sum.outcome == Outcome::Asked)
+        }),
+        challenged: total(sums, |sum| mine(sum) && !sum.noted && sum.outcome == Outcome::Challenged),
+        refused: total(sums, |sum| mine(sum) && !sum.noted && sum.outcome == Outcome::Throttled),
+        noted: total(sums, |sum| mine(sum) && sum.noted),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(action: Action, outcome: Outcome, limit: &str, noted: bool, count: i64) -> Sum {
+        Sum { action, outcome, limit: limit.to_owned(), noted, count }
+    }
+
+    #[test]
+    fn a_step_is_drawn_where_it_was_and_the_last_one_is_now() {
+        let now = Micros::from_seconds(100 * 3600 + 59);
+        let grid = Grid::hour(now);
+        let at = |minutes: i64| Micros::from_seconds((100 * 60 - minutes) * 60);
+        let step =
+            |minutes| Step { at: at(minutes), sums: vec![sum(Action::SignIn, Outcome::Ok, "", false, 2)] };
+        let counts = grid.counts(&[step(70), step(59), step(0)], |_| true);
+        assert_eq!((counts[0], counts[59], counts.iter().sum::<u64>()), (2, 2, 4), "70 minutes ago is past");
+    }
+
+    #[test]
+    fn what_a_watching_limit_notes_is_no_refusal() {
+        let sums = [
+            sum(Action::SignIn, Outcome::Wrong, "login-address", true, 5),
+            sum(Action::SignIn, Outcome::Throttled, "login-account", false, 7),
+            sum(Action::SignIn, Outcome::Ok, "", false, 3),
+        ];
+        let uses = uses(&sums, &sums);
+        assert_eq!(uses.len(), 2);
+        assert_eq!((uses[0].limit.as_str(), uses[0].refused), ("login-account", [7, 7]));
+        assert_eq!((uses[1].refused, uses[1].noted), ([0, 0], [5, 5]));
+        let period = period(&sums);
+        assert_eq!((period.signed_in, period.wrong, period.refused), (3, 5, 7));
+        let hour = hour_of("login-account", &sums);
+        assert_eq!((hour.admitted, hour.refused), (8, 7));
+    }
+}

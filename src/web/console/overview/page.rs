@@ -1,0 +1,178 @@
+//! `/admin`: what happens, from the record of events and from what this instance stands on.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use rust_i18n::t;
+
+use crate::audit::{Ranked, SharedAddress, SubjectKind};
+use crate::clock::Micros;
+use crate::db::DbError;
+use crate::sms::Level;
+use crate::tuning::{Current, Instance};
+use crate::web::console::guard;
+use crate::web::console::overview::figures::{self, DAY, Grid, HOUR};
+use crate::web::console::overview::view::{InstanceRow, Overview, OverviewPage, Part, Subject, Warning};
+use crate::web::kit::error_page::broken;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Visit;
+use crate::web::kit::wait::Moment;
+use crate::web::status::State;
+
+/// How many of each kind stand out, and how many of all are shown.
+const TOP: u32 = 5;
+const MOST: usize = 8;
+/// From how many attempts on, at how many accounts, and from which share on one address is suspicious.
+const SHARED_ATTEMPTS: i64 = 50;
+const SHARED_ACCOUNTS: i64 = 5;
+const SHARED_PERCENT: i64 = 80;
+
+/// `GET /admin`
+pub async fn show(visit: Visit, services: Shared) -> HttpResponse {
+    let admin = match guard::page::read(&visit, &services).await {
+        Ok(admin) => admin,
+        Err(response) => return response,
+    };
+    services.audit.flush().await;
+    match overview(&visit, &services).await {
+        Ok(it) => visit.page(StatusCode::OK, &OverviewPage::new(&visit, admin.login(), it)),
+        Err(error) => broken(&visit, &error),
+    }
+}
+
+async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbError> {
+    let (log, now) = (services.audit.log(), visit.now());
+    // What happened in this very minute is in it.
+    let soon = now.plus(crate::audit::MINUTE);
+    let (by_minute, by_quarter) = (Grid::hour(now), Grid::day(now));
+    let hour = log.series(by_minute.start, soon, by_minute.step).await?;
+    let day = log.series(by_quarter.start, soon, by_quarter.step).await?;
+    let in_hour = log.totals(now.minus(HOUR), soon).await?;
+    let in_day = log.totals(now.minus(DAY), soon).await?;
+    let shared = log.shared_address(now.minus(HOUR)).await?;
+    let current = services.tuning.current();
+    let instances = services.tuning.instances().await?;
+    let parts = parts(visit, services, &current).await?;
+    let day_so_far = figures::period(&in_day);
+    let mut warnings = warnings(services, &current, &instances, shared, &parts);
+    if day_so_far.disabled > 0 {
+        warnings.push(Warning::PasswordsDisabled { count: day_so_far.disabled });
+    }
+    let hour_so_far = figures::period(&in_hour);
+    warnings.extend(messages_spent(services).await);
+    if hour_so_far.withheld > 0 {
+        warnings.push(Warning::CodesWithheld { count: hour_so_far.withheld });
+    }
+    Ok(Overview {
+        now: Moment(now),
+        hour: hour_so_far,
+        day: day_so_far,
+        charts: figures::charts(now, &hour, &day),
+        uses: figures::uses(&in_hour, &in_day),
+        subjects: subjects(services, now.minus(HOUR)).await?,
+        warnings,
+        parts,
+        instances: instances.into_iter().map(|instance| row(instance, &current.version)).collect(),
+        address: visit.client.ip().to_string(),
+    })
+}
+
+/// None while the store is out, which is said elsewhere.
+async fn messages_spent(services: &Services) -> Option<Warning> {
+    let spent = services.codes.spent(&services.live.snapshot()).await.ok()??;
+    match spent.level() {
+        Level::Calm => None,
+        Level::Half => Some(Warning::MessagesSpent { spent, short: false }),
+        Level::Short => Some(Warning::MessagesSpent { spent, short: true }),
+    }
+}
+
+async fn subjects(services: &Services, since: Micros) -> Result<Vec<Subject>, DbError> {
+    const KINDS: [(SubjectKind, &str, &str); 3] = [
+        (SubjectKind::Account, "event.account", "account"),
+        (SubjectKind::Address, "event.address", "address"),
+        (SubjectKind::Phone, "event.phone", "phone"),
+    ];
+    let mut subjects = Vec::new();
+    for (kind, key, field) in KINDS {
+        let found = services.audit.log().top(kind, since, TOP).await?;
+        subjects.extend(found.into_iter().map(|Ranked { subject, count }| Subject {
+            kind: key,
+            href: format!("/admin/events?{field}={}", subject.key),
+            mask: subject.mask,
+            attempts: u64::try_from(count).unwrap_or(0),
+        }));
+    }
+    subjects.sort_by_key(|subject| std::cmp::Reverse(subject.attempts));
+    subjects.truncate(MOST);
+    Ok(subjects)
+}
+
+async fn parts(visit: &Visit, services: &Services, current: &Current) -> Result<Vec<Part>, DbError> {
+    let locale = visit.locale;
+    let state = |up: bool| locale.t(if up { "overview.up" } else { "overview.down" }).into_owned();
+    let health = services.health.report().await;
+    let braked = services.codes.ledger().brakes().await?.len();
+    let gateway = services.codes.gateway().name().to_owned();
+    let gateway = match braked {
+        0 => gateway,
+        count => format!("{gateway}, {}", t!("overview.braked", locale = locale.code(), count = count)),
+    };
+    let (database, store) = (health.database == State::Up, health.store == State::Up);
+    let home_up = current.home_down.is_none();
+    let home = match home_up {
+        true => current.home.as_str().to_owned(),
+        false => format!("{}: {}", current.home.as_str(), state(false)),
+    };
+    Ok(vec![
+        Part { key: "overview.database", up: database, text: state(database) },
+        Part { key: "overview.store", up: store, text: state(store) },
+        Part { key: "overview.gateway", up: braked == 0, text: gateway },
+        Part { key: "overview.home", up: home_up, text: home },
+    ])
+}
+
+fn warnings(
+    services: &Services,
+    current: &Current,
+    instances: &[Instance],
+    shared: Option<SharedAddress>,
+    parts: &[Part],
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if parts.iter().any(|part| part.key == "overview.store" && !part.up) {
+        warnings.push(Warning::StoreDown);
+    }
+    if let Some(reason) = &current.home_down {
+        warnings.push(Warning::HomeDown { reason: reason.clone() });
+    }
+    if let Some(refused) = &current.refused {
+        warnings.push(Warning::Refused { reason: refused.error.to_string() });
+    }
+    if instances.iter().any(|instance| instance.version != current.version) {
+        warnings.push(Warning::InstancesDiffer);
+    }
+    if let Some(SharedAddress { address, count, of, accounts }) = shared
+        && of >= SHARED_ATTEMPTS
+        && accounts >= SHARED_ACCOUNTS
+        && count * 100 >= of * SHARED_PERCENT
+    {
+        let percent = u64::try_from(count * 100 / of).unwrap_or(0);
+        warnings.push(Warning::SharedAddress { percent, mask: address.mask });
+    }
+    match services.audit.lost() {
+        0 => {}
+        count => warnings.push(Warning::Dropped { count }),
+    }
+    warnings
+}
+
+fn row(instance: Instance, version: &str) -> InstanceRow {
+    InstanceRow {
+        host: instance.host,
+        current: instance.version == version,
+        version: instance.version,
+        started: Moment(instance.started_at),
+        seen: Moment(instance.seen_at),
+        refused: instance.refused,
+    }
+}

@@ -1,0 +1,223 @@
+//! `/admin`: what happens right now, who makes it happen, and whether everything stands.
+
+use std::borrow::Cow;
+
+use askama::Template;
+use rust_i18n::t;
+
+use crate::sms::Spent;
+use crate::web::console::overview::chart::Chart;
+use crate::web::console::words::{grouped, share, title};
+use crate::web::kit::layout::Layout;
+use crate::web::kit::visit::Visit;
+use crate::web::kit::wait::Moment;
+
+/// What was counted in the last hour, or day.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Period {
+    pub signed_in: u64,
+    pub wrong: u64,
+    /// Attempts that were told to solve a CAPTCHA first.
+    pub challenged: u64,
+    pub refused: u64,
+    pub images: u64,
+    pub solved: u64,
+    pub sent: u64,
+    /// Of those, by now.
+    pub entered: u64,
+    pub wrong_codes: u64,
+    /// Passwords that had too many wrong ones in a row.
+    pub disabled: u64,
+    /// Codes that went to nobody: they were short.
+    pub withheld: u64,
+}
+
+/// What one limit did.
+pub struct Use {
+    pub limit: String,
+    pub challenged: [u64; 2],
+    pub refused: [u64; 2],
+    /// What it would have refused, had it not only watched.
+    pub noted: [u64; 2],
+}
+
+/// The last hour and the last day of one kind of thing.
+pub struct Charts {
+    pub key: &'static str,
+    pub hour: Chart,
+    pub day: Chart,
+}
+
+/// Somebody who stands out, masked.
+pub struct Subject {
+    pub kind: &'static str,
+    pub mask: String,
+    pub attempts: u64,
+    /// Their events.
+    pub href: String,
+}
+
+/// One thing that this instance depends on.
+pub struct Part {
+    pub key: &'static str,
+    pub up: bool,
+    pub text: String,
+}
+
+pub struct InstanceRow {
+    pub host: String,
+    pub version: String,
+    /// As the newest document has it.
+    pub current: bool,
+    pub started: Moment,
+    pub seen: Moment,
+    pub refused: Option<String>,
+}
+
+/// What needs somebody's attention.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Warning {
+    InstancesDiffer,
+    /// The newest document is not in force here.
+    Refused {
+        reason: String,
+    },
+    HomeDown {
+        reason: String,
+    },
+    StoreDown,
+    Dropped {
+        count: u64,
+    },
+    PasswordsDisabled {
+        count: u64,
+    },
+    /// Half of the messages that may go to everyone, or with `short` as much as everybody may spend.
+    MessagesSpent {
+        spent: Spent,
+        short: bool,
+    },
+    CodesWithheld {
+        count: u64,
+    },
+    /// Most attempts come from one address.
+    SharedAddress {
+        percent: u64,
+        mask: String,
+    },
+}
+
+/// Everything that the page shows.
+pub struct Overview {
+    pub now: Moment,
+    pub hour: Period,
+    pub day: Period,
+    pub charts: Vec<Charts>,
+    pub uses: Vec<Use>,
+    pub subjects: Vec<Subject>,
+    pub parts: Vec<Part>,
+    pub instances: Vec<InstanceRow>,
+    pub warnings: Vec<Warning>,
+    /// Whose request this is, as limits count it.
+    pub address: String,
+}
+
+/// A figure with what it was over the day.
+struct Tile {
+    key: &'static str,
+    hour: String,
+    day: String,
+    note: Option<String>,
+    tone: &'static str,
+}
+
+#[derive(Template)]
+#[template(path = "pages/admin/overview.html")]
+pub struct OverviewPage {
+    layout: Layout,
+    it: Overview,
+}
+
+impl OverviewPage {
+    pub fn new(visit: &Visit, user: &str, it: Overview) -> Self {
+        Self { layout: visit.layout("/admin", Some(user)), it }
+    }
+
+    fn tiles(&self) -> Vec<Tile> {
+        let Period { solved, images, sent, entered, .. } = self.it.hour;
+        let tile = |key, of: fn(&Period) -> u64, tone, note| Tile {
+            key,
+            hour: grouped(of(&self.it.hour)),
+            day: grouped(of(&self.it.day)),
+            note,
+            tone,
+        };
+        let came_back = share(entered, sent).map(|share| self.number("overview.came-back", share));
+        let answered = share(solved, images).map(|share| self.number("overview.solved", share));
+        vec![
+            tile("overview.signed-in", |of| of.signed_in, "ok", None),
+            tile("overview.wrong", |of| of.wrong, "wrong", None),
+            tile("overview.challenged", |of| of.challenged, "asked", answered),
+            tile("overview.refused", |of| of.refused, "refused", None),
+            tile("overview.sent", |of| of.sent, "ok", came_back),
+            tile("overview.wrong-codes", |of| of.wrong_codes, "wrong", None),
+        ]
+    }
+
+    fn number(&self, key: &'static str, number: u64) -> String {
+        t!(key, locale = self.layout.locale.code(), count = number).into_owned()
+    }
+
+    fn limit_title(&self, name: &str) -> Cow<'static, str> {
+        title(name, self.layout.locale)
+    }
+
+    fn count(&self, number: &u64) -> String {
+        grouped(*number)
+    }
+
+    /// What is wrong, in a line, and what to do about it.
+    fn warning(&self, warning: &Warning) -> (Cow<'static, str>, Cow<'static, str>) {
+        let code = self.layout.locale.code();
+        let plain = |title, text| (self.layout.t(title), self.layout.t(text));
+        match warning {
+            Warning::InstancesDiffer => plain("warning.differ-title", "warning.differ-text"),
+            Warning::Refused { .. } => plain("warning.document-title", "warning.document-text"),
+            Warning::HomeDown { .. } => plain("warning.home-title", "warning.home-text"),
+            Warning::StoreDown => plain("warning.store-title", "warning.store-text"),
+            Warning::Dropped { count } => (
+                t!("warning.dropped-title", locale = code, count = grouped(*count)),
+                self.layout.t("warning.dropped-text"),
+            ),
+            Warning::PasswordsDisabled { count } => (
+                t!("warning.disabled-title", locale = code, count = grouped(*count)),
+                self.layout.t("warning.disabled-text"),
+            ),
+            Warning::MessagesSpent { spent: Spent { count, max }, short } => {
+                let (title, text) = if *short {
+                    ("warning.short-title", "warning.short-text")
+                } else {
+                    ("warning.half-title", "warning.half-text")
+                };
+                let (count, max) = (grouped((*count).into()), grouped((*max).into()));
+                (t!(title, locale = code, count = count, max = max), self.layout.t(text))
+            }
+            Warning::CodesWithheld { count } => (
+                t!("warning.withheld-title", locale = code, count = grouped(*count)),
+                self.layout.t("warning.withheld-text"),
+            ),
+            Warning::SharedAddress { percent, mask } => (
+                t!("warning.shared-title", locale = code, percent = percent, mask = mask),
+                self.layout.t("warning.shared-text"),
+            ),
+        }
+    }
+
+    /// What a part of the program said, in its own words.
+    fn said<'a>(&self, warning: &'a Warning) -> Option<&'a str> {
+        match warning {
+            Warning::Refused { reason } | Warning::HomeDown { reason } => Some(reason),
+            _ => None,
+        }
+    }
+}

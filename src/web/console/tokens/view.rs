@@ -1,0 +1,126 @@
+//! `/admin/tokens`: the tokens of other programs, and the form that makes one.
+
+use std::borrow::Cow;
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use askama::Template;
+
+use crate::clock::Micros;
+use crate::login::TokenEntry;
+use crate::web::console::tokens::page::TokenMakingForm;
+use crate::web::kit::layout::Layout;
+use crate::web::kit::message::{Field, FieldErrors};
+use crate::web::kit::visit::Visit;
+use crate::web::kit::wait::Moment;
+
+/// What there is to say of the form that was sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Saying {
+    Nothing,
+    /// The token, this once.
+    Made {
+        name: String,
+        token: String,
+    },
+    /// There are as many as there may be.
+    Full,
+    Wrong(FieldErrors),
+}
+
+struct Row {
+    id: String,
+    name: String,
+    scopes: String,
+    made_by: Option<String>,
+    made_at: Moment,
+    used_at: Option<Moment>,
+    ends_at: Option<Moment>,
+    over: bool,
+}
+
+#[derive(Template)]
+#[template(path = "pages/tokens.html")]
+pub struct TokensPage {
+    layout: Layout,
+    rows: Vec<Row>,
+    /// Of the custom limits that there are.
+    limits: Vec<String>,
+    saying: Saying,
+    errors: FieldErrors,
+    name: String,
+    scopes: String,
+    expires_days: String,
+}
+
+impl TokensPage {
+    pub fn new(visit: &Visit, user: &str, tokens: Vec<TokenEntry>, limits: Vec<String>) -> Self {
+        let now = visit.now();
+        Self {
+            layout: visit.layout("/admin/tokens", Some(user)),
+            rows: tokens.into_iter().map(|token| Row::new(token, now)).collect(),
+            limits,
+            saying: Saying::Nothing,
+            errors: FieldErrors::default(),
+            name: String::new(),
+            scopes: String::new(),
+            expires_days: String::new(),
+        }
+    }
+
+    pub fn saying(mut self, saying: Saying) -> Self {
+        if let Saying::Wrong(errors) = &saying {
+            self.errors = errors.clone();
+        }
+        self.saying = saying;
+        self
+    }
+
+    /// What was typed, unless a token was made of it.
+    pub fn typed(mut self, form: &TokenMakingForm) -> Self {
+        if !matches!(self.saying, Saying::Made { .. }) {
+            let cut = |text: &str| text.chars().take(8192).collect();
+            self.name = cut(&form.name);
+            self.scopes = cut(&form.scopes);
+            self.expires_days = cut(&form.expires_days);
+        }
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        let status = match &self.saying {
+            Saying::Nothing => StatusCode::OK,
+            Saying::Made { .. } => StatusCode::CREATED,
+            Saying::Full => StatusCode::CONFLICT,
+            Saying::Wrong(errors) => errors.status(),
+        };
+        visit.page(status, self)
+    }
+
+    fn there(&self) -> Cow<'static, str> {
+        self.layout.with("tokens.scopes-there", &self.limits.join(" "))
+    }
+
+    fn focus(&self) -> &'static str {
+        self.errors.first().map_or("", Field::name)
+    }
+}
+
+impl Row {
+    fn new(token: TokenEntry, now: Micros) -> Self {
+        Self {
+            id: token.id.to_string(),
+            name: token.name,
+            scopes: token.scopes.to_string(),
+            made_by: token.made_by,
+            made_at: Moment(token.created_at),
+            used_at: token.last_used_at.map(Moment),
+            ends_at: token.expires_at.map(Moment),
+            over: token.expires_at.is_some_and(|at| at <= now),
+        }
+    }
+
+    const fn tone(&self) -> &'static str {
+        if self.over { "warn" } else { "good" }
+    }
+}

@@ -1,0 +1,155 @@
+//! Limits in plain words: what each counts, and its rules as sentences.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use rust_i18n::t;
+
+use crate::config::{LimitName, LimitUnit, SMS_BRAKE};
+use crate::login;
+use crate::throttle::{CalendarUnit, Limit, Rule, Span, Then};
+use crate::web::kit::locale::Locale;
+use crate::web::kit::wait::in_units;
+
+/// What one hit is called, in the singular and in the plural; none of ours: a hit.
+const fn hit_words(unit: Option<LimitUnit>) -> (&'static str, &'static str) {
+    match unit {
+        Some(LimitUnit::SignIn) => ("unit.sign-in", "unit.sign-ins"),
+        Some(LimitUnit::Registration) => ("unit.registration", "unit.registrations"),
+        Some(LimitUnit::Image) => ("unit.image", "unit.images"),
+        Some(LimitUnit::Message) => ("unit.message", "unit.messages"),
+        Some(LimitUnit::Guess) => ("unit.guess", "unit.guesses"),
+        None => ("unit.hit", "unit.hits"),
+    }
+}
+
+/// What a limit counts, as a key of the locales.
+pub fn about(limit: &str) -> &'static str {
+    LimitName::parse(limit).map_or("limit-about.custom", |name| name.words().1)
+}
+
+/// What refused, on pages: a limit of ours or a brake by a phrase, an owner's limit by the name that they gave it.
+pub fn title(refused_by: &str, locale: Locale) -> Cow<'static, str> {
+    if let Some(name) = LimitName::parse(refused_by) {
+        return locale.t(name.words().0);
+    }
+    match refused_by {
+        SMS_BRAKE => locale.t("limit-name.sms-brake"),
+        login::BUSY => locale.t("limit-name.busy"),
+        custom => Cow::Owned(custom.strip_prefix("custom.").unwrap_or(custom).to_owned()),
+    }
+}
+
+/// `3 failed sign-ins within 1 minute: a CAPTCHA is asked for`
+pub fn sentence(limit: &str, rule: &Rule, locale: Locale) -> String {
+    let (one, many) = hit_words(LimitName::parse(limit).map(LimitName::unit));
+    let key = if rule.max == 1 { one } else { many };
+    let hits = t!(key, locale = locale.code(), count = grouped(u64::from(rule.max)));
+    let key = match (&rule.span, rule.then) {
+        (Span::Sliding(_), Then::Captcha) => "rule.within-captcha",
+        (Span::Sliding(_), Then::Block) => "rule.within-block",
+        (Span::Calendar { .. }, Then::Captcha) => "rule.calendar-captcha",
+        (Span::Calendar { .. }, Then::Block) => "rule.calendar-block",
+    };
+    t!(key, locale = locale.code(), hits = hits, span = span(&rule.span, locale)).into_owned()
+}
+
+pub fn sentences(limit: &Limit, locale: Locale) -> Vec<String> {
+    limit.rules().iter().map(|rule| sentence(limit.name(), rule, locale)).collect()
+}
+
+/// `1 minute`, or `calendar month in Asia/Shanghai`.
+fn span(span: &Span, locale: Locale) -> String {
+    match span {
+        Span::Sliding(window) => exactly(*window, locale),
+        Span::Calendar { unit, zone } => {
+            let zone = zone.iana_name().unwrap_or("UTC");
+            let unit = locale.t(unit_key(*unit));
+            t!("rule.unit-in", locale = locale.code(), unit = unit, zone = zone).into_owned()
+        }
+    }
+}
+
+pub const fn unit_key(unit: CalendarUnit) -> &'static str {
+    match unit {
+        CalendarUnit::Minute => "rule.unit-minute",
+        CalendarUnit::Hour => "rule.unit-hour",
+        CalendarUnit::Day => "rule.unit-day",
+        CalendarUnit::Week => "rule.unit-week",
+        CalendarUnit::Month => "rule.unit-month",
+        CalendarUnit::Year => "rule.unit-year",
+    }
+}
+
+/// A span with every unit it has: a limit's window is not rounded.
+pub fn exactly(span: Duration, locale: Locale) -> String {
+    const UNITS: [(u64, [&str; 2]); 5] = [
+        (86_400_000, ["span.day", "span.days"]),
+        (3_600_000, ["span.hour", "span.hours"]),
+        (60_000, ["span.minute", "span.minutes"]),
+        (1_000, ["span.second", "span.seconds"]),
+        (1, ["span.millisecond", "span.milliseconds"]),
+    ];
+    in_units(u64::try_from(span.as_millis()).unwrap_or(u64::MAX), &UNITS, locale)
+}
+
+/// `1,204,000`
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// How much of a whole, in whole per cent; none of nothing.
+pub fn share(part: u64, whole: u64) -> Option<u64> {
+    (whole > 0).then(|| (u128::from(part) * 100 / u128::from(whole)) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::tz::TimeZone;
+
+    use super::*;
+
+    #[test]
+    fn a_rule_is_a_sentence_that_says_when_and_what() {
+        let minute = Rule::sliding(3, Duration::from_secs(60), Then::Captcha);
+        let english = "3 failed sign-ins within 1 minute: a CAPTCHA is asked for";
+        assert_eq!(sentence("login-account", &minute, Locale::En), english);
+        let chinese = "1 分钟内登录失败 3 次：要求完成图形验证码";
+        assert_eq!(sentence("login-account", &minute, Locale::ZhCn), chinese);
+        let zone = TimeZone::get("Asia/Shanghai").unwrap();
+        let month =
+            Rule { max: 1, span: Span::Calendar { unit: CalendarUnit::Month, zone }, then: Then::Block };
+        let english = "1 hit in a calendar month (Asia/Shanghai): further ones are refused";
+        assert_eq!(sentence("custom.leave-campus", &month, Locale::En), english);
+        let chinese = "每个自然月（Asia/Shanghai）计数 1 次：之后一律拒绝";
+        assert_eq!(sentence("custom.leave-campus", &month, Locale::ZhCn), chinese);
+    }
+
+    #[test]
+    fn a_window_is_told_exactly() {
+        for (millis, words) in [
+            (100, "100 milliseconds"),
+            (1_500, "1 second 500 milliseconds"),
+            (60_000, "1 minute"),
+            (90_061_000, "1 day 1 hour 1 minute 1 second"),
+        ] {
+            assert_eq!(exactly(Duration::from_millis(millis), Locale::En), words);
+        }
+    }
+
+    #[test]
+    fn long_numbers_are_grouped() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+        assert_eq!((share(1, 3), share(0, 0)), (Some(33), None));
+    }
+}

@@ -1,0 +1,47 @@
+//! `/sms/reports/{gateway}`: what a gateway says of how its messages fared.
+
+use actix_web::web::{Bytes, Path};
+use actix_web::{Error, HttpRequest, HttpResponse};
+
+use crate::sms::{ReportCall, ReportError};
+use crate::web::kit::error_page::failed;
+use crate::web::kit::services::Shared;
+
+/// The longest report, a batch of them, that is read.
+pub const LONGEST: usize = 64 * 1024;
+
+/// By POST, or by GET as Kannel calls. Only programs read the answer: it is a status, and
+/// what the gateway waits for, if anything.
+pub async fn take(
+    request: HttpRequest,
+    gateway: Path<String>,
+    body: Result<Bytes, Error>,
+    services: Shared,
+) -> HttpResponse {
+    let ours = services.codes.gateway();
+    if *gateway != ours.name() {
+        return HttpResponse::NotFound().finish();
+    }
+    let Ok(body) = body else { return HttpResponse::PayloadTooLarge().finish() };
+    let url = format!("{}{}", services.public_url, request.uri());
+    let header = |name: &str| Some(request.headers().get(name)?.to_str().ok()?.to_owned());
+    let call = ReportCall { url: &url, query: request.query_string(), header: &header, body: &body };
+    let reports = match ours.reports(&call) {
+        Ok(reports) => reports,
+        Err(ReportError::NotAuthentic) => return HttpResponse::Unauthorized().finish(),
+        Err(ReportError::NotOffered) => return HttpResponse::NotFound().finish(),
+        Err(ReportError::Unreadable(_)) => return HttpResponse::UnprocessableEntity().finish(),
+    };
+    match services.codes.report(ours.name(), reports).await {
+        Ok(_) => match ours.acknowledgement() {
+            Some(expected) => {
+                HttpResponse::Ok().content_type(expected.content_type).body(expected.body.to_owned())
+            }
+            None => HttpResponse::NoContent().finish(),
+        },
+        Err(error) => {
+            failed(&error);
+            HttpResponse::ServiceUnavailable().finish()
+        }
+    }
+}

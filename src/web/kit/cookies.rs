@@ -1,0 +1,193 @@
+//! Every cookie that Gatehouse sets: its name, and how it is fenced in.
+
+use std::time::Duration;
+
+use actix_web::cookie::{Cookie, SameSite};
+use actix_web::http::header::{COOKIE, HeaderMap};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use url::Url;
+
+use crate::login::DEVICE_LIFE;
+use crate::web::kit::locale::Locale;
+
+/// How cookies look on this origin. On https they are Secure, and those that carry authority are
+/// `__Host-` cookies, which no sister site and no plain-http page can plant (RFC 6265bis §4.1.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cookies {
+    secure: bool,
+}
+
+impl Cookies {
+    pub fn new(public_url: &Url) -> Self {
+        Self { secure: public_url.scheme() == "https" }
+    }
+
+    pub const fn secure(self) -> bool {
+        self.secure
+    }
+
+    pub const fn session_name(self) -> &'static str {
+        if self.secure { "__Host-gh_session" } else { "gh_session" }
+    }
+
+    pub const fn browser_name(self) -> &'static str {
+        if self.secure { "__Host-gh_browser" } else { "gh_browser" }
+    }
+
+    pub const fn device_name(self) -> &'static str {
+        if self.secure { "__Host-gh_device" } else { "gh_device" }
+    }
+
+    pub const fn flash_name(self) -> &'static str {
+        if self.secure { "__Host-gh_flash" } else { "gh_flash" }
+    }
+
+    pub const fn lookup_name(self) -> &'static str {
+        if self.secure { "__Host-gh_lookup" } else { "gh_lookup" }
+    }
+
+    pub const fn language_name(self) -> &'static str {
+        "gh_lang"
+    }
+
+    /// The session's token, kept by the browser no longer than the session can last.
+    pub fn session(self, token: &str, longest: Duration) -> Cookie<'static> {
+        let mut cookie = self.fenced(self.session_name(), token.to_owned());
+        cookie.set_max_age(seconds(longest));
+        cookie
+    }
+
+    pub fn end_session(self) -> Cookie<'static> {
+        self.removal(self.session_name())
+    }
+
+    /// As what the browser is known where somebody signed in from it. Signing out leaves it: it opens nothing,
+    /// and is there for the next time.
+    pub fn device(self, entries: String) -> Cookie<'static> {
+        let mut cookie = self.fenced(self.device_name(), entries);
+        cookie.set_max_age(seconds(DEVICE_LIFE));
+        cookie
+    }
+
+    /// Kept until the browser closes: it only has to outlive a form that is being filled in.
+    pub fn browser(self, id: String) -> Cookie<'static> {
+        self.fenced(self.browser_name(), id)
+    }
+
+    /// Five minutes: what happened longer ago is no news.
+    pub fn flash(self, signed: String) -> Cookie<'static> {
+        let mut cookie = self.fenced(self.flash_name(), signed);
+        cookie.set_max_age(seconds(Duration::from_secs(300)));
+        cookie
+    }
+
+    pub fn end_flash(self) -> Cookie<'static> {
+        self.removal(self.flash_name())
+    }
+
+    /// Whom an administrator looks up, so that no address line, log or history holds it. A quarter of an
+    /// hour: as long as one deals with it.
+    pub fn lookup(self, asked: &str) -> Cookie<'static> {
+        let mut cookie = self.fenced(self.lookup_name(), URL_SAFE_NO_PAD.encode(asked));
+        cookie.set_max_age(seconds(Duration::from_secs(15 * 60)));
+        cookie
+    }
+
+    /// Whoever uses this browser next does not see whom the administrator before them looked up.
+    pub fn end_lookup(self) -> Cookie<'static> {
+        self.removal(self.lookup_name())
+    }
+
+    /// What [`Self::lookup`] holds.
+    pub fn looked_up(self, headers: &HeaderMap) -> Option<String> {
+        let bytes = URL_SAFE_NO_PAD.decode(value(headers, self.lookup_name())?).ok()?;
+        String::from_utf8(bytes).ok()
+    }
+
+    pub fn language(self, locale: Locale) -> Cookie<'static> {
+        let mut cookie = self.fenced(self.language_name(), locale.code().to_owned());
+        cookie.set_max_age(seconds(Duration::from_secs(365 * 24 * 60 * 60)));
+        cookie
+    }
+
+    fn removal(self, name: &'static str) -> Cookie<'static> {
+        let mut cookie = self.fenced(name, String::new());
+        cookie.make_removal();
+        cookie
+    }
+
+    /// Lax, not Strict: who follows a link from a mail to `/account` is still signed in there.
+    fn fenced(self, name: &'static str, value: String) -> Cookie<'static> {
+        Cookie::build(name, value)
+            .path("/")
+            .http_only(true)
+            .secure(self.secure)
+            .same_site(SameSite::Lax)
+            .finish()
+    }
+}
+
+/// The value of a cookie as it was sent. Ours need no decoding, and one of another app on this host
+/// that cannot be parsed must not hide them, as it would from `HttpRequest::cookie`.
+pub fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    values(headers, name).next()
+}
+
+/// The same of a cookie that was sent once. Which of several is ours cannot be told.
+pub fn only_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut values = values(headers, name);
+    let value = values.next()?;
+    values.next().is_none().then_some(value)
+}
+
+fn values<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a str> {
+    let lines = headers.get_all(COOKIE).filter_map(|line| line.to_str().ok());
+    let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(move |(sent, _)| *sent == name).map(|(_, value)| value)
+}
+
+fn seconds(span: Duration) -> actix_web::cookie::time::Duration {
+    actix_web::cookie::time::Duration::seconds(i64::try_from(span.as_secs()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(url: &str) -> Cookies {
+        Cookies::new(&Url::parse(url).unwrap())
+    }
+
+    #[test]
+    fn on_https_cookies_are_host_bound_and_secure() {
+        let text = on("https://id.example").session("t", Duration::from_secs(60)).to_string();
+        assert_eq!(text, "__Host-gh_session=t; HttpOnly; SameSite=Lax; Secure; Path=/; Max-Age=60");
+    }
+
+    #[test]
+    fn on_plain_http_cookies_still_work() {
+        let text = on("http://127.0.0.1:8080").session("t", Duration::from_secs(60)).to_string();
+        assert_eq!(text, "gh_session=t; HttpOnly; SameSite=Lax; Path=/; Max-Age=60");
+    }
+
+    #[test]
+    fn whoever_is_looked_up_is_carried_in_a_cookie_as_it_was_typed() {
+        let jar = on("https://id.example");
+        let sent = jar.lookup("+86 138; 龍").to_string();
+        let mut headers = HeaderMap::new();
+        headers.insert(COOKIE, sent.split("; ").next().unwrap().parse().unwrap());
+        assert_eq!(jar.looked_up(&headers).as_deref(), Some("+86 138; 龍"));
+        headers.insert(COOKIE, "__Host-gh_lookup=*".parse().unwrap());
+        assert_eq!(jar.looked_up(&headers), None);
+    }
+
+    #[test]
+    fn a_removed_cookie_names_the_same_fence() {
+        let text = on("https://id.example").end_session().to_string();
+        assert!(
+            text.starts_with("__Host-gh_session=; HttpOnly; SameSite=Lax; Secure; Path=/; Max-Age=0"),
+            "{text}"
+        );
+    }
+}

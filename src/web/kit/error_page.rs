@@ -1,0 +1,173 @@
+//! The page for what went wrong outside of a form.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
+use actix_web::{HttpRequest, HttpResponse, web};
+use askama::Template;
+
+use crate::web::kit::layout::Layout;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::visit::with_wait;
+use crate::web::kit::visit::{Edge, Visit};
+use crate::web::kit::wait::Wait;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    BadRequest,
+    Forbidden,
+    /// A form that was too old, or not one of ours.
+    ForeignForm,
+    NotFound,
+    MethodNotAllowed,
+    TooLarge,
+    TooSlow,
+    WrongType,
+    TooMany,
+    Internal,
+    Unavailable,
+}
+
+impl ErrorKind {
+    pub const ALL: [Self; 11] = [
+        Self::BadRequest,
+        Self::Forbidden,
+        Self::ForeignForm,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::TooLarge,
+        Self::TooSlow,
+        Self::WrongType,
+        Self::TooMany,
+        Self::Internal,
+        Self::Unavailable,
+    ];
+
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::Forbidden | Self::ForeignForm => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::WrongType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// What happened, and what to do next.
+    const fn keys(self) -> (&'static str, &'static str) {
+        match self {
+            Self::BadRequest => ("page-error.bad-request-title", "page-error.bad-request-text"),
+            Self::Forbidden => ("page-error.forbidden-title", "page-error.forbidden-text"),
+            Self::ForeignForm => ("page-error.foreign-title", "page-error.foreign-text"),
+            Self::NotFound => ("page-error.not-found-title", "page-error.not-found-text"),
+            Self::MethodNotAllowed => ("page-error.method-title", "page-error.method-text"),
+            Self::TooLarge => ("page-error.large-title", "page-error.large-text"),
+            Self::TooSlow => ("page-error.slow-title", "page-error.slow-text"),
+            Self::WrongType => ("page-error.type-title", "page-error.type-text"),
+            Self::TooMany => ("page-error.many-title", "page-error.many-text"),
+            Self::Internal => ("page-error.internal-title", "page-error.internal-text"),
+            Self::Unavailable => ("page-error.unavailable-title", "page-error.unavailable-text"),
+        }
+    }
+}
+
+impl From<&Problem> for ErrorKind {
+    fn from(problem: &Problem) -> Self {
+        match problem {
+            Problem::InvalidInput { .. }
+            | Problem::InvalidDraft { .. }
+            | Problem::PreconditionRequired
+            | Problem::PreconditionFailed { .. }
+            | Problem::NotSaved { .. }
+            | Problem::MalformedJson
+            | Problem::LoginTaken
+            | Problem::InvalidPhone
+            | Problem::CountryNotAllowed
+            | Problem::PhoneTaken
+            | Problem::OnlyWayIn
+            | Problem::TooManyTokens
+            | Problem::NoPassword
+            | Problem::PasswordDisabled => Self::BadRequest,
+            Problem::InvalidCredentials { .. }
+            | Problem::InvalidCode
+            | Problem::Unauthenticated
+            | Problem::Forbidden
+            | Problem::ConfirmationRequired
+            | Problem::TokenMissing
+            | Problem::InvalidToken
+            | Problem::InsufficientScope
+            | Problem::PasswordRequired
+            | Problem::PasswordChangeRequired
+            | Problem::CaptchaRequired { .. }
+            | Problem::CaptchaInvalid { .. } => Self::Forbidden,
+            Problem::Csrf => Self::ForeignForm,
+            Problem::NotFound | Problem::UnknownLimit | Problem::UnknownSubject | Problem::NoAccount => {
+                Self::NotFound
+            }
+            Problem::MethodNotAllowed { .. } => Self::MethodNotAllowed,
+            Problem::PayloadTooLarge => Self::TooLarge,
+            Problem::RequestTimeout => Self::TooSlow,
+            Problem::UnsupportedMediaType => Self::WrongType,
+            Problem::Throttled { .. } | Problem::LimitFull { .. } => Self::TooMany,
+            Problem::Internal => Self::Internal,
+            Problem::Busy { .. } | Problem::Unavailable { .. } | Problem::NotSent => Self::Unavailable,
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "pages/error.html")]
+pub struct ErrorPage {
+    layout: Layout,
+    kind: ErrorKind,
+    wait: Option<Wait>,
+}
+
+impl ErrorPage {
+    pub const fn new(layout: Layout, kind: ErrorKind) -> Self {
+        Self { layout, kind, wait: None }
+    }
+
+    pub const fn wait(mut self, wait: Wait) -> Self {
+        self.wait = Some(wait);
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        with_wait(visit.page(self.kind.status(), self), self.wait.as_ref())
+    }
+}
+
+/// Something is broken: logged here, once, and told without its cause.
+pub fn broken(visit: &Visit, error: &impl std::fmt::Display) -> HttpResponse {
+    failed(error);
+    let mut page = ErrorPage::new(visit.layout("/", None), ErrorKind::Unavailable).respond(visit);
+    Problem::BROKEN.head(page.headers_mut());
+    page
+}
+
+/// An outage has lines of its own in the log; what fails in one is none.
+pub fn failed(error: &impl std::fmt::Display) {
+    if crate::db::OUTAGE.is_out() {
+        tracing::debug!(%error, "a request could not be answered");
+    } else {
+        tracing::error!(%error, "a request could not be answered");
+    }
+}
+
+/// For where no handler runs: a path or a body that cannot be used.
+pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
+    if let Some(edge) = request.app_data::<web::Data<Edge>>() {
+        let visit = Visit::of(request, edge.clone()).keep_flash();
+        return ErrorPage::new(visit.layout("/login", None), kind).respond(&visit);
+    }
+    // An app without an Edge (a test of one part) still answers in HTML.
+    let title = crate::web::Locale::default().t(kind.keys().0);
+    HttpResponse::build(kind.status())
+        .insert_header((CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")))
+        .body(format!("<!doctype html><title>{title}</title><h1>{title}</h1>"))
+}

@@ -1,0 +1,148 @@
+//! How bodies, paths and queries are read, and what their sender hears where they cannot be.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::marker::PhantomData;
+
+use actix_web::body::{EitherBody, MessageBody};
+use actix_web::dev::{JsonBody, Payload, ServiceRequest, ServiceResponse, UrlEncoded};
+use actix_web::error::{JsonPayloadError, UrlencodedError};
+use actix_web::middleware::Next;
+use actix_web::web::{FormConfig, JsonConfig, PathConfig, QueryConfig, ServiceConfig};
+use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
+use serde::de::DeserializeOwned;
+
+use crate::web::connections::BodyTime;
+use crate::web::kit::error_page::{ErrorKind, error_response};
+use crate::web::kit::page_error::PageError;
+use crate::web::kit::problem::{InputError, Problem};
+
+/// Sixteen times the longest form that can be meant.
+pub const BODY_LIMIT: usize = 16 * 1024;
+
+/// For the limits as a whole: about a thousand of them.
+pub const DOCUMENT_LIMIT: usize = 256 * 1024;
+
+/// Extractor settings for the whole app.
+pub fn configure(app: &mut ServiceConfig) {
+    app.app_data(
+        JsonConfig::default().limit(BODY_LIMIT).error_handler(|error, _| json_problem(&error).into()),
+    )
+    .app_data(FormConfig::default().limit(BODY_LIMIT).error_handler(|error, _| form_problem(&error).into()))
+    .app_data(PathConfig::default().error_handler(|_, _| Problem::NotFound.into()))
+    .app_data(QueryConfig::default().error_handler(|_, _| {
+        let field = InputError { field: "query".into(), message: "Cannot be read.".into() };
+        Problem::InvalidInput { errors: vec![field] }.into()
+    }));
+}
+
+/// A body of at most so many bytes, of which nothing is read before a guard has let its sender in.
+pub struct Unread<T, const LIMIT: usize = BODY_LIMIT> {
+    request: HttpRequest,
+    payload: Payload,
+    holds: PhantomData<T>,
+}
+
+impl<T, const LIMIT: usize> FromRequest for Unread<T, LIMIT> {
+    type Error = Infallible;
+    type Future = Ready<Result<Self, Infallible>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        ready(Ok(Self { request: request.clone(), payload: payload.take(), holds: PhantomData }))
+    }
+}
+
+impl<T: DeserializeOwned + 'static, const LIMIT: usize> Unread<T, LIMIT> {
+    pub async fn read(mut self) -> Result<T, Problem> {
+        self.begin();
+        let body = JsonBody::new(&self.request, &mut self.payload, None, true).limit(LIMIT);
+        body.await.map_err(|error| json_problem(&error))
+    }
+
+    /// The same for a form.
+    pub async fn read_form(mut self) -> Result<T, PageError> {
+        self.begin();
+        let body = UrlEncoded::new(&self.request, &mut self.payload).limit(LIMIT);
+        body.await.map_err(|error| form_problem(&error).into())
+    }
+
+    fn begin(&self) {
+        if LIMIT > BODY_LIMIT {
+            BodyTime::allow_document(&self.request);
+        }
+    }
+}
+
+/// Answers the refusal that a handler returned with a page, unless the API was called.
+pub async fn refuse_with_pages<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    let response = next.call(request).await?;
+    let Some(problem) = response.response().error().and_then(|error| error.as_error::<Problem>()) else {
+        return Ok(response.map_into_left_body());
+    };
+    let answer = answer(response.request(), problem);
+    Ok(response.into_response(answer).map_into_right_body())
+}
+
+/// The refusal in the shape that this part of the site speaks.
+pub fn answer(request: &HttpRequest, problem: &Problem) -> HttpResponse {
+    if request.path().starts_with("/api/") {
+        return problem.respond();
+    }
+    let mut page = error_response(request, ErrorKind::from(problem));
+    problem.head(page.headers_mut());
+    page
+}
+
+fn json_problem(error: &JsonPayloadError) -> Problem {
+    match error {
+        JsonPayloadError::OverflowKnownLength { .. } | JsonPayloadError::Overflow { .. } => {
+            Problem::PayloadTooLarge
+        }
+        JsonPayloadError::ContentType => Problem::UnsupportedMediaType,
+        JsonPayloadError::Deserialize(cause) if cause.is_data() => {
+            Problem::InvalidInput { errors: vec![field_at_fault(&cause.to_string())] }
+        }
+        // Cut short, or no JSON; the enum may grow, and what is new there is about reading, too.
+        _ => Problem::MalformedJson,
+    }
+}
+
+/// serde names the field in its text only. Nothing else of that text is passed on: it repeats values,
+/// and one of them may be a password.
+fn field_at_fault(cause: &str) -> InputError {
+    let named = |lead: &str| {
+        let name = cause.strip_prefix(lead)?.split('`').next()?;
+        let plain = name.len() <= 40
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+        plain.then(|| name.to_owned())
+    };
+    if let Some(field) = named("unknown field `") {
+        return InputError {
+            field: field.into(),
+            message: "Is not a field of this call; leave it out.".into(),
+        };
+    }
+    if let Some(field) = named("missing field `") {
+        return InputError { field: field.into(), message: "Is missing; send it.".into() };
+    }
+    if let Some(field) = named("duplicate field `") {
+        return InputError { field: field.into(), message: "Is there twice; send it once.".into() };
+    }
+    let message = "A field is unknown, or has a value of another type; see /openapi.json.";
+    InputError { field: "body".into(), message: message.into() }
+}
+
+fn form_problem(error: &UrlencodedError) -> Problem {
+    match error {
+        UrlencodedError::Overflow { .. } => Problem::PayloadTooLarge,
+        UrlencodedError::ContentType => Problem::UnsupportedMediaType,
+        _ => Problem::InvalidInput { errors: Vec::new() },
+    }
+}
+
+#[cfg(test)]
+#[path = "extract_tests.rs"]
+mod tests;

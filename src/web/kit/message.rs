@@ -1,0 +1,261 @@
+//! What can be wrong with a field of a form, and how it is said.
+
+use std::borrow::Cow;
+
+use actix_web::http::StatusCode;
+use rust_i18n::t;
+
+use crate::login::{PasswordError, UsernameError};
+use crate::sms::PhoneError;
+use crate::web::kit::locale::Locale;
+
+/// Form fields that people fill in; the names are those of the HTML and of the JSON.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    Login,
+    Password,
+    CurrentPassword,
+    NewPassword,
+    Phone,
+    Code,
+    CaptchaAnswer,
+    Name,
+    Scopes,
+    ExpiresDays,
+}
+
+impl Field {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Login => "login",
+            Self::Password => "password",
+            Self::CurrentPassword => "current_password",
+            Self::NewPassword => "new_password",
+            Self::Phone => "phone",
+            Self::Code => "code",
+            Self::CaptchaAnswer => "captcha_answer",
+            Self::Name => "name",
+            Self::Scopes => "scopes",
+            Self::ExpiresDays => "expires_days",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message {
+    LoginMissing,
+    LoginLength {
+        min: usize,
+        max: usize,
+    },
+    /// Letters, digits and a few marks, of one script.
+    LoginCharacters,
+    LoginTaken,
+    PasswordMissing,
+    PasswordTooShort {
+        min: usize,
+    },
+    PasswordTooLong {
+        max: usize,
+    },
+    /// It holds control characters.
+    PasswordCharacters,
+    /// On a list of passwords that are tried first, or as easily guessed.
+    PasswordGuessable,
+    PasswordSameAsLogin,
+    PasswordUnchanged,
+    CurrentPasswordMissing,
+    CurrentPasswordWrong,
+    PhoneMissing,
+    PhoneInvalid,
+    /// A number that takes no messages.
+    PhoneNotMobile,
+    CountryNotAllowed,
+    /// There is no gateway to send codes by.
+    NoCodesSent,
+    PhoneTaken,
+    /// Told to who has shown that the number is theirs.
+    NoAccount,
+    CodeMissing,
+    /// Not six digits.
+    CodeDigits,
+    /// Wrong, expired, used or never sent.
+    CodeWrong,
+    CaptchaMissing,
+    CaptchaWrong,
+    /// Of a token: none, too long, or with control characters.
+    NameUnfit {
+        max: usize,
+    },
+    ScopesMissing,
+    ScopesTooMany {
+        max: usize,
+    },
+    /// Something is no name of a custom limit.
+    ScopesUnfit,
+    ExpiryUnfit {
+        max: u32,
+    },
+}
+
+impl Message {
+    pub fn text(self, locale: Locale) -> Cow<'static, str> {
+        let code = locale.code();
+        match self {
+            Self::LoginMissing => locale.t("error.login-missing"),
+            Self::LoginLength { min, max } => t!("error.login-length", locale = code, min = min, max = max),
+            Self::LoginCharacters => locale.t("error.login-characters"),
+            Self::LoginTaken => locale.t("error.login-taken"),
+            Self::PasswordMissing => locale.t("error.password-missing"),
+            Self::PasswordTooShort { min } => t!("error.password-short", locale = code, min = min),
+            Self::PasswordTooLong { max } => t!("error.password-long", locale = code, max = max),
+            Self::PasswordCharacters => locale.t("error.password-characters"),
+            Self::PasswordGuessable => locale.t("error.password-guessable"),
+            Self::PasswordSameAsLogin => locale.t("error.password-is-login"),
+            Self::PasswordUnchanged => locale.t("error.password-unchanged"),
+            Self::CurrentPasswordMissing => locale.t("error.current-missing"),
+            Self::CurrentPasswordWrong => locale.t("error.current-wrong"),
+            Self::PhoneMissing => locale.t("error.phone-missing"),
+            Self::PhoneInvalid => locale.t("error.phone-invalid"),
+            Self::PhoneNotMobile => locale.t("error.phone-not-mobile"),
+            Self::CountryNotAllowed => locale.t("error.phone-country"),
+            Self::NoCodesSent => locale.t("error.phone-no-codes"),
+            Self::PhoneTaken => locale.t("error.phone-taken"),
+            Self::NoAccount => locale.t("error.phone-no-account"),
+            Self::CodeMissing => locale.t("error.code-missing"),
+            Self::CodeDigits => locale.t("error.code-digits"),
+            Self::CodeWrong => locale.t("error.code-wrong"),
+            Self::CaptchaMissing => locale.t("error.captcha-missing"),
+            Self::CaptchaWrong => locale.t("error.captcha-wrong"),
+            Self::NameUnfit { max } => t!("error.token-name", locale = code, max = max),
+            Self::ScopesMissing => locale.t("error.scopes-missing"),
+            Self::ScopesTooMany { max } => t!("error.scopes-many", locale = code, max = max),
+            Self::ScopesUnfit => locale.t("error.scopes-unfit"),
+            Self::ExpiryUnfit { max } => t!("error.expiry-unfit", locale = code, max = max),
+        }
+    }
+}
+
+impl Message {
+    /// For a current password: one that could not be set cannot be right either.
+    pub const fn of_current_password(error: PasswordError) -> Self {
+        match error {
+            PasswordError::Empty => Self::CurrentPasswordMissing,
+            _ => Self::CurrentPasswordWrong,
+        }
+    }
+
+    /// What a page that says it is answered with.
+    const fn status(self) -> StatusCode {
+        match self {
+            Self::LoginTaken | Self::PhoneTaken => StatusCode::CONFLICT,
+            Self::NoAccount => StatusCode::NOT_FOUND,
+            Self::CodeWrong => StatusCode::UNAUTHORIZED,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        }
+    }
+}
+
+impl From<UsernameError> for Message {
+    fn from(error: UsernameError) -> Self {
+        match error {
+            UsernameError::Empty => Self::LoginMissing,
+            UsernameError::TooLong => Self::LoginLength { min: 1, max: crate::login::LONGEST_LOGIN },
+            UsernameError::Whitespace
+            | UsernameError::At
+            | UsernameError::Character
+            | UsernameError::NoLetter
+            | UsernameError::MixedScripts
+            | UsernameError::Direction => Self::LoginCharacters,
+        }
+    }
+}
+
+impl From<PasswordError> for Message {
+    fn from(error: PasswordError) -> Self {
+        match error {
+            PasswordError::Empty => Self::PasswordMissing,
+            PasswordError::TooShort => Self::PasswordTooShort { min: crate::login::SHORTEST_PASSWORD },
+            PasswordError::TooLong => Self::PasswordTooLong { max: crate::login::LONGEST_PASSWORD },
+            PasswordError::Character => Self::PasswordCharacters,
+            PasswordError::Guessable => Self::PasswordGuessable,
+        }
+    }
+}
+
+impl From<PhoneError> for Message {
+    fn from(error: PhoneError) -> Self {
+        match error {
+            PhoneError::Missing => Self::PhoneMissing,
+            PhoneError::NotANumber => Self::PhoneInvalid,
+            PhoneError::NotMobile => Self::PhoneNotMobile,
+            PhoneError::CountryNotAllowed => Self::CountryNotAllowed,
+        }
+    }
+}
+
+/// At most one message a field, in the order of the form.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldErrors(Vec<(Field, Message)>);
+
+impl FieldErrors {
+    pub fn one(field: Field, message: Message) -> Self {
+        Self(vec![(field, message)])
+    }
+
+    /// The first message of a field stands.
+    pub fn add(&mut self, field: Field, message: Message) {
+        if self.of(field).is_none() {
+            self.0.push((field, message));
+        }
+    }
+
+    /// The value, or its message kept for the field: lets a handler parse all before it looks.
+    pub fn take<T>(&mut self, field: Field, parsed: Result<T, Message>) -> Option<T> {
+        parsed.map_err(|message| self.add(field, message)).ok()
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn of(&self, field: Field) -> Option<Message> {
+        self.0.iter().find(|(at, _)| *at == field).map(|(_, message)| *message)
+    }
+
+    /// The status of the first.
+    pub fn status(&self) -> StatusCode {
+        self.0.first().map_or(StatusCode::UNPROCESSABLE_ENTITY, |(_, message)| message.status())
+    }
+
+    pub fn first(&self) -> Option<Field> {
+        self.0.first().map(|(field, _)| *field)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Field, Message)> {
+        self.0.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_message_of_a_field_stands() {
+        let mut errors = FieldErrors::default();
+        assert_eq!(errors.take::<()>(Field::Login, Err(Message::LoginMissing)), None);
+        errors.add(Field::Login, Message::LoginTaken);
+        assert_eq!(errors, FieldErrors::one(Field::Login, Message::LoginMissing));
+        assert_eq!(errors.of(Field::Password), None);
+    }
+
+    #[test]
+    fn numbers_are_filled_in() {
+        let message = Message::PasswordTooShort { min: 15 };
+        for locale in Locale::ALL {
+            let text = message.text(locale);
+            assert!(text.contains("15") && !text.contains("%{"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Where to go after signing in: a path on this origin and nothing else.
+
+use url::{Url, form_urlencoded};
+
+const LONGEST: usize = 512;
+
+/// A `next` that can be put into `Location` as it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Next(String);
+
+impl Next {
+    /// None for whatever could leave this origin, in any reading that a browser or a proxy between
+    /// may take of it, and for the pages that would only bring the reader back here.
+    pub fn parse(text: &str) -> Option<Self> {
+        let path = text.split(['?', '#']).next().unwrap_or_default();
+        // Browsers drop tabs and newlines and read `\` as `/`; proxies may decode or collapse what
+        // they pass on. Plain ASCII without any of it leaves nothing to read in two ways.
+        let plain =
+            text.len() <= LONGEST && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+        let lower = path.to_ascii_lowercase();
+        let hides = ["//", "%2f", "%5c", "%2e", "%25", "%0", "%1", "/./", "/../"]
+            .iter()
+            .any(|trick| lower.contains(trick));
+        (text.starts_with('/') && plain && !hides && !comes_back(path) && stays(text))
+            .then(|| Self(text.to_owned()))
+    }
+
+    /// Where there is no better place.
+    pub fn home() -> Self {
+        Self("/account".into())
+    }
+
+    /// A page of ours on the way there: `/login?next=/admin/messages`.
+    pub fn by_way_of(&self, page: &str) -> String {
+        let query: String = form_urlencoded::byte_serialize(self.0.as_bytes()).collect();
+        // A slash may stand in a query as it is (RFC 3986, 3.4), and reads better so.
+        format!("{page}?next={}", query.replace("%2F", "/"))
+    }
+
+    /// A page with the way on from it, if there is one.
+    pub fn after(page: &str, next: Option<&Self>) -> String {
+        next.map_or_else(|| page.to_owned(), |next| next.by_way_of(page))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn comes_back(path: &str) -> bool {
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    ["login", "logout", "register", "password", "api", "captcha"].contains(&first)
+}
+
+/// The same question put to a URL parser that follows what browsers do.
+fn stays(text: &str) -> bool {
+    let here = Url::parse("https://gatehouse.invalid/").expect("a constant that parses");
+    here.join(text).is_ok_and(|there| there.origin() == here.origin())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_on_this_origin_is_kept_as_it_stands() {
+        for path in ["/", "/account", "/a/b?c=d&e=https://x.example//y#f", "/%E4%B8%AD"] {
+            assert_eq!(Next::parse(path).as_ref().map(Next::as_str), Some(path));
+        }
+    }
+
+    #[test]
+    fn nothing_leads_off_this_origin() {
+        for trick in [
+            "",
+            "account",
+            "//evil.example",
+            "///evil.example",
+            "/\\evil.example",
+            "\\\\evil.example",
+            "https://evil.example",
+            "https:evil.example",
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "/\t/evil.example",
+            "/\n/evil.example",
+            "\t//evil.example",
+            " //evil.example",
+            "/ /evil.example",
+            "/%2fevil.example",
+            "/%2F%2Fevil.example",
+            "/%5cevil.example",
+            "/%09/evil.example",
+            "/%0d%0aSet-Cookie:x",
+            "/.//evil.example",
+            "/..//evil.example",
+            "/%2e%2e//evil.example",
+            "/%252fevil.example",
+            "/a\r\nX: y",
+            "/中",
+            "/\u{202e}x",
+            "/\0",
+            "@evil.example",
+            "/a//evil.example",
+        ] {
+            assert_eq!(Next::parse(trick), None, "{trick:?}");
+        }
+    }
+
+    #[test]
+    fn signing_in_never_leads_back_to_signing_in() {
+        for path in ["/login", "/login?next=/login", "/logout", "/register", "/api/v1/logout"] {
+            assert_eq!(Next::parse(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_endless_path_is_dropped() {
+        assert_eq!(Next::parse(&format!("/{}", "a".repeat(LONGEST))), None);
+    }
+}

@@ -1,0 +1,92 @@
+//! What operators see of requests: what each is called, and by route how many there were, how they ended and
+//! how long they took.
+
+use std::cell::OnceCell;
+
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::middleware::Next;
+use actix_web::{Error, HttpRequest, web};
+use metrics::{Counter, Histogram};
+use tokio::time::Instant;
+
+use crate::request_id::RequestId;
+use crate::telemetry::REQUEST_SECONDS;
+use crate::web::kit::visit::Edge;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// What leads nowhere is one route, whatever paths there are to think of.
+const NOWHERE: &str = "none";
+
+/// What is counted of one route, once for each worker; kept with the route, so that a request costs no look-up by
+/// name. Paths stand for their pattern, so there are no more of these than routes.
+#[derive(Default)]
+pub struct RouteMetrics(OnceCell<Handles>);
+
+struct Handles {
+    seconds: Histogram,
+    /// By the first digit of the status.
+    ended: [Counter; 5],
+}
+
+impl RouteMetrics {
+    /// For requests that no route takes.
+    pub fn nowhere() -> Self {
+        Self(OnceCell::from(Handles::of(NOWHERE)))
+    }
+
+    fn handles(&self, request: &HttpRequest) -> &Handles {
+        self.0.get_or_init(|| Handles::of(request.match_pattern().as_deref().unwrap_or(NOWHERE)))
+    }
+}
+
+impl Handles {
+    fn of(route: &str) -> Self {
+        let seconds = metrics::histogram!(REQUEST_SECONDS, "route" => route.to_owned());
+        let ended = |class: &'static str| metrics::counter!("gatehouse_http_requests_total", "route" => route.to_owned(), "status" => class);
+        Self { seconds, ended: ["1xx", "2xx", "3xx", "4xx", "5xx"].map(ended) }
+    }
+}
+
+/// For `wrap(from_fn(observe))`, outermost, so that every answer has its id.
+pub async fn observe<B: MessageBody + 'static>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    let begun = Instant::now();
+    let id = id_of(&request);
+    let shown = id.as_ref().and_then(|id| HeaderValue::from_str(id.as_str()).ok());
+    let answered = async {
+        let answer = next.call(request).await;
+        if let Ok(answer) = &answer {
+            tracing::debug!(status = answer.status().as_u16(), "answered");
+        }
+        answer
+    };
+    let mut response = match id {
+        Some(id) => id.scope(answered).await?,
+        None => answered.await?,
+    };
+    if let Some(shown) = shown {
+        response.headers_mut().insert(REQUEST_ID, shown);
+    }
+    if let Some(route) = response.request().app_data::<RouteMetrics>() {
+        let handles = route.handles(response.request());
+        handles.seconds.record(begun.elapsed().as_secs_f64());
+        let class = usize::from(response.status().as_u16() / 100).clamp(1, handles.ended.len());
+        handles.ended[class - 1].increment(1);
+    }
+    Ok(response)
+}
+
+/// The one that a trusted proxy gave it, so that it is called the same in both their logs; else one of ours.
+fn id_of(request: &ServiceRequest) -> Option<RequestId> {
+    let edge = request.app_data::<web::Data<Edge>>()?;
+    let by_proxy = request.peer_addr().is_some_and(|peer| edge.trusted.contains(peer.ip().to_canonical()));
+    let given = by_proxy.then(|| {
+        let mut lines = request.headers().get_all(&REQUEST_ID);
+        lines.next().filter(|_| lines.next().is_none()).and_then(|line| RequestId::parse(line.as_bytes()))
+    });
+    Some(given.flatten().unwrap_or_else(|| edge.request_ids.make()))
+}

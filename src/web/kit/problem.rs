@@ -1,0 +1,315 @@
+//! Refusals of the API as problem details (RFC 9457): one variant for each name of the contract.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::{HttpResponse, ResponseError};
+
+use super::problem_body::{Body, Errors};
+use super::problem_kind as k;
+use crate::web::kit::locale::Locale;
+use crate::web::kit::message::FieldErrors;
+use crate::web::kit::wait::whole_seconds;
+
+pub use super::problem_body::{CaptchaBody, DraftProblem, InputError};
+pub use super::problem_kind::Kind;
+
+/// A refusal. What it carries is for its caller to read; causes stay in the log.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Problem {
+    InvalidCredentials {
+        captcha_required: bool,
+    },
+    CaptchaRequired {
+        captcha: CaptchaBody,
+    },
+    CaptchaInvalid {
+        captcha: CaptchaBody,
+    },
+    Throttled {
+        limit: Cow<'static, str>,
+        retry_after: Duration,
+    },
+    /// A custom limit; told to the millisecond, as its windows may be shorter than a second.
+    LimitFull {
+        limit: String,
+        retry_after: Duration,
+    },
+    Busy {
+        retry_after: Duration,
+    },
+    Unavailable {
+        retry_after: Duration,
+    },
+    Unauthenticated,
+    Forbidden,
+    /// A change in the console, and the password was not shown lately.
+    ConfirmationRequired,
+    /// No token was shown.
+    TokenMissing,
+    /// One was, and it is none of ours, revoked or expired.
+    InvalidToken,
+    /// The token is not for this limit.
+    InsufficientScope,
+    UnknownLimit,
+    /// The limit counts nothing of that kind.
+    UnknownSubject,
+    Csrf,
+    LoginTaken,
+    InvalidPhone,
+    CountryNotAllowed,
+    InvalidCode,
+    NoAccount,
+    PhoneTaken,
+    /// The gateway refused the message; nothing was counted.
+    NotSent,
+    OnlyWayIn,
+    /// There are as many tokens as there may be.
+    TooManyTokens,
+    /// There is no password to show, and one is needed.
+    NoPassword,
+    /// The one there is has had too many wrong ones in a row.
+    PasswordDisabled,
+    /// An administrator's account is not opened by a number alone.
+    PasswordRequired,
+    PasswordChangeRequired,
+    InvalidInput {
+        errors: Vec<InputError>,
+    },
+    /// As the one before, of limits that somebody would save.
+    InvalidDraft {
+        errors: Vec<DraftProblem>,
+    },
+    PreconditionRequired,
+    /// Somebody else has saved meanwhile.
+    PreconditionFailed {
+        version: String,
+        /// Unified: from what is saved to what the caller would have saved.
+        diff: String,
+    },
+    /// What the limits are kept in cannot be written.
+    NotSaved {
+        reason: String,
+    },
+    NotFound,
+    MethodNotAllowed {
+        allow: &'static str,
+    },
+    PayloadTooLarge,
+    /// The body did not arrive in time.
+    RequestTimeout,
+    UnsupportedMediaType,
+    MalformedJson,
+    Internal,
+}
+
+impl Kind {
+    pub const ALL: [Self; 37] = [
+        k::INVALID_CREDENTIALS,
+        k::CAPTCHA_REQUIRED,
+        k::CAPTCHA_INVALID,
+        k::THROTTLED,
+        k::BUSY,
+        k::UNAVAILABLE,
+        k::UNAUTHENTICATED,
+        k::FORBIDDEN,
+        k::CONFIRMATION_REQUIRED,
+        k::INVALID_TOKEN,
+        k::INSUFFICIENT_SCOPE,
+        k::UNKNOWN_LIMIT,
+        k::UNKNOWN_SUBJECT,
+        k::CSRF,
+        k::LOGIN_TAKEN,
+        k::INVALID_PHONE,
+        k::COUNTRY_NOT_ALLOWED,
+        k::INVALID_CODE,
+        k::NO_ACCOUNT,
+        k::PHONE_TAKEN,
+        k::ONLY_WAY_IN,
+        k::TOO_MANY_TOKENS,
+        k::NO_PASSWORD,
+        k::PASSWORD_DISABLED,
+        k::PASSWORD_REQUIRED,
+        k::PASSWORD_CHANGE_REQUIRED,
+        k::INVALID_INPUT,
+        k::PRECONDITION_REQUIRED,
+        k::PRECONDITION_FAILED,
+        k::NOT_SAVED,
+        k::NOT_FOUND,
+        k::METHOD_NOT_ALLOWED,
+        k::PAYLOAD_TOO_LARGE,
+        k::REQUEST_TIMEOUT,
+        k::UNSUPPORTED_MEDIA_TYPE,
+        k::MALFORMED_JSON,
+        k::INTERNAL,
+    ];
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name == name)
+    }
+}
+
+impl Problem {
+    /// Something is broken that may be mended soon: a database that restarts.
+    pub const BROKEN: Self = Self::Unavailable { retry_after: Duration::from_secs(5) };
+
+    /// In English, as the rest of the API.
+    pub fn invalid(errors: &FieldErrors) -> Self {
+        let error = |(field, message): (crate::web::Field, crate::web::Message)| InputError {
+            field: field.name().into(),
+            message: message.text(Locale::En),
+        };
+        Self::InvalidInput { errors: errors.iter().map(error).collect() }
+    }
+
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::InvalidCredentials { .. } => k::INVALID_CREDENTIALS,
+            Self::CaptchaRequired { .. } => k::CAPTCHA_REQUIRED,
+            Self::CaptchaInvalid { .. } => k::CAPTCHA_INVALID,
+            Self::Throttled { .. } | Self::LimitFull { .. } => k::THROTTLED,
+            Self::Busy { .. } => k::BUSY,
+            Self::Unavailable { .. } => k::UNAVAILABLE,
+            Self::Unauthenticated => k::UNAUTHENTICATED,
+            Self::Forbidden => k::FORBIDDEN,
+            Self::ConfirmationRequired => k::CONFIRMATION_REQUIRED,
+            Self::TokenMissing | Self::InvalidToken => k::INVALID_TOKEN,
+            Self::InsufficientScope => k::INSUFFICIENT_SCOPE,
+            Self::UnknownLimit => k::UNKNOWN_LIMIT,
+            Self::UnknownSubject => k::UNKNOWN_SUBJECT,
+            Self::Csrf => k::CSRF,
+            Self::LoginTaken => k::LOGIN_TAKEN,
+            Self::InvalidPhone => k::INVALID_PHONE,
+            Self::CountryNotAllowed => k::COUNTRY_NOT_ALLOWED,
+            Self::InvalidCode => k::INVALID_CODE,
+            Self::NoAccount => k::NO_ACCOUNT,
+            Self::PhoneTaken => k::PHONE_TAKEN,
+            Self::NotSent => k::NOT_SENT,
+            Self::OnlyWayIn => k::ONLY_WAY_IN,
+            Self::TooManyTokens => k::TOO_MANY_TOKENS,
+            Self::NoPassword => k::NO_PASSWORD,
+            Self::PasswordDisabled => k::PASSWORD_DISABLED,
+            Self::PasswordRequired => k::PASSWORD_REQUIRED,
+            Self::PasswordChangeRequired => k::PASSWORD_CHANGE_REQUIRED,
+            Self::InvalidInput { .. } | Self::InvalidDraft { .. } => k::INVALID_INPUT,
+            Self::PreconditionRequired => k::PRECONDITION_REQUIRED,
+            Self::PreconditionFailed { .. } => k::PRECONDITION_FAILED,
+            Self::NotSaved { .. } => k::NOT_SAVED,
+            Self::NotFound => k::NOT_FOUND,
+            Self::MethodNotAllowed { .. } => k::METHOD_NOT_ALLOWED,
+            Self::PayloadTooLarge => k::PAYLOAD_TOO_LARGE,
+            Self::RequestTimeout => k::REQUEST_TIMEOUT,
+            Self::UnsupportedMediaType => k::UNSUPPORTED_MEDIA_TYPE,
+            Self::MalformedJson => k::MALFORMED_JSON,
+            Self::Internal => k::INTERNAL,
+        }
+    }
+
+    /// Whole seconds, where there is something to wait for.
+    pub fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::Throttled { retry_after, .. }
+            | Self::LimitFull { retry_after, .. }
+            | Self::Busy { retry_after }
+            | Self::Unavailable { retry_after } => Some(whole_seconds(*retry_after)),
+            // A gateway that has just refused is better not asked again at once.
+            Self::NotSent => Some(10),
+            _ => None,
+        }
+    }
+
+    fn body(&self) -> Body<'_> {
+        let Kind { name, status, title, detail } = self.kind();
+        let r#type = ["/problems/", name].concat();
+        let bare = Body { r#type, title, status: status.as_u16(), detail, ..Body::default() };
+        match self {
+            Self::InvalidCredentials { captcha_required } => {
+                Body { captcha_required: Some(*captcha_required), ..bare }
+            }
+            Self::CaptchaRequired { captcha } | Self::CaptchaInvalid { captcha } => {
+                Body { captcha: Some(captcha), ..bare }
+            }
+            Self::Throttled { limit, .. } => {
+                Body { limit: Some(limit), retry_after: self.retry_after(), ..bare }
+            }
+            Self::LimitFull { limit, retry_after } => {
+                let millis = retry_after.as_micros().div_ceil(1000) as u64;
+                let retry_after = self.retry_after();
+                Body { limit: Some(limit), retry_after, retry_after_ms: Some(millis), ..bare }
+            }
+            Self::Busy { .. } | Self::Unavailable { .. } | Self::NotSent => {
+                Body { retry_after: self.retry_after(), ..bare }
+            }
+            Self::InvalidInput { errors } => Body { errors: Some(Errors::Input(errors)), ..bare },
+            Self::InvalidDraft { errors } => Body { errors: Some(Errors::Draft(errors)), ..bare },
+            Self::PreconditionFailed { version, diff } => {
+                Body { version: Some(version), diff: Some(diff), ..bare }
+            }
+            Self::NotSaved { reason } => Body { reason: Some(reason), ..bare },
+            _ => bare,
+        }
+    }
+
+    pub fn respond(&self) -> HttpResponse {
+        let body = serde_json::to_vec(&self.body()).expect("strings and numbers are JSON");
+        let kind = HeaderValue::from_static("application/problem+json");
+        let mut response =
+            HttpResponse::build(self.kind().status).insert_header((CONTENT_TYPE, kind)).body(body);
+        self.head(response.headers_mut());
+        response
+    }
+
+    /// The fields that its status calls for, in whatever shape it is told.
+    pub fn head(&self, headers: &mut HeaderMap) {
+        if let Some(seconds) = self.retry_after() {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        match self {
+            Self::MethodNotAllowed { allow } => {
+                headers.insert(ALLOW, HeaderValue::from_static(allow));
+            }
+            // RFC 9110 §15.5.2 wants a challenge with 401; this one makes no browser ask by itself.
+            Self::InvalidCredentials { .. } | Self::InvalidCode | Self::Unauthenticated => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Cookie realm=\"gatehouse\""));
+            }
+            // RFC 6750, 3.1.
+            Self::TokenMissing => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"gatehouse\""));
+            }
+            Self::InvalidToken => {
+                let challenge = "Bearer realm=\"gatehouse\", error=\"invalid_token\"";
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            }
+            Self::InsufficientScope => {
+                let challenge = "Bearer realm=\"gatehouse\", error=\"insufficient_scope\"";
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind().name)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl ResponseError for Problem {
+    fn status_code(&self) -> StatusCode {
+        self.kind().status
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        self.respond()
+    }
+}
+
+#[cfg(test)]
+#[path = "problem_tests.rs"]
+mod tests;

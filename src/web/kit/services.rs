@@ -1,0 +1,50 @@
+//! What the handlers call: the services, made once by the composition root.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::web::Data;
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use crate::audit::Audit;
+use crate::captcha::Desk;
+use crate::config::LiveHandle;
+use crate::custom::{Custom, TokenGate};
+use crate::login::{Accounts, ByCode, Hasher, Registration, Sessions, SignIn, Tokens};
+use crate::lookup::Lookup;
+use crate::sms::{Codes, Outbox};
+use crate::tuning::Tuning;
+use crate::web::kit::client::TrustedProxies;
+use crate::web::status::Health;
+
+pub struct Services {
+    pub live: LiveHandle,
+    pub tuning: Tuning,
+    pub audit: Audit,
+    pub sign_in: SignIn,
+    pub registration: Registration,
+    pub by_code: ByCode,
+    pub codes: Codes,
+    /// Where messages stay on this machine.
+    pub outbox: Option<Outbox>,
+    /// As gateways are told to call it.
+    pub public_url: String,
+    pub accounts: Accounts,
+    pub sessions: Sessions,
+    /// Of other programs.
+    pub tokens: Tokens,
+    /// What those are let in by.
+    pub token_gate: TokenGate,
+    pub custom: Custom,
+    pub lookup: Lookup,
+    /// The longest that a session lasts, for its cookie.
+    pub session_lasts: Duration,
+    pub captchas: Desk,
+    pub hasher: Hasher,
+    pub health: Arc<dyn Health>,
+    pub metrics: PrometheusHandle,
+    /// Who may read the metrics.
+    pub metrics_from: TrustedProxies,
+}
+
+pub type Shared = Data<Services>;

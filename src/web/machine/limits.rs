@@ -1,0 +1,254 @@
+//! `/api/v1/limits/{name}`: hits on custom limits, for programs with a token. No cookie counts here, and none
+//! is set.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::dev::Payload;
+use actix_web::http::header::{AUTHORIZATION, HeaderMap};
+use actix_web::web::{Data, Path};
+use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use serde::{Deserialize, Serialize};
+
+use crate::custom::{Ask, Reserved, Shown};
+use crate::login::ApiToken;
+use crate::throttle::{HitId, Limit, Mode, Peek, Rule, RulePeek, Span, StoreError};
+use crate::web::form::fields::Typed;
+use crate::web::kit::call::{broken, quota};
+use crate::web::kit::client::{ClientAddress, SubjectBytes};
+use crate::web::kit::extract::Unread;
+use crate::web::kit::problem::{InputError, Problem};
+use crate::web::kit::ratelimit_fields::Standing;
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::Edge;
+
+/// Bytes of a subject.
+const LONGEST_SUBJECT: usize = 256;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct About {
+    subject: Typed,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Return {
+    subject: Typed,
+    hit: String,
+}
+
+#[derive(Serialize)]
+struct Hit {
+    hit: String,
+    /// By the tightest rule; none where nothing is enforced.
+    remaining: Option<u32>,
+    /// Until the whole quota of that rule is free again.
+    reset_after_ms: Option<u64>,
+    /// Of a limit that watches: whether it would have refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_refuse: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Peeked {
+    /// Whether a hit would be admitted now.
+    allowed: bool,
+    /// Hits counted by the tightest rule.
+    count: u32,
+    /// What that rule has left; none where there is no rule.
+    remaining: Option<u32>,
+    /// Until a hit is admitted; zero where it would be now.
+    retry_after_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would_refuse: Option<bool>,
+    rules: Vec<RuleBody>,
+}
+
+#[derive(Serialize)]
+struct RuleBody {
+    max: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per: Option<&'static str>,
+    count: u32,
+    remaining: u32,
+    retry_after_ms: u64,
+}
+
+/// A program that may use this limit.
+pub struct Granted {
+    limit: Limit,
+    /// As it is called here: without `custom.`.
+    name: String,
+    address: SubjectBytes,
+    services: Shared,
+}
+
+/// `POST /limits/{name}/reserve`
+pub async fn reserve(granted: Granted, body: Unread<About>) -> Result<HttpResponse, Problem> {
+    let body = body.read().await?;
+    let ask = granted.ask(&body.subject)?;
+    match granted.services.custom.reserve(ask).await.map_err(out)? {
+        Reserved::Admitted(admission) => {
+            let room = admission.room;
+            let watching = granted.limit.mode() == Mode::Monitor;
+            let body = Hit {
+                hit: text_of(admission.id),
+                remaining: room.map(|room| room.remaining),
+                reset_after_ms: room.map(|room| millis(room.reset_after)),
+                would_refuse: watching.then_some(admission.noted.is_some()),
+            };
+            let standing = room.map(|room| (room.remaining, Some(room.reset_after)));
+            Ok(granted.told(HttpResponse::Ok().json(body), standing))
+        }
+        Reserved::Refused(refusal) => {
+            let retry_after = refusal.retry_after;
+            let problem = Problem::LimitFull { limit: granted.name.clone(), retry_after };
+            Ok(granted.told(problem.respond(), Some((0, Some(retry_after)))))
+        }
+    }
+}
+
+/// `POST /limits/{name}/peek`
+pub async fn peek(granted: Granted, body: Unread<About>) -> Result<HttpResponse, Problem> {
+    let body = body.read().await?;
+    let peek = granted.services.custom.peek(granted.ask(&body.subject)?).await.map_err(out)?;
+    let body = peeked(&granted.limit, &peek);
+    let wait = (!body.allowed).then(|| Duration::from_millis(body.retry_after_ms));
+    let standing = body.remaining.filter(|_| body.would_refuse.is_none()).map(|left| (left, wait));
+    Ok(granted.told(HttpResponse::Ok().json(body), standing))
+}
+
+/// `POST /limits/{name}/refund`
+pub async fn refund(granted: Granted, body: Unread<Return>) -> Result<HttpResponse, Problem> {
+    let body = body.read().await?;
+    let ask = granted.ask(&body.subject)?;
+    let hit = parse_hit(&body.hit)
+        .ok_or_else(|| wrong("hit", "Send the hit of the reservation: 12 hexadecimal digits."))?;
+    granted.services.custom.refund(ask, hit).await.map_err(out)?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+/// Before anything is read of what was sent.
+impl FromRequest for Granted {
+    type Error = Problem;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        let parts = (request.app_data::<Shared>().cloned(), request.app_data::<Data<Edge>>().cloned());
+        Box::pin(async move {
+            let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal) };
+            let name = Path::<String>::extract(&request).await.map_err(|_| Problem::NotFound)?;
+            Self::to(&request, name.into_inner(), services, &edge).await
+        })
+    }
+}
+
+impl Granted {
+    /// A token first; what limits there are is nobody else's to know.
+    async fn to(request: &HttpRequest, name: String, services: Shared, edge: &Edge) -> Result<Self, Problem> {
+        let address = ClientAddress::of(request, &edge.trusted).subject();
+        let token = bearer(request.headers()).ok_or(Problem::TokenMissing)?;
+        let token = ApiToken::parse(token).ok_or(Problem::InvalidToken)?;
+        let shown = services.token_gate.admit(&token, address.as_ref()).await;
+        let bearer = match shown.map_err(|error| broken(&error))? {
+            Shown::Good(bearer) => bearer,
+            Shown::Unknown => return Err(Problem::InvalidToken),
+            Shown::TooMany { limit, retry_after } => {
+                return Err(Problem::Throttled { limit: limit.into(), retry_after });
+            }
+        };
+        if !bearer.scopes.hold(&name) {
+            return Err(Problem::InsufficientScope);
+        }
+        let live: Arc<_> = services.live.snapshot();
+        let limit = live.limits.custom.get(&name).cloned().ok_or(Problem::UnknownLimit)?;
+        Ok(Self { limit, name, address, services })
+    }
+
+    fn ask<'a>(&'a self, subject: &'a Typed) -> Result<Ask<'a>, Problem> {
+        let subject = subject.expose();
+        if !(1..=LONGEST_SUBJECT).contains(&subject.len()) {
+            return Err(wrong("subject", "Send 1 to 256 bytes of text."));
+        }
+        Ok(Ask { limit: &self.limit, subject, address: self.address.as_ref() })
+    }
+
+    /// With the `RateLimit` fields: how many are left, and until when.
+    fn told(&self, response: HttpResponse, standing: Option<(u32, Option<Duration>)>) -> HttpResponse {
+        let standing = standing.map(|(remaining, reset)| Standing { name: &self.name, remaining, reset });
+        quota(response, [(self.name.as_str(), &self.limit)], standing)
+    }
+}
+
+/// RFC 6750, 2.1; the scheme's case does not matter (RFC 9110, 11.1).
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
+}
+
+fn peeked(limit: &Limit, peek: &Peek) -> Peeked {
+    let rules: Vec<RuleBody> = limit.rules().iter().zip(&peek.rules).map(rule_body).collect();
+    let tightest = rules.iter().min_by_key(|rule| rule.remaining);
+    let (count, remaining) = tightest.map_or((0, None), |rule| (rule.count, Some(rule.remaining)));
+    let wait = rules.iter().map(|rule| rule.retry_after_ms).max().unwrap_or(0);
+    let watching = limit.mode() == Mode::Monitor;
+    let full = remaining == Some(0);
+    Peeked {
+        allowed: watching || !full,
+        count,
+        remaining,
+        retry_after_ms: if watching { 0 } else { wait },
+        would_refuse: watching.then_some(full),
+        rules,
+    }
+}
+
+fn rule_body((rule, state): (&Rule, &RulePeek)) -> RuleBody {
+    let (window_ms, per) = span(rule);
+    RuleBody {
+        max: rule.max,
+        window_ms,
+        per,
+        count: state.count,
+        remaining: rule.max - state.count.min(rule.max),
+        retry_after_ms: millis(state.retry_after),
+    }
+}
+
+/// How long a rule looks back: milliseconds, or a unit of the calendar.
+pub fn span(rule: &Rule) -> (Option<u64>, Option<&'static str>) {
+    match &rule.span {
+        Span::Sliding(window) => (Some(millis(*window)), None),
+        Span::Calendar { unit, .. } => (None, Some(unit.as_str())),
+    }
+}
+
+/// Rounded up: who waits that long does not come too early.
+pub fn millis(span: Duration) -> u64 {
+    span.as_micros().div_ceil(1000) as u64
+}
+
+fn text_of(HitId(bytes): HitId) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn parse_hit(text: &str) -> Option<HitId> {
+    let digits = text.len() == 12 && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let number = digits.then(|| u64::from_str_radix(text, 16).ok())??;
+    let [_, _, id @ ..] = number.to_be_bytes();
+    Some(HitId(id))
+}
+
+/// Nothing is admitted while the store is out.
+fn out(_: StoreError) -> Problem {
+    Problem::Unavailable { retry_after: Duration::from_secs(1) }
+}
+
+fn wrong(field: &'static str, message: &'static str) -> Problem {
+    Problem::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
+}

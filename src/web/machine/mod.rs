@@ -1,0 +1,3 @@
+//! What other programs call, by token.
+
+pub mod limits;

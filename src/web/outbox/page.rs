@@ -1,0 +1,83 @@
+//! `/dev/outbox`: the messages that the outbox gateway took, for developers at this machine.
+
+use actix_web::http::StatusCode;
+use actix_web::web::Query;
+use actix_web::{HttpRequest, HttpResponse};
+use serde::{Deserialize, Serialize};
+
+use crate::sms::OutboxMessage;
+use crate::web::kit::extract;
+use crate::web::kit::phone;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::Visit;
+use crate::web::kit::wait::Moment;
+use crate::web::outbox::view::{OutboxPage, OutboxRow};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Wanted {
+    phone: String,
+}
+
+/// `GET /dev/outbox`
+pub async fn page(
+    request: HttpRequest,
+    visit: Visit,
+    wanted: Query<Wanted>,
+    services: Shared,
+) -> HttpResponse {
+    let Some(messages) = messages(&request, &services, &wanted.phone) else {
+        return extract::answer(&request, &Problem::NotFound);
+    };
+    let row = |message: OutboxMessage| OutboxRow {
+        at: Moment(message.at),
+        phone: message.phone.as_str().to_owned(),
+        code: message.code,
+        text: message.text,
+    };
+    let rows = messages.into_iter().map(row).collect();
+    visit.page(StatusCode::OK, &OutboxPage::new(&visit, &wanted.phone, rows))
+}
+
+#[derive(Serialize)]
+struct Shown {
+    id: String,
+    at: String,
+    phone: String,
+    code: String,
+    text: String,
+}
+
+/// `GET /dev/outbox.json?phone=`, newest first.
+pub async fn json(request: HttpRequest, wanted: Query<Wanted>, services: Shared) -> HttpResponse {
+    let Some(messages) = messages(&request, &services, &wanted.phone) else {
+        return Problem::NotFound.respond();
+    };
+    let shown = |message: OutboxMessage| Shown {
+        id: message.id.to_string(),
+        at: Moment(message.at).iso(),
+        phone: message.phone.as_str().to_owned(),
+        code: message.code,
+        text: message.text,
+    };
+    HttpResponse::Ok().json(messages.into_iter().map(shown).collect::<Vec<_>>())
+}
+
+/// None where there is nothing to see for this client: only the peer itself may be on this machine. One
+/// that speaks for others, as a proxy does, is not.
+fn messages(request: &HttpRequest, services: &Services, phone: &str) -> Option<Vec<OutboxMessage>> {
+    let outbox = services.outbox.as_ref()?;
+    let local = request.peer_addr().is_some_and(|peer| peer.ip().to_canonical().is_loopback());
+    let forwarded = ["x-forwarded-for", "forwarded", "x-real-ip"]
+        .iter()
+        .any(|name| request.headers().contains_key(*name));
+    if !local || forwarded {
+        return None;
+    }
+    if phone.trim().is_empty() {
+        return Some(outbox.messages(None));
+    }
+    let phone = phone::parse(&services.live.snapshot(), phone);
+    Some(phone.map_or_else(|_| Vec::new(), |phone| outbox.messages(Some(&phone))))
+}

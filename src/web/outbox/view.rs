@@ -1,0 +1,30 @@
+//! `/dev/outbox`: messages that were not sent anywhere.
+
+use askama::Template;
+
+use crate::web::kit::layout::Layout;
+use crate::web::kit::visit::Visit;
+use crate::web::kit::wait::Moment;
+
+pub struct OutboxRow {
+    pub at: Moment,
+    pub phone: String,
+    pub code: String,
+    pub text: String,
+}
+
+#[derive(Template)]
+#[template(path = "pages/outbox.html")]
+pub struct OutboxPage {
+    layout: Layout,
+    phone: String,
+    rows: Vec<OutboxRow>,
+}
+
+impl OutboxPage {
+    /// `phone` is the number that the rows are limited to, as it was typed.
+    pub fn new(visit: &Visit, phone: &str, rows: Vec<OutboxRow>) -> Self {
+        let phone = phone.chars().take(64).collect();
+        Self { layout: visit.layout("/dev/outbox", None), phone, rows }
+    }
+}

@@ -1,0 +1,41 @@
+//! `/problems/{name}`: what a refusal of the API means, for whoever follows its `type`.
+
+use std::borrow::Cow;
+
+use actix_web::http::StatusCode;
+use actix_web::{HttpResponse, web};
+use askama::Template;
+use rust_i18n::t;
+
+use crate::web::kit::error_page::{ErrorKind, ErrorPage};
+use crate::web::kit::layout::Layout;
+use crate::web::kit::problem::Kind;
+use crate::web::kit::visit::Visit;
+
+#[derive(Template)]
+#[template(path = "pages/problem.html")]
+pub struct ProblemPage {
+    layout: Layout,
+    kind: Kind,
+    all: [Kind; Kind::ALL.len()],
+}
+
+impl ProblemPage {
+    pub fn new(visit: &Visit, kind: Kind) -> Self {
+        let here = format!("/problems/{}", kind.name);
+        Self { layout: visit.layout(here, None), kind, all: Kind::ALL }
+    }
+
+    fn text(&self, kind: &Kind, part: &str) -> Cow<'_, str> {
+        let key = format!("problem.{}.{part}", kind.name);
+        t!(&key, locale = self.layout.locale.code()).into_owned().into()
+    }
+}
+
+/// `GET /problems/{name}`
+pub async fn show(visit: Visit, name: web::Path<String>) -> HttpResponse {
+    match Kind::named(&name) {
+        Some(kind) => visit.page(StatusCode::OK, &ProblemPage::new(&visit, kind)),
+        None => ErrorPage::new(visit.layout("/login", None), ErrorKind::NotFound).respond(&visit),
+    }
+}

@@ -1,0 +1,5 @@
+//! `/register`: a new account.
+
+pub mod call;
+pub mod page;
+pub mod view;

@@ -1,0 +1,4 @@
+//! `/password/reset`: a new password by a code.
+
+pub mod call;
+pub mod page;

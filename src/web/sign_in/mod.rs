@@ -1,0 +1,5 @@
+//! `/login`: signing in with a password.
+
+pub mod call;
+pub mod page;
+pub mod view;

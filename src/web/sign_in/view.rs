@@ -1,0 +1,71 @@
+//! `/login`: name and password, a challenge where one is due, a wait where one is in force.
+
+use actix_web::HttpResponse;
+use askama::Template;
+
+use crate::web::captcha::view::CaptchaBlock;
+use crate::web::form::notice::Notice;
+use crate::web::kit::layout::Layout;
+use crate::web::kit::message::{Field, FieldErrors};
+use crate::web::kit::next::Next;
+use crate::web::kit::visit::Visit;
+use crate::web::kit::visit::with_wait;
+
+#[derive(Template)]
+#[template(path = "pages/login.html")]
+pub struct LoginPage {
+    layout: Layout,
+    login: String,
+    next: Option<Next>,
+    notice: Notice,
+    errors: FieldErrors,
+    captcha: CaptchaBlock,
+}
+
+impl LoginPage {
+    /// The form as it is first shown.
+    pub fn new(visit: &Visit, next: Option<Next>) -> Self {
+        let layout = visit.layout(Next::after("/login", next.as_ref()), None);
+        Self {
+            layout,
+            login: String::new(),
+            next,
+            notice: Notice::None,
+            errors: FieldErrors::default(),
+            captcha: CaptchaBlock::Absent,
+        }
+    }
+
+    /// The name as it was typed; a password is never shown again.
+    pub fn login(mut self, typed: &str) -> Self {
+        self.login = typed.chars().take(256).collect();
+        self
+    }
+
+    pub fn notice(mut self, notice: Notice) -> Self {
+        self.errors = notice.errors();
+        self.notice = notice;
+        self
+    }
+
+    pub fn captcha(mut self, captcha: CaptchaBlock) -> Self {
+        self.captcha = captcha;
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        with_wait(visit.page(self.notice.status(), self), self.notice.wait())
+    }
+
+    /// Where typing goes on: the field at fault, else what has to be typed again. A page that asks to
+    /// wait takes no focus, so that what it says is read first.
+    fn focus(&self) -> &'static str {
+        match (&self.notice, self.errors.first()) {
+            (notice, _) if notice.wait().is_some() => "",
+            (Notice::CaptchaWrong, _) => "password",
+            (_, Some(field)) => field.name(),
+            _ if self.login.is_empty() => "login",
+            _ => "password",
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! `/login/code`: signing in with a code.
+
+pub mod call;
+pub mod page;

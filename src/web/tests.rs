@@ -1,0 +1,389 @@
+//! Every page in every state and language: well labelled, free of secrets and of unknown words.
+//! With `GATEHOUSE_PAGES_TO=<folder>` they are written there, the style inlined, to be looked at.
+
+mod console;
+mod tokens;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use actix_web::test::TestRequest;
+use actix_web::web;
+use askama::Template;
+use url::Url;
+
+use super::account::view::{AccountPage, Attempt, AttemptRow, SessionRow};
+use super::captcha::view::{CaptchaBlock, ChallengeView, LaterView};
+use super::code::view::{CodePage, CodeStep, SentCode};
+use super::console::messages::view::{Asked, MessagesPage};
+use super::form::notice::Notice;
+use super::kit::error_page::{ErrorKind, ErrorPage};
+use super::outbox::view::{OutboxPage, OutboxRow};
+use super::problem_page::ProblemPage;
+use super::register::view::{Hints, RegisterPage};
+use super::sign_in::view::LoginPage;
+use crate::clock::{Clock, Micros};
+use crate::entropy::Entropy;
+use crate::secret::MasterKey;
+use crate::sms::{Entry, HeldBrake, MessageId, Page, Purpose, ReportState, State};
+use crate::web::kit::client::TrustedProxies;
+use crate::web::kit::problem::Kind;
+use crate::web::kit::visit::{Edge, Visit};
+use crate::web::kit::wait::Moment;
+use crate::web::{Field, FieldErrors, Flash, Locale, Message, Next, Wait};
+
+const NOW: Micros = Micros(1_795_220_052_000_000);
+const CHROME: &str = "Mozilla/5.0 (X11; Linux x86_64) Chrome/140.0.0.0 Safari/537.36";
+const IPHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) Version/19.0 Safari/604.1";
+
+fn visit(locale: Locale) -> Visit {
+    let url = Url::parse("http://127.0.0.1:8080").unwrap();
+    let master = MasterKey::from_bytes([3; 32]);
+    let edge = Edge::new(&url, TrustedProxies::default(), &master, Clock::manual(NOW), Entropy::seeded(9));
+    let request = TestRequest::get().uri(&format!("/?lang={}", locale.code()));
+    let request = request.peer_addr("203.0.113.77:4711".parse().unwrap());
+    Visit::of(&request.to_http_request(), web::Data::new(edge))
+}
+
+fn wait(seconds: u64) -> Wait {
+    Wait::new(NOW, Duration::from_secs(seconds))
+}
+
+fn challenge() -> CaptchaBlock {
+    CaptchaBlock::Challenge(ChallengeView { id: "q7Xk".into(), expires_in: Duration::from_secs(180) })
+}
+
+fn later() -> CaptchaBlock {
+    CaptchaBlock::Later(LaterView { wait: wait(41), form: crate::captcha::Form::Login })
+}
+
+fn logins(visit: &Visit) -> Vec<(&'static str, LoginPage)> {
+    let mut missing = FieldErrors::one(Field::Login, Message::LoginMissing);
+    missing.add(Field::Password, Message::PasswordMissing);
+    let page = || LoginPage::new(visit, Next::parse("/account?a=1&b=2")).login("ada");
+    let mut flashed = visit.clone();
+    flashed.flash = Some(Flash::SignedOut);
+    vec![
+        ("login", LoginPage::new(visit, None)),
+        ("login-signed-out", LoginPage::new(&flashed, None)),
+        ("login-rejected", page().notice(Notice::Rejected)),
+        ("login-rejected-captcha", page().notice(Notice::Rejected).captcha(challenge())),
+        ("login-captcha", page().notice(Notice::CaptchaNeeded).captcha(challenge())),
+        ("login-captcha-wrong", page().notice(Notice::CaptchaWrong).captcha(challenge())),
+        ("login-refreshed", page().notice(Notice::Refreshed).captcha(challenge())),
+        ("login-captcha-later", page().notice(Notice::CaptchaNeeded).captcha(later())),
+        ("login-wrong-later", page().notice(Notice::CaptchaWrong).captcha(later())),
+        ("login-throttled", page().notice(Notice::Throttled(wait(252)))),
+        ("login-throttled-long", page().notice(Notice::Throttled(wait(90_000)))),
+        ("login-busy", page().notice(Notice::Busy(wait(2)))),
+        ("login-invalid", LoginPage::new(visit, None).notice(Notice::Invalid(missing))),
+        ("login-expired", page().notice(Notice::Expired)),
+    ]
+}
+
+fn registers(visit: &Visit) -> Vec<(&'static str, RegisterPage)> {
+    let page = || RegisterPage::new(visit, Hints { login_max: 64, password_min: 15 }, None);
+    let mut bad = FieldErrors::one(Field::Login, Message::LoginTaken);
+    bad.add(Field::Password, Message::PasswordTooShort { min: 15 });
+    vec![
+        ("register", page()),
+        ("register-invalid", page().login("ada").notice(Notice::Invalid(bad))),
+        ("register-code", page().login("ada").step(sent(60, true))),
+        ("register-captcha", page().login("ada").notice(Notice::CaptchaNeeded).captcha(challenge())),
+        ("register-throttled", page().login("ada").notice(Notice::Throttled(wait(1860)))),
+    ]
+}
+
+fn sent(next_code: u64, confirmed: bool) -> CodeStep {
+    let number = "+8613800138000".to_owned();
+    let (good_until, next_code) =
+        (NOW.plus(Duration::from_secs(300)), NOW.plus(Duration::from_secs(next_code)));
+    CodeStep::sent(SentCode { number, good_until, next_code, confirmed, short: false }, NOW)
+}
+
+fn codes(visit: &Visit) -> Vec<(&'static str, CodePage)> {
+    let login = || CodePage::new(visit, Purpose::Login, None, Next::parse("/account?a=1&b=2"));
+    let wrong = |field, message| Notice::Invalid(FieldErrors::one(field, message));
+    let no_mobile = wrong(Field::Phone, Message::PhoneNotMobile);
+    let reset = || CodePage::new(visit, Purpose::Reset, None, None);
+    vec![
+        ("code", login()),
+        ("code-invalid", login().step(CodeStep::asking("12")).notice(no_mobile)),
+        (
+            "code-captcha",
+            login().step(CodeStep::asking("138")).notice(Notice::CaptchaNeeded).captcha(challenge()),
+        ),
+        ("code-too-many", login().step(CodeStep::asking("138")).notice(Notice::TooManyCodes(wait(1860)))),
+        ("code-no-codes", login().notice(Notice::NoCodes(wait(5)))),
+        ("code-not-sent", login().step(CodeStep::asking("138")).notice(Notice::NotSent)),
+        ("code-sent", login().step(sent(60, true))),
+        ("code-unknown", login().step(sent(60, false))),
+        ("code-wrong", login().step(sent(0, true)).notice(wrong(Field::Code, Message::CodeWrong))),
+        ("code-guessed", login().step(sent(60, true)).notice(Notice::Throttled(wait(540)))),
+        ("reset", reset()),
+        ("reset-sent", reset().step(sent(60, true))),
+        ("reset-captcha", reset().step(sent(60, true)).notice(Notice::CaptchaNeeded).captcha(challenge())),
+        ("reset-no-account", reset().notice(wrong(Field::Phone, Message::NoAccount))),
+        ("phone", CodePage::new(visit, Purpose::Verify, Some("ada"), None)),
+        ("phone-sent", CodePage::new(visit, Purpose::Verify, Some("ada"), None).step(sent(60, true))),
+    ]
+}
+
+fn messages(visit: &Visit) -> Vec<(&'static str, MessagesPage)> {
+    let entry = |state, report, entered_at: Option<Micros>| Entry {
+        id: MessageId::random(&Entropy::seeded(1)),
+        at: NOW,
+        phone: "+861380013****".into(),
+        block: "+861380013".into(),
+        purpose: Purpose::Login,
+        gateway: "http".into(),
+        state,
+        reference: None,
+        reason: (state == State::Refused).then(|| "status 403".to_owned()),
+        entered_at,
+        report,
+        report_detail: report.map(|_| "DELIVRD".to_owned()),
+        reported_at: report.map(|_| NOW),
+    };
+    let entries = vec![
+        entry(State::Pending, None, None),
+        entry(State::Accepted, Some(ReportState::Delivered), Some(NOW)),
+        entry(State::Accepted, Some(ReportState::Failed), None),
+        entry(State::Refused, None, None),
+        entry(State::Unknown, Some(ReportState::Pending), None),
+    ];
+    let brake = HeldBrake {
+        prefix: "+861380013".into(),
+        began_at: NOW,
+        ends_at: NOW.plus(Duration::from_secs(3600)),
+        sent: 20,
+        entered: 1,
+    };
+    let asked = Asked { state: Some(State::Unknown), prefix: "+861380013".into(), after: None };
+    let page =
+        |asked, entries, brakes| MessagesPage::new(visit, "ada", asked, Page { entries, next: None }, brakes);
+    vec![
+        ("messages", page(asked, entries, vec![brake])),
+        ("messages-none", page(Asked::default(), Vec::new(), Vec::new())),
+    ]
+}
+
+fn outboxes(visit: &Visit) -> Vec<(&'static str, OutboxPage)> {
+    let row = || OutboxRow {
+        at: Moment(NOW),
+        phone: "+8613800138000".into(),
+        code: "012345".into(),
+        text: "012345 is your code.".into(),
+    };
+    vec![
+        ("outbox", OutboxPage::new(visit, "138", vec![row(), row()])),
+        ("outbox-none", OutboxPage::new(visit, "", Vec::new())),
+    ]
+}
+
+fn accounts(visit: &Visit) -> Vec<(&'static str, AccountPage)> {
+    let before = |minutes: u64| NOW.minus(Duration::from_secs(60 * minutes));
+    let row = |id: &str, agent, net: &str, minutes| {
+        SessionRow::new(id.into(), agent, net.into(), before(minutes + 7000), before(minutes))
+    };
+    let sessions = || {
+        let here = row("1", CHROME, "203.0.113.0/24", 0).current(true);
+        vec![here, row("2", IPHONE, "2001:db8:77::/48", 95), row("3", "", "198.51.100.0/24", 5000)]
+    };
+    let attempts = || {
+        let row =
+            |minutes, outcome, agent, net: &str| AttemptRow::new(before(minutes), outcome, agent, net.into());
+        vec![
+            row(1, Attempt::SignedIn, CHROME, "203.0.113.0/24"),
+            row(3, Attempt::WrongPassword, CHROME, "203.0.113.0/24"),
+            row(800, Attempt::Refused, "curl/8.1", "192.0.2.0/24"),
+        ]
+    };
+    let page = || AccountPage::new(visit, "ada.lovelace", before(500_000), 15);
+    let full = || page().sessions(sessions()).attempts(attempts());
+    let wrong = FieldErrors::one(Field::CurrentPassword, Message::CurrentPasswordWrong);
+    vec![
+        ("account", full()),
+        ("account-phone", full().ways_in(Some("+8613800138000"), true).admin(true)),
+        ("account-no-password", full().ways_in(Some("+8613800138000"), false)),
+        ("account-wrong", full().errors(wrong)),
+        ("account-wait", full().wait(wait(60))),
+        (
+            "account-disabled",
+            full().ways_in(Some("+8613800138000"), true).password_disabled(Some(before(90)), false),
+        ),
+        ("account-disabled-here", full().password_disabled(Some(before(90)), true)),
+        ("account-disabled-asks", full().password_disabled(Some(before(90)), false)),
+        ("account-disabled-admin", full().admin(true).password_disabled(Some(before(90)), false)),
+        ("account-must-change", page().must_change(true).sessions(vec![sessions().remove(0)])),
+        ("account-expired", page().expired_form()),
+    ]
+}
+
+/// Every page by name, as HTML.
+fn all(locale: Locale) -> Vec<(String, String)> {
+    fn html<T: Template>(pages: Vec<(&'static str, T)>) -> impl Iterator<Item = (String, String)> {
+        pages.into_iter().map(|(name, page)| (name.to_owned(), page.render().unwrap()))
+    }
+    let visit = visit(locale);
+    let error = |kind: ErrorKind| {
+        let page = ErrorPage::new(visit.layout("/login", None), kind);
+        (format!("error-{kind:?}").to_lowercase(), page.render().unwrap())
+    };
+    let problem =
+        |kind: Kind| (format!("problem-{}", kind.name), ProblemPage::new(&visit, kind).render().unwrap());
+    let forms = html(logins(&visit)).chain(html(registers(&visit))).chain(html(accounts(&visit)));
+    let forms = forms.chain(html(tokens::confirms(&visit))).chain(html(tokens::pages(&visit)));
+    let forms = forms.chain(html(codes(&visit))).chain(html(messages(&visit))).chain(html(outboxes(&visit)));
+    let forms = forms.chain(console::pages(&visit));
+    forms.chain(ErrorKind::ALL.into_iter().map(error)).chain(Kind::ALL.into_iter().map(problem)).collect()
+}
+
+fn each(check: impl Fn(&str, &str)) {
+    for locale in Locale::ALL {
+        for (name, html) in all(locale) {
+            check(&format!("{name} in {}", locale.code()), &html);
+        }
+    }
+}
+
+/// The values of an attribute, in order.
+fn values<'a>(html: &'a str, attribute: &str) -> Vec<&'a str> {
+    let lead = format!(" {attribute}=\"");
+    html.split(lead.as_str()).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+#[test]
+fn every_field_has_a_label_and_every_reference_a_target() {
+    each(|name, html| {
+        let ids = values(html, "id");
+        assert_eq!(ids.len(), ids.iter().collect::<BTreeSet<_>>().len(), "an id twice: {name}");
+        let labels = values(html, "for");
+        for input in html.split("<input ").skip(1).map(|rest| rest.split('>').next().unwrap()) {
+            let unseen = input.contains("type=\"hidden\"") || input.contains("aria-hidden");
+            let spaced = format!(" {input}");
+            let id = values(&spaced, "id").pop();
+            assert!(unseen || id.is_some_and(|id| labels.contains(&id)), "{input} has no label: {name}");
+        }
+        let described = values(html, "aria-describedby").into_iter().flat_map(|list| list.split(' '));
+        for id in described.chain(values(html, "aria-labelledby")).chain(labels.iter().copied()) {
+            assert!(ids.contains(&id), "{id} is nowhere: {name}");
+        }
+        for link in values(html, "href").into_iter().filter_map(|href| href.strip_prefix('#')) {
+            assert!(ids.contains(&link), "#{link} leads nowhere: {name}");
+        }
+    });
+}
+
+#[test]
+fn every_post_carries_a_csrf_token() {
+    each(|name, html| {
+        for form in html.split("<form ").skip(1).map(|rest| rest.split("</form>").next().unwrap()) {
+            // A form that only looks something up changes nothing.
+            let looks = form.starts_with("class=\"filter\" method=\"get\"");
+            let posts = form.contains("method=\"post\"") && form.contains("name=\"csrf_token\" value=\"");
+            assert!(looks && !form.contains("csrf_token") || posts, "{name}");
+        }
+    });
+}
+
+#[test]
+fn a_page_has_one_title_one_heading_and_at_most_one_focus() {
+    each(|name, html| {
+        assert_eq!(html.matches("<h1").count(), 1, "{name}");
+        assert!(html.matches(" autofocus").count() <= 1, "{name}");
+        assert!(html.contains("<title>"), "{name}");
+        assert!(!html.contains("%{"), "{name}");
+    });
+}
+
+#[test]
+fn nothing_inline_that_the_content_security_policy_would_stop() {
+    each(|name, html| {
+        let bare = html.contains("<style") || html.contains(" style=") || html.contains("<script>");
+        assert!(!bare && !html.contains(" onclick="), "{name}");
+    });
+}
+
+#[test]
+fn what_was_typed_is_kept_escaped_and_passwords_have_no_value() {
+    let visit = visit(Locale::En);
+    let html = LoginPage::new(&visit, None).login("\"><script>alert(1)</script>").render().unwrap();
+    assert!(html.contains("value=\"&#34;&#62;&#60;script&#62;") && !html.contains("<script>"));
+    each(|name, html| {
+        for input in html.split("<input ").skip(1).map(|rest| rest.split('>').next().unwrap()) {
+            assert!(!input.contains("type=\"password\"") || !input.contains(" value="), "{name}");
+        }
+    });
+}
+
+#[test]
+fn a_wait_is_told_as_a_moment_that_stays_true() {
+    let (_, page) =
+        logins(&visit(Locale::En)).into_iter().find(|(name, _)| *name == "login-throttled").unwrap();
+    let html = page.render().unwrap();
+    assert!(
+        html.contains("<time datetime=\"2026-11-21T00:18:24Z\" data-clock>00:18:24 UTC</time>"),
+        "{html}"
+    );
+    assert!(html.contains("4 minutes 20 seconds") && html.contains("data-wait=\"252\""));
+}
+
+/// The moment was rounded up on its way through the form.
+#[test]
+fn a_code_that_lasts_five_minutes_is_never_said_to_last_longer() {
+    let number = "+8613800138000".to_owned();
+    let good_until = Micros::from_seconds(NOW.seconds() + 301);
+    let code = SentCode { number, good_until, next_code: NOW, confirmed: true, short: false };
+    for micros in [1, 300_000, 999_999] {
+        let now = Micros::from_seconds(NOW.seconds()).plus(Duration::from_micros(micros));
+        let second = CodeStep::sent(code.clone(), now).second.unwrap();
+        assert_eq!(second.lasts(Locale::En).as_deref(), Some("5 minutes"), "{micros}");
+    }
+}
+
+#[test]
+fn a_status_fits_what_the_page_says() {
+    let visit = visit(Locale::En);
+    let answers: Vec<(&str, u16, bool)> = logins(&visit)
+        .into_iter()
+        .map(|(name, page)| (name, page.respond(&visit)))
+        .map(|(name, answer)| (name, answer.status().as_u16(), answer.headers().contains_key("retry-after")))
+        .collect();
+    for expected in [
+        ("login", 200, false),
+        ("login-rejected", 401, false),
+        ("login-captcha", 403, false),
+        ("login-throttled", 429, true),
+        ("login-busy", 503, true),
+        ("login-invalid", 422, false),
+        ("login-expired", 403, false),
+    ] {
+        assert!(answers.contains(&expected), "{expected:?} is not among {answers:?}");
+    }
+}
+
+#[test]
+fn enter_sends_the_form_and_nothing_else() {
+    each(|name, html| {
+        for form in html.split("<form ").skip(1) {
+            let first = form.split("<button").nth(1).unwrap().split('>').next().unwrap();
+            assert!(!first.contains("name="), "{name}: {first}");
+        }
+    });
+}
+
+#[test]
+fn pages_can_be_looked_at() {
+    let Some(folder) = std::env::var_os("GATEHOUSE_PAGES_TO").map(std::path::PathBuf::from) else { return };
+    std::fs::create_dir_all(&folder).unwrap();
+    let style = format!("<style>{}</style></head>", include_str!("../../static/app.css"));
+    let script = format!("<script>{}</script></body>", include_str!("../../static/app.js"));
+    for locale in Locale::ALL {
+        for (name, html) in all(locale) {
+            let html = html.replace("</head>", &style).replace("</body>", &script);
+            let html = html.replace("/captcha/q7Xk.png", "captcha.png");
+            std::fs::write(folder.join(format!("{name}.{}.html", locale.code())), html).unwrap();
+        }
+    }
+}

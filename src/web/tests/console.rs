@@ -1,0 +1,284 @@
+//! The console's pages in every state.
+
+use std::time::Duration;
+
+use super::NOW;
+use crate::audit::{Action, Entry, Filter, Outcome, Page, Shown};
+use crate::clock::Micros;
+use crate::config::Limits;
+use crate::lookup::{RuleStanding, Standing};
+use crate::throttle::{Limit, Mode, Rule, Then};
+use crate::web::console::events::view::EventsPage;
+use crate::web::console::limits::diff;
+use crate::web::console::limits::draft::{Controls, LimitForm, Mistake, RuleRow, Stretch};
+use crate::web::console::limits::edit_view::{EditorPage, StalePage, TomlPage, Word};
+use crate::web::console::limits::history_view::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
+use crate::web::console::limits::preview::{About, PreviewLine, PreviewView, Trial};
+use crate::web::console::limits::view::{Hour, LimitCard, LimitsPage};
+use crate::web::console::lookup::view::{ENABLING, LimitState, LookupPage, Person};
+use crate::web::console::overview::chart::{Chart, Series};
+use crate::web::console::overview::view::{
+    Charts, InstanceRow, Overview, OverviewPage, Part, Period, Subject, Use, Warning,
+};
+use crate::web::kit::visit::Visit;
+use crate::web::kit::wait::Moment;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Every page by name, as HTML.
+pub fn pages(visit: &Visit) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    let mut add = |name: &str, page: &dyn askama::DynTemplate| {
+        all.push((format!("console-{name}"), page.dyn_render().unwrap()));
+    };
+    add("overview", &OverviewPage::new(visit, "ada", overview(false)));
+    add("overview-warnings", &OverviewPage::new(visit, "ada", overview(true)));
+    add("limits", &limits(visit));
+    for (name, page) in editors(visit) {
+        add(name, &page);
+    }
+    let toml = || TomlPage::new(visit, "ada", "[limits.sms-total]\nrules = []\n".into(), controls());
+    add("toml", &toml());
+    add("toml-mistake", &toml().mistakes(vec![mistake("limits.sms-total.rules[0].max")]));
+    add("toml-preview", &toml().preview(Trial::Done(preview())));
+    let diff = || diff::between("rules = [{ max = 3 }]\n", "rules = [{ max = 5 }]\n# <b>\n");
+    add("stale", &StalePage::new(visit, "ada", &controls(), "0badcafe0bad".into(), diff(), "x = 1\n".into()));
+    add(
+        "history",
+        &HistoryPage::new(visit, "ada", "/admin/limits/history", changes(), Some("?b=1".into()), true),
+    );
+    let rollback = || RollbackPage::new(visit, "ada", changes().remove(1), diff(), "0badcafe0bad".into());
+    add("rollback", &rollback());
+    for (name, problem) in [
+        ("rollback-reason", RollbackProblem::ReasonMissing),
+        ("rollback-stale", RollbackProblem::Stale),
+        ("rollback-expired", RollbackProblem::Expired),
+        ("rollback-refused", RollbackProblem::Refused("limits: no".into())),
+    ] {
+        add(name, &rollback().problem("calm", problem));
+    }
+    let found = |entries| Page { entries, next: None };
+    let events =
+        |filter, entries| EventsPage::new(visit, "ada", filter, None, found(entries), &Limits::default());
+    add("events", &events(Filter::default(), entries()));
+    add(
+        "events-of-one",
+        &events(Filter { account: Some(-7), noted: Some(true), ..Filter::default() }, entries()),
+    );
+    add("events-none", &events(Filter::default(), Vec::new()));
+    let lookup = || LookupPage::new(visit, "ada", "kim");
+    add("lookup", &LookupPage::new(visit, "ada", ""));
+    add("lookup-found", &lookup().found(person()));
+    add("lookup-reason", &lookup().found(person()).reason_missing("login-account"));
+    add("lookup-reason-enable", &lookup().found(person()).reason_missing(ENABLING));
+    add("lookup-unreadable", &lookup().unreadable());
+    add("lookup-down", &lookup().down());
+    add("lookup-expired", &lookup().expired());
+    all
+}
+
+fn overview(worried: bool) -> Overview {
+    let period = Period {
+        withheld: 0,
+        signed_in: 1_204,
+        wrong: 92,
+        challenged: 30,
+        refused: 12,
+        images: 40,
+        solved: 25,
+        sent: 77,
+        entered: 60,
+        wrong_codes: 3,
+        disabled: 0,
+    };
+    let wave = |scale: u64, steps: u64| (0..steps).map(|step| (step * 7 + 3) % 11 * scale).collect();
+    let chart = |id, title, step: u32, steps: u64| {
+        let series = |key, tone, scale| Series { key, tone, counts: wave(scale, steps) };
+        let all = vec![series("overview.signed-in", "ok", 5), series("overview.refused", "refused", 1)];
+        Chart::new(id, title, NOW.minus(MINUTE * step), MINUTE, all)
+    };
+    let quiet = |id| Chart::new(id, "overview.messages-hour", NOW, MINUTE, Vec::new());
+    let row = |host: &str, current| InstanceRow {
+        host: host.into(),
+        version: "0123456789ab".into(),
+        current,
+        started: Moment(NOW.minus(MINUTE * 900)),
+        seen: Moment(NOW),
+        refused: (!current).then(|| "limits.sms-phone.rules[0].max: is 0".to_owned()),
+    };
+    let reason = || "gatehouse.toml:3: limits.sms-phone.rules[0].max: is 0".to_owned();
+    let all = vec![
+        Warning::StoreDown,
+        Warning::HomeDown { reason: reason() },
+        Warning::Refused { reason: reason() },
+        Warning::InstancesDiffer,
+        Warning::SharedAddress { percent: 97, mask: "203.0.113.0/24".into() },
+        Warning::PasswordsDisabled { count: 2 },
+        Warning::Dropped { count: 1_234 },
+    ];
+    let subject = |kind, mask: &str| Subject {
+        kind,
+        mask: mask.into(),
+        attempts: 1_234,
+        href: "/admin/events?account=-7".into(),
+    };
+    let used = Use { limit: "login-account".into(), challenged: [3, 30], refused: [1, 12], noted: [0, 2] };
+    Overview {
+        now: Moment(NOW),
+        hour: period,
+        day: Period::default(),
+        charts: vec![
+            Charts {
+                key: "overview.sign-ins",
+                hour: chart("a", "overview.sign-ins-hour", 60, 60),
+                day: chart("b", "overview.sign-ins-day", 96, 96),
+            },
+            Charts { key: "overview.messages", hour: quiet("c"), day: quiet("d") },
+        ],
+        uses: if worried { vec![used] } else { Vec::new() },
+        subjects: if worried {
+            vec![subject("event.account", "k**"), subject("event.phone", "+8613****8000")]
+        } else {
+            Vec::new()
+        },
+        parts: vec![Part { key: "overview.store", up: !worried, text: "memory".into() }],
+        instances: if worried { vec![row("one:8080", true), row("two:8080", false)] } else { Vec::new() },
+        warnings: if worried { all } else { Vec::new() },
+        address: "203.0.113.77".into(),
+    }
+}
+
+fn limits(visit: &Visit) -> LimitsPage {
+    let default = Limits::default();
+    let hour = Hour { admitted: 1_204, challenged: 3, refused: 1, noted: 2 };
+    let mut cards: Vec<LimitCard> =
+        default.iter().map(|limit| LimitCard::new(limit.clone(), true, false, hour)).collect();
+    let rule = Rule::sliding(5, Duration::from_millis(1_500), Then::Block);
+    let watching = Limit::new("custom.reply", vec![rule], Mode::Monitor).unwrap();
+    cards.push(LimitCard::new(watching, false, true, Hour::default()));
+    let off = Limit::new("custom.off", Vec::new(), Mode::Enforce).unwrap();
+    cards.push(LimitCard::new(off, false, false, Hour::default()));
+    LimitsPage::new(visit, "ada", "0123456789ab".into(), "file".into(), cards).changes(changes())
+}
+
+fn editors(visit: &Visit) -> Vec<(&'static str, EditorPage)> {
+    let default = Limits::default();
+    let page =
+        |name: &str| EditorPage::new(visit, "ada", default.get(name).unwrap().clone(), false, "0123456789ab");
+    let row = RuleRow { max: "three".into(), window: "\"soon".into(), ..RuleRow::default() };
+    let wrong = || LimitForm { monitor: true, rows: vec![row.clone()] };
+    let lacking = Controls { reason_missing: true, ..controls() };
+    let account = || page("login-account");
+    let mistakes =
+        ["max", "window", "then"].map(|part| mistake(&format!("limits.login-account.rules[0].{part}")));
+    let twin = mistake("limits.login-account.rules[0]");
+    vec![
+        ("editor", account()),
+        ("editor-guess", page("sms-guess")),
+        ("editor-mistakes", account().typed(wrong(), lacking).mistakes([&mistakes[..], &[twin]].concat())),
+        ("editor-preview", account().preview(Trial::Done(preview()))),
+        ("editor-busy", account().preview(Trial::Unable { key: "preview.busy", said: None })),
+        (
+            "editor-too-much",
+            account().preview(Trial::Unable { key: "preview.too-much", said: Some("<7d>".into()) }),
+        ),
+        ("editor-expired", account().word(Word::Expired)),
+        ("editor-home", account().word(Word::Home("gatehouse.toml cannot be written".into()))),
+        ("editor-off", account().typed(LimitForm::default(), controls())),
+    ]
+}
+
+fn controls() -> Controls {
+    Controls { version: "0123456789ab".into(), reason: "a \"flood\"".into(), ..Controls::default() }
+}
+
+fn mistake(field: &str) -> Mistake {
+    Mistake { field: field.into(), message: "is <0>".into(), line: Some(2) }
+}
+
+fn preview() -> PreviewView {
+    let line = |key, recorded, draft, more_is_better| PreviewLine {
+        about: About::All(key),
+        recorded,
+        draft,
+        more_is_better,
+    };
+    let lines = vec![
+        line("preview.challenged", 12, 30, None),
+        line("preview.bothered", 2, 5, Some(false)),
+        line("preview.guesses", 200, 20, Some(false)),
+        PreviewLine { about: About::Limit("sms-phone".into()), ..line("preview.sent", 3, 4, None) },
+    ];
+    let caveats = vec!["preview.limits-changed"];
+    PreviewView { stretch: Stretch::Day, attempts: 1_234, unknown: 18, lines, caveats }
+}
+
+fn changes() -> Vec<ChangeRow> {
+    let row = |id: &str, login: Option<&str>, current| ChangeRow {
+        id: id.into(),
+        at: Moment(NOW),
+        version: "0123456789ab".into(),
+        login: login.map(str::to_owned),
+        reason: login.map(|_| "a <flood> at night".to_owned()),
+        diff: diff::between("a\n", "b\n"),
+        current,
+    };
+    vec![row("00000000000000aa", Some("ada"), true), row("00000000000000ab", None, false)]
+}
+
+fn entries() -> Vec<Entry> {
+    let shown = |mask: &str| Some(Shown { key: -7, mask: mask.to_owned() });
+    let entry = |id, action, outcome, count| Entry {
+        at: NOW.minus(MINUTE),
+        id,
+        until: NOW,
+        count,
+        action,
+        outcome,
+        name: None,
+        limit: None,
+        rule: None,
+        noted: false,
+        solved: false,
+        account: shown("k**"),
+        address: shown("203.0.113.0/24"),
+        network: None,
+        phone: None,
+        prefix: None,
+        actor: None,
+        detail: None,
+        request: None,
+    };
+    let refused = entry(1, Action::SignIn, Outcome::Throttled, 1_400);
+    let refused = Entry { limit: Some("login-account".into()), rule: Some(1), noted: true, ..refused };
+    let act = entry(2, Action::Admin, Outcome::Ok, 1);
+    let detail = Some(r#"{"reason":"<calm>","version":"0badcafe0bad"}"#.to_owned());
+    let act = Entry { name: Some("limits.save".into()), detail, ..act };
+    let solved =
+        Entry { solved: true, phone: shown("+8613****8000"), ..entry(3, Action::Send, Outcome::Unknown, 1) };
+    let own = Entry { name: Some("reply".into()), ..entry(4, Action::Custom, Outcome::Ok, 1) };
+    let broken = Entry { detail: Some("no <json>".into()), ..entry(5, Action::Reload, Outcome::Refused, 1) };
+    vec![refused, act, solved, own, broken]
+}
+
+fn person() -> Person {
+    let default = Limits::default();
+    let hits: Vec<Micros> =
+        [2_u64, 11, 40, 700].map(|seconds| NOW.minus(Duration::from_secs(seconds))).to_vec();
+    let state = |name: &str, hits: &[Micros], holds, of_this_instance| {
+        let limit = default.get(name).unwrap().clone();
+        let frees_at = (!hits.is_empty()).then(|| NOW.plus(Duration::from_secs(20)));
+        let rules = limit.rules().iter().map(|_| RuleStanding { count: 3, frees_at }).collect();
+        let hits = hits.to_vec();
+        LimitState::new(Standing { limit, of_this_instance, at: NOW, holds, hits, rules })
+    };
+    Person {
+        kind: "lookup.login",
+        name: "kim".into(),
+        facts: vec!["Its <number>".into()],
+        disabled: Some(Moment(NOW)),
+        limits: vec![state("login-account", &hits, 2, false), state("captcha-address", &[], 0, true)],
+        events: entries().into_iter().map(Into::into).collect(),
+        all_events: Some("/admin/events?account=-7".into()),
+    }
+}

@@ -1,0 +1,59 @@
+//! `/admin/confirm` and `/admin/tokens` in every state.
+
+use std::time::Duration;
+
+use super::{NOW, challenge, wait};
+use crate::entropy::Entropy;
+use crate::login::{Scopes, TokenEntry, TokenId};
+use crate::web::console::confirm::view::{Carried, ConfirmPage};
+use crate::web::console::tokens::page::TokenMakingForm;
+use crate::web::console::tokens::view::{Saying, TokensPage};
+use crate::web::form::notice::Notice;
+use crate::web::kit::visit::Visit;
+use crate::web::{Field, FieldErrors, Message, Next};
+
+pub fn confirms(visit: &Visit) -> Vec<(&'static str, ConfirmPage)> {
+    let page = || ConfirmPage::new(visit, "ada", Next::parse("/admin/messages?state=refused&prefix=1"));
+    let carried = [("toml".to_owned(), "x = \"<1>\"\r\n".to_owned()), ("do".to_owned(), "save".to_owned())];
+    let wrong = || Notice::Invalid(FieldErrors::one(Field::Password, Message::CurrentPasswordWrong));
+    vec![
+        ("confirm", page()),
+        ("confirm-wrong", page().notice(wrong())),
+        ("confirm-captcha", page().notice(wrong()).captcha(challenge())),
+        ("confirm-carrying", page().carrying(Carried::new("/admin/limits/toml", &carried))),
+        ("confirm-throttled", page().notice(Notice::Throttled(wait(252)))),
+    ]
+}
+
+pub fn pages(visit: &Visit) -> Vec<(&'static str, TokensPage)> {
+    let entry = |id: u64, name: &str, scopes: &str, ends: Option<u64>| TokenEntry {
+        id: TokenId::random(&Entropy::seeded(id)),
+        name: name.to_owned(),
+        scopes: Scopes::parse(scopes.split(' ')).unwrap(),
+        made_by: (id > 0).then(|| "ada".to_owned()),
+        created_at: NOW.minus(Duration::from_secs(86_400)),
+        last_used_at: (id > 1).then_some(NOW),
+        expires_at: ends
+            .map(|seconds| NOW.minus(Duration::from_secs(86_400)).plus(Duration::from_secs(seconds))),
+    };
+    let entries = || {
+        vec![
+            entry(2, "forum", "reply leave-campus", Some(90 * 86_400)),
+            entry(1, "<old> & gone", "*", Some(60)),
+            entry(0, "till", "raffle", None),
+        ]
+    };
+    let limits = || vec!["leave-campus".to_owned(), "reply".to_owned()];
+    let page = || TokensPage::new(visit, "ada", entries(), limits());
+    let typed = TokenMakingForm { name: "<b>".into(), scopes: "Reply".into(), ..TokenMakingForm::default() };
+    let mut wrong = FieldErrors::one(Field::Scopes, Message::ScopesUnfit);
+    wrong.add(Field::ExpiresDays, Message::ExpiryUnfit { max: 3660 });
+    let made = Saying::Made { name: "forum".into(), token: format!("ght_{}", "A".repeat(43)) };
+    vec![
+        ("tokens", page()),
+        ("tokens-none", TokensPage::new(visit, "ada", Vec::new(), Vec::new())),
+        ("tokens-made", page().saying(made)),
+        ("tokens-full", page().saying(Saying::Full).typed(&typed)),
+        ("tokens-wrong", page().saying(Saying::Wrong(wrong)).typed(&typed)),
+    ]
+}
