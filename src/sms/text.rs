@@ -52,7 +52,7 @@ mod tests {
                 .map(|purpose| text(purpose, &code, Duration::from_secs(300), locale).to_string())
                 .into();
             assert_eq!(texts.len(), Purpose::ALL.len());
-            let warning = if locale == "en" { "Never pass it on" } else { "切勿告诉他人" };
+            let warning = if locale == "en" { "Do not share it" } else { "切勿告诉他人" };
             assert!(texts.iter().all(|text| text.contains(warning) && !text.contains('%')), "{texts:?}");
         }
     }

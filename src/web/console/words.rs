@@ -120,14 +120,14 @@ mod tests {
     #[test]
     fn a_rule_is_a_sentence_that_says_when_and_what() {
         let minute = Rule::sliding(3, Duration::from_secs(60), Then::Captcha);
-        let english = "3 failed sign-ins within 1 minute: a CAPTCHA is asked for";
+        let english = "3 failed sign-ins within 1 minute, then a CAPTCHA";
         assert_eq!(sentence("login-account", &minute, Locale::En), english);
         let chinese = "1 分钟内登录失败 3 次：要求完成图形验证码";
         assert_eq!(sentence("login-account", &minute, Locale::ZhCn), chinese);
         let zone = TimeZone::get("Asia/Shanghai").unwrap();
         let month =
             Rule { max: 1, span: Span::Calendar { unit: CalendarUnit::Month, zone }, then: Then::Block };
-        let english = "1 hit in a calendar month (Asia/Shanghai): further ones are refused";
+        let english = "1 hit in a calendar month (Asia/Shanghai), then refused";
         assert_eq!(sentence("custom.leave-campus", &month, Locale::En), english);
         let chinese = "每个自然月（Asia/Shanghai）计数 1 次：之后一律拒绝";
         assert_eq!(sentence("custom.leave-campus", &month, Locale::ZhCn), chinese);

@@ -20,38 +20,38 @@ const fn kind(name: &'static str, status: S, title: &'static str, detail: &'stat
 pub const INVALID_CREDENTIALS: Kind = kind(
     "invalid-credentials",
     S::UNAUTHORIZED,
-    "Name or password is wrong",
-    "Check both and try again. Where captcha_required is true, get a challenge from POST /api/v1/captcha first and send its answer along. If it keeps failing, set a new password with POST /api/v1/password/reset, or ask an administrator.",
+    "Wrong username or password",
+    "Check both and try again. If captcha_required is true, get a challenge from POST /api/v1/captcha first and send its answer. If it keeps failing, set a new password with POST /api/v1/password/reset, or ask an administrator.",
 );
 pub const CAPTCHA_REQUIRED: Kind = kind(
     "captcha-required",
     S::FORBIDDEN,
-    "A CAPTCHA is needed",
+    "CAPTCHA required",
     "Solve the challenge in captcha, or get one from POST /api/v1/captcha, and send the same call again with captcha: {id, answer}.",
 );
 pub const CAPTCHA_INVALID: Kind = kind(
     "captcha-invalid",
     S::FORBIDDEN,
-    "The CAPTCHA answer was not accepted",
-    "It was wrong, too late or used before. Solve a new challenge and send the same call again with its answer.",
+    "CAPTCHA answer not accepted",
+    "The answer was wrong, too late or already used. Solve a new challenge and send the same call again with its answer.",
 );
 pub const THROTTLED: Kind = kind(
     "throttled",
     S::TOO_MANY_REQUESTS,
     "Too many attempts",
-    "Wait for retry_after seconds, then try again. Trying sooner does not make the wait longer.",
+    "Wait retry_after seconds, then try again. Trying earlier does not make the wait longer.",
 );
 pub const BUSY: Kind = kind(
     "busy",
     S::SERVICE_UNAVAILABLE,
-    "Too much to do at the moment",
-    "Nothing was counted against you. Send the same call again after Retry-After.",
+    "Server busy",
+    "This attempt was not counted. Send the same call again after Retry-After.",
 );
 pub const UNAVAILABLE: Kind = kind(
     "unavailable",
     S::SERVICE_UNAVAILABLE,
-    "Not available at the moment",
-    "Something that this call needs does not answer. Send the same call again after Retry-After.",
+    "Temporarily unavailable",
+    "A service that this call needs does not respond. Send the same call again after Retry-After.",
 );
 pub const UNAUTHENTICATED: Kind = kind(
     "unauthenticated",
@@ -63,73 +63,73 @@ pub const FORBIDDEN: Kind = kind(
     "forbidden",
     S::FORBIDDEN,
     "Not allowed",
-    "This account may not do this. Ask an administrator for the role that may.",
+    "This account may not do this. Ask an administrator for the role.",
 );
 pub const CONFIRMATION_REQUIRED: Kind = kind(
     "confirmation-required",
     S::FORBIDDEN,
-    "The password is to be shown again",
-    "A change takes a password that was shown lately. Send it with POST /api/v1/admin/confirm, then send the same call again.",
+    "Password confirmation required",
+    "A change requires a recently entered password. Send it with POST /api/v1/admin/confirm, then send the same call again.",
 );
 pub const INVALID_TOKEN: Kind = kind(
     "invalid-token",
     S::UNAUTHORIZED,
-    "No token that is good",
-    "Send Authorization: Bearer with a token from /admin/tokens. One that was revoked or has expired is good for nothing any more: ask for another.",
+    "Invalid token",
+    "Send Authorization: Bearer with a valid token. If the token is expired or revoked, ask an administrator for a new one (/admin/tokens).",
 );
 pub const INSUFFICIENT_SCOPE: Kind = kind(
     "insufficient-scope",
     S::FORBIDDEN,
-    "The token is not for this limit",
+    "Token not valid for this limit",
     "Ask an administrator for a token that names this limit.",
 );
 pub const UNKNOWN_LIMIT: Kind = kind(
     "unknown-limit",
     S::NOT_FOUND,
-    "There is no limit of this name",
-    "Check the name against those under [limits] in the configuration; here a custom limit goes without custom.",
+    "Unknown limit",
+    "Check the name against those under [limits] in the configuration. Calls with a token use the name of a custom limit without custom. before it.",
 );
 pub const UNKNOWN_SUBJECT: Kind = kind(
     "unknown-subject",
     S::NOT_FOUND,
-    "This limit counts no such subject",
-    "Send what the limit counts, percent-encoded: a name for login-account, a name@device for login-device, a mobile number for sms-phone and sms-guess, an address for limits that end in -address or -network, a dialling prefix for sms-prefix, everyone for totals, and up to 256 bytes of any text for custom limits.",
+    "Invalid subject for this limit",
+    "Send the subject percent-encoded: a username for login-account, a username@device for login-device, a mobile number for sms-phone and sms-guess, an IP address for limits that end in -address or -network, a dialling prefix for sms-prefix, everyone for totals, and up to 256 bytes of any text for custom limits.",
 );
 pub const CSRF: Kind = kind(
     "csrf",
     S::FORBIDDEN,
-    "The call does not come from this site",
+    "Cross-site call refused",
     "Call from a page of this site, or from a program that sends application/json and no Origin of another site.",
 );
 pub const LOGIN_TAKEN: Kind = kind(
     "login-taken",
     S::CONFLICT,
-    "This name is taken",
-    "Choose another name. If it is yours, sign in instead.",
+    "Username taken",
+    "Choose another username. If it is yours, sign in instead.",
 );
 pub const INVALID_PHONE: Kind = kind(
     "invalid-phone",
     S::UNPROCESSABLE_ENTITY,
-    "This is no mobile number",
-    "Send a mobile number, best with its country code: +8613800138000.",
+    "Invalid mobile number",
+    "Send a mobile number, preferably with its country code: +8613800138000.",
 );
 pub const COUNTRY_NOT_ALLOWED: Kind = kind(
     "country-not-allowed",
     S::UNPROCESSABLE_ENTITY,
-    "No codes are sent to this country",
-    "Use a number of another country, or sign in with a name and a password.",
+    "Codes are not sent to this country",
+    "Use a number of another country, or sign in with a username and password.",
 );
 pub const INVALID_CODE: Kind = kind(
     "invalid-code",
     S::UNAUTHORIZED,
-    "The code is not right",
-    "It was wrong, too old, used before, or sent for something else. Check it, or ask for another with POST /api/v1/sms/codes.",
+    "Invalid code",
+    "The code is wrong, expired, already used, or was sent for something else. Check it, or request another with POST /api/v1/sms/codes.",
 );
 pub const NO_ACCOUNT: Kind = kind(
     "no-account",
     S::NOT_FOUND,
     "No account has this number",
-    "Make one with POST /api/v1/register, or sign in with POST /api/v1/sms/login, which makes one.",
+    "Create one with POST /api/v1/register, or sign in with POST /api/v1/sms/login, which creates one.",
 );
 pub const PHONE_TAKEN: Kind = kind(
     "phone-taken",
@@ -140,108 +140,108 @@ pub const PHONE_TAKEN: Kind = kind(
 pub const NOT_SENT: Kind = kind(
     "unavailable",
     S::SERVICE_UNAVAILABLE,
-    "Not available at the moment",
-    "The message was not sent: the SMS gateway did not take it. Nothing was counted. Send the same call again after Retry-After.",
+    "Temporarily unavailable",
+    "The message was not sent: the SMS gateway did not accept it. It does not count towards the limit of the number. Send the same call again after Retry-After.",
 );
 pub const ONLY_WAY_IN: Kind = kind(
     "only-way-in",
     S::CONFLICT,
-    "The number is the only way into this account",
-    "Set a password with POST /api/v1/password/reset first; then the number can be removed.",
+    "The number is the only way to sign in",
+    "Set a password with POST /api/v1/password/reset first; then you can remove the number.",
 );
 pub const TOO_MANY_TOKENS: Kind = kind(
     "too-many-tokens",
     S::CONFLICT,
-    "There are 100 tokens already",
-    "Revoke one that is not needed any more with DELETE /api/v1/admin/tokens/{id}, then send the same call again.",
+    "Too many tokens",
+    "At most 100 tokens can be valid. Revoke one with DELETE /api/v1/admin/tokens/{id}, then send the same call again.",
 );
 pub const NO_PASSWORD: Kind = kind(
     "no-password",
     S::CONFLICT,
-    "The account has no password yet",
-    "Changing the number takes the current password. Set one with POST /api/v1/password/reset first.",
+    "The account has no password",
+    "Changing the number requires the current password. Set one with POST /api/v1/password/reset first.",
 );
 pub const PASSWORD_DISABLED: Kind = kind(
     "password-disabled",
     S::CONFLICT,
-    "The password is disabled",
-    "Too many wrong ones were tried in a row, and this browser is none that the account was signed in to before. Set a new one with POST /api/v1/password/reset, or ask an administrator to enable it again.",
+    "Password disabled",
+    "There were too many wrong passwords in a row, and the account has not signed in from this browser before. Set a new password with POST /api/v1/password/reset, or ask an administrator to re-enable it.",
 );
 pub const PASSWORD_REQUIRED: Kind = kind(
     "password-required",
     S::FORBIDDEN,
-    "This account takes its password",
-    "An administrator's account is not opened by a code. Sign in with POST /api/v1/login. Where the password is lost, another administrator helps, or gatehouse admin create on the server.",
+    "Password required",
+    "An SMS code is not enough for an administrator account. Sign in with POST /api/v1/login. If the password is lost, ask another administrator, or run gatehouse admin create on the server.",
 );
 pub const PASSWORD_CHANGE_REQUIRED: Kind = kind(
     "password-change-required",
     S::FORBIDDEN,
-    "The password has to be changed first",
-    "It was given out once. Change it on /account; until then only GET /api/v1/session and POST /api/v1/logout answer.",
+    "Password change required",
+    "The current password is a one-time password. Change it on /account. Until then, only GET /api/v1/session and POST /api/v1/logout are allowed.",
 );
 pub const INVALID_INPUT: Kind = kind(
     "invalid-input",
     S::UNPROCESSABLE_ENTITY,
-    "Some of the input cannot be used",
+    "Invalid input",
     "Correct the fields listed in errors and send the call again.",
 );
 pub const PRECONDITION_REQUIRED: Kind = kind(
     "precondition-required",
     S::PRECONDITION_REQUIRED,
-    "Say which version is being replaced",
+    "If-Match required",
     "Send If-Match with the ETag of GET /api/v1/admin/limits, so that nobody else's change is lost.",
 );
 pub const PRECONDITION_FAILED: Kind = kind(
     "precondition-failed",
     S::PRECONDITION_FAILED,
-    "Somebody else has changed it meanwhile",
-    "Look at diff, which leads from what is saved now to what you sent. Put both together and send the call again with If-Match of version.",
+    "Somebody else changed the limits",
+    "The field diff shows the difference between what is saved now and what you sent. Merge the two and send the call again with If-Match of version.",
 );
 pub const NOT_SAVED: Kind = kind(
     "not-saved",
     S::CONFLICT,
-    "The limits cannot be saved",
-    "What they are kept in cannot be written, and reason says why and what to do. What was in force still is.",
+    "Limits not saved",
+    "The backend of the limits cannot be written. The field reason says why and what to do. The previous limits stay in force.",
 );
 pub const NOT_FOUND: Kind = kind(
     "not-found",
     S::NOT_FOUND,
-    "There is nothing at this address",
+    "Not found",
     "Check the path against /openapi.json.",
 );
 pub const METHOD_NOT_ALLOWED: Kind = kind(
     "method-not-allowed",
     S::METHOD_NOT_ALLOWED,
-    "This address does not take this method",
+    "Method not allowed",
     "Use one of the methods in the Allow header.",
 );
 pub const PAYLOAD_TOO_LARGE: Kind = kind(
     "payload-too-large",
     S::PAYLOAD_TOO_LARGE,
-    "The body is too large",
-    "Send at most 16 KiB; limits may take 256 KiB.",
+    "Body too large",
+    "Send at most 16 KiB, or 256 KiB for a set of limits.",
 );
 pub const REQUEST_TIMEOUT: Kind = kind(
     "request-timeout",
     S::REQUEST_TIMEOUT,
-    "The body took too long",
-    "It has to arrive whole within ten seconds, limits within thirty. Send the same call again over a better connection.",
+    "Request timed out",
+    "The whole body must arrive within ten seconds, a set of limits within thirty. Send the same call again over a faster connection.",
 );
 pub const UNSUPPORTED_MEDIA_TYPE: Kind = kind(
     "unsupported-media-type",
     S::UNSUPPORTED_MEDIA_TYPE,
-    "The body is of another type than this call takes",
+    "Unsupported content type",
     "Send JSON, with Content-Type: application/json.",
 );
 pub const MALFORMED_JSON: Kind = kind(
     "malformed-json",
     S::BAD_REQUEST,
-    "The body is not JSON",
-    "Check quotes, commas and brackets, and that the body arrives whole.",
+    "Invalid JSON",
+    "Check quotes, commas and brackets, and send the whole body.",
 );
 pub const INTERNAL: Kind = kind(
     "internal",
     S::INTERNAL_SERVER_ERROR,
-    "Something broke on our side",
-    "It was recorded. Try again later; if it stays, tell whoever runs this site when it happened.",
+    "Internal error",
+    "The error was logged. Try again later. If it keeps happening, tell an administrator when it happened.",
 );

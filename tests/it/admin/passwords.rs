@@ -46,7 +46,7 @@ async fn a_code_signs_in_says_what_is_wrong_and_sets_a_password_that_is_good() {
     let since = &signed_in.body["user"]["password_disabled_since"];
     assert_eq!((signed_in.status, since), (200, &json!("2026-03-01T12:00:00Z")));
     let page = client.get("/account").await;
-    for told in ["Your password is disabled for new browsers", "2026-03-01 12:00", "href=\"/password/reset\""]
+    for told in ["Your password is disabled in new browsers", "2026-03-01 12:00", "href=\"/password/reset\""]
     {
         assert!(page.text.contains(told), "{told} is not in {}", page.text);
     }
@@ -72,7 +72,7 @@ async fn an_account_without_a_number_is_sent_to_whoever_runs_the_site() {
     disable(&app, "alice").await;
     disable(&app, "boss").await;
     let page = alice.get("/account").await.text;
-    assert!(page.contains("Ask whoever runs this site") && !page.contains("/password/reset"), "{page}");
+    assert!(page.contains("Ask an administrator") && !page.contains("/password/reset"), "{page}");
     assert!(boss.get("/account").await.text.contains("gatehouse admin enable"));
 }
 
@@ -138,14 +138,14 @@ async fn an_administrator_enables_it_again_in_the_console_with_a_reason_and_the_
     let done = send(&[wish[0], wish[1], ("password", PASSWORD)]).await;
     assert_eq!((done.status, done.header("location")), (303, "/admin/lookup"), "{}", done.text);
     let page = boss.get("/admin/lookup").await.text;
-    assert!(page.contains("the password signs in again") && page.contains("She called"), "{page}");
+    assert!(page.contains("Password sign-in re-enabled.") && page.contains("She called"), "{page}");
     assert!(!page.contains("/admin/lookup/enable"));
     // From a page of before, as another administrator may have it open.
     assert_eq!(send(&[wish[0], wish[1], ("password", PASSWORD)]).await.status, 303);
-    assert!(boss.get("/admin/lookup").await.text.contains("was not disabled any more"));
+    assert!(boss.get("/admin/lookup").await.text.contains("the password is not disabled"));
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
     assert_eq!(app.client().login("alice", WRONG).await.status, 401);
-    assert!(look("alice").await.text.contains("Wrong passwords in a row from strangers: 1. At 2"));
+    assert!(look("alice").await.text.contains("Wrong passwords in a row from unknown devices: 1. At 2"));
 }
 
 /// With nobody left to ask.

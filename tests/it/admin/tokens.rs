@@ -66,7 +66,7 @@ async fn the_page_makes_shows_once_and_revokes() {
     let toml = "[limits.custom.reply]\nrules = [{ max = 5, window = \"1s\" }]\n";
     let app = TestApp::with(Store::Memory, toml).await;
     let boss = admin(&app).await;
-    assert!(boss.get("/admin/tokens").await.text.contains("There are now: reply"));
+    assert!(boss.get("/admin/tokens").await.text.contains("Available now: reply"));
     let fields = [("name", "forum"), ("scopes", "reply, leave"), ("expires_days", "90")];
     let made = boss.submit("/admin/tokens", "/admin/tokens", &fields).await;
     assert_eq!(made.status, 201, "{}", made.text);
@@ -80,7 +80,7 @@ async fn the_page_makes_shows_once_and_revokes() {
     let id = page.hidden("id").unwrap();
     let revoked = boss.submit("/admin/tokens", "/admin/tokens/revoke", &[("id", &id)]).await;
     assert_eq!((revoked.status, revoked.header("location")), (303, "/admin/tokens"));
-    assert!(boss.get("/admin/tokens").await.text.contains("The token is revoked."));
+    assert!(boss.get("/admin/tokens").await.text.contains("Token revoked."));
 }
 
 #[tokio::test]

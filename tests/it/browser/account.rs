@@ -64,7 +64,7 @@ async fn changes_the_password(here: &Browser, there: &Browser) {
     assert!(here.text("#new_password-error").await.contains("differs"));
     change(here, PASSWORD, NEW_PASSWORD).await;
     assert_eq!(here.path().await, "/account");
-    assert!(here.text("[role=status]").await.starts_with("Your password was changed."));
+    assert!(here.text("[role=status]").await.starts_with("Password changed."));
 
     there.open("/account").await;
     assert_eq!(there.path().await, "/login?next=/account", "the other device was signed out");

@@ -79,7 +79,7 @@ async fn saves_it_with_a_reason_and_the_password(browser: &Browser, app: &TestAp
     app.advance(Duration::from_secs(20 * 60));
     browser.fill(&[("reason", "Guesses at kim from many addresses")]).await;
     browser.follow("button[value=save]").await;
-    assert_eq!(browser.text("h1").await, "Your password again");
+    assert_eq!(browser.text("h1").await, "Confirm your password");
     browser.fill(&[("password", WRONG)]).await;
     browser.submit().await;
     assert!(browser.has("#password-error").await);
@@ -115,12 +115,12 @@ async fn looks_the_person_up_and_lets_them_in(browser: &Browser, app: &TestApp) 
     assert!(browser.text("#person").await.contains("kim"));
     let line = browser.text(".lines li").await;
     assert!(line.contains("4 failed sign-ins within 1 hour") && line.contains("4 of 4 used"), "{line}");
-    assert!(line.contains("Next one at"), "{line}");
+    assert!(line.contains("Next one possible at"), "{line}");
     assert!(browser.text("#why ~ ul").await.contains("refused by a limit"));
     browser.find("#limit-0 summary").await.click().await.unwrap();
     browser.fill(&[("reason-0", "It was not her: she called")]).await;
     browser.follow("#limit-0 button.main").await;
-    assert!(browser.text(".notice.good").await.contains("the count was cleared"));
+    assert!(browser.text(".notice.good").await.contains("Count cleared"));
     assert!(browser.text(".limit").await.contains("nothing counted"));
     assert!(browser.text("#why ~ ul").await.contains("It was not her"));
     assert_eq!(kim.login("kim", PASSWORD).await.status, 200);
@@ -153,7 +153,7 @@ async fn two_who_change_the_limits_at_once_do_not_undo_one_another() {
         browser.follow("[value=remove-2], [value=remove-1]").await;
     }
     browser.follow("button[value=save]").await;
-    assert_eq!(browser.text("h1").await, "Somebody changed the limits while you were at it");
+    assert_eq!(browser.text("h1").await, "Somebody else changed the limits");
     let diff = browser.text(".diff").await;
     assert!(diff.contains("sms-phone") && !diff.contains("max = 8"), "{diff}");
     browser.follow("button[value=save]").await;
@@ -174,6 +174,6 @@ async fn the_overview_follows_what_happens_and_stands_still_when_asked_to() {
     let seen = "return document.querySelector('.tile.wrong').innerText.includes('1 in the last hour')";
     browser.slowly_until("refreshed figures", seen).await;
     browser.find(".fresh button").await.click().await.unwrap();
-    assert_eq!(browser.text(".fresh button").await, "Follow");
+    assert_eq!(browser.text(".fresh button").await, "Resume");
     browser.assert_content().await;
 }

@@ -96,7 +96,7 @@ async fn is_seen_in_the_console(language: &str, estimate: &str, caveat: &str, no
 
 #[tokio::test]
 async fn a_known_device_is_seen_in_the_console_in_english() {
-    is_seen_in_the_console("en", "about 2", "are not tried", "no difference").await;
+    is_seen_in_the_console("en", "about 2", "Not tried", "no difference").await;
 }
 
 #[tokio::test]

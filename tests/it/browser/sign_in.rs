@@ -34,7 +34,7 @@ async fn registers_and_signs_out(browser: &Browser) {
 async fn is_asked_for_a_captcha(app: &TestApp, browser: &Browser) {
     browser.fail(2, "kim").await;
     assert!(!browser.has("#captcha_answer").await);
-    assert!(browser.text("[role=alert]").await.contains("Name or password is wrong"));
+    assert!(browser.text("[role=alert]").await.contains("Wrong username or password"));
     assert_eq!(
         (browser.value("#login").await.as_str(), browser.value("#password").await.as_str()),
         ("kim", "")
@@ -65,7 +65,7 @@ async fn is_asked_for_a_captcha(app: &TestApp, browser: &Browser) {
         browser.try_password("kim", PASSWORD).await;
     };
     assert_eq!(hashes_during(app, with_a_wrong_answer).await, 0);
-    assert!(browser.text("#captcha_answer-error").await.contains("Those were not the letters"));
+    assert!(browser.text("#captcha_answer-error").await.contains("Wrong letters"));
     assert_eq!(browser.focused().await, "password");
 
     browser.fill(&[("captcha_answer", ANSWER)]).await;

@@ -180,7 +180,7 @@ async fn images_are_drawn_at_a_limited_rate(store: Store) {
     assert_eq!(refused.body["captcha"], serde_json::json!({ "retry_after": 60 }));
     let page = client.submit("/login", "/login", &[("login", "alice"), ("password", PASSWORD)]).await;
     assert_eq!((page.status, page.hidden("captcha_id")), (403, None));
-    assert!(page.text.contains("Or sign in from a browser that you were signed in to before"));
+    assert!(page.text.contains("Or use a browser in which you have signed in before"));
     // The one in hand is still good.
     assert_eq!(with_captcha(&client, &id).await.status, 200);
 }

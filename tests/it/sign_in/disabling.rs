@@ -155,7 +155,7 @@ async fn a_new_password_from_a_known_device_is_good_everywhere(store: Store) {
     fail(&app, "known", 2).await;
     let page = home.get("/account").await.text;
     assert!(
-        page.contains("disabled for new browsers") && page.contains("name=\"current_password\""),
+        page.contains("disabled in new browsers") && page.contains("name=\"current_password\""),
         "{page}"
     );
     assert!(page.contains("href=\"/account/phone\""), "{page}");
@@ -165,7 +165,7 @@ async fn a_new_password_from_a_known_device_is_good_everywhere(store: Store) {
     assert_eq!((done.status, done.header("location")), (303, "/account"), "{}", done.text);
     assert_eq!(away.login("known", NEW).await.status, 200);
     assert_eq!(account(&app, "known").await.password_failures, 0);
-    assert!(!home.get("/account").await.text.contains("disabled for new browsers"));
+    assert!(!home.get("/account").await.text.contains("disabled in new browsers"));
 }
 
 async fn of_two_hundred_wrong_passwords_at_once_from_a_known_device_a_hundred_are_compared(store: Store) {
@@ -257,7 +257,7 @@ async fn a_disabled_password_looks_like_none_on_the_page(store: Store) {
         }
         assert_eq!(told[0], told[1], "step {step}");
         assert_eq!(told[0].0, if step < 3 { 401 } else { 403 }, "step {step}: {}", told[0].2);
-        assert!(step >= 3 || told[0].2.contains("set a new password by SMS"), "it says what to do");
+        assert!(step >= 3 || told[0].2.contains("reset your password by SMS"), "it says what to do");
     }
 }
 

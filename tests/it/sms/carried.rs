@@ -40,7 +40,7 @@ async fn a_code_that_reached_a_handset_through_kannel_signs_in_and_its_report_is
         if message["report"] == "delivered" {
             assert_eq!((&message["state"], &message["gateway"]), (&json!("accepted"), &json!("http")));
             assert!(message["entered_at"].is_string() && message["reported_at"].is_string());
-            assert!(boss.get("/admin/messages").await.text.contains("delivered, says the network"));
+            assert!(boss.get("/admin/messages").await.text.contains("reported as delivered"));
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await; // Kannel's own time
@@ -69,7 +69,7 @@ async fn what_may_have_gone_out_is_told_as_such_counts_and_opens() {
     // The page says so, too.
     let page = app.client();
     let told = page.submit("/login/code", "/login/code", &[("phone", "+8613900139000")]).await;
-    assert!(told.status == 200 && told.text.contains("The message may take a while"), "{}", told.text);
+    assert!(told.status == 200 && told.text.contains("The message may be delayed"), "{}", told.text);
     let state = &admin(&app).await.get("/api/v1/admin/messages").await.body["messages"][0]["state"];
     assert_eq!(state, "unknown");
 }

@@ -26,7 +26,7 @@ on_each_store! {
 async fn the_message_says_its_code_in_the_language_asked_for(store: Store) {
     let rig = Rig::new(store, "[sms]\ncode_ttl = '4m'").await;
     let (instance, address) = (rig.instance().await, address());
-    for (locale, words) in [("en", "good for 4 min"), ("zh-CN", "4 分钟内有效"), ("tlh", "good for 4 min")]
+    for (locale, words) in [("en", "valid for 4 min"), ("zh-CN", "4 分钟内有效"), ("tlh", "valid for 4 min")]
     {
         let phone = phone();
         let answer = sent(instance.ask(Ask { locale, ..ask(&phone, &address) }).await);

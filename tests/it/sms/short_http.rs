@@ -84,7 +84,7 @@ async fn the_pages_say_that_codes_are_short(store: Store) {
         let fields = [("phone", phone), ("captcha_answer", ANSWER), ("send", "1")];
         let shown = send_on(&client, "/login/code", &asked, &fields).await;
         assert_eq!(shown.status, 200, "{}", shown.text);
-        assert!(shown.text.contains("Codes are short just now"), "{}", shown.text);
+        assert!(shown.text.contains("SMS codes are limited right now"), "{}", shown.text);
         assert_eq!(shown.hidden("short").as_deref(), Some("1"));
         let (token, sent_to) = (shown.csrf_token(), shown.hidden("phone").unwrap());
         pages.push(shown.text.replace(&token, "…").replace(&sent_to, "…"));
@@ -96,7 +96,7 @@ async fn the_overview_says_that_codes_are_short(store: Store) {
     let app = short(store).await;
     let boss = admin(&app).await;
     let page = boss.get("/admin").await;
-    assert!(page.text.contains("Codes are short: 4 of 5 messages to everyone are spent"), "{}", page.text);
+    assert!(page.text.contains("SMS budget short: 4 of 5 messages used"), "{}", page.text);
     ask_solved(&app.client(), OTHER, "login").await;
     super::rig::until(async || boss.get("/admin").await.text.contains("Codes withheld in the last hour: 1"))
         .await;
