@@ -224,7 +224,7 @@ async fn open_store(settings: &StoreSettings, clock: &Clock) -> Result<(AnyStore
             let link = store.link().clone();
             if !link.ready(FIRST_CONNECTION).await {
                 tracing::warn!(
-                    "store.url: redis does not answer yet; until it does, everyone is asked for a CAPTCHA"
+                    "store.url: redis does not answer yet; until it does, everyone needs a CAPTCHA"
                 );
             }
             Ok((AnyStore::Redis(store), Some(link)))

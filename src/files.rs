@@ -47,7 +47,7 @@ fn only_regular(found: FileType) -> io::Result<()> {
         other if other.is_socket() => "a socket",
         _ => "a device",
     };
-    Err(io::Error::other(format!("it is {kind}, and only a regular file is read")))
+    Err(io::Error::other(format!("it is {kind}; it must be a regular file")))
 }
 
 #[cfg(test)]
@@ -79,7 +79,7 @@ mod tests {
             (".", "a directory"),
         ] {
             let refused = open_regular(&at(name)).unwrap_err().to_string();
-            assert_eq!(refused, format!("it is {told}, and only a regular file is read"), "{name}");
+            assert_eq!(refused, format!("it is {told}; it must be a regular file"), "{name}");
         }
         assert_eq!(open_regular(&at("nothing")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }

@@ -22,10 +22,10 @@ pub enum KeyFileError {
     #[error("secrets.key_file {path}: {reason}")]
     Io { path: PathBuf, reason: std::io::Error },
     #[error(
-        "secrets.key_file {path}: holds {length} bytes where a key has 32; restore the file, or remove it to have a new key made (everyone is signed out)"
+        "secrets.key_file {path}: holds {length} bytes instead of 32; restore the file, or remove it so that a new key is created (which signs everyone out)"
     )]
     Length { path: PathBuf, length: usize },
-    #[error("secrets.key_file {path}: others may read it (mode {mode:o}); run: chmod 600 {path}")]
+    #[error("secrets.key_file {path}: other users can read it (mode {mode:o}); run: chmod 600 {path}")]
     Mode { path: PathBuf, mode: u32 },
 }
 

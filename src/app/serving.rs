@@ -88,7 +88,7 @@ impl Serving {
         drop(stopper);
         // What was said to be on its way is handed over, as far as its gateway answers.
         if tokio::time::timeout(LAST_MESSAGES, codes.drain()).await.is_err() {
-            tracing::warn!("messages are still being handed over: what becomes of them is not known");
+            tracing::warn!("messages were still being sent at shutdown; their outcome is unknown");
         }
         let last_words = async {
             while background.join_next().await.is_some() {}
@@ -96,7 +96,7 @@ impl Serving {
             tuning.leave().await;
         };
         if tokio::time::timeout(LAST_WORDS, last_words).await.is_err() {
-            tracing::warn!("the last security events are lost: the database does not take them in time");
+            tracing::warn!("the last security events are lost: the database did not store them in time");
         }
         background.shutdown().await;
         let _ = tokio::time::timeout(CLOSING, db.close()).await;

@@ -220,9 +220,9 @@ impl RawEntry {
 }
 
 pub(super) fn action(text: &str) -> Result<Action, sqlx::Error> {
-    Action::parse(text).ok_or_else(|| sqlx::Error::Decode("an action that there is none of".into()))
+    Action::parse(text).ok_or_else(|| sqlx::Error::Decode("an unknown action".into()))
 }
 
 pub(super) fn outcome(text: &str) -> Result<Outcome, sqlx::Error> {
-    Outcome::parse(text).ok_or_else(|| sqlx::Error::Decode("an outcome that there is none of".into()))
+    Outcome::parse(text).ok_or_else(|| sqlx::Error::Decode("an unknown outcome".into()))
 }

@@ -60,7 +60,7 @@ impl Writer {
             self.lose(&row);
             if !self.full.swap(true, Ordering::Relaxed) {
                 tracing::warn!(
-                    "security events are lost: the database takes none, and no more fit in memory"
+                    "security events are lost: the database does not store them, and the queue in memory is full"
                 );
             }
             return;
@@ -111,14 +111,14 @@ impl Writer {
             };
             if let Err(error) = written {
                 if !self.failing.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, "security events wait in memory: the database does not take them");
+                    tracing::warn!(%error, "security events wait in memory: the database does not store them");
                 }
                 return;
             }
             due = due.saturating_sub(many);
             self.full.store(false, Ordering::Relaxed);
             if self.failing.swap(false, Ordering::Relaxed) {
-                tracing::info!("the database takes security events again");
+                tracing::info!("the database stores security events again");
             }
         }
     }
@@ -131,7 +131,7 @@ impl Writer {
                 Ok(()) => self.wrote(1),
                 Err(error) if error.is_about_values() => {
                     self.lose(row);
-                    tracing::error!(%error, "a security event is lost: the database refuses it");
+                    tracing::error!(%error, "a security event is lost: the database refused it");
                 }
                 other => return other,
             }

@@ -201,7 +201,7 @@ impl Captchas {
         shared.spend(mark, ttl).await.unwrap_or_else(|error| {
             // The link says once that the store is out; a line an answer would be for senders to write.
             metrics::counter!("gatehouse_store_errors_total").increment(1);
-            tracing::debug!(%error, "captcha: shared marks failed; this instance's own decide");
+            tracing::debug!(%error, "captcha: the shared record of used challenges failed; this instance uses its own");
             true
         })
     }

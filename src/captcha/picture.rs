@@ -21,7 +21,7 @@ pub enum ImageError {
     /// Expired, or no id of ours: one answer to both, there is nothing to draw.
     #[error("no such challenge")]
     Unknown,
-    #[error("enough images were drawn of late")]
+    #[error("too many images were drawn recently")]
     Later(Later),
     #[error("too many images are being drawn; try again in a second")]
     Busy,

@@ -12,9 +12,9 @@ pub type SpendFuture<'a> = Pin<Box<dyn Future<Output = Result<bool, MarksError>>
 
 #[derive(Debug, thiserror::Error)]
 pub enum MarksError {
-    #[error("no room for another mark")]
+    #[error("the record of used challenges is full")]
     Full,
-    #[error("the store of marks did not answer: {0}")]
+    #[error("the record of used challenges did not answer: {0}")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

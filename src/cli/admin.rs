@@ -18,7 +18,7 @@ pub fn create(loaded: &Loaded, name: &str, password_stdin: bool) -> Result<(), F
     let login = Username::parse(name).map_err(|error| Failure::unusable(format!("NAME: {error}")))?;
     let password = if password_stdin { first_line()? } else { asked_for()? };
     block_on(create_account(loaded, &login, &password))??;
-    tell!("{} is an administrator now.", login.as_str());
+    tell!("{} is now an administrator.", login.as_str());
     Ok(())
 }
 
@@ -45,7 +45,7 @@ pub fn enable(loaded: &Loaded, name: &str) -> Result<(), Failure> {
     let login = Username::parse(name).map_err(|error| Failure::unusable(format!("NAME: {error}")))?;
     match block_on(enable_password(loaded, &login))?? {
         true => {
-            tell!("The password of {} signs in again.", login.as_str());
+            tell!("Password sign-in re-enabled for {}.", login.as_str());
         }
         false => {
             tell!("The password of {} is not disabled; nothing was changed.", login.as_str());
@@ -82,12 +82,12 @@ fn first_line() -> Result<Zeroizing<String>, Failure> {
 
 fn asked_for() -> Result<Zeroizing<String>, Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::unusable("there is no terminal to ask for a password on; use --password-stdin"));
+        return Err(Failure::unusable("there is no terminal to read a password from; use --password-stdin"));
     }
     let ask = |prompt: &str| rpassword::prompt_password(prompt).map(Zeroizing::new).map_err(Failure::broken);
     let password = ask("Password (15 characters or more): ")?;
-    if password != ask("Once more: ")? {
-        return Err(Failure::unusable("password: the two differ; nothing was made"));
+    if password != ask("Repeat the password: ")? {
+        return Err(Failure::unusable("password: the two entries differ; no account was created"));
     }
     Ok(password)
 }

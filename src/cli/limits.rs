@@ -21,13 +21,16 @@ pub fn show(loaded: &Loaded, file: &Path) {
             tell!("version: {version}\n");
         }
         (Look::Followed, None) | (Look::Empty, _) => {
-            tell!("version: none yet; the first server puts there what {} says:\n", file.display());
+            tell!(
+                "version: none yet; the first server to start stores these limits of {}:\n",
+                file.display()
+            );
         }
         (Look::Refused(error), _) => {
-            tell!("version: refused; {} says otherwise:\n{error}\n", file.display());
+            tell!("version: refused; these are the limits of {}:\n{error}\n", file.display());
         }
         (Look::Down(reason), _) => {
-            tell!("version: unknown ({reason}); {} says:\n", file.display());
+            tell!("version: unknown ({reason}); these are the limits of {}:\n", file.display());
         }
     }
     for limit in loaded.live.snapshot().limits.iter() {

@@ -24,23 +24,23 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the server (also what no command does).
+    /// Run the server (the default command).
     Serve {
-        /// Where to read the configuration [default: gatehouse.toml, if it is there]
+        /// Configuration file [default: gatehouse.toml, if it exists]
         #[arg(long)]
         config: Option<PathBuf>,
     },
-    /// Read a configuration, and say what is wrong with it: exit status 0, or 2.
+    /// Check a configuration file and report its mistakes; exit status 0 or 2.
     CheckConfig {
-        /// [default: gatehouse.toml]
+        /// Configuration file [default: gatehouse.toml]
         file: Option<PathBuf>,
     },
-    /// Administrators.
+    /// Manage administrators.
     Admin {
         #[command(subcommand)]
         command: AdminCommand,
     },
-    /// The limits in force.
+    /// Show the limits in force.
     Limits {
         #[command(subcommand)]
         command: LimitsCommand,
@@ -49,18 +49,22 @@ enum Command {
 
 #[derive(Subcommand)]
 enum AdminCommand {
-    /// Make an administrator; the password is asked for.
+    /// Create an administrator; asks for the password.
     Create {
+        /// Username of the new administrator.
         name: String,
         /// Read the password from the first line of standard input.
         #[arg(long)]
         password_stdin: bool,
+        /// Configuration file [default: gatehouse.toml, if it exists]
         #[arg(long)]
         config: Option<PathBuf>,
     },
-    /// Let an account's password sign in everywhere again that was disabled after too many wrong ones in a row.
+    /// Re-enable a password that was disabled after too many wrong ones in a row.
     Enable {
+        /// Username of the account.
         name: String,
+        /// Configuration file [default: gatehouse.toml, if it exists]
         #[arg(long)]
         config: Option<PathBuf>,
     },
@@ -70,6 +74,7 @@ enum AdminCommand {
 enum LimitsCommand {
     /// List every limit with its rules.
     Show {
+        /// Configuration file [default: gatehouse.toml, if it exists]
         #[arg(long)]
         config: Option<PathBuf>,
     },
@@ -145,7 +150,7 @@ fn check_config(file: Option<&Path>) -> Result<(), Failure> {
         HomeKind::Redis => format!("redis, key {}", home.key),
         HomeKind::Nacos => home.place().display().to_string(),
     };
-    tell!("[limits], and what else is live, is read from {place}; this file fills it where it is empty");
+    tell!("[limits] and the other live sections are read from {place}; this file fills it if it is empty");
     Ok(())
 }
 

@@ -78,26 +78,26 @@ async fn make_first_admin(services: &Services, world: &World) -> Result<(), Fail
     let password = Password::attempt(&word).expect("a password");
     if accounts.find(&login).await.map_err(Failure::broken)?.is_some() {
         tell!(
-            "There is no administrator, and the name {FIRST_ADMIN:?} is taken. Make one: gatehouse admin create NAME"
+            "There is no administrator, and the name {FIRST_ADMIN:?} is taken. Create one: gatehouse admin create NAME"
         );
         return Ok(());
     }
     let hash = hasher.hash(&Caller::OPERATOR, &password).await.map_err(Failure::broken)?;
     // Shown before it is good for anything: a password that nobody can have seen must not be the only one.
     let shown = say(&format!(
-        "There is no administrator yet, so one is made.\n  name:              {FIRST_ADMIN}\n  one-time password: {word}\nSign in with it and choose a password of your own. It is not shown again."
+        "There is no administrator yet, so one is created.\n  username:          {FIRST_ADMIN}\n  one-time password: {word}\nSign in with it and choose a password of your own. It is not shown again."
     ));
     if let Err(reason) = shown {
         tracing::error!(
             %reason,
-            "no administrator was made: standard output cannot be written, where the one-time password would be shown; start with one that can, or run gatehouse admin create NAME"
+            "no administrator was created: standard output cannot be written, so the one-time password cannot be shown; start with a writable standard output, or run gatehouse admin create NAME"
         );
         return Ok(());
     }
     match accounts.create_first_admin(&login, &hash).await {
         Ok(Some(_)) => Ok(()),
         Ok(None) | Err(CreateError::LoginTaken | CreateError::PhoneTaken) => {
-            tell!("Another instance made it in the meantime: the password is the one shown there.");
+            tell!("Another instance created it in the meantime: use the password that was shown there.");
             Ok(())
         }
         Err(CreateError::Db(error)) => Err(Failure::broken(error)),

@@ -52,8 +52,7 @@ section! {
 fn provider(section: &mut Section<'_>, key: &'static str) -> Option<CaptchaProvider> {
     let place = section.place_of(key);
     let fixed = section.value(key, false, word(&[("image", false), ("fixed", true)]));
-    let missing =
-        "is missing, and captcha.provider = \"fixed\" needs it: the answer that every challenge takes";
+    let missing = "is missing; captcha.provider = \"fixed\" requires it: the answer to every challenge";
     let answer = section.required("fixed_answer", missing, place.filter(|_| fixed), text);
     answer.filter(|_| fixed).map(|answer| CaptchaProvider::Fixed { answer })
 }

@@ -65,7 +65,7 @@ impl Control {
     pub async fn save(&self, edit: Edit, seen: &str) -> Result<Saved, SaveError> {
         let (answer, answered) = oneshot::channel();
         let request = SaveRequest { edit, seen: seen.to_owned(), answer };
-        let gone = || SaveError::Home("the server is stopping; try again once it runs".to_owned());
+        let gone = || SaveError::Home("the server is stopping; try again when it is running".to_owned());
         self.wake.send(Wake::Save(Box::new(request))).map_err(|_| gone())?;
         answered.await.unwrap_or_else(|_| Err(gone()))
     }

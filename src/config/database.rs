@@ -55,10 +55,12 @@ fn database_url(node: Node) -> Parsed<DatabaseUrl> {
     match text.split_once(':') {
         Some(("postgres" | "postgresql", _)) => Url::parse(&text)
             .map(DatabaseUrl::Postgres)
-            .map_err(|wrong| format!("is no URL ({wrong}); write it as \"postgres://user@host/name\"")),
+            .map_err(|wrong| format!("is not a URL ({wrong}); write it as \"postgres://user@host/name\"")),
         Some((scheme, _)) => Err(format!("has the scheme {scheme:?}; it must be sqlite or postgres")),
-        None => Err("is no URL; write it as \"sqlite://data/gatehouse.db\" or \"postgres://user@host/name\""
-            .to_owned()),
+        None => {
+            Err("is not a URL; write it as \"sqlite://data/gatehouse.db\" or \"postgres://user@host/name\""
+                .to_owned())
+        }
     }
 }
 
@@ -67,7 +69,7 @@ fn sqlite_file(rest: &str) -> Parsed<SqliteFile> {
         ":memory:" => Ok(SqliteFile::Memory),
         "" => Err("names no file; write it as \"sqlite://data/gatehouse.db\"".to_owned()),
         _ if rest.contains('?') => {
-            Err("has options after `?`; Gatehouse sets them itself, leave them out".to_owned())
+            Err("has options after `?`; remove them, Gatehouse sets its own".to_owned())
         }
         path => Ok(SqliteFile::Path(path.into())),
     }

@@ -223,7 +223,7 @@ impl Node {
                 Some(Value::Text(text)) => text,
                 _ => raw,
             }),
-            _ => Err(format!("is {kind} where text in quotes is wanted")),
+            _ => Err(format!("is {kind}; it must be text in quotes")),
         }
     }
 }

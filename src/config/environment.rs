@@ -45,7 +45,7 @@ fn check(name: &str, value: &str, keys: &[String]) -> Result<(), String> {
         return Err("names no setting; write GATEHOUSE__SECTION__KEY".to_owned());
     }
     if name.chars().any(|letter| letter.is_lowercase()) {
-        return Err(format!("variables are written in capitals: {}", name.to_uppercase()));
+        return Err(format!("must be written in capitals: {}", name.to_uppercase()));
     }
     if value.contains(char::REPLACEMENT_CHARACTER) {
         return Err("its value is not UTF-8".to_owned());
@@ -73,7 +73,7 @@ fn put(table: &mut Table, keys: &[String], value: &str, place: &Place) -> Result
     let (key, inner) = keys.split_first().expect("split gives at least one part");
     if inner.is_empty() {
         if let Some(Entry { key: Place::Variable(other), .. }) = table.get(key) {
-            return Err(format!("the same setting comes from {other} too; keep one of them"));
+            return Err(format!("sets the same as {other}; keep one of them"));
         }
         let node = Node { value: Value::Raw(value.to_owned()), place: place.clone() };
         table.insert(key.clone(), Entry { key: place.clone(), node });
@@ -91,6 +91,6 @@ fn put(table: &mut Table, keys: &[String], value: &str, place: &Place) -> Result
     }
     match &mut entry.node.value {
         Value::Table(table) => put(table, inner, value, place),
-        other => Err(format!("{key} is {} and has nothing inside to set", other.kind())),
+        other => Err(format!("{key} is {}, so nothing can be set inside it", other.kind())),
     }
 }

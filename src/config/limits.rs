@@ -204,7 +204,7 @@ fn custom_name(name: &str) -> Result<(), String> {
     if is_custom_name(name) {
         Ok(())
     } else {
-        Err("is no name for a limit; it must be 1 to 64 of a-z, 0-9 and -".to_owned())
+        Err("is not a valid limit name; use 1 to 64 of a-z, 0-9 and -".to_owned())
     }
 }
 

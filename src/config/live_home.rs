@@ -79,6 +79,6 @@ pub(super) const fn missing_client(built_in: bool) -> Option<&'static str> {
         return None;
     }
     Some(
-        "is \"nacos\", and this build has no client for it; build one that has: cargo build --release --features nacos",
+        "is \"nacos\", but this build does not support it; build one that does: cargo build --release --features nacos",
     )
 }

@@ -68,10 +68,8 @@ pub(super) fn over(rest: &Table, document: Table) -> Result<Table, ConfigError> 
 }
 
 fn foreign(entry: &Entry, field: String) -> Problem {
-    let reason = format!(
-        "is not live, and stays in the configuration file; what can be set here: {}",
-        live_names().join(", ")
-    );
+    let reason =
+        format!("is not live; set it in the configuration file. Allowed here: {}", live_names().join(", "));
     Problem { place: entry.key.clone(), field, reason }
 }
 
@@ -110,4 +108,4 @@ pub(super) fn seed(file: &str) -> String {
 }
 
 /// Stands for a document that sets nothing: an empty one may be one that is being written.
-pub(super) const NOTHING_SET: &str = "# Nothing is set here: everything is at its default.\n";
+pub(super) const NOTHING_SET: &str = "# Nothing is set here: every setting has its default.\n";

@@ -103,7 +103,10 @@ mod tests {
         std::fs::write(&path, b"# fine\n# \xff\n").expect("written");
         assert_eq!(refusal(&source), format!("{shown}:2: is not UTF-8"));
         std::fs::write(&path, vec![b'\n'; 1024 * 1024 + 1]).expect("written");
-        assert_eq!(refusal(&source), format!("{shown}: is longer than 1 MiB, and cannot be a configuration"));
+        assert_eq!(
+            refusal(&source),
+            format!("{shown}: is longer than 1 MiB, the most a configuration can have")
+        );
         let directory = Source::new(Some(folder.path()), Vec::new());
         assert!(refusal(&directory).contains(": cannot be read: "));
     }

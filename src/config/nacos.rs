@@ -34,7 +34,7 @@ impl NacosSettings {
     /// `chosen` is where this home is chosen, and `None` where another one is: then keys may be missing.
     pub(super) fn read(section: &mut Section<'_>, chosen: Option<&Place>) -> Option<Self> {
         let place = chosen.map(|chosen| section.place().unwrap_or(chosen).clone());
-        let missing = "is missing, and live.home = \"nacos\" needs it: \"host:8848\"";
+        let missing = "is missing; live.home = \"nacos\" requires it: \"host:8848\"";
         let server = section.required("server", missing, place, server);
         let namespace = section.value("namespace", String::new(), |node| name(node, true));
         let group = section.value("group", GROUP.to_owned(), |node| name(node, false));
@@ -49,7 +49,7 @@ impl NacosSettings {
             _ => None,
         };
         if let Some((place, other)) = half {
-            section.refuse(place, section.path_of(other), "is missing; the two are set together");
+            section.refuse(place, section.path_of(other), "is missing; set both or neither");
         }
         let account = username.zip(password).map(|(username, password)| NacosAccount { username, password });
         Some(Self { server: server?, namespace, group, data_id, account })
@@ -65,12 +65,12 @@ impl NacosSettings {
 
 fn server(node: Node) -> Parsed<String> {
     let text = text(node)?;
-    let wanted = "is no address of a server; write host and port, \"nacos.internal:8848\"";
+    let wanted = "is not a server address; write host and port: \"nacos.internal:8848\"";
     let (host, port) = text.rsplit_once(':').ok_or(wanted)?;
     let port: u16 = port.parse().map_err(|_| wanted)?;
     url::Host::parse(host).map_err(|_| wanted)?;
     if port == 0 || port.checked_add(ABOVE).is_none() {
-        return Err(format!("has a port that cannot be: calls go to {ABOVE} above it"));
+        return Err(format!("has a port that is not possible: calls use the port {ABOVE} above it"));
     }
     Ok(text)
 }
@@ -80,7 +80,7 @@ fn name(node: Node, may_be_empty: bool) -> Parsed<String> {
     let text = node.text()?;
     let fits = |letter: char| letter.is_ascii_alphanumeric() || ".:-_".contains(letter);
     if text.len() > 128 || !text.chars().all(fits) || (text.is_empty() && !may_be_empty) {
-        return Err("is no name there: letters, digits and . : - _ only, 128 at most".to_owned());
+        return Err("is not a valid name; use at most 128 letters, digits and . : - _".to_owned());
     }
     Ok(text)
 }

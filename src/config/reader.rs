@@ -258,11 +258,7 @@ impl<'p> Section<'p> {
         match node.value {
             Value::Table(table) => Some((node.place, table)),
             other => {
-                self.refuse(
-                    node.place,
-                    path.to_owned(),
-                    format!("is {} where a table is wanted", other.kind()),
-                );
+                self.refuse(node.place, path.to_owned(), format!("is {}; it must be a table", other.kind()));
                 None
             }
         }
@@ -280,12 +276,12 @@ impl<'p> Section<'p> {
 fn items(node: Node) -> Parsed<Vec<Node>> {
     match node.typed().value {
         Value::Array(items) => Ok(items),
-        other => Err(format!("is {} where a list in [ ] is wanted", other.kind())),
+        other => Err(format!("is {}; it must be a list in [ ]", other.kind())),
     }
 }
 
 fn known(names: &[&str]) -> String {
-    format!("what can be set here: {}", names.join(", "))
+    format!("allowed here: {}", names.join(", "))
 }
 
 /// The name that a mistyped one is closest to.

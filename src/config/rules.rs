@@ -43,7 +43,7 @@ pub(super) fn limit(section: &mut Section<'_>, name: &str, captcha: Captcha) -> 
     let read = section.tables("rules", |inner| (inner.place().cloned(), rule(inner, captcha)));
     let place = place?;
     if missing {
-        let reason = "is missing; a limit lists its rules, and rules = [] switches it off";
+        let reason = "is missing; list the rules, or write rules = [] to switch the limit off";
         section.refuse(place, section.path_of("rules"), reason);
         return None;
     }
@@ -64,7 +64,7 @@ pub(super) fn limit(section: &mut Section<'_>, name: &str, captcha: Captcha) -> 
 
 fn rule(section: &mut Section<'_>, captcha: Captcha) -> Option<Rule> {
     // All are read before the first that failed ends it: every mistake is told.
-    let missing = "is missing: how many hits does the rule admit?";
+    let missing = "is missing; write how many hits the rule admits";
     let max = section.required("max", missing, section.place().cloned(), integer(1..=MAX_HITS));
     let then = section.value("then", Then::Block, |node| then(node, captcha));
     let span = span(section);
@@ -76,15 +76,13 @@ fn then(node: Node, captcha: Captcha) -> Parsed<Then> {
     match (then, captcha) {
         (Then::Block, _) | (Then::Captcha, Captcha::Possible) => Ok(then),
         (Then::Captcha, Captcha::IsTheThing) => {
-            Err("cannot be \"captcha\": this limit is on CAPTCHAs themselves; it can only \"block\""
-                .to_owned())
+            Err("cannot be \"captcha\": this limit counts CAPTCHAs; use \"block\"".to_owned())
         }
         (Then::Captcha, Captcha::NobodyToAsk) => {
-            Err("cannot be \"captcha\": a custom limit has no form to ask on; it can only \"block\""
-                .to_owned())
+            Err("cannot be \"captcha\": a custom limit has no form to show one; use \"block\"".to_owned())
         }
         (Then::Captcha, Captcha::WouldGiveAway) => {
-            Err("cannot be \"captcha\": whoever solves them could try every code; it can only \"block\""
+            Err("cannot be \"captcha\": anyone who solves CAPTCHAs could try every code; use \"block\""
                 .to_owned())
         }
     }
@@ -101,19 +99,18 @@ fn span(section: &mut Section<'_>) -> Option<Span> {
     let (place, zone_place) = (place?, zone_place?);
     match (sliding, calendar) {
         (true, true) => {
-            let reason =
-                "stands beside window; a rule has one of them: window slides, per follows the calendar";
+            let reason = "cannot be combined with window; keep one of them: window is sliding, per follows the calendar";
             section.refuse(place, section.path_of("per"), reason);
             None
         }
         (false, false) => {
             let reason =
-                "has neither window nor per; add window = \"1h\" (slides) or per = \"day\" (calendar)";
+                "has neither window nor per; add window = \"1h\" (sliding) or per = \"day\" (calendar)";
             section.refuse(place, section.path().to_owned(), reason);
             None
         }
         (true, false) if zoned => {
-            let reason = "belongs to per; a sliding window is the same in every time zone";
+            let reason = "is only valid with per; a sliding window is the same in every time zone";
             section.refuse(zone_place, section.path_of("timezone"), reason);
             None
         }
@@ -125,6 +122,6 @@ fn span(section: &mut Section<'_>) -> Option<Span> {
 fn zone(node: Node) -> Parsed<TimeZone> {
     let name = node.text()?;
     TimeZone::get(&name).map_err(|_| {
-        format!("{name:?} is no time zone; write an IANA name such as \"Asia/Shanghai\" or \"UTC\"")
+        format!("{name:?} is not a time zone; write an IANA name such as \"Asia/Shanghai\" or \"UTC\"")
     })
 }

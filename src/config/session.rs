@@ -27,7 +27,7 @@ pub(super) fn read(section: &mut Section<'_>) -> SessionSettings {
         && let Some(place) = place
     {
         let absolute = shown(session.absolute);
-        let reason = format!("is longer than session.absolute ({absolute}), and can never be reached");
+        let reason = format!("is longer than session.absolute ({absolute}), so it can never be reached");
         section.refuse(place, section.path_of("idle"), reason);
     }
     session

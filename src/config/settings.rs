@@ -94,8 +94,7 @@ fn refuse_no_redis(root: &Section<'_>, place: Option<Place>, settings: &Settings
     let Settings { home, store, .. } = settings;
     if let (HomeKind::Redis, None, StoreUrl::Memory, Some(place)) = (home.home, &home.url, &store.url, place)
     {
-        let reason =
-            "is \"redis\", and there is none: store.url is memory:. Set live.url or store.url to redis://…";
+        let reason = "is \"redis\", but store.url is memory:. Set live.url or store.url to redis://…";
         root.refuse(place, "live.home".to_owned(), reason);
     }
 }
@@ -112,7 +111,7 @@ fn refuse_development_parts(root: &Section<'_>, place: Option<Place>, settings: 
         (false, false) => return,
     };
     let reason = format!(
-        "{} can be reached from other machines, and {parts} for development only; choose others, or bind 127.0.0.1",
+        "{} can be reached from other machines, but {parts} for development only; choose others, or bind 127.0.0.1",
         server.bind
     );
     root.refuse(place, "server.bind".to_owned(), reason);
@@ -125,7 +124,7 @@ fn refuse_short_memory(root: &Section<'_>, place: Option<Place>, sms: &SmsTunabl
     for limit in limits.on_messages() {
         if let Some(span) = longest(limit).filter(|span| *span > sms.retention) {
             let reason = format!(
-                "{} is shorter than limits.{} looks back; it must be at least {}",
+                "{} is shorter than the longest span of limits.{}; it must be at least {}",
                 shown(sms.retention),
                 limit.name(),
                 shown(span)

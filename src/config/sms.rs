@@ -56,7 +56,7 @@ fn country(node: Node) -> Parsed<String> {
     if is_country(&text) {
         Ok(text)
     } else {
-        Err(format!("{text:?} is no country; write its two capital letters (ISO 3166-1): \"CN\""))
+        Err(format!("{text:?} is not a country code; write two capital letters (ISO 3166-1), such as \"CN\""))
     }
 }
 

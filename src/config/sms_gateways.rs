@@ -97,7 +97,7 @@ fn required<T>(
     parse: impl FnOnce(Node) -> Parsed<T>,
 ) -> Option<T> {
     let place = chosen.map(|chosen| section.place().unwrap_or(chosen).clone());
-    section.required(key, "is missing, and the chosen sms.gateway needs it", place, parse)
+    section.required(key, "is missing; the chosen sms.gateway requires it", place, parse)
 }
 
 impl HttpGateway {
@@ -154,11 +154,11 @@ fn header(name: &str, node: Node) -> Parsed<SecretRef> {
     // RFC 9110, section 5.6.2: a field's name is a token.
     let token = |letter: u8| letter.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&letter);
     if name.is_empty() || !name.bytes().all(token) {
-        return Err("is no name of an HTTP header".to_owned());
+        return Err("is not a valid HTTP header name".to_owned());
     }
     let value = node.text()?;
     if value.chars().any(char::is_control) {
-        return Err("holds a control character, which no HTTP header may".to_owned());
+        return Err("contains a control character, which an HTTP header must not".to_owned());
     }
     let value = SecretRef::parse(value)?;
     if let SecretRef::Literal(text) = &value {
@@ -169,7 +169,7 @@ fn header(name: &str, node: Node) -> Parsed<SecretRef> {
 
 /// Where a provider's service is. Its secrets go there, so that nothing may listen in on the way.
 fn service(node: Node) -> Parsed<Url> {
-    let wanted = "is no address of a service; write scheme and host alone: \"https://api.example\"";
+    let wanted = "is not the address of a service; write only scheme and host: \"https://api.example\"";
     let url = origin(node).map_err(|_| wanted.to_owned())?;
     let here = match url.host() {
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
@@ -178,7 +178,7 @@ fn service(node: Node) -> Parsed<Url> {
         None => false,
     };
     match url.scheme() {
-        "http" if !here => Err("is http, and secrets are sent there; write https".to_owned()),
+        "http" if !here => Err("is http, but secrets are sent there; use https".to_owned()),
         _ => Ok(url),
     }
 }
@@ -190,7 +190,7 @@ fn template(node: Node) -> Parsed<Template> {
 /// `content_type` is the header that goes with it.
 fn body(method: HttpMethod, content_type: Option<&SecretRef>, node: Node) -> Parsed<Template> {
     if method == HttpMethod::Get {
-        return Err("is set, and GET takes no body; write what is sent into url, or choose POST".to_owned());
+        return Err("is set, but GET has no body; put the data into url, or use POST".to_owned());
     }
     let template = template(node)?;
     // Placeholders stand for text inside quotation marks and for numbers without.
@@ -201,7 +201,9 @@ fn body(method: HttpMethod, content_type: Option<&SecretRef>, node: Node) -> Par
         None => BodyKind::of_shape(&sample),
     };
     match serde_json::from_str::<serde_json::Value>(&sample) {
-        Err(wrong) if kind == BodyKind::Json => Err(format!("is no JSON once it is filled in: {wrong}")),
+        Err(wrong) if kind == BodyKind::Json => {
+            Err(format!("is not valid JSON when it is filled in: {wrong}"))
+        }
         _ => Ok(template),
     }
 }
@@ -209,13 +211,13 @@ fn body(method: HttpMethod, content_type: Option<&SecretRef>, node: Node) -> Par
 fn url_template(node: Node) -> Parsed<Template> {
     let text = node.text()?;
     let template = Template::parse(&text)?;
-    let url = Url::parse(&template.sample("0")).map_err(|wrong| format!("is no URL: {wrong}"))?;
+    let url = Url::parse(&template.sample("0")).map_err(|wrong| format!("is not a URL: {wrong}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("has the scheme {:?}; it must be http or https", url.scheme()));
     }
     let authority = text.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next());
     if authority.is_some_and(|host| host.contains('{')) {
-        return Err("has a placeholder in its host; placeholders go behind it".to_owned());
+        return Err("has a placeholder in its host; use placeholders only after the host".to_owned());
     }
     Ok(template)
 }

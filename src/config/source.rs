@@ -84,7 +84,7 @@ impl Source {
         let whole = |reason: &str| ConfigError::whole_file(&self.path, reason);
         let bytes: &[u8] = match found {
             Found::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
-                return Err(whole("is longer than 1 MiB, and cannot be a configuration"));
+                return Err(whole("is longer than 1 MiB, the most a configuration can have"));
             }
             Found::Bytes(bytes) => bytes,
             Found::Missing if self.must_exist => return Err(whole("there is no such file")),

@@ -38,7 +38,7 @@ impl fmt::Debug for StoreUrl {
 }
 
 fn store_url(node: Node) -> Parsed<StoreUrl> {
-    const SPOKEN: &str = "this build speaks memory:, redis:// and rediss:// only";
+    const SPOKEN: &str = "use memory:, redis:// or rediss://";
     let text = text(node)?;
     if text == "memory:" {
         return Ok(StoreUrl::Memory);
@@ -46,19 +46,19 @@ fn store_url(node: Node) -> Parsed<StoreUrl> {
     match text.split_once("://") {
         Some(("redis" | "rediss", _)) => redis_url(&text),
         Some((scheme, _)) => Err(format!("has the scheme {scheme:?}; {SPOKEN}")),
-        None => Err(format!("is no URL; {SPOKEN}")),
+        None => Err(format!("is not a URL; {SPOKEN}")),
     }
 }
 
 pub(super) fn redis_url(text: &str) -> Parsed<StoreUrl> {
     const WANTED: &str = "write it as \"redis://user:password@host:6379/0\"";
-    let url = Url::parse(text).map_err(|wrong| format!("is no URL ({wrong}); {WANTED}"))?;
+    let url = Url::parse(text).map_err(|wrong| format!("is not a URL ({wrong}); {WANTED}"))?;
     if url.host_str().is_none_or(str::is_empty) {
         return Err(format!("names no host; {WANTED}"));
     }
     let database = url.path().trim_start_matches('/');
     if !database.is_empty() && database.parse::<u16>().is_err() {
-        return Err(format!("has a path that is no database number; {WANTED}"));
+        return Err(format!("has a path that is not a database number; {WANTED}"));
     }
     Ok(StoreUrl::Redis(url))
 }

@@ -139,9 +139,6 @@ fn piece(name: &str) -> Result<Piece, String> {
     let place = Placeholder::ALL.iter().find(|(known, _)| *known == name);
     place.map(|(_, place)| Piece::Place(*place)).ok_or_else(|| {
         let known: Vec<_> = Placeholder::ALL.iter().map(|(known, _)| format!("{{{known}}}")).collect();
-        format!(
-            "{{{name}}} is no placeholder; there are {}, {{env:NAME}} and {{file:PATH}}",
-            known.join(", ")
-        )
+        format!("{{{name}}} is not a placeholder; use {}, {{env:NAME}} and {{file:PATH}}", known.join(", "))
     })
 }

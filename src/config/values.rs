@@ -29,7 +29,7 @@ pub(super) fn integer<T: TryFrom<i64> + PartialOrd + Display>(
             Some(fits) if bounds.contains(&fits) => Ok(fits),
             _ => Err(out_of_range(number.map_or_else(|digits| digits, |number| number.to_string()), &bounds)),
         },
-        other => Err(format!("is {} where a whole number is wanted", other.kind())),
+        other => Err(format!("is {}; it must be a whole number", other.kind())),
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) fn share(node: Node) -> Parsed<f64> {
             let number = number.map_or_else(|digits| digits, |number| number.to_string());
             return Err(out_of_range(number, &(0..=1)));
         }
-        other => return Err(format!("is {} where a number from 0 to 1 is wanted", other.kind())),
+        other => return Err(format!("is {}; it must be a number from 0 to 1", other.kind())),
     };
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(out_of_range(value, &(0..=1))) }
 }
@@ -50,7 +50,7 @@ pub(super) fn share(node: Node) -> Parsed<f64> {
 pub(super) fn yes_or_no(node: Node) -> Parsed<bool> {
     match node.typed().value {
         Value::Boolean(value) => Ok(value),
-        other => Err(format!("is {} where true or false is wanted", other.kind())),
+        other => Err(format!("is {}; it must be true or false", other.kind())),
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(Node) -> Par
             return Ok(*value);
         }
         let names: Vec<_> = words.iter().map(|(name, _)| *name).collect();
-        Err(format!("{text:?} is none of: {}", names.join(", ")))
+        Err(format!("{text:?} is not allowed; use one of: {}", names.join(", ")))
     }
 }
 
@@ -96,11 +96,11 @@ fn span(text: &str) -> Parsed<Duration> {
     // As spans these are averages (a month of 30.44 days), and "1M" is too easily meant for a minute.
     if ["M", "month", "months", "y", "year", "years"].into_iter().any(word) {
         return Err(format!(
-            "{text:?} is written in months or years, whose length varies; write days (\"30d\"), or minutes as \"m\""
+            "{text:?} is in months or years, whose length varies; write days (\"30d\"), or minutes as \"m\""
         ));
     }
     humantime::parse_duration(text).map_err(|_| {
-        format!("{text:?} is no span of time; write it as \"100ms\", \"10s\", \"3m\", \"24h\" or \"7d\"")
+        format!("{text:?} is not a duration; write it as \"100ms\", \"10s\", \"3m\", \"24h\" or \"7d\"")
     })
 }
 
@@ -117,7 +117,7 @@ pub(super) fn path(node: Node) -> Parsed<PathBuf> {
 pub(super) fn socket_address(node: Node) -> Parsed<SocketAddr> {
     let text = node.text()?;
     text.parse().map_err(|_| {
-        format!("{text:?} is no address to listen on; write an IP address and a port: \"127.0.0.1:8080\" or \"[::]:8080\"")
+        format!("{text:?} is not an address to listen on; write an IP address and a port: \"127.0.0.1:8080\" or \"[::]:8080\"")
     })
 }
 
@@ -127,22 +127,22 @@ pub(super) fn network(node: Node) -> Parsed<IpNet> {
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     network
         .map(|network| network.trunc())
-        .map_err(|_| format!("{text:?} is no network; write it as \"10.0.0.0/8\" or \"2001:db8::/32\""))
+        .map_err(|_| format!("{text:?} is not a network; write it as \"10.0.0.0/8\" or \"2001:db8::/32\""))
 }
 
 /// What people see in their browser's address bar, up to the first slash.
 pub(super) fn origin(node: Node) -> Parsed<Url> {
     let text = node.text()?;
-    let wanted = "write scheme and host alone: \"https://login.example\"";
-    let url = Url::parse(&text).map_err(|wrong| format!("is no URL ({wrong}); {wanted}"))?;
+    let wanted = "write only scheme and host: \"https://login.example\"";
+    let url = Url::parse(&text).map_err(|wrong| format!("is not a URL ({wrong}); {wanted}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("has the scheme {:?}; it must be http or https", url.scheme()));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(format!("holds a user name or password; {wanted}"));
+        return Err(format!("contains a username or password; {wanted}"));
     }
     if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
-        return Err(format!("has a path, and Gatehouse serves from the root only; {wanted}"));
+        return Err(format!("has a path, but Gatehouse serves only from the root; {wanted}"));
     }
     Ok(url)
 }
@@ -164,11 +164,11 @@ const LONGEST_SECRET: u64 = 64 * 1024;
 /// Why a secret cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    #[error("the environment variable {name} is not set, or is no text")]
+    #[error("the environment variable {name} is not set, or is not text")]
     Variable { name: String },
     #[error("{path} cannot be read: {reason}", path = path.display())]
     File { path: PathBuf, reason: std::io::Error },
-    #[error("{place} is empty, or holds more than one line")]
+    #[error("{place} is empty, or has more than one line")]
     Unfit { place: String },
 }
 
@@ -228,10 +228,10 @@ impl SecretRef {
 /// A secret, which may not stand in the file itself.
 pub(super) fn secret(node: Node) -> Parsed<SecretRef> {
     match SecretRef::parse(text(node)?)? {
-        SecretRef::Literal(_) => {
-            Err("holds the secret itself; write \"env:NAME\" or \"file:PATH\", where it is read from"
-                .to_owned())
-        }
+        SecretRef::Literal(_) => Err(
+            "contains the secret itself; write \"env:NAME\" or \"file:PATH\" to say where it is read from"
+                .to_owned(),
+        ),
         reference => Ok(reference),
     }
 }

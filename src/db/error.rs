@@ -48,12 +48,12 @@ pub enum ConnectError {
     Scheme,
     #[error("database.url: {0}")]
     Url(sqlx::Error),
-    #[error("database.url: cannot make {path}: {reason}")]
+    #[error("database.url: cannot create {path}: {reason}")]
     File { path: PathBuf, reason: std::io::Error },
     #[error("database.url: cannot connect: {0}")]
     Connect(sqlx::Error),
     #[error(
-        "database.url: this database was made by a newer Gatehouse (migration {found}, and this one knows {known}); run that one, or restore a copy from before it"
+        "database.url: this database was migrated by a newer Gatehouse (migration {found}; this version knows {known}); run that version, or restore an older backup"
     )]
     Newer { found: i64, known: i64 },
     #[error("database migration: {0}")]

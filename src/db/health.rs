@@ -46,7 +46,7 @@ impl Health {
         self.unwritable.store(outcome.is_err(), Ordering::Relaxed);
         match outcome {
             Ok(()) => OUTAGE.answered(),
-            Err(error) => OUTAGE.failed(&format_args!("it takes nothing that is written: {error}")),
+            Err(error) => OUTAGE.failed(&format_args!("it does not accept writes: {error}")),
         }
     }
 }
@@ -72,7 +72,7 @@ impl Db {
                 let written = timeout(WRITTEN_WITHIN, self.try_write()).await;
                 health.note_writable(match written {
                     Ok(written) => written.map_err(|error| error.to_string()),
-                    Err(_) => Err("it takes too long".to_owned()),
+                    Err(_) => Err("it does not answer in time".to_owned()),
                 });
             }
             looks = looks.wrapping_add(1);

@@ -58,7 +58,7 @@ pub struct PastSignIn {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    #[error("this user name is taken")]
+    #[error("this username is taken")]
     LoginTaken,
     #[error("another account has this number")]
     PhoneTaken,

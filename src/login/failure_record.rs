@@ -171,7 +171,7 @@ fn text(bytes: &[u8]) -> String {
 
 fn bytes<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
-    bytes.ok_or_else(|| sqlx::Error::Decode("a column holds a key of another length".into()))
+    bytes.ok_or_else(|| sqlx::Error::Decode("a column holds a key of the wrong length".into()))
 }
 
 fn parse((at, hit, logs): (i64, String, String)) -> Result<RecordedFailure, sqlx::Error> {

@@ -294,7 +294,7 @@ impl Guard {
     pub async fn forgive(&self, limits: &Limits, account: AccountId) -> Result<(), StoreError> {
         let bucket = self.limiter.bucket(&limits.login_account, &account_key(account));
         if let Err(error) = self.failures.forget(bucket.key).await {
-            tracing::warn!(%error, "forgiven failures stay in the record, and come back with a rebuild");
+            tracing::warn!(%error, "forgiven failures could not be removed from the record; a rebuild brings them back");
         }
         self.limiter.clear(bucket).await
     }

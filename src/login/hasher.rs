@@ -168,7 +168,7 @@ impl Hasher {
             let stored = Stored::parse(phc.as_str(), &self.0.params);
             if stored.is_none() {
                 tracing::error!(
-                    "a stored password hash is damaged or beyond bounds; its account cannot sign in"
+                    "a stored password hash is damaged or out of bounds; its account cannot sign in"
                 );
             }
             stored

@@ -30,13 +30,13 @@ pub struct Password(SecretString);
 pub enum PasswordError {
     #[error("enter a password")]
     Empty,
-    #[error("a password has at least {MIN_CHARS} characters; a few words in a row will do")]
+    #[error("a password must have at least {MIN_CHARS} characters; a few unrelated words work well")]
     TooShort,
-    #[error("a password has at most {MAX_CHARS} characters")]
+    #[error("a password must have at most {MAX_CHARS} characters")]
     TooLong,
-    #[error("a password has no control characters in it")]
+    #[error("a password must not contain control characters")]
     Character,
-    #[error("this password is easy to guess; a few unrelated words in a row are better")]
+    #[error("this password is easy to guess; use a few unrelated words")]
     Guessable,
 }
 

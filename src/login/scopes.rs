@@ -21,7 +21,7 @@ pub enum ScopesError {
     Empty,
     #[error("names more than {MOST_SCOPES} limits")]
     TooMany,
-    #[error("holds what is no name of a custom limit")]
+    #[error("contains something that is not the name of a custom limit")]
     NoName,
 }
 

@@ -249,7 +249,7 @@ impl Tokens {
         let touched: Result<(), sqlx::Error> = on_db!(&self.db, pool => query(SQL).bind(now.0)
             .bind(id.to_string()).execute(pool).await.map(drop));
         if let Err(error) = touched {
-            tracing::warn!(%error, "it could not be written that a token is in use");
+            tracing::warn!(%error, "the last use of a token could not be recorded");
         }
     }
 
@@ -357,7 +357,7 @@ impl BearerRow {
         let mut hash = [0; 32];
         match URL_SAFE_NO_PAD.decode_slice(&self.token_hash, &mut hash) {
             Ok(length) if length == hash.len() => {}
-            _ => return Err(sqlx::Error::Decode("the hash of a token is none".into())),
+            _ => return Err(sqlx::Error::Decode("the hash of a token is invalid".into())),
         }
         let bearer = Bearer {
             id: id::stored(TokenId::parse(&self.id))?,
@@ -369,7 +369,8 @@ impl BearerRow {
 }
 
 fn stored_scopes(text: &str) -> Result<Scopes, sqlx::Error> {
-    Scopes::parse(text.split(' ')).map_err(|_| sqlx::Error::Decode("the scopes of a token are none".into()))
+    Scopes::parse(text.split(' '))
+        .map_err(|_| sqlx::Error::Decode("the scopes of a token are invalid".into()))
 }
 
 #[cfg(test)]

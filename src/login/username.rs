@@ -22,23 +22,23 @@ pub struct Username(String);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UsernameError {
-    #[error("enter a user name")]
+    #[error("enter a username")]
     Empty,
-    #[error("a user name has at most {MAX_CHARS} characters")]
+    #[error("a username must have at most {MAX_CHARS} characters")]
     TooLong,
-    #[error("a user name has no spaces in it")]
+    #[error("a username must not contain spaces")]
     Whitespace,
-    #[error("a user name has no @ in it; it is not an e-mail address")]
+    #[error("a username must not contain @; it is not an e-mail address")]
     At,
     #[error(
-        "a user name is made of letters, digits and common punctuation, without symbols or invisible characters"
+        "a username can contain letters, digits and common punctuation, but no symbols or invisible characters"
     )]
     Character,
-    #[error("a user name needs at least one letter; digits alone would be taken for a phone number")]
+    #[error("a username must contain at least one letter; digits alone could be a phone number")]
     NoLetter,
-    #[error("a user name keeps to one script: letters that look alike are mixed in it")]
+    #[error("a username must use one script; this one mixes letters that look alike")]
     MixedScripts,
-    #[error("right-to-left and left-to-right letters are mixed in this user name")]
+    #[error("a username must not mix right-to-left and left-to-right letters")]
     Direction,
 }
 

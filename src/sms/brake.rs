@@ -221,7 +221,7 @@ async fn put_on(
     on_tx!(tx, connection => query(SQL).bind(id).bind(prefix).bind(now.0).bind(end.0).bind(sent).bind(entered)
         .execute(connection).await.map(drop))?;
     // Which prefix is on the administrator's page: a block of a short number says nearly all of it.
-    tracing::warn!(sent, entered, "a dialling prefix is braked: its codes do not come back");
+    tracing::warn!(sent, entered, "a dialling prefix is under a brake: hardly any of its codes were entered");
     Ok(())
 }
 

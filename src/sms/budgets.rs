@@ -175,7 +175,7 @@ impl Budgets {
     /// The message came to nothing. Where that cannot be written it counts, which errs towards refusing.
     pub async fn refund(&self, buckets: &[Bucket<'_>], id: HitId) {
         if let Err(error) = self.limiter.refund(buckets, id).await {
-            tracing::warn!(%error, "a message that did not go out counts all the same");
+            tracing::warn!(%error, "a message that was not sent could not be refunded and still counts");
         }
     }
 
@@ -197,7 +197,7 @@ impl Budgets {
         let bucket = Bucket { limit: &watched.phone, key: keys.phone };
         let hits: Vec<_> = sent.iter().map(|kept| (bucket, *kept)).collect();
         if let Err(error) = self.limiter.restore(&hits).await {
-            tracing::debug!(%error, "a number's window could not be written back");
+            tracing::debug!(%error, "a number's window could not be rebuilt");
         }
     }
 
@@ -220,7 +220,7 @@ impl Budgets {
                 // Said once, by the run that failed.
                 Err(RebuildError::FailedLately) => false,
                 Err(error) => {
-                    tracing::warn!(%error, "the windows of messages are not whole; none is sent until they are");
+                    tracing::warn!(%error, "the windows of messages are incomplete; no message is sent until they are rebuilt");
                     false
                 }
             }

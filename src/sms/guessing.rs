@@ -263,7 +263,7 @@ impl Admitted {
         }
         // The code is used up, so it has to be right whatever happens here: only the brake asks for it.
         if let Err(error) = ledger.note_entered(current.message).await {
-            tracing::warn!(%error, "a code that came back is not in the ledger");
+            tracing::warn!(%error, "the ledger could not record that a code was entered");
         }
         Ok(Compared::Right)
     }
@@ -272,7 +272,7 @@ impl Admitted {
 /// A hold whose end cannot be told becomes a failure by itself.
 fn settled<T>(told: Result<T, StoreError>) -> Option<T> {
     told.inspect_err(|error| {
-        tracing::debug!(%error, "the outcome of a guess could not be told to the window store");
+        tracing::debug!(%error, "the outcome of a guess did not reach the window store");
     })
     .ok()
 }

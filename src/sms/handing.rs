@@ -37,7 +37,7 @@ impl Job {
             }
             // It stays pending, and counts, in the window store as well.
             Err(error) => {
-                tracing::warn!(%error, message = %id, "what became of a message is not in the ledger");
+                tracing::warn!(%error, message = %id, "the outcome of a message could not be recorded in the ledger");
             }
         }
         delivery
@@ -65,7 +65,7 @@ impl Job {
             };
             let fate = delivery.as_ref().map_or(Fate::Withheld, Fate::Told);
             if let Err(error) = job.codes.ledger().settle(id, &fate).await {
-                tracing::warn!(%error, message = %id, "what became of a message is not in the ledger");
+                tracing::warn!(%error, message = %id, "the outcome of a message could not be recorded in the ledger");
             }
             job.codes.0.metrics.count_short(delivery.as_ref());
             job.record_short(&ticket, delivery.as_ref());
@@ -94,7 +94,7 @@ impl Job {
         inner.metrics.gateway(begun.elapsed(), &delivery);
         if let Delivery::Refused { reason } | Delivery::Unknown { reason } = &delivery {
             let gateway = inner.gateway.name();
-            tracing::info!(gateway, message = %id, reason, "a message is not known to have gone out");
+            tracing::info!(gateway, message = %id, reason, "the gateway did not confirm a message");
         }
         delivery
     }

@@ -87,7 +87,7 @@ impl Codes {
             let audit = &self.0.audit;
             let event = Event::new(audit.now(), Action::Budget, Outcome::Ok);
             audit.record(Event { name: Some(name), limit: Some(LimitName::SmsTotal.as_str()), ..event });
-            tracing::warn!(level = name, "much of what may be sent to everyone is spent");
+            tracing::warn!(level = name, "a large part of the limit sms-total is used");
         }
     }
 }

@@ -17,11 +17,11 @@ pub struct Phone(String);
 pub enum PhoneError {
     #[error("is missing")]
     Missing,
-    #[error("is no telephone number")]
+    #[error("is not a phone number")]
     NotANumber,
-    #[error("is no mobile number")]
+    #[error("is not a mobile number")]
     NotMobile,
-    #[error("is of a country that no codes are sent to")]
+    #[error("is in a country to which no codes are sent")]
     CountryNotAllowed,
 }
 

@@ -129,7 +129,7 @@ pub enum LimitError {
     Window { rule: usize, window: Duration },
     #[error("has {count} rules; at most {MOST_RULES} can be checked in one step")]
     TooManyRules { count: usize },
-    #[error("asks the same of the same span as rule {other}; keep one of them")]
+    #[error("has the same span and action as rule {other}; keep one of them")]
     Duplicate { rule: usize, other: usize },
 }
 

@@ -304,7 +304,7 @@ impl Diary {
             && self.said.len() < Self::MOST
             && !self.said.iter().any(|said| said == reason)
         {
-            tracing::warn!("redis is out of service, and is tried again until it answers: {reason}");
+            tracing::warn!("redis is out of service; trying again until it answers: {reason}");
             self.said.push(reason.to_owned());
         }
     }
@@ -315,7 +315,7 @@ impl Diary {
         let common = self.common.as_ref().and_then(Weak::upgrade);
         if attempts == OWN_TROUBLE && common.is_some_and(|common| common.is_up()) {
             tracing::warn!(
-                "a worker shares the common connection to redis, for it gets none of its own: {error}"
+                "a worker cannot open its own connection to redis, so it uses the shared one: {error}"
             );
         }
     }

@@ -39,7 +39,7 @@ pub enum Found {
 pub enum RebuildError<E> {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the record of it failed: {0}")]
+    #[error("its record in the database failed: {0}")]
     Record(E),
     #[error("the window store loses its data as fast as it is rebuilt")]
     LostAgain,

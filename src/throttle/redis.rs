@@ -274,7 +274,7 @@ impl WindowStore for RedisStore {
                 Some((id, of)) => Ok((of == shape.as_bytes()).then_some(HitId(*id))),
                 None => Err(StoreError::Broken(format!("{} bytes for an id", bytes.len()))),
             },
-            other => Err(StoreError::Broken(format!("{other:?} where an id belongs"))),
+            other => Err(StoreError::Broken(format!("{other:?} instead of an id"))),
         }
     }
 
@@ -373,7 +373,7 @@ fn integers(value: Value) -> Result<Vec<i64>, StoreError> {
     };
     let integer = |item| match item {
         Value::Int(number) => Ok(number),
-        other => Err(StoreError::Broken(format!("{other:?} where an integer belongs"))),
+        other => Err(StoreError::Broken(format!("{other:?} instead of an integer"))),
     };
     list.into_iter().map(integer).collect()
 }

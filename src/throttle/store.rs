@@ -162,11 +162,11 @@ pub struct RulePeek {
 /// The store could not answer. What that means for a request is its caller's policy.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    #[error("the window store is out of reach")]
+    #[error("the window store cannot be reached")]
     Down,
     #[error("the window store did not answer in time")]
     TimedOut,
-    #[error("the window store answered what it should not: {0}")]
+    #[error("the window store sent an unexpected answer: {0}")]
     Broken(String),
 }
 

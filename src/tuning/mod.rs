@@ -168,7 +168,7 @@ impl Tuning {
     ) -> Result<Saved, SaveError> {
         let Some(control) = self.0.live.control() else {
             const WHY: &str =
-                "this server was started with a configuration that nothing watches; start it with a file";
+                "the configuration of this server is not watched; start it with a configuration file";
             return Err(NotWritten::Home(WHY.to_owned()).into());
         };
         let (this, control, seen) = (self.clone(), control.clone(), if_match.to_owned());
@@ -177,7 +177,8 @@ impl Tuning {
         // On a task of its own: whoever asked may hang up, and what they did is recorded all the same.
         let saving =
             request_id::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
-        let gone = |_| NotWritten::Home("the save did not come to its end; look what is in force".to_owned());
+        let gone =
+            |_| NotWritten::Home("the save did not finish; check which limits are in force".to_owned());
         saving.await.map_err(gone)?
     }
 
@@ -196,7 +197,7 @@ impl Tuning {
             && let Err(error) = self.record_put(&mut recorded, &saved, author).await
         {
             // It is in force whatever the history says, and will be there without its author.
-            tracing::error!(%error, "a change of the limits is not in the history yet");
+            tracing::error!(%error, "a change of the limits could not be written to the history yet");
         }
         Ok(saved)
     }
@@ -233,7 +234,7 @@ impl Tuning {
     /// Tells the others that this instance stops.
     pub async fn leave(&self) {
         if let Err(error) = self.gone().await {
-            tracing::warn!(%error, "limits: this instance stays listed for a minute");
+            tracing::warn!(%error, "limits: this instance could not be removed from the list, and stays there for a minute");
         }
     }
 

@@ -44,7 +44,7 @@ async fn an_administrator_is_made_once_with_a_password_that_will_do() {
     let made = create("ada", PASSWORD);
     assert_eq!(
         (made.code, made.stdout.as_str()),
-        (Some(0), "ada is an administrator now.\n"),
+        (Some(0), "ada is now an administrator.\n"),
         "{}",
         made.stderr
     );

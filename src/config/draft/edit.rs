@@ -78,7 +78,7 @@ pub(super) fn remove(document: &mut DocumentMut, name: &str) {
     }
 }
 
-const NO_TABLE: &str = "limits are no tables in this document; write them as [limits.name]";
+const NO_TABLE: &str = "the limits in this document are not tables; write them as [limits.name]";
 
 fn find<'d>(document: &'d DocumentMut, name: &str) -> Option<&'d Item> {
     let limits = document.get("limits")?;

@@ -84,7 +84,8 @@ impl Edit {
         let overridden = overridden(source.environment());
         let kept = |name: &str| covers(&overridden, name);
         let merged = self.merged(text, &theirs, &kept).map_err(SaveError::Home)?;
-        let cannot = |why: &str| SaveError::Home(format!("the draft cannot be put into this document{why}"));
+        let cannot =
+            |why: &str| SaveError::Home(format!("the draft cannot be written into this document{why}"));
         let root = source.tree(&merged).map_err(|error| cannot(&format!(": {error}")))?;
         let config = source.read(root).map_err(|error| refused(source, theirs.clone(), &error))?;
         let limits = config.live.limits;
@@ -141,7 +142,7 @@ impl Edit {
         in_force: &Limits,
         theirs: &Table,
     ) -> Result<(), SaveError> {
-        const REASON: &str = "is set by an environment variable of the server, which wins over what is saved here; change it there, or leave it as it is";
+        const REASON: &str = "is set by an environment variable of the server, which overrides what is saved here; change it there, or leave it unchanged";
         let stands = stands(theirs);
         let refused = |name: &str| {
             let (wanted, stands) =
@@ -185,7 +186,7 @@ fn refused(source: &Source, theirs: Table, error: &ConfigError) -> SaveError {
 /// What is wrong with the document where nobody touched it.
 fn not_ours(source: &Source, error: &ConfigError) -> SaveError {
     SaveError::Home(format!(
-        "{} has a mistake that is not in its limits; mend it there first: {error}",
+        "{} has a mistake outside its limits; correct it there first: {error}",
         source.path().display()
     ))
 }

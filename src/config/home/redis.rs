@@ -213,7 +213,7 @@ fn is_broken(error: &RedisError) -> bool {
 
 fn trouble(error: &RedisError) -> Found {
     match error.code() {
-        Some("WRONGTYPE") => Found::Unreadable("it is no string".to_owned()),
+        Some("WRONGTYPE") => Found::Unreadable("it is not a string".to_owned()),
         _ => Found::Down(error.to_string()),
     }
 }

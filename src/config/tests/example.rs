@@ -17,7 +17,7 @@ fn whole() -> String {
 /// What can be set in a table; `None` if there is none of this name.
 fn keys_in(table: &str) -> Option<Vec<String>> {
     let told = refusal(&format!("{table}zzzzz = 1"));
-    let (_, keys) = told.lines().find_map(|line| line.split_once("what can be set here: "))?;
+    let (_, keys) = told.lines().find_map(|line| line.split_once("allowed here: "))?;
     Some(keys.split(", ").map(|key| format!("{table}{key}")).collect())
 }
 

@@ -57,18 +57,18 @@ fn all_but_the_server_has_a_default() {
 fn what_cannot_be_is_told_at_its_place() {
     let server = "server = 'a:8848'\n";
     let cases = [
-        (String::new(), "3: live.nacos.server: is missing, and live.home = \"nacos\" needs it"),
-        ("server = 'nacos'".to_owned(), "4: live.nacos.server: is no address of a server"),
-        ("server = 'http://a:8848'".to_owned(), "4: live.nacos.server: is no address of a server"),
-        ("server = 'a b:8848'".to_owned(), "4: live.nacos.server: is no address of a server"),
-        ("server = 'a:64600'".to_owned(), "4: live.nacos.server: has a port that cannot be"),
-        (format!("{server}data_id = ''"), "5: live.nacos.data_id: is no name there"),
-        (format!("{server}group = 'a/b'"), "5: live.nacos.group: is no name there"),
+        (String::new(), "3: live.nacos.server: is missing; live.home = \"nacos\" requires it"),
+        ("server = 'nacos'".to_owned(), "4: live.nacos.server: is not a server address"),
+        ("server = 'http://a:8848'".to_owned(), "4: live.nacos.server: is not a server address"),
+        ("server = 'a b:8848'".to_owned(), "4: live.nacos.server: is not a server address"),
+        ("server = 'a:64600'".to_owned(), "4: live.nacos.server: has a port that is not possible"),
+        (format!("{server}data_id = ''"), "5: live.nacos.data_id: is not a valid name"),
+        (format!("{server}group = 'a/b'"), "5: live.nacos.group: is not a valid name"),
         (format!("{server}username = 'me'"), "5: live.nacos.password: is missing"),
         (format!("{server}password = 'env:A'"), "5: live.nacos.username: is missing"),
         (
             format!("{server}username = 'me'\npassword = 'hunter2'"),
-            "6: live.nacos.password: holds the secret itself",
+            "6: live.nacos.password: contains the secret itself",
         ),
         (format!("{server}tls = true"), "5: live.nacos.tls: is not a setting"),
     ];

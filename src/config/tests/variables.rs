@@ -68,7 +68,7 @@ fn a_bad_variable_is_named() {
     );
     assert_eq!(
         refused("GATEHOUSE__SERVER__WORKERS", "many"),
-        "GATEHOUSE__SERVER__WORKERS: server.workers: is text where a whole number is wanted"
+        "GATEHOUSE__SERVER__WORKERS: server.workers: is text; it must be a whole number"
     );
     assert_eq!(
         refused("GATEHOUSE__LIMITS__LOGIN_ACCOUNT__RULES", "[{max=0,window='1m'}]"),
@@ -76,19 +76,16 @@ fn a_bad_variable_is_named() {
     );
     assert_eq!(
         refused("GATEHOUSE__server__bind", "127.0.0.1:1"),
-        "GATEHOUSE__server__bind: server.bind: variables are written in capitals: GATEHOUSE__SERVER__BIND"
+        "GATEHOUSE__server__bind: server.bind: must be written in capitals: GATEHOUSE__SERVER__BIND"
     );
-    assert_eq!(
-        refused("GATEHOUSE__SERVER", "x"),
-        "GATEHOUSE__SERVER: server: is text where a table is wanted"
-    );
+    assert_eq!(refused("GATEHOUSE__SERVER", "x"), "GATEHOUSE__SERVER: server: is text; it must be a table");
     assert_eq!(
         refused("GATEHOUSE__SERVER____BIND", "x"),
         "GATEHOUSE__SERVER____BIND: server..bind: names no setting; write GATEHOUSE__SECTION__KEY"
     );
     assert_eq!(
         refused("GATEHOUSE__SERVER__BIND__PORT", "1"),
-        "GATEHOUSE__SERVER__BIND__PORT: server.bind: is a table where text in quotes is wanted"
+        "GATEHOUSE__SERVER__BIND__PORT: server.bind: is a table; it must be text in quotes"
     );
 }
 
@@ -98,7 +95,7 @@ fn one_setting_from_two_variables_is_refused() {
         [("GATEHOUSE__LIMITS__SMS_TOTAL__RULES", "[]"), ("GATEHOUSE__LIMITS__SMS_TOTAL", "{ rules = [] }")];
     assert_eq!(
         refusal_with("", &twice),
-        "GATEHOUSE__LIMITS__SMS_TOTAL__RULES: limits.sms-total.rules: the same setting comes from GATEHOUSE__LIMITS__SMS_TOTAL too; keep one of them"
+        "GATEHOUSE__LIMITS__SMS_TOTAL__RULES: limits.sms-total.rules: sets the same as GATEHOUSE__LIMITS__SMS_TOTAL; keep one of them"
     );
 }
 

@@ -134,7 +134,7 @@ impl<F: Fn(&ReloadOutcome)> Watching<F> {
         match self.home.swap(&found, &self.reloader.document()) {
             Ok(Swapped::Done) => {
                 let place = self.home.place().display();
-                tracing::warn!(%place, "there were no limits, so those in force here were put there");
+                tracing::warn!(%place, "the backend had no limits, so this instance stored those that it has in force");
                 self.home.read(None)
             }
             Ok(Swapped::Overtaken(found)) => found,

@@ -40,10 +40,10 @@ impl ReloadOutcome {
             }
             Self::Unchanged { version } => tracing::info!(%file, version, "configuration unchanged"),
             Self::Refused { error } => {
-                tracing::error!(%file, "configuration refused, the one before stays in force: {error}");
+                tracing::error!(%file, "configuration refused; the previous one stays in force: {error}");
             }
             Self::Down { reason } => {
-                tracing::error!(%file, "configuration out of reach, the one before stays in force: {reason}");
+                tracing::error!(%file, "configuration cannot be read; the previous one stays in force: {reason}");
             }
         }
     }
@@ -144,7 +144,7 @@ impl Reloader {
         };
         if let Some(ReloadOutcome::Refused { error }) = &outcome {
             // It was judged before it was written, by the same judge.
-            return (Err(SaveError::Home(format!("it was written, and then refused: {error}"))), outcome);
+            return (Err(SaveError::Home(format!("it was written, but then refused: {error}"))), outcome);
         }
         let now = self.live.in_force();
         let saved = Saved {

@@ -70,7 +70,7 @@ impl Guard {
                 RebuildError::Store(StoreError::Down | StoreError::TimedOut) | RebuildError::FailedLately,
             ) => {}
             Err(error) => {
-                tracing::warn!(%error, "the windows of sign-ins are not whole; everybody is challenged until they are");
+                tracing::warn!(%error, "the windows of sign-ins are incomplete; everybody needs a CAPTCHA until they are rebuilt");
             }
         }
         None

@@ -193,7 +193,7 @@ fn judge(answer: &Answer) -> Delivery {
         // isv: the caller's fault; VALVE, FILTER: its own limits. isp: its systems failed, somewhere.
         Some(code) if is_refusal(code) => refused(&format!("answered {code}")),
         Some(code) => unknown(&format!("answered {code}")),
-        None => unknown("gave an answer that has no code"),
+        None => unknown("sent an answer without a code"),
     }
 }
 
@@ -215,7 +215,7 @@ impl Gateway for Aliyun {
     /// ours is not believed.
     fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
         let pushed: Vec<Pushed> = serde_json::from_slice(call.body)
-            .map_err(|_| ReportError::Unreadable("it is no list of reports".to_owned()))?;
+            .map_err(|_| ReportError::Unreadable("it is not a list of reports".to_owned()))?;
         let ours = |out_id: &str| -> Option<MessageId> {
             let (id, token) = out_id.split_at_checked(ID_LENGTH)?;
             self.tokens.verify(id, token)

@@ -60,8 +60,10 @@ impl Line {
             match answer {
                 Ok(response) => read(response).await,
                 Err(wrong) if wrong.is_connect() => Err(refused("cannot be reached")),
-                Err(wrong) if wrong.is_builder() => Err(refused("cannot be asked: the request has no form")),
-                Err(_) => Err(unknown("broke off the connection without an answer")),
+                Err(wrong) if wrong.is_builder() => {
+                    Err(refused("cannot be called: the request is not valid"))
+                }
+                Err(_) => Err(unknown("closed the connection without an answer")),
             }
         };
         // The clock that tests move cannot hurry another machine: this is the runtime's timer.
@@ -116,8 +118,10 @@ async fn read(mut response: Response) -> Result<Answer, Delivery> {
         match response.chunk().await {
             Ok(Some(chunk)) if body.len() + chunk.len() <= LONGEST_ANSWER => body.extend_from_slice(&chunk),
             Ok(None) => return Ok(Answer { status, body }),
-            Ok(Some(_)) if status.is_success() => return Err(unknown("gave an answer that has no end")),
-            Err(_) if status.is_success() => return Err(unknown("broke off in the midst of its answer")),
+            Ok(Some(_)) if status.is_success() => return Err(unknown("sent an answer that is too long")),
+            Err(_) if status.is_success() => {
+                return Err(unknown("closed the connection before its answer was complete"));
+            }
             Ok(Some(_)) | Err(_) => return Ok(Answer { status, body: Vec::new() }),
         }
     }
@@ -139,7 +143,7 @@ fn tls(authorities: Option<&Path>) -> Result<ClientConfig, OpenError> {
             roots.add(certificate).map_err(|wrong| refused(wrong.to_string()))?;
         }
         if roots.len() == before {
-            return Err(refused("holds no certificate".to_owned()));
+            return Err(refused("contains no certificate".to_owned()));
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -73,7 +73,7 @@ impl HttpGateway {
         let values =
             Values { message: &message, report_token: &report_token, report_url: report_url.as_str() };
         let Ok(url) = reqwest::Url::parse(&self.url.fill(&values)) else {
-            return refused("cannot be asked: the filled in address is no URL");
+            return refused("cannot be called: the filled-in URL is not valid");
         };
         let mut headers = HeaderMap::new();
         for (name, header) in &self.headers {
@@ -82,7 +82,9 @@ impl HttpGateway {
                 Header::Filled(template) => HeaderValue::from_str(&template.fill(&values))
                     .or_else(|_| HeaderValue::from_bytes(template.fill(&values).as_bytes())),
             };
-            let Ok(value) = value else { return refused("cannot be asked: a filled in header has no form") };
+            let Ok(value) = value else {
+                return refused("cannot be called: a filled-in header is not valid");
+            };
             headers.append(name, value);
         }
         let body = self.body.as_ref().map(|body| body.fill(&values));
@@ -107,10 +109,10 @@ impl HttpGateway {
         let says = |wanted: &Option<String>| wanted.as_ref().map(|wanted| said.contains(wanted.as_str()));
         let status = answer.status.as_u16();
         if says(&self.refused_if) == Some(true) {
-            return refused(&format!("answered {status} with what sms.http.refused_if says"));
+            return refused(&format!("answered {status} and its answer matches sms.http.refused_if"));
         }
         if says(&self.accepted_if) == Some(false) {
-            return unknown(&format!("answered {status} without what sms.http.accepted_if says"));
+            return unknown(&format!("answered {status} but its answer does not match sms.http.accepted_if"));
         }
         Delivery::Accepted { reference: None }
     }
@@ -137,8 +139,8 @@ impl Gateway for HttpGateway {
         let id = self.tokens.verify(id, token).ok_or(ReportError::NotAuthentic)?;
         let said = field("status").or_else(|| field("message_status"));
         let said = said.ok_or_else(|| ReportError::Unreadable("it has no status".to_owned()))?;
-        let state = state_of(said)
-            .ok_or_else(|| ReportError::Unreadable("its status is none that is known".to_owned()))?;
+        let state =
+            state_of(said).ok_or_else(|| ReportError::Unreadable("its status is unknown".to_owned()))?;
         Ok(vec![Report { message: Reported::Id(id), state, detail: call::word(said) }])
     }
 
@@ -151,7 +153,7 @@ impl Gateway for HttpGateway {
 fn header(name: &str, value: &SecretRef) -> Result<(HeaderName, Header), OpenError> {
     let field = || format!("sms.http.headers.{name}");
     let setting = |reason: &str| OpenError::Setting { field: "sms.http.headers", reason: reason.to_owned() };
-    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| setting("holds a name that is none"))?;
+    let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| setting("contains an invalid name"))?;
     if let SecretRef::Literal(text) = value {
         let template = Template::parse(text).map_err(|wrong| setting(&wrong))?;
         // One without placeholders is known now, and says what the body is.
@@ -162,7 +164,7 @@ fn header(name: &str, value: &SecretRef) -> Result<(HeaderName, Header), OpenErr
     }
     let secret = value.read().map_err(OpenError::secret(field()))?;
     let mut value = HeaderValue::from_bytes(secret.expose_secret().as_bytes())
-        .map_err(|_| setting("holds a value that no header may have"))?;
+        .map_err(|_| setting("contains an invalid value"))?;
     // So that no debug line of the client's shows it.
     value.set_sensitive(header != CONTENT_TYPE);
     Ok((header, Header::Fixed(value)))

@@ -124,7 +124,7 @@ pub enum ReportError {
     NotAuthentic,
     #[error("this report cannot be read: {0}")]
     Unreadable(String),
-    #[error("this gateway reports nothing")]
+    #[error("this gateway sends no reports")]
     NotOffered,
 }
 
@@ -143,7 +143,7 @@ pub enum OpenError {
     Secret { field: String, reason: SecretError },
     #[error("{field}: {reason}")]
     Setting { field: &'static str, reason: String },
-    #[error("sms: no TLS to speak to a gateway with: {0}")]
+    #[error("sms: TLS for the gateway cannot be set up: {0}")]
     Tls(String),
 }
 

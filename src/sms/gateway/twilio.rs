@@ -102,14 +102,14 @@ fn judge(answer: &Answer) -> Delivery {
     if let Some(delivery) = answer.unless_success(code.as_deref()) {
         return delivery;
     }
-    let Some(said) = said else { return unknown("gave an answer that is no JSON") };
+    let Some(said) = said else { return unknown("sent an answer that is not JSON") };
     match (said.status.as_str().map(state_of), said.sid) {
         (Some(Some(ReportState::Failed)), _) => {
             let code = said.error_code.map(|code| format!(" ({code})")).unwrap_or_default();
-            refused(&format!("took the message and failed at once{code}"))
+            refused(&format!("accepted the message, but failed at once{code}"))
         }
         (Some(Some(_)), Some(sid)) => Delivery::Accepted { reference: reference(&sid) },
-        _ => unknown("gave an answer that names no message"),
+        _ => unknown("sent an answer without a message id"),
     }
 }
 
@@ -144,10 +144,9 @@ impl Gateway for Twilio {
             .find_map(|(name, value)| (name == "id").then(|| MessageId::parse(&value)).flatten());
         let theirs = || field("MessageSid").and_then(reference).map(Reported::Reference);
         let message = ours.map(Reported::Id).or_else(theirs);
-        let message = message.ok_or_else(|| ReportError::Unreadable("it names no message".to_owned()))?;
+        let message = message.ok_or_else(|| ReportError::Unreadable("it has no message id".to_owned()))?;
         let state = field("MessageStatus").and_then(state_of);
-        let state =
-            state.ok_or_else(|| ReportError::Unreadable("its status is none that is known".to_owned()))?;
+        let state = state.ok_or_else(|| ReportError::Unreadable("its status is unknown".to_owned()))?;
         let detail = field("ErrorCode").filter(|code| *code != "0").or(field("MessageStatus")).and_then(word);
         Ok(vec![Report { message, state, detail }])
     }

@@ -171,9 +171,7 @@ const fn report_word(state: ReportState) -> &'static str {
 
 fn stored_report(text: &str) -> Result<ReportState, sqlx::Error> {
     let all = [ReportState::Pending, ReportState::Delivered, ReportState::Failed];
-    all.into_iter()
-        .find(|state| report_word(*state) == text)
-        .ok_or_else(|| decode("a report that there is none of"))
+    all.into_iter().find(|state| report_word(*state) == text).ok_or_else(|| decode("an unknown report"))
 }
 
 #[derive(sqlx::FromRow)]
@@ -199,8 +197,7 @@ impl RawEntry {
             at: Micros(self.created_at),
             phone: format!("{}****", self.block),
             block: self.block,
-            purpose: Purpose::parse(&self.purpose)
-                .ok_or_else(|| decode("a purpose that there is none of"))?,
+            purpose: Purpose::parse(&self.purpose).ok_or_else(|| decode("an unknown purpose"))?,
             gateway: self.gateway,
             state: State::stored(&self.state)?,
             reference: self.reference,

@@ -40,7 +40,7 @@ impl State {
     }
 
     pub(super) fn stored(text: &str) -> Result<Self, sqlx::Error> {
-        Self::parse(text).ok_or_else(|| decode("a state that there is none of"))
+        Self::parse(text).ok_or_else(|| decode("an unknown state"))
     }
 }
 
@@ -113,7 +113,7 @@ fn unhex<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
     let mut bytes = [0; N];
     let digits = text.len() == 2 * N && text.bytes().all(|digit| digit.is_ascii_hexdigit());
     if !digits {
-        return Err(decode("hexadecimal digits of another length"));
+        return Err(decode("hexadecimal digits of the wrong length"));
     }
     for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
         let pair = std::str::from_utf8(pair).expect("ASCII");
@@ -131,11 +131,11 @@ pub fn stored_hit(text: &str) -> Result<HitId, sqlx::Error> {
 }
 
 pub fn stored_id(text: &str) -> Result<MessageId, sqlx::Error> {
-    MessageId::parse(text).ok_or_else(|| decode("an id that is none"))
+    MessageId::parse(text).ok_or_else(|| decode("an invalid id"))
 }
 
 pub fn stored_share(text: &str) -> Result<Share, sqlx::Error> {
-    Share::parse(text).ok_or_else(|| decode("a share that there is none of"))
+    Share::parse(text).ok_or_else(|| decode("an unknown share"))
 }
 
 pub fn decode(what: &str) -> sqlx::Error {

@@ -145,7 +145,10 @@ impl Ledger {
             .bind(now.minus(PENDING_AT_MOST).0).bind(i64::from(batch)).execute(pool).await
             .map(|done| done.rows_affected()))?;
         if given_up > 0 {
-            tracing::warn!(messages = given_up, "messages whose outcome was never written are unknown now");
+            tracing::warn!(
+                messages = given_up,
+                "messages without a recorded outcome are now marked as unknown"
+            );
         }
         Ok(given_up)
     }

@@ -22,7 +22,7 @@ pub const LONGEST: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// How long to wait for whoever is trying one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The limits in force.
+/// Show the limits in force.
 #[derive(Debug, Clone)]
 pub struct Current {
     pub limits: Limits,

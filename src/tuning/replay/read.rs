@@ -34,7 +34,7 @@ pub struct Read {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    #[error("the span holds more than {MOST_ROWS} events; ask for a shorter one")]
+    #[error("the period has more than {MOST_ROWS} events; choose a shorter one")]
     TooMany,
     #[error(transparent)]
     Db(#[from] DbError),

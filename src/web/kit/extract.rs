@@ -31,7 +31,7 @@ pub fn configure(app: &mut ServiceConfig) {
     .app_data(FormConfig::default().limit(BODY_LIMIT).error_handler(|error, _| form_problem(&error).into()))
     .app_data(PathConfig::default().error_handler(|_, _| Problem::NotFound.into()))
     .app_data(QueryConfig::default().error_handler(|_, _| {
-        let field = InputError { field: "query".into(), message: "Cannot be read.".into() };
+        let field = InputError { field: "query".into(), message: "Invalid value.".into() };
         Problem::InvalidInput { errors: vec![field] }.into()
     }));
 }
@@ -120,18 +120,15 @@ fn field_at_fault(cause: &str) -> InputError {
         plain.then(|| name.to_owned())
     };
     if let Some(field) = named("unknown field `") {
-        return InputError {
-            field: field.into(),
-            message: "Is not a field of this call; leave it out.".into(),
-        };
+        return InputError { field: field.into(), message: "Unknown field; leave it out.".into() };
     }
     if let Some(field) = named("missing field `") {
-        return InputError { field: field.into(), message: "Is missing; send it.".into() };
+        return InputError { field: field.into(), message: "Missing; send it.".into() };
     }
     if let Some(field) = named("duplicate field `") {
-        return InputError { field: field.into(), message: "Is there twice; send it once.".into() };
+        return InputError { field: field.into(), message: "Sent twice; send it once.".into() };
     }
-    let message = "A field is unknown, or has a value of another type; see /openapi.json.";
+    let message = "A field is unknown or has the wrong type; see /openapi.json.";
     InputError { field: "body".into(), message: message.into() }
 }
 

@@ -203,12 +203,8 @@ pub const NOT_SAVED: Kind = kind(
     "Limits not saved",
     "The backend of the limits cannot be written. The field reason says why and what to do. The previous limits stay in force.",
 );
-pub const NOT_FOUND: Kind = kind(
-    "not-found",
-    S::NOT_FOUND,
-    "Not found",
-    "Check the path against /openapi.json.",
-);
+pub const NOT_FOUND: Kind =
+    kind("not-found", S::NOT_FOUND, "Not found", "Check the path against /openapi.json.");
 pub const METHOD_NOT_ALLOWED: Kind = kind(
     "method-not-allowed",
     S::METHOD_NOT_ALLOWED,

@@ -197,5 +197,5 @@ fn count_refusal(limit: &str, mode: &'static str) {
 
 pub(super) fn failed(error: &StoreError) {
     metrics::counter!("gatehouse_store_errors_total").increment(1);
-    tracing::debug!(%error, "the window store failed a request's limits");
+    tracing::debug!(%error, "the window store failed while it checked the limits of a request");
 }

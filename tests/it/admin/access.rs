@@ -236,7 +236,7 @@ async fn nobody_without_the_right_gets_in_anywhere_and_it_is_recorded() {
         }
     }
     let tokens = askers.boss.get("/api/v1/admin/tokens").await;
-    assert_eq!(tokens.body["tokens"], serde_json::json!([]), "nothing was made");
+    assert_eq!(tokens.body["tokens"], serde_json::json!([]), "no account was created");
 }
 
 /// Too long, no JSON and not even said to be any: none of it is looked at.

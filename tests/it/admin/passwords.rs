@@ -167,7 +167,7 @@ async fn the_last_administrator_gets_in_by_the_command_line() {
     let unknown = home.run(&["admin", "enable", "bos"]);
     assert!(unknown.code == Some(2) && unknown.stderr.contains("no account bos"), "{}", unknown.stderr);
     let enabled = home.run(&["admin", "enable", "Boss"]);
-    assert_eq!((enabled.code, enabled.stdout.as_str()), (Some(0), "The password of boss signs in again.\n"));
+    assert_eq!((enabled.code, enabled.stdout.as_str()), (Some(0), "Password sign-in re-enabled for boss.\n"));
     let again = home.run(&["admin", "enable", "boss"]);
     assert!(again.code == Some(0) && again.stdout.contains("is not disabled"), "{}", again.stdout);
     let back = client.login("boss", PASSWORD).await;

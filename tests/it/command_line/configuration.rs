@@ -91,7 +91,7 @@ fn a_file_that_was_named_must_be_there() {
         let ended = home.run(arguments);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), "none.toml: there is no such file\n"));
     }
-    assert!(!home.path("data").exists(), "nothing was made");
+    assert!(!home.path("data").exists(), "no account was created");
 }
 
 #[test]

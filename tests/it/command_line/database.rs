@@ -42,6 +42,6 @@ async fn a_database_of_a_newer_version_is_told_as_such() {
     for arguments in [&["serve"][..], &["admin", "enable", "ada"]] {
         let ended = home.run(arguments);
         assert_eq!(ended.code, Some(2), "{}", ended.stderr);
-        assert!(ended.stderr.contains("made by a newer Gatehouse"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("migrated by a newer Gatehouse"), "{}", ended.stderr);
     }
 }

@@ -34,7 +34,7 @@ async fn whatever_stands_in_place_of_the_configuration_holds_nothing_up() {
             listener = Some(UnixListener::bind(home.path("other")).unwrap());
         }
         std::fs::rename(home.path("other"), home.path("gatehouse.toml")).unwrap();
-        let told = format!("gatehouse.toml: cannot be read: it is {kind}, and only a regular file is read");
+        let told = format!("gatehouse.toml: cannot be read: it is {kind}; it must be a regular file");
         running.until(kind, |running| running.stderr().contains(&told)).await;
         match kind {
             "a directory" => std::fs::remove_dir(home.path("gatehouse.toml")).unwrap(),

@@ -58,7 +58,7 @@ async fn a_first_password_that_cannot_be_shown_is_none() {
         let home = Home::new();
         let mut mute = home.start_saying(&["serve"], out).await;
         assert_eq!(mute.client().get("/healthz").await.status, 200);
-        mute.until("it is said", |running| running.stderr().contains("no administrator was made")).await;
+        mute.until("it is said", |running| running.stderr().contains("no administrator was created")).await;
         mute.signal("TERM");
         assert_eq!(mute.ended().await.code(), Some(0));
         let mut again = home.start(&["serve"]).await;

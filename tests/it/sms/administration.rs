@@ -91,7 +91,10 @@ async fn the_ledger_is_for_administrators() {
     let older = boss.get(&format!("/admin/messages?after={after}")).await;
     assert_eq!(older.text.matches("****</bdi>").count(), 5);
     assert!(
-        boss.get("/admin/messages?state=refused&prefix=%2B861390013").await.text.contains("No matching messages")
+        boss.get("/admin/messages?state=refused&prefix=%2B861390013")
+            .await
+            .text
+            .contains("No matching messages")
     );
 }
 

@@ -173,10 +173,10 @@ async fn http_takes_the_words_of_a_success_for_the_outcome_where_told_to() {
         (
             200,
             r#"{"code":4,"msg":"13800138000"}"#,
-            refused("answered 200 with what sms.http.refused_if says"),
+            refused("answered 200 and its answer matches sms.http.refused_if"),
         ),
-        (200, r#"{"code":9}"#, unknown("answered 200 without what sms.http.accepted_if says")),
-        (200, "", unknown("answered 200 without what sms.http.accepted_if says")),
+        (200, r#"{"code":9}"#, unknown("answered 200 but its answer does not match sms.http.accepted_if")),
+        (200, "", unknown("answered 200 but its answer does not match sms.http.accepted_if")),
         (500, r#"{"code":0}"#, unknown("answered 500")),
         (400, r#"{"code":0}"#, refused("answered 400")),
     ];
@@ -297,7 +297,11 @@ async fn the_example_for_jasmin_is_what_jasmin_asks_for() {
     assert_eq!(reported(&*jasmin, report.query().unwrap(), kind, posted), Ok(vec![expected]));
     let cases = [
         (200, success, accepted(None)),
-        (200, "Error \"no route\"", unknown("answered 200 without what sms.http.accepted_if says")),
+        (
+            200,
+            "Error \"no route\"",
+            unknown("answered 200 but its answer does not match sms.http.accepted_if"),
+        ),
         (403, "Error \"Authentication failure for username:app\"", refused("answered 403")),
         (412, "Error \"No route found\"", refused("answered 412")),
     ];

@@ -62,5 +62,5 @@ async fn a_number_at_registration_is_refused_by_name() {
     let page = client.post("/register", &fields).await;
     assert_eq!(page.status, 422);
     assert!(page.text.contains("This site does not send codes"));
-    assert_eq!(client.register("guybrush", PASSWORD).await.status, 201, "nothing was made before");
+    assert_eq!(client.register("guybrush", PASSWORD).await.status, 201, "no account was created before");
 }

@@ -50,11 +50,11 @@ async fn twilios_answers_are_understood() {
         (
             201,
             r#"{"sid":"SM1","status":"failed","error_code":30007}"#,
-            refused("took the message and failed at once (30007)"),
+            refused("accepted the message, but failed at once (30007)"),
         ),
-        (201, r#"{"sid":"SM1","status":"surprising"}"#, unknown("gave an answer that names no message")),
-        (201, r#"{"status":"queued"}"#, unknown("gave an answer that names no message")),
-        (200, "<html>", unknown("gave an answer that is no JSON")),
+        (201, r#"{"sid":"SM1","status":"surprising"}"#, unknown("sent an answer without a message id")),
+        (201, r#"{"status":"queued"}"#, unknown("sent an answer without a message id")),
+        (200, "<html>", unknown("sent an answer that is not JSON")),
         (
             400,
             r#"{"code":21211,"message":"Invalid 'To' Phone Number: +8613800138000","status":400}"#,
@@ -150,8 +150,8 @@ async fn aliyuns_answers_are_understood() {
         (200, r#"{"Code":"VALVE:M_MC"}"#, refused("answered VALVE:M_MC")),
         (200, r#"{"Code":"isp.SYSTEM_ERROR"}"#, unknown("answered isp.SYSTEM_ERROR")),
         (200, r#"{"Code":"SomethingNew"}"#, unknown("answered SomethingNew")),
-        (200, r#"{"Message":"OK"}"#, unknown("gave an answer that has no code")),
-        (200, "OK", unknown("gave an answer that has no code")),
+        (200, r#"{"Message":"OK"}"#, unknown("sent an answer without a code")),
+        (200, "OK", unknown("sent an answer without a code")),
         (400, r#"{"Code":"SignatureDoesNotMatch"}"#, refused("answered 400 (SignatureDoesNotMatch)")),
         (
             404,

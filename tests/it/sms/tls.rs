@@ -103,7 +103,7 @@ async fn a_stranger_is_told_nothing() {
 fn a_file_that_names_no_authority_is_refused() {
     let empty = tempfile::NamedTempFile::new().unwrap();
     for (path, reason) in
-        [(empty.path(), "holds no certificate"), ("/nowhere/ca.pem".as_ref(), "No such file")]
+        [(empty.path(), "contains no certificate"), ("/nowhere/ca.pem".as_ref(), "No such file")]
     {
         let config = format!("{}ca_file = '{}'", config(1), path.display());
         let wrong = try_open(&config, Duration::from_secs(1)).map(|_| ()).unwrap_err().to_string();

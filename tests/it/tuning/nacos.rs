@@ -213,7 +213,9 @@ async fn no_secret_is_in_the_log() {
     home.set("WORD", "keeper");
     let mut running = home.start(&["serve"]).await;
     running
-        .until("it is let in", |running| running.stderr().contains("those in force here were put there"))
+        .until("it is let in", |running| {
+            running.stderr().contains("this instance stored those that it has in force")
+        })
         .await;
     assert!(!running.stderr().contains("keeper"), "{}", running.stderr());
 }

@@ -108,7 +108,7 @@ async fn nonsense_changes_nothing_and_is_told() {
     let mut connection = redis.connection();
     redis::cmd("DEL").arg("gh:live").exec(&mut connection).unwrap();
     redis::cmd("LPUSH").arg("gh:live").arg("x").exec(&mut connection).unwrap();
-    until("a list is refused", async || told("is no string").await).await;
+    until("a list is refused", async || told("is not a string").await).await;
     redis::cmd("DEL").arg("gh:live").exec(&mut connection).unwrap();
     until("what is in force is put back", async || ready(&boss).await["refused"] == json!(false)).await;
     assert!(get(&redis).unwrap().ends_with(&document(50)));
@@ -162,7 +162,7 @@ fn a_home_on_redis_needs_a_redis() {
     let ended = home.run(&["check-config"]);
     assert_eq!(ended.code, Some(2));
     assert!(
-        ended.stderr.starts_with("gatehouse.toml:2: live.home: is \"redis\", and there is none"),
+        ended.stderr.starts_with("gatehouse.toml:2: live.home: is \"redis\", but store.url is memory"),
         "{}",
         ended.stderr
     );

@@ -166,7 +166,7 @@ async fn a_save_through_one_is_in_force_on_all_that_share_a_redis() {
     let version = shown(&three.boss(0).await).await.0;
     assert!(told.stdout.contains("redis, key gh:live") && told.stdout.contains(&version), "{}", told.stdout);
     assert!(told.stdout.contains("at most 2 in any 10m"), "{}", told.stdout);
-    assert!(three.homes[1].run(&["check-config"]).stdout.contains("is read from redis, key gh:live"));
+    assert!(three.homes[1].run(&["check-config"]).stdout.contains("are read from redis, key gh:live"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

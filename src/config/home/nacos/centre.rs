@@ -52,7 +52,7 @@ impl Centre {
     pub fn new(settings: NacosSettings) -> Result<Self, String> {
         let mut builder = Builder::new_multi_thread();
         let builder = builder.worker_threads(1).thread_name("limits-nacos").enable_all();
-        let runtime = builder.build().map_err(|reason| format!("there is no thread for it: {reason}"))?;
+        let runtime = builder.build().map_err(|reason| format!("its thread cannot be started: {reason}"))?;
         let account = settings.account.clone();
         let sign_in =
             account.map(|account| SignIn::new(&settings.server, account)).transpose()?.map(Arc::new);
@@ -84,7 +84,7 @@ impl Centre {
         });
         match answer {
             Ok(true) => Ok(()),
-            Ok(false) => Err("the server did not take it".to_owned()),
+            Ok(false) => Err("the server did not accept it".to_owned()),
             Err(trouble) => Err(self.in_words(&trouble)),
         }
     }
@@ -146,7 +146,7 @@ impl Centre {
             (_, Some(reason)) => format!("the sign-in at {server} failed: {reason}"),
             (Trouble::Silent, None) => format!("{server} does not answer"),
             (Trouble::Told(error), None) => format!("{server}: {error}"),
-            (Trouble::Broken, None) => format!("{server} answered what its client cannot read"),
+            (Trouble::Broken, None) => format!("{server} sent an answer that the client cannot read"),
         }
     }
 }

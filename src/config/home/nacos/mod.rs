@@ -80,7 +80,7 @@ impl NacosHome {
             if Instant::now() > deadline {
                 return Err(match (refused, looked) {
                     (Some(reason), _) | (None, Err(reason)) => reason,
-                    (None, Ok(_)) => format!("{} took it and does not show it", self.server),
+                    (None, Ok(_)) => format!("{} accepted it, but does not return it", self.server),
                 });
             }
             std::thread::sleep(BETWEEN_LOOKS);
@@ -120,11 +120,11 @@ impl Home for NacosHome {
         let refused = self.publish(next, &md5).err();
         let took = started.elapsed();
         if took > SETTLE && refused.is_none() {
-            tracing::warn!(place = %self.place.display(), ?took, "the config centre is slow: if it does not compare, a change that was saved meanwhile is written over; the history of the limits has it");
+            tracing::warn!(place = %self.place.display(), ?took, "the config centre is slow; if it does not compare versions, this save may have overwritten another one: see the history of the limits");
         }
         self.settled(expected, next, refused).map_err(|reason| {
             format!(
-                "{} could not be seen to be written: {reason}; look whether it is in force, and save it again if it is not",
+                "it is not certain that {} was written: {reason}; check whether it is in force, and save it again if it is not",
                 self.place.display()
             )
         })

@@ -118,7 +118,7 @@ impl SignIn {
             }
         }
         // What was answered is not told: it may hold a token.
-        serde_json::from_slice(&body).map_err(|_| "the answer holds no token".to_owned())
+        serde_json::from_slice(&body).map_err(|_| "the answer contains no token".to_owned())
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {

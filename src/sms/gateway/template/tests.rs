@@ -82,7 +82,7 @@ fn names_that_stand_for_nothing_are_refused() {
         "{phone}, {phone_digits}, {text}, {text_utf16_hex}, {code}, {id}, {report_token}, {report_url}";
     assert_eq!(
         Template::parse("a {nmae}").unwrap_err(),
-        format!("{{nmae}} is no placeholder; there are {known}, {{env:NAME}} and {{file:PATH}}")
+        format!("{{nmae}} is not a placeholder; use {known}, {{env:NAME}} and {{file:PATH}}")
     );
     assert!(Template::parse("{env:}").is_err());
     assert_eq!(

@@ -128,7 +128,12 @@ pub async fn events(
 ) -> Result<HttpResponse, Problem> {
     guard::api::read(&request, &services, &edge).await?;
     let filter = filter(&services, &wanted).await?;
-    let after = read(wanted.after.as_deref(), "after", "Use the next of the page before.", Cursor::parse)?;
+    let after = read(
+        wanted.after.as_deref(),
+        "after",
+        "Use the value of next from the previous page.",
+        Cursor::parse,
+    )?;
     let limit = wanted.limit.unwrap_or(USUAL);
     if !(1..=MOST).contains(&limit) {
         return Err(wrong("limit", "Use 1 to 200."));
@@ -140,7 +145,7 @@ pub async fn events(
 }
 
 async fn filter(services: &Services, wanted: &Wanted) -> Result<Filter, Problem> {
-    const WHEN: &str = "Use a time as 2026-03-01T12:00:00Z.";
+    const WHEN: &str = "Use a time such as 2026-03-01T12:00:00Z.";
     let time = |text: &str| text.parse::<Timestamp>().ok().map(|time| Micros(time.as_microsecond()));
     let truth = |text: &str| text.parse().ok();
     Ok(Filter {
@@ -178,7 +183,7 @@ async fn filter(services: &Services, wanted: &Wanted) -> Result<Filter, Problem>
 
 /// An account is known by its id, and a name that none has by itself.
 async fn account(services: &Services, text: Option<&str>) -> Result<Option<i64>, Problem> {
-    const HELP: &str = "Use a user name, or the key of an event's account.";
+    const HELP: &str = "Use a username, or the key of an event's account.";
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     if text.starts_with(KEY) {
         return key(text).map(Some).ok_or_else(|| wrong("account", HELP));

@@ -156,8 +156,8 @@ pub async fn save(
     let draft = match (&wanted.limits, &wanted.toml) {
         (Some(limits), None) => Draft::Json(limits),
         (None, Some(toml)) => Draft::Toml(toml),
-        (Some(_), Some(_)) => return Err(wrong("toml", "Stands beside limits; send one of them.")),
-        (None, None) => return Err(wrong("limits", "Is missing; send it, or toml.")),
+        (Some(_), Some(_)) => return Err(wrong("toml", "Send either toml or limits, not both.")),
+        (None, None) => return Err(wrong("limits", "Missing; send limits or toml.")),
     };
     let saved = services.tuning.save(draft, &seen, admin.by(&admin.id()), reason).await;
     let detail = json!({ "reason": reason, "from": seen });
@@ -232,7 +232,7 @@ fn answer(saved: Result<Saved, SaveError>) -> Result<HttpResponse, Problem> {
             Err(Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() })
         }
         Err(SaveError::NotWritten(NotWritten::Home(reason))) => Err(Problem::NotSaved { reason }),
-        Err(SaveError::NoSuchChange) => Err(wrong("change", "Is not in the history; use an id from there.")),
+        Err(SaveError::NoSuchChange) => Err(wrong("change", "Not in the history; use an id from there.")),
         Err(SaveError::Db(error)) => Err(broken(&error)),
     }
 }
@@ -253,7 +253,7 @@ fn reason(text: &str) -> Result<&str, Problem> {
     let fits = !text.is_empty()
         && text.chars().count() <= LONGEST_REASON
         && !text.chars().any(|letter| letter.is_control() && letter != '\n');
-    if fits { Ok(text) } else { Err(wrong("reason", "Say why, in 1 to 500 characters.")) }
+    if fits { Ok(text) } else { Err(wrong("reason", "Give a reason of 1 to 500 characters.")) }
 }
 
 fn tag(version: &str) -> HeaderValue {
@@ -312,9 +312,10 @@ pub async fn history(
     guard::api::read(&request, &services, &edge).await?;
     let before = match page.before.as_deref() {
         None | Some("") => None,
-        Some(text) => {
-            Some(Cursor::parse(text).ok_or_else(|| wrong("before", "Use the next of the page before."))?)
-        }
+        Some(text) => Some(
+            Cursor::parse(text)
+                .ok_or_else(|| wrong("before", "Use the value of next from the previous page."))?,
+        ),
     };
     let limit = page.limit.unwrap_or(USUAL);
     if !(1..=MOST).contains(&limit) {

@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn a_mistake_is_found_at_its_field() {
         let field = "limits.custom.reply.rules[3].window".to_owned();
-        let mistake = Mistake { field, message: "is no span".to_owned(), line: Some(4) };
+        let mistake = Mistake { field, message: "is not a duration".to_owned(), line: Some(4) };
         assert_eq!(mistake.place(), Some((3, "window")));
         assert!(mistake.right(Locale::En).is_some());
         let field = "limits.sms-phone.rules[1]".to_owned();

@@ -69,12 +69,12 @@ pub async fn submit(
         (Some(limits), None) => Draft::Json(limits),
         (None, Some(toml)) => Draft::Toml(toml),
         (Some(_), Some(_)) => {
-            return Err(wrong("toml", "Stands beside limits; send one of them.".to_owned()));
+            return Err(wrong("toml", "Send either toml or limits, not both.".to_owned()));
         }
-        (None, None) => return Err(wrong("limits", "Is missing; send it, or toml.".to_owned())),
+        (None, None) => return Err(wrong("limits", "Missing; send limits or toml.".to_owned())),
     };
     let span = wanted.span.as_deref().map_or(Ok(USUAL), humantime::parse_duration);
-    let span = span.map_err(|_| wrong("span", "Is no length of time; write 24h or 7d.".to_owned()))?;
+    let span = span.map_err(|_| wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
     let limits = services.tuning.parse(&draft).map_err(|errors| {
         let told = |DraftError { field, message, line }| DraftProblem { field, message, line };
         Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() }

@@ -101,9 +101,10 @@ pub async fn messages(
     };
     let after = match wanted.after.as_deref() {
         None | Some("") => None,
-        Some(text) => {
-            Some(Cursor::parse(text).ok_or_else(|| wrong("after", "Use the next of the page before."))?)
-        }
+        Some(text) => Some(
+            Cursor::parse(text)
+                .ok_or_else(|| wrong("after", "Use the value of next from the previous page."))?,
+        ),
     };
     let limit = wanted.limit.unwrap_or(USUAL);
     if !(1..=MOST).contains(&limit) {
