@@ -4,7 +4,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 use sqlx::{query, query_as};
 
 use super::*;
-use crate::db::tests::TestDatabase;
+use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::db::{Lock, on_db};
 use crate::secret::MasterKey;
 
@@ -19,8 +19,7 @@ struct Rig {
     _database: TestDatabase,
 }
 
-async fn rig() -> Rig {
-    let database = TestDatabase::new().await;
+async fn rig(database: TestDatabase) -> Rig {
     let (db, clock) = (database.open().await, Clock::manual(NOON));
     let key = MasterKey::from_bytes([1; 32]).derive("audit.subject");
     let settings = Settings { retention: Duration::from_secs(86_400), max_rows: 10_000 };
@@ -64,9 +63,31 @@ fn at(seconds: u64) -> Micros {
     NOON.plus(Duration::from_secs(seconds))
 }
 
-#[tokio::test]
-async fn what_is_admitted_is_a_row_each_and_has_both_its_times() {
-    let rig = rig().await;
+on_both_databases!(
+    what_is_admitted_is_a_row_each_and_has_both_its_times,
+    refusals_by_one_hit_are_one_episode_and_another_hit_begins_another,
+    what_fell_into_one_microsecond_is_in_the_order_it_was_recorded_in,
+    pages_are_newest_first_and_go_on_where_the_last_one_ended,
+    figures_count_attempts_and_not_rows,
+    what_is_older_than_it_is_kept_goes_and_so_does_what_there_is_no_room_for,
+    an_episode_is_written_when_its_time_is_over_and_goes_on_in_a_new_row,
+    a_flood_from_many_addresses_on_one_account_is_few_rows,
+    a_flood_on_many_accounts_from_one_address_is_few_rows,
+    a_flood_of_everyone_on_everyone_takes_bounded_memory_and_no_attempt_is_lost,
+    what_a_database_does_not_take_waits_within_bounds_and_the_rest_is_counted,
+    a_flood_on_the_console_by_whoever_is_signed_out_is_few_rows,
+    a_flood_does_not_wash_away_what_administrators_did,
+    a_row_that_the_database_refuses_does_not_keep_the_others_waiting,
+    a_subject_of_any_letters_is_recorded,
+    who_records_does_not_wait_for_who_writes,
+    what_was_written_and_not_told_so_is_written_once,
+    events_are_written_without_being_asked_for,
+    the_word_of_a_watching_limit_is_found_by_it_and_by_nothing_else,
+    who_asks_for_what_is_not_theirs_is_counted_by_what_they_ask_for,
+);
+
+async fn what_is_admitted_is_a_row_each_and_has_both_its_times(database: TestDatabase) {
+    let rig = rig(database).await;
     for second in 0..3 {
         let settled = Some(at(second + 1));
         rig.audit.record(Event { settled, ..Event::new(at(second), Action::SignIn, Outcome::Wrong) });
@@ -75,9 +96,8 @@ async fn what_is_admitted_is_a_row_each_and_has_both_its_times() {
     assert_eq!(rig.rows().await, [row(0), row(1), row(2)]);
 }
 
-#[tokio::test]
-async fn refusals_by_one_hit_are_one_episode_and_another_hit_begins_another() {
-    let rig = rig().await;
+async fn refusals_by_one_hit_are_one_episode_and_another_hit_begins_another(database: TestDatabase) {
+    let rig = rig(database).await;
     for second in 0..5 {
         rig.audit.record(refused(at(second), "login-account", 7));
     }
@@ -87,9 +107,8 @@ async fn refusals_by_one_hit_are_one_episode_and_another_hit_begins_another() {
     assert_eq!(rig.rows().await, [(at(0).0, at(4).0, 5), (at(5).0, at(6).0, 2)]);
 }
 
-#[tokio::test]
-async fn what_fell_into_one_microsecond_is_in_the_order_it_was_recorded_in() {
-    let rig = rig().await;
+async fn what_fell_into_one_microsecond_is_in_the_order_it_was_recorded_in(database: TestDatabase) {
+    let rig = rig(database).await;
     let actions =
         [Action::SignIn, Action::Register, Action::Admin, Action::Send, Action::Guess, Action::Reload];
     for action in actions {
@@ -101,9 +120,8 @@ async fn what_fell_into_one_microsecond_is_in_the_order_it_was_recorded_in() {
     assert_eq!(told, actions);
 }
 
-#[tokio::test]
-async fn pages_are_newest_first_and_go_on_where_the_last_one_ended() {
-    let rig = rig().await;
+async fn pages_are_newest_first_and_go_on_where_the_last_one_ended(database: TestDatabase) {
+    let rig = rig(database).await;
     for second in 0..5 {
         rig.audit
             .record(Event { address: Some(HERE), ..Event::new(at(second), Action::SignIn, Outcome::Ok) });
@@ -125,9 +143,8 @@ async fn pages_are_newest_first_and_go_on_where_the_last_one_ended() {
     assert_eq!(shown.mask, "203.0.113.0/24");
 }
 
-#[tokio::test]
-async fn figures_count_attempts_and_not_rows() {
-    let rig = rig().await;
+async fn figures_count_attempts_and_not_rows(database: TestDatabase) {
+    let rig = rig(database).await;
     for second in 0..50 {
         rig.audit.record(refused(at(second), "login-address", 7));
     }
@@ -159,9 +176,8 @@ async fn figures_count_attempts_and_not_rows() {
     assert_eq!(log.shared_address(end).await.unwrap(), None);
 }
 
-#[tokio::test]
-async fn what_is_older_than_it_is_kept_goes_and_so_does_what_there_is_no_room_for() {
-    let rig = rig().await;
+async fn what_is_older_than_it_is_kept_goes_and_so_does_what_there_is_no_room_for(database: TestDatabase) {
+    let rig = rig(database).await;
     for second in 0..10_010 {
         rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Ok));
     }
@@ -175,9 +191,8 @@ async fn what_is_older_than_it_is_kept_goes_and_so_does_what_there_is_no_room_fo
     assert_eq!(rig.rows().await[0].0, at(12).0);
 }
 
-#[tokio::test]
-async fn an_episode_is_written_when_its_time_is_over_and_goes_on_in_a_new_row() {
-    let rig = rig().await;
+async fn an_episode_is_written_when_its_time_is_over_and_goes_on_in_a_new_row(database: TestDatabase) {
+    let rig = rig(database).await;
     for second in 0..25 {
         rig.clock.set(at(second));
         rig.audit.end_episodes(false);
@@ -189,9 +204,8 @@ async fn an_episode_is_written_when_its_time_is_over_and_goes_on_in_a_new_row() 
     assert_eq!(rig.fate("written"), 3);
 }
 
-#[tokio::test]
-async fn a_flood_from_many_addresses_on_one_account_is_few_rows() {
-    let rig = rig().await;
+async fn a_flood_from_many_addresses_on_one_account_is_few_rows(database: TestDatabase) {
+    let rig = rig(database).await;
     for number in 0..20_000_u32 {
         let bytes = [&[4][..], &number.to_be_bytes()].concat();
         let address = Some(Subject::Address(&bytes));
@@ -205,9 +219,8 @@ async fn a_flood_from_many_addresses_on_one_account_is_few_rows() {
     assert_eq!((top.len(), top[0].subject.key, top[0].count), (1, alice, 20_000));
 }
 
-#[tokio::test]
-async fn a_flood_on_many_accounts_from_one_address_is_few_rows() {
-    let rig = rig().await;
+async fn a_flood_on_many_accounts_from_one_address_is_few_rows(database: TestDatabase) {
+    let rig = rig(database).await;
     for number in 0..20_000 {
         let name = format!("user{number}");
         rig.audit
@@ -219,9 +232,8 @@ async fn a_flood_on_many_accounts_from_one_address_is_few_rows() {
     assert_eq!((top.len(), top[0].count), (1, 20_000));
 }
 
-#[tokio::test]
-async fn a_flood_of_everyone_on_everyone_takes_bounded_memory_and_no_attempt_is_lost() {
-    let rig = rig().await;
+async fn a_flood_of_everyone_on_everyone_takes_bounded_memory_and_no_attempt_is_lost(database: TestDatabase) {
+    let rig = rig(database).await;
     for number in 0..60_000_u32 {
         let (name, bytes) = (format!("user{number}"), [&[4][..], &number.to_be_bytes()].concat());
         let (account, address) = (Some(Subject::Login(&name)), Some(Subject::Address(&bytes)));
@@ -235,9 +247,8 @@ async fn a_flood_of_everyone_on_everyone_takes_bounded_memory_and_no_attempt_is_
     assert_eq!((sum(&rows), rig.fate("dropped")), (60_000, 0));
 }
 
-#[tokio::test]
-async fn what_a_database_does_not_take_waits_within_bounds_and_the_rest_is_counted() {
-    let rig = rig().await;
+async fn what_a_database_does_not_take_waits_within_bounds_and_the_rest_is_counted(database: TestDatabase) {
+    let rig = rig(database).await;
     rig.sql("ALTER TABLE events RENAME TO gone").await;
     for second in 0..40_000 {
         rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Wrong));
@@ -254,9 +265,8 @@ async fn what_a_database_does_not_take_waits_within_bounds_and_the_rest_is_count
     assert_eq!(rig.fate("written"), rows.len() as i64);
 }
 
-#[tokio::test]
-async fn a_flood_on_the_console_by_whoever_is_signed_out_is_few_rows() {
-    let rig = rig().await;
+async fn a_flood_on_the_console_by_whoever_is_signed_out_is_few_rows(database: TestDatabase) {
+    let rig = rig(database).await;
     for number in 0..20_000_u32 {
         let bytes = [&[4][..], &number.to_be_bytes()].concat();
         let who = Who { address: Some(Subject::Address(&bytes)), ..Who::default() };
@@ -276,9 +286,8 @@ async fn a_flood_on_the_console_by_whoever_is_signed_out_is_few_rows() {
     assert!(rows.len() <= 2 * 65, "{} rows", rows.len());
 }
 
-#[tokio::test]
-async fn a_flood_does_not_wash_away_what_administrators_did() {
-    let rig = rig().await;
+async fn a_flood_does_not_wash_away_what_administrators_did(database: TestDatabase) {
+    let rig = rig(database).await;
     let keep = |name| rig.audit.act(name, Outcome::Ok, Who::default(), None);
     keep("token.create");
     keep("subject.clear");
@@ -292,9 +301,8 @@ async fn a_flood_does_not_wash_away_what_administrators_did() {
     assert_eq!(rig.audit.log().page(&filter, None, 10).await.unwrap().entries.len(), 2);
 }
 
-#[tokio::test]
-async fn a_row_that_the_database_refuses_does_not_keep_the_others_waiting() {
-    let rig = rig().await;
+async fn a_row_that_the_database_refuses_does_not_keep_the_others_waiting(database: TestDatabase) {
+    let rig = rig(database).await;
     rig.sql("ALTER TABLE events ADD COLUMN strict BIGINT CHECK (name <> 'forbidden')").await;
     for name in ["before", "forbidden", "behind"] {
         rig.audit.record(Event { name: Some(name), ..Event::new(at(0), Action::Admin, Outcome::Ok) });
@@ -304,9 +312,8 @@ async fn a_row_that_the_database_refuses_does_not_keep_the_others_waiting() {
     assert_eq!((rig.fate("written"), rig.fate("dropped")), (2, 1));
 }
 
-#[tokio::test]
-async fn a_subject_of_any_letters_is_recorded() {
-    let rig = rig().await;
+async fn a_subject_of_any_letters_is_recorded(database: TestDatabase) {
+    let rig = rig(database).await;
     for name in ["\0", "\0\0\0\0\0\0\0", "\u{202e}evil"] {
         let account = Some(Subject::Custom(name));
         rig.audit.record(Event { account, ..Event::new(at(0), Action::Custom, Outcome::Ok) });
@@ -317,9 +324,8 @@ async fn a_subject_of_any_letters_is_recorded() {
     assert!(masks.iter().all(|(mask,)| mask.starts_with('\u{fffd}') && !mask.contains('\0')), "{masks:?}");
 }
 
-#[tokio::test]
-async fn who_records_does_not_wait_for_who_writes() {
-    let rig = rig().await;
+async fn who_records_does_not_wait_for_who_writes(database: TestDatabase) {
+    let rig = rig(database).await;
     let tx = rig.db.begin_exclusive(Lock::on("test")).await.unwrap();
     rig.audit.record(Event::new(at(0), Action::SignIn, Outcome::Ok));
     let audit = rig.audit.clone();
@@ -333,9 +339,8 @@ async fn who_records_does_not_wait_for_who_writes() {
     assert_eq!(rig.rows().await.len(), 1000);
 }
 
-#[tokio::test]
-async fn what_was_written_and_not_told_so_is_written_once() {
-    let rig = rig().await;
+async fn what_was_written_and_not_told_so_is_written_once(database: TestDatabase) {
+    let rig = rig(database).await;
     let event = Event::new(at(0), Action::SignIn, Outcome::Ok);
     let row = Row::of(&event, Keys::default(), 7);
     for _ in 0..2 {
@@ -346,9 +351,8 @@ async fn what_was_written_and_not_told_so_is_written_once() {
     assert_eq!(rig.audit.log().totals(NOON, at(60)).await.unwrap()[0].count, 1);
 }
 
-#[tokio::test]
-async fn events_are_written_without_being_asked_for() {
-    let rig = rig().await;
+async fn events_are_written_without_being_asked_for(database: TestDatabase) {
+    let rig = rig(database).await;
     rig.audit.record(Event::new(at(0), Action::SignIn, Outcome::Ok));
     let stopper = crate::stop::Stopper::new();
     let writing = tokio::spawn(rig.audit.clone().keep_writing(stopper.stop()));
@@ -361,9 +365,8 @@ async fn events_are_written_without_being_asked_for() {
     writing.abort();
 }
 
-#[tokio::test]
-async fn the_word_of_a_watching_limit_is_found_by_it_and_by_nothing_else() {
-    let rig = rig().await;
+async fn the_word_of_a_watching_limit_is_found_by_it_and_by_nothing_else(database: TestDatabase) {
+    let rig = rig(database).await;
     let why = Some(Why { limit: "login-account", rule: 0, frees_at: at(9), noted: true });
     rig.audit.record(Event { why, ..Event::new(at(0), Action::SignIn, Outcome::Ok) });
     rig.audit.record(Event::new(at(1), Action::SignIn, Outcome::Ok));
@@ -375,9 +378,8 @@ async fn the_word_of_a_watching_limit_is_found_by_it_and_by_nothing_else() {
     }
 }
 
-#[tokio::test]
-async fn who_asks_for_what_is_not_theirs_is_counted_by_what_they_ask_for() {
-    let rig = rig().await;
+async fn who_asks_for_what_is_not_theirs_is_counted_by_what_they_ask_for(database: TestDatabase) {
+    let rig = rig(database).await;
     for path in ["limits", "events", "limits"] {
         let who =
             Who { actor: Some("mallory"), account: Some(Subject::Login("mallory")), address: Some(HERE) };

@@ -1,36 +1,47 @@
 use super::*;
-use crate::entropy::Entropy;
 
-/// A database of its own for one test, which may open it more than once. SQLite; or, where
-/// `GATEHOUSE_TEST_POSTGRES` names a server (postgres://user@host), one made there.
-pub(crate) struct TestDatabase {
-    pub(crate) url: String,
-    _folder: tempfile::TempDir,
+#[path = "../../tests/it/support/database.rs"]
+mod database;
+
+pub(crate) use database::TestDatabase;
+
+/// Makes the tables of a database; see [`TestDatabase`].
+async fn migrate(url: &str) {
+    Db::connect(url).await.unwrap().close().await;
 }
 
 impl TestDatabase {
-    pub(crate) async fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let url = match std::env::var("GATEHOUSE_TEST_POSTGRES") {
-            Err(_) => format!("sqlite://{}/a.db", folder.path().display()),
-            Ok(server) => {
-                let mut url = url::Url::parse(&server).unwrap();
-                let name = format!("gatehouse_{:016x}", u64::from_be_bytes(Entropy::Os.bytes()));
-                url.set_path("/postgres");
-                let pool = sqlx::PgPool::connect(url.as_str()).await.unwrap();
-                let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"));
-                sqlx::query(create).execute(&pool).await.unwrap();
-                url.set_path(&name);
-                url.into()
-            }
-        };
-        Self { url, _folder: folder }
-    }
-
     pub(crate) async fn open(&self) -> Db {
         Db::connect(&self.url).await.unwrap()
     }
 }
+
+/// Each function of a database becomes a test on SQLite and one on PostgreSQL; on two threads, or on one.
+macro_rules! on_both_databases {
+    ($($test:ident),+ $(,)?) => {
+        $crate::db::tests::on_both_databases!(@[flavor = "multi_thread", worker_threads = 2] $($test)+);
+    };
+    (one thread: $($test:ident),+ $(,)?) => {
+        $crate::db::tests::on_both_databases!(@[flavor = "current_thread"] $($test)+);
+    };
+    (@$flavor:tt $($test:ident)+) => {
+        mod on_sqlite {
+            $($crate::db::tests::on_both_databases!(@$flavor $test, TestDatabase::sqlite());)+
+        }
+
+        mod on_postgres {
+            $($crate::db::tests::on_both_databases!(@$flavor $test, TestDatabase::postgres().await);)+
+        }
+    };
+    (@[$($flavor:tt)+] $test:ident, $database:expr) => {
+        #[tokio::test($($flavor)+)]
+        async fn $test() {
+            use $crate::db::tests::TestDatabase;
+            super::$test($database).await;
+        }
+    };
+}
+pub(crate) use on_both_databases;
 
 fn scratch() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
@@ -51,9 +62,18 @@ async fn a_missing_file_is_made_for_its_owner_only() {
     }
 }
 
-#[tokio::test]
-async fn a_database_is_opened_again_with_what_it_held() {
-    let database = TestDatabase::new().await;
+on_both_databases!(
+    a_database_is_opened_again_with_what_it_held,
+    instances_that_start_at_once_migrate_once,
+    exclusive_transactions_neither_lock_out_nor_lose_writes,
+    a_transaction_that_is_dropped_has_written_nothing,
+    the_time_is_a_moved_clocks_or_the_one_that_instances_share,
+    foreign_keys_are_kept,
+    who_waits_for_the_exclusive_lock_keeps_nobody_from_reading,
+    who_has_waited_for_the_exclusive_lock_sees_what_was_written_meanwhile,
+);
+
+async fn a_database_is_opened_again_with_what_it_held(database: TestDatabase) {
     let db = database.open().await;
     let insert = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
     on_db!(&db, pool => sqlx::query(insert).execute(pool).await.map(drop)).unwrap();
@@ -65,9 +85,7 @@ async fn a_database_is_opened_again_with_what_it_held() {
     assert_eq!(rows, 1);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn instances_that_start_at_once_migrate_once() {
-    let database = TestDatabase::new().await;
+async fn instances_that_start_at_once_migrate_once(database: TestDatabase) {
     let starts: Vec<_> = (0..8)
         .map(|_| {
             let url = database.url.clone();
@@ -88,9 +106,7 @@ async fn each_database_in_memory_is_its_own() {
     on_db!(&other, pool => sqlx::query(insert).execute(pool).await.map(drop)).unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn exclusive_transactions_neither_lock_out_nor_lose_writes() {
-    let database = TestDatabase::new().await;
+async fn exclusive_transactions_neither_lock_out_nor_lose_writes(database: TestDatabase) {
     let db = database.open().await;
     let count = "SELECT COUNT(*) FROM accounts";
     let tasks: Vec<_> = (0..100)
@@ -115,9 +131,7 @@ async fn exclusive_transactions_neither_lock_out_nor_lose_writes() {
     assert_eq!(rows, 100);
 }
 
-#[tokio::test]
-async fn a_transaction_that_is_dropped_has_written_nothing() {
-    let database = TestDatabase::new().await;
+async fn a_transaction_that_is_dropped_has_written_nothing(database: TestDatabase) {
     let db = database.open().await;
     let insert = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
     let mut tx = db.begin_exclusive(Lock::on("test")).await.unwrap();
@@ -129,9 +143,7 @@ async fn a_transaction_that_is_dropped_has_written_nothing() {
     assert!(DbError::from(again.unwrap_err()).is_unique_violation());
 }
 
-#[tokio::test]
-async fn the_time_is_a_moved_clocks_or_the_one_that_instances_share() {
-    let database = TestDatabase::new().await;
+async fn the_time_is_a_moved_clocks_or_the_one_that_instances_share(database: TestDatabase) {
     let db = database.open().await;
     let mut tx = db.begin_exclusive(Lock::on("test")).await.unwrap();
     let moved = Clock::manual(Micros(5));
@@ -148,9 +160,7 @@ async fn the_time_is_a_moved_clocks_or_the_one_that_instances_share() {
     assert_eq!(db.now(&moved).await.unwrap(), Micros(5));
 }
 
-#[tokio::test]
-async fn foreign_keys_are_kept() {
-    let database = TestDatabase::new().await;
+async fn foreign_keys_are_kept(database: TestDatabase) {
     let db = database.open().await;
     let orphan =
         "INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent) VALUES ('1', 'x', 0, '', '')";
@@ -166,9 +176,7 @@ async fn a_url_that_is_none_is_refused_without_repeating_it() {
     }
 }
 
-#[tokio::test]
-async fn who_waits_for_the_exclusive_lock_keeps_nobody_from_reading() {
-    let database = TestDatabase::new().await;
+async fn who_waits_for_the_exclusive_lock_keeps_nobody_from_reading(database: TestDatabase) {
     let db = database.open().await;
     let held = db.begin_exclusive(Lock::on("test")).await.unwrap();
     let waiting: Vec<_> = (0..40)
@@ -190,13 +198,12 @@ async fn who_waits_for_the_exclusive_lock_keeps_nobody_from_reading() {
     }
 }
 
-#[tokio::test]
-async fn who_has_waited_for_the_exclusive_lock_sees_what_was_written_meanwhile() {
-    let database = TestDatabase::new().await;
+async fn who_has_waited_for_the_exclusive_lock_sees_what_was_written_meanwhile(database: TestDatabase) {
     let one = database.open().await;
     if let Db::Postgres(pools) = &one {
         // The strictest that an owner may have made the default; it holds for connections made later.
-        let name = database.url.rsplit('/').next().unwrap();
+        let url = url::Url::parse(&database.url).unwrap();
+        let name = url.path().trim_start_matches('/');
         let strict = format!("ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'");
         sqlx::query(sqlx::AssertSqlSafe(strict)).execute(&pools.all).await.unwrap();
     }

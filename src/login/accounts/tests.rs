@@ -1,16 +1,9 @@
 use super::*;
-use crate::db::tests::TestDatabase;
+use crate::db::tests::{TestDatabase, on_both_databases};
 
 async fn accounts(url: &str) -> Accounts {
     let db = Db::connect(url).await.unwrap();
     Accounts::new(db, Clock::manual(Micros(1_000_000)), Entropy::Os)
-}
-
-/// The database goes with the folder: keep both.
-async fn alone() -> (TestDatabase, Accounts) {
-    let database = TestDatabase::new().await;
-    let accounts = accounts(&database.url).await;
-    (database, accounts)
 }
 
 fn name(text: &str) -> Username {
@@ -28,9 +21,21 @@ fn phone(last: u8) -> Phone {
     Phone::stored(format!("+86138001380{last:02}"))
 }
 
-#[tokio::test]
-async fn what_was_created_is_found() {
-    let (_database, accounts) = alone().await;
+on_both_databases!(
+    what_was_created_is_found,
+    of_fifty_that_ask_for_one_login_at_once_one_gets_it,
+    of_two_instances_that_start_at_once_one_makes_the_first_admin,
+    a_user_is_no_admin_and_may_hold_the_admins_login,
+    a_chosen_password_replaces_the_one_time_password,
+    a_rehash_never_undoes_a_change_of_password,
+    an_account_is_found_by_its_number,
+    of_fifty_accounts_that_want_one_number_at_once_one_gets_it,
+    a_number_is_replaced_and_removed_where_a_password_is_left,
+    a_password_is_set_by_who_shows_the_number_that_the_account_has_now,
+);
+
+async fn what_was_created_is_found(database: TestDatabase) {
+    let accounts = accounts(&database.url).await;
     let made = accounts.create(&name("Alice"), &phc("one"), Roles { admin: true }).await.unwrap();
     assert_eq!(made.created_at, Micros(1_000_000));
     assert_eq!(accounts.find(&name("ＡＬＩＣＥ")).await.unwrap(), Some(made.clone()));
@@ -39,9 +44,8 @@ async fn what_was_created_is_found() {
     assert_eq!(accounts.by_id(AccountId::random(&Entropy::Os)).await.unwrap(), None);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_fifty_that_ask_for_one_login_at_once_one_gets_it() {
-    let (_database, accounts) = alone().await;
+async fn of_fifty_that_ask_for_one_login_at_once_one_gets_it(database: TestDatabase) {
+    let accounts = accounts(&database.url).await;
     let tasks: Vec<_> = (0..50)
         .map(|n| {
             let accounts = accounts.clone();
@@ -61,9 +65,7 @@ async fn of_fifty_that_ask_for_one_login_at_once_one_gets_it() {
     assert_eq!(made, 1);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_instances_that_start_at_once_one_makes_the_first_admin() {
-    let database = TestDatabase::new().await;
+async fn of_two_instances_that_start_at_once_one_makes_the_first_admin(database: TestDatabase) {
     let url = database.url.clone();
     let tasks: Vec<_> = (0..8)
         .map(|n| {
@@ -84,9 +86,8 @@ async fn of_two_instances_that_start_at_once_one_makes_the_first_admin() {
     assert!(accounts(&url).await.has_admin().await.unwrap());
 }
 
-#[tokio::test]
-async fn a_user_is_no_admin_and_may_hold_the_admins_login() {
-    let (_database, accounts) = alone().await;
+async fn a_user_is_no_admin_and_may_hold_the_admins_login(database: TestDatabase) {
+    let accounts = accounts(&database.url).await;
     accounts.create(&name("admin"), &phc("x"), Roles::default()).await.unwrap();
     assert!(!accounts.has_admin().await.unwrap());
     let made = accounts.create_first_admin(&name("admin"), &phc("x")).await;
@@ -97,9 +98,8 @@ async fn a_user_is_no_admin_and_may_hold_the_admins_login() {
     );
 }
 
-#[tokio::test]
-async fn a_chosen_password_replaces_the_one_time_password() {
-    let (_database, accounts) = alone().await;
+async fn a_chosen_password_replaces_the_one_time_password(database: TestDatabase) {
+    let accounts = accounts(&database.url).await;
     let admin = accounts.create_first_admin(&name("admin"), &phc("once")).await.unwrap().unwrap();
     assert_eq!(accounts.set_password(admin.id, &phc("chosen"), FIRST).await.unwrap(), Some(1));
     let now = accounts.by_id(admin.id).await.unwrap().unwrap();
@@ -107,9 +107,8 @@ async fn a_chosen_password_replaces_the_one_time_password() {
     assert_eq!(accounts.set_password(AccountId::random(&Entropy::Os), &phc("x"), FIRST).await.unwrap(), None);
 }
 
-#[tokio::test]
-async fn a_rehash_never_undoes_a_change_of_password() {
-    let (_database, accounts) = alone().await;
+async fn a_rehash_never_undoes_a_change_of_password(database: TestDatabase) {
+    let accounts = accounts(&database.url).await;
     let alice = accounts.create(&name("alice"), &phc("old"), Roles::default()).await.unwrap();
     accounts.set_password(alice.id, &phc("changed"), FIRST).await.unwrap();
     assert!(!accounts.rehash(alice.id, &phc("old"), &phc("rehashed")).await.unwrap());
@@ -118,9 +117,8 @@ async fn a_rehash_never_undoes_a_change_of_password() {
     assert_eq!(now.password_hash, Some(phc("rehashed")));
 }
 
-#[tokio::test]
-async fn an_account_is_found_by_its_number() {
-    let (_database, accounts) = alone().await;
+async fn an_account_is_found_by_its_number(database: TestDatabase) {
+    let accounts = accounts(&database.url).await;
     let made = accounts.create_with_phone(&name("alice"), None, &phone(1)).await.unwrap();
     assert_eq!(accounts.find_by_phone(&phone(1)).await.unwrap(), Some(made.clone()));
     assert_eq!(accounts.find(&name("alice")).await.unwrap(), Some(made));
@@ -131,9 +129,8 @@ async fn an_account_is_found_by_its_number() {
     assert!(matches!(again, Err(CreateError::LoginTaken)));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_fifty_accounts_that_want_one_number_at_once_one_gets_it() {
-    let (_database, accounts) = alone().await;
+async fn of_fifty_accounts_that_want_one_number_at_once_one_gets_it(database: TestDatabase) {
+    let accounts = accounts(&database.url).await;
     let mut tasks = Vec::new();
     for n in 0..50 {
         let login = name(&format!("user{n}"));
@@ -152,9 +149,8 @@ async fn of_fifty_accounts_that_want_one_number_at_once_one_gets_it() {
     assert_eq!(done, 1);
 }
 
-#[tokio::test]
-async fn a_number_is_replaced_and_removed_where_a_password_is_left() {
-    let (_database, accounts) = alone().await;
+async fn a_number_is_replaced_and_removed_where_a_password_is_left(database: TestDatabase) {
+    let accounts = accounts(&database.url).await;
     let alice = accounts.create(&name("alice"), &phc("x"), Roles::default()).await.unwrap();
     let bob = accounts.create_with_phone(&name("bob"), None, &phone(1)).await.unwrap();
     assert_eq!(accounts.set_phone(alice.id, &phone(1)).await.unwrap(), PhoneSet::Taken);
@@ -170,9 +166,8 @@ async fn a_number_is_replaced_and_removed_where_a_password_is_left() {
     assert!(!accounts.remove_phone(bob.id).await.unwrap(), "his only way in");
 }
 
-#[tokio::test]
-async fn a_password_is_set_by_who_shows_the_number_that_the_account_has_now() {
-    let (_database, accounts) = alone().await;
+async fn a_password_is_set_by_who_shows_the_number_that_the_account_has_now(database: TestDatabase) {
+    let accounts = accounts(&database.url).await;
     let bob = accounts.create_with_phone(&name("bob"), None, &phone(1)).await.unwrap();
     let set =
         async |number| accounts.set_password(bob.id, &phc("new"), ShownBy::Phone(&number)).await.unwrap();

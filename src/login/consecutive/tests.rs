@@ -1,6 +1,6 @@
 use super::*;
 use crate::clock::{Clock, Micros};
-use crate::db::tests::TestDatabase;
+use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
 use crate::login::{Devices, KnownDevices, Phc, Roles};
 use crate::secret::MasterKey;
@@ -14,8 +14,7 @@ struct Bench {
     _database: TestDatabase,
 }
 
-async fn bench() -> Bench {
-    let database = TestDatabase::new().await;
+async fn bench(database: TestDatabase) -> Bench {
     let accounts = Accounts::new(database.open().await, Clock::manual(Micros(1_000_000)), Entropy::Os);
     let login = Username::parse("alice").unwrap();
     let alice = accounts.create(&login, &Phc::stored("hash".to_owned()), Roles::default()).await.unwrap();
@@ -74,18 +73,26 @@ impl Bench {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_hundred_wrong_ones_at_once_a_hundred_are_compared() {
-    let bench = bench().await;
+on_both_databases!(
+    of_two_hundred_wrong_ones_at_once_a_hundred_are_compared,
+    a_known_device_has_a_hundred_of_its_own_and_strangers_have_theirs,
+    right_ones_are_not_refused_for_one_another_however_little_is_left,
+    a_right_one_among_many_wrong_ones_gives_them_another_hundred_and_no_more,
+    whoever_gives_up_while_they_wait_takes_no_word_with_them,
+    a_name_that_nobody_has_is_waited_at_as_an_account_is,
+    switched_off_it_counts_nothing_and_what_is_disabled_stays_so,
+);
+
+async fn of_two_hundred_wrong_ones_at_once_a_hundred_are_compared(database: TestDatabase) {
+    let bench = bench(database).await;
     assert_eq!(bench.all_at_once(|_| false, 200).await, 100);
     let now = bench.accounts.by_id(bench.alice.id).await.unwrap().unwrap();
     assert_eq!((now.password_failures, now.password_disabled_at.is_some()), (100, true));
     assert!(bench.consecutive.air.lock().is_empty(), "nothing is kept of who is gone");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_known_device_has_a_hundred_of_its_own_and_strangers_have_theirs() {
-    let bench = bench().await;
+async fn a_known_device_has_a_hundred_of_its_own_and_strangers_have_theirs(database: TestDatabase) {
+    let bench = bench(database).await;
     assert_eq!(bench.all_at_once(|_| false, 200).await, 100);
     let (home, work) = (bench.device(), bench.device());
     assert_eq!(bench.all_at_once_from(Some(home), |number| number == 0, 1).await, 1, "it opens there still");
@@ -96,17 +103,15 @@ async fn a_known_device_has_a_hundred_of_its_own_and_strangers_have_theirs() {
     assert!(bench.consecutive.air.lock().is_empty(), "nothing is kept of who is gone");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn right_ones_are_not_refused_for_one_another_however_little_is_left() {
-    let bench = bench().await;
+async fn right_ones_are_not_refused_for_one_another_however_little_is_left(database: TestDatabase) {
+    let bench = bench(database).await;
     bench.fail(MAX - 1).await;
     assert_eq!(bench.all_at_once(|_| true, 200).await, 200);
     assert_eq!(bench.accounts.by_id(bench.alice.id).await.unwrap().unwrap().password_failures, 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_right_one_among_many_wrong_ones_gives_them_another_hundred_and_no_more() {
-    let bench = bench().await;
+async fn a_right_one_among_many_wrong_ones_gives_them_another_hundred_and_no_more(database: TestDatabase) {
+    let bench = bench(database).await;
     let compared = bench.all_at_once(|number| number == 7, 400).await;
     // Wherever in line it stood: before it at most 99 wrong ones, after it a hundred; or it came too late.
     assert!((100..=200).contains(&compared), "{compared}");
@@ -114,9 +119,8 @@ async fn a_right_one_among_many_wrong_ones_gives_them_another_hundred_and_no_mor
     assert_eq!((now.password_failures, now.password_disabled_at.is_some()), (100, true));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_gives_up_while_they_wait_takes_no_word_with_them() {
-    let bench = bench().await;
+async fn whoever_gives_up_while_they_wait_takes_no_word_with_them(database: TestDatabase) {
+    let bench = bench(database).await;
     bench.fail(MAX - 1).await;
     let first = bench.look().await;
     let wait = || {
@@ -144,9 +148,8 @@ async fn side_by_side(bench: &Bench, login: &Username, expected: Option<AccountI
     looked.len()
 }
 
-#[tokio::test]
-async fn a_name_that_nobody_has_is_waited_at_as_an_account_is() {
-    let bench = bench().await;
+async fn a_name_that_nobody_has_is_waited_at_as_an_account_is(database: TestDatabase) {
+    let bench = bench(database).await;
     let nobody = Username::parse("nobody").unwrap();
     for (times, left) in [(MAX - 3, 3), (2, 1)] {
         bench.fail(times).await;
@@ -197,9 +200,8 @@ fn a_limit_below_what_stands_lets_one_at_a_time_be_compared() {
     assert!(matches!(second.rise(51, ended, 20), Rise::Risen));
 }
 
-#[tokio::test]
-async fn switched_off_it_counts_nothing_and_what_is_disabled_stays_so() {
-    let bench = bench().await;
+async fn switched_off_it_counts_nothing_and_what_is_disabled_stays_so(database: TestDatabase) {
+    let bench = bench(database).await;
     let look = || bench.consecutive.look(&bench.alice.login, Some(bench.alice.id), None, 0);
     for _ in 0..3 {
         let looked = look().await.unwrap().unwrap();

@@ -3,7 +3,7 @@ mod disabled;
 use std::net::IpAddr;
 
 use super::*;
-use crate::db::tests::TestDatabase;
+use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::login::{Accounts, Client, DeviceId, PastSignIn, Phc, Roles, ShownBy, Username};
 use crate::secret::MasterKey;
 use crate::sms::Phone;
@@ -20,8 +20,7 @@ struct Bench {
     bob: AccountId,
 }
 
-async fn bench() -> Bench {
-    let database = TestDatabase::new().await;
+async fn bench(database: TestDatabase) -> Bench {
     let db = database.open().await;
     let clock = Clock::manual(Micros::from_seconds(1_000_000));
     let accounts = Accounts::new(db.clone(), clock.clone(), Entropy::Os);
@@ -56,9 +55,31 @@ impl Bench {
     }
 }
 
-#[tokio::test]
-async fn a_token_speaks_for_the_account_it_was_made_for() {
-    let bench = bench().await;
+on_both_databases!(
+    a_token_speaks_for_the_account_it_was_made_for,
+    only_a_token_of_ours_is_one,
+    a_session_id_opens_nothing,
+    no_column_holds_the_token_in_clear,
+    an_idle_session_ends_and_a_used_one_goes_on,
+    no_use_prolongs_a_session_past_its_end,
+    last_seen_is_written_once_a_minute_at_most,
+    a_clock_that_steps_back_ends_no_session,
+    a_session_is_ended_by_its_owner_only,
+    signing_out_ends_this_session_and_others_on_demand,
+    purging_removes_what_has_expired_a_batch_at_a_time,
+    a_sign_in_verified_with_the_old_password_starts_nothing_after_the_change,
+    a_sign_in_by_a_number_starts_nothing_once_the_account_has_it_no_more,
+    of_sign_ins_beside_a_change_of_password_none_outlives_it,
+    past_a_hundred_sessions_the_one_used_longest_ago_ends,
+    only_a_session_begun_by_password_is_confirmed_until_the_password_is_shown_in_it,
+    of_a_hundred_sessions_the_one_renewed_makes_room_for_its_successor,
+    expired_sessions_take_no_place_of_the_hundred,
+    a_sign_in_that_starts_nothing_ends_and_records_nothing,
+    the_newest_twenty_sign_ins_are_kept_for_each_account,
+);
+
+async fn a_token_speaks_for_the_account_it_was_made_for(database: TestDatabase) {
+    let bench = bench(database).await;
     let token = bench.start(bench.alice).await;
     let found = bench.sessions.find(&token).await.unwrap().unwrap();
     assert_eq!(found.account.login.as_str(), "alice");
@@ -70,9 +91,8 @@ async fn a_token_speaks_for_the_account_it_was_made_for() {
     assert_ne!(token.expose(), other.expose());
 }
 
-#[tokio::test]
-async fn only_a_token_of_ours_is_one() {
-    let bench = bench().await;
+async fn only_a_token_of_ours_is_one(database: TestDatabase) {
+    let bench = bench(database).await;
     let token = bench.start(bench.alice).await.expose();
     let changed = format!("{}{}", if token.starts_with('A') { "B" } else { "A" }, &token[1..]);
     assert_eq!(bench.session(&Token::parse(&changed).unwrap()).await, None);
@@ -84,17 +104,15 @@ async fn only_a_token_of_ours_is_one() {
     assert!(Token::parse(&"A".repeat(10_000_000)).is_none());
 }
 
-#[tokio::test]
-async fn a_session_id_opens_nothing() {
-    let bench = bench().await;
+async fn a_session_id_opens_nothing(database: TestDatabase) {
+    let bench = bench(database).await;
     let token = bench.start(bench.alice).await;
     let id = bench.session(&token).await.unwrap().id.to_string();
     assert!(Token::parse(&id).is_none());
 }
 
-#[tokio::test]
-async fn no_column_holds_the_token_in_clear() {
-    let bench = bench().await;
+async fn no_column_holds_the_token_in_clear(database: TestDatabase) {
+    let bench = bench(database).await;
     let token = bench.start(bench.alice).await;
     let sql = "SELECT token_hash, id, account, network, user_agent FROM sessions";
     let row: (String, String, String, String, String) =
@@ -107,9 +125,8 @@ async fn no_column_holds_the_token_in_clear() {
     assert_eq!(format!("{token:?}"), "Token(…)");
 }
 
-#[tokio::test]
-async fn an_idle_session_ends_and_a_used_one_goes_on() {
-    let bench = bench().await;
+async fn an_idle_session_ends_and_a_used_one_goes_on(database: TestDatabase) {
+    let bench = bench(database).await;
     let (used, idle) = (bench.start(bench.alice).await, bench.start(bench.alice).await);
     bench.clock.advance(DAY - HOUR);
     assert!(bench.session(&used).await.is_some());
@@ -121,9 +138,8 @@ async fn an_idle_session_ends_and_a_used_one_goes_on() {
     assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 1);
 }
 
-#[tokio::test]
-async fn no_use_prolongs_a_session_past_its_end() {
-    let bench = bench().await;
+async fn no_use_prolongs_a_session_past_its_end(database: TestDatabase) {
+    let bench = bench(database).await;
     let token = bench.start(bench.alice).await;
     for _ in 0..71 {
         bench.clock.advance(HOUR);
@@ -133,9 +149,8 @@ async fn no_use_prolongs_a_session_past_its_end() {
     assert!(bench.session(&token).await.is_none());
 }
 
-#[tokio::test]
-async fn last_seen_is_written_once_a_minute_at_most() {
-    let bench = bench().await;
+async fn last_seen_is_written_once_a_minute_at_most(database: TestDatabase) {
+    let bench = bench(database).await;
     let token = bench.start(bench.alice).await;
     let started = bench.clock.now();
     bench.clock.advance(Duration::from_secs(59));
@@ -146,17 +161,15 @@ async fn last_seen_is_written_once_a_minute_at_most() {
     assert_eq!(bench.sessions.list(bench.alice).await.unwrap()[0].last_seen, seen, "and kept");
 }
 
-#[tokio::test]
-async fn a_clock_that_steps_back_ends_no_session() {
-    let bench = bench().await;
+async fn a_clock_that_steps_back_ends_no_session(database: TestDatabase) {
+    let bench = bench(database).await;
     let token = bench.start(bench.alice).await;
     bench.clock.set(Micros(0));
     assert!(bench.session(&token).await.is_some());
 }
 
-#[tokio::test]
-async fn a_session_is_ended_by_its_owner_only() {
-    let bench = bench().await;
+async fn a_session_is_ended_by_its_owner_only(database: TestDatabase) {
+    let bench = bench(database).await;
     let token = bench.start(bench.alice).await;
     let id = bench.session(&token).await.unwrap().id;
     assert!(!bench.sessions.revoke(bench.bob, id).await.unwrap());
@@ -166,9 +179,8 @@ async fn a_session_is_ended_by_its_owner_only() {
     assert!(!bench.sessions.revoke(bench.alice, id).await.unwrap());
 }
 
-#[tokio::test]
-async fn signing_out_ends_this_session_and_others_on_demand() {
-    let bench = bench().await;
+async fn signing_out_ends_this_session_and_others_on_demand(database: TestDatabase) {
+    let bench = bench(database).await;
     let (one, two, three) =
         (bench.start(bench.alice).await, bench.start(bench.alice).await, bench.start(bench.alice).await);
     let bobs = bench.start(bench.bob).await;
@@ -182,9 +194,8 @@ async fn signing_out_ends_this_session_and_others_on_demand() {
     assert!(bench.session(&bobs).await.is_some(), "bob's are his");
 }
 
-#[tokio::test]
-async fn purging_removes_what_has_expired_a_batch_at_a_time() {
-    let bench = bench().await;
+async fn purging_removes_what_has_expired_a_batch_at_a_time(database: TestDatabase) {
+    let bench = bench(database).await;
     for _ in 0..5 {
         bench.start(bench.alice).await;
     }
@@ -198,9 +209,8 @@ async fn purging_removes_what_has_expired_a_batch_at_a_time() {
     assert!(bench.session(&live).await.is_some());
 }
 
-#[tokio::test]
-async fn a_sign_in_verified_with_the_old_password_starts_nothing_after_the_change() {
-    let bench = bench().await;
+async fn a_sign_in_verified_with_the_old_password_starts_nothing_after_the_change(database: TestDatabase) {
+    let bench = bench(database).await;
     let before = bench.start(bench.alice).await;
     let bobs = bench.start(bench.bob).await;
     // Verified, and then held up on its way to a session.
@@ -218,9 +228,8 @@ async fn a_sign_in_verified_with_the_old_password_starts_nothing_after_the_chang
 }
 
 /// Strangers' hundred keeps no known device out, and a device's own no stranger.
-#[tokio::test]
-async fn a_sign_in_by_a_number_starts_nothing_once_the_account_has_it_no_more() {
-    let bench = bench().await;
+async fn a_sign_in_by_a_number_starts_nothing_once_the_account_has_it_no_more(database: TestDatabase) {
+    let bench = bench(database).await;
     let number = |last: u8| Phone::stored(format!("+86138001380{last:02}"));
     bench.accounts.set_phone(bench.alice, &number(1)).await.unwrap();
     let running = bench.start(bench.alice).await;
@@ -234,9 +243,8 @@ async fn a_sign_in_by_a_number_starts_nothing_once_the_account_has_it_no_more() 
     bench.start(bench.alice).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_sign_ins_beside_a_change_of_password_none_outlives_it() {
-    let bench = bench().await;
+async fn of_sign_ins_beside_a_change_of_password_none_outlives_it(database: TestDatabase) {
+    let bench = bench(database).await;
     let verified = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
     let start = |_| {
         let (sessions, verified) = (bench.sessions.clone(), verified.clone());
@@ -261,9 +269,8 @@ async fn of_sign_ins_beside_a_change_of_password_none_outlives_it() {
     assert_eq!(bench.sessions.list(bench.alice).await.unwrap(), []);
 }
 
-#[tokio::test]
-async fn past_a_hundred_sessions_the_one_used_longest_ago_ends() {
-    let bench = bench().await;
+async fn past_a_hundred_sessions_the_one_used_longest_ago_ends(database: TestDatabase) {
+    let bench = bench(database).await;
     let mut tokens = Vec::new();
     for _ in 0..100 {
         tokens.push(bench.start(bench.alice).await);
@@ -285,9 +292,10 @@ async fn past_a_hundred_sessions_the_one_used_longest_ago_ends() {
     assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 100);
 }
 
-#[tokio::test]
-async fn only_a_session_begun_by_password_is_confirmed_until_the_password_is_shown_in_it() {
-    let bench = bench().await;
+async fn only_a_session_begun_by_password_is_confirmed_until_the_password_is_shown_in_it(
+    database: TestDatabase,
+) {
+    let bench = bench(database).await;
     let account = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
     let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
     let by_code = bench.sessions.start(&account, &client, SignedInBy::Code).await.unwrap().unwrap();
@@ -307,9 +315,8 @@ async fn only_a_session_begun_by_password_is_confirmed_until_the_password_is_sho
     assert!(bench.sessions.confirm(&fresh).await.unwrap().is_none(), "it has ended");
 }
 
-#[tokio::test]
-async fn of_a_hundred_sessions_the_one_renewed_makes_room_for_its_successor() {
-    let bench = bench().await;
+async fn of_a_hundred_sessions_the_one_renewed_makes_room_for_its_successor(database: TestDatabase) {
+    let bench = bench(database).await;
     let mut tokens = Vec::new();
     for _ in 0..100 {
         tokens.push(bench.start(bench.alice).await);
@@ -322,9 +329,8 @@ async fn of_a_hundred_sessions_the_one_renewed_makes_room_for_its_successor() {
     assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 100);
 }
 
-#[tokio::test]
-async fn expired_sessions_take_no_place_of_the_hundred() {
-    let bench = bench().await;
+async fn expired_sessions_take_no_place_of_the_hundred(database: TestDatabase) {
+    let bench = bench(database).await;
     for _ in 0..60 {
         bench.start(bench.alice).await;
     }
@@ -340,9 +346,8 @@ async fn expired_sessions_take_no_place_of_the_hundred() {
     assert_eq!(bench.sessions.list(bench.alice).await.unwrap().len(), 100);
 }
 
-#[tokio::test]
-async fn a_sign_in_that_starts_nothing_ends_and_records_nothing() {
-    let bench = bench().await;
+async fn a_sign_in_that_starts_nothing_ends_and_records_nothing(database: TestDatabase) {
+    let bench = bench(database).await;
     let mut tokens = Vec::new();
     for _ in 0..100 {
         tokens.push(bench.start(bench.alice).await);
@@ -358,9 +363,8 @@ async fn a_sign_in_that_starts_nothing_ends_and_records_nothing() {
     assert_eq!(bench.accounts.last_sign_ins(bench.alice).await.unwrap(), before);
 }
 
-#[tokio::test]
-async fn the_newest_twenty_sign_ins_are_kept_for_each_account() {
-    let bench = bench().await;
+async fn the_newest_twenty_sign_ins_are_kept_for_each_account(database: TestDatabase) {
+    let bench = bench(database).await;
     let started = bench.clock.now();
     bench.start(bench.bob).await;
     let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::db::tests::TestDatabase;
+use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::login::{Accounts, Phc, Roles, Username};
 use crate::secret::MasterKey;
 
@@ -18,8 +18,7 @@ fn tokens(db: &Db, clock: &Clock) -> Tokens {
     Tokens::new(db.clone(), clock.clone(), Entropy::Os, key)
 }
 
-async fn bench() -> Bench {
-    let database = TestDatabase::new().await;
+async fn bench(database: TestDatabase) -> Bench {
     let db = database.open().await;
     let clock = Clock::manual(Micros::from_seconds(1_000_000));
     let accounts = Accounts::new(db.clone(), clock.clone(), Entropy::Os);
@@ -45,9 +44,20 @@ fn known(tokens: &Tokens, token: &ApiToken) -> bool {
     tokens.look(&tokens.hash(token)).is_some()
 }
 
-#[tokio::test]
-async fn a_token_speaks_for_its_scopes_and_is_nowhere_in_clear() {
-    let bench = bench().await;
+on_both_databases!(
+    one thread:
+    a_token_speaks_for_its_scopes_and_is_nowhere_in_clear,
+    a_revoked_token_is_refused_at_once_here_and_within_a_second_elsewhere,
+    of_many_callers_one_asks_again_before_what_is_known_is_too_old,
+    a_token_ends_when_it_expires,
+    its_last_use_is_known_to_the_minute_without_a_write_a_call,
+    no_more_than_a_hundred_are_good_at_one_time,
+    one_that_was_made_elsewhere_is_good_at_once_however_many_are_not,
+    whoever_leaves_while_reading_takes_nobody_along,
+);
+
+async fn a_token_speaks_for_its_scopes_and_is_nowhere_in_clear(database: TestDatabase) {
+    let bench = bench(database).await;
     let (token, id) = bench.create("reply leave", None).await;
     let text = token.expose();
     assert!(text.starts_with("ght_") && text.len() == 47, "{text}");
@@ -66,9 +76,8 @@ async fn a_token_speaks_for_its_scopes_and_is_nowhere_in_clear() {
     assert_eq!((entry.id, entry.name.as_str(), entry.made_by.as_deref()), (id, "a program", Some("boss")));
 }
 
-#[tokio::test]
-async fn a_revoked_token_is_refused_at_once_here_and_within_a_second_elsewhere() {
-    let bench = bench().await;
+async fn a_revoked_token_is_refused_at_once_here_and_within_a_second_elsewhere(database: TestDatabase) {
+    let bench = bench(database).await;
     let elsewhere = tokens(&bench.db, &bench.clock);
     let (token, id) = bench.create("*", None).await;
     assert_eq!(shown(&bench.tokens, &token).await, Some(id));
@@ -83,9 +92,8 @@ async fn a_revoked_token_is_refused_at_once_here_and_within_a_second_elsewhere()
     assert_eq!(bench.tokens.list().await.unwrap(), []);
 }
 
-#[tokio::test]
-async fn of_many_callers_one_asks_again_before_what_is_known_is_too_old() {
-    let bench = bench().await;
+async fn of_many_callers_one_asks_again_before_what_is_known_is_too_old(database: TestDatabase) {
+    let bench = bench(database).await;
     let (token, _) = bench.create("*", None).await;
     shown(&bench.tokens, &token).await;
     bench.clock.advance(FRESH);
@@ -99,9 +107,8 @@ async fn of_many_callers_one_asks_again_before_what_is_known_is_too_old() {
     assert!(!known(&bench.tokens, &token), "a clock put back does not make it young");
 }
 
-#[tokio::test]
-async fn a_token_ends_when_it_expires() {
-    let bench = bench().await;
+async fn a_token_ends_when_it_expires(database: TestDatabase) {
+    let bench = bench(database).await;
     let (token, id) = bench.create("*", Some(10 * SECOND)).await;
     bench.clock.advance(10 * SECOND - Duration::from_micros(1));
     assert_eq!(shown(&bench.tokens, &token).await, Some(id));
@@ -111,9 +118,8 @@ async fn a_token_ends_when_it_expires() {
     assert_eq!(bench.tokens.list().await.unwrap().len(), 1, "it is listed until it is revoked");
 }
 
-#[tokio::test]
-async fn its_last_use_is_known_to_the_minute_without_a_write_a_call() {
-    let bench = bench().await;
+async fn its_last_use_is_known_to_the_minute_without_a_write_a_call(database: TestDatabase) {
+    let bench = bench(database).await;
     let (token, _) = bench.create("*", None).await;
     let last = async || bench.tokens.list().await.unwrap()[0].last_used_at;
     assert_eq!(last().await, None);
@@ -130,9 +136,8 @@ async fn its_last_use_is_known_to_the_minute_without_a_write_a_call() {
     assert_eq!(last().await, Some(bench.clock.now()));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_more_than_a_hundred_are_good_at_one_time() {
-    let bench = bench().await;
+async fn no_more_than_a_hundred_are_good_at_one_time(database: TestDatabase) {
+    let bench = bench(database).await;
     for _ in 0..95 {
         bench.create("*", Some(SECOND)).await;
     }
@@ -155,9 +160,8 @@ async fn no_more_than_a_hundred_are_good_at_one_time() {
     bench.create("*", None).await;
 }
 
-#[tokio::test]
-async fn one_that_was_made_elsewhere_is_good_at_once_however_many_are_not() {
-    let bench = bench().await;
+async fn one_that_was_made_elsewhere_is_good_at_once_however_many_are_not(database: TestDatabase) {
+    let bench = bench(database).await;
     let elsewhere = tokens(&bench.db, &bench.clock);
     let junk = async || {
         let many: Vec<_> = (0..500)
@@ -180,9 +184,8 @@ async fn one_that_was_made_elsewhere_is_good_at_once_however_many_are_not() {
     assert!(reads() <= 5, "{} reads for 1001 tokens", reads());
 }
 
-#[tokio::test]
-async fn whoever_leaves_while_reading_takes_nobody_along() {
-    let bench = bench().await;
+async fn whoever_leaves_while_reading_takes_nobody_along(database: TestDatabase) {
+    let bench = bench(database).await;
     let (token, id) = bench.create("*", None).await;
     for _ in 0..20 {
         // Polled once: it may have begun a read, and never ends it.

@@ -201,7 +201,7 @@ mod tests {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).max_blocking_threads(1).enable_all().build().unwrap();
         runtime.block_on(async {
-            let database = TestDatabase::new().await;
+            let database = TestDatabase::sqlite();
             let (db, clock) = (database.open().await, Clock::manual(Micros::from_seconds(1_772_366_400)));
             let previews = Previews::default();
             // The only thread for replays is taken, so that this one is under way for as long as it is.

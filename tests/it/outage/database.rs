@@ -78,13 +78,11 @@ async fn a_full_disk_passes_without_a_restart() {
     assert!(server.ended().await.success());
 }
 
-/// On PostgreSQL: see `GATEHOUSE_TEST_POSTGRES`.
 #[tokio::test]
 async fn a_database_that_does_not_answer_is_not_waited_for_by_each_request() {
-    let app = TestApp::start(Store::Memory).await;
-    let Ok(mut database) = url::Url::parse(&app.database) else { return };
-    let Some(port) = database.port() else { return eprintln!("SQLite has no server") };
-    let proxy = Proxy::to(port).await;
+    let app = TestApp::on_postgres(Store::Memory, "").await;
+    let mut database = url::Url::parse(&app.database).unwrap();
+    let proxy = Proxy::to(database.port().unwrap()).await;
     database.set_port(Some(proxy.port)).unwrap();
     let app = app.on_database(database.as_str()).await;
     app.register("known").await;

@@ -3,22 +3,14 @@
 use super::http::NUMBER;
 use super::rig::*;
 use crate::support::app::TestApp;
+use crate::support::database::TestDatabase;
 use gatehouse::db::Lock;
 use gatehouse::sms::*;
-
-#[tokio::test]
-async fn a_code_is_sent_and_opens_on_postgresql() {
-    let app = TestApp::on_postgres(Store::Memory, "").await;
-    let client = app.client();
-    let code = client.code(NUMBER, "login").await;
-    let body = serde_json::json!({ "phone": NUMBER, "code": code });
-    assert_eq!(client.call("/sms/login", body).await.status, 200);
-}
 
 /// As an instance that was stopped (SIGSTOP) between taking a number's lock and its commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_one_numbers_lock_is_stuck_another_number_gets_its_message() {
-    let rig = Rig::on_postgres(Store::Redis, "").await;
+    let rig = Rig::new(Store::Redis, "").await;
     let (stopped, running) = (rig.instance().await, rig.instance().await);
     let (stuck, other) = (phone(), phone());
     let lock = Lock::number(&running.codes.phone_key(running.live(), &stuck).0);
@@ -48,8 +40,8 @@ async fn while_one_numbers_lock_is_stuck_another_number_gets_its_message() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_an_hour_go_out_over_two_instances_whatever_the_store_forgets() {
-    let rig =
-        Rig::on_postgres(Store::Memory, "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]").await;
+    let toml = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
+    let rig = Rig::over(TestDatabase::postgres().await, Store::Memory, toml);
     let (one, other, phone) = (rig.instance().await, rig.instance().await, phone());
     // Each has a store of its own: the ledger alone knows of both.
     let sendings = all((0..40).map(|turn| {
@@ -63,7 +55,7 @@ async fn five_an_hour_go_out_over_two_instances_whatever_the_store_forgets() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn guesses_are_counted_apart_and_what_is_over_is_forgotten_on_postgresql() {
-    let rig = Rig::on_postgres(Store::Redis, "").await;
+    let rig = Rig::new(Store::Redis, "").await;
     let (one, other, phone, owner) =
         (rig.instance().await, rig.instance().await, phone(), b"the owner's browser");
     sent(one.ask(Ask { browser: Some(owner), ..ask(&phone, &address()) }).await);

@@ -17,8 +17,7 @@ use tokio::sync::Semaphore;
 
 pub use super::fakes::*;
 pub use crate::support::app::Store;
-use crate::support::database::database;
-use crate::support::postgres::PostgresServer;
+use crate::support::database::TestDatabase;
 use crate::support::redis::RedisServer;
 use crate::support::steered::SteeredClock;
 use crate::throttle::NOON;
@@ -53,11 +52,9 @@ pub struct Rig {
     pub clock: Clock,
     steered: Option<SteeredClock>,
     pub redis: Option<RedisServer>,
-    _postgres: Option<PostgresServer>,
     pub gateway: Arc<CountingGateway>,
     pub live: Live,
-    url: String,
-    _folder: tempfile::TempDir,
+    database: TestDatabase,
 }
 
 /// One instance of the service.
@@ -72,44 +69,25 @@ pub struct Instance {
 
 impl Rig {
     pub async fn new(store: Store, toml: &str) -> Self {
+        Self::over(store.database().await, store, toml)
+    }
+
+    pub fn over(database: TestDatabase, store: Store, toml: &str) -> Self {
         let steered = (store == Store::Redis).then(|| SteeredClock::at(NOON));
         let redis = steered.as_ref().map(RedisServer::steered);
-        Self::by(Clock::manual(NOON), steered, redis, toml).await
-    }
-
-    /// By the clocks that a server runs by: the machine's, Redis's and the database's.
-    pub async fn by_real_clocks(store: Store, toml: &str) -> Self {
-        let redis = (store == Store::Redis).then(RedisServer::start);
-        Self::by(Clock::System, None, redis, toml).await
-    }
-
-    /// Over a PostgreSQL of its own, whatever the other tests run on.
-    pub async fn on_postgres(store: Store, toml: &str) -> Self {
-        let postgres = PostgresServer::start().await;
-        let url = postgres.database("gatehouse").await;
-        Self { url, _postgres: Some(postgres), ..Self::new(store, toml).await }
-    }
-
-    async fn by(clock: Clock, steered: Option<SteeredClock>, redis: Option<RedisServer>, toml: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
         let live = config::parse(Path::new("test.toml"), toml, &[]).unwrap().live;
         let gateway = Arc::new(CountingGateway {
             mood: Mutex::new(Mood::Accepts),
             sent: Mutex::default(),
             let_go: Semaphore::new(0),
         });
-        let url = database(&folder).await;
-        Self {
-            owners: Arc::default(),
-            clock,
-            steered,
-            redis,
-            _postgres: None,
-            gateway,
-            live,
-            url,
-            _folder: folder,
-        }
+        Self { owners: Arc::default(), clock: Clock::manual(NOON), steered, redis, gateway, live, database }
+    }
+
+    /// By the clocks that a server runs by: the machine's, Redis's and the database's.
+    pub async fn by_real_clocks(store: Store, toml: &str) -> Self {
+        let redis = (store == Store::Redis).then(RedisServer::start);
+        Self { clock: Clock::System, redis, ..Self::new(store, toml).await }
     }
 
     /// One more, over the same database; on Redis over the same store.
@@ -129,7 +107,7 @@ impl Rig {
         };
         let master = MasterKey::from_bytes([3; 32]);
         let limiter = Limiter::new(store, master.derive("throttle.subject"), &Entropy::Os);
-        let db = Db::connect(&self.url).await.unwrap();
+        let db = Db::connect(&self.database.url).await.unwrap();
         let audit = audit(&db, &self.clock);
         let parts = Parts {
             db: db.clone(),

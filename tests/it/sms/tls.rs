@@ -78,7 +78,7 @@ async fn delivery(config: &str) -> Delivery {
 }
 
 #[tokio::test]
-async fn a_companys_own_authority_is_believed_where_it_is_named() {
+async fn an_authority_of_ones_own_is_believed_where_it_is_named() {
     let authority = Authority::new();
     let (port, requests) = authority.vouches_for("127.0.0.1", false).await;
     assert_eq!(delivery(&authority.config(port)).await, Delivery::Accepted { reference: None });

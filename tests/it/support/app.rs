@@ -13,7 +13,7 @@ use gatehouse::entropy::Entropy;
 use gatehouse::web::kit::services::Services;
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use super::database::database;
+use super::database::TestDatabase;
 use super::ports::free_port;
 use super::postgres::PostgresServer;
 use super::redis::RedisServer;
@@ -27,10 +27,24 @@ pub const PASSWORD: &str = "correct horse battery staple";
 /// For what is said of `login-account`: everyone is counted by that, wherever they signed in before.
 pub const ALL_STRANGERS: &str = "[limits.login-device]\nrules = []\n";
 
+/// What an installation keeps its windows in, and with that its tables: so both databases are tested with
+/// whatever is tested on both stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Store {
+    /// And SQLite: what is built in.
     Memory,
+    /// And PostgreSQL: what an installation of several machines has.
     Redis,
+}
+
+impl Store {
+    /// An empty database of the kind that goes with it.
+    pub async fn database(self) -> TestDatabase {
+        match self {
+            Self::Memory => TestDatabase::sqlite(),
+            Self::Redis => TestDatabase::postgres().await,
+        }
+    }
 }
 
 /// Each function of a store becomes a test on each of them.
@@ -63,6 +77,7 @@ pub struct TestApp {
     pub redis: Option<RedisServer>,
     /// Where it was asked for; see [`TestApp::on_postgres`].
     pub postgres: Option<PostgresServer>,
+    _database: Option<TestDatabase>,
     steered: Option<Arc<SteeredClock>>,
     handle: ServerHandle,
     /// The configuration's file is in it: see [`TestApp::file`].
@@ -90,7 +105,7 @@ impl TestApp {
         Self::over(None, store, toml).await
     }
 
-    /// The same over a PostgreSQL of its own, whatever the other tests run on.
+    /// The same over a PostgreSQL of its own, which the test may stop.
     pub async fn on_postgres(store: Store, toml: &str) -> Self {
         Self::over(Some(PostgresServer::start().await), store, toml).await
     }
@@ -100,13 +115,14 @@ impl TestApp {
         let steered = (store == Store::Redis).then(|| Arc::new(SteeredClock::at(NOON)));
         let redis = steered.as_deref().map(RedisServer::steered);
         let folder = Arc::new(tempfile::tempdir().unwrap());
+        let own = store.database().await;
         let database = match &postgres {
             Some(server) => server.database("gatehouse").await,
-            None => database(&folder).await,
+            None => own.url.clone(),
         };
         let store_url = redis.as_ref().map(RedisServer::url);
         let mut app = Self::on(Ground { folder, clock, database, store_url }, toml).await;
-        (app.redis, app.postgres, app.steered) = (redis, postgres, steered);
+        (app.redis, app.postgres, app.steered, app._database) = (redis, postgres, steered, Some(own));
         app
     }
 
@@ -165,15 +181,15 @@ impl TestApp {
         let handle = serving.handle();
         tokio::spawn(serving.run());
         let url = format!("http://{address}");
-        let (redis, postgres, steered) = (None, None, None);
         Self {
             url,
             services,
             clock,
             database,
-            redis,
-            postgres,
-            steered,
+            redis: None,
+            postgres: None,
+            _database: None,
+            steered: None,
             handle,
             folder,
             file,

@@ -12,3 +12,8 @@ pub mod process;
 pub mod redis;
 pub mod routes;
 pub mod steered;
+
+/// Makes the tables of a database; see [`database::TestDatabase`].
+async fn migrate(url: &str) {
+    gatehouse::db::Db::connect(url).await.unwrap().close().await;
+}

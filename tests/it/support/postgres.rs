@@ -1,24 +1,20 @@
-//! A private PostgreSQL on a free port, with a cluster of its own (initdb takes 0.7 s), stopped when dropped.
+//! A private PostgreSQL on a free port, for what a test stops and starts; stopped when dropped.
 
-use std::os::unix::fs::{MetadataExt, chown};
-use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use sqlx::{Connection, Executor, PgConnection};
 
+use super::database::{command, init, program, settings};
 use super::ports::free_port;
 
-/// PostgreSQL refuses to run as root: then it runs as "nobody".
-const NOBODY: u32 = 65534;
 /// Between looking for a free port and binding it another test may have taken it.
 const TRIES: usize = 5;
 
 pub struct PostgresServer {
     process: Child,
     pub port: u16,
-    user: Option<u32>,
     folder: tempfile::TempDir,
 }
 
@@ -35,15 +31,9 @@ impl PostgresServer {
     /// None if it ended before it answered.
     async fn try_start() -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        let user = (std::fs::metadata(folder.path()).unwrap().uid() == 0).then_some(NOBODY);
-        chown(folder.path(), user, user).unwrap();
-        let made = command("initdb", user, &folder)
-            .args(["-D", "data", "-U", "gatehouse", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"])
-            .status()
-            .unwrap();
-        assert!(made.success(), "initdb: {made}");
+        init(folder.path());
         let port = free_port();
-        let mut server = Self { process: serve(port, user, &folder), port, user, folder };
+        let mut server = Self { process: serve(port, folder.path()), port, folder };
         server.answers().await.then_some(server)
     }
 
@@ -56,7 +46,7 @@ impl PostgresServer {
 
     /// The same once more, with what was in it.
     pub async fn restart(&mut self) {
-        self.process = serve(self.port, self.user, &self.folder);
+        self.process = serve(self.port, self.folder.path());
         assert!(self.answers().await, "a PostgreSQL that comes back");
     }
 
@@ -94,31 +84,9 @@ impl Drop for PostgresServer {
     }
 }
 
-fn serve(port: u16, user: Option<u32>, folder: &tempfile::TempDir) -> Child {
-    let settings =
-        ["fsync=off", "listen_addresses=127.0.0.1", "unix_socket_directories=", "max_connections=200"];
-    command("postgres", user, folder)
-        .args(["-D", "data", "-p", &port.to_string()])
-        .args(settings.iter().flat_map(|setting| ["-c", setting]))
-        .spawn()
-        .unwrap()
-}
-
-fn command(name: &str, user: Option<u32>, folder: &tempfile::TempDir) -> Command {
-    let mut command = Command::new(program(name));
-    if let Some(user) = user {
-        command.uid(user).gid(user);
-    }
-    // Its own working directory may be closed to that user.
-    command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command
-}
-
-/// Debian keeps them off the PATH, in a folder for each version.
-fn program(name: &str) -> PathBuf {
-    let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut found: Vec<_> = installed.map(|version| version.path().join("bin").join(name)).collect();
-    found.retain(|path| path.exists());
-    found.sort();
-    found.pop().unwrap_or_else(|| name.into())
+fn serve(port: u16, folder: &Path) -> Child {
+    let address = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="];
+    let mut server = command(program("postgres"), folder);
+    server.args(["-D", "data", "-p", &port.to_string()]).args(address).args(settings());
+    server.spawn().unwrap()
 }

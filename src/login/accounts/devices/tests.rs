@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::{Clock, Micros};
-use crate::db::tests::TestDatabase;
+use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
 use crate::login::{Phc, Roles, ShownBy};
 
@@ -23,8 +23,8 @@ struct Bench {
     database: TestDatabase,
 }
 
-async fn bench() -> Bench {
-    let (database, clock) = (TestDatabase::new().await, Clock::manual(NOW));
+async fn bench(database: TestDatabase) -> Bench {
+    let clock = Clock::manual(NOW);
     let accounts = Accounts::new(database.open().await, clock.clone(), Entropy::Os);
     let login = Username::parse("alice").unwrap();
     let alice = accounts.create(&login, &Phc::stored("first".to_owned()), Roles::default()).await.unwrap();
@@ -44,9 +44,17 @@ impl Bench {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_ends_it() {
-    let bench = bench().await;
+on_both_databases!(
+    of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_ends_it,
+    a_right_password_begins_anew_but_not_once_the_device_is_spent,
+    one_wrong_one_may_be_too_many,
+    a_new_password_forgets_what_stood_against_devices_and_opens_to_everyone,
+    what_stands_against_a_device_goes_with_its_cookie,
+    of_one_account_the_hundred_devices_stay_that_failed_last,
+);
+
+async fn of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_ends_it(database: TestDatabase) {
+    let bench = bench(database).await;
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let instance = Accounts::new(bench.database.open().await, bench.clock.clone(), Entropy::Os);
@@ -64,9 +72,8 @@ async fn of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_ends_
     assert!(!bench.accounts.is_device_spent(bench.alice.id, work()).await.unwrap());
 }
 
-#[tokio::test]
-async fn a_right_password_begins_anew_but_not_once_the_device_is_spent() {
-    let bench = bench().await;
+async fn a_right_password_begins_anew_but_not_once_the_device_is_spent(database: TestDatabase) {
+    let bench = bench(database).await;
     let forget = || bench.accounts.forget_device_failures(&bench.alice, home());
     for _ in 0..3 {
         for _ in 0..2 {
@@ -83,9 +90,8 @@ async fn a_right_password_begins_anew_but_not_once_the_device_is_spent() {
     assert_eq!(bench.standing(home()).await, (0, 3, true));
 }
 
-#[tokio::test]
-async fn one_wrong_one_may_be_too_many() {
-    let bench = bench().await;
+async fn one_wrong_one_may_be_too_many(database: TestDatabase) {
+    let bench = bench(database).await;
     assert_eq!(bench.fail(home(), 1).await, Failure::Disabled);
     for _ in 0..2 {
         assert_eq!(bench.fail(work(), 100).await, Failure::Counted);
@@ -93,9 +99,8 @@ async fn one_wrong_one_may_be_too_many() {
     assert_eq!(bench.fail(work(), 2).await, Failure::Disabled, "a limit below what stands");
 }
 
-#[tokio::test]
-async fn a_new_password_forgets_what_stood_against_devices_and_opens_to_everyone() {
-    let bench = bench().await;
+async fn a_new_password_forgets_what_stood_against_devices_and_opens_to_everyone(database: TestDatabase) {
+    let bench = bench(database).await;
     let Bench { accounts, alice, .. } = &bench;
     assert_eq!(accounts.count_failure(alice, 1).await.unwrap(), Failure::Disabled);
     bench.fail(home(), 1).await;
@@ -110,9 +115,8 @@ async fn a_new_password_forgets_what_stood_against_devices_and_opens_to_everyone
     assert_eq!(bench.standing(home()).await, (0, 0, false));
 }
 
-#[tokio::test]
-async fn what_stands_against_a_device_goes_with_its_cookie() {
-    let bench = bench().await;
+async fn what_stands_against_a_device_goes_with_its_cookie(database: TestDatabase) {
+    let bench = bench(database).await;
     bench.fail(home(), 100).await;
     bench.clock.advance(DEVICE_LIFE / 2);
     bench.fail(work(), 100).await;
@@ -121,9 +125,8 @@ async fn what_stands_against_a_device_goes_with_its_cookie() {
     assert_eq!((bench.standing(home()).await.1, bench.standing(work()).await.1), (0, 1));
 }
 
-#[tokio::test]
-async fn of_one_account_the_hundred_devices_stay_that_failed_last() {
-    let bench = bench().await;
+async fn of_one_account_the_hundred_devices_stay_that_failed_last(database: TestDatabase) {
+    let bench = bench(database).await;
     for number in 0..105 {
         bench.fail(DeviceId::from([number; 16]), 100).await;
         bench.clock.advance(Duration::from_secs(1));

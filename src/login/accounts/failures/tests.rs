@@ -1,7 +1,7 @@
 use super::*;
 use crate::clock::{Clock, Micros};
 use crate::db::Db;
-use crate::db::tests::TestDatabase;
+use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
 use crate::login::{Phc, PhoneSet, ShownBy, Username};
 use crate::sms::Phone;
@@ -29,9 +29,17 @@ async fn again(accounts: &Accounts, account: &Account) -> Account {
     accounts.by_id(account.id).await.unwrap().unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_disables() {
-    let database = TestDatabase::new().await;
+on_both_databases!(
+    of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_disables,
+    a_right_password_begins_anew_but_not_once_it_is_disabled,
+    a_limit_below_what_stands_disables_at_the_next_failure,
+    a_failure_counts_against_the_password_that_it_was_compared_with,
+    only_a_code_or_an_administrator_opens_a_disabled_password,
+    another_number_or_another_hash_leaves_the_failures_as_they_are,
+    a_failure_that_counts_against_nobody_is_written_too,
+);
+
+async fn of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_disables(database: TestDatabase) {
     let first = accounts(&database).await;
     let alice = alice(&first).await;
     let mut tasks = tokio::task::JoinSet::new();
@@ -50,9 +58,7 @@ async fn of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_disab
     assert_eq!((now.open_hash(), &now.password_hash), (None, &Some(phc("first"))));
 }
 
-#[tokio::test]
-async fn a_right_password_begins_anew_but_not_once_it_is_disabled() {
-    let database = TestDatabase::new().await;
+async fn a_right_password_begins_anew_but_not_once_it_is_disabled(database: TestDatabase) {
     let accounts = accounts(&database).await;
     let alice = alice(&accounts).await;
     for _ in 0..3 {
@@ -70,9 +76,7 @@ async fn a_right_password_begins_anew_but_not_once_it_is_disabled() {
     assert_eq!(again(&accounts, &alice).await.password_failures, 3);
 }
 
-#[tokio::test]
-async fn a_limit_below_what_stands_disables_at_the_next_failure() {
-    let database = TestDatabase::new().await;
+async fn a_limit_below_what_stands_disables_at_the_next_failure(database: TestDatabase) {
     let accounts = accounts(&database).await;
     let alice = alice(&accounts).await;
     for _ in 0..50 {
@@ -81,9 +85,7 @@ async fn a_limit_below_what_stands_disables_at_the_next_failure() {
     assert_eq!(accounts.count_failure(&alice, 20).await.unwrap(), Failure::Disabled);
 }
 
-#[tokio::test]
-async fn a_failure_counts_against_the_password_that_it_was_compared_with() {
-    let database = TestDatabase::new().await;
+async fn a_failure_counts_against_the_password_that_it_was_compared_with(database: TestDatabase) {
     let accounts = accounts(&database).await;
     let before = alice(&accounts).await;
     accounts.set_password(before.id, &phc("second"), ShownBy::Phone(&phone())).await.unwrap().unwrap();
@@ -92,9 +94,7 @@ async fn a_failure_counts_against_the_password_that_it_was_compared_with() {
     assert_eq!(again(&accounts, &before).await.password_failures, 0);
 }
 
-#[tokio::test]
-async fn only_a_code_or_an_administrator_opens_a_disabled_password() {
-    let database = TestDatabase::new().await;
+async fn only_a_code_or_an_administrator_opens_a_disabled_password(database: TestDatabase) {
     let accounts = accounts(&database).await;
     let alice = alice(&accounts).await;
     assert!(!accounts.enable_password(alice.id).await.unwrap(), "it is not disabled");
@@ -113,9 +113,7 @@ async fn only_a_code_or_an_administrator_opens_a_disabled_password() {
     assert_eq!(now.password_disabled_at, None);
 }
 
-#[tokio::test]
-async fn another_number_or_another_hash_leaves_the_failures_as_they_are() {
-    let database = TestDatabase::new().await;
+async fn another_number_or_another_hash_leaves_the_failures_as_they_are(database: TestDatabase) {
     let accounts = accounts(&database).await;
     let alice = alice(&accounts).await;
     accounts.count_failure(&alice, 2).await.unwrap();
@@ -129,9 +127,7 @@ async fn another_number_or_another_hash_leaves_the_failures_as_they_are() {
     assert_eq!(again(&accounts, &alice).await.open_hash(), None);
 }
 
-#[tokio::test]
-async fn a_failure_that_counts_against_nobody_is_written_too() {
-    let database = TestDatabase::new().await;
+async fn a_failure_that_counts_against_nobody_is_written_too(database: TestDatabase) {
     let accounts = accounts(&database).await;
     for _ in 0..5 {
         accounts.count_unheld_failure(&Username::parse("nobody").unwrap()).await.unwrap();

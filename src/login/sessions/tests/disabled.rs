@@ -2,9 +2,13 @@
 
 use super::*;
 
-#[tokio::test]
-async fn a_disabled_password_starts_sessions_where_it_is_not_disabled() {
-    let bench = bench().await;
+on_both_databases!(
+    a_disabled_password_starts_sessions_where_it_is_not_disabled,
+    a_password_that_was_disabled_meanwhile_starts_no_session_and_a_code_does,
+);
+
+async fn a_disabled_password_starts_sessions_where_it_is_not_disabled(database: TestDatabase) {
+    let bench = bench(database).await;
     let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
     let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
     let starts = async |by| bench.sessions.start(&alice, &client, by).await.unwrap().is_some();
@@ -18,9 +22,8 @@ async fn a_disabled_password_starts_sessions_where_it_is_not_disabled() {
     assert!(!starts(SignedInBy::PasswordFrom(home)).await, "nothing opens but the ways back");
 }
 
-#[tokio::test]
-async fn a_password_that_was_disabled_meanwhile_starts_no_session_and_a_code_does() {
-    let bench = bench().await;
+async fn a_password_that_was_disabled_meanwhile_starts_no_session_and_a_code_does(database: TestDatabase) {
+    let bench = bench(database).await;
     let verified = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
     let other = bench.start(bench.alice).await;
     bench.accounts.count_failure(&verified, 1).await.unwrap();

@@ -11,7 +11,7 @@ use crate::audit::{self, Audit, Event, FROM_DEVICE, NOT_FORGIVEN, Subject, Why};
 use crate::clock::{Clock, Micros};
 use crate::config::Limits;
 use crate::db::Db;
-use crate::db::tests::TestDatabase;
+use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::throttle::{Rule, Then};
@@ -72,12 +72,18 @@ async fn record(audit: &Audit, clock: &Clock, attempts: &[Attempt], run: &Run) {
     audit.flush().await;
 }
 
-#[tokio::test]
-async fn what_is_read_from_the_database_gives_the_decisions_that_were_made() {
+on_both_databases!(
+    one thread:
+    what_is_read_from_the_database_gives_the_decisions_that_were_made,
+    what_is_read_from_the_database_gives_what_a_draft_would_have_decided,
+    limits_that_came_into_force_within_the_span_are_told_of,
+    a_preview_tells_what_it_read_and_what_it_lacks,
+);
+
+async fn what_is_read_from_the_database_gives_the_decisions_that_were_made(database: TestDatabase) {
     let shape = Shape { days: 3, people: 40, slow: true };
     let attempts = week(21, shape);
     let decided = run(&attempts, &today()).await;
-    let database = TestDatabase::new().await;
     let db = database.open().await;
     let clock = Clock::manual(Micros(BEGIN));
     record(&audit(&db, &clock), &clock, &attempts, &decided).await;
@@ -89,12 +95,10 @@ async fn what_is_read_from_the_database_gives_the_decisions_that_were_made() {
     assert_eq!(replayed.draft, replayed.recorded);
 }
 
-#[tokio::test]
-async fn what_is_read_from_the_database_gives_what_a_draft_would_have_decided() {
+async fn what_is_read_from_the_database_gives_what_a_draft_would_have_decided(database: TestDatabase) {
     let attempts = week(23, Shape { days: 3, people: 40, slow: true });
     let decided = run(&attempts, &plenty()).await;
     let real = run(&attempts, &today()).await;
-    let database = TestDatabase::new().await;
     let db = database.open().await;
     let clock = Clock::manual(Micros(BEGIN));
     record(&audit(&db, &clock), &clock, &attempts, &decided).await;
@@ -107,9 +111,7 @@ fn since_ever() -> Current {
     Current { limits: today(), since: None }
 }
 
-#[tokio::test]
-async fn limits_that_came_into_force_within_the_span_are_told_of() {
-    let database = TestDatabase::new().await;
+async fn limits_that_came_into_force_within_the_span_are_told_of(database: TestDatabase) {
     let db = database.open().await;
     let clock = Clock::manual(Micros(BEGIN));
     let audit = audit(&db, &clock);
@@ -142,9 +144,7 @@ async fn limits_that_came_into_force_within_the_span_are_told_of() {
     assert_eq!(tried(None, draft(2)).await.comparison.draft.all.admitted, 3);
 }
 
-#[tokio::test]
-async fn a_preview_tells_what_it_read_and_what_it_lacks() {
-    let database = TestDatabase::new().await;
+async fn a_preview_tells_what_it_read_and_what_it_lacks(database: TestDatabase) {
     let db = database.open().await;
     let clock = Clock::manual(Micros(BEGIN));
     let attempts = week(22, Shape { days: 2, people: 10, slow: false });
