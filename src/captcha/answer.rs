@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn alphabet_has_no_look_alikes() {
+    fn no_two_letters_of_the_alphabet_look_alike() {
         for pair in [
             "O0", "QO", "I1", "IL", "IJ", "UV", "CG", "B8", "S5", "Z2", "EF", "GQ", "VY", "NH", "NM", "XY",
             "KX", "KH",

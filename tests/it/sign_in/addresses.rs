@@ -9,7 +9,7 @@ const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\", \"1
 on_both_stores!(
     a_claimed_address_changes_nothing_without_a_trusted_proxy,
     a_trusted_proxy_tells_clients_apart,
-    what_a_client_claims_left_of_the_proxys_word_is_ignored,
+    what_a_client_claims_left_of_what_the_proxy_says_is_ignored,
     one_customer_of_ipv6_is_one_subject,
     spellings_of_an_address_are_one_subject,
     the_forwarded_header_is_not_believed,
@@ -46,7 +46,7 @@ async fn a_trusted_proxy_tells_clients_apart(store: Store) {
     assert_eq!(fail(&app.client(), 5).await, 401, "the proxy itself is someone else again");
 }
 
-async fn what_a_client_claims_left_of_the_proxys_word_is_ignored(store: Store) {
+async fn what_a_client_claims_left_of_what_the_proxy_says_is_ignored(store: Store) {
     let app = behind_a_proxy(store).await;
     for (account, status) in [401, 401, 429].into_iter().enumerate() {
         // An inner proxy of ours stands between; the leftmost is what the client made up.
