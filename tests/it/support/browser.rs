@@ -169,12 +169,20 @@ impl Browser {
 
     // What is done on it
 
-    /// Types into fields by their ids, over what stands there.
+    /// Puts text into fields by their ids, over what is there; as a paste does, which takes a tenth of the time of
+    /// keys.
     pub async fn fill(&self, fields: &[(&str, &str)]) {
         for (id, text) in fields {
-            let field = self.find(&format!("#{id}")).await;
-            field.clear().await.unwrap();
-            field.send_keys(*text).await.unwrap();
+            self.find(&format!("#{id}")).await;
+            let paste = format!(
+                "const field = document.getElementById({});
+                 field.focus(); field.select();
+                 document.execCommand({:?}, false, {})",
+                json!(id),
+                if text.is_empty() { "delete" } else { "insertText" },
+                json!(text)
+            );
+            self.js(&paste).await;
         }
     }
 
