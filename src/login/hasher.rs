@@ -36,7 +36,7 @@ const REFUSAL_TAKES: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 1024;
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
-/// Hashes passwords, `workers` at a time, in the order that [`scheduler`] says. Clones share the pool.
+/// Hashes passwords, `workers` at a time, in the order that `scheduler` says. Clones share the pool.
 #[derive(Clone)]
 pub struct Hasher(Arc<Pool>);
 
