@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use gatehouse::audit::{self, Action, Audit, Event, Outcome as Ended, Subject, Why};
+use gatehouse::audit::{self, Action, Audit, AuditEvent, EventRule, EventSubject, Outcome as Ended};
 use gatehouse::clock::{Clock, Micros};
-use gatehouse::config::{self, Live};
+use gatehouse::config::{self, LiveSettings};
 use gatehouse::db::Db;
 use gatehouse::entropy::Entropy;
 use gatehouse::login::*;
@@ -31,9 +31,9 @@ const LIMITS: &str = "[limits.login-account]\nrules = [{ max = 5, window = \"1h\
 const PASSWORD: &str = "correct horse battery staple";
 
 struct House {
-    sign_in: SignIn,
+    sign_in: SignInService,
     audit: Audit,
-    live: Arc<Live>,
+    live: Arc<LiveSettings>,
     db: Db,
     folder: tempfile::TempDir,
 }
@@ -64,31 +64,31 @@ async fn house() -> House {
     let kept = audit::Settings { retention: Duration::from_secs(86_400), max_rows: 10_000_000 };
     let audit = Audit::new(db.clone(), clock.clone(), Entropy::Os, key.derive("audit.subject"), kept);
     let accounts = Accounts::new(db.clone(), clock.clone(), Entropy::Os);
-    let hasher = Hasher::new(HashSettings::default(), Entropy::Os).expect("fine settings");
+    let hasher = PasswordHasher::new(HashSettings::default(), Entropy::Os).expect("fine settings");
     let memory = || MemoryStore::new(Clock::System);
     let subjects = || key.derive("throttle.subject");
     let limiter = Limiter::new(AnyStore::Memory(memory()), subjects(), &Entropy::Os);
     let insurance = Limiter::new(memory(), subjects(), &Entropy::Os);
     let failures = FailureRecord::new(db.clone(), clock.clone());
-    let guard = Arc::new(Guard::new(limiter, insurance, failures, accounts.clone(), audit.clone()));
+    let guard = Arc::new(LoginGuard::new(limiter, insurance, failures, accounts.clone(), audit.clone()));
     let login = Username::parse("alice").expect("a name");
     let hash = hasher.hash_new(PASSWORD, &login).await.expect("room").expect("a fine password");
     accounts.create(&login, &hash, Roles::default()).await.expect("the first of that name");
     let live = config::parse(Path::new("bench.toml"), LIMITS, &[]).expect("a fine file").live;
-    House { sign_in: SignIn::new(guard, accounts, hasher), audit, live: Arc::new(live), db, folder }
+    House { sign_in: SignInService::new(guard, accounts, hasher), audit, live: Arc::new(live), db, folder }
 }
 
 impl House {
-    async fn attempt(&self, login: &str, address: u32, password: &str) -> Outcome {
+    async fn attempt(&self, login: &str, address: u32, password: &str) -> SignInOutcome {
         let bytes = address.to_be_bytes();
-        let attempt = Attempt {
+        let attempt = SignInAttempt {
             login: Username::parse(login).expect("a name"),
             password: gatehouse::login::Password::attempt(password).expect("a password"),
-            origin: Origin {
+            origin: RequestOrigin {
                 address: [&[4][..], &bytes].concat(),
                 network: [&[4][..], &bytes[..3]].concat(),
             },
-            client: Client::new(IpAddr::V4(Ipv4Addr::from(address)), "bench"),
+            client: SignInClient::new(IpAddr::V4(Ipv4Addr::from(address)), "bench"),
             solved: false,
         };
         self.sign_in.attempt(&self.live, attempt).await.expect("the database answers")
@@ -110,7 +110,7 @@ impl House {
         for _ in 0..SIGN_INS {
             let begun = Instant::now();
             let outcome = self.attempt("alice", 2, PASSWORD).await;
-            assert!(matches!(outcome, Outcome::SignedIn(_)), "{outcome:?}");
+            assert!(matches!(outcome, SignInOutcome::SignedIn(_)), "{outcome:?}");
             times.push(begun.elapsed());
         }
         times.sort();
@@ -125,11 +125,11 @@ async fn record_alone() {
         let begun = Instant::now();
         for turn in 0..turns {
             let frees_at = Micros(i64::from(if fresh { turn } else { 0 }));
-            let why = Why { limit: "login-account", rule: 0, frees_at, noted: false };
-            let event = Event::new(house.audit.now(), Action::SignIn, Ended::Throttled);
-            let address = Some(Subject::Address(&[4, 203, 0, 113, 7]));
-            let account = Some(Subject::Login("blocked"));
-            house.audit.record(Event { why: Some(why), account, address, ..event });
+            let why = EventRule { limit: "login-account", rule: 0, frees_at, noted: false };
+            let event = AuditEvent::new(house.audit.now(), Action::SignIn, Ended::Throttled);
+            let address = Some(EventSubject::Address(&[4, 203, 0, 113, 7]));
+            let account = Some(EventSubject::Login("blocked"));
+            house.audit.record(AuditEvent { why: Some(why), account, address, ..event });
         }
         begun.elapsed().as_nanos() / u128::from(turns)
     };
@@ -139,7 +139,7 @@ async fn record_alone() {
 
 async fn flood(metrics: &PrometheusHandle, title: &str, whom: fn(u32) -> (String, u32)) {
     let house = Arc::new(house().await);
-    let stopper = gatehouse::stop::Stopper::new();
+    let stopper = gatehouse::stop::StopSender::new();
     let writing = tokio::spawn(house.audit.clone().keep_writing(stopper.stop()));
     for number in 0..BLOCKED_ACCOUNTS * FAILURES {
         house.attempt(&format!("blocked{}", number % BLOCKED_ACCOUNTS), 100_000 + number, "wrong").await;
@@ -166,7 +166,7 @@ async fn flood(metrics: &PrometheusHandle, title: &str, whom: fn(u32) -> (String
             for number in (caller..ATTEMPTS).step_by(CALLERS as usize) {
                 let (login, address) = whom(number);
                 let outcome = house.attempt(&login, address, "wrong").await;
-                assert!(matches!(outcome, Outcome::Throttled { .. }), "{outcome:?}");
+                assert!(matches!(outcome, SignInOutcome::Throttled { .. }), "{outcome:?}");
             }
         })
     });

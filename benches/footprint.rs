@@ -169,8 +169,8 @@ fn maxima_on_redis(runtime: &Runtime) -> bool {
     let server = RedisServer::start();
     let mut contest = Contest::new("refusals on Redis, by max");
     let places = MAXIMA.map(|max| {
-        let rules = vec![Rule::sliding(max, HOUR, Then::Block)];
-        let limit = Limit::new(format!("max-{max}"), rules, Mode::Enforce).expect("a fine limit");
+        let rules = vec![Rule::sliding(max, HOUR, RuleAction::Block)];
+        let limit = Limit::new(format!("max-{max}"), rules, LimitMode::Enforce).expect("a fine limit");
         let (limiter, subjects) = (store(runtime, &server, |store| store), subjects(1));
         fill_on_redis(runtime, &limiter, &limit, &subjects, max.into());
         enter_on_redis(&mut contest, &format!("max = {max}"), runtime, limiter, limit, subjects)
@@ -189,7 +189,8 @@ fn fill_in_process(limiter: &Limiter<MemoryStore>, limit: &Limit, subjects: &[St
 
 fn decide_in_process(limiter: &Limiter<MemoryStore>, limit: &Limit, subjects: &[String], turn: u64) {
     let bucket = limiter.bucket(limit, subjects[turn as usize % subjects.len()].as_bytes());
-    let ask = Ask { buckets: &[bucket], id: support::id(turn), kind: Kind::Hit, solved: false };
+    let ask =
+        ReserveRequest { buckets: &[bucket], id: support::id(turn), kind: ReserveKind::Hit, solved: false };
     black_box(limiter.store().reserve_now(&ask));
 }
 

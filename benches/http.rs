@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use actix_web::web::{Bytes, Data, post};
 use actix_web::{App, HttpResponse, HttpServer};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
-use gatehouse::app::{Application, World};
+use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::config::{self, LiveHandle};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use redis::aio::MultiplexedConnection;
@@ -150,7 +150,8 @@ impl Gatehouse {
         let config = config::parse(Path::new("bench.toml"), "", &variables).unwrap();
         let live = LiveHandle::fixed(config.live);
         let metrics = PrometheusBuilder::new().build_recorder().handle();
-        let application = Application::build(config.settings, live, World::default(), metrics).await.unwrap();
+        let application =
+            Application::build(config.settings, live, TimeAndEntropy::default(), metrics).await.unwrap();
         tokio::spawn(application.serve().unwrap().run());
         let this = Self { address, _folder: folder };
         for account in 0..ACCOUNTS {

@@ -82,8 +82,13 @@ fn enter_ours<'c>(
     let limiter = limiter(MemoryStore::new(Clock::System));
     let decide = move |turn: u64, subject: &String| {
         let bucket = limiter.bucket(&limit, subject.as_bytes());
-        let ask = Ask { buckets: &[bucket], id: support::id(turn), kind: Kind::Hit, solved: false };
-        matches!(limiter.store().reserve_now(&ask), Verdict::Refused { .. })
+        let ask = ReserveRequest {
+            buckets: &[bucket],
+            id: support::id(turn),
+            kind: ReserveKind::Hit,
+            solved: false,
+        };
+        matches!(limiter.store().reserve_now(&ask), StoreVerdict::Refused { .. })
     };
     enter(contest, "MemoryStore, bucket() + reserve_now", threads, subjects, traffic, decide)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gatehouse::clock::Micros;
 use gatehouse::config::Limits;
 use gatehouse::db::Db;
-use gatehouse::throttle::{Limit, Mode, Rule, Then};
+use gatehouse::throttle::{Limit, LimitMode, Rule, RuleAction};
 use gatehouse::tuning::replay::{read, replay};
 use sqlx::{Connection, SqliteConnection};
 
@@ -83,8 +83,11 @@ async fn fill(url: &str) -> Db {
 /// One rule tighter, one wider.
 fn draft() -> Limits {
     let minute = Duration::from_secs(60);
-    let rules = vec![Rule::sliding(2, minute, Then::Captcha), Rule::sliding(30, 60 * minute, Then::Block)];
-    let login_account = Limit::new("login-account", rules, Mode::Enforce).expect("within bounds");
+    let rules = vec![
+        Rule::sliding(2, minute, RuleAction::Captcha),
+        Rule::sliding(30, 60 * minute, RuleAction::Block),
+    ];
+    let login_account = Limit::new("login-account", rules, LimitMode::Enforce).expect("within bounds");
     Limits { login_account, ..Limits::default() }
 }
 

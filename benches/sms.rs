@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use gatehouse::audit::{self, Audit};
 use gatehouse::clock::Clock;
-use gatehouse::config::{self, Live};
+use gatehouse::config::{self, LiveSettings};
 use gatehouse::db::{Db, Tx};
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
-use gatehouse::throttle::{AnyStore, Decision, Limiter, MemoryStore, RedisStore};
+use gatehouse::throttle::{AnyStore, HitDecision, Limiter, MemoryStore, RedisStore};
 use support::contest::{self, Contest, Place};
 use support::cores;
 use support::harness::redis::RedisServer;
@@ -66,7 +66,7 @@ fn admitted(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
         let place = contest.enter(format!("Codes::send, windows {name}"), move || {
             let rig = Rc::clone(&rig);
             let send = async move |turn| match rig.send(NUMBERS + turn).await {
-                Sending::Sent(sent) if sent.confirmed => {}
+                SendOutcome::Sent(sent) if sent.confirmed => {}
                 other => panic!("{other:?}"),
             };
             let round = drive(runtime, CALLERS, next, ADMITTED, &Rc::new(send));
@@ -99,7 +99,7 @@ fn enter_bare_transactions<'c>(contest: &mut Contest<'c>, runtime: &'c Runtime) 
 }
 
 async fn in_transaction(db: &Db, sql: &'static str, id: &str) {
-    let mut tx = db.begin_exclusive(gatehouse::db::Lock::on("bench")).await.expect("the database is free");
+    let mut tx = db.begin_exclusive(gatehouse::db::DbLock::on("bench")).await.expect("the database is free");
     if let Tx::Sqlite(tx) = &mut tx {
         sqlx::query(sql).bind(id).execute(&mut **tx).await.expect("a row");
     }
@@ -111,7 +111,7 @@ fn refused(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
     for (name, rig) in rigs {
         runtime.block_on(async {
             for number in 0..NUMBERS {
-                assert!(matches!(rig.send(number).await, Sending::Sent(_)));
+                assert!(matches!(rig.send(number).await, SendOutcome::Sent(_)));
             }
         });
         let mut contest = Contest::new(format!(
@@ -126,7 +126,7 @@ fn refused(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
         };
         let rig = Rc::new(rig.clone());
         let send = Rc::new(async move |turn| {
-            assert!(matches!(rig.send(turn % NUMBERS).await, Sending::Throttled { .. }));
+            assert!(matches!(rig.send(turn % NUMBERS).await, SendOutcome::Throttled { .. }));
         });
         let place = contest.enter("Codes::send", move || drive(runtime, CALLERS, 0, REFUSED, &send));
         contest.compare(place, bare, None);
@@ -137,9 +137,9 @@ fn refused(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
 
 #[derive(Clone)]
 struct Rig {
-    codes: Codes,
+    codes: SmsCodes,
     limiter: Limiter<AnyStore>,
-    live: Arc<Live>,
+    live: Arc<LiveSettings>,
     _folder: Arc<tempfile::TempDir>,
 }
 
@@ -161,7 +161,7 @@ impl Rig {
         let kept = audit::Settings { retention: Duration::from_secs(86_400), max_rows: 1_000_000 };
         let audit = Audit::new(db.clone(), Clock::System, Entropy::Os, subjects, kept);
         let accounts = gatehouse::login::Accounts::new(db.clone(), Clock::System, Entropy::Os);
-        let parts = Parts {
+        let parts = CodesParts {
             db,
             limiter: limiter.clone(),
             gateway: Arc::new(AtOnce),
@@ -170,15 +170,15 @@ impl Rig {
             entropy: Entropy::Os,
             audit,
         };
-        let codes = Codes::new(parts, &MasterKey::from_bytes([1; 32]));
+        let codes = SmsCodes::new(parts, &MasterKey::from_bytes([1; 32]));
         let live = config::parse(Path::new("bench.toml"), ROOMY, &[]).expect("a fine file").live;
-        assert!(runtime.block_on(codes.make_whole(&live)));
+        assert!(runtime.block_on(codes.rebuild_windows(&live)));
         Self { codes, limiter, live: Arc::new(live), _folder: Arc::new(folder) }
     }
 
-    async fn send(&self, number: u64) -> Sending {
+    async fn send(&self, number: u64) -> SendOutcome {
         let phone = phone(number);
-        let ask = Ask {
+        let ask = CodeRequest {
             phone: &phone,
             purpose: Purpose::Login,
             address: b"203.0.113.7",
@@ -201,7 +201,7 @@ impl Rig {
             self.limiter.bucket(&limits.sms_total, b"bench"),
         ];
         let decision = self.limiter.reserve(&buckets, false).await.expect("the store answers");
-        assert!(matches!(decision, Decision::Refused(_)));
+        assert!(matches!(decision, HitDecision::Refused(_)));
     }
 }
 
@@ -219,16 +219,16 @@ async fn database(folder: &tempfile::TempDir) -> Db {
 /// Takes every message.
 struct AtOnce;
 
-impl Gateway for AtOnce {
+impl SmsGateway for AtOnce {
     fn name(&self) -> &'static str {
         "outbox"
     }
 
-    fn send<'a>(&'a self, _: Message<'a>) -> Pin<Box<dyn Future<Output = Delivery> + Send + 'a>> {
-        Box::pin(std::future::ready(Delivery::Accepted { reference: None }))
+    fn send<'a>(&'a self, _: SmsMessage<'a>) -> Pin<Box<dyn Future<Output = DeliveryResult> + Send + 'a>> {
+        Box::pin(std::future::ready(DeliveryResult::Accepted { reference: None }))
     }
 
-    fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
+    fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
         Err(ReportError::NotOffered)
     }
 }

@@ -186,8 +186,8 @@ enum Answer {
 }
 
 impl Answer {
-    fn check(self, decision: Decision) {
-        assert_eq!(matches!(decision, Decision::Refused(_)), self == Self::Refused, "{decision:?}");
+    fn check(self, decision: HitDecision) {
+        assert_eq!(matches!(decision, HitDecision::Refused(_)), self == Self::Refused, "{decision:?}");
     }
 }
 
@@ -196,7 +196,12 @@ impl Answer {
 fn bare_commands(store: &Limiter<RedisStore>, limit: &Limit, subjects: &[String]) -> Vec<Cmd> {
     let one = |turn: u32, subject: &String| {
         let bucket = store.bucket(limit, subject.as_bytes());
-        let ask = Ask { buckets: &[bucket], id: support::id(turn.into()), kind: Kind::Hit, solved: false };
+        let ask = ReserveRequest {
+            buckets: &[bucket],
+            id: support::id(turn.into()),
+            kind: ReserveKind::Hit,
+            solved: false,
+        };
         store.store().reservation(&ask)
     };
     (0..=MAX).flat_map(|turn| subjects.iter().map(move |subject| one(turn, subject))).collect()

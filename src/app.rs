@@ -12,25 +12,30 @@ use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::audit::Audit;
-use crate::captcha::{Captchas, Desk, RedisMarks};
+use crate::captcha::{Captchas, ImageService, RedisMarks};
 use crate::clock::Clock;
-use crate::config::{DatabaseUrl, Gateway, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl};
-use crate::custom::{Custom, TokenGate};
+use crate::config::{
+    DatabaseUrl, GatewaySettings, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
+};
+use crate::custom::{CustomLimits, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
-use crate::login::{Accounts, ByCode, FailureRecord, Guard, Hasher, Registration, Sessions, SignIn, Tokens};
+use crate::login::{
+    Accounts, ApiTokens, ByCode, FailureRecord, LoginGuard, PasswordHasher, Registration, Sessions,
+    SignInService,
+};
 use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};
-use crate::sms::gateway::{self, Opened};
-use crate::sms::{self, Codes};
-use crate::throttle::{AnyStore, Limiter, Link, MemoryStore, RedisStore};
+use crate::sms::gateway::{self, OpenedGateway};
+use crate::sms::{self, SmsCodes};
+use crate::throttle::{AnyStore, Limiter, MemoryStore, RedisLink, RedisStore};
 use crate::tuning::Tuning;
 use crate::web::kit::client::TrustedProxies;
 use crate::web::kit::headers::SecurityHeaders;
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Edge;
 
-pub use serving::Serving;
+pub use serving::RunningServer;
 
 /// What every key of ours on Redis begins with.
 const REDIS_PREFIX: &str = "gh";
@@ -39,7 +44,7 @@ const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 
 /// What time and chance come from, and what a test replaces.
 #[derive(Clone, Default)]
-pub struct World {
+pub struct TimeAndEntropy {
     pub clock: Clock,
     pub entropy: Entropy,
 }
@@ -66,14 +71,14 @@ pub struct Application {
     edge: Data<Edge>,
     security: Data<SecurityHeaders>,
     settings: Settings,
-    parts: Arc<Parts>,
+    parts: Arc<AppParts>,
 }
 
-struct Parts {
+struct AppParts {
     db: Db,
     limiter: Limiter<AnyStore>,
     insurance: Limiter<MemoryStore>,
-    link: Option<Link>,
+    link: Option<RedisLink>,
     live: LiveHandle,
 }
 
@@ -82,12 +87,12 @@ impl Application {
     pub async fn build(
         settings: Settings,
         live: LiveHandle,
-        world: World,
+        world: TimeAndEntropy,
         metrics: PrometheusHandle,
     ) -> Result<Self, StartError> {
         // redis and sqlx both speak TLS by rustls; which provider computes for it is chosen here, once.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let World { clock, entropy } = world;
+        let TimeAndEntropy { clock, entropy } = world;
         let master = MasterKey::load_or_create(&settings.secrets.key_file, &entropy)?;
         let db = Db::connect(&database_url(&settings.database.url)).await?;
         let audit = open_audit(&settings, &db, &clock, &entropy, &master);
@@ -97,16 +102,16 @@ impl Application {
         let limiter = Limiter::new(store, subjects(), &entropy);
         let insurance = in_process();
         let accounts = Accounts::new(db.clone(), clock.clone(), entropy.clone());
-        let hasher = Hasher::new(settings.password, entropy.clone()).map_err(StartError::Hash)?;
+        let hasher = PasswordHasher::new(settings.password, entropy.clone()).map_err(StartError::Hash)?;
         let failures = FailureRecord::new(db.clone(), clock.clone());
-        let guard = Arc::new(Guard::new(
+        let guard = Arc::new(LoginGuard::new(
             limiter.clone(),
             insurance.clone(),
             failures.clone(),
             accounts.clone(),
             audit.clone(),
         ));
-        guard.keep_whole(&live.snapshot().limits).await;
+        guard.rebuild_if_lost(&live.snapshot().limits).await;
         let mut captchas = Captchas::new(&master, settings.captcha.provider.clone(), clock.clone(), &entropy);
         if let Some(link) = &link {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
@@ -118,10 +123,10 @@ impl Application {
             master.derive("session.token"),
             settings.session,
         );
-        let tokens = Tokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
-        let Opened { gateway, outbox } =
+        let tokens = ApiTokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
+        let OpenedGateway { gateway, outbox } =
             gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
-        let under_codes = sms::Parts {
+        let under_codes = sms::CodesParts {
             db: db.clone(),
             limiter: limiter.clone(),
             gateway,
@@ -130,12 +135,12 @@ impl Application {
             entropy: entropy.clone(),
             audit: audit.clone(),
         };
-        let codes = Codes::new(under_codes, &master);
+        let codes = SmsCodes::new(under_codes, &master);
         // Where it fails, the first request for a code tries again.
-        let _ = codes.make_whole(&live.snapshot()).await;
-        let custom = Custom::new(limiter.clone(), audit.clone());
+        let _ = codes.rebuild_windows(&live.snapshot()).await;
+        let custom = CustomLimits::new(limiter.clone(), audit.clone());
         let issuing = in_process();
-        let lookup = Lookup::new(lookup::Parts {
+        let lookup = Lookup::new(lookup::LookupParts {
             limiter: limiter.clone(),
             insurance: insurance.clone(),
             failures,
@@ -147,12 +152,12 @@ impl Application {
         let name = format!("{}:{}", host_name(), settings.server.bind.port());
         let tuning =
             Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
-        let parts = Arc::new(Parts { db, limiter, insurance, link, live: live.clone() });
+        let parts = Arc::new(AppParts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,
             tuning,
             audit,
-            sign_in: SignIn::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
+            sign_in: SignInService::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
             registration: Registration::new(
                 Arc::clone(&guard),
                 accounts.clone(),
@@ -170,14 +175,14 @@ impl Application {
             lookup,
             tokens,
             session_lasts: settings.session.absolute,
-            captchas: Desk::new(captchas, issuing),
+            captchas: ImageService::new(captchas, issuing),
             hasher,
-            health: Arc::<Parts>::clone(&parts),
+            health: Arc::<AppParts>::clone(&parts),
             metrics,
             metrics_from: TrustedProxies::new(settings.server.metrics_from.iter().copied()),
         };
         let trusted = TrustedProxies::new(settings.server.trusted_proxies.iter().copied());
-        let sends_codes = settings.sms.gateway != Gateway::None;
+        let sends_codes = settings.sms.gateway != GatewaySettings::None;
         let edge =
             Edge { sends_codes, ..Edge::new(&settings.server.public_url, trusted, &master, clock, entropy) };
         Ok(Self {
@@ -204,8 +209,8 @@ fn to_gateways<'a>(
     master: &'a MasterKey,
     clock: &Clock,
     entropy: &Entropy,
-) -> gateway::Parts<'a> {
-    gateway::Parts {
+) -> gateway::GatewayParts<'a> {
+    gateway::GatewayParts {
         master,
         public_url: &settings.server.public_url,
         timeout: settings.sms.timeout,
@@ -214,7 +219,10 @@ fn to_gateways<'a>(
     }
 }
 
-async fn open_store(settings: &StoreSettings, clock: &Clock) -> Result<(AnyStore, Option<Link>), StartError> {
+async fn open_store(
+    settings: &StoreSettings,
+    clock: &Clock,
+) -> Result<(AnyStore, Option<RedisLink>), StartError> {
     match &settings.url {
         StoreUrl::Memory => Ok((AnyStore::Memory(MemoryStore::new(clock.clone())), None)),
         StoreUrl::Redis(url) => {
@@ -233,13 +241,13 @@ async fn open_store(settings: &StoreSettings, clock: &Clock) -> Result<(AnyStore
 }
 
 /// The database alone, for commands that need no server.
-pub async fn open_accounts(settings: &Settings, world: &World) -> Result<Accounts, ConnectError> {
+pub async fn open_accounts(settings: &Settings, world: &TimeAndEntropy) -> Result<Accounts, ConnectError> {
     let db = Db::connect(&database_url(&settings.database.url)).await?;
     Ok(Accounts::new(db, world.clock.clone(), world.entropy.clone()))
 }
 
 /// The record of events, for commands that need no server.
-pub async fn open_record(settings: &Settings, world: &World) -> Result<Audit, StartError> {
+pub async fn open_record(settings: &Settings, world: &TimeAndEntropy) -> Result<Audit, StartError> {
     let master = MasterKey::load_or_create(&settings.secrets.key_file, &world.entropy)?;
     let db = Db::connect(&database_url(&settings.database.url)).await?;
     Ok(open_audit(settings, &db, &world.clock, &world.entropy, &master))

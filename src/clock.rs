@@ -74,7 +74,7 @@ impl Clock {
     }
 }
 
-static SYSTEM: LazyLock<Counted> = LazyLock::new(Counted::new);
+static SYSTEM: LazyLock<CounterClock> = LazyLock::new(CounterClock::new);
 
 /// How long the counter is believed before the system's clock is asked again: so late a step of that
 /// clock is seen, and no longer can the two drift apart.
@@ -84,7 +84,7 @@ const AT_ONCE: i64 = 20;
 
 /// The system's clock by way of the processor's counter, which is read in a third of the time. All in
 /// microseconds.
-struct Counted {
+struct CounterClock {
     counter: quanta::Clock,
     /// Microseconds in 2^64 units of the counter: one multiplication tells the time.
     scale: u64,
@@ -93,7 +93,7 @@ struct Counted {
     ahead: AtomicI64,
 }
 
-impl Counted {
+impl CounterClock {
     fn new() -> Self {
         let (asked, ahead) = (AtomicI64::new(-BELIEVED), AtomicI64::new(0));
         let counter = quanta::Clock::new();
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_step_of_the_systems_clock_is_followed_and_so_is_one_of_the_counter() {
-        let clock = Counted::new();
+        let clock = CounterClock::new();
         let hour = Duration::from_secs(3600);
         for step in [-BELIEVED, BELIEVED] {
             let begun =

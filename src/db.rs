@@ -19,11 +19,11 @@ use sqlx::{Connection, Executor, Pool, Postgres, Sqlite, SqliteConnection, Sqlit
 
 use crate::clock::{Clock, Micros};
 pub use error::{ConnectError, DbError, OUTAGE};
-use health::Health;
-pub use lock::Lock;
-use lock::Turns;
-use own::Own;
-pub use page::{Cursor, Page};
+use health::DbHealth;
+pub use lock::DbLock;
+use lock::LockQueue;
+use own::OwnConnections;
+pub use page::{RowCursor, RowPage};
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
@@ -43,22 +43,22 @@ const POSTGRES_PATIENCE: &str = "SET idle_in_transaction_session_timeout = '5s'"
 /// Pools of connections. Clones share them.
 #[derive(Debug, Clone)]
 pub enum Db {
-    Sqlite(Pools<Sqlite>),
-    Postgres(Pools<Postgres>),
+    Sqlite(DbPools<Sqlite>),
+    Postgres(DbPools<Postgres>),
 }
 
 /// What waits for a lock has connections of its own, few and taken in turn: a burst of it
 /// would hold every connection otherwise, and nothing else could be read meanwhile.
 #[derive(Debug)]
-pub struct Pools<D: sqlx::Database> {
-    /// See [`Pools::reachable`].
+pub struct DbPools<D: sqlx::Database> {
+    /// See [`DbPools::reachable`].
     pub all: Pool<D>,
     exclusive: Pool<D>,
     /// Of those that ask for a lock (PostgreSQL).
-    turns: Turns,
+    turns: LockQueue,
     /// None: there is nothing to gain by it (PostgreSQL), or one connection in all (in memory).
-    own: Option<Own>,
-    health: Arc<Health>,
+    own: Option<OwnConnections>,
+    health: Arc<DbHealth>,
 }
 
 /// A transaction; rolled back where it is dropped uncommitted.
@@ -73,7 +73,7 @@ pub enum Tx {
 macro_rules! on_db {
     ($db:expr, $pool:ident => $run:expr) => {
         match $db {
-            $crate::db::Db::Sqlite($crate::db::Pools { all: $pool, .. }) => $run,
+            $crate::db::Db::Sqlite($crate::db::DbPools { all: $pool, .. }) => $run,
             $crate::db::Db::Postgres(pools) => match pools.reachable() {
                 Ok($pool) => $run,
                 Err(error) => Err(error),
@@ -160,21 +160,21 @@ impl Db {
         MIGRATIONS.run_direct(None, &mut *tx, false).await?;
         tx.commit().await.map_err(ConnectError::Connect)?;
         if in_memory {
-            return Ok(Self::Sqlite(Pools {
+            return Ok(Self::Sqlite(DbPools {
                 exclusive: all.clone(),
-                turns: Turns::default(),
+                turns: LockQueue::default(),
                 own: None,
                 health: Arc::default(),
                 all,
             }));
         }
-        let own = Some(Own::new(&options));
+        let own = Some(OwnConnections::new(&options));
         // What is decided under the lock is on the disk before anybody acts on it: after a power cut a
         // message that went out must still be in the ledger. The rest may lose its last moments.
         let durable = options.synchronous(SqliteSynchronous::Full);
         let exclusive =
             connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?;
-        Ok(Self::Sqlite(Pools { all, exclusive, turns: Turns::default(), own, health: Arc::default() }))
+        Ok(Self::Sqlite(DbPools { all, exclusive, turns: LockQueue::default(), own, health: Arc::default() }))
     }
 
     async fn open_postgres(url: &str) -> Result<Self, ConnectError> {
@@ -195,10 +195,10 @@ impl Db {
         let all = pool(POSTGRES_CONNECTIONS, ACQUIRE_TIMEOUT).await.map_err(ConnectError::Connect)?;
         let exclusive = pool(POSTGRES_EXCLUSIVE, lock::PATIENCE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run(&all).await?;
-        Ok(Self::Postgres(Pools {
+        Ok(Self::Postgres(DbPools {
             all,
             exclusive,
-            turns: Turns::default(),
+            turns: LockQueue::default(),
             own: None,
             health: Arc::default(),
         }))
@@ -208,7 +208,7 @@ impl Db {
     /// instance, runs until it ends (SQLite: no other of any lock). Waits at most 5 s for its turn in this
     /// process, and 1 s for other instances (SQLite: 5 s). Once it is committed a power cut does not undo it.
     /// Ask nothing of the `Db` itself meanwhile: in memory it has one connection, and this holds it.
-    pub async fn begin_exclusive(&self, lock: Lock) -> Result<Tx, DbError> {
+    pub async fn begin_exclusive(&self, lock: DbLock) -> Result<Tx, DbError> {
         match self {
             Self::Sqlite(pools) => Ok(Tx::Sqlite(begin_immediate(&pools.exclusive).await?)),
             Self::Postgres(pools) => {
@@ -256,7 +256,7 @@ impl Db {
 /// The moment of asking, not that of the transaction's begin.
 const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
-impl<D: sqlx::Database> Clone for Pools<D> {
+impl<D: sqlx::Database> Clone for DbPools<D> {
     fn clone(&self) -> Self {
         let (all, exclusive) = (self.all.clone(), self.exclusive.clone());
         let turns = self.turns.clone();
@@ -264,7 +264,7 @@ impl<D: sqlx::Database> Clone for Pools<D> {
     }
 }
 
-impl<D: sqlx::Database> Pools<D> {
+impl<D: sqlx::Database> DbPools<D> {
     /// The connections for everything but what is exclusive; an error at once where the database does not answer,
     /// instead of a wait for a connection that nobody can make.
     pub fn reachable(&self) -> Result<&Pool<D>, sqlx::Error> {
@@ -330,7 +330,7 @@ impl Tx {
 
     /// Takes one more lock until the transaction ends, under the rules of [`Db::begin_exclusive`]. SQLite has
     /// one writer: whoever began so has it.
-    pub async fn lock(&mut self, lock: Lock) -> Result<(), DbError> {
+    pub async fn lock(&mut self, lock: DbLock) -> Result<(), DbError> {
         match self {
             Self::Sqlite(_) => Ok(()),
             Self::Postgres(tx) => lock.take(tx).await,

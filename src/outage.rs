@@ -9,7 +9,7 @@ use metrics::{Counter, Gauge};
 
 /// One dependency; `gatehouse_{name}_up` and `gatehouse_{name}_errors_total` say how it is.
 #[derive(Debug)]
-pub struct Outage {
+pub struct DependencyStatus {
     /// As the log calls it.
     what: &'static str,
     up: &'static str,
@@ -20,7 +20,7 @@ pub struct Outage {
     handles: OnceLock<(Gauge, Counter)>,
 }
 
-impl Outage {
+impl DependencyStatus {
     /// It counts as out after so many failures in a row.
     pub const fn new(what: &'static str, up: &'static str, errors: &'static str, after: u64) -> Self {
         let (is_out, failed) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn it_is_out_after_so_many_failures_in_a_row_and_back_with_one_answer() {
-        let outage = Outage::new("a test", "gatehouse_test_up", "gatehouse_test_errors_total", 3);
+        let outage = DependencyStatus::new("a test", "gatehouse_test_up", "gatehouse_test_errors_total", 3);
         for _ in 0..2 {
             outage.failed(&"no answer");
             outage.failed(&"no answer");

@@ -4,31 +4,31 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Tells every [`Stop`] when it is dropped.
+/// Tells every [`StopSignal`] when it is dropped.
 #[derive(Debug)]
-pub struct Stopper(watch::Sender<()>);
+pub struct StopSender(watch::Sender<()>);
 
 /// Waits for the word.
 #[derive(Debug, Clone)]
-pub struct Stop(watch::Receiver<()>);
+pub struct StopSignal(watch::Receiver<()>);
 
-impl Stopper {
+impl StopSender {
     pub fn new() -> Self {
         Self(watch::Sender::new(()))
     }
 
-    pub fn stop(&self) -> Stop {
-        Stop(self.0.subscribe())
+    pub fn stop(&self) -> StopSignal {
+        StopSignal(self.0.subscribe())
     }
 }
 
-impl Default for Stopper {
+impl Default for StopSender {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Stop {
+impl StopSignal {
     /// Waits for a while; false where it is told in the meantime.
     pub async fn pause(&mut self, span: Duration) -> bool {
         tokio::select! {

@@ -22,8 +22,8 @@ pub const HOUR: Duration = Duration::from_secs(3600);
 
 /// At most `max` in `window`, as an owner would set it.
 pub fn limit(max: u32, window: Duration) -> Limit {
-    let rules = vec![Rule::sliding(max, window, Then::Block)];
-    Limit::new("login-account", rules, Mode::Enforce).expect("within what a limit may ask")
+    let rules = vec![Rule::sliding(max, window, RuleAction::Block)];
+    Limit::new("login-account", rules, LimitMode::Enforce).expect("within what a limit may ask")
 }
 
 pub fn limiter<S: WindowStore + 'static>(store: S) -> Limiter<S> {

@@ -4,23 +4,23 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use super::Parts;
-use crate::config::HomeKind;
-use crate::throttle::Link;
+use super::AppParts;
+use crate::config::BackendKind;
+use crate::throttle::RedisLink;
 use crate::web::status::{Health, Limits, Report, State};
 
-impl Parts {
+impl AppParts {
     async fn database_is_up(&self) -> bool {
         let answer = tokio::time::timeout(Duration::from_secs(1), self.db.ping()).await;
         matches!(answer, Ok(Ok(()))) && self.db.is_writable()
     }
 
     pub(super) fn store_is_up(&self) -> bool {
-        self.link.as_ref().is_none_or(Link::is_up)
+        self.link.as_ref().is_none_or(RedisLink::is_up)
     }
 }
 
-impl Health for Parts {
+impl Health for AppParts {
     fn report(&self) -> Pin<Box<dyn Future<Output = Report> + Send + '_>> {
         Box::pin(async {
             let state = |up| if up { State::Up } else { State::Down };
@@ -30,9 +30,11 @@ impl Health for Parts {
                 limits: Limits {
                     version: self.live.version(),
                     refused: self.live.last_refused().is_some(),
-                    home: match self.live.home() {
-                        HomeKind::Fixed | HomeKind::File => None,
-                        HomeKind::Redis | HomeKind::Nacos => Some(state(self.live.home_down().is_none())),
+                    home: match self.live.backend() {
+                        BackendKind::Fixed | BackendKind::File => None,
+                        BackendKind::Redis | BackendKind::Nacos => {
+                            Some(state(self.live.backend_down().is_none()))
+                        }
                     },
                 },
             }

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 use super::{Application, StartError, upkeep};
 use crate::audit::Audit;
 use crate::db::Db;
-use crate::sms::Codes;
-use crate::stop::Stopper;
+use crate::sms::SmsCodes;
+use crate::stop::StopSender;
 use crate::tuning::Tuning;
 use crate::web::connections::{self, Bounds, Connections};
 use crate::{files, routes};
@@ -28,18 +28,18 @@ const CLOSING: Duration = Duration::from_secs(2);
 
 impl Application {
     /// Listens. The server runs when it is awaited, and drains at SIGTERM.
-    pub fn serve(self) -> Result<Serving, StartError> {
+    pub fn serve(self) -> Result<RunningServer, StartError> {
         let Self { services, edge, security, settings, parts } = self;
         let metrics = services.metrics.clone();
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
         let (tuning, audit, codes) =
             (services.tuning.clone(), services.audit.clone(), services.codes.clone());
         let db = parts.db.clone();
-        let stopper = Stopper::new();
+        let stopper = StopSender::new();
         let mut background = JoinSet::new();
         background.spawn(upkeep::upkeep(Arc::clone(&parts), services.clone(), stopper.stop()));
-        background.spawn(upkeep::keep_whole(services.clone(), stopper.stop()));
-        background.spawn(upkeep::keep_looking(db.clone(), stopper.stop()));
+        background.spawn(upkeep::rebuild_lost_windows(services.clone(), stopper.stop()));
+        background.spawn(upkeep::probe_database(db.clone(), stopper.stop()));
         background.spawn(audit.clone().keep_writing(stopper.stop()));
         let workers = settings.server.workers.unwrap_or_else(default_workers);
         let bounds = Bounds::within(files::raise_limit());
@@ -58,23 +58,23 @@ impl Application {
         let (kept_up, stop) = (tuning.clone(), stopper.stop());
         background.spawn(async move { kept_up.keep_up(stop).await });
         background.spawn(upkeep::watch(connections, parts, metrics, stopper.stop()));
-        Ok(Serving { address, server: server.run(), audit, codes, tuning, db, stopper, background })
+        Ok(RunningServer { address, server: server.run(), audit, codes, tuning, db, stopper, background })
     }
 }
 
 /// A server that listens.
-pub struct Serving {
+pub struct RunningServer {
     pub address: SocketAddr,
     server: Server,
     audit: Audit,
-    codes: Codes,
+    codes: SmsCodes,
     tuning: Tuning,
     db: Db,
-    stopper: Stopper,
+    stopper: StopSender,
     background: JoinSet<()>,
 }
 
-impl Serving {
+impl RunningServer {
     pub fn handle(&self) -> ServerHandle {
         self.server.handle()
     }

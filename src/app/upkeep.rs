@@ -6,9 +6,9 @@ use std::time::Duration;
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use super::Parts;
+use super::AppParts;
 use crate::db::Db;
-use crate::stop::Stop;
+use crate::stop::StopSignal;
 use crate::throttle::AnyStore;
 use crate::web::connections::{self, Connections};
 use crate::web::kit::services::Services;
@@ -19,7 +19,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(10);
 const RETURN_EVERY: Duration = Duration::from_secs(1);
 
 /// Drops what has expired, a little at a time.
-pub(super) async fn upkeep(parts: Arc<Parts>, services: Data<Services>, mut stop: Stop) {
+pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut stop: StopSignal) {
     const BATCH: u32 = 500;
     while stop.pause(SWEEP_EVERY).await {
         if let AnyStore::Memory(store) = parts.limiter.store() {
@@ -44,17 +44,17 @@ pub(super) async fn upkeep(parts: Arc<Parts>, services: Data<Services>, mut stop
 }
 
 /// Returns to the window store after an outage.
-pub(super) async fn keep_whole(services: Data<Services>, mut stop: Stop) {
+pub(super) async fn rebuild_lost_windows(services: Data<Services>, mut stop: StopSignal) {
     while stop.pause(RETURN_EVERY).await {
-        services.sign_in.guard().keep_whole(&services.live.snapshot().limits).await;
+        services.sign_in.guard().rebuild_if_lost(&services.live.snapshot().limits).await;
     }
 }
 
 /// Looks how the database is. What is under way at the end came to nothing.
-pub(super) async fn keep_looking(db: Db, mut stop: Stop) {
+pub(super) async fn probe_database(db: Db, mut stop: StopSignal) {
     tokio::select! {
         () = stop.told() => {}
-        () = db.keep_looking() => {}
+        () = db.run_probes() => {}
     }
 }
 
@@ -62,9 +62,9 @@ pub(super) async fn keep_looking(db: Db, mut stop: Stop) {
 /// pile up where nobody asks for it.
 pub(super) async fn watch(
     connections: Arc<Connections>,
-    parts: Arc<Parts>,
+    parts: Arc<AppParts>,
     metrics: PrometheusHandle,
-    mut stop: Stop,
+    mut stop: StopSignal,
 ) {
     let store_up = metrics::gauge!("gatehouse_store_up");
     while stop.pause(connections::SWEEP_EVERY).await {

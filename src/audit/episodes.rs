@@ -7,8 +7,8 @@ use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::event::{Action, Event, Outcome};
-use super::row::{Keys, Row};
+use super::event::{Action, AuditEvent, Outcome};
+use super::row::{AuditRow, EventKeys};
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, SMS_BRAKE};
 
@@ -16,7 +16,7 @@ use crate::config::{LimitName, LimitSubject, SMS_BRAKE};
 const SHARDS: usize = 16;
 /// Open episodes of a shard with everyone who has a part in them; past that, only with whom the limit counts.
 const DETAILED: usize = 256;
-/// Open episodes of a shard; past that, nobody is named.
+/// Open episodes of a shard; past that, unnamed is named.
 const MOST: usize = 1024;
 /// Open episodes at one subject of one rule, each with somebody else (an address at an account, an account
 /// from an address).
@@ -26,20 +26,20 @@ const LIFE: Duration = Duration::from_secs(10);
 /// The same for challenges, of which nearly everybody has some and few have many.
 const CAPTCHA_LIFE: Duration = Duration::from_secs(60);
 
-pub struct Episodes {
-    shards: Box<[Mutex<Shard>]>,
+pub struct EpisodeTable {
+    shards: Box<[Mutex<EpisodeShard>]>,
     hashes: RandomState,
 }
 
 #[derive(Default)]
-struct Shard {
-    open: HashMap<u64, Open>,
+struct EpisodeShard {
+    open: HashMap<u64, OpenEpisode>,
     /// How many open ones there are at one subject of one rule.
     at_one: HashMap<u64, u32>,
 }
 
-struct Open {
-    row: Row,
+struct OpenEpisode {
+    row: AuditRow,
     frees_at: Micros,
     /// By this process's clock.
     due: Micros,
@@ -49,7 +49,7 @@ struct Open {
 
 /// What became of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fold {
+pub enum FoldResult {
     /// Counted in an episode that was open.
     Counted,
     /// It began one.
@@ -58,20 +58,20 @@ pub enum Fold {
 
 /// How much of an event's subjects an episode names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Named {
+enum NamedSubjects {
     All,
     Counted,
-    Nobody,
+    Unnamed,
 }
 
-impl Default for Episodes {
+impl Default for EpisodeTable {
     fn default() -> Self {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hashes: RandomState::new() }
     }
 }
 
 /// Whether events of this kind are folded. What was admitted never is: each is a hit somewhere.
-pub fn folds(event: &Event<'_>) -> bool {
+pub fn folds(event: &AuditEvent<'_>) -> bool {
     match (event.action, event.outcome) {
         // A wrong answer is a hit on its address.
         (Action::Captcha, outcome) => outcome != Outcome::Wrong,
@@ -85,57 +85,62 @@ pub fn folds(event: &Event<'_>) -> bool {
     }
 }
 
-impl Episodes {
+impl EpisodeTable {
     /// Counts an event in its episode, or begins one; `begin` makes its row, `ended` takes the row of one that
     /// this event ends.
     pub fn fold(
         &self,
-        event: &Event<'_>,
-        keys: Keys,
+        event: &AuditEvent<'_>,
+        keys: EventKeys,
         now: Micros,
-        begin: impl Fn(Keys) -> Row,
-        ended: impl FnOnce(Row),
-    ) -> Fold {
+        begin: impl Fn(EventKeys) -> AuditRow,
+        ended: impl FnOnce(AuditRow),
+    ) -> FoldResult {
         let counted = counted(event, keys);
-        let at_one = self.identity(event, counted, Named::Counted);
+        let at_one = self.identity(event, counted, NamedSubjects::Counted);
         let mut shard = lock(&self.shards[at_one as usize % SHARDS]);
-        let mut place = (self.identity(event, keys, Named::All), keys, Named::All);
+        let mut place = (self.identity(event, keys, NamedSubjects::All), keys, NamedSubjects::All);
         if !shard.open.contains_key(&place.0) {
             // Where it names no more than what is counted, being one of many saves nothing.
             let bare = keys == counted && event.detail.is_none();
             place = if shard.has_room_for_all(at_one) || bare && shard.open.len() < MOST {
                 place
             } else if shard.open.contains_key(&at_one) || shard.open.len() < MOST {
-                (at_one, counted, Named::Counted)
+                (at_one, counted, NamedSubjects::Counted)
             } else {
-                (self.identity(event, Keys::default(), Named::Nobody), Keys::default(), Named::Nobody)
+                (
+                    self.identity(event, EventKeys::default(), NamedSubjects::Unnamed),
+                    EventKeys::default(),
+                    NamedSubjects::Unnamed,
+                )
             };
         }
         let (identity, keys, named) = place;
         // Where several subjects share a row, so do several hits that stand in the way.
         let frees_at = match named {
-            Named::Nobody => Micros(0),
-            Named::All | Named::Counted => event.why.map_or(Micros(0), |why| why.frees_at),
+            NamedSubjects::Unnamed => Micros(0),
+            NamedSubjects::All | NamedSubjects::Counted => event.why.map_or(Micros(0), |why| why.frees_at),
         };
         if let Some(open) = shard.open.get_mut(&identity).filter(|open| open.frees_at == frees_at) {
             open.row.count += 1;
             open.row.at = open.row.at.min(event.at);
             open.row.until = open.row.until.max(event.at);
-            return Fold::Counted;
+            return FoldResult::Counted;
         }
         if let Some(row) = shard.take(identity) {
             ended(row);
         }
         let life = if event.action == Action::Captcha { CAPTCHA_LIFE } else { LIFE };
-        let at_one = (named == Named::All).then_some(at_one);
-        shard.begin(identity, Open { row: begin(keys), frees_at, due: now.plus(life), at_one });
-        Fold::Began
+        let at_one = (named == NamedSubjects::All).then_some(at_one);
+        shard.begin(identity, OpenEpisode { row: begin(keys), frees_at, due: now.plus(life), at_one });
+        FoldResult::Began
     }
 
     /// Ends what has been open for long enough; everything, where no time is given.
-    pub fn end(&self, now: Option<Micros>, mut ended: impl FnMut(Row)) {
+    pub fn end(&self, now: Option<Micros>, mut ended: impl FnMut(AuditRow)) {
         // A clock that stepped back must not keep one open for as long as the step was.
-        let is_due = |open: &Open| now.is_none_or(|now| open.due <= now || open.due > now.plus(CAPTCHA_LIFE));
+        let is_due =
+            |open: &OpenEpisode| now.is_none_or(|now| open.due <= now || open.due > now.plus(CAPTCHA_LIFE));
         for shard in &self.shards {
             let mut shard = lock(shard);
             let due: Vec<u64> =
@@ -149,30 +154,30 @@ impl Episodes {
         self.shards.iter().map(|shard| lock(shard).open.len()).sum()
     }
 
-    fn identity(&self, event: &Event<'_>, keys: Keys, named: Named) -> u64 {
+    fn identity(&self, event: &AuditEvent<'_>, keys: EventKeys, named: NamedSubjects) -> u64 {
         let why = event.why.map(|why| (why.limit, why.rule, why.noted));
         // Only as one of all is an episode told apart by who else has a part in it.
-        let nobody = named == Named::Nobody;
+        let unnamed = named == NamedSubjects::Unnamed;
         let detail = (event.actor, event.detail.as_deref());
-        let detail = if named == Named::All { detail } else { (None, None) };
+        let detail = if named == NamedSubjects::All { detail } else { (None, None) };
         let what = (event.action, event.outcome, event.name, event.solved, why, detail);
-        self.hashes.hash_one((what, keys, nobody))
+        self.hashes.hash_one((what, keys, unnamed))
     }
 }
 
-impl Shard {
+impl EpisodeShard {
     fn has_room_for_all(&self, at_one: u64) -> bool {
         self.open.len() < DETAILED && self.at_one.get(&at_one).is_none_or(|count| *count < MOST_AT_ONE)
     }
 
-    fn begin(&mut self, identity: u64, open: Open) {
+    fn begin(&mut self, identity: u64, open: OpenEpisode) {
         if let Some(at_one) = open.at_one {
             *self.at_one.entry(at_one).or_default() += 1;
         }
         self.open.insert(identity, open);
     }
 
-    fn take(&mut self, identity: u64) -> Option<Row> {
+    fn take(&mut self, identity: u64) -> Option<AuditRow> {
         let open = self.open.remove(&identity)?;
         if let Some(at_one) = open.at_one
             && let Some(count) = self.at_one.get_mut(&at_one)
@@ -188,24 +193,26 @@ impl Shard {
 
 /// The one that the limit counts, which the name of the limit says: of `login-account` the account. Of what no
 /// limit refused, the address. An address is in one network, which may be named with it.
-fn counted(event: &Event<'_>, keys: Keys) -> Keys {
+fn counted(event: &AuditEvent<'_>, keys: EventKeys) -> EventKeys {
     let limit = event.why.map_or("", |why| why.limit);
-    let none = Keys::default();
+    let none = EventKeys::default();
     if event.action == Action::Admin && event.actor.is_none() {
         return none;
     }
     match LimitName::parse(limit).map(LimitName::subject) {
-        Some(LimitSubject::Account | LimitSubject::Device) => Keys { account: keys.account, ..none },
-        Some(LimitSubject::Phone) => Keys { phone: keys.phone, ..none },
-        Some(LimitSubject::Network) => Keys { network: keys.network, ..none },
-        Some(LimitSubject::Prefix) => Keys { prefix: keys.prefix, ..none },
+        Some(LimitSubject::Account | LimitSubject::Device) => EventKeys { account: keys.account, ..none },
+        Some(LimitSubject::Phone) => EventKeys { phone: keys.phone, ..none },
+        Some(LimitSubject::Network) => EventKeys { network: keys.network, ..none },
+        Some(LimitSubject::Prefix) => EventKeys { prefix: keys.prefix, ..none },
         Some(LimitSubject::Everyone) => none,
-        None if limit.starts_with("custom.") => Keys { account: keys.account, ..none },
-        None if limit == SMS_BRAKE => Keys { prefix: keys.prefix, ..none },
-        Some(LimitSubject::Address) | None => Keys { address: keys.address, network: keys.network, ..none },
+        None if limit.starts_with("custom.") => EventKeys { account: keys.account, ..none },
+        None if limit == SMS_BRAKE => EventKeys { prefix: keys.prefix, ..none },
+        Some(LimitSubject::Address) | None => {
+            EventKeys { address: keys.address, network: keys.network, ..none }
+        }
     }
 }
 
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+fn lock(shard: &Mutex<EpisodeShard>) -> MutexGuard<'_, EpisodeShard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! What an event says: who tried what, how it ended, and which rule of which limit had a say in it.
 
 use crate::clock::Micros;
-use crate::throttle::{Refusal, Then};
+use crate::throttle::{Refusal, RuleAction};
 
 /// Each variant with the text that stands for it in SQL and in the API.
 macro_rules! words {
@@ -89,7 +89,7 @@ pub const FROM_DEVICE: &str = "device";
 /// One thing that happened. Everything in clear stays in memory: of subjects, a keyed hash and a mask are
 /// written.
 #[derive(Clone)]
-pub struct Event<'a> {
+pub struct AuditEvent<'a> {
     /// When it was decided, by the clock that decided.
     pub at: Micros,
     /// Of a failure: when it began to count.
@@ -98,22 +98,22 @@ pub struct Event<'a> {
     pub outcome: Outcome,
     pub name: Option<&'a str>,
     /// The rule that refused it, or (noted) would have.
-    pub why: Option<Why<'a>>,
+    pub why: Option<EventRule<'a>>,
     /// The limit that it is about, where no rule had a say.
     pub limit: Option<&'a str>,
     /// A challenge was solved with it.
     pub solved: bool,
-    pub account: Option<Subject<'a>>,
-    pub address: Option<Subject<'a>>,
-    pub network: Option<Subject<'a>>,
-    pub phone: Option<Subject<'a>>,
-    pub prefix: Option<Subject<'a>>,
+    pub account: Option<EventSubject<'a>>,
+    pub address: Option<EventSubject<'a>>,
+    pub network: Option<EventSubject<'a>>,
+    pub phone: Option<EventSubject<'a>>,
+    pub prefix: Option<EventSubject<'a>>,
     /// The account of who acted, for acts of the console.
     pub actor: Option<&'a str>,
     pub detail: Option<String>,
 }
 
-impl Event<'_> {
+impl AuditEvent<'_> {
     /// Of nobody in particular; the rest is filled in by `..`.
     pub const fn new(at: Micros, action: Action, outcome: Outcome) -> Self {
         Self {
@@ -138,7 +138,7 @@ impl Event<'_> {
 
 /// The rule that had a say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Why<'a> {
+pub struct EventRule<'a> {
     pub limit: &'a str,
     /// Which of its rules, from 0.
     pub rule: usize,
@@ -153,13 +153,13 @@ impl Outcome {
     /// What a refusal means for who is refused.
     pub const fn refused(refusal: &Refusal) -> Self {
         match refusal.then {
-            Then::Captcha => Self::Challenged,
-            Then::Block => Self::Throttled,
+            RuleAction::Captcha => Self::Challenged,
+            RuleAction::Block => Self::Throttled,
         }
     }
 }
 
-impl<'a> Why<'a> {
+impl<'a> EventRule<'a> {
     /// By a limit that is enforced.
     pub const fn refused(limit: &'a str, refusal: &Refusal) -> Self {
         Self { limit, rule: refusal.rule, frees_at: refusal.frees_at, noted: false }
@@ -173,7 +173,7 @@ impl<'a> Why<'a> {
 
 /// Whom an event is about.
 #[derive(Clone, Copy)]
-pub enum Subject<'a> {
+pub enum EventSubject<'a> {
     Account {
         id: &'a [u8; 16],
         /// To be masked.
@@ -192,7 +192,7 @@ pub enum Subject<'a> {
     Prefix(&'a str),
 }
 
-impl Subject<'_> {
+impl EventSubject<'_> {
     /// What its key is made of: a tag of its kind, and what is unmistakably it.
     pub(super) fn input(&self) -> ([u8; 8], &[u8]) {
         match self {

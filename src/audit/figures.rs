@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, query_as};
 
 use super::event::{Action, Outcome};
-use super::log::{EventLog, Shown, SubjectKind, action, outcome};
+use super::log::{EventLog, MaskedSubject, SubjectKind, action, outcome};
 use crate::clock::Micros;
 use crate::db::{DbError, on_db};
 
@@ -16,7 +16,7 @@ const MOST_ROWS: i64 = 100_000;
 
 /// How often one thing happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sum {
+pub struct EventCount {
     pub action: Action,
     pub outcome: Outcome,
     /// Empty where no limit had a say.
@@ -27,22 +27,22 @@ pub struct Sum {
 
 /// What happened from `at` on, until the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct FiguresStep {
     pub at: Micros,
-    pub sums: Vec<Sum>,
+    pub sums: Vec<EventCount>,
 }
 
 /// A subject, and how many attempts it has a part in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ranked {
-    pub subject: Shown,
+pub struct RankedSubject {
+    pub subject: MaskedSubject,
     pub count: i64,
 }
 
 /// What comes from the busiest address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedAddress {
-    pub address: Shown,
+    pub address: MaskedSubject,
     /// Attempts from there, and from everywhere.
     pub count: i64,
     pub of: i64,
@@ -58,7 +58,12 @@ impl EventLog {
     /// How often what happened, step by step, from `since` (rounded down to a whole step) until `until`. Steps
     /// in which nothing happened are left out. Reads the sums of minutes: of a day some ten thousand rows,
     /// whatever the traffic was. An episode counts where it began.
-    pub async fn series(&self, since: Micros, until: Micros, step: Duration) -> Result<Vec<Step>, DbError> {
+    pub async fn series(
+        &self,
+        since: Micros,
+        until: Micros,
+        step: Duration,
+    ) -> Result<Vec<FiguresStep>, DbError> {
         const SQL: &str =
             "SELECT CAST(minute / $1 * $1 AS BIGINT) AS step, action, outcome, limit_name, noted,
             CAST(SUM(count) AS BIGINT) FROM event_counts WHERE minute >= $2 AND minute < $3
@@ -69,12 +74,12 @@ impl EventLog {
         let since = since.0 - since.0.rem_euclid(step);
         let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(SQL).bind(step).bind(since).bind(until.0)
             .fetch_all(pool).await)?;
-        let mut steps: Vec<Step> = Vec::new();
+        let mut steps: Vec<FiguresStep> = Vec::new();
         for (at, rest) in rows.into_iter().map(parse) {
             let sum = rest?;
             match steps.last_mut().filter(|step| step.at == at) {
                 Some(step) => step.sums.push(sum),
-                None => steps.push(Step { at, sums: vec![sum] }),
+                None => steps.push(FiguresStep { at, sums: vec![sum] }),
             }
         }
         Ok(steps)
@@ -82,7 +87,7 @@ impl EventLog {
 
     /// How often what happened from `since` (rounded down to a whole minute) until `until`, the most frequent
     /// first.
-    pub async fn totals(&self, since: Micros, until: Micros) -> Result<Vec<Sum>, DbError> {
+    pub async fn totals(&self, since: Micros, until: Micros) -> Result<Vec<EventCount>, DbError> {
         const SQL: &str = "SELECT CAST(0 AS BIGINT), action, outcome, limit_name, noted,
             CAST(SUM(count) AS BIGINT) AS total FROM event_counts WHERE minute >= $1 AND minute < $2
             GROUP BY action, outcome, limit_name, noted
@@ -94,7 +99,12 @@ impl EventLog {
     }
 
     /// Who has a part in most attempts since then, out of the newest 100,000 rows.
-    pub async fn top(&self, kind: SubjectKind, since: Micros, limit: u32) -> Result<Vec<Ranked>, DbError> {
+    pub async fn top(
+        &self,
+        kind: SubjectKind,
+        since: Micros,
+        limit: u32,
+    ) -> Result<Vec<RankedSubject>, DbError> {
         let (key, mask) = match kind {
             SubjectKind::Account => ("account_key", "account_mask"),
             SubjectKind::Address => ("address_key", "address_mask"),
@@ -107,8 +117,8 @@ impl EventLog {
         );
         let rows: Vec<(i64, Option<String>, i64)> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql))
             .bind(since.0).bind(MOST_ROWS).bind(i64::from(limit)).fetch_all(pool).await)?;
-        let ranked = |(key, mask, count): (i64, Option<String>, i64)| Ranked {
-            subject: Shown { key, mask: mask.unwrap_or_default() },
+        let ranked = |(key, mask, count): (i64, Option<String>, i64)| RankedSubject {
+            subject: MaskedSubject { key, mask: mask.unwrap_or_default() },
             count,
         };
         Ok(rows.into_iter().map(ranked).collect())
@@ -126,17 +136,17 @@ impl EventLog {
         let row: Option<SharedRow> = on_db!(&self.db, pool => query_as(SQL)
             .bind(since.0).bind(MOST_ROWS).fetch_optional(pool).await)?;
         let shared = |(key, mask, count, accounts, of): SharedRow| {
-            let address = Shown { key: key?, mask: mask.unwrap_or_default() };
+            let address = MaskedSubject { key: key?, mask: mask.unwrap_or_default() };
             Some(SharedAddress { address, count, of, accounts })
         };
         Ok(row.and_then(shared))
     }
 }
 
-fn parse((at, did, ended, limit, noted, count): SumRow) -> (Micros, Result<Sum, sqlx::Error>) {
+fn parse((at, did, ended, limit, noted, count): SumRow) -> (Micros, Result<EventCount, sqlx::Error>) {
     let sum = || {
         let (action, outcome) = (action(&did)?, outcome(&ended)?);
-        Ok(Sum { action, outcome, limit, noted: noted != 0, count })
+        Ok(EventCount { action, outcome, limit, noted: noted != 0, count })
     };
     (Micros(at), sum())
 }

@@ -14,7 +14,7 @@ pub struct EventLog {
 
 /// What is asked for. Everything where all is None.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
+pub struct EventFilter {
     pub action: Option<Action>,
     pub outcome: Option<Outcome>,
     pub limit: Option<String>,
@@ -30,12 +30,12 @@ pub struct Filter {
     pub noted: Option<bool>,
 }
 
-pub type Cursor = db::Cursor<i64>;
-pub type Page = db::Page<Entry, i64>;
+pub type EventCursor = db::RowCursor<i64>;
+pub type EventPage = db::RowPage<EventEntry, i64>;
 
 /// One row: an event, or an episode of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct EventEntry {
     pub at: Micros,
     pub id: i64,
     /// Of an episode, the last time; of a failure, when it began to count.
@@ -49,11 +49,11 @@ pub struct Entry {
     pub rule: Option<i64>,
     pub noted: bool,
     pub solved: bool,
-    pub account: Option<Shown>,
-    pub address: Option<Shown>,
-    pub network: Option<Shown>,
-    pub phone: Option<Shown>,
-    pub prefix: Option<Shown>,
+    pub account: Option<MaskedSubject>,
+    pub address: Option<MaskedSubject>,
+    pub network: Option<MaskedSubject>,
+    pub phone: Option<MaskedSubject>,
+    pub prefix: Option<MaskedSubject>,
     /// The id of an account.
     pub actor: Option<String>,
     pub detail: Option<String>,
@@ -63,12 +63,12 @@ pub struct Entry {
 
 /// A subject as it may be shown, with the key by which more of it is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct MaskedSubject {
     pub key: i64,
     pub mask: String,
 }
 
-impl Cursor {
+impl EventCursor {
     const NEWEST: Self = Self { at: Micros(i64::MAX), id: i64::MAX };
 
     pub fn parse(text: &str) -> Option<Self> {
@@ -79,10 +79,15 @@ impl Cursor {
 impl EventLog {
     /// At most `limit` rows, newest first, behind the cursor. Costs what it answers where one thing is asked
     /// for; where several are, it may have to look past what only one of them fits.
-    pub async fn page(&self, filter: &Filter, after: Option<Cursor>, limit: u32) -> Result<Page, DbError> {
+    pub async fn page(
+        &self,
+        filter: &EventFilter,
+        after: Option<EventCursor>,
+        limit: u32,
+    ) -> Result<EventPage, DbError> {
         // What no text of PostgreSQL can hold stands in none.
         if filter.limit.as_ref().is_some_and(|name| name.contains('\0')) {
-            return Ok(Page::empty());
+            return Ok(EventPage::empty());
         }
         let (tests, numbers, texts) = filter.tests();
         let sql = format!(
@@ -91,8 +96,8 @@ impl EventLog {
             phone_mask, actor, detail, request FROM events WHERE (at, id) < ($1, $2){tests}
             ORDER BY at DESC, id DESC LIMIT $3"
         );
-        let place = after.unwrap_or(Cursor::NEWEST);
-        let rows: Vec<RawEntry> = on_db!(&self.db, pool => {
+        let place = after.unwrap_or(EventCursor::NEWEST);
+        let rows: Vec<RawEventEntry> = on_db!(&self.db, pool => {
             let mut question = query_as(AssertSqlSafe(sql)).bind(place.at.0).bind(place.id);
             question = question.bind(i64::from(limit) + 1);
             for number in &numbers {
@@ -103,8 +108,8 @@ impl EventLog {
             }
             question.fetch_all(pool).await
         })?;
-        let place = |last: &Entry| Cursor { at: last.at, id: last.id };
-        Ok(Page::of(rows.into_iter().map(RawEntry::parse), limit, place)?)
+        let place = |last: &EventEntry| EventCursor { at: last.at, id: last.id };
+        Ok(EventPage::of(rows.into_iter().map(RawEventEntry::parse), limit, place)?)
     }
 
     /// The newest of one subject, which `filter` names.
@@ -114,8 +119,8 @@ impl EventLog {
         key: i64,
         since: Micros,
         limit: u32,
-    ) -> Result<Vec<Entry>, DbError> {
-        let mut filter = Filter { since: Some(since), ..Filter::default() };
+    ) -> Result<Vec<EventEntry>, DbError> {
+        let mut filter = EventFilter { since: Some(since), ..EventFilter::default() };
         match kind {
             SubjectKind::Account => filter.account = Some(key),
             SubjectKind::Address => filter.address = Some(key),
@@ -133,7 +138,7 @@ pub enum SubjectKind {
     Phone,
 }
 
-impl Filter {
+impl EventFilter {
     /// The tests in SQL, and what is bound in them: numbers from `$4` on, texts behind them.
     fn tests(&self) -> (String, Vec<i64>, Vec<&str>) {
         let numbers = [
@@ -165,7 +170,7 @@ impl Filter {
 }
 
 #[derive(sqlx::FromRow)]
-struct RawEntry {
+struct RawEventEntry {
     at: i64,
     id: i64,
     until_at: i64,
@@ -190,12 +195,12 @@ struct RawEntry {
     request: Option<String>,
 }
 
-impl RawEntry {
-    fn parse(self) -> Result<Entry, sqlx::Error> {
+impl RawEventEntry {
+    fn parse(self) -> Result<EventEntry, sqlx::Error> {
         let shown = |key: Option<i64>, mask: &Option<String>| {
-            Some(Shown { key: key?, mask: mask.clone().unwrap_or_default() })
+            Some(MaskedSubject { key: key?, mask: mask.clone().unwrap_or_default() })
         };
-        Ok(Entry {
+        Ok(EventEntry {
             at: Micros(self.at),
             id: self.id,
             until: Micros(self.until_at),

@@ -2,20 +2,20 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::event::Subject;
+use super::event::EventSubject;
 
 /// How many digits of a number are hidden.
 const HIDDEN_DIGITS: usize = 4;
 
-pub fn mask(subject: &Subject<'_>) -> String {
+pub fn mask(subject: &EventSubject<'_>) -> String {
     match subject {
-        Subject::Account { login, .. } => name(login),
-        Subject::Login(login) | Subject::Custom(login) => name(login),
-        Subject::Address(bytes) | Subject::Network(bytes) => network(bytes),
-        Subject::Phone(number) => {
+        EventSubject::Account { login, .. } => name(login),
+        EventSubject::Login(login) | EventSubject::Custom(login) => name(login),
+        EventSubject::Address(bytes) | EventSubject::Network(bytes) => network(bytes),
+        EventSubject::Phone(number) => {
             format!("{}****", number.get(..number.len().saturating_sub(HIDDEN_DIGITS)).unwrap_or_default())
         }
-        Subject::Prefix(prefix) => format!("{prefix}****"),
+        EventSubject::Prefix(prefix) => format!("{prefix}****"),
     }
 }
 
@@ -52,31 +52,31 @@ mod tests {
 
     #[test]
     fn names_show_how_they_begin() {
-        assert_eq!(mask(&Subject::Login("alice")), "a…");
-        assert_eq!(mask(&Subject::Account { id: &[0; 16], login: "caroline" }), "ca…");
-        assert_eq!(mask(&Subject::Login("张三")), "张…");
-        assert_eq!(mask(&Subject::Login("")), "…");
+        assert_eq!(mask(&EventSubject::Login("alice")), "a…");
+        assert_eq!(mask(&EventSubject::Account { id: &[0; 16], login: "caroline" }), "ca…");
+        assert_eq!(mask(&EventSubject::Login("张三")), "张…");
+        assert_eq!(mask(&EventSubject::Login("")), "…");
     }
 
     #[test]
     fn nothing_in_a_mask_is_unseen_or_turns_a_line_around() {
         for unseen in ["\0", "\u{202e}", "\u{2066}", "\u{200b}", "\u{feff}", "\u{1b}", "\n", "\u{85}"] {
-            assert_eq!(mask(&Subject::Custom(&format!("{unseen}{unseen}alice"))), "\u{fffd}\u{fffd}…");
+            assert_eq!(mask(&EventSubject::Custom(&format!("{unseen}{unseen}alice"))), "\u{fffd}\u{fffd}…");
         }
     }
 
     #[test]
     fn addresses_show_their_network() {
-        assert_eq!(mask(&Subject::Address(&[4, 203, 0, 113, 77])), "203.0.113.0/24");
-        assert_eq!(mask(&Subject::Network(&[4, 203, 0, 113])), "203.0.113.0/24");
-        assert_eq!(mask(&Subject::Address(&[6, 0x20, 1, 0xd, 0xb8, 0, 0x42, 7, 7])), "2001:db8:42::/48");
-        assert_eq!(mask(&Subject::Address(&[])), "?");
+        assert_eq!(mask(&EventSubject::Address(&[4, 203, 0, 113, 77])), "203.0.113.0/24");
+        assert_eq!(mask(&EventSubject::Network(&[4, 203, 0, 113])), "203.0.113.0/24");
+        assert_eq!(mask(&EventSubject::Address(&[6, 0x20, 1, 0xd, 0xb8, 0, 0x42, 7, 7])), "2001:db8:42::/48");
+        assert_eq!(mask(&EventSubject::Address(&[])), "?");
     }
 
     #[test]
     fn numbers_show_their_block() {
-        assert_eq!(mask(&Subject::Phone("+8613800138000")), "+861380013****");
-        assert_eq!(mask(&Subject::Prefix("+861380013")), "+861380013****");
-        assert_eq!(mask(&Subject::Phone("+1")), "****");
+        assert_eq!(mask(&EventSubject::Phone("+8613800138000")), "+861380013****");
+        assert_eq!(mask(&EventSubject::Prefix("+861380013")), "+861380013****");
+        assert_eq!(mask(&EventSubject::Phone("+1")), "****");
     }
 }

@@ -25,33 +25,33 @@ use crate::clock::{Clock, Micros};
 use crate::db::Db;
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
-use crate::stop::Stop;
+use crate::stop::StopSignal;
 use crate::throttle::Refusal;
 
 pub use crate::config::AuditSettings as Settings;
-use episodes::{Episodes, Fold};
-pub use event::{Action, Event, FROM_DEVICE, NOT_FORGIVEN, Outcome, Subject, Why};
-pub use figures::{MINUTE, Ranked, SharedAddress, Step, Sum};
-pub use log::{Cursor, Entry, EventLog, Filter, Page, Shown, SubjectKind};
-use row::{Keys, Row};
-use writer::Writer;
+use episodes::{EpisodeTable, FoldResult};
+pub use event::{Action, AuditEvent, EventRule, EventSubject, FROM_DEVICE, NOT_FORGIVEN, Outcome};
+pub use figures::{EventCount, FiguresStep, MINUTE, RankedSubject, SharedAddress};
+pub use log::{EventCursor, EventEntry, EventFilter, EventLog, EventPage, MaskedSubject, SubjectKind};
+use row::{AuditRow, EventKeys};
+use writer::EventWriter;
 
 /// Between two looks for what is to be written.
 const WRITE_EVERY: Duration = Duration::from_millis(500);
 
 /// The record of events. Clones share it.
 #[derive(Clone)]
-pub struct Audit(Arc<Inner>);
+pub struct Audit(Arc<AuditInner>);
 
-struct Inner {
+struct AuditInner {
     clock: Clock,
     entropy: Entropy,
     key: SubKey,
     settings: Settings,
-    episodes: Episodes,
-    writer: Writer,
+    episodes: EpisodeTable,
+    writer: EventWriter,
     log: EventLog,
-    room: purge::Room,
+    room: purge::RowExcess,
     folded: Counter,
     /// How many rows were begun.
     recorded: AtomicU32,
@@ -60,40 +60,40 @@ struct Inner {
 impl Audit {
     /// `key` keys the hashes that subjects are found by; every instance on one database needs the same.
     pub fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey, settings: Settings) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(AuditInner {
             clock,
             entropy,
             key,
             settings,
-            episodes: Episodes::default(),
-            writer: Writer::new(db.clone()),
+            episodes: EpisodeTable::default(),
+            writer: EventWriter::new(db.clone()),
             log: EventLog { db },
-            room: purge::Room::default(),
+            room: purge::RowExcess::default(),
             folded: metrics::counter!("gatehouse_audit_events_total", "fate" => "folded"),
             recorded: AtomicU32::new(0),
         }))
     }
 
     /// Never waits for the database, and never fails.
-    pub fn record(&self, event: Event<'_>) {
-        let Inner { episodes, writer, .. } = &*self.0;
+    pub fn record(&self, event: AuditEvent<'_>) {
+        let AuditInner { episodes, writer, .. } = &*self.0;
         let keys = self.keys(&event);
         if !episodes::folds(&event) {
-            writer.push(Row::of(&event, keys, self.id()));
+            writer.push(AuditRow::of(&event, keys, self.id()));
             return;
         }
-        let begin = |keys| Row::of(&event, keys, self.id());
+        let begin = |keys| AuditRow::of(&event, keys, self.id());
         let fold = episodes.fold(&event, keys, self.0.clock.now(), begin, |row| writer.push(row));
-        if fold == Fold::Counted {
+        if fold == FoldResult::Counted {
             self.0.folded.increment(1);
         }
     }
 
     /// An act in the console: `who` did `name`, or was not allowed to.
-    pub fn act(&self, name: &str, outcome: Outcome, who: Who<'_>, detail: Option<String>) {
-        let Who { actor, account, address } = who;
-        let event = Event::new(self.0.clock.now(), Action::Admin, outcome);
-        self.record(Event { name: Some(name), actor, account, address, detail, ..event });
+    pub fn act(&self, name: &str, outcome: Outcome, who: ConsoleActor<'_>, detail: Option<String>) {
+        let ConsoleActor { actor, account, address } = who;
+        let event = AuditEvent::new(self.0.clock.now(), Action::Admin, outcome);
+        self.record(AuditEvent { name: Some(name), actor, account, address, detail, ..event });
     }
 
     /// All that was recorded before is in the database, where that takes it: for who reads, and for the end.
@@ -118,14 +118,14 @@ impl Audit {
     }
 
     /// The key that a subject stands under.
-    pub fn subject(&self, subject: &Subject<'_>) -> i64 {
+    pub fn subject(&self, subject: &EventSubject<'_>) -> i64 {
         let (tag, input) = subject.input();
         let hash = self.0.key.short_hash(tag, input);
         i64::from_le_bytes(*hash.first_chunk().expect("16 bytes hold 8"))
     }
 
     /// Writes what is due until it is told to stop, and then ends between two writes. To be spawned once.
-    pub async fn keep_writing(self, mut stop: Stop) {
+    pub async fn keep_writing(self, mut stop: StopSignal) {
         let mut tick = tokio::time::interval(WRITE_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -157,9 +157,9 @@ impl Audit {
         self.0.episodes.end(now, |row| self.0.writer.push(row));
     }
 
-    fn keys(&self, event: &Event<'_>) -> Keys {
-        let key = |subject: &Option<Subject<'_>>| subject.as_ref().map(|subject| self.subject(subject));
-        Keys {
+    fn keys(&self, event: &AuditEvent<'_>) -> EventKeys {
+        let key = |subject: &Option<EventSubject<'_>>| subject.as_ref().map(|subject| self.subject(subject));
+        EventKeys {
             account: key(&event.account),
             address: key(&event.address),
             network: key(&event.network),
@@ -178,9 +178,9 @@ impl Audit {
 
 /// Who acts in the console.
 #[derive(Clone, Copy, Default)]
-pub struct Who<'a> {
+pub struct ConsoleActor<'a> {
     /// The id of the account whose session it is.
     pub actor: Option<&'a str>,
-    pub account: Option<Subject<'a>>,
-    pub address: Option<Subject<'a>>,
+    pub account: Option<EventSubject<'a>>,
+    pub address: Option<EventSubject<'a>>,
 }

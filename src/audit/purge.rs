@@ -17,10 +17,10 @@ const COUNTED_SHARE: u64 = 100;
 
 /// How many rows too many there were when they were last counted.
 #[derive(Default)]
-pub(super) struct Room(Mutex<Counted>);
+pub(super) struct RowExcess(Mutex<ExcessCount>);
 
 #[derive(Default)]
-struct Counted {
+struct ExcessCount {
     at: Option<Micros>,
     /// Rows that this process had written by then.
     written: u64,
@@ -57,13 +57,13 @@ impl Audit {
             }
         }
         let excess = self.0.log.count().await?.saturating_sub(most);
-        *self.0.room.lock() = Counted { at: Some(now), written, excess };
+        *self.0.room.lock() = ExcessCount { at: Some(now), written, excess };
         Ok(excess)
     }
 }
 
-impl Room {
-    fn lock(&self) -> MutexGuard<'_, Counted> {
+impl RowExcess {
+    fn lock(&self) -> MutexGuard<'_, ExcessCount> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,13 +1,13 @@
 //! A row of `events` on its way to the database.
 
-use super::event::{Action, Event, Outcome, Subject};
+use super::event::{Action, AuditEvent, EventSubject, Outcome};
 use super::mask::mask;
 use crate::clock::Micros;
 use crate::request_id::RequestId;
 
 /// The keys that an event's subjects stand under.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Keys {
+pub struct EventKeys {
     pub account: Option<i64>,
     pub address: Option<i64>,
     pub network: Option<i64>,
@@ -16,7 +16,7 @@ pub struct Keys {
 }
 
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct AuditRow {
     pub at: Micros,
     /// Grows with each row of this process, and ends in chance.
     pub id: i64,
@@ -29,7 +29,7 @@ pub struct Row {
     pub rule: Option<i64>,
     pub noted: bool,
     pub solved: bool,
-    pub keys: Keys,
+    pub keys: EventKeys,
     pub account_mask: Option<Box<str>>,
     pub address_mask: Option<Box<str>>,
     pub phone_mask: Option<Box<str>>,
@@ -41,10 +41,10 @@ pub struct Row {
 /// What a detail may take, in bytes: what stands there comes from us, but a reason is typed by somebody.
 const LONGEST_DETAIL: usize = 4096;
 
-impl Row {
+impl AuditRow {
     /// Of those subjects only that have a key.
-    pub fn of(event: &Event<'_>, keys: Keys, id: i64) -> Self {
-        let shown = |key: Option<i64>, subject: Option<&Subject<'_>>| {
+    pub fn of(event: &AuditEvent<'_>, keys: EventKeys, id: i64) -> Self {
+        let shown = |key: Option<i64>, subject: Option<&EventSubject<'_>>| {
             key.and(subject).map(|subject| mask(subject).into_boxed_str())
         };
         let address = if keys.address.is_some() { &event.address } else { &event.network };

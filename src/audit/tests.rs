@@ -5,11 +5,11 @@ use sqlx::{query, query_as};
 
 use super::*;
 use crate::db::tests::{TestDatabase, on_both_databases};
-use crate::db::{Lock, on_db};
+use crate::db::{DbLock, on_db};
 use crate::secret::MasterKey;
 
 const NOON: Micros = Micros(1_772_366_400_000_000);
-const HERE: Subject<'static> = Subject::Address(&[4, 203, 0, 113, 77]);
+const HERE: EventSubject<'static> = EventSubject::Address(&[4, 203, 0, 113, 77]);
 
 struct Rig {
     audit: Audit,
@@ -54,9 +54,13 @@ fn sum(rows: &[(i64, i64, i64)]) -> i64 {
     rows.iter().map(|(_, _, count)| count).sum()
 }
 
-fn refused<'a>(at: Micros, limit: &'a str, frees_at: i64) -> Event<'a> {
-    let why = Why { limit, rule: 1, frees_at: Micros(frees_at), noted: false };
-    Event { why: Some(why), address: Some(HERE), ..Event::new(at, Action::SignIn, Outcome::Throttled) }
+fn refused<'a>(at: Micros, limit: &'a str, frees_at: i64) -> AuditEvent<'a> {
+    let why = EventRule { limit, rule: 1, frees_at: Micros(frees_at), noted: false };
+    AuditEvent {
+        why: Some(why),
+        address: Some(HERE),
+        ..AuditEvent::new(at, Action::SignIn, Outcome::Throttled)
+    }
 }
 
 fn at(seconds: u64) -> Micros {
@@ -90,7 +94,8 @@ async fn what_is_admitted_is_a_row_each_and_has_both_its_times(database: TestDat
     let rig = rig(database).await;
     for second in 0..3 {
         let settled = Some(at(second + 1));
-        rig.audit.record(Event { settled, ..Event::new(at(second), Action::SignIn, Outcome::Wrong) });
+        rig.audit
+            .record(AuditEvent { settled, ..AuditEvent::new(at(second), Action::SignIn, Outcome::Wrong) });
     }
     let row = |second| (at(second).0, at(second + 1).0, 1);
     assert_eq!(rig.rows().await, [row(0), row(1), row(2)]);
@@ -112,10 +117,10 @@ async fn what_fell_into_one_microsecond_is_in_the_order_it_was_recorded_in(datab
     let actions =
         [Action::SignIn, Action::Register, Action::Admin, Action::Send, Action::Guess, Action::Reload];
     for action in actions {
-        rig.audit.record(Event::new(NOON, action, Outcome::Ok));
+        rig.audit.record(AuditEvent::new(NOON, action, Outcome::Ok));
     }
     rig.audit.flush().await;
-    let page = rig.audit.log().page(&Filter::default(), None, 9).await.unwrap();
+    let page = rig.audit.log().page(&EventFilter::default(), None, 9).await.unwrap();
     let told: Vec<_> = page.entries.iter().rev().map(|entry| entry.action).collect();
     assert_eq!(told, actions);
 }
@@ -123,21 +128,23 @@ async fn what_fell_into_one_microsecond_is_in_the_order_it_was_recorded_in(datab
 async fn pages_are_newest_first_and_go_on_where_the_last_one_ended(database: TestDatabase) {
     let rig = rig(database).await;
     for second in 0..5 {
-        rig.audit
-            .record(Event { address: Some(HERE), ..Event::new(at(second), Action::SignIn, Outcome::Ok) });
+        rig.audit.record(AuditEvent {
+            address: Some(HERE),
+            ..AuditEvent::new(at(second), Action::SignIn, Outcome::Ok)
+        });
     }
-    rig.audit.record(Event::new(at(9), Action::Send, Outcome::Ok));
+    rig.audit.record(AuditEvent::new(at(9), Action::Send, Outcome::Ok));
     rig.audit.flush().await;
-    let here = Filter { address: Some(rig.audit.subject(&HERE)), ..Filter::default() };
+    let here = EventFilter { address: Some(rig.audit.subject(&HERE)), ..EventFilter::default() };
     let log = rig.audit.log();
     let first = log.page(&here, None, 3).await.unwrap();
-    let times = |page: &Page| page.entries.iter().map(|entry| entry.at).collect::<Vec<_>>();
+    let times = |page: &EventPage| page.entries.iter().map(|entry| entry.at).collect::<Vec<_>>();
     assert_eq!(times(&first), [at(4), at(3), at(2)]);
-    let cursor = Cursor::parse(&first.next.unwrap().to_string()).unwrap();
+    let cursor = EventCursor::parse(&first.next.unwrap().to_string()).unwrap();
     let second = log.page(&here, Some(cursor), 3).await.unwrap();
     assert_eq!(times(&second), [at(1), at(0)]);
     assert_eq!(second.next, None);
-    let span = Filter { since: Some(at(1)), until: Some(at(3)), ..here };
+    let span = EventFilter { since: Some(at(1)), until: Some(at(3)), ..here };
     assert_eq!(times(&log.page(&span, None, 9).await.unwrap()), [at(2), at(1)]);
     let shown = second.entries[0].address.clone().unwrap();
     assert_eq!(shown.mask, "203.0.113.0/24");
@@ -149,14 +156,14 @@ async fn figures_count_attempts_and_not_rows(database: TestDatabase) {
         rig.audit.record(refused(at(second), "login-address", 7));
     }
     for (minute, name) in [(1, "one"), (1, "two"), (6, "two")] {
-        let account = Some(Subject::Login(name));
-        let address = Some(if minute == 6 { Subject::Address(&[4, 9, 9, 9, 9]) } else { HERE });
-        let event = Event::new(at(minute * 60), Action::SignIn, Outcome::Wrong);
-        rig.audit.record(Event { account, address, ..event });
+        let account = Some(EventSubject::Login(name));
+        let address = Some(if minute == 6 { EventSubject::Address(&[4, 9, 9, 9, 9]) } else { HERE });
+        let event = AuditEvent::new(at(minute * 60), Action::SignIn, Outcome::Wrong);
+        rig.audit.record(AuditEvent { account, address, ..event });
     }
     rig.audit.flush().await;
     let (log, end) = (rig.audit.log(), at(3600));
-    let counts = |sums: &[Sum]| sums.iter().map(|sum| (sum.outcome, sum.count)).collect::<Vec<_>>();
+    let counts = |sums: &[EventCount]| sums.iter().map(|sum| (sum.outcome, sum.count)).collect::<Vec<_>>();
     assert_eq!(
         counts(&log.totals(NOON, end).await.unwrap()),
         [(Outcome::Throttled, 50), (Outcome::Wrong, 3)]
@@ -179,7 +186,7 @@ async fn figures_count_attempts_and_not_rows(database: TestDatabase) {
 async fn what_is_older_than_it_is_kept_goes_and_so_does_what_there_is_no_room_for(database: TestDatabase) {
     let rig = rig(database).await;
     for second in 0..10_010 {
-        rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Ok));
+        rig.audit.record(AuditEvent::new(at(second), Action::SignIn, Outcome::Ok));
     }
     assert_eq!(rig.rows().await.len(), 10_010);
     assert_eq!(rig.audit.purge(7).await.unwrap(), 7, "no more than the batch");
@@ -208,13 +215,13 @@ async fn a_flood_from_many_addresses_on_one_account_is_few_rows(database: TestDa
     let rig = rig(database).await;
     for number in 0..20_000_u32 {
         let bytes = [&[4][..], &number.to_be_bytes()].concat();
-        let address = Some(Subject::Address(&bytes));
-        let account = Some(Subject::Login("alice"));
-        rig.audit.record(Event { account, address, ..refused(at(0), "login-account", 7) });
+        let address = Some(EventSubject::Address(&bytes));
+        let account = Some(EventSubject::Login("alice"));
+        rig.audit.record(AuditEvent { account, address, ..refused(at(0), "login-account", 7) });
     }
     let rows = rig.rows().await;
     assert_eq!((rows.len(), sum(&rows)), (65, 20_000), "64 addresses, and all others in one");
-    let alice = rig.audit.subject(&Subject::Login("alice"));
+    let alice = rig.audit.subject(&EventSubject::Login("alice"));
     let top = rig.audit.log().top(SubjectKind::Account, NOON, 9).await.unwrap();
     assert_eq!((top.len(), top[0].subject.key, top[0].count), (1, alice, 20_000));
 }
@@ -223,8 +230,10 @@ async fn a_flood_on_many_accounts_from_one_address_is_few_rows(database: TestDat
     let rig = rig(database).await;
     for number in 0..20_000 {
         let name = format!("user{number}");
-        rig.audit
-            .record(Event { account: Some(Subject::Login(&name)), ..refused(at(0), "login-address", 7) });
+        rig.audit.record(AuditEvent {
+            account: Some(EventSubject::Login(&name)),
+            ..refused(at(0), "login-address", 7)
+        });
     }
     let rows = rig.rows().await;
     assert_eq!((rows.len(), sum(&rows)), (65, 20_000));
@@ -236,8 +245,8 @@ async fn a_flood_of_everyone_on_everyone_takes_bounded_memory_and_no_attempt_is_
     let rig = rig(database).await;
     for number in 0..60_000_u32 {
         let (name, bytes) = (format!("user{number}"), [&[4][..], &number.to_be_bytes()].concat());
-        let (account, address) = (Some(Subject::Login(&name)), Some(Subject::Address(&bytes)));
-        rig.audit.record(Event { account, address, ..refused(at(0), "login-account", 7) });
+        let (account, address) = (Some(EventSubject::Login(&name)), Some(EventSubject::Address(&bytes)));
+        rig.audit.record(AuditEvent { account, address, ..refused(at(0), "login-account", 7) });
         assert!(rig.audit.held().0 <= 16 * (1024 + 1));
     }
     assert_eq!(rig.audit.held().1, 0, "no episode is over");
@@ -251,7 +260,7 @@ async fn what_a_database_does_not_take_waits_within_bounds_and_the_rest_is_count
     let rig = rig(database).await;
     rig.sql("ALTER TABLE events RENAME TO gone").await;
     for second in 0..40_000 {
-        rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Wrong));
+        rig.audit.record(AuditEvent::new(at(second), Action::SignIn, Outcome::Wrong));
         if second % 5_000 == 0 {
             rig.audit.flush().await;
         }
@@ -269,16 +278,16 @@ async fn a_flood_on_the_console_by_whoever_is_signed_out_is_few_rows(database: T
     let rig = rig(database).await;
     for number in 0..20_000_u32 {
         let bytes = [&[4][..], &number.to_be_bytes()].concat();
-        let who = Who { address: Some(Subject::Address(&bytes)), ..Who::default() };
+        let who = ConsoleActor { address: Some(EventSubject::Address(&bytes)), ..ConsoleActor::default() };
         rig.audit.act(
             "access",
             Outcome::Refused,
             who,
             Some(format!("{{\"path\":\"/admin/{}\"}}", number % 9)),
         );
-        rig.audit.record(Event {
+        rig.audit.record(AuditEvent {
             detail: Some(format!("{{\"error\":\"{number}\"}}")),
-            ..Event::new(at(0), Action::Reload, Outcome::Refused)
+            ..AuditEvent::new(at(0), Action::Reload, Outcome::Refused)
         });
     }
     let rows = rig.rows().await;
@@ -288,16 +297,16 @@ async fn a_flood_on_the_console_by_whoever_is_signed_out_is_few_rows(database: T
 
 async fn a_flood_does_not_wash_away_what_administrators_did(database: TestDatabase) {
     let rig = rig(database).await;
-    let keep = |name| rig.audit.act(name, Outcome::Ok, Who::default(), None);
+    let keep = |name| rig.audit.act(name, Outcome::Ok, ConsoleActor::default(), None);
     keep("token.create");
     keep("subject.clear");
     for second in 0..10_100 {
-        rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Wrong));
+        rig.audit.record(AuditEvent::new(at(second), Action::SignIn, Outcome::Wrong));
     }
     rig.audit.flush().await;
     while rig.audit.purge(1000).await.unwrap() == 1000 {}
     assert_eq!(rig.rows().await.len(), 10_000);
-    let filter = Filter { action: Some(Action::Admin), ..Filter::default() };
+    let filter = EventFilter { action: Some(Action::Admin), ..EventFilter::default() };
     assert_eq!(rig.audit.log().page(&filter, None, 10).await.unwrap().entries.len(), 2);
 }
 
@@ -305,7 +314,8 @@ async fn a_row_that_the_database_refuses_does_not_keep_the_others_waiting(databa
     let rig = rig(database).await;
     rig.sql("ALTER TABLE events ADD COLUMN strict BIGINT CHECK (name <> 'forbidden')").await;
     for name in ["before", "forbidden", "behind"] {
-        rig.audit.record(Event { name: Some(name), ..Event::new(at(0), Action::Admin, Outcome::Ok) });
+        rig.audit
+            .record(AuditEvent { name: Some(name), ..AuditEvent::new(at(0), Action::Admin, Outcome::Ok) });
     }
     assert_eq!(rig.rows().await.len(), 2);
     assert_eq!((rig.audit.held(), rig.audit.lost()), ((0, 0), 1));
@@ -315,8 +325,8 @@ async fn a_row_that_the_database_refuses_does_not_keep_the_others_waiting(databa
 async fn a_subject_of_any_letters_is_recorded(database: TestDatabase) {
     let rig = rig(database).await;
     for name in ["\0", "\0\0\0\0\0\0\0", "\u{202e}evil"] {
-        let account = Some(Subject::Custom(name));
-        rig.audit.record(Event { account, ..Event::new(at(0), Action::Custom, Outcome::Ok) });
+        let account = Some(EventSubject::Custom(name));
+        rig.audit.record(AuditEvent { account, ..AuditEvent::new(at(0), Action::Custom, Outcome::Ok) });
     }
     assert_eq!(rig.rows().await.len(), 3);
     const SQL: &str = "SELECT account_mask FROM events";
@@ -326,13 +336,13 @@ async fn a_subject_of_any_letters_is_recorded(database: TestDatabase) {
 
 async fn who_records_does_not_wait_for_who_writes(database: TestDatabase) {
     let rig = rig(database).await;
-    let tx = rig.db.begin_exclusive(Lock::on("test")).await.unwrap();
-    rig.audit.record(Event::new(at(0), Action::SignIn, Outcome::Ok));
+    let tx = rig.db.begin_exclusive(DbLock::on("test")).await.unwrap();
+    rig.audit.record(AuditEvent::new(at(0), Action::SignIn, Outcome::Ok));
     let audit = rig.audit.clone();
     let flushing = tokio::spawn(async move { audit.flush().await });
     tokio::task::yield_now().await;
     for second in 1..1000 {
-        rig.audit.record(Event::new(at(second), Action::SignIn, Outcome::Ok));
+        rig.audit.record(AuditEvent::new(at(second), Action::SignIn, Outcome::Ok));
     }
     drop(tx);
     flushing.await.unwrap();
@@ -341,8 +351,8 @@ async fn who_records_does_not_wait_for_who_writes(database: TestDatabase) {
 
 async fn what_was_written_and_not_told_so_is_written_once(database: TestDatabase) {
     let rig = rig(database).await;
-    let event = Event::new(at(0), Action::SignIn, Outcome::Ok);
-    let row = Row::of(&event, Keys::default(), 7);
+    let event = AuditEvent::new(at(0), Action::SignIn, Outcome::Ok);
+    let row = AuditRow::of(&event, EventKeys::default(), 7);
     for _ in 0..2 {
         rig.audit.0.writer.push(row.clone());
         rig.audit.flush().await;
@@ -353,11 +363,11 @@ async fn what_was_written_and_not_told_so_is_written_once(database: TestDatabase
 
 async fn events_are_written_without_being_asked_for(database: TestDatabase) {
     let rig = rig(database).await;
-    rig.audit.record(Event::new(at(0), Action::SignIn, Outcome::Ok));
-    let stopper = crate::stop::Stopper::new();
+    rig.audit.record(AuditEvent::new(at(0), Action::SignIn, Outcome::Ok));
+    let stopper = crate::stop::StopSender::new();
     let writing = tokio::spawn(rig.audit.clone().keep_writing(stopper.stop()));
     let written = async {
-        while rig.audit.log().page(&Filter::default(), None, 1).await.unwrap().entries.is_empty() {
+        while rig.audit.log().page(&EventFilter::default(), None, 1).await.unwrap().entries.is_empty() {
             tokio::task::yield_now().await;
         }
     };
@@ -367,12 +377,12 @@ async fn events_are_written_without_being_asked_for(database: TestDatabase) {
 
 async fn the_word_of_a_watching_limit_is_found_by_it_and_by_nothing_else(database: TestDatabase) {
     let rig = rig(database).await;
-    let why = Some(Why { limit: "login-account", rule: 0, frees_at: at(9), noted: true });
-    rig.audit.record(Event { why, ..Event::new(at(0), Action::SignIn, Outcome::Ok) });
-    rig.audit.record(Event::new(at(1), Action::SignIn, Outcome::Ok));
+    let why = Some(EventRule { limit: "login-account", rule: 0, frees_at: at(9), noted: true });
+    rig.audit.record(AuditEvent { why, ..AuditEvent::new(at(0), Action::SignIn, Outcome::Ok) });
+    rig.audit.record(AuditEvent::new(at(1), Action::SignIn, Outcome::Ok));
     rig.audit.flush().await;
     for (noted, second) in [(true, 0), (false, 1)] {
-        let filter = Filter { noted: Some(noted), ..Filter::default() };
+        let filter = EventFilter { noted: Some(noted), ..EventFilter::default() };
         let page = rig.audit.log().page(&filter, None, 9).await.unwrap();
         assert_eq!(page.entries.iter().map(|entry| entry.at).collect::<Vec<_>>(), [at(second)]);
     }
@@ -381,13 +391,16 @@ async fn the_word_of_a_watching_limit_is_found_by_it_and_by_nothing_else(databas
 async fn who_asks_for_what_is_not_theirs_is_counted_by_what_they_ask_for(database: TestDatabase) {
     let rig = rig(database).await;
     for path in ["limits", "events", "limits"] {
-        let who =
-            Who { actor: Some("mallory"), account: Some(Subject::Login("mallory")), address: Some(HERE) };
+        let who = ConsoleActor {
+            actor: Some("mallory"),
+            account: Some(EventSubject::Login("mallory")),
+            address: Some(HERE),
+        };
         rig.audit.act("access", Outcome::Refused, who, Some(path.to_owned()));
     }
-    rig.audit.act("limits.save", Outcome::Refused, Who::default(), None);
+    rig.audit.act("limits.save", Outcome::Refused, ConsoleActor::default(), None);
     rig.audit.flush().await;
-    let page = rig.audit.log().page(&Filter::default(), None, 9).await.unwrap();
+    let page = rig.audit.log().page(&EventFilter::default(), None, 9).await.unwrap();
     let mut told: Vec<_> = page.entries.iter().map(|entry| (entry.detail.as_deref(), entry.count)).collect();
     told.sort();
     assert_eq!(told, [(None, 1), (Some("events"), 1), (Some("limits"), 2)]);

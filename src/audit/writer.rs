@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use metrics::Counter;
 use sqlx::{AssertSqlSafe, query};
 
-use super::row::Row;
+use super::row::AuditRow;
 use crate::db::{Db, DbError, Tx, on_tx};
 
 /// Rows of one transaction.
@@ -20,13 +20,13 @@ const AT_ONCE: usize = 20;
 const MOST_WAITING: usize = 32_768;
 const MINUTE: i64 = 60_000_000;
 
-pub struct Writer {
+pub struct EventWriter {
     db: Db,
-    waiting: Mutex<VecDeque<Row>>,
+    waiting: Mutex<VecDeque<AuditRow>>,
     /// Wakes whoever writes when there is a batch.
     pub batch: tokio::sync::Notify,
     /// What is being written, for as long as the database has not said that it is.
-    in_hand: tokio::sync::Mutex<Vec<Row>>,
+    in_hand: tokio::sync::Mutex<Vec<AuditRow>>,
     failing: AtomicBool,
     full: AtomicBool,
     rows: AtomicU64,
@@ -35,7 +35,7 @@ pub struct Writer {
     lost: AtomicU64,
 }
 
-impl Writer {
+impl EventWriter {
     pub fn new(db: Db) -> Self {
         let counter = |fate| metrics::counter!("gatehouse_audit_events_total", "fate" => fate);
         Self {
@@ -53,7 +53,7 @@ impl Writer {
     }
 
     /// Takes a row, if there is room: nothing here waits for the database.
-    pub fn push(&self, row: Row) {
+    pub fn push(&self, row: AuditRow) {
         let mut waiting = self.waiting();
         if waiting.len() >= MOST_WAITING {
             drop(waiting);
@@ -125,7 +125,7 @@ impl Writer {
 
     /// One by one, so that a row which the database will never take does not keep all others waiting for ever:
     /// that one is lost, and counted.
-    async fn write_each(&self, rows: &mut Vec<Row>) -> Result<(), DbError> {
+    async fn write_each(&self, rows: &mut Vec<AuditRow>) -> Result<(), DbError> {
         while let Some(row) = rows.last() {
             match insert(&self.db, std::slice::from_ref(row)).await {
                 Ok(()) => self.wrote(1),
@@ -145,19 +145,19 @@ impl Writer {
         self.rows.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
-    fn lose(&self, row: &Row) {
+    fn lose(&self, row: &AuditRow) {
         self.dropped.increment(row.count as u64);
         self.lost.fetch_add(row.count as u64, Ordering::Relaxed);
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Row>> {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<AuditRow>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// All rows or none, with what they add up to. Written once, also where the database did it before and its
 /// answer was lost.
-async fn insert(db: &Db, rows: &[Row]) -> Result<(), DbError> {
+async fn insert(db: &Db, rows: &[AuditRow]) -> Result<(), DbError> {
     let mut tx = db.begin().await?;
     let whole = rows.chunks_exact(AT_ONCE);
     let rest = whole.remainder();
@@ -174,7 +174,7 @@ async fn insert(db: &Db, rows: &[Row]) -> Result<(), DbError> {
 
 const COLUMNS: usize = 22;
 
-async fn insert_rows(tx: &mut Tx, rows: &[Row]) -> Result<u64, DbError> {
+async fn insert_rows(tx: &mut Tx, rows: &[AuditRow]) -> Result<u64, DbError> {
     let sql = format!(
         "INSERT INTO events (at, id, until_at, count, action, outcome, name, limit_name, rule, noted, solved,
         account_key, address_key, network_key, phone_key, prefix_key, account_mask, address_mask, phone_mask,
@@ -198,7 +198,7 @@ async fn insert_rows(tx: &mut Tx, rows: &[Row]) -> Result<u64, DbError> {
 }
 
 /// In the order of the keys, so that two instances never wait for each other in a circle.
-async fn add_up(tx: &mut Tx, rows: &[Row]) -> Result<(), DbError> {
+async fn add_up(tx: &mut Tx, rows: &[AuditRow]) -> Result<(), DbError> {
     let mut sums = BTreeMap::new();
     for row in rows {
         let minute = row.at.0 - row.at.0.rem_euclid(MINUTE);

@@ -1,6 +1,6 @@
 //! The answer: derived from the challenge's nonce, never stored, compared as a keyed hash.
 
-use super::id::Body;
+use super::id::VerifiedId;
 use super::{Difficulty, Provider};
 use crate::secret::{MasterKey, SubKey, same};
 
@@ -13,19 +13,19 @@ pub const ALPHABET: &[u8; 11] = b"ACDEHMPRTWX";
 /// In bytes. An answer longer than this is wrong whatever it says, a fixed one included.
 const LONGEST: usize = 128;
 
-pub struct Answers {
+pub struct CaptchaAnswers {
     letters: SubKey,
     compare: SubKey,
     provider: Provider,
 }
 
-impl Answers {
+impl CaptchaAnswers {
     pub fn new(key: &MasterKey, provider: Provider) -> Self {
         Self { letters: key.derive("captcha.answer"), compare: key.derive("captcha.compare"), provider }
     }
 
     /// What the image shows.
-    pub fn text(&self, body: &Body) -> String {
+    pub fn text(&self, body: &VerifiedId) -> String {
         match &self.provider {
             Provider::Image => self.draw_letters(body),
             Provider::Fixed { answer } => answer.clone(),
@@ -33,14 +33,14 @@ impl Answers {
     }
 
     /// Whether a typed answer is the right one; the time it takes says nothing of where it is wrong.
-    pub fn accepts(&self, body: &Body, typed: &str) -> bool {
+    pub fn accepts(&self, body: &VerifiedId, typed: &str) -> bool {
         let Some(typed) = normalise(typed) else { return false };
         let Some(right) = normalise(&self.text(body)) else { return false };
         let digest = |answer: &str| self.compare.hash(&[&body.nonce, answer.as_bytes()]);
         same(&digest(&typed), &digest(&right))
     }
 
-    fn draw_letters(&self, body: &Body) -> String {
+    fn draw_letters(&self, body: &VerifiedId) -> String {
         let count = match body.difficulty() {
             Difficulty::Easy | Difficulty::Medium => 5,
             Difficulty::Hard => 6,

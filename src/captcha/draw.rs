@@ -6,7 +6,7 @@
 
 use super::Difficulty;
 use super::letters::Point;
-use super::writing::{Dice, Letter, Wave, amounts, shifted, write};
+use super::writing::{DrawnLetter, SeededRandom, SineWave, amounts, shifted, write};
 
 pub const WIDTH: usize = 240;
 pub const HEIGHT: usize = 100;
@@ -16,7 +16,7 @@ const PRESSURE: f32 = 0.4;
 
 /// The text as a PNG of 16 greys; blank paper where it has a letter that is not of the alphabet.
 pub fn png(text: &str, difficulty: Difficulty, seed: [u8; 32]) -> Result<Vec<u8>, lodepng::Error> {
-    let mut dice = Dice::new(&seed);
+    let mut dice = SeededRandom::new(&seed);
     let amounts = amounts(difficulty);
     let letters = write(text, &amounts, &mut dice);
     let ink = ink(&letters, amounts.wave, &mut dice);
@@ -24,13 +24,13 @@ pub fn png(text: &str, difficulty: Difficulty, seed: [u8; 32]) -> Result<Vec<u8>
 }
 
 /// One value of ink a pixel.
-fn ink(letters: &[Letter], wave: f32, dice: &mut Dice) -> Vec<f32> {
-    let waves: [Wave; 4] = std::array::from_fn(|_| Wave::draw(wave, (42.0, 110.0), dice));
+fn ink(letters: &[DrawnLetter], wave: f32, dice: &mut SeededRandom) -> Vec<f32> {
+    let waves: [SineWave; 4] = std::array::from_fn(|_| SineWave::draw(wave, (42.0, 110.0), dice));
     let at = |pixel: usize| ((pixel % WIDTH) as f32, (pixel / WIDTH) as f32);
     let bent: Vec<Point> = (0..WIDTH * HEIGHT).map(|pixel| shifted(&waves, at(pixel))).collect();
     let mut ink = vec![0.0; WIDTH * HEIGHT];
     for letter in letters {
-        let pressure = Wave::draw(0.55, (50.0, 120.0), dice);
+        let pressure = SineWave::draw(0.55, (50.0, 120.0), dice);
         for piece in &letter.pieces {
             let pen = letter.pen * (1.0 + pressure.shift(piece.0).0.clamp(-PRESSURE, PRESSURE));
             // No pixel shows what is further away from it than the waves reach together.
@@ -60,7 +60,7 @@ fn stroke(ink: &mut [f32], bent: &[Point], (from, to): (Point, Point), pen: f32,
 }
 
 /// Ink on paper of an uneven grey, in 16 steps: half the bytes of 256, and no difference to the eye.
-fn print(ink: &[f32], dice: &mut Dice) -> Vec<u8> {
+fn print(ink: &[f32], dice: &mut SeededRandom) -> Vec<u8> {
     let paper = dice.between(228.0, 250.0);
     let (tilt_x, tilt_y) = (dice.around(12.0), dice.around(12.0));
     let black = dice.between(15.0, 65.0);
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn letters_of_no_alphabet_leave_blank_paper() {
         let ink = |text: &str| {
-            let (amounts, mut dice) = (amounts(Difficulty::Easy), Dice::new(&[1; 32]));
+            let (amounts, mut dice) = (amounts(Difficulty::Easy), SeededRandom::new(&[1; 32]));
             let letters = write(text, &amounts, &mut dice);
             ink(&letters, amounts.wave, &mut dice)
         };
@@ -112,7 +112,7 @@ mod tests {
     fn letters_keep_off_the_edges() {
         for seed in 0..50 {
             for difficulty in [Difficulty::Easy, Difficulty::Medium, Difficulty::Hard] {
-                let letters = write("WMHWMR", &amounts(difficulty), &mut Dice::new(&[seed; 32]));
+                let letters = write("WMHWMR", &amounts(difficulty), &mut SeededRandom::new(&[seed; 32]));
                 let inside = |(x, y): Point| (5.0..235.0).contains(&x) && (3.0..97.0).contains(&y);
                 assert!(
                     letters.iter().flat_map(|letter| &letter.pieces).all(|(a, b)| inside(*a) && inside(*b))

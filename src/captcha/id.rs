@@ -6,11 +6,11 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::{Client, Difficulty, Form};
+use super::{CaptchaClient, CaptchaForm, Difficulty};
 use crate::clock::Micros;
 use crate::secret::{MasterKey, SubKey, same};
 
-pub type Nonce = [u8; 12];
+pub type ChallengeNonce = [u8; 12];
 
 const SIGNED: usize = 25;
 const BYTES: usize = SIGNED + 16;
@@ -18,7 +18,7 @@ const CHARS: usize = 55;
 /// The flag that says whether the client tag covers a cookie; form and difficulty stand below it.
 const WITH_COOKIE: u8 = 0x80;
 
-pub struct Ids {
+pub struct ChallengeIds {
     mac: SubKey,
     client: SubKey,
     spent: SubKey,
@@ -26,15 +26,15 @@ pub struct Ids {
 
 /// An id whose MAC was right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Body {
-    pub nonce: Nonce,
+pub struct VerifiedId {
+    pub nonce: ChallengeNonce,
     /// Seconds since the epoch; 32 bits last until 2106.
     expiry: u32,
     flags: u8,
     tag: [u8; 8],
 }
 
-impl Body {
+impl VerifiedId {
     pub const fn expires(&self) -> Micros {
         Micros::from_seconds(self.expiry as i64)
     }
@@ -51,13 +51,13 @@ impl Body {
         }
     }
 
-    pub const fn form(&self) -> Form {
+    pub const fn form(&self) -> CaptchaForm {
         match self.flags & 0x0f {
-            0 => Form::Login,
-            1 => Form::Register,
-            2 => Form::SmsCode,
-            3 => Form::PasswordReset,
-            _ => Form::PasswordChange,
+            0 => CaptchaForm::Login,
+            1 => CaptchaForm::Register,
+            2 => CaptchaForm::SmsCode,
+            3 => CaptchaForm::PasswordReset,
+            _ => CaptchaForm::PasswordChange,
         }
     }
 
@@ -71,7 +71,7 @@ impl Body {
     }
 }
 
-impl Ids {
+impl ChallengeIds {
     pub fn new(key: &MasterKey) -> Self {
         Self {
             mac: key.derive("captcha.id"),
@@ -83,17 +83,17 @@ impl Ids {
     /// Expiry is rounded up to a whole second, so nobody gets less time than was promised.
     pub fn sign(
         &self,
-        nonce: Nonce,
+        nonce: ChallengeNonce,
         expires: Micros,
-        form: Form,
+        form: CaptchaForm,
         difficulty: Difficulty,
-        client: &Client<'_>,
+        client: &CaptchaClient<'_>,
     ) -> String {
         let with_cookie = if client.cookie.is_some() { WITH_COOKIE } else { 0 };
         let flags = form_bits(form) | (difficulty_bits(difficulty) << 4) | with_cookie;
         let seconds = Micros(expires.0.saturating_add(999_999)).seconds();
         let expiry = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
-        let signed = Body { nonce, expiry, flags, tag: self.tag(&nonce, client) }.to_bytes();
+        let signed = VerifiedId { nonce, expiry, flags, tag: self.tag(&nonce, client) }.to_bytes();
         let mut bytes = [0; BYTES];
         bytes[..SIGNED].copy_from_slice(&signed);
         bytes[SIGNED..].copy_from_slice(&self.mac.short_hash(*b"id      ", &signed));
@@ -101,7 +101,7 @@ impl Ids {
     }
 
     /// Nothing for whatever we did not sign; a huge id is refused by its length alone.
-    pub fn parse(&self, id: &str) -> Option<Body> {
+    pub fn parse(&self, id: &str) -> Option<VerifiedId> {
         if id.len() != CHARS {
             return None;
         }
@@ -110,7 +110,7 @@ impl Ids {
         if !same(&self.mac.short_hash(*b"id      ", signed), mac) {
             return None;
         }
-        Some(Body {
+        Some(VerifiedId {
             nonce: signed[..12].try_into().ok()?,
             expiry: u32::from_be_bytes(signed[12..16].try_into().ok()?),
             flags: signed[16],
@@ -120,26 +120,26 @@ impl Ids {
 
     /// Whether the challenge was given to this client for this form. Where it was given without a
     /// cookie, a cookie that came since does not count.
-    pub fn belongs(&self, body: &Body, form: Form, client: &Client<'_>) -> bool {
+    pub fn belongs(&self, body: &VerifiedId, form: CaptchaForm, client: &CaptchaClient<'_>) -> bool {
         let cookie = if body.flags & WITH_COOKIE == 0 {
             None
         } else {
             let Some(cookie) = client.cookie else { return false };
             Some(cookie)
         };
-        let tag = self.tag(&body.nonce, &Client { address: client.address, cookie });
+        let tag = self.tag(&body.nonce, &CaptchaClient { address: client.address, cookie });
         body.flags & 0x0f == form_bits(form) && same(&tag, &body.tag)
     }
 
     /// What marks the challenge as spent: a keyed hash, so that a store's keys are of no use elsewhere.
-    pub fn mark(&self, body: &Body) -> [u8; 16] {
+    pub fn mark(&self, body: &VerifiedId) -> [u8; 16] {
         let mut mark = [0; 16];
         mark.copy_from_slice(&self.spent.hash(&[&body.nonce])[..16]);
         mark
     }
 
     /// Differs from one challenge to the next, so that two ids do not tell that they had one client.
-    fn tag(&self, nonce: &Nonce, client: &Client<'_>) -> [u8; 8] {
+    fn tag(&self, nonce: &ChallengeNonce, client: &CaptchaClient<'_>) -> [u8; 8] {
         let hash = match client.cookie {
             Some(cookie) => self.client.hash(&[nonce, client.address, cookie]),
             None => self.client.hash(&[nonce, client.address]),
@@ -150,13 +150,13 @@ impl Ids {
     }
 }
 
-const fn form_bits(form: Form) -> u8 {
+const fn form_bits(form: CaptchaForm) -> u8 {
     match form {
-        Form::Login => 0,
-        Form::Register => 1,
-        Form::SmsCode => 2,
-        Form::PasswordReset => 3,
-        Form::PasswordChange => 4,
+        CaptchaForm::Login => 0,
+        CaptchaForm::Register => 1,
+        CaptchaForm::SmsCode => 2,
+        CaptchaForm::PasswordReset => 3,
+        CaptchaForm::PasswordChange => 4,
     }
 }
 

@@ -13,13 +13,13 @@ pub enum Stroke {
 pub type Point = (f32, f32);
 
 /// One way to write a letter.
-pub type Form = &'static [Stroke];
+pub type LetterForm = &'static [Stroke];
 
 use Stroke::{Bent, Straight};
 
 /// The ways to write a letter, in either case; none where it is not of the alphabet.
 #[rustfmt::skip]
-pub const fn forms(letter: char) -> &'static [Form] {
+pub const fn forms(letter: char) -> &'static [LetterForm] {
     match letter.to_ascii_uppercase() {
         'A' => &[
             &[Straight(&[(0.0, 1.0), (0.36, 0.0), (0.72, 1.0)]), Straight(&[(0.13, 0.64), (0.59, 0.64)])],

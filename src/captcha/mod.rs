@@ -4,21 +4,21 @@
 //! follow under keys of our own. So a flood of refusals, each with a fresh challenge, costs no store
 //! anything; only a redemption leaves a mark (`spent.rs`), and only of an id that we signed.
 //!
-//! An image is drawn when it is fetched, at a limited rate and in turn (`desk.rs`, `turns.rs`).
+//! An image is drawn when it is fetched, at a limited rate and in turn (`image_service.rs`, `drawing_queue.rs`).
 //!
 //! What this does not do: keep out a machine that was trained on the images (block rules do).
 
 mod answer;
-mod desk;
 mod draw;
+mod drawing_queue;
 mod id;
+mod image_service;
 mod letters;
 mod picture;
 mod redis_marks;
 mod spent;
 #[cfg(test)]
 mod tests;
-mod turns;
 mod writing;
 
 use std::future::Future;
@@ -31,15 +31,15 @@ use crate::secret::{MasterKey, UniqueIds};
 
 pub use crate::config::{CaptchaProvider as Provider, Difficulty};
 pub use answer::ALPHABET;
-use answer::Answers;
-pub use desk::{Desk, Later, Picture, Requester};
+use answer::CaptchaAnswers;
 pub use draw::{HEIGHT, WIDTH, png};
-use id::{Body, Ids};
+use drawing_queue::DrawingPermit;
+use id::{ChallengeIds, VerifiedId};
+pub use image_service::{ChallengeImage, ImageRefusal, ImageRequester, ImageService};
+use picture::ChallengeImages;
 pub use picture::ImageError;
-use picture::Pictures;
 pub use redis_marks::RedisMarks;
 pub use spent::{LocalMarks, MarksError, SpendFuture, SpentMarks};
-use turns::Turn;
 
 /// How long a mark outlives its challenge: instances judge expiry by their own clocks, and one that is
 /// behind would otherwise still take an id whose mark has gone.
@@ -47,7 +47,7 @@ const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
 /// What a challenge is asked for; solved for one form, it is worth nothing on another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Form {
+pub enum CaptchaForm {
     Login,
     Register,
     /// The current password, asked for before it is changed.
@@ -56,7 +56,7 @@ pub enum Form {
     PasswordReset,
 }
 
-impl Form {
+impl CaptchaForm {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Login => "login",
@@ -72,7 +72,7 @@ impl Form {
 /// request that was given the challenge carried one. A first visit has no cookie yet, so a challenge
 /// issued without one stays good when the browser comes back with one.
 #[derive(Debug, Clone, Copy)]
-pub struct Client<'a> {
+pub struct CaptchaClient<'a> {
     pub address: &'a [u8],
     pub cookie: Option<&'a [u8]>,
 }
@@ -86,7 +86,7 @@ pub struct Challenge {
 /// What became of an answer. Only `Solved` and `Wrong` used the challenge up just now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub enum Redeemed {
+pub enum RedeemResult {
     Solved,
     Wrong,
     Expired,
@@ -99,7 +99,7 @@ pub enum Redeemed {
     Malformed,
 }
 
-impl Redeemed {
+impl RedeemResult {
     pub const fn is_solved(self) -> bool {
         matches!(self, Self::Solved)
     }
@@ -119,9 +119,9 @@ impl Redeemed {
 
 /// Issues, draws and redeems challenges. Instances that share a master key take each other's.
 pub struct Captchas {
-    ids: Ids,
-    answers: Answers,
-    pictures: Pictures,
+    ids: ChallengeIds,
+    answers: CaptchaAnswers,
+    pictures: ChallengeImages,
     local: LocalMarks,
     shared: Option<Arc<dyn SpentMarks>>,
     clock: Clock,
@@ -131,9 +131,9 @@ pub struct Captchas {
 impl Captchas {
     pub fn new(key: &MasterKey, provider: Provider, clock: Clock, entropy: &Entropy) -> Self {
         Self {
-            ids: Ids::new(key),
-            answers: Answers::new(key, provider),
-            pictures: Pictures::new(key),
+            ids: ChallengeIds::new(key),
+            answers: CaptchaAnswers::new(key, provider),
+            pictures: ChallengeImages::new(key),
             local: LocalMarks::new(clock.clone()),
             shared: None,
             clock,
@@ -150,14 +150,20 @@ impl Captchas {
     }
 
     /// A fresh challenge. Writes nothing anywhere.
-    pub fn issue(&self, form: Form, client: &Client<'_>, difficulty: Difficulty, ttl: Duration) -> Challenge {
+    pub fn issue(
+        &self,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
+        difficulty: Difficulty,
+        ttl: Duration,
+    ) -> Challenge {
         let nonce = *self.nonces.make().first_chunk().expect("16 bytes hold 12");
         let expires = self.clock.now().plus(ttl);
         Challenge { id: self.ids.sign(nonce, expires, form, difficulty, client), expires_in: ttl }
     }
 
     /// The challenge of an id, while it has an image.
-    fn drawable(&self, id: &str) -> Option<Body> {
+    fn drawable(&self, id: &str) -> Option<VerifiedId> {
         self.ids.parse(id).filter(|body| !body.expired(self.clock.now()))
     }
 
@@ -165,8 +171,8 @@ impl Captchas {
     /// for only where it has to be drawn.
     async fn image(
         &self,
-        body: &Body,
-        turn: impl Future<Output = Result<Turn, ImageError>>,
+        body: &VerifiedId,
+        turn: impl Future<Output = Result<DrawingPermit, ImageError>>,
     ) -> Result<Arc<[u8]>, ImageError> {
         self.pictures.of(body, self.answers.text(body), turn).await
     }
@@ -176,22 +182,28 @@ impl Captchas {
     ///
     /// In an outage of the shared marks the verdict of this instance's own stands: with N instances one
     /// solved challenge is then good for at most N redemptions, and never for a second one here.
-    pub async fn redeem(&self, form: Form, client: &Client<'_>, id: &str, answer: &str) -> Redeemed {
-        let Some(body) = self.ids.parse(id) else { return Redeemed::Malformed };
+    pub async fn redeem(
+        &self,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
+        id: &str,
+        answer: &str,
+    ) -> RedeemResult {
+        let Some(body) = self.ids.parse(id) else { return RedeemResult::Malformed };
         let now = self.clock.now();
         if body.expired(now) {
-            return Redeemed::Expired;
+            return RedeemResult::Expired;
         }
         if !self.ids.belongs(&body, form, client) {
-            return Redeemed::Foreign;
+            return RedeemResult::Foreign;
         }
         if !self.spend_first(&body, now).await {
-            return Redeemed::Spent;
+            return RedeemResult::Spent;
         }
-        if self.answers.accepts(&body, answer) { Redeemed::Solved } else { Redeemed::Wrong }
+        if self.answers.accepts(&body, answer) { RedeemResult::Solved } else { RedeemResult::Wrong }
     }
 
-    async fn spend_first(&self, body: &Body, now: Micros) -> bool {
+    async fn spend_first(&self, body: &VerifiedId, now: Micros) -> bool {
         let mark = self.ids.mark(body);
         let ttl = body.expires().since(now) + CLOCK_SKEW;
         if !self.local.spend_now(mark, ttl).unwrap_or(false) {

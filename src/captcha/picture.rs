@@ -6,10 +6,10 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-use super::desk::Later;
 use super::draw;
-use super::id::{Body, Nonce};
-use super::turns::Turn;
+use super::drawing_queue::DrawingPermit;
+use super::id::{ChallengeNonce, VerifiedId};
+use super::image_service::ImageRefusal;
 use crate::secret::{MasterKey, SubKey};
 
 /// About 2,000 images; an image that was dropped is drawn again, to the same bytes, and counts again.
@@ -22,32 +22,32 @@ pub enum ImageError {
     #[error("no such challenge")]
     Unknown,
     #[error("too many images were drawn recently")]
-    Later(Later),
+    Refused(ImageRefusal),
     #[error("too many images are being drawn; try again in a second")]
     Busy,
     #[error("the image could not be drawn")]
     Failed,
 }
 
-pub struct Pictures {
+pub struct ChallengeImages {
     seed: SubKey,
-    cache: Cache<Nonce, Arc<[u8]>, Bytes>,
+    cache: Cache<ChallengeNonce, Arc<[u8]>, ImageWeight>,
 }
 
 #[derive(Clone)]
-struct Bytes;
+struct ImageWeight;
 
-impl Weighter<Nonce, Arc<[u8]>> for Bytes {
-    fn weight(&self, nonce: &Nonce, png: &Arc<[u8]>) -> u64 {
+impl Weighter<ChallengeNonce, Arc<[u8]>> for ImageWeight {
+    fn weight(&self, nonce: &ChallengeNonce, png: &Arc<[u8]>) -> u64 {
         (nonce.len() + png.len()) as u64
     }
 }
 
-impl Pictures {
+impl ChallengeImages {
     pub fn new(key: &MasterKey) -> Self {
         Self {
             seed: key.derive("captcha.image"),
-            cache: Cache::with_weighter(CACHE_IMAGES, CACHE_BYTES, Bytes),
+            cache: Cache::with_weighter(CACHE_IMAGES, CACHE_BYTES, ImageWeight),
         }
     }
 
@@ -56,15 +56,20 @@ impl Pictures {
     /// many ask for one at once, one draws it.
     pub async fn of(
         &self,
-        body: &Body,
+        body: &VerifiedId,
         text: String,
-        turn: impl Future<Output = Result<Turn, ImageError>>,
+        turn: impl Future<Output = Result<DrawingPermit, ImageError>>,
     ) -> Result<Arc<[u8]>, ImageError> {
         let drawn = async { self.draw(body, text, turn.await?).await };
         self.cache.get_or_insert_async(&body.nonce, drawn).await
     }
 
-    async fn draw(&self, body: &Body, text: String, turn: Turn) -> Result<Arc<[u8]>, ImageError> {
+    async fn draw(
+        &self,
+        body: &VerifiedId,
+        text: String,
+        turn: DrawingPermit,
+    ) -> Result<Arc<[u8]>, ImageError> {
         let seed = self.seed.hash(&[&body.nonce]);
         let difficulty = body.difficulty();
         // The turn goes along: a caller who leaves does not free a core that is still drawing.

@@ -7,16 +7,16 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use redis::Value;
 
 use super::spent::{MarksError, SpendFuture, SpentMarks};
-use crate::throttle::{CallError, Link};
+use crate::throttle::{CallError, RedisLink};
 
 pub struct RedisMarks {
-    link: Link,
+    link: RedisLink,
     prefix: String,
 }
 
 impl RedisMarks {
     /// Keys are named `{prefix}:spent:{keyed hash}`.
-    pub fn new(link: Link, prefix: impl Into<String>) -> Self {
+    pub fn new(link: RedisLink, prefix: impl Into<String>) -> Self {
         Self { link, prefix: prefix.into() }
     }
 

@@ -35,12 +35,12 @@ const SWEEP_WHEN_FULL: Duration = Duration::from_secs(1);
 /// Marks in this process. Only ids that we signed get here, so what they take is bounded by what the
 /// limits on issuing let through; past the capacity new marks are refused, never old ones forgotten.
 pub struct LocalMarks {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [Mutex<SpentShard>; SHARDS],
     per_shard: usize,
     clock: Clock,
 }
 
-struct Shard {
+struct SpentShard {
     until: HashMap<[u8; 16], Micros>,
     swept: Micros,
 }
@@ -52,7 +52,7 @@ impl LocalMarks {
 
     fn with_capacity(clock: Clock, per_shard: usize) -> Self {
         let swept = clock.now();
-        let shards = std::array::from_fn(|_| Mutex::new(Shard { until: HashMap::new(), swept }));
+        let shards = std::array::from_fn(|_| Mutex::new(SpentShard { until: HashMap::new(), swept }));
         Self { shards, per_shard, clock }
     }
 
@@ -75,7 +75,7 @@ impl SpentMarks for LocalMarks {
     }
 }
 
-impl Shard {
+impl SpentShard {
     fn spend(
         &mut self,
         id_hash: [u8; 16],

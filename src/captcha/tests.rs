@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use super::*;
 
 const TTL: Duration = Duration::from_secs(180);
-const HERE: Client<'static> = Client { address: b"192.0.2.7", cookie: None };
-const BROWSER: Client<'static> = Client { address: b"192.0.2.7", cookie: Some(b"one") };
+const HERE: CaptchaClient<'static> = CaptchaClient { address: b"192.0.2.7", cookie: None };
+const BROWSER: CaptchaClient<'static> = CaptchaClient { address: b"192.0.2.7", cookie: Some(b"one") };
 
 fn captchas(provider: Provider) -> (Captchas, Clock) {
     let clock = Clock::manual(Micros::from_seconds(1_700_000_000).plus(Duration::from_micros(1)));
@@ -18,13 +18,13 @@ fn image_captchas() -> Captchas {
 }
 
 impl Captchas {
-    fn login(&self, client: &Client<'_>) -> String {
-        self.issue(Form::Login, client, Difficulty::Medium, TTL).id
+    fn login(&self, client: &CaptchaClient<'_>) -> String {
+        self.issue(CaptchaForm::Login, client, Difficulty::Medium, TTL).id
     }
 
     async fn draw(&self, id: &str) -> Result<Arc<[u8]>, ImageError> {
         let body = self.drawable(id).ok_or(ImageError::Unknown)?;
-        let turn = async { Ok(turns::Turns::for_this_machine().take(0).await.unwrap()) };
+        let turn = async { Ok(drawing_queue::DrawingQueue::for_this_machine().take(0).await.unwrap()) };
         self.image(&body, turn).await
     }
 
@@ -32,8 +32,8 @@ impl Captchas {
         self.answers.text(&self.ids.parse(id).unwrap())
     }
 
-    async fn answer(&self, client: &Client<'_>, id: &str) -> Redeemed {
-        self.redeem(Form::Login, client, id, &self.right(id)).await
+    async fn answer(&self, client: &CaptchaClient<'_>, id: &str) -> RedeemResult {
+        self.redeem(CaptchaForm::Login, client, id, &self.right(id)).await
     }
 }
 
@@ -42,7 +42,7 @@ async fn right_answer_solves_once() {
     let captchas = image_captchas();
     let id = captchas.login(&HERE);
     assert!(captchas.answer(&HERE, &id).await.is_solved());
-    assert_eq!(captchas.answer(&HERE, &id).await, Redeemed::Spent);
+    assert_eq!(captchas.answer(&HERE, &id).await, RedeemResult::Spent);
 }
 
 #[tokio::test]
@@ -50,8 +50,8 @@ async fn wrong_answer_spends_the_challenge_too() {
     let captchas = image_captchas();
     for wrong in ["", "nope", "     ", &"A".repeat(100_000)] {
         let id = captchas.login(&HERE);
-        assert_eq!(captchas.redeem(Form::Login, &HERE, &id, wrong).await, Redeemed::Wrong);
-        assert_eq!(captchas.answer(&HERE, &id).await, Redeemed::Spent);
+        assert_eq!(captchas.redeem(CaptchaForm::Login, &HERE, &id, wrong).await, RedeemResult::Wrong);
+        assert_eq!(captchas.answer(&HERE, &id).await, RedeemResult::Spent);
     }
 }
 
@@ -66,7 +66,7 @@ async fn hundred_parallel_right_answers_solve_once() {
     }
     let all = tasks.join_all().await;
     assert_eq!(all.iter().filter(|redeemed| redeemed.is_solved()).count(), 1);
-    assert_eq!(all.iter().filter(|redeemed| **redeemed == Redeemed::Spent).count(), 99);
+    assert_eq!(all.iter().filter(|redeemed| **redeemed == RedeemResult::Spent).count(), 99);
 }
 
 #[tokio::test]
@@ -74,15 +74,15 @@ async fn case_and_spaces_do_not_matter() {
     let captchas = image_captchas();
     let id = captchas.login(&HERE);
     let spaced = captchas.right(&id).to_lowercase().replace("", " ");
-    assert!(captchas.redeem(Form::Login, &HERE, &id, &spaced).await.is_solved());
+    assert!(captchas.redeem(CaptchaForm::Login, &HERE, &id, &spaced).await.is_solved());
 }
 
 #[tokio::test]
 async fn another_client_is_refused_and_burns_nothing() {
     let captchas = image_captchas();
     let id = captchas.login(&HERE);
-    let elsewhere = Client { address: b"192.0.2.8", cookie: None };
-    assert_eq!(captchas.answer(&elsewhere, &id).await, Redeemed::Foreign);
+    let elsewhere = CaptchaClient { address: b"192.0.2.8", cookie: None };
+    assert_eq!(captchas.answer(&elsewhere, &id).await, RedeemResult::Foreign);
     assert!(captchas.answer(&HERE, &id).await.is_solved());
 }
 
@@ -91,8 +91,13 @@ async fn another_form_is_refused_and_burns_nothing() {
     let captchas = image_captchas();
     let id = captchas.login(&HERE);
     let right = captchas.right(&id);
-    for form in [Form::Register, Form::SmsCode, Form::PasswordReset] {
-        assert_eq!(captchas.redeem(form, &HERE, &id, &right).await, Redeemed::Foreign, "{}", form.as_str());
+    for form in [CaptchaForm::Register, CaptchaForm::SmsCode, CaptchaForm::PasswordReset] {
+        assert_eq!(
+            captchas.redeem(form, &HERE, &id, &right).await,
+            RedeemResult::Foreign,
+            "{}",
+            form.as_str()
+        );
     }
     assert!(captchas.answer(&HERE, &id).await.is_solved());
 }
@@ -101,9 +106,9 @@ async fn another_form_is_refused_and_burns_nothing() {
 async fn challenge_given_to_a_browser_needs_its_cookie() {
     let captchas = image_captchas();
     let id = captchas.login(&BROWSER);
-    let other = Client { cookie: Some(b"two"), ..BROWSER };
-    assert_eq!(captchas.answer(&HERE, &id).await, Redeemed::Foreign);
-    assert_eq!(captchas.answer(&other, &id).await, Redeemed::Foreign);
+    let other = CaptchaClient { cookie: Some(b"two"), ..BROWSER };
+    assert_eq!(captchas.answer(&HERE, &id).await, RedeemResult::Foreign);
+    assert_eq!(captchas.answer(&other, &id).await, RedeemResult::Foreign);
     assert!(captchas.answer(&BROWSER, &id).await.is_solved());
 }
 
@@ -121,7 +126,7 @@ async fn expires_no_earlier_than_promised_and_at_most_a_second_later() {
     clock.advance(TTL);
     assert!(captchas.answer(&HERE, &one).await.is_solved());
     clock.advance(Duration::from_secs(1));
-    assert_eq!(captchas.answer(&HERE, &two).await, Redeemed::Expired);
+    assert_eq!(captchas.answer(&HERE, &two).await, RedeemResult::Expired);
     assert_eq!(captchas.draw(&two).await, Err(ImageError::Unknown));
 }
 
@@ -137,8 +142,8 @@ async fn every_changed_character_makes_it_no_id_of_ours() {
             }
             changed[at] = new;
             let changed = String::from_utf8(changed).unwrap();
-            let redeemed = captchas.redeem(Form::Login, &HERE, &changed, "").await;
-            assert_eq!(redeemed, Redeemed::Malformed, "{at}");
+            let redeemed = captchas.redeem(CaptchaForm::Login, &HERE, &changed, "").await;
+            assert_eq!(redeemed, RedeemResult::Malformed, "{at}");
             assert_eq!(captchas.draw(&changed).await, Err(ImageError::Unknown));
         }
     }
@@ -164,7 +169,7 @@ async fn other_lengths_are_no_ids() {
     let id = captchas.login(&HERE);
     assert_eq!(id.len(), 55);
     for odd in [String::new(), id[..54].to_owned(), format!("{id}A"), "A".repeat(10 << 20), "é".repeat(27)] {
-        assert_eq!(captchas.redeem(Form::Login, &HERE, &odd, "").await, Redeemed::Malformed);
+        assert_eq!(captchas.redeem(CaptchaForm::Login, &HERE, &odd, "").await, RedeemResult::Malformed);
     }
 }
 
@@ -173,7 +178,10 @@ async fn id_of_another_key_is_no_id_of_ours() {
     let captchas = image_captchas();
     let other =
         Captchas::new(&MasterKey::from_bytes([4; 32]), Provider::Image, Clock::System, &Entropy::seeded(1));
-    assert_eq!(captchas.redeem(Form::Login, &HERE, &other.login(&HERE), "").await, Redeemed::Malformed);
+    assert_eq!(
+        captchas.redeem(CaptchaForm::Login, &HERE, &other.login(&HERE), "").await,
+        RedeemResult::Malformed
+    );
 }
 
 #[tokio::test]
@@ -191,7 +199,7 @@ async fn image_is_the_same_bytes_however_often_and_wherever_asked() {
 async fn answers_are_of_the_difficultys_length_and_differ() {
     let captchas = image_captchas();
     for (difficulty, length) in [(Difficulty::Easy, 5), (Difficulty::Medium, 5), (Difficulty::Hard, 6)] {
-        let issue = || captchas.right(&captchas.issue(Form::Login, &HERE, difficulty, TTL).id);
+        let issue = || captchas.right(&captchas.issue(CaptchaForm::Login, &HERE, difficulty, TTL).id);
         let (one, two) = (issue(), issue());
         assert_eq!(one.len(), length);
         assert_ne!(one, two);
@@ -203,17 +211,17 @@ async fn fixed_answer_goes_the_same_way() {
     let (captchas, _) = captchas(Provider::Fixed { answer: "Solved 1".to_owned() });
     let id = captchas.login(&HERE);
     assert!(captchas.draw(&id).await.unwrap().starts_with(b"\x89PNG"));
-    assert!(captchas.redeem(Form::Login, &HERE, &id, "SOLVED1").await.is_solved());
-    assert_eq!(captchas.redeem(Form::Login, &HERE, &id, "SOLVED1").await, Redeemed::Spent);
+    assert!(captchas.redeem(CaptchaForm::Login, &HERE, &id, "SOLVED1").await.is_solved());
+    assert_eq!(captchas.redeem(CaptchaForm::Login, &HERE, &id, "SOLVED1").await, RedeemResult::Spent);
     let id = captchas.login(&HERE);
-    assert_eq!(captchas.redeem(Form::Login, &HERE, &id, "solved2").await, Redeemed::Wrong);
+    assert_eq!(captchas.redeem(CaptchaForm::Login, &HERE, &id, "solved2").await, RedeemResult::Wrong);
 }
 
 #[tokio::test]
 async fn empty_fixed_answer_is_never_solved() {
     let (captchas, _) = captchas(Provider::Fixed { answer: " ".to_owned() });
     let id = captchas.login(&HERE);
-    assert_eq!(captchas.redeem(Form::Login, &HERE, &id, "").await, Redeemed::Wrong);
+    assert_eq!(captchas.redeem(CaptchaForm::Login, &HERE, &id, "").await, RedeemResult::Wrong);
 }
 
 /// Says one thing to every call, and counts them.
@@ -236,7 +244,7 @@ fn scripted(verdict: Option<bool>) -> (Captchas, Arc<Scripted>) {
 async fn shared_mark_of_another_instance_refuses() {
     let (captchas, _) = scripted(Some(false));
     let id = captchas.login(&HERE);
-    assert_eq!(captchas.answer(&HERE, &id).await, Redeemed::Spent);
+    assert_eq!(captchas.answer(&HERE, &id).await, RedeemResult::Spent);
 }
 
 #[tokio::test]
@@ -244,7 +252,7 @@ async fn flushed_shared_marks_let_nothing_be_replayed_here() {
     let (captchas, shared) = scripted(Some(true));
     let id = captchas.login(&HERE);
     assert!(captchas.answer(&HERE, &id).await.is_solved());
-    assert_eq!(captchas.answer(&HERE, &id).await, Redeemed::Spent);
+    assert_eq!(captchas.answer(&HERE, &id).await, RedeemResult::Spent);
     assert_eq!(*shared.1.lock().unwrap(), [Duration::from_micros(180_999_999) + CLOCK_SKEW]);
 }
 
@@ -253,5 +261,5 @@ async fn outage_of_shared_marks_leaves_one_use_here() {
     let (captchas, _) = scripted(None);
     let id = captchas.login(&HERE);
     assert!(captchas.answer(&HERE, &id).await.is_solved());
-    assert_eq!(captchas.answer(&HERE, &id).await, Redeemed::Spent);
+    assert_eq!(captchas.answer(&HERE, &id).await, RedeemResult::Spent);
 }

@@ -8,7 +8,7 @@ use std::f32::consts::TAU;
 
 use super::Difficulty;
 use super::draw::{HEIGHT, WIDTH};
-use super::letters::{Form, Point, forms};
+use super::letters::{LetterForm, Point, forms};
 
 /// What is left free at the sides, and above and below where the pen is.
 const MARGIN: (f32, f32) = (7.0, 6.0);
@@ -18,7 +18,7 @@ const TALL: f32 = 50.0;
 const MIDDLE: Point = (0.33, 0.52);
 
 /// How much of each disturbance there is, as the most of a range.
-pub struct Amounts {
+pub struct DistortionAmounts {
     turn: f32,
     lean: f32,
     /// In pixels, up and down.
@@ -32,26 +32,44 @@ pub struct Amounts {
     overlap: f32,
 }
 
-pub const fn amounts(difficulty: Difficulty) -> Amounts {
+pub const fn amounts(difficulty: Difficulty) -> DistortionAmounts {
     let stretch = (0.85, 1.15);
     match difficulty {
-        Difficulty::Easy => {
-            Amounts { turn: 0.3, lean: 0.15, lift: 9.0, stretch, jitter: 0.03, wave: 1.4, overlap: 1.0 }
-        }
+        Difficulty::Easy => DistortionAmounts {
+            turn: 0.3,
+            lean: 0.15,
+            lift: 9.0,
+            stretch,
+            jitter: 0.03,
+            wave: 1.4,
+            overlap: 1.0,
+        },
         // ±30° and a third of a letter's height.
-        Difficulty::Medium => {
-            Amounts { turn: 0.52, lean: 0.2, lift: 16.0, stretch, jitter: 0.045, wave: 2.2, overlap: 3.0 }
-        }
-        Difficulty::Hard => {
-            Amounts { turn: 0.56, lean: 0.25, lift: 18.0, stretch, jitter: 0.055, wave: 2.6, overlap: 4.0 }
-        }
+        Difficulty::Medium => DistortionAmounts {
+            turn: 0.52,
+            lean: 0.2,
+            lift: 16.0,
+            stretch,
+            jitter: 0.045,
+            wave: 2.2,
+            overlap: 3.0,
+        },
+        Difficulty::Hard => DistortionAmounts {
+            turn: 0.56,
+            lean: 0.25,
+            lift: 18.0,
+            stretch,
+            jitter: 0.055,
+            wave: 2.6,
+            overlap: 4.0,
+        },
     }
 }
 
 /// Random choices out of one seed.
-pub struct Dice(blake3::OutputReader);
+pub struct SeededRandom(blake3::OutputReader);
 
-impl Dice {
+impl SeededRandom {
     pub fn new(seed: &[u8; 32]) -> Self {
         Self(blake3::Hasher::new_keyed(seed).finalize_xof())
     }
@@ -79,15 +97,15 @@ impl Dice {
 }
 
 /// A sine that runs in one direction and shifts in another, both drawn.
-pub struct Wave {
+pub struct SineWave {
     step: Point,
     phase: f32,
     shift: Point,
 }
 
-impl Wave {
+impl SineWave {
     /// `length` is the range it is drawn from. Shorter waves tear letters apart, longer ones only move them.
-    pub fn draw(most: f32, length: (f32, f32), dice: &mut Dice) -> Self {
+    pub fn draw(most: f32, length: (f32, f32), dice: &mut SeededRandom) -> Self {
         let (along, sideways) = (dice.between(0.0, TAU), dice.between(0.0, TAU));
         let step = TAU / dice.between(length.0, length.1);
         let height = dice.between(most * 0.5, most);
@@ -105,18 +123,18 @@ impl Wave {
 }
 
 /// Where the waves together lead from there.
-pub fn shifted(waves: &[Wave], point: Point) -> Point {
+pub fn shifted(waves: &[SineWave], point: Point) -> Point {
     waves.iter().map(|wave| wave.shift(point)).fold(point, |(x, y), (dx, dy)| (x + dx, y + dy))
 }
 
 /// A letter in its place: the pieces of its strokes, and half the width of the pen.
-pub struct Letter {
+pub struct DrawnLetter {
     pub pieces: Vec<(Point, Point)>,
     pub pen: f32,
 }
 
 /// The text in its place; nothing where it has a letter that nobody can write.
-pub fn write(text: &str, amounts: &Amounts, dice: &mut Dice) -> Vec<Letter> {
+pub fn write(text: &str, amounts: &DistortionAmounts, dice: &mut SeededRandom) -> Vec<DrawnLetter> {
     let count = text.chars().count();
     // Six letters have to be smaller than five.
     let size = TALL * (5.2 / count.max(1) as f32).min(1.0);
@@ -126,21 +144,27 @@ pub fn write(text: &str, amounts: &Amounts, dice: &mut Dice) -> Vec<Letter> {
         let Some(form) = dice.one_of(forms(letter)) else { return Vec::new() };
         turned = dice.across(turned, 0.2);
         lifted = dice.across(lifted, 0.3);
-        letters.push(Letter::write(form, size, (turned, lifted), amounts, dice));
+        letters.push(DrawnLetter::write(form, size, (turned, lifted), amounts, dice));
     }
     join(&mut letters, amounts, dice);
     fit(&mut letters, dice);
     letters
 }
 
-impl Letter {
-    fn write(form: Form, size: f32, (turned, lifted): Point, amounts: &Amounts, dice: &mut Dice) -> Self {
+impl DrawnLetter {
+    fn write(
+        form: LetterForm,
+        size: f32,
+        (turned, lifted): Point,
+        amounts: &DistortionAmounts,
+        dice: &mut SeededRandom,
+    ) -> Self {
         let (sin, cos) = (turned * amounts.turn).sin_cos();
         let lean = dice.around(amounts.lean);
         let (narrow, broad) = (amounts.stretch.0 * size, amounts.stretch.1 * size);
         let (wide, high) = (dice.between(narrow, broad), dice.between(narrow, broad));
         // A field, not a throw of the dice for each point: strokes that meet still meet.
-        let bends: [Wave; 2] = std::array::from_fn(|_| Wave::draw(amounts.jitter, (0.7, 1.6), dice));
+        let bends: [SineWave; 2] = std::array::from_fn(|_| SineWave::draw(amounts.jitter, (0.7, 1.6), dice));
         let place = |point: Point| {
             let (x, y) = shifted(&bends, point);
             let (x, y) = ((x - MIDDLE.0) * wide, (y - MIDDLE.1) * high);
@@ -174,7 +198,7 @@ fn range(values: impl Iterator<Item = f32>) -> Point {
 }
 
 /// Moves each letter up to the one before it.
-fn join(letters: &mut [Letter], amounts: &Amounts, dice: &mut Dice) {
+fn join(letters: &mut [DrawnLetter], amounts: &DistortionAmounts, dice: &mut SeededRandom) {
     /// Points this close to one height may touch.
     const LEVEL: f32 = 5.0;
     /// The part of a letter's width that may stand below, or above, its neighbour.
@@ -195,8 +219,8 @@ fn join(letters: &mut [Letter], amounts: &Amounts, dice: &mut Dice) {
 }
 
 /// Presses the letters together where they are too wide, and puts them somewhere between the sides.
-fn fit(letters: &mut [Letter], dice: &mut Dice) {
-    let (left, right) = range(letters.iter().flat_map(Letter::ends).map(|end| end.0));
+fn fit(letters: &mut [DrawnLetter], dice: &mut SeededRandom) {
+    let (left, right) = range(letters.iter().flat_map(DrawnLetter::ends).map(|end| end.0));
     let room = WIDTH as f32 - 2.0 * MARGIN.0;
     let squeeze = (room / (right - left)).min(1.0);
     let start = MARGIN.0 + dice.between(0.2, 0.8) * (room - (right - left) * squeeze);

@@ -2,47 +2,47 @@
 
 use std::io::{IsTerminal, Read};
 
-use gatehouse::app::{self, World};
-use gatehouse::audit::{Action, Event, Outcome};
-use gatehouse::config::Loaded;
-use gatehouse::login::{CreateError, Hasher, Roles, Username};
+use gatehouse::app::{self, TimeAndEntropy};
+use gatehouse::audit::{Action, AuditEvent, Outcome};
+use gatehouse::config::LoadedConfig;
+use gatehouse::login::{CreateError, PasswordHasher, Roles, Username};
 use zeroize::Zeroizing;
 
 use super::log::tell;
-use super::{Failure, block_on, database_failure};
+use super::{CliFailure, block_on, database_failure};
 
 /// No password line is longer.
 const LONGEST_LINE: u64 = 2048;
 
-pub fn create(loaded: &Loaded, name: &str, password_stdin: bool) -> Result<(), Failure> {
-    let login = Username::parse(name).map_err(|error| Failure::unusable(format!("NAME: {error}")))?;
+pub fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> Result<(), CliFailure> {
+    let login = Username::parse(name).map_err(|error| CliFailure::unusable(format!("NAME: {error}")))?;
     let password = if password_stdin { first_line()? } else { asked_for()? };
     block_on(create_account(loaded, &login, &password))??;
     tell!("{} is now an administrator.", login.as_str());
     Ok(())
 }
 
-async fn create_account(loaded: &Loaded, login: &Username, password: &str) -> Result<(), Failure> {
-    let world = World::default();
+async fn create_account(loaded: &LoadedConfig, login: &Username, password: &str) -> Result<(), CliFailure> {
+    let world = TimeAndEntropy::default();
     let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(database_failure)?;
-    let hasher = Hasher::new(loaded.settings.password, world.entropy).map_err(Failure::broken)?;
+    let hasher = PasswordHasher::new(loaded.settings.password, world.entropy).map_err(CliFailure::broken)?;
     let hash = hasher
         .hash_new(password, login)
         .await
-        .map_err(Failure::broken)?
-        .map_err(|unfit| Failure::unusable(format!("password: {unfit}")))?;
+        .map_err(CliFailure::broken)?
+        .map_err(|unfit| CliFailure::unusable(format!("password: {unfit}")))?;
     match accounts.create(login, &hash, Roles { admin: true }).await {
         Ok(_) => Ok(()),
         Err(CreateError::LoginTaken | CreateError::PhoneTaken) => {
-            Err(Failure::unusable(format!("NAME: {} is taken; choose another", login.as_str())))
+            Err(CliFailure::unusable(format!("NAME: {} is taken; choose another", login.as_str())))
         }
-        Err(CreateError::Db(error)) => Err(Failure::broken(error)),
+        Err(CreateError::Db(error)) => Err(CliFailure::broken(error)),
     }
 }
 
 /// For whoever has no administrator left to ask.
-pub fn enable(loaded: &Loaded, name: &str) -> Result<(), Failure> {
-    let login = Username::parse(name).map_err(|error| Failure::unusable(format!("NAME: {error}")))?;
+pub fn enable(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure> {
+    let login = Username::parse(name).map_err(|error| CliFailure::unusable(format!("NAME: {error}")))?;
     match block_on(enable_password(loaded, &login))?? {
         true => {
             tell!("Password sign-in re-enabled for {}.", login.as_str());
@@ -54,40 +54,43 @@ pub fn enable(loaded: &Loaded, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn enable_password(loaded: &Loaded, login: &Username) -> Result<bool, Failure> {
-    let world = World::default();
+async fn enable_password(loaded: &LoadedConfig, login: &Username) -> Result<bool, CliFailure> {
+    let world = TimeAndEntropy::default();
     let accounts = app::open_accounts(&loaded.settings, &world).await.map_err(database_failure)?;
-    let account = accounts.find(login).await.map_err(Failure::broken)?.ok_or_else(|| {
-        Failure::unusable(format!("NAME: there is no account {}; check the spelling", login.as_str()))
+    let account = accounts.find(login).await.map_err(CliFailure::broken)?.ok_or_else(|| {
+        CliFailure::unusable(format!("NAME: there is no account {}; check the spelling", login.as_str()))
     })?;
-    let audit = app::open_record(&loaded.settings, &world).await.map_err(Failure::broken)?;
-    let enabled = accounts.enable_password(account.id).await.map_err(Failure::broken)?;
+    let audit = app::open_record(&loaded.settings, &world).await.map_err(CliFailure::broken)?;
+    let enabled = accounts.enable_password(account.id).await.map_err(CliFailure::broken)?;
     if enabled {
-        audit.record(Event {
+        audit.record(AuditEvent {
             name: Some("password.enable"),
             account: Some(account.recorded()),
             detail: Some(r#"{"from":"gatehouse admin enable"}"#.to_owned()),
-            ..Event::new(audit.now(), Action::Admin, Outcome::Ok)
+            ..AuditEvent::new(audit.now(), Action::Admin, Outcome::Ok)
         });
         audit.flush().await;
     }
     Ok(enabled)
 }
 
-fn first_line() -> Result<Zeroizing<String>, Failure> {
+fn first_line() -> Result<Zeroizing<String>, CliFailure> {
     let mut text = Zeroizing::new(String::new());
-    std::io::stdin().take(LONGEST_LINE).read_to_string(&mut text).map_err(Failure::broken)?;
+    std::io::stdin().take(LONGEST_LINE).read_to_string(&mut text).map_err(CliFailure::broken)?;
     Ok(Zeroizing::new(text.lines().next().unwrap_or_default().to_owned()))
 }
 
-fn asked_for() -> Result<Zeroizing<String>, Failure> {
+fn asked_for() -> Result<Zeroizing<String>, CliFailure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::unusable("there is no terminal to read a password from; use --password-stdin"));
+        return Err(CliFailure::unusable(
+            "there is no terminal to read a password from; use --password-stdin",
+        ));
     }
-    let ask = |prompt: &str| rpassword::prompt_password(prompt).map(Zeroizing::new).map_err(Failure::broken);
+    let ask =
+        |prompt: &str| rpassword::prompt_password(prompt).map(Zeroizing::new).map_err(CliFailure::broken);
     let password = ask("Password (15 characters or more): ")?;
     if password != ask("Repeat the password: ")? {
-        return Err(Failure::unusable("password: the two entries differ; no account was created"));
+        return Err(CliFailure::unusable("password: the two entries differ; no account was created"));
     }
     Ok(password)
 }

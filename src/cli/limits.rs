@@ -2,34 +2,34 @@
 
 use std::path::Path;
 
-use gatehouse::config::{HomeKind, Loaded, Look};
-use gatehouse::throttle::{Limit, Mode, Rule, Span, Then};
+use gatehouse::config::{BackendKind, LoadedConfig, ReloadResult};
+use gatehouse::throttle::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 
 use super::log::tell;
 
 /// What is in force, or would be if a server started now; where it is kept is told first.
-pub fn show(loaded: &Loaded, file: &Path) {
-    let home = &loaded.settings.home;
-    let (place, look) = match loaded.live.home() {
-        HomeKind::Fixed | HomeKind::File => (file.display().to_string(), Look::Followed),
-        HomeKind::Redis => (format!("redis, key {}", home.key), loaded.look()),
-        HomeKind::Nacos => (home.place().display().to_string(), loaded.look()),
+pub fn show(loaded: &LoadedConfig, file: &Path) {
+    let backend = &loaded.settings.backend;
+    let (place, look) = match loaded.live.backend() {
+        BackendKind::Fixed | BackendKind::File => (file.display().to_string(), ReloadResult::Followed),
+        BackendKind::Redis => (format!("redis, key {}", backend.key), loaded.read_once()),
+        BackendKind::Nacos => (backend.place().display().to_string(), loaded.read_once()),
     };
-    tell!("home:    {place}");
+    tell!("backend: {place}");
     match (look, loaded.live.in_force().fingerprint) {
-        (Look::Followed, Some(version)) => {
+        (ReloadResult::Followed, Some(version)) => {
             tell!("version: {version}\n");
         }
-        (Look::Followed, None) | (Look::Empty, _) => {
+        (ReloadResult::Followed, None) | (ReloadResult::Empty, _) => {
             tell!(
                 "version: none yet; the first server to start stores these limits of {}:\n",
                 file.display()
             );
         }
-        (Look::Refused(error), _) => {
+        (ReloadResult::Refused(error), _) => {
             tell!("version: refused; these are the limits of {}:\n{error}\n", file.display());
         }
-        (Look::Down(reason), _) => {
+        (ReloadResult::Down(reason), _) => {
             tell!("version: unknown ({reason}); these are the limits of {}:\n", file.display());
         }
     }
@@ -44,21 +44,21 @@ pub fn show(loaded: &Loaded, file: &Path) {
 fn mode(limit: &Limit) -> &'static str {
     match (limit.rules().is_empty(), limit.mode()) {
         (true, _) => "  (off)",
-        (false, Mode::Monitor) => "  (counted, not enforced)",
-        (false, Mode::Enforce) => "",
+        (false, LimitMode::Monitor) => "  (counted, not enforced)",
+        (false, LimitMode::Enforce) => "",
     }
 }
 
 fn in_words(rule: &Rule) -> String {
     let span = match &rule.span {
-        Span::Sliding(window) => format!("in any {}", humantime::format_duration(*window)),
-        Span::Calendar { unit, zone } => {
+        RuleSpan::Sliding(window) => format!("in any {}", humantime::format_duration(*window)),
+        RuleSpan::Calendar { unit, zone } => {
             format!("a {} in {}", unit.as_str(), zone.iana_name().unwrap_or("UTC"))
         }
     };
     let then = match rule.then {
-        Then::Captcha => "then a CAPTCHA",
-        Then::Block => "then refused",
+        RuleAction::Captcha => "then a CAPTCHA",
+        RuleAction::Block => "then refused",
     };
     format!("at most {} {span}, {then}", rule.max)
 }

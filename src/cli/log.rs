@@ -25,15 +25,15 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 const NEVER: [&str; 2] = ["rlibphonenumber", "notify"];
 
 /// Writes the log to standard error until it is dropped, on a thread of its own.
-pub struct Log(SyncSender<Message>);
+pub struct LogWriter(SyncSender<LogMessage>);
 
-enum Message {
+enum LogMessage {
     Line(Vec<u8>),
     /// All lines before it are written.
     Flush(SyncSender<()>),
 }
 
-impl Log {
+impl LogWriter {
     /// `RUST_LOG` chooses what is logged, within what may be.
     pub fn start() -> Self {
         // What becomes of the config centre is told where the limits are read; its client's own log is for
@@ -45,7 +45,7 @@ impl Log {
         let _ = std::thread::Builder::new().name("log".into()).spawn(move || write(&due));
         let shown = tracing_subscriber::fmt::layer()
             .event_format(WithRequest(Format::default().with_ansi(io::stderr().is_terminal())))
-            .with_writer(Lines(lines.clone()))
+            .with_writer(LogLines(lines.clone()))
             .log_internal_errors(false)
             .with_filter(asked.and(filter_fn(may_be_logged)));
         tracing_subscriber::registry().with(shown).init();
@@ -53,10 +53,10 @@ impl Log {
     }
 }
 
-impl Drop for Log {
+impl Drop for LogWriter {
     fn drop(&mut self) {
         let (done, written) = sync_channel(1);
-        if self.0.try_send(Message::Flush(done)).is_ok() {
+        if self.0.try_send(LogMessage::Flush(done)).is_ok() {
             let _ = written.recv_timeout(LAST_LINES);
         }
     }
@@ -93,13 +93,13 @@ fn may_be_logged(event: &Metadata<'_>) -> bool {
     is_of("gatehouse") || (*event.level() <= Level::DEBUG && !NEVER.into_iter().any(is_of))
 }
 
-fn write(due: &Receiver<Message>) {
+fn write(due: &Receiver<LogMessage>) {
     let mut out = io::stderr();
     while let Ok(message) = due.recv() {
         match message {
             // A disk may have room again, so the next line is tried whatever became of this one.
-            Message::Line(line) => count_lost(out.write_all(&line).is_err()),
-            Message::Flush(done) => drop(done.try_send(())),
+            LogMessage::Line(line) => count_lost(out.write_all(&line).is_err()),
+            LogMessage::Flush(done) => drop(done.try_send(())),
         }
     }
 }
@@ -112,9 +112,9 @@ fn count_lost(lost: bool) {
 
 /// Hands lines on and waits for nothing. Each event is one write.
 #[derive(Clone)]
-struct Lines(SyncSender<Message>);
+struct LogLines(SyncSender<LogMessage>);
 
-impl<'a> MakeWriter<'a> for Lines {
+impl<'a> MakeWriter<'a> for LogLines {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -122,9 +122,9 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-impl Write for Lines {
+impl Write for LogLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let sent = self.0.try_send(Message::Line(line.to_vec()));
+        let sent = self.0.try_send(LogMessage::Line(line.to_vec()));
         count_lost(matches!(sent, Err(TrySendError::Full(_) | TrySendError::Disconnected(_))));
         Ok(line.len())
     }
@@ -159,7 +159,7 @@ mod tests {
         let log = |target: &'static str| {
             let (sent, lines) = sync_channel(16);
             let shown = tracing_subscriber::fmt::layer()
-                .with_writer(Lines(sent))
+                .with_writer(LogLines(sent))
                 .with_filter(EnvFilter::new("trace,notify::inotify=trace").and(filter_fn(may_be_logged)));
             let _guard = tracing_subscriber::registry().with(shown).set_default();
             match target {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use gatehouse::config::{self, HomeKind, Loaded, Source};
+use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig};
 use gatehouse::db::ConnectError;
 use log::tell;
 
@@ -102,7 +102,7 @@ pub fn run() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { message, code }) => {
+        Err(CliFailure { message, code }) => {
             // Where it cannot be said, the exit status still says that it failed.
             let _ = writeln!(std::io::stderr(), "{message}");
             ExitCode::from(code)
@@ -111,12 +111,12 @@ pub fn run() -> ExitCode {
 }
 
 /// What is said on the terminal before the process ends.
-struct Failure {
+struct CliFailure {
     message: String,
     code: u8,
 }
 
-impl Failure {
+impl CliFailure {
     fn unusable(message: impl ToString) -> Self {
         Self { message: message.to_string(), code: UNUSABLE }
     }
@@ -127,36 +127,39 @@ impl Failure {
 }
 
 /// A database of a newer version is input that this one cannot use; one that is out of reach may be back.
-fn database_failure(error: ConnectError) -> Failure {
+fn database_failure(error: ConnectError) -> CliFailure {
     match error {
-        ConnectError::Newer { .. } => Failure::unusable(error),
-        other => Failure::broken(other),
+        ConnectError::Newer { .. } => CliFailure::unusable(error),
+        other => CliFailure::broken(other),
     }
 }
 
-fn load(file: Option<&Path>) -> Result<(Source, Loaded), Failure> {
-    let source = Source::new(file, config::environment_of_process());
-    let loaded = source.load().map_err(Failure::unusable)?;
+fn load(file: Option<&Path>) -> Result<(ConfigSource, LoadedConfig), CliFailure> {
+    let source = ConfigSource::new(file, config::environment_of_process());
+    let loaded = source.load().map_err(CliFailure::unusable)?;
     Ok((source, loaded))
 }
 
-fn check_config(file: Option<&Path>) -> Result<(), Failure> {
-    let source = Source::new(file, config::environment_of_process());
-    let loaded = source.load().map_err(Failure::unusable)?;
+fn check_config(file: Option<&Path>) -> Result<(), CliFailure> {
+    let source = ConfigSource::new(file, config::environment_of_process());
+    let loaded = source.load().map_err(CliFailure::unusable)?;
+    for warning in &loaded.warnings {
+        tell!("warning: {warning}");
+    }
     tell!("{}: ok", source.path().display());
-    let home = &loaded.settings.home;
-    let place = match loaded.live.home() {
-        HomeKind::Fixed | HomeKind::File => return Ok(()),
-        HomeKind::Redis => format!("redis, key {}", home.key),
-        HomeKind::Nacos => home.place().display().to_string(),
+    let backend = &loaded.settings.backend;
+    let place = match loaded.live.backend() {
+        BackendKind::Fixed | BackendKind::File => return Ok(()),
+        BackendKind::Redis => format!("redis, key {}", backend.key),
+        BackendKind::Nacos => backend.place().display().to_string(),
     };
     tell!("[limits] and the other live sections are read from {place}; this file fills it if it is empty");
     Ok(())
 }
 
 /// Runs a future to its end on the threads of the server.
-fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Failure> {
+fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliFailure> {
     let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::broken)?;
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliFailure::broken)?;
     Ok(runtime.block_on(future))
 }

@@ -1,30 +1,33 @@
 //! `gatehouse serve`
 
-use gatehouse::app::{Application, StartError, World};
+use gatehouse::app::{Application, StartError, TimeAndEntropy};
 use gatehouse::clock::Clock;
-use gatehouse::config::{Loaded, ReloadOutcome, Source, Watcher};
+use gatehouse::config::{ConfigSource, ConfigWatcher, LoadedConfig, ReloadOutcome};
 use gatehouse::entropy::Entropy;
-use gatehouse::login::{Caller, CreateError, Password, Username};
+use gatehouse::login::{CreateError, HashCaller, Password, Username};
 use gatehouse::telemetry;
 use gatehouse::web::kit::services::Services;
 
-use super::log::{Log, say, tell};
-use super::{Failure, block_on, database_failure};
+use super::log::{LogWriter, say, tell};
+use super::{CliFailure, block_on, database_failure};
 
 /// The name of the administrator that the first start makes.
 const FIRST_ADMIN: &str = "admin";
 
-pub fn run(source: Source, loaded: Loaded) -> Result<(), Failure> {
-    let _log = Log::start();
+pub fn run(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFailure> {
+    let _log = LogWriter::start();
     block_on(serve(source, loaded))?
 }
 
-async fn serve(source: Source, loaded: Loaded) -> Result<(), Failure> {
-    let Loaded { settings, live } = loaded;
-    let metrics = telemetry::builder().install_recorder().map_err(Failure::broken)?;
-    let world = World::default();
-    let watcher = Watcher::start(source, settings.clone(), live.clone(), Clock::System, count_reload)
-        .map_err(Failure::broken)?;
+async fn serve(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFailure> {
+    let LoadedConfig { warnings, settings, live } = loaded;
+    for warning in warnings {
+        tracing::warn!(%warning, "the configuration has a former name");
+    }
+    let metrics = telemetry::builder().install_recorder().map_err(CliFailure::broken)?;
+    let world = TimeAndEntropy::default();
+    let watcher = ConfigWatcher::start(source, settings.clone(), live.clone(), Clock::System, count_reload)
+        .map_err(CliFailure::broken)?;
     let application =
         Application::build(settings.clone(), live, world.clone(), metrics).await.map_err(start_failure)?;
     let services = application.services.clone();
@@ -33,7 +36,7 @@ async fn serve(source: Source, loaded: Loaded) -> Result<(), Failure> {
     make_first_admin(&services, &world).await?;
     tell!("Gatehouse listens on http://{} ({})", serving.address, settings.server.public_url);
     let reloading = tokio::spawn(reload_on_hangup(watcher));
-    let ended = serving.run().await.map_err(Failure::broken);
+    let ended = serving.run().await.map_err(CliFailure::broken);
     // With the watcher's thread, which may have something to say still.
     reloading.abort();
     let _ = reloading.await;
@@ -50,15 +53,15 @@ fn count_reload(outcome: &ReloadOutcome) {
     metrics::counter!("gatehouse_config_reloads_total", "outcome" => outcome).increment(1);
 }
 
-fn start_failure(error: StartError) -> Failure {
+fn start_failure(error: StartError) -> CliFailure {
     match error {
-        StartError::Hash(_) | StartError::Key(_) | StartError::Gateway(_) => Failure::unusable(error),
+        StartError::Hash(_) | StartError::Key(_) | StartError::Gateway(_) => CliFailure::unusable(error),
         StartError::Database(error) => database_failure(error),
-        StartError::Store(_) | StartError::Bind { .. } => Failure::broken(error),
+        StartError::Store(_) | StartError::Bind { .. } => CliFailure::broken(error),
     }
 }
 
-async fn reload_on_hangup(watcher: Watcher) {
+async fn reload_on_hangup(watcher: ConfigWatcher) {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut hangups) = signal(SignalKind::hangup()) else { return };
     while hangups.recv().await.is_some() {
@@ -68,21 +71,21 @@ async fn reload_on_hangup(watcher: Watcher) {
 
 /// Where there is no administrator, one is made, and its one-time password is shown once: here, on the
 /// terminal, and in no log.
-async fn make_first_admin(services: &Services, world: &World) -> Result<(), Failure> {
+async fn make_first_admin(services: &Services, world: &TimeAndEntropy) -> Result<(), CliFailure> {
     let Services { accounts, hasher, .. } = services;
-    if accounts.has_admin().await.map_err(Failure::broken)? {
+    if accounts.has_admin().await.map_err(CliFailure::broken)? {
         return Ok(());
     }
     let login = Username::parse(FIRST_ADMIN).expect("a user name");
     let word = one_time_password(&world.entropy);
     let password = Password::attempt(&word).expect("a password");
-    if accounts.find(&login).await.map_err(Failure::broken)?.is_some() {
+    if accounts.find(&login).await.map_err(CliFailure::broken)?.is_some() {
         tell!(
             "There is no administrator, and the name {FIRST_ADMIN:?} is taken. Create one: gatehouse admin create NAME"
         );
         return Ok(());
     }
-    let hash = hasher.hash(&Caller::OPERATOR, &password).await.map_err(Failure::broken)?;
+    let hash = hasher.hash(&HashCaller::OPERATOR, &password).await.map_err(CliFailure::broken)?;
     // Shown before it is good for anything: a password that nobody can have seen must not be the only one.
     let shown = say(&format!(
         "There is no administrator yet, so one is created.\n  username:          {FIRST_ADMIN}\n  one-time password: {word}\nSign in with it and choose a password of your own. It is not shown again."
@@ -100,7 +103,7 @@ async fn make_first_admin(services: &Services, world: &World) -> Result<(), Fail
             tell!("Another instance created it in the meantime: use the password that was shown there.");
             Ok(())
         }
-        Err(CreateError::Db(error)) => Err(Failure::broken(error)),
+        Err(CreateError::Db(error)) => Err(CliFailure::broken(error)),
     }
 }
 

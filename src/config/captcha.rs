@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::reader::{Section, Within};
+use super::reader::{SectionReader, WithinSection};
 use super::section::section;
 use super::values::{MINUTE, SECOND, duration, text, word};
 
@@ -35,7 +35,7 @@ const DIFFICULTIES: [(&str, Difficulty); 3] =
 section! {
     /// What takes a restart.
     CaptchaSettings in "captcha" {
-        provider: CaptchaProvider = CaptchaProvider::Image, Within(provider);
+        provider: CaptchaProvider = CaptchaProvider::Image, WithinSection(provider);
     }
 }
 
@@ -49,7 +49,7 @@ section! {
     }
 }
 
-fn provider(section: &mut Section<'_>, key: &'static str) -> Option<CaptchaProvider> {
+fn provider(section: &mut SectionReader<'_>, key: &'static str) -> Option<CaptchaProvider> {
     let place = section.place_of(key);
     let fixed = section.value(key, false, word(&[("image", false), ("fixed", true)]));
     let missing = "is missing; captcha.provider = \"fixed\" requires it: the answer to every challenge";

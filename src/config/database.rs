@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::document::Node;
-use super::reader::Parsed;
+use super::document::ValueNode;
+use super::reader::ParseResult;
 use super::section::section;
 use super::values::{text, without_password};
 
@@ -47,7 +47,7 @@ impl fmt::Debug for DatabaseUrl {
     }
 }
 
-fn database_url(node: Node) -> Parsed<DatabaseUrl> {
+fn database_url(node: ValueNode) -> ParseResult<DatabaseUrl> {
     let text = text(node)?;
     if let Some(rest) = text.strip_prefix("sqlite:") {
         return sqlite_file(rest.strip_prefix("//").unwrap_or(rest)).map(DatabaseUrl::Sqlite);
@@ -64,7 +64,7 @@ fn database_url(node: Node) -> Parsed<DatabaseUrl> {
     }
 }
 
-fn sqlite_file(rest: &str) -> Parsed<SqliteFile> {
+fn sqlite_file(rest: &str) -> ParseResult<SqliteFile> {
     match rest {
         ":memory:" => Ok(SqliteFile::Memory),
         "" => Err("names no file; write it as \"sqlite://data/gatehouse.db\"".to_owned()),

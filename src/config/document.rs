@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use toml::de::{DeTable, DeValue};
 
-use super::error::{ConfigError, Place, Problem};
+use super::error::{ConfigError, ConfigLocation, ConfigProblem};
 
 /// A value and where it stands.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub value: Value,
-    pub place: Place,
+pub(super) struct ValueNode {
+    pub value: ConfigValue,
+    pub place: ConfigLocation,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Value {
+pub(super) enum ConfigValue {
     Text(String),
     /// Digits that fit no i64 are kept as the text that was written.
     Integer(Result<i64, String>),
@@ -24,13 +24,13 @@ pub(super) enum Value {
     Boolean(bool),
     /// A date, or a fraction too large to be kept: no setting takes one, so that only its kind matters.
     Other(&'static str),
-    Array(Vec<Node>),
-    Table(Table),
+    Array(Vec<ValueNode>),
+    Table(ConfigTable),
     /// An environment variable's value: TOML where the reader wants it so, text otherwise.
     Raw(String),
 }
 
-pub(super) type Table = BTreeMap<String, Entry>;
+pub(super) type ConfigTable = BTreeMap<String, TableEntry>;
 
 /// How many mistakes in its grammar a text is told: who wrote so many wants none of the others listed.
 const MOST_PROBLEMS: usize = 100;
@@ -39,23 +39,27 @@ const STEP: usize = 1024;
 
 /// A table's value, and where its key stands.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
-    pub key: Place,
-    pub node: Node,
+pub(super) struct TableEntry {
+    pub key: ConfigLocation,
+    pub node: ValueNode,
 }
 
 /// A file's bytes as the text that TOML is.
 pub(super) fn text<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b str, ConfigError> {
     std::str::from_utf8(bytes).map_err(|wrong| {
         let before = String::from_utf8_lossy(&bytes[..wrong.valid_up_to()]);
-        let place = Lines::of(&path.into(), &before).place(before.len());
-        ConfigError::new(vec![Problem { place, field: String::new(), reason: "is not UTF-8".to_owned() }])
+        let place = LineIndex::of(&path.into(), &before).place(before.len());
+        ConfigError::new(vec![ConfigProblem {
+            place,
+            field: String::new(),
+            reason: "is not UTF-8".to_owned(),
+        }])
     })
 }
 
 /// Parses a whole file, or says everything that is no TOML in it.
-pub(super) fn parse(path: &Path, text: &str) -> Result<Table, ConfigError> {
-    let lines = Lines::of(&path.into(), text);
+pub(super) fn parse(path: &Path, text: &str) -> Result<ConfigTable, ConfigError> {
+    let lines = LineIndex::of(&path.into(), text);
     let (root, errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
         return Ok(table(root.into_inner(), &|offset| lines.place(offset)));
@@ -67,52 +71,54 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Table, ConfigError> {
             "duplicate key" => (field_at(text, span.start, key), "is set twice; keep one of them".to_owned()),
             other => (String::new(), format!("is not TOML: {}", other.replace('\n', ", "))),
         };
-        Problem { place: lines.place(span.start), field, reason }
+        ConfigProblem { place: lines.place(span.start), field, reason }
     });
     Err(ConfigError::new(problems.collect()))
 }
 
 /// Parses one value, such as an environment variable holds; `None` where it is no TOML.
-pub(super) fn parse_value(text: &str, place: &Place) -> Option<Node> {
+pub(super) fn parse_value(text: &str, place: &ConfigLocation) -> Option<ValueNode> {
     let value = DeValue::parse(text.trim()).ok()?;
-    Some(Node { value: convert(value.into_inner(), &|_| place.clone()), place: place.clone() })
+    Some(ValueNode { value: convert(value.into_inner(), &|_| place.clone()), place: place.clone() })
 }
 
-fn table(from: DeTable<'_>, place: &dyn Fn(usize) -> Place) -> Table {
+fn table(from: DeTable<'_>, place: &dyn Fn(usize) -> ConfigLocation) -> ConfigTable {
     from.into_iter()
         .map(|(key, value)| {
             let (key_at, value_at) = (key.span().start, value.span().start);
-            let node = Node { value: convert(value.into_inner(), place), place: place(value_at) };
-            (key.into_inner().into_owned(), Entry { key: place(key_at), node })
+            let node = ValueNode { value: convert(value.into_inner(), place), place: place(value_at) };
+            (key.into_inner().into_owned(), TableEntry { key: place(key_at), node })
         })
         .collect()
 }
 
-fn convert(from: DeValue<'_>, place: &dyn Fn(usize) -> Place) -> Value {
+fn convert(from: DeValue<'_>, place: &dyn Fn(usize) -> ConfigLocation) -> ConfigValue {
     match from {
-        DeValue::String(text) => Value::Text(text.into_owned()),
-        DeValue::Integer(digits) => Value::Integer(
+        DeValue::String(text) => ConfigValue::Text(text.into_owned()),
+        DeValue::Integer(digits) => ConfigValue::Integer(
             i64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| digits.as_str().to_owned()),
         ),
-        DeValue::Float(digits) => digits.as_str().parse().map_or(Value::Other(FRACTION), Value::Fraction),
-        DeValue::Boolean(value) => Value::Boolean(value),
-        DeValue::Datetime(_) => Value::Other("a date"),
-        DeValue::Array(items) => Value::Array(
+        DeValue::Float(digits) => {
+            digits.as_str().parse().map_or(ConfigValue::Other(FRACTION), ConfigValue::Fraction)
+        }
+        DeValue::Boolean(value) => ConfigValue::Boolean(value),
+        DeValue::Datetime(_) => ConfigValue::Other("a date"),
+        DeValue::Array(items) => ConfigValue::Array(
             items
                 .into_iter()
                 .map(|item| {
                     let at = item.span().start;
-                    Node { value: convert(item.into_inner(), place), place: place(at) }
+                    ValueNode { value: convert(item.into_inner(), place), place: place(at) }
                 })
                 .collect(),
         ),
-        DeValue::Table(inner) => Value::Table(table(inner, place)),
+        DeValue::Table(inner) => ConfigValue::Table(table(inner, place)),
     }
 }
 
 /// Where lines begin and how many letters there are before, so that asking for the place of each of a hundred
 /// thousand values reads the text once: drafts come from people, and documents from stores that others write to.
-struct Lines<'t> {
+struct LineIndex<'t> {
     path: Arc<Path>,
     text: &'t [u8],
     begin: Vec<usize>,
@@ -120,7 +126,7 @@ struct Lines<'t> {
     letters: Vec<usize>,
 }
 
-impl<'t> Lines<'t> {
+impl<'t> LineIndex<'t> {
     fn of(path: &Arc<Path>, text: &'t str) -> Self {
         let bytes = text.as_bytes();
         let newlines = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
@@ -136,11 +142,11 @@ impl<'t> Lines<'t> {
         }
     }
 
-    fn place(&self, offset: usize) -> Place {
+    fn place(&self, offset: usize) -> ConfigLocation {
         let offset = offset.min(self.text.len());
         let line = self.begin.partition_point(|begin| *begin <= offset);
         let column = self.letters_before(offset) - self.letters_before(self.begin[line - 1]) + 1;
-        Place::File { path: Arc::clone(&self.path), line, column }
+        ConfigLocation::File { path: Arc::clone(&self.path), line, column }
     }
 
     fn letters_before(&self, offset: usize) -> usize {
@@ -174,7 +180,7 @@ fn field_at(text: &str, offset: usize, key: &str) -> String {
 
 const FRACTION: &str = "a number with a fraction";
 
-impl Value {
+impl ConfigValue {
     /// The kind of the value in an owner's words, with its article.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -189,26 +195,26 @@ impl Value {
     }
 }
 
-impl Entry {
-    pub fn new(value: Value, place: Place) -> Self {
-        Self { key: place.clone(), node: Node { value, place } }
+impl TableEntry {
+    pub fn new(value: ConfigValue, place: ConfigLocation) -> Self {
+        Self { key: place.clone(), node: ValueNode { value, place } }
     }
 
-    pub fn table(&self) -> Option<&Table> {
+    pub fn table(&self) -> Option<&ConfigTable> {
         match &self.node.value {
-            Value::Table(table) => Some(table),
+            ConfigValue::Table(table) => Some(table),
             _ => None,
         }
     }
 }
 
-impl Node {
+impl ValueNode {
     /// The value with TOML's type: an environment variable's is found here.
     pub fn typed(self) -> Self {
         match &self.value {
-            Value::Raw(raw) => match parse_value(raw, &self.place) {
+            ConfigValue::Raw(raw) => match parse_value(raw, &self.place) {
                 Some(parsed) => parsed,
-                None => Self { value: Value::Text(raw.clone()), place: self.place },
+                None => Self { value: ConfigValue::Text(raw.clone()), place: self.place },
             },
             _ => self,
         }
@@ -218,9 +224,9 @@ impl Node {
     pub fn text(self) -> Result<String, String> {
         let kind = self.value.kind();
         match self.value {
-            Value::Text(text) => Ok(text),
-            Value::Raw(raw) => Ok(match parse_value(&raw, &self.place).map(|node| node.value) {
-                Some(Value::Text(text)) => text,
+            ConfigValue::Text(text) => Ok(text),
+            ConfigValue::Raw(raw) => Ok(match parse_value(&raw, &self.place).map(|node| node.value) {
+                Some(ConfigValue::Text(text)) => text,
                 _ => raw,
             }),
             _ => Err(format!("is {kind}; it must be text in quotes")),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::document::{Entry, Node, Table, Value, parse_value};
-use super::error::{Place, Problem};
+use super::document::{ConfigTable, ConfigValue, TableEntry, ValueNode, parse_value};
+use super::error::{ConfigLocation, ConfigProblem};
 
 /// Two underscores: `GATEHOUSE_ANYTHING` is somebody else's and is left alone.
 const PREFIX: &str = "GATEHOUSE__";
@@ -21,16 +21,20 @@ pub fn of_process() -> Environment {
 
 /// Lays the variables over the file's tree, outer tables before what is inside them, whatever order the
 /// system lists them in: what is in force depends on names and values alone.
-pub(super) fn overlay(root: &mut Table, environment: &[(String, String)], problems: &mut Vec<Problem>) {
+pub(super) fn overlay(
+    root: &mut ConfigTable,
+    environment: &[(String, String)],
+    problems: &mut Vec<ConfigProblem>,
+) {
     let mut ours: Vec<(Vec<String>, &str, &str)> = environment
         .iter()
         .filter_map(|(name, value)| Some((keys(name.strip_prefix(PREFIX)?), name.as_str(), value.as_str())))
         .collect();
     ours.sort();
     for (keys, name, value) in ours {
-        let place = Place::Variable(Arc::from(name));
+        let place = ConfigLocation::Variable(Arc::from(name));
         if let Err(reason) = check(name, value, &keys).and_then(|()| put(root, &keys, value, &place)) {
-            problems.push(Problem { place, field: keys.join("."), reason });
+            problems.push(ConfigProblem { place, field: keys.join("."), reason });
         }
     }
 }
@@ -69,28 +73,28 @@ fn keys(rest: &str) -> Vec<String> {
     keys
 }
 
-fn put(table: &mut Table, keys: &[String], value: &str, place: &Place) -> Result<(), String> {
+fn put(table: &mut ConfigTable, keys: &[String], value: &str, place: &ConfigLocation) -> Result<(), String> {
     let (key, inner) = keys.split_first().expect("split gives at least one part");
     if inner.is_empty() {
-        if let Some(Entry { key: Place::Variable(other), .. }) = table.get(key) {
+        if let Some(TableEntry { key: ConfigLocation::Variable(other), .. }) = table.get(key) {
             return Err(format!("sets the same as {other}; keep one of them"));
         }
-        let node = Node { value: Value::Raw(value.to_owned()), place: place.clone() };
-        table.insert(key.clone(), Entry { key: place.clone(), node });
+        let node = ValueNode { value: ConfigValue::Raw(value.to_owned()), place: place.clone() };
+        table.insert(key.clone(), TableEntry { key: place.clone(), node });
         return Ok(());
     }
-    let fresh = || Entry {
+    let fresh = || TableEntry {
         key: place.clone(),
-        node: Node { value: Value::Table(Table::new()), place: place.clone() },
+        node: ValueNode { value: ConfigValue::Table(ConfigTable::new()), place: place.clone() },
     };
     let entry = table.entry(key.clone()).or_insert_with(fresh);
-    if let Value::Raw(raw) = &entry.node.value
+    if let ConfigValue::Raw(raw) = &entry.node.value
         && let Some(parsed) = parse_value(raw, &entry.node.place)
     {
         entry.node = parsed;
     }
     match &mut entry.node.value {
-        Value::Table(table) => put(table, inner, value, place),
+        ConfigValue::Table(table) => put(table, inner, value, place),
         other => Err(format!("{key} is {}, so nothing can be set inside it", other.kind())),
     }
 }

@@ -14,15 +14,15 @@ const LONGEST_REASON: usize = 1000;
 /// Everything that was found wrong, in the order of the file; environment variables come last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    problems: Vec<Problem>,
+    problems: Vec<ConfigProblem>,
     /// What is wrong besides, and not told.
     more: usize,
 }
 
 /// One thing wrong. Displayed as `gatehouse.toml:12: limits.login-account.rules[0].max: 0 is out of range; …`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    pub place: Place,
+pub struct ConfigProblem {
+    pub place: ConfigLocation,
     /// The dotted path of the field, or nothing where the trouble is with no single one.
     pub field: String,
     /// What is wrong, and what would be right. Never quotes a value that may be a secret.
@@ -31,7 +31,7 @@ pub struct Problem {
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ConfigLocation {
     /// Lines and columns (in characters) count from 1.
     File { path: Arc<Path>, line: usize, column: usize },
     /// The file as a whole: it is missing, unreadable or too long.
@@ -42,23 +42,23 @@ pub enum Place {
 
 impl ConfigError {
     /// Sorted by place. One place is told one problem a field: a second one there follows from the first.
-    pub(super) fn new(mut problems: Vec<Problem>) -> Self {
+    pub(super) fn new(mut problems: Vec<ConfigProblem>) -> Self {
         problems.sort_by_key(|problem| problem.place.order());
         problems.dedup_by(|later, first| later.place == first.place && later.field == first.field);
         let more = problems.len().saturating_sub(MOST_PROBLEMS);
         problems.truncate(MOST_PROBLEMS);
-        for Problem { field, reason, .. } in &mut problems {
+        for ConfigProblem { field, reason, .. } in &mut problems {
             (*field, *reason) = (on_one_line(field, LONGEST_FIELD), on_one_line(reason, LONGEST_REASON));
         }
         Self { problems, more }
     }
 
     pub(super) fn whole_file(path: &Path, reason: impl Into<String>) -> Self {
-        let place = Place::WholeFile { path: path.into() };
-        Self::new(vec![Problem { place, field: String::new(), reason: reason.into() }])
+        let place = ConfigLocation::WholeFile { path: path.into() };
+        Self::new(vec![ConfigProblem { place, field: String::new(), reason: reason.into() }])
     }
 
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[ConfigProblem] {
         &self.problems
     }
 }
@@ -91,7 +91,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { place, field, reason } = self;
         if field.is_empty() {
@@ -102,7 +102,7 @@ impl fmt::Display for Problem {
     }
 }
 
-impl Place {
+impl ConfigLocation {
     fn order(&self) -> (u8, usize, usize) {
         match self {
             Self::WholeFile { .. } => (0, 0, 0),
@@ -112,7 +112,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ConfigLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, line, .. } => write!(f, "{}:{line}", path.display()),

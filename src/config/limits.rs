@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::throttle::{Limit, Mode, Rule, Then};
+use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
 
-use super::reader::Section;
-use super::rules::{self, Captcha};
+use super::reader::SectionReader;
+use super::rules::{self, CaptchaRules};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -42,8 +42,8 @@ macro_rules! limits {
                 match self { $(Self::$variant => LimitUnit::$unit,)+ }
             }
 
-            const fn captcha(self) -> Captcha {
-                match self { $(Self::$variant => Captcha::$captcha,)+ }
+            const fn captcha(self) -> CaptchaRules {
+                match self { $(Self::$variant => CaptchaRules::$captcha,)+ }
             }
 
             /// The keys of its title and of what is said about it, in the locales.
@@ -68,10 +68,10 @@ macro_rules! limits {
 
         impl Limits {
             /// What the document names replaces its default wholly; the rest keep theirs.
-            pub(super) fn read(section: &mut Section<'_>) -> Self {
+            pub(super) fn read(section: &mut SectionReader<'_>) -> Self {
                 let default = Self::default();
                 Self {
-                    $($field: read_one(section, $name, Captcha::$captcha, default.$field),)+
+                    $($field: read_one(section, $name, CaptchaRules::$captcha, default.$field),)+
                     custom: section.section("custom", custom),
                 }
             }
@@ -87,46 +87,46 @@ macro_rules! limits {
 limits! {
     /// Failed sign-ins to one account.
     LoginAccount, login_account = "login-account", Account, SignIn, Possible,
-        [Rule::sliding(3, MINUTE, Then::Captcha), Rule::sliding(20, HOUR, Then::Block)];
+        [Rule::sliding(3, MINUTE, RuleAction::Captcha), Rule::sliding(20, HOUR, RuleAction::Block)];
     /// Failed sign-ins to one account from one device that it was signed in to before, in place of
     /// `login-account`. Without rules there is no such place.
     LoginDevice, login_device = "login-device", Device, SignIn, Possible,
-        [Rule::sliding(3, MINUTE, Then::Captcha), Rule::sliding(10, HOUR, Then::Block)];
+        [Rule::sliding(3, MINUTE, RuleAction::Captcha), Rule::sliding(10, HOUR, RuleAction::Block)];
     /// Failed sign-ins of strangers from one client address, which many may share: it asks, and blocks nobody.
     LoginAddress, login_address = "login-address", Address, SignIn, Possible,
-        [Rule::sliding(20, MINUTE, Then::Captcha), Rule::sliding(60, HOUR, Then::Captcha)];
+        [Rule::sliding(20, MINUTE, RuleAction::Captcha), Rule::sliding(60, HOUR, RuleAction::Captcha)];
     /// The same from one network: a /48 is 65,536 addresses as they are counted, a /24 256. As many as ten of its
     /// addresses may have.
-    LoginNetwork, login_network = "login-network", Network, SignIn, Possible, [Rule::sliding(600, HOUR, Then::Captcha)];
+    LoginNetwork, login_network = "login-network", Network, SignIn, Possible, [Rule::sliding(600, HOUR, RuleAction::Captcha)];
     /// Accounts made from one client address.
-    RegisterAddress, register_address = "register-address", Address, Registration, Possible, [Rule::sliding(100, HOUR, Then::Block)];
+    RegisterAddress, register_address = "register-address", Address, Registration, Possible, [Rule::sliding(100, HOUR, RuleAction::Block)];
     /// Challenge images drawn for one client address. Many may share it, so half of what its network has.
-    CaptchaAddress, captcha_address = "captcha-address", Address, Image, IsTheThing, [Rule::sliding(600, MINUTE, Then::Block)];
+    CaptchaAddress, captcha_address = "captcha-address", Address, Image, IsTheThing, [Rule::sliding(600, MINUTE, RuleAction::Block)];
     /// Challenge images drawn for one network: a fifth of what there is.
-    CaptchaNetwork, captcha_network = "captcha-network", Network, Image, IsTheThing, [Rule::sliding(1_200, MINUTE, Then::Block)];
+    CaptchaNetwork, captcha_network = "captcha-network", Network, Image, IsTheThing, [Rule::sliding(1_200, MINUTE, RuleAction::Block)];
     /// Challenge images drawn for everyone: one takes about 2 ms of a core, so 6000 are a fifth of one. As it
     /// runs out each network may have less of it.
-    CaptchaTotal, captcha_total = "captcha-total", Everyone, Image, IsTheThing, [Rule::sliding(6_000, MINUTE, Then::Block)];
+    CaptchaTotal, captcha_total = "captcha-total", Everyone, Image, IsTheThing, [Rule::sliding(6_000, MINUTE, RuleAction::Block)];
     /// Messages to one number. Alibaba Cloud refuses more than the blocks by itself; without the challenge ten
     /// asks of a stranger spend a number's day.
     SmsPhone, sms_phone = "sms-phone", Phone, Message, Possible,
-        [Rule::sliding(1, MINUTE, Then::Block), Rule::sliding(3, DAY, Then::Captcha),
-         Rule::sliding(5, HOUR, Then::Block), Rule::sliding(10, DAY, Then::Block)];
+        [Rule::sliding(1, MINUTE, RuleAction::Block), Rule::sliding(3, DAY, RuleAction::Captcha),
+         Rule::sliding(5, HOUR, RuleAction::Block), Rule::sliding(10, DAY, RuleAction::Block)];
     /// Messages asked for from one client address.
     SmsAddress, sms_address = "sms-address", Address, Message, Possible,
-        [Rule::sliding(10, HOUR, Then::Captcha), Rule::sliding(20, HOUR, Then::Block)];
+        [Rule::sliding(10, HOUR, RuleAction::Captcha), Rule::sliding(20, HOUR, RuleAction::Block)];
     /// Messages asked for from one network, as one customer or one machine room has it: a /48 is 65,536
     /// addresses as they are counted.
     SmsNetwork, sms_network = "sms-network", Network, Message, Possible,
-        [Rule::sliding(20, HOUR, Then::Captcha), Rule::sliding(100, HOUR, Then::Block)];
+        [Rule::sliding(20, HOUR, RuleAction::Captcha), Rule::sliding(100, HOUR, RuleAction::Block)];
     /// Messages to one dialling prefix.
     SmsPrefix, sms_prefix = "sms-prefix", Prefix, Message, Possible,
-        [Rule::sliding(40, DAY, Then::Captcha), Rule::sliding(200, DAY, Then::Block)];
+        [Rule::sliding(40, DAY, RuleAction::Captcha), Rule::sliding(200, DAY, RuleAction::Block)];
     /// Messages to everyone: what the owner is ready to pay for, and a tenth of it without a challenge.
     SmsTotal, sms_total = "sms-total", Everyone, Message, Possible,
-        [Rule::sliding(1_000, DAY, Then::Captcha), Rule::sliding(10_000, DAY, Then::Block)];
+        [Rule::sliding(1_000, DAY, RuleAction::Captcha), Rule::sliding(10_000, DAY, RuleAction::Block)];
     /// Wrong codes for one number, whatever code was the current one.
-    SmsGuess, sms_guess = "sms-guess", Phone, Guess, WouldGiveAway, [Rule::sliding(5, SECOND * 600, Then::Block)];
+    SmsGuess, sms_guess = "sms-guess", Phone, Guess, WouldGiveAway, [Rule::sliding(5, SECOND * 600, RuleAction::Block)];
 }
 
 /// How a refusal by the brake is named, beside the names of limits.
@@ -164,7 +164,7 @@ impl LimitName {
 
     /// Whether a rule may ask for a CAPTCHA.
     pub fn may_challenge(self) -> bool {
-        self.captcha() == Captcha::Possible
+        self.captcha() == CaptchaRules::Possible
     }
 
     /// Whether each instance counts for itself.
@@ -186,16 +186,21 @@ impl Limits {
 }
 
 fn built_in(name: &str, rules: Vec<Rule>) -> Limit {
-    Limit::new(name, rules, Mode::Enforce).expect("the defaults are within bounds")
+    Limit::new(name, rules, LimitMode::Enforce).expect("the defaults are within bounds")
 }
 
-fn read_one(section: &mut Section<'_>, name: &'static str, captcha: Captcha, default: Limit) -> Limit {
+fn read_one(
+    section: &mut SectionReader<'_>,
+    name: &'static str,
+    captcha: CaptchaRules,
+    default: Limit,
+) -> Limit {
     section.optional_section(name, |inner| rules::limit(inner, name, captcha)).flatten().unwrap_or(default)
 }
 
-fn custom(section: &mut Section<'_>) -> BTreeMap<String, Limit> {
+fn custom(section: &mut SectionReader<'_>) -> BTreeMap<String, Limit> {
     let read = section.entries(custom_name, |name, inner| {
-        rules::limit(inner, &format!("custom.{name}"), Captcha::NobodyToAsk)
+        rules::limit(inner, &format!("custom.{name}"), CaptchaRules::NobodyToAsk)
     });
     read.into_iter().filter_map(|(name, limit)| Some((name, limit?))).collect()
 }

@@ -8,37 +8,37 @@ use tokio::sync::watch;
 
 use crate::clock::Micros;
 
-use super::control::Control;
-use super::draft::{self, Draft, DraftError, Edit, SaveError};
+use super::control::WatchControl;
+use super::draft::{self, DraftEdit, DraftError, DraftSaveError, LimitsDraft};
 use super::error::ConfigError;
 use super::limits::Limits;
-use super::live_home::HomeKind;
-use super::settings::Live;
-use super::source::{Fingerprint, Judged, Source};
+use super::live_backend::BackendKind;
+use super::settings::LiveSettings;
+use super::source::{CheckedDocument, ConfigSource, Fingerprint};
 
 /// What is in force, for everyone who asks. Clones share it.
 #[derive(Debug, Clone)]
-pub struct LiveHandle(Arc<Shared>);
+pub struct LiveHandle(Arc<LiveShared>);
 
 #[derive(Debug)]
-struct Shared {
-    in_force: ArcSwap<InForce>,
-    refused: Mutex<Option<Refused>>,
+struct LiveShared {
+    in_force: ArcSwap<InForceConfig>,
+    refused: Mutex<Option<RefusedChange>>,
     /// What the document is read with.
-    source: Source,
-    home: HomeKind,
-    /// Why the home does not answer, while it does not.
-    home_down: Mutex<Option<String>>,
+    source: ConfigSource,
+    backend: BackendKind,
+    /// Why the backend does not answer, while it does not.
+    backend_down: Mutex<Option<String>>,
     /// Of the watcher, once there is one.
-    control: OnceLock<Control>,
+    control: OnceLock<WatchControl>,
     /// Tells what waits for a change; holds the version.
     changed: watch::Sender<u64>,
 }
 
 /// One configuration and what it is known by.
 #[derive(Debug, Clone)]
-pub struct InForce {
-    pub live: Arc<Live>,
+pub struct InForceConfig {
+    pub live: Arc<LiveSettings>,
     /// From 1; one more with each content that is applied.
     pub version: u64,
     /// Of the document; `None` where the configuration came from none.
@@ -49,49 +49,49 @@ pub struct InForce {
 
 /// A change that was not applied.
 #[derive(Debug, Clone)]
-pub struct Refused {
+pub struct RefusedChange {
     pub error: ConfigError,
     pub at: Micros,
 }
 
 impl LiveHandle {
-    pub(super) fn new(judged: Judged, source: Source, home: HomeKind) -> Self {
-        let Judged { config, fingerprint, document } = judged;
-        Self::starting(config.live, Some(fingerprint), document, source, home)
+    pub(super) fn new(judged: CheckedDocument, source: ConfigSource, backend: BackendKind) -> Self {
+        let CheckedDocument { config, fingerprint, document } = judged;
+        Self::starting(config.live, Some(fingerprint), document, source, backend)
     }
 
     /// A configuration that nothing reloads, as tests and the library's users want it.
-    pub fn fixed(live: Live) -> Self {
-        let nowhere = Source::optional(Path::new("configuration"), Vec::new());
-        Self::starting(live, None, Arc::from(""), nowhere, HomeKind::Fixed)
+    pub fn fixed(live: LiveSettings) -> Self {
+        let nowhere = ConfigSource::optional(Path::new("configuration"), Vec::new());
+        Self::starting(live, None, Arc::from(""), nowhere, BackendKind::Fixed)
     }
 
     fn starting(
-        live: Live,
+        live: LiveSettings,
         fingerprint: Option<Fingerprint>,
         document: Arc<str>,
-        source: Source,
-        home: HomeKind,
+        source: ConfigSource,
+        backend: BackendKind,
     ) -> Self {
-        let in_force = InForce { live: Arc::new(live), version: 1, fingerprint, document };
-        Self(Arc::new(Shared {
+        let in_force = InForceConfig { live: Arc::new(live), version: 1, fingerprint, document };
+        Self(Arc::new(LiveShared {
             in_force: ArcSwap::from_pointee(in_force),
             refused: Mutex::new(None),
             source,
-            home,
-            home_down: Mutex::new(None),
+            backend: backend,
+            backend_down: Mutex::new(None),
             control: OnceLock::new(),
             changed: watch::Sender::new(1),
         }))
     }
 
     /// What is in force now. Take it once a request: a second one may be another.
-    pub fn snapshot(&self) -> Arc<Live> {
+    pub fn snapshot(&self) -> Arc<LiveSettings> {
         Arc::clone(&self.0.in_force.load().live)
     }
 
     /// The snapshot with its version and fingerprint, which belong together.
-    pub fn in_force(&self) -> Arc<InForce> {
+    pub fn in_force(&self) -> Arc<InForceConfig> {
         self.0.in_force.load_full()
     }
 
@@ -100,7 +100,7 @@ impl LiveHandle {
     }
 
     /// The change that waits to be put right; `None` when what is in force is what the file says.
-    pub fn last_refused(&self) -> Option<Refused> {
+    pub fn last_refused(&self) -> Option<RefusedChange> {
         self.0.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -108,16 +108,16 @@ impl LiveHandle {
         self.last_refused().map(|refused| refused.error.to_string())
     }
 
-    pub fn home(&self) -> HomeKind {
-        self.0.home
+    pub fn backend(&self) -> BackendKind {
+        self.0.backend
     }
 
-    /// Why the home does not answer; `None` while it does.
-    pub fn home_down(&self) -> Option<String> {
-        self.0.home_down.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Why the backend does not answer; `None` while it does.
+    pub fn backend_down(&self) -> Option<String> {
+        self.0.backend_down.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn source(&self) -> &Source {
+    pub(super) fn source(&self) -> &ConfigSource {
         &self.0.source
     }
 
@@ -128,22 +128,22 @@ impl LiveHandle {
     }
 
     /// The limits that would be in force if a draft stood in the document that is in force.
-    pub fn parse(&self, draft: Draft<'_>) -> Result<Limits, Vec<DraftError>> {
+    pub fn parse(&self, draft: LimitsDraft<'_>) -> Result<Limits, Vec<DraftError>> {
         let in_force = self.in_force();
-        let edit = Edit::read(draft)?;
+        let edit = DraftEdit::read(draft)?;
         edit.put_into(&self.0.source, &in_force.document).map(|(_, limits)| limits).map_err(|error| {
             match error {
-                SaveError::Invalid(errors) => errors,
-                SaveError::Home(reason) => {
+                DraftSaveError::Invalid(errors) => errors,
+                DraftSaveError::Backend(reason) => {
                     vec![DraftError { field: String::new(), message: reason, line: None }]
                 }
-                SaveError::Stale { .. } => unreachable!("nothing is compared"),
+                DraftSaveError::Stale { .. } => unreachable!("nothing is compared"),
             }
         })
     }
 
-    /// What a draft is saved through; `None` where nothing watches a home.
-    pub fn control(&self) -> Option<&Control> {
+    /// What a draft is saved through; `None` where nothing watches a backend.
+    pub fn control(&self) -> Option<&WatchControl> {
         self.0.control.get()
     }
 
@@ -152,28 +152,28 @@ impl LiveHandle {
         self.0.changed.subscribe()
     }
 
-    pub(super) fn controlled_by(&self, control: Control) {
+    pub(super) fn controlled_by(&self, control: WatchControl) {
         // The first watcher keeps it: a second one on the same handle is a mistake that changes nothing.
         self.0.control.set(control).ok();
     }
 
     /// Puts `live` in force; gives its version. Only the watcher's thread calls it.
-    pub(super) fn replace(&self, live: Live, fingerprint: Fingerprint, document: Arc<str>) -> u64 {
+    pub(super) fn replace(&self, live: LiveSettings, fingerprint: Fingerprint, document: Arc<str>) -> u64 {
         let version = self.version() + 1;
-        let next = InForce { live: Arc::new(live), version, fingerprint: Some(fingerprint), document };
+        let next = InForceConfig { live: Arc::new(live), version, fingerprint: Some(fingerprint), document };
         self.0.in_force.store(Arc::new(next));
         self.note(None);
         version
     }
 
-    pub(super) fn note(&self, refused: Option<Refused>) {
+    pub(super) fn note(&self, refused: Option<RefusedChange>) {
         *self.0.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
         self.0.changed.send_replace(self.version());
     }
 
-    /// Whether the home answers; true where that is news.
-    pub(super) fn note_home(&self, down: Option<&str>) -> bool {
-        let mut noted = self.0.home_down.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Whether the backend answers; true where that is news.
+    pub(super) fn note_backend(&self, down: Option<&str>) -> bool {
+        let mut noted = self.0.backend_down.lock().unwrap_or_else(PoisonError::into_inner);
         let news = noted.is_some() != down.is_some();
         *noted = down.map(str::to_owned);
         news

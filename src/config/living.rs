@@ -1,10 +1,10 @@
-//! Which part of a document is live: what a home other than the file holds, over the rest of the file.
+//! Which part of a document is live: what a backend other than the file holds, over the rest of the file.
 
 use toml_edit::DocumentMut;
 
 use super::captcha::CaptchaTunables;
-use super::document::{Entry, Node, Table, Value};
-use super::error::{ConfigError, Problem};
+use super::document::{ConfigTable, ConfigValue, TableEntry, ValueNode};
+use super::error::{ConfigError, ConfigProblem};
 use super::login::LoginTunables;
 use super::section::SectionTable;
 use super::sms::SmsTunables;
@@ -22,11 +22,11 @@ fn live_keys(section: &str) -> Option<&'static [&'static str]> {
 }
 
 /// The file without what is live in it.
-pub(super) fn rest(mut file: Table) -> Table {
+pub(super) fn rest(mut file: ConfigTable) -> ConfigTable {
     for (section, keys) in LIVE {
         if keys.is_empty() {
             file.remove(section);
-        } else if let Some(Entry { node: Node { value: Value::Table(table), .. }, .. }) =
+        } else if let Some(TableEntry { node: ValueNode { value: ConfigValue::Table(table), .. }, .. }) =
             file.get_mut(section)
         {
             table.retain(|key, _| !keys.contains(&key.as_str()));
@@ -36,7 +36,7 @@ pub(super) fn rest(mut file: Table) -> Table {
 }
 
 /// A live document over the rest of the file; refused where it names what is not live.
-pub(super) fn over(rest: &Table, document: Table) -> Result<Table, ConfigError> {
+pub(super) fn over(rest: &ConfigTable, document: ConfigTable) -> Result<ConfigTable, ConfigError> {
     let mut root = rest.clone();
     let mut problems = Vec::new();
     for (section, entry) in document {
@@ -45,15 +45,18 @@ pub(super) fn over(rest: &Table, document: Table) -> Result<Table, ConfigError> 
             continue;
         };
         let value = match entry.node.value {
-            Value::Table(table) if !keys.is_empty() => table,
+            ConfigValue::Table(table) if !keys.is_empty() => table,
             value => {
-                root.insert(section, Entry { node: Node { value, ..entry.node }, ..entry });
+                root.insert(section, TableEntry { node: ValueNode { value, ..entry.node }, ..entry });
                 continue;
             }
         };
         let place = entry.node.place.clone();
-        let fresh = Entry { key: entry.key, node: Node { value: Value::Table(Table::new()), place } };
-        let Value::Table(into) = &mut root.entry(section.clone()).or_insert(fresh).node.value else {
+        let fresh = TableEntry {
+            key: entry.key,
+            node: ValueNode { value: ConfigValue::Table(ConfigTable::new()), place },
+        };
+        let ConfigValue::Table(into) = &mut root.entry(section.clone()).or_insert(fresh).node.value else {
             continue;
         };
         for (key, inner) in value {
@@ -67,10 +70,10 @@ pub(super) fn over(rest: &Table, document: Table) -> Result<Table, ConfigError> 
     if problems.is_empty() { Ok(root) } else { Err(ConfigError::new(problems)) }
 }
 
-fn foreign(entry: &Entry, field: String) -> Problem {
+fn foreign(entry: &TableEntry, field: String) -> ConfigProblem {
     let reason =
         format!("is not live; set it in the configuration file. Allowed here: {}", live_names().join(", "));
-    Problem { place: entry.key.clone(), field, reason }
+    ConfigProblem { place: entry.key.clone(), field, reason }
 }
 
 /// What is live, as an owner writes it: `[limits]`, `captcha.ttl`.
@@ -82,7 +85,7 @@ pub(super) fn live_names() -> Vec<String> {
     names.collect()
 }
 
-/// The live part of a configuration file, with its comments: what an empty home is filled with.
+/// The live part of a configuration file, with its comments: what an empty backend is filled with.
 pub(super) fn seed(file: &str) -> String {
     let Ok(mut document) = file.parse::<DocumentMut>() else { return String::new() };
     document.retain(|section, item| match live_keys(section) {

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::document::Node;
-use super::error::Place;
-use super::reader::{Parsed, Section};
+use super::document::ValueNode;
+use super::error::ConfigLocation;
+use super::reader::{ParseResult, SectionReader};
 use super::values::{SecretRef, secret, text};
 
 const GROUP: &str = "DEFAULT_GROUP";
@@ -31,10 +31,10 @@ pub struct NacosAccount {
 }
 
 impl NacosSettings {
-    /// `chosen` is where this home is chosen, and `None` where another one is: then keys may be missing.
-    pub(super) fn read(section: &mut Section<'_>, chosen: Option<&Place>) -> Option<Self> {
+    /// `chosen` is where this backend is chosen, and `None` where another one is: then keys may be missing.
+    pub(super) fn read(section: &mut SectionReader<'_>, chosen: Option<&ConfigLocation>) -> Option<Self> {
         let place = chosen.map(|chosen| section.place().unwrap_or(chosen).clone());
-        let missing = "is missing; live.home = \"nacos\" requires it: \"host:8848\"";
+        let missing = "is missing; live.backend = \"nacos\" requires it: \"host:8848\"";
         let server = section.required("server", missing, place, server);
         let namespace = section.value("namespace", String::new(), |node| name(node, true));
         let group = section.value("group", GROUP.to_owned(), |node| name(node, false));
@@ -63,7 +63,7 @@ impl NacosSettings {
     }
 }
 
-fn server(node: Node) -> Parsed<String> {
+fn server(node: ValueNode) -> ParseResult<String> {
     let text = text(node)?;
     let wanted = "is not a server address; write host and port: \"nacos.internal:8848\"";
     let (host, port) = text.rsplit_once(':').ok_or(wanted)?;
@@ -76,7 +76,7 @@ fn server(node: Node) -> Parsed<String> {
 }
 
 /// What a Nacos server takes for a name.
-fn name(node: Node, may_be_empty: bool) -> Parsed<String> {
+fn name(node: ValueNode, may_be_empty: bool) -> ParseResult<String> {
     let text = node.text()?;
     let fits = |letter: char| letter.is_ascii_alphanumeric() || ".:-_".contains(letter);
     if text.len() > 128 || !text.chars().all(fits) || (text.is_empty() && !may_be_empty) {

@@ -2,77 +2,81 @@
 
 use std::cell::RefCell;
 
-use super::document::{Node, Table, Value};
-use super::error::{Place, Problem};
+use super::document::{ConfigTable, ConfigValue, ValueNode};
+use super::error::{ConfigLocation, ConfigProblem};
 use super::section::SectionTable;
 
 /// A value, or why it is none; the reason becomes a problem at the value's place.
-pub(super) type Parsed<T> = Result<T, String>;
+pub(super) type ParseResult<T> = Result<T, String>;
 
 /// Where problems are gathered while the rest is read on.
-pub(super) type Problems = RefCell<Vec<Problem>>;
+pub(super) type ProblemList = RefCell<Vec<ConfigProblem>>;
 
 /// How the value of a key is read.
 pub(super) trait KeyReader<T> {
     /// `None` if it is left out or wrong.
-    fn read(self, section: &mut Section<'_>, key: &'static str) -> Option<T>;
+    fn read(self, section: &mut SectionReader<'_>, key: &'static str) -> Option<T>;
 }
 
 /// From the value alone.
-impl<T, F: FnOnce(Node) -> Parsed<T>> KeyReader<T> for F {
-    fn read(self, section: &mut Section<'_>, key: &'static str) -> Option<T> {
+impl<T, F: FnOnce(ValueNode) -> ParseResult<T>> KeyReader<T> for F {
+    fn read(self, section: &mut SectionReader<'_>, key: &'static str) -> Option<T> {
         section.optional(key, self)
     }
 }
 
 /// A value that has no default.
-pub(super) struct Optional<F>(pub F);
+pub(super) struct NoDefault<F>(pub F);
 
-impl<T, F: FnOnce(Node) -> Parsed<T>> KeyReader<Option<T>> for Optional<F> {
-    fn read(self, section: &mut Section<'_>, key: &'static str) -> Option<Option<T>> {
+impl<T, F: FnOnce(ValueNode) -> ParseResult<T>> KeyReader<Option<T>> for NoDefault<F> {
+    fn read(self, section: &mut SectionReader<'_>, key: &'static str) -> Option<Option<T>> {
         section.optional(key, self.0).map(Some)
     }
 }
 
 /// A list of such values.
-pub(super) struct List<F>(pub F);
+pub(super) struct ListOf<F>(pub F);
 
-impl<T, F: FnMut(Node) -> Parsed<T>> KeyReader<Vec<T>> for List<F> {
-    fn read(self, section: &mut Section<'_>, key: &'static str) -> Option<Vec<T>> {
+impl<T, F: FnMut(ValueNode) -> ParseResult<T>> KeyReader<Vec<T>> for ListOf<F> {
+    fn read(self, section: &mut SectionReader<'_>, key: &'static str) -> Option<Vec<T>> {
         section.list(key, self.0)
     }
 }
 
 /// With other keys of the section, or as a section of its own.
-pub(super) struct Within<F>(pub F);
+pub(super) struct WithinSection<F>(pub F);
 
-impl<T, F: FnOnce(&mut Section<'_>, &'static str) -> Option<T>> KeyReader<T> for Within<F> {
-    fn read(self, section: &mut Section<'_>, key: &'static str) -> Option<T> {
+impl<T, F: FnOnce(&mut SectionReader<'_>, &'static str) -> Option<T>> KeyReader<T> for WithinSection<F> {
+    fn read(self, section: &mut SectionReader<'_>, key: &'static str) -> Option<T> {
         (self.0)(section, key)
     }
 }
 
-pub(super) fn subsection<S: SectionTable>(section: &mut Section<'_>, key: &'static str) -> Option<S> {
+pub(super) fn subsection<S: SectionTable>(section: &mut SectionReader<'_>, key: &'static str) -> Option<S> {
     Some(section.section(key, S::read))
 }
 
 /// A table being read. What a key fails to give is replaced with its default so that reading can go
 /// on: the whole is refused at the end anyway.
-pub(super) struct Section<'p> {
+pub(super) struct SectionReader<'p> {
     path: String,
     /// Where the table stands; `None` where the document has none and every key is at its default.
-    place: Option<Place>,
-    rest: Table,
+    place: Option<ConfigLocation>,
+    rest: ConfigTable,
     asked: Vec<&'static str>,
-    problems: &'p Problems,
+    problems: &'p ProblemList,
 }
 
 /// Reads the table at the root of a document.
-pub(super) fn read<T>(root: Table, problems: &Problems, read: impl FnOnce(&mut Section<'_>) -> T) -> T {
-    Section { path: String::new(), place: None, rest: root, asked: Vec::new(), problems }.through(read)
+pub(super) fn read<T>(
+    root: ConfigTable,
+    problems: &ProblemList,
+    read: impl FnOnce(&mut SectionReader<'_>) -> T,
+) -> T {
+    SectionReader { path: String::new(), place: None, rest: root, asked: Vec::new(), problems }.through(read)
 }
 
-impl<'p> Section<'p> {
+impl<'p> SectionReader<'p> {
     fn through<T>(mut self, read: impl FnOnce(&mut Self) -> T) -> T {
         let out = read(&mut self);
         self.refuse_the_rest();
@@ -80,13 +84,13 @@ impl<'p> Section<'p> {
     }
 
     /// The section under `key`, empty where there is none.
-    pub fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut Section<'p>) -> T) -> T {
+    pub fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut SectionReader<'p>) -> T) -> T {
         let path = self.path_of(key);
         let (place, rest) = match self.take(key).map(|node| self.table_of(&path, node)) {
             Some(Some((place, table))) => (Some(place), table),
-            _ => (None, Table::new()),
+            _ => (None, ConfigTable::new()),
         };
-        Section { path, place, rest, asked: Vec::new(), problems: self.problems }.through(read)
+        SectionReader { path, place, rest, asked: Vec::new(), problems: self.problems }.through(read)
     }
 
     /// The section that a table describes.
@@ -102,7 +106,7 @@ impl<'p> Section<'p> {
     pub fn optional_section<T>(
         &mut self,
         key: &'static str,
-        read: impl FnOnce(&mut Section<'p>) -> T,
+        read: impl FnOnce(&mut SectionReader<'p>) -> T,
     ) -> Option<T> {
         let stands = self.rest.contains_key(key);
         let out = self.section(key, read);
@@ -110,14 +114,23 @@ impl<'p> Section<'p> {
     }
 
     /// The value under `key`, or `None` where it is left out or wrong.
-    pub fn optional<T>(&mut self, key: &'static str, parse: impl FnOnce(Node) -> Parsed<T>) -> Option<T> {
+    pub fn optional<T>(
+        &mut self,
+        key: &'static str,
+        parse: impl FnOnce(ValueNode) -> ParseResult<T>,
+    ) -> Option<T> {
         let path = self.path_of(key);
         let node = self.take(key)?;
         let place = node.place.clone();
         parse(node).map_err(|reason| self.refuse(place, path, reason)).ok()
     }
 
-    pub fn value<T>(&mut self, key: &'static str, default: T, parse: impl FnOnce(Node) -> Parsed<T>) -> T {
+    pub fn value<T>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        parse: impl FnOnce(ValueNode) -> ParseResult<T>,
+    ) -> T {
         self.optional(key, parse).unwrap_or(default)
     }
 
@@ -127,8 +140,8 @@ impl<'p> Section<'p> {
         &mut self,
         key: &'static str,
         missing: &str,
-        place: Option<Place>,
-        parse: impl FnOnce(Node) -> Parsed<T>,
+        place: Option<ConfigLocation>,
+        parse: impl FnOnce(ValueNode) -> ParseResult<T>,
     ) -> Option<T> {
         if let (false, Some(place)) = (self.has(key), place) {
             self.refuse(place, self.path_of(key), missing);
@@ -137,7 +150,11 @@ impl<'p> Section<'p> {
     }
 
     /// A list, each item with its own place; empty where left out.
-    pub fn list<T>(&mut self, key: &'static str, mut parse: impl FnMut(Node) -> Parsed<T>) -> Option<Vec<T>> {
+    pub fn list<T>(
+        &mut self,
+        key: &'static str,
+        mut parse: impl FnMut(ValueNode) -> ParseResult<T>,
+    ) -> Option<Vec<T>> {
         let path = self.path_of(key);
         let items = self.optional(key, items)?;
         let parsed = items.into_iter().enumerate().filter_map(|(index, node)| {
@@ -151,7 +168,7 @@ impl<'p> Section<'p> {
     pub fn tables<T>(
         &mut self,
         key: &'static str,
-        mut read: impl FnMut(&mut Section<'p>) -> T,
+        mut read: impl FnMut(&mut SectionReader<'p>) -> T,
     ) -> Option<Vec<T>> {
         let path = self.path_of(key);
         let items = self.optional(key, items)?;
@@ -159,7 +176,7 @@ impl<'p> Section<'p> {
             let path = format!("{path}[{index}]");
             let (place, rest) = self.table_of(&path, node)?;
             let section =
-                Section { path, place: Some(place), rest, asked: Vec::new(), problems: self.problems };
+                SectionReader { path, place: Some(place), rest, asked: Vec::new(), problems: self.problems };
             Some(section.through(&mut read))
         });
         Some(parsed.collect())
@@ -168,8 +185,8 @@ impl<'p> Section<'p> {
     /// Every entry of a table whose keys are the owner's own names.
     pub fn entries<T>(
         &mut self,
-        mut name: impl FnMut(&str) -> Parsed<()>,
-        mut read: impl FnMut(&str, &mut Section<'p>) -> T,
+        mut name: impl FnMut(&str) -> ParseResult<()>,
+        mut read: impl FnMut(&str, &mut SectionReader<'p>) -> T,
     ) -> Vec<(String, T)> {
         let entries = std::mem::take(&mut self.rest).into_iter().filter_map(|(key, entry)| {
             let path = self.path_of(&key);
@@ -179,7 +196,7 @@ impl<'p> Section<'p> {
             }
             let (place, rest) = self.table_of(&path, entry.node)?;
             let section =
-                Section { path, place: Some(place), rest, asked: Vec::new(), problems: self.problems };
+                SectionReader { path, place: Some(place), rest, asked: Vec::new(), problems: self.problems };
             let out = section.through(|section| read(&key, section));
             Some((key, out))
         });
@@ -187,7 +204,7 @@ impl<'p> Section<'p> {
     }
 
     /// Every pair of a table whose keys are the owner's own names and whose values are no tables.
-    pub fn pairs<T>(&mut self, mut parse: impl FnMut(&str, Node) -> Parsed<T>) -> Vec<(String, T)> {
+    pub fn pairs<T>(&mut self, mut parse: impl FnMut(&str, ValueNode) -> ParseResult<T>) -> Vec<(String, T)> {
         let pairs = std::mem::take(&mut self.rest).into_iter().filter_map(|(key, entry)| {
             let place = entry.node.place.clone();
             match parse(&key, entry.node) {
@@ -211,12 +228,12 @@ impl<'p> Section<'p> {
     }
 
     /// Where the key's value stands, if it has not been read yet; the table itself where there is none.
-    pub fn place_of(&self, key: &str) -> Option<Place> {
+    pub fn place_of(&self, key: &str) -> Option<ConfigLocation> {
         self.rest.get(key).map(|entry| entry.node.place.clone()).or_else(|| self.place.clone())
     }
 
     /// The same of a key in a section below that is yet to be read; `None` if there is no such section.
-    pub fn place_in(&self, section: &str, key: &str) -> Option<Place> {
+    pub fn place_in(&self, section: &str, key: &str) -> Option<ConfigLocation> {
         let section = self.rest.get(section)?;
         let entry = section.table().and_then(|table| table.get(key)).unwrap_or(section);
         Some(entry.node.place.clone())
@@ -230,12 +247,12 @@ impl<'p> Section<'p> {
         &self.path
     }
 
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&ConfigLocation> {
         self.place.as_ref()
     }
 
-    pub fn refuse(&self, place: Place, field: String, reason: impl Into<String>) {
-        self.problems.borrow_mut().push(Problem { place, field, reason: reason.into() });
+    pub fn refuse(&self, place: ConfigLocation, field: String, reason: impl Into<String>) {
+        self.problems.borrow_mut().push(ConfigProblem { place, field, reason: reason.into() });
     }
 
     /// Whether anything at or under this table has been refused so far.
@@ -248,15 +265,15 @@ impl<'p> Section<'p> {
         })
     }
 
-    fn take(&mut self, key: &'static str) -> Option<Node> {
+    fn take(&mut self, key: &'static str) -> Option<ValueNode> {
         self.asked.push(key);
         self.rest.remove(key).map(|entry| entry.node)
     }
 
-    fn table_of(&self, path: &str, node: Node) -> Option<(Place, Table)> {
+    fn table_of(&self, path: &str, node: ValueNode) -> Option<(ConfigLocation, ConfigTable)> {
         let node = node.typed();
         match node.value {
-            Value::Table(table) => Some((node.place, table)),
+            ConfigValue::Table(table) => Some((node.place, table)),
             other => {
                 self.refuse(node.place, path.to_owned(), format!("is {}; it must be a table", other.kind()));
                 None
@@ -273,9 +290,9 @@ impl<'p> Section<'p> {
     }
 }
 
-fn items(node: Node) -> Parsed<Vec<Node>> {
+fn items(node: ValueNode) -> ParseResult<Vec<ValueNode>> {
     match node.typed().value {
-        Value::Array(items) => Ok(items),
+        ConfigValue::Array(items) => Ok(items),
         other => Err(format!("is {}; it must be a list in [ ]", other.kind())),
     }
 }

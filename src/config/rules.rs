@@ -5,17 +5,18 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use crate::throttle::{
-    CalendarUnit, LONGEST_WINDOW, Limit, LimitError, MAX_HITS, Mode, Rule, SHORTEST_WINDOW, Span, Then,
+    CalendarUnit, LONGEST_WINDOW, Limit, LimitError, LimitMode, MAX_HITS, Rule, RuleAction, RuleSpan,
+    SHORTEST_WINDOW,
 };
 
-use super::document::Node;
-use super::error::Place;
-use super::reader::{Parsed, Section};
+use super::document::ValueNode;
+use super::error::ConfigLocation;
+use super::reader::{ParseResult, SectionReader};
 use super::values::{duration, integer, word};
 
 /// Whether a rule of the limit may say `then = "captcha"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Captcha {
+pub(super) enum CaptchaRules {
     Possible,
     /// The limit is on challenges themselves.
     IsTheThing,
@@ -35,9 +36,12 @@ const UNITS: [(&str, CalendarUnit); 6] = [
 ];
 
 /// The limit that a section describes; `None` where something in it was refused.
-pub(super) fn limit(section: &mut Section<'_>, name: &str, captcha: Captcha) -> Option<Limit> {
-    let mode =
-        section.value("mode", Mode::Enforce, word(&[("enforce", Mode::Enforce), ("monitor", Mode::Monitor)]));
+pub(super) fn limit(section: &mut SectionReader<'_>, name: &str, captcha: CaptchaRules) -> Option<Limit> {
+    let mode = section.value(
+        "mode",
+        LimitMode::Enforce,
+        word(&[("enforce", LimitMode::Enforce), ("monitor", LimitMode::Monitor)]),
+    );
     let missing = !section.has("rules");
     let place = section.place_of("rules");
     let read = section.tables("rules", |inner| (inner.place().cloned(), rule(inner, captcha)));
@@ -47,7 +51,7 @@ pub(super) fn limit(section: &mut Section<'_>, name: &str, captcha: Captcha) -> 
         section.refuse(place, section.path_of("rules"), reason);
         return None;
     }
-    let (places, rules): (Vec<Option<Place>>, Vec<Option<Rule>>) = read?.into_iter().unzip();
+    let (places, rules): (Vec<Option<ConfigLocation>>, Vec<Option<Rule>>) = read?.into_iter().unzip();
     if section.failed() {
         return None;
     }
@@ -62,26 +66,26 @@ pub(super) fn limit(section: &mut Section<'_>, name: &str, captcha: Captcha) -> 
     Limit::new(name, rules, mode).map_err(refused).ok()
 }
 
-fn rule(section: &mut Section<'_>, captcha: Captcha) -> Option<Rule> {
+fn rule(section: &mut SectionReader<'_>, captcha: CaptchaRules) -> Option<Rule> {
     // All are read before the first that failed ends it: every mistake is told.
     let missing = "is missing; write how many hits the rule admits";
     let max = section.required("max", missing, section.place().cloned(), integer(1..=MAX_HITS));
-    let then = section.value("then", Then::Block, |node| then(node, captcha));
+    let then = section.value("then", RuleAction::Block, |node| then(node, captcha));
     let span = span(section);
     Some(Rule { max: max?, span: span?, then })
 }
 
-fn then(node: Node, captcha: Captcha) -> Parsed<Then> {
-    let then = word(&[("captcha", Then::Captcha), ("block", Then::Block)])(node)?;
+fn then(node: ValueNode, captcha: CaptchaRules) -> ParseResult<RuleAction> {
+    let then = word(&[("captcha", RuleAction::Captcha), ("block", RuleAction::Block)])(node)?;
     match (then, captcha) {
-        (Then::Block, _) | (Then::Captcha, Captcha::Possible) => Ok(then),
-        (Then::Captcha, Captcha::IsTheThing) => {
+        (RuleAction::Block, _) | (RuleAction::Captcha, CaptchaRules::Possible) => Ok(then),
+        (RuleAction::Captcha, CaptchaRules::IsTheThing) => {
             Err("cannot be \"captcha\": this limit counts CAPTCHAs; use \"block\"".to_owned())
         }
-        (Then::Captcha, Captcha::NobodyToAsk) => {
+        (RuleAction::Captcha, CaptchaRules::NobodyToAsk) => {
             Err("cannot be \"captcha\": a custom limit has no form to show one; use \"block\"".to_owned())
         }
-        (Then::Captcha, Captcha::WouldGiveAway) => {
+        (RuleAction::Captcha, CaptchaRules::WouldGiveAway) => {
             Err("cannot be \"captcha\": anyone who solves CAPTCHAs could try every code; use \"block\""
                 .to_owned())
         }
@@ -89,7 +93,7 @@ fn then(node: Node, captcha: Captcha) -> Parsed<Then> {
 }
 
 /// Exactly one of `window` and `per`.
-fn span(section: &mut Section<'_>) -> Option<Span> {
+fn span(section: &mut SectionReader<'_>) -> Option<RuleSpan> {
     let (sliding, calendar, zoned) = (section.has("window"), section.has("per"), section.has("timezone"));
     let place = section.place_of("per");
     let zone_place = section.place_of("timezone");
@@ -114,12 +118,12 @@ fn span(section: &mut Section<'_>) -> Option<Span> {
             section.refuse(zone_place, section.path_of("timezone"), reason);
             None
         }
-        (true, false) => window.map(|window: Duration| Span::Sliding(window)),
-        (false, true) => unit.map(|unit| Span::Calendar { unit, zone }),
+        (true, false) => window.map(|window: Duration| RuleSpan::Sliding(window)),
+        (false, true) => unit.map(|unit| RuleSpan::Calendar { unit, zone }),
     }
 }
 
-fn zone(node: Node) -> Parsed<TimeZone> {
+fn zone(node: ValueNode) -> ParseResult<TimeZone> {
     let name = node.text()?;
     TimeZone::get(&name).map_err(|_| {
         format!("{name:?} is not a time zone; write an IANA name such as \"Asia/Shanghai\" or \"UTC\"")

@@ -22,7 +22,7 @@ macro_rules! section {
             const NAME: &'static str = $section;
             const KEYS: &'static [&'static str] = &[$(stringify!($key)),+];
 
-            fn read(section: &mut $crate::config::reader::Section<'_>) -> Self {
+            fn read(section: &mut $crate::config::reader::SectionReader<'_>) -> Self {
                 let default = Self::default();
                 Self { $($key: section.key(stringify!($key), $reader).unwrap_or(default.$key),)+ }
             }
@@ -37,14 +37,14 @@ macro_rules! section {
 
 pub(super) use section;
 
-use super::reader::Section;
+use super::reader::SectionReader;
 
 /// What [`section!`] makes of a table.
 pub(super) trait SectionTable: Sized {
     const NAME: &'static str;
     const KEYS: &'static [&'static str];
 
-    fn read(section: &mut Section<'_>) -> Self;
+    fn read(section: &mut SectionReader<'_>) -> Self;
 
     /// The full names of the keys that `other` has different.
     fn differences(&self, other: &Self) -> Vec<&'static str>;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use ipnet::IpNet;
 use url::Url;
 
-use super::reader::{List, Optional};
+use super::reader::{ListOf, NoDefault};
 use super::section::section;
 use super::values::{integer, network, origin, socket_address};
 
@@ -15,12 +15,12 @@ section! {
         /// Scheme, host and port alone. With https cookies are `Secure`.
         public_url: Url = Url::parse("http://127.0.0.1:8080").expect("a URL"), origin;
         /// Proxies whose word about the client's address is taken.
-        trusted_proxies: Vec<IpNet> = Vec::new(), List(network);
+        trusted_proxies: Vec<IpNet> = Vec::new(), ListOf(network);
         /// Who may read `/metrics`.
         metrics_from: Vec<IpNet> =
-            ["127.0.0.0/8", "::1/128"].map(|net| net.parse().expect("a network")).into(), List(network);
+            ["127.0.0.0/8", "::1/128"].map(|net| net.parse().expect("a network")).into(), ListOf(network);
         /// Threads that serve requests; `None`: one for each core.
-        workers: Option<usize> = None, Optional(integer(1..=1024));
+        workers: Option<usize> = None, NoDefault(integer(1..=1024));
     }
 }
 

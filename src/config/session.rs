@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::reader::Section;
+use super::reader::SectionReader;
 use super::section::{SectionTable, section};
 use super::values::{DAY, MINUTE, SECOND, duration, shown};
 
@@ -19,7 +19,7 @@ section! {
 }
 
 /// Refuses what can never be reached, too.
-pub(super) fn read(section: &mut Section<'_>) -> SessionSettings {
+pub(super) fn read(section: &mut SectionReader<'_>) -> SessionSettings {
     let place = section.place_of("idle");
     let session = SessionSettings::read(section);
     if session.idle > session.absolute

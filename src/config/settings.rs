@@ -3,18 +3,18 @@
 use super::audit::AuditSettings;
 use super::captcha::{CaptchaProvider, CaptchaSettings, CaptchaTunables};
 use super::database::Database;
-use super::error::Place;
+use super::error::{ConfigLocation, ConfigProblem};
 use super::limits::Limits;
-use super::live_home::{HomeKind, HomeSettings};
+use super::live_backend::{BackendKind, BackendSettings};
 use super::login::LoginTunables;
 use super::password::PasswordSettings;
-use super::reader::Section;
+use super::reader::SectionReader;
 use super::secrets::Secrets;
 use super::section::SectionTable;
 use super::server::Server;
 use super::session::{self, SessionSettings};
 use super::sms::{SmsSettings, SmsTunables};
-use super::sms_gateways::Gateway;
+use super::sms_gateways::GatewaySettings;
 use super::store::{StoreSettings, StoreUrl};
 use super::values::shown;
 use crate::throttle::Limit;
@@ -22,8 +22,10 @@ use crate::throttle::Limit;
 /// What one document says.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
+    /// Keys by their former names, which are still read.
+    pub warnings: Vec<ConfigProblem>,
     pub settings: Settings,
-    pub live: Live,
+    pub live: LiveSettings,
 }
 
 /// What is read once, when the server starts.
@@ -32,7 +34,7 @@ pub struct Settings {
     pub server: Server,
     pub database: Database,
     pub store: StoreSettings,
-    pub home: HomeSettings,
+    pub backend: BackendSettings,
     pub secrets: Secrets,
     pub password: PasswordSettings,
     pub session: SessionSettings,
@@ -43,7 +45,7 @@ pub struct Settings {
 
 /// What is swapped as a whole when the document changes. A request takes one snapshot of it.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Live {
+pub struct LiveSettings {
     pub limits: Limits,
     pub captcha: CaptchaTunables,
     pub login: LoginTunables,
@@ -51,8 +53,8 @@ pub struct Live {
 }
 
 impl Config {
-    pub(super) fn read(root: &mut Section<'_>) -> Self {
-        let (bind_at, home_at) = (root.place_in("server", "bind"), root.place_in("live", "home"));
+    pub(super) fn read(root: &mut SectionReader<'_>) -> Self {
+        let (bind_at, backend_at) = (root.place_in("server", "bind"), root.place_in("live", "backend"));
         // Without a place there is nothing to point at but the limit.
         let retention_at = root.place_in("sms", "retention").or_else(|| root.place_of("limits"));
         // A gateway that was refused is read as the outbox; it must not be blamed a second time.
@@ -68,7 +70,7 @@ impl Config {
             server: root.table(),
             database: root.table(),
             store: root.table(),
-            home: root.table(),
+            backend: root.table(),
             secrets: root.table(),
             password: root.table(),
             session: root.section("session", session::read),
@@ -76,31 +78,37 @@ impl Config {
             sms,
             audit: root.table(),
         };
-        let live = Live {
+        let live = LiveSettings {
             limits: root.section("limits", Limits::read),
             captcha: live_captcha,
             login: root.table(),
             sms: live_sms,
         };
-        refuse_no_redis(root, home_at, &settings);
-        let outbox = settings.sms.gateway == Gateway::Outbox && !sms_failed;
+        refuse_no_redis(root, backend_at, &settings);
+        let outbox = settings.sms.gateway == GatewaySettings::Outbox && !sms_failed;
         refuse_development_parts(root, bind_at, &settings, outbox);
         refuse_short_memory(root, retention_at, &live.sms, &live.limits);
-        Self { settings, live }
+        Self { warnings: Vec::new(), settings, live }
     }
 }
 
-fn refuse_no_redis(root: &Section<'_>, place: Option<Place>, settings: &Settings) {
-    let Settings { home, store, .. } = settings;
-    if let (HomeKind::Redis, None, StoreUrl::Memory, Some(place)) = (home.home, &home.url, &store.url, place)
+fn refuse_no_redis(root: &SectionReader<'_>, place: Option<ConfigLocation>, settings: &Settings) {
+    let Settings { backend, store, .. } = settings;
+    if let (BackendKind::Redis, None, StoreUrl::Memory, Some(place)) =
+        (backend.backend, &backend.url, &store.url, place)
     {
         let reason = "is \"redis\", but store.url is memory:. Set live.url or store.url to redis://…";
-        root.refuse(place, "live.home".to_owned(), reason);
+        root.refuse(place, "live.backend".to_owned(), reason);
     }
 }
 
 /// The outbox shows everyone's codes and the fixed CAPTCHA stops nobody: neither may be reachable.
-fn refuse_development_parts(root: &Section<'_>, place: Option<Place>, settings: &Settings, outbox: bool) {
+fn refuse_development_parts(
+    root: &SectionReader<'_>,
+    place: Option<ConfigLocation>,
+    settings: &Settings,
+    outbox: bool,
+) {
     let server = &settings.server;
     let Some(place) = place.filter(|_| !server.on_loopback()) else { return };
     let fixed = matches!(settings.captcha.provider, CaptchaProvider::Fixed { .. });
@@ -118,7 +126,12 @@ fn refuse_development_parts(root: &Section<'_>, place: Option<Place>, settings: 
 }
 
 /// A limit that looks back further than the ledger would be wrong once it has to be rebuilt from it.
-fn refuse_short_memory(root: &Section<'_>, place: Option<Place>, sms: &SmsTunables, limits: &Limits) {
+fn refuse_short_memory(
+    root: &SectionReader<'_>,
+    place: Option<ConfigLocation>,
+    sms: &SmsTunables,
+    limits: &Limits,
+) {
     let Some(place) = place else { return };
     let longest = |limit: &Limit| limit.rules().iter().map(|rule| rule.span.longest()).max();
     for limit in limits.on_messages() {
@@ -138,12 +151,12 @@ fn refuse_short_memory(root: &Section<'_>, place: Option<Place>, sms: &SmsTunabl
 impl Settings {
     /// The keys that `other` has different from these, which take a restart to follow.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
-        let Self { server, database, store, home, secrets, password, session, captcha, sms, audit } = self;
+        let Self { server, database, store, backend, secrets, password, session, captcha, sms, audit } = self;
         [
             server.differences(&other.server),
             database.differences(&other.database),
             store.differences(&other.store),
-            home.differences(&other.home),
+            backend.differences(&other.backend),
             secrets.differences(&other.secrets),
             password.differences(&other.password),
             session.differences(&other.session),

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use rlibphonenumber::{PHONE_NUMBER_UTIL, Region};
 
-use super::document::Node;
-use super::reader::{List, Parsed, Within, subsection};
+use super::document::ValueNode;
+use super::reader::{ListOf, ParseResult, WithinSection, subsection};
 use super::section::section;
-use super::sms_gateways::{self, Gateway};
+use super::sms_gateways::{self, GatewaySettings};
 use super::values::{DAY, HOUR, MINUTE, SECOND, duration, integer, share, yes_or_no};
 
 section! {
     /// What takes a restart.
     SmsSettings in "sms" {
-        gateway: Gateway = Gateway::Outbox, Within(sms_gateways::read);
+        gateway: GatewaySettings = GatewaySettings::Outbox, WithinSection(sms_gateways::read);
         /// How long a gateway may take for one message; whoever asked for it waits as long.
         timeout: Duration = SECOND * 5, duration(SECOND..=SECOND * 10);
     }
@@ -25,13 +25,13 @@ section! {
         /// For numbers written without a country code (ISO 3166-1, two letters).
         default_region: String = "CN".to_owned(), country;
         /// Countries that codes are sent to; empty: all.
-        countries: Vec<String> = Vec::new(), List(country);
+        countries: Vec<String> = Vec::new(), ListOf(country);
         /// How long a code can be used; NIST SP 800-63B-4 allows ten minutes at most.
         code_ttl: Duration = MINUTE * 5, duration(SECOND..=MINUTE * 10);
         /// How long the ledger keeps a message: at least what the brake looks back at most, and as long as any limit
         /// on messages looks back, which is seen to where both are known.
         retention: Duration = DAY * 90, duration(DAY * 7..=DAY * 3660);
-        brake: Brake = Brake::default(), Within(subsection);
+        brake: Brake = Brake::default(), WithinSection(subsection);
     }
 }
 
@@ -51,7 +51,7 @@ section! {
     }
 }
 
-fn country(node: Node) -> Parsed<String> {
+fn country(node: ValueNode) -> ParseResult<String> {
     let text = node.text()?;
     if is_country(&text) {
         Ok(text)

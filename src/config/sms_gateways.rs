@@ -4,33 +4,33 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::document::Node;
-use super::error::Place;
-use super::reader::{Parsed, Section};
-use super::template::{BodyKind, Template};
+use super::document::ValueNode;
+use super::error::ConfigLocation;
+use super::reader::{ParseResult, SectionReader};
+use super::template::{BodyKind, GatewayTemplate};
 use super::values::{SecretRef, origin, path, secret, text, word};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Gateway {
+pub enum GatewaySettings {
     /// Keeps messages on a page for developers: on loopback only.
     #[default]
     Outbox,
     /// No codes are sent, and what needs one is not there.
     None,
-    Twilio(Twilio),
-    Aliyun(Aliyun),
-    Http(HttpGateway),
+    Twilio(TwilioSettings),
+    Aliyun(AliyunSettings),
+    Http(HttpGatewaySettings),
 }
 
 /// Any gateway that takes a message in one HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpGateway {
+pub struct HttpGatewaySettings {
     pub method: HttpMethod,
-    pub url: Template,
+    pub url: GatewayTemplate,
     /// A value that is no reference to a secret is a template, too.
     pub headers: Vec<(String, SecretRef)>,
     /// None where the method takes none.
-    pub body: Option<Template>,
+    pub body: Option<GatewayTemplate>,
     /// What a success has to say: one that does not counts as unknown.
     pub accepted_if: Option<String>,
     /// What a success says that is none.
@@ -49,7 +49,7 @@ pub enum HttpMethod {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Twilio {
+pub struct TwilioSettings {
     pub url: Url,
     pub account_sid: String,
     pub auth_token: SecretRef,
@@ -59,7 +59,7 @@ pub struct Twilio {
 
 /// Alibaba Cloud SMS; its template must have the variable `code`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Aliyun {
+pub struct AliyunSettings {
     pub url: Url,
     pub access_key_id: String,
     pub access_key_secret: SecretRef,
@@ -72,36 +72,36 @@ const TWILIO: &str = "https://api.twilio.com";
 const ALIYUN: &str = "https://dysmsapi.aliyuncs.com";
 
 /// The chosen gateway. Every gateway's section is checked, also those that are not chosen.
-pub(super) fn read(section: &mut Section<'_>, key: &'static str) -> Option<Gateway> {
+pub(super) fn read(section: &mut SectionReader<'_>, key: &'static str) -> Option<GatewaySettings> {
     let place = section.place_of(key);
     let names = ["outbox", "none", "twilio", "aliyun", "http"].map(|name| (name, name));
     let name = section.value(key, "outbox", word(&names));
     let chosen = |candidate| place.clone().filter(|_| name == candidate);
-    let http = section.section("http", |inner| HttpGateway::read(inner, chosen("http")));
-    let twilio = section.section("twilio", |inner| Twilio::read(inner, chosen("twilio")));
-    let aliyun = section.section("aliyun", |inner| Aliyun::read(inner, chosen("aliyun")));
+    let http = section.section("http", |inner| HttpGatewaySettings::read(inner, chosen("http")));
+    let twilio = section.section("twilio", |inner| TwilioSettings::read(inner, chosen("twilio")));
+    let aliyun = section.section("aliyun", |inner| AliyunSettings::read(inner, chosen("aliyun")));
     match name {
-        "http" => http.map(Gateway::Http),
-        "twilio" => twilio.map(Gateway::Twilio),
-        "aliyun" => aliyun.map(Gateway::Aliyun),
-        "none" => Some(Gateway::None),
+        "http" => http.map(GatewaySettings::Http),
+        "twilio" => twilio.map(GatewaySettings::Twilio),
+        "aliyun" => aliyun.map(GatewaySettings::Aliyun),
+        "none" => Some(GatewaySettings::None),
         _ => None,
     }
 }
 
 /// `chosen` is where the gateway is chosen, and `None` where another one is: then keys may be missing.
 fn required<T>(
-    section: &mut Section<'_>,
+    section: &mut SectionReader<'_>,
     key: &'static str,
-    chosen: Option<&Place>,
-    parse: impl FnOnce(Node) -> Parsed<T>,
+    chosen: Option<&ConfigLocation>,
+    parse: impl FnOnce(ValueNode) -> ParseResult<T>,
 ) -> Option<T> {
     let place = chosen.map(|chosen| section.place().unwrap_or(chosen).clone());
     section.required(key, "is missing; the chosen sms.gateway requires it", place, parse)
 }
 
-impl HttpGateway {
-    fn read(section: &mut Section<'_>, chosen: Option<Place>) -> Option<Self> {
+impl HttpGatewaySettings {
+    fn read(section: &mut SectionReader<'_>, chosen: Option<ConfigLocation>) -> Option<Self> {
         let methods = [("GET", HttpMethod::Get), ("POST", HttpMethod::Post), ("PUT", HttpMethod::Put)];
         let method = section.value("method", HttpMethod::Post, word(&methods));
         let headers = section.section("headers", |inner| inner.pairs(header));
@@ -110,7 +110,7 @@ impl HttpGateway {
         let body_of = |node| body(method, kind, node);
         let body = match method {
             HttpMethod::Get => section.optional("body", body_of),
-            _ => section.optional("body", body_of).or_else(|| Template::parse(DEFAULT_BODY).ok()),
+            _ => section.optional("body", body_of).or_else(|| GatewayTemplate::parse(DEFAULT_BODY).ok()),
         };
         let accepted_if = section.optional("accepted_if", text);
         let refused_if = section.optional("refused_if", text);
@@ -121,8 +121,8 @@ impl HttpGateway {
     }
 }
 
-impl Twilio {
-    fn read(section: &mut Section<'_>, chosen: Option<Place>) -> Option<Self> {
+impl TwilioSettings {
+    fn read(section: &mut SectionReader<'_>, chosen: Option<ConfigLocation>) -> Option<Self> {
         let chosen = chosen.as_ref();
         let url = section.optional("url", service).or_else(|| Url::parse(TWILIO).ok());
         let account_sid = required(section, "account_sid", chosen, text);
@@ -132,8 +132,8 @@ impl Twilio {
     }
 }
 
-impl Aliyun {
-    fn read(section: &mut Section<'_>, chosen: Option<Place>) -> Option<Self> {
+impl AliyunSettings {
+    fn read(section: &mut SectionReader<'_>, chosen: Option<ConfigLocation>) -> Option<Self> {
         let chosen = chosen.as_ref();
         let url = section.optional("url", service).or_else(|| Url::parse(ALIYUN).ok());
         let access_key_id = required(section, "access_key_id", chosen, text);
@@ -150,7 +150,7 @@ impl Aliyun {
     }
 }
 
-fn header(name: &str, node: Node) -> Parsed<SecretRef> {
+fn header(name: &str, node: ValueNode) -> ParseResult<SecretRef> {
     // RFC 9110, section 5.6.2: a field's name is a token.
     let token = |letter: u8| letter.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&letter);
     if name.is_empty() || !name.bytes().all(token) {
@@ -162,13 +162,13 @@ fn header(name: &str, node: Node) -> Parsed<SecretRef> {
     }
     let value = SecretRef::parse(value)?;
     if let SecretRef::Literal(text) = &value {
-        Template::parse(text)?;
+        GatewayTemplate::parse(text)?;
     }
     Ok(value)
 }
 
 /// Where a provider's service is. Its secrets go there, so that nothing may listen in on the way.
-fn service(node: Node) -> Parsed<Url> {
+fn service(node: ValueNode) -> ParseResult<Url> {
     let wanted = "is not the address of a service; write only scheme and host: \"https://api.example\"";
     let url = origin(node).map_err(|_| wanted.to_owned())?;
     let here = match url.host() {
@@ -183,12 +183,16 @@ fn service(node: Node) -> Parsed<Url> {
     }
 }
 
-fn template(node: Node) -> Parsed<Template> {
-    Template::parse(&node.text()?)
+fn template(node: ValueNode) -> ParseResult<GatewayTemplate> {
+    GatewayTemplate::parse(&node.text()?)
 }
 
 /// `content_type` is the header that goes with it.
-fn body(method: HttpMethod, content_type: Option<&SecretRef>, node: Node) -> Parsed<Template> {
+fn body(
+    method: HttpMethod,
+    content_type: Option<&SecretRef>,
+    node: ValueNode,
+) -> ParseResult<GatewayTemplate> {
     if method == HttpMethod::Get {
         return Err("is set, but GET has no body; put the data into url, or use POST".to_owned());
     }
@@ -208,9 +212,9 @@ fn body(method: HttpMethod, content_type: Option<&SecretRef>, node: Node) -> Par
     }
 }
 
-fn url_template(node: Node) -> Parsed<Template> {
+fn url_template(node: ValueNode) -> ParseResult<GatewayTemplate> {
     let text = node.text()?;
-    let template = Template::parse(&text)?;
+    let template = GatewayTemplate::parse(&text)?;
     let url = Url::parse(&template.sample("0")).map_err(|wrong| format!("is not a URL: {wrong}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("has the scheme {:?}; it must be http or https", url.scheme()));

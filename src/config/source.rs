@@ -4,24 +4,25 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::document::{self, Table};
+use super::backend::{BackendRead, LARGEST};
+use super::document::{self, ConfigTable};
 use super::environment::{self, Environment};
 use super::error::ConfigError;
-use super::home::{Found, LARGEST};
 use super::living;
-use super::reader::{self, Problems};
+use super::reader::{self, ProblemList};
+use super::renamed;
 use super::settings::Config;
 
 /// Read where no file is named; missing, it stands for the defaults.
 pub const DEFAULT_FILE: &str = "gatehouse.toml";
 
 #[derive(Debug, Clone)]
-pub struct Source {
+pub struct ConfigSource {
     path: PathBuf,
     must_exist: bool,
     environment: Environment,
     /// Where the document is not the file itself but what is live of it: the rest of the file.
-    beneath: Option<Arc<Table>>,
+    beneath: Option<Arc<ConfigTable>>,
 }
 
 /// Names a file's content: instances that show the same one have read the same bytes.
@@ -47,7 +48,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-impl Source {
+impl ConfigSource {
     /// The file named, which must be there, or else [`DEFAULT_FILE`], which need not.
     pub fn new(file: Option<&Path>, environment: Environment) -> Self {
         match file {
@@ -69,7 +70,7 @@ impl Source {
         &self.environment
     }
 
-    /// For a home that holds what is live alone: its documents stand over the rest of this file.
+    /// For a backend that holds what is live alone: its documents stand over the rest of this file.
     pub(super) fn over_the_rest(&self, path: PathBuf, file: &str) -> Result<Self, ConfigError> {
         let rest = living::rest(self.tree(file)?);
         Ok(Self {
@@ -80,26 +81,26 @@ impl Source {
         })
     }
 
-    pub(super) fn interpret(&self, found: &Found) -> Result<Judged, ConfigError> {
+    pub(super) fn interpret(&self, found: &BackendRead) -> Result<CheckedDocument, ConfigError> {
         let whole = |reason: &str| ConfigError::whole_file(&self.path, reason);
         let bytes: &[u8] = match found {
-            Found::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
+            BackendRead::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
                 return Err(whole("is longer than 1 MiB, the most a configuration can have"));
             }
-            Found::Bytes(bytes) => bytes,
-            Found::Missing if self.must_exist => return Err(whole("there is no such file")),
-            Found::Missing => &[],
-            Found::Unreadable(reason) | Found::Down(reason) => {
+            BackendRead::Bytes(bytes) => bytes,
+            BackendRead::Missing if self.must_exist => return Err(whole("there is no such file")),
+            BackendRead::Missing => &[],
+            BackendRead::Unreadable(reason) | BackendRead::Down(reason) => {
                 return Err(whole(&format!("cannot be read: {reason}")));
             }
         };
         let text = document::text(&self.path, bytes)?;
         let config = self.read(self.tree(text)?)?;
-        Ok(Judged { config, fingerprint: Fingerprint::of(bytes), document: Arc::from(text) })
+        Ok(CheckedDocument { config, fingerprint: Fingerprint::of(bytes), document: Arc::from(text) })
     }
 
     /// The document as a tree, without the variables.
-    pub(super) fn tree(&self, text: &str) -> Result<Table, ConfigError> {
+    pub(super) fn tree(&self, text: &str) -> Result<ConfigTable, ConfigError> {
         let document = document::parse(&self.path, text)?;
         match &self.beneath {
             None => Ok(document),
@@ -108,13 +109,13 @@ impl Source {
     }
 
     /// What a tree says, with the variables over it.
-    pub(super) fn read(&self, root: Table) -> Result<Config, ConfigError> {
+    pub(super) fn read(&self, root: ConfigTable) -> Result<Config, ConfigError> {
         read(root, &self.environment)
     }
 }
 
 /// A document that was read without a fault.
-pub(super) struct Judged {
+pub(super) struct CheckedDocument {
     pub config: Config,
     pub fingerprint: Fingerprint,
     pub document: Arc<str>,
@@ -125,11 +126,12 @@ pub fn parse(path: &Path, text: &str, environment: &[(String, String)]) -> Resul
     read(document::parse(path, text)?, environment)
 }
 
-pub(super) fn read(mut root: Table, environment: &[(String, String)]) -> Result<Config, ConfigError> {
+pub(super) fn read(mut root: ConfigTable, environment: &[(String, String)]) -> Result<Config, ConfigError> {
     let mut problems = Vec::new();
     environment::overlay(&mut root, environment, &mut problems);
-    let problems = Problems::new(problems);
-    let config = reader::read(root, &problems, Config::read);
+    let warnings = renamed::apply(&mut root, &mut problems);
+    let problems = ProblemList::new(problems);
+    let config = Config { warnings, ..reader::read(root, &problems, Config::read) };
     let problems = problems.into_inner();
     if problems.is_empty() { Ok(config) } else { Err(ConfigError::new(problems)) }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::document::Node;
-use super::reader::Parsed;
+use super::document::ValueNode;
+use super::reader::ParseResult;
 use super::section::section;
 use super::values::{SECOND, duration, text, without_password};
 
@@ -37,7 +37,7 @@ impl fmt::Debug for StoreUrl {
     }
 }
 
-fn store_url(node: Node) -> Parsed<StoreUrl> {
+fn store_url(node: ValueNode) -> ParseResult<StoreUrl> {
     const SPOKEN: &str = "use memory:, redis:// or rediss://";
     let text = text(node)?;
     if text == "memory:" {
@@ -50,7 +50,7 @@ fn store_url(node: Node) -> Parsed<StoreUrl> {
     }
 }
 
-pub(super) fn redis_url(text: &str) -> Parsed<StoreUrl> {
+pub(super) fn redis_url(text: &str) -> ParseResult<StoreUrl> {
     const WANTED: &str = "write it as \"redis://user:password@host:6379/0\"";
     let url = Url::parse(text).map_err(|wrong| format!("is not a URL ({wrong}); {WANTED}"))?;
     if url.host_str().is_none_or(str::is_empty) {

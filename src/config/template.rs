@@ -31,7 +31,7 @@ impl Placeholder {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum TemplatePiece {
     /// As it stands, escaped by whoever wrote it.
     Literal(String),
     Place(Placeholder),
@@ -40,9 +40,9 @@ pub(crate) enum Piece {
 
 /// A template, as written. Its Debug form shows no literal text, which may hold what is secret.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Template(Vec<Piece>);
+pub struct GatewayTemplate(Vec<TemplatePiece>);
 
-impl Template {
+impl GatewayTemplate {
     /// Braces around anything but a name are the text's own, as in JSON.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut pieces = Vec::new();
@@ -57,32 +57,32 @@ impl Template {
                 rest = &rest[1..];
                 continue;
             };
-            pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+            pieces.push(TemplatePiece::Literal(std::mem::take(&mut literal)));
             pieces.push(piece(name)?);
             rest = &rest[name.len() + 2..];
         }
         literal.push_str(rest);
-        pieces.push(Piece::Literal(literal));
+        pieces.push(TemplatePiece::Literal(literal));
         Ok(Self(pieces))
     }
 
     /// With every placeholder replaced by the same text: to see whether the rest has the right form.
     pub(crate) fn sample(&self, value: &str) -> String {
-        let shown = |piece: &Piece| match piece {
-            Piece::Literal(text) => text.clone(),
-            Piece::Place(_) | Piece::Secret(_) => value.to_owned(),
+        let shown = |piece: &TemplatePiece| match piece {
+            TemplatePiece::Literal(text) => text.clone(),
+            TemplatePiece::Place(_) | TemplatePiece::Secret(_) => value.to_owned(),
         };
         self.0.iter().map(shown).collect()
     }
 
-    pub(crate) fn pieces(&self) -> &[Piece] {
+    pub(crate) fn pieces(&self) -> &[TemplatePiece] {
         &self.0
     }
 }
 
-impl std::fmt::Debug for Template {
+impl std::fmt::Debug for GatewayTemplate {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let places = self.0.iter().filter(|piece| !matches!(piece, Piece::Literal(_)));
+        let places = self.0.iter().filter(|piece| !matches!(piece, TemplatePiece::Literal(_)));
         out.debug_list().entries(places).finish()
     }
 }
@@ -132,12 +132,12 @@ fn is_name(name: &str) -> bool {
     secret || (name.starts_with(|first: char| first.is_ascii_lowercase()) && name.bytes().all(word))
 }
 
-fn piece(name: &str) -> Result<Piece, String> {
+fn piece(name: &str) -> Result<TemplatePiece, String> {
     if name.starts_with("env:") || name.starts_with("file:") {
-        return SecretRef::parse(name.to_owned()).map(Piece::Secret);
+        return SecretRef::parse(name.to_owned()).map(TemplatePiece::Secret);
     }
     let place = Placeholder::ALL.iter().find(|(known, _)| *known == name);
-    place.map(|(_, place)| Piece::Place(*place)).ok_or_else(|| {
+    place.map(|(_, place)| TemplatePiece::Place(*place)).ok_or_else(|| {
         let known: Vec<_> = Placeholder::ALL.iter().map(|(known, _)| format!("{{{known}}}")).collect();
         format!("{{{name}}} is not a placeholder; use {}, {{env:NAME}} and {{file:PATH}}", known.join(", "))
     })

@@ -11,8 +11,8 @@ use ipnet::IpNet;
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
-use super::document::{Node, Value};
-use super::reader::Parsed;
+use super::document::{ConfigValue, ValueNode};
+use super::reader::ParseResult;
 use crate::files::open_regular;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
@@ -23,9 +23,13 @@ pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// A whole number within bounds.
 pub(super) fn integer<T: TryFrom<i64> + PartialOrd + Display>(
     bounds: RangeInclusive<T>,
-) -> impl Fn(Node) -> Parsed<T> {
+) -> impl Fn(ValueNode) -> ParseResult<T> {
     move |node| match node.typed().value {
-        Value::Integer(number) => match number.as_ref().ok().and_then(|&number| T::try_from(number).ok()) {
+        ConfigValue::Integer(number) => match number
+            .as_ref()
+            .ok()
+            .and_then(|&number| T::try_from(number).ok())
+        {
             Some(fits) if bounds.contains(&fits) => Ok(fits),
             _ => Err(out_of_range(number.map_or_else(|digits| digits, |number| number.to_string()), &bounds)),
         },
@@ -34,11 +38,11 @@ pub(super) fn integer<T: TryFrom<i64> + PartialOrd + Display>(
 }
 
 /// A part of a whole, from 0 to 1.
-pub(super) fn share(node: Node) -> Parsed<f64> {
+pub(super) fn share(node: ValueNode) -> ParseResult<f64> {
     let value = match node.typed().value {
-        Value::Fraction(value) => value,
-        Value::Integer(Ok(value @ 0..=1)) => value as f64,
-        Value::Integer(number) => {
+        ConfigValue::Fraction(value) => value,
+        ConfigValue::Integer(Ok(value @ 0..=1)) => value as f64,
+        ConfigValue::Integer(number) => {
             let number = number.map_or_else(|digits| digits, |number| number.to_string());
             return Err(out_of_range(number, &(0..=1)));
         }
@@ -47,9 +51,9 @@ pub(super) fn share(node: Node) -> Parsed<f64> {
     if (0.0..=1.0).contains(&value) { Ok(value) } else { Err(out_of_range(value, &(0..=1))) }
 }
 
-pub(super) fn yes_or_no(node: Node) -> Parsed<bool> {
+pub(super) fn yes_or_no(node: ValueNode) -> ParseResult<bool> {
     match node.typed().value {
-        Value::Boolean(value) => Ok(value),
+        ConfigValue::Boolean(value) => Ok(value),
         other => Err(format!("is {}; it must be true or false", other.kind())),
     }
 }
@@ -59,7 +63,7 @@ fn out_of_range<T: Display>(value: impl Display, bounds: &RangeInclusive<T>) -> 
 }
 
 /// One of a few words.
-pub(super) fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(Node) -> Parsed<T> {
+pub(super) fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(ValueNode) -> ParseResult<T> {
     move |node| {
         let text = node.text()?;
         if let Some((_, value)) = words.iter().find(|(name, _)| *name == text) {
@@ -71,7 +75,7 @@ pub(super) fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(Node) -> Par
 }
 
 /// A span of time within bounds, as `"100ms"`, `"3m"`, `"24h"` or `"1h 30m"`.
-pub(super) fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(Node) -> Parsed<Duration> {
+pub(super) fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(ValueNode) -> ParseResult<Duration> {
     move |node| {
         let text = node.text().map_err(|wrong| format!("{wrong}, such as \"10s\", \"3m\" or \"24h\""))?;
         let span = span(&text)?;
@@ -91,7 +95,7 @@ pub(super) fn shown(span: Duration) -> String {
     }
 }
 
-fn span(text: &str) -> Parsed<Duration> {
+fn span(text: &str) -> ParseResult<Duration> {
     let word = |unit: &str| text.split(|letter: char| !letter.is_alphabetic()).any(|word| word == unit);
     // As spans these are averages (a month of 30.44 days), and "1M" is too easily meant for a minute.
     if ["M", "month", "months", "y", "year", "years"].into_iter().any(word) {
@@ -105,16 +109,16 @@ fn span(text: &str) -> Parsed<Duration> {
 }
 
 /// Text that is not empty.
-pub(super) fn text(node: Node) -> Parsed<String> {
+pub(super) fn text(node: ValueNode) -> ParseResult<String> {
     let text = node.text()?;
     if text.trim().is_empty() { Err("is empty".to_owned()) } else { Ok(text) }
 }
 
-pub(super) fn path(node: Node) -> Parsed<PathBuf> {
+pub(super) fn path(node: ValueNode) -> ParseResult<PathBuf> {
     text(node).map(PathBuf::from)
 }
 
-pub(super) fn socket_address(node: Node) -> Parsed<SocketAddr> {
+pub(super) fn socket_address(node: ValueNode) -> ParseResult<SocketAddr> {
     let text = node.text()?;
     text.parse().map_err(|_| {
         format!("{text:?} is not an address to listen on; write an IP address and a port: \"127.0.0.1:8080\" or \"[::]:8080\"")
@@ -122,7 +126,7 @@ pub(super) fn socket_address(node: Node) -> Parsed<SocketAddr> {
 }
 
 /// A network, or one address of it alone.
-pub(super) fn network(node: Node) -> Parsed<IpNet> {
+pub(super) fn network(node: ValueNode) -> ParseResult<IpNet> {
     let text = node.text()?;
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     network
@@ -131,7 +135,7 @@ pub(super) fn network(node: Node) -> Parsed<IpNet> {
 }
 
 /// What people see in their browser's address bar, up to the first slash.
-pub(super) fn origin(node: Node) -> Parsed<Url> {
+pub(super) fn origin(node: ValueNode) -> ParseResult<Url> {
     let text = node.text()?;
     let wanted = "write only scheme and host: \"https://login.example\"";
     let url = Url::parse(&text).map_err(|wrong| format!("is not a URL ({wrong}); {wanted}"))?;
@@ -205,7 +209,7 @@ impl SecretRef {
     }
 
     /// A reference, or the value itself.
-    pub(crate) fn parse(text: String) -> Parsed<Self> {
+    pub(crate) fn parse(text: String) -> ParseResult<Self> {
         if let Some(name) = text.strip_prefix("env:") {
             let fits = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
             let named = !name.is_empty() && !name.starts_with(|letter: char| letter.is_ascii_digit());
@@ -226,7 +230,7 @@ impl SecretRef {
 }
 
 /// A secret, which may not stand in the file itself.
-pub(super) fn secret(node: Node) -> Parsed<SecretRef> {
+pub(super) fn secret(node: ValueNode) -> ParseResult<SecretRef> {
     match SecretRef::parse(text(node)?)? {
         SecretRef::Literal(_) => Err(
             "contains the secret itself; write \"env:NAME\" or \"file:PATH\" to say where it is read from"

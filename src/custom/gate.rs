@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::db::DbError;
-use crate::login::{ApiToken, Bearer, Tokens};
-use crate::throttle::{Decision, Limit, Limiter, MemoryStore, Mode, Rule, Then};
+use crate::login::{ApiToken, ApiTokens, TokenBearer};
+use crate::throttle::{HitDecision, Limit, LimitMode, Limiter, MemoryStore, Rule, RuleAction};
 
 /// Tokens that turn out unknown, of one address, in this process. A program that was given the wrong one and
 /// asks again at once meets it; 256 bits are not found at any rate.
@@ -13,15 +13,15 @@ const UNKNOWN_A_MINUTE: u32 = 20;
 pub const NAME: &str = "token-address";
 
 pub struct TokenGate {
-    tokens: Tokens,
+    tokens: ApiTokens,
     unknown: Limiter<MemoryStore>,
     limit: Limit,
 }
 
 /// What a token that was shown is worth.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Shown {
-    Good(Arc<Bearer>),
+pub enum TokenCheck {
+    Good(Arc<TokenBearer>),
     /// Never made, revoked or expired.
     Unknown,
     /// Unknown, and its address has shown too many of those.
@@ -32,24 +32,24 @@ pub enum Shown {
 }
 
 impl TokenGate {
-    pub fn new(tokens: Tokens, unknown: Limiter<MemoryStore>) -> Self {
-        let rule = Rule::sliding(UNKNOWN_A_MINUTE, Duration::from_secs(60), Then::Block);
-        let limit = Limit::new(NAME, vec![rule], Mode::Enforce).expect("a limit within bounds");
+    pub fn new(tokens: ApiTokens, unknown: Limiter<MemoryStore>) -> Self {
+        let rule = Rule::sliding(UNKNOWN_A_MINUTE, Duration::from_secs(60), RuleAction::Block);
+        let limit = Limit::new(NAME, vec![rule], LimitMode::Enforce).expect("a limit within bounds");
         Self { tokens, unknown, limit }
     }
 
     /// A token that is good is good whatever else its address has shown.
-    pub async fn admit(&self, token: &ApiToken, address: &[u8]) -> Result<Shown, DbError> {
+    pub async fn admit(&self, token: &ApiToken, address: &[u8]) -> Result<TokenCheck, DbError> {
         if let Some(bearer) = self.tokens.admit(token).await? {
-            return Ok(Shown::Good(bearer));
+            return Ok(TokenCheck::Good(bearer));
         }
         let bucket = self.unknown.bucket(&self.limit, address);
         Ok(match self.unknown.reserve(&[bucket], false).await {
-            Ok(Decision::Refused(refusal)) => {
-                Shown::TooMany { limit: NAME, retry_after: refusal.retry_after }
+            Ok(HitDecision::Refused(refusal)) => {
+                TokenCheck::TooMany { limit: NAME, retry_after: refusal.retry_after }
             }
             // The in-process store does not fail, and nothing here takes holds.
-            Ok(Decision::Admitted(_) | Decision::Held) | Err(_) => Shown::Unknown,
+            Ok(HitDecision::Admitted(_) | HitDecision::Held) | Err(_) => TokenCheck::Unknown,
         })
     }
 

@@ -3,16 +3,16 @@
 
 mod gate;
 
-use crate::audit::{Action, Audit, Event, Outcome, Subject, Why};
+use crate::audit::{Action, Audit, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::throttle::{
-    Admission, AnyStore, Bucket, Decision, HitId, Limit, Limiter, Peek, Refusal, StoreError,
+    AdmittedHit, AnyStore, Bucket, HitDecision, HitId, Limit, Limiter, LogPeek, Refusal, StoreError,
 };
 
-pub use gate::{Shown, TokenGate};
+pub use gate::{TokenCheck, TokenGate};
 
 /// The service. Clones share it.
 #[derive(Clone)]
-pub struct Custom {
+pub struct CustomLimits {
     limiter: Limiter<AnyStore>,
     audit: Audit,
     outages: metrics::Counter,
@@ -20,7 +20,7 @@ pub struct Custom {
 
 /// Who asks for a hit, and for whom.
 #[derive(Clone, Copy)]
-pub struct Ask<'a> {
+pub struct CustomRequest<'a> {
     pub limit: &'a Limit,
     pub subject: &'a str,
     /// Of the program, as it is counted.
@@ -29,58 +29,58 @@ pub struct Ask<'a> {
 
 /// What became of the wish for a hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reserved {
-    Admitted(Admission),
+pub enum CustomDecision {
+    Admitted(AdmittedHit),
     Refused(Refusal),
 }
 
-impl Custom {
+impl CustomLimits {
     pub fn new(limiter: Limiter<AnyStore>, audit: Audit) -> Self {
         Self { limiter, audit, outages: metrics::counter!("gatehouse_store_errors_total") }
     }
 
     /// Takes a hit, or says when there is one to be had. Where the store is out there is none: whoever asked
     /// does not go on, and a hit that may have been taken all the same is given back.
-    pub async fn reserve(&self, ask: Ask<'_>) -> Result<Reserved, StoreError> {
+    pub async fn reserve(&self, ask: CustomRequest<'_>) -> Result<CustomDecision, StoreError> {
         match self.failing(self.limiter.reserve_or_nothing(&[self.bucket(ask)], false).await)? {
-            Decision::Admitted(admission) => {
+            HitDecision::Admitted(admission) => {
                 if let Some(noted) = &admission.noted {
                     self.record(ask, noted, true);
                 }
-                Ok(Reserved::Admitted(admission))
+                Ok(CustomDecision::Admitted(admission))
             }
-            Decision::Refused(refusal) => {
+            HitDecision::Refused(refusal) => {
                 self.record(ask, &refusal, false);
-                Ok(Reserved::Refused(refusal))
+                Ok(CustomDecision::Refused(refusal))
             }
-            Decision::Held => Err(StoreError::Broken("holds on a limit that takes none".into())),
+            HitDecision::Held => Err(StoreError::Broken("holds on a limit that takes none".into())),
         }
     }
 
     /// What the subject's log holds. Takes nothing.
-    pub async fn peek(&self, ask: Ask<'_>) -> Result<Peek, StoreError> {
+    pub async fn peek(&self, ask: CustomRequest<'_>) -> Result<LogPeek, StoreError> {
         self.failing(self.limiter.peek(self.bucket(ask)).await)
     }
 
     /// Gives a hit back. Harmless where it is not there: given back before, out of its window, or another's.
-    pub async fn refund(&self, ask: Ask<'_>, hit: HitId) -> Result<(), StoreError> {
+    pub async fn refund(&self, ask: CustomRequest<'_>, hit: HitId) -> Result<(), StoreError> {
         self.failing(self.limiter.refund(&[self.bucket(ask)], hit).await)
     }
 
-    fn bucket<'a>(&self, ask: Ask<'a>) -> Bucket<'a> {
+    fn bucket<'a>(&self, ask: CustomRequest<'a>) -> Bucket<'a> {
         self.limiter.bucket(ask.limit, ask.subject.as_bytes())
     }
 
     /// Refusals only, those that a watching limit would have made too: each hit would be a row otherwise, as
     /// many as programs like to ask for.
-    fn record(&self, ask: Ask<'_>, refusal: &Refusal, noted: bool) {
-        let why = Why { noted, ..Why::refused(ask.limit.name(), refusal) };
-        let event = Event::new(refusal.at(), Action::Custom, Outcome::Throttled);
-        self.audit.record(Event {
+    fn record(&self, ask: CustomRequest<'_>, refusal: &Refusal, noted: bool) {
+        let why = EventRule { noted, ..EventRule::refused(ask.limit.name(), refusal) };
+        let event = AuditEvent::new(refusal.at(), Action::Custom, Outcome::Throttled);
+        self.audit.record(AuditEvent {
             name: ask.limit.name().strip_prefix("custom."),
             why: Some(why),
-            account: Some(Subject::Custom(ask.subject)),
-            address: Some(Subject::Address(ask.address)),
+            account: Some(EventSubject::Custom(ask.subject)),
+            address: Some(EventSubject::Address(ask.address)),
             ..event
         });
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use sqlx::migrate::MigrateError;
 
 use super::MIGRATIONS;
-use crate::outage::Outage;
+use crate::outage::DependencyStatus;
 
 /// A statement failed, or found no connection in time. What the database says is for the log only.
 #[derive(Debug, thiserror::Error)]
@@ -13,8 +13,8 @@ use crate::outage::Outage;
 pub struct DbError(sqlx::Error);
 
 /// How the database is, as far as failed statements and looks tell. A process has one.
-pub static OUTAGE: Outage =
-    Outage::new("the database", "gatehouse_database_up", "gatehouse_database_errors_total", 1);
+pub static OUTAGE: DependencyStatus =
+    DependencyStatus::new("the database", "gatehouse_database_up", "gatehouse_database_errors_total", 1);
 
 impl From<sqlx::Error> for DbError {
     fn from(error: sqlx::Error) -> Self {

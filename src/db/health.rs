@@ -7,12 +7,12 @@ use std::time::Duration;
 use sqlx::{ConnectOptions, Connection, PgConnection, query};
 use tokio::time::{sleep, timeout};
 
-use super::{Db, DbError, Lock, OUTAGE, READ_COMMITTED, Tx, on_tx};
+use super::{Db, DbError, DbLock, OUTAGE, READ_COMMITTED, Tx, on_tx};
 
-/// Between two looks.
+/// Between two probes.
 const EVERY: Duration = Duration::from_secs(1);
-/// So many looks come to one write, while writes succeed.
-const LOOKS_A_WRITE: u32 = 5;
+/// So many probes come to one write, while writes succeed.
+const PROBES_A_WRITE: u32 = 5;
 /// How long a server may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// How long a write may take: as long as one waits for another's.
@@ -24,13 +24,13 @@ const FILLER: usize = 3_500;
 
 /// As it was when last looked at; fine before the first look.
 #[derive(Debug, Default)]
-pub struct Health {
+pub struct DbHealth {
     unreachable: AtomicBool,
     unwritable: AtomicBool,
     probes: AtomicI64,
 }
 
-impl Health {
+impl DbHealth {
     pub fn is_reachable(&self) -> bool {
         !self.unreachable.load(Ordering::Relaxed)
     }
@@ -58,24 +58,24 @@ impl Db {
     }
 
     /// Looks for ever.
-    pub async fn keep_looking(&self) {
+    pub async fn run_probes(&self) {
         let mut connection = None;
-        let mut looks = 0_u32;
+        let mut probes = 0_u32;
         loop {
             let health = self.health();
             if let Self::Postgres(pools) = self {
                 let options = pools.all.connect_options();
-                let look = answers(&mut connection, &options);
-                health.note_reachable(matches!(timeout(ANSWER_WITHIN, look).await, Ok(Ok(()))));
+                let probe = answers(&mut connection, &options);
+                health.note_reachable(matches!(timeout(ANSWER_WITHIN, probe).await, Ok(Ok(()))));
             }
-            if health.is_reachable() && (looks.is_multiple_of(LOOKS_A_WRITE) || !self.is_writable()) {
+            if health.is_reachable() && (probes.is_multiple_of(PROBES_A_WRITE) || !self.is_writable()) {
                 let written = timeout(WRITTEN_WITHIN, self.try_write()).await;
                 health.note_writable(match written {
                     Ok(written) => written.map_err(|error| error.to_string()),
                     Err(_) => Err("it does not answer in time".to_owned()),
                 });
             }
-            looks = looks.wrapping_add(1);
+            probes = probes.wrapping_add(1);
             sleep(EVERY).await;
         }
     }
@@ -88,7 +88,7 @@ impl Db {
         let probe = self.health().probes.fetch_add(1, Ordering::Relaxed);
         let id = (i64::from(std::process::id()) << 32) | (probe & 0xFFFF_FFFF);
         let mut tx = match self {
-            Self::Sqlite(_) => self.begin_exclusive(Lock::on("health")).await?,
+            Self::Sqlite(_) => self.begin_exclusive(DbLock::on("health")).await?,
             // Beside those who have the lock: a stall of theirs is not this instance's.
             Self::Postgres(pools) => Tx::Postgres(pools.exclusive.begin_with(READ_COMMITTED).await?),
         };
@@ -98,7 +98,7 @@ impl Db {
         tx.commit().await
     }
 
-    fn health(&self) -> &Health {
+    fn health(&self) -> &DbHealth {
         match self {
             Self::Sqlite(pools) => &pools.health,
             Self::Postgres(pools) => &pools.health,

@@ -18,9 +18,9 @@ const TURNS: usize = 1024;
 /// One lock. A transaction that takes several takes them in the order that they are declared in here, the
 /// smaller before the larger: so no two wait for each other.
 #[derive(Debug, Clone, Copy)]
-pub struct Lock(i64);
+pub struct DbLock(i64);
 
-impl Lock {
+impl DbLock {
     /// Messages to one number, by its key.
     pub fn number(key: &[u8]) -> Self {
         Self::of("sms.number", key)
@@ -41,9 +41,9 @@ impl Lock {
         Self::of(what, b"")
     }
 
-    fn of(kind: &str, whose: &[u8]) -> Self {
+    fn of(kind: &str, subject: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("gatehouse 2026 database lock");
-        hasher.update(kind.as_bytes()).update(&[0]).update(whose);
+        hasher.update(kind.as_bytes()).update(&[0]).update(subject);
         Self(i64::from_le_bytes(*hasher.finalize().as_bytes().first_chunk().expect("32 bytes hold 8")))
     }
 
@@ -53,22 +53,22 @@ impl Lock {
     }
 }
 
-/// One connection of this process asks for a lock at a time: a burst for a number whose lock is stuck would
+/// One connection of this process asks for a lock at a time: a burst for a number subject lock is stuck would
 /// hold every connection otherwise, and no other number had one.
 #[derive(Debug, Clone)]
-pub(super) struct Turns(Arc<[Arc<Mutex<()>>]>);
+pub(super) struct LockQueue(Arc<[Arc<Mutex<()>>]>);
 
-impl Default for Turns {
+impl Default for LockQueue {
     fn default() -> Self {
         Self((0..TURNS).map(|_| Arc::default()).collect())
     }
 }
 
-impl Turns {
+impl LockQueue {
     pub async fn begin(
         &self,
         pool: &Pool<Postgres>,
-        lock: Lock,
+        lock: DbLock,
     ) -> Result<Transaction<'static, Postgres>, DbError> {
         let _asking = self.turn(lock).await?;
         let mut tx = pool.begin_with(READ_COMMITTED).await?;
@@ -76,7 +76,7 @@ impl Turns {
         Ok(tx)
     }
 
-    async fn turn(&self, lock: Lock) -> Result<OwnedMutexGuard<()>, DbError> {
+    async fn turn(&self, lock: DbLock) -> Result<OwnedMutexGuard<()>, DbError> {
         let turn = Arc::clone(&self.0[lock.0 as u64 as usize % TURNS]);
         let waited = tokio::time::timeout(ACQUIRE_TIMEOUT, turn.lock_owned()).await;
         Ok(waited.map_err(|_| sqlx::Error::PoolTimedOut)?)

@@ -10,32 +10,32 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteRow};
 use sqlx::{ConnectOptions, Connection, FromRow, Sqlite, SqliteConnection, raw_sql};
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::{ACQUIRE_TIMEOUT, DbError, Pools};
+use super::{ACQUIRE_TIMEOUT, DbError, DbPools};
 
 /// One that reads, and one that writes: what this has read stays true for as long as nobody else writes,
 /// where every other connection reads the file again after each of its commits. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Own {
-    reader: Line,
-    writer: Line,
+pub struct OwnConnections {
+    reader: OwnConnection,
+    writer: OwnConnection,
 }
 
 /// A connection and those who wait for it. None before its first use, and after a failure.
 #[derive(Debug, Clone)]
-struct Line {
+struct OwnConnection {
     options: SqliteConnectOptions,
-    open: Arc<Mutex<Option<Open>>>,
+    open: Arc<Mutex<Option<OpenConnection>>>,
     closed: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenConnection {
     connection: SqliteConnection,
     /// What was set up on it.
     set_up: Vec<&'static str>,
 }
 
-impl Pools<Sqlite> {
+impl DbPools<Sqlite> {
     /// The row that answers a question.
     pub async fn read<T>(
         &self,
@@ -47,7 +47,7 @@ impl Pools<Sqlite> {
         let Some(own) = &self.own else { return Ok(question.fetch_optional(&self.all).await?) };
         let mut turn = own.reader.turn("").await?;
         let answer = question.fetch_optional(connection(&mut turn)).await;
-        Line::end(turn, answer)
+        OwnConnection::end(turn, answer)
     }
 
     /// Runs one statement, whatever becomes of the caller meanwhile, and answers with what it returns.
@@ -69,20 +69,21 @@ impl Pools<Sqlite> {
         };
         let mut turn = own.writer.turn(setup).await?;
         let rows = statement.fetch_all(connection(&mut turn)).await;
-        Line::end(turn, rows)
+        OwnConnection::end(turn, rows)
     }
 }
 
-impl Own {
+impl OwnConnections {
     pub fn new(options: &SqliteConnectOptions) -> Self {
-        let line = || Line { options: options.clone(), open: Arc::default(), closed: Arc::default() };
+        let line =
+            || OwnConnection { options: options.clone(), open: Arc::default(), closed: Arc::default() };
         Self { reader: line(), writer: line() }
     }
 
     pub async fn close(&self) {
         for line in [&self.reader, &self.writer] {
             line.closed.store(true, Ordering::SeqCst);
-            if let Some(Open { connection, .. }) = line.open.lock().await.take() {
+            if let Some(OpenConnection { connection, .. }) = line.open.lock().await.take() {
                 // It ends either way.
                 let _ = connection.close().await;
             }
@@ -90,10 +91,10 @@ impl Own {
     }
 }
 
-type Turn<'l> = MutexGuard<'l, Option<Open>>;
+type ConnectionGuard<'l> = MutexGuard<'l, Option<OpenConnection>>;
 
-impl Line {
-    async fn turn(&self, setup: &'static str) -> Result<Turn<'_>, DbError> {
+impl OwnConnection {
+    async fn turn(&self, setup: &'static str) -> Result<ConnectionGuard<'_>, DbError> {
         let turn = tokio::time::timeout(ACQUIRE_TIMEOUT, self.open.lock()).await;
         let mut open = turn.map_err(|_| sqlx::Error::PoolTimedOut)?;
         if self.closed.load(Ordering::SeqCst) {
@@ -102,7 +103,7 @@ impl Line {
         // Taken out meanwhile: whoever hangs up here leaves no connection that is half set up.
         let mut ready = match open.take() {
             Some(ready) => ready,
-            None => Open { connection: self.options.connect().await?, set_up: Vec::new() },
+            None => OpenConnection { connection: self.options.connect().await?, set_up: Vec::new() },
         };
         if !setup.is_empty() && !ready.set_up.contains(&setup) {
             raw_sql(setup).execute(&mut ready.connection).await?;
@@ -113,7 +114,7 @@ impl Line {
     }
 
     /// After a failure the next caller opens another connection.
-    fn end<T>(mut turn: Turn<'_>, result: Result<T, sqlx::Error>) -> Result<T, DbError> {
+    fn end<T>(mut turn: ConnectionGuard<'_>, result: Result<T, sqlx::Error>) -> Result<T, DbError> {
         if result.is_err() {
             *turn = None;
         }
@@ -121,6 +122,6 @@ impl Line {
     }
 }
 
-fn connection<'t>(turn: &'t mut Turn<'_>) -> &'t mut SqliteConnection {
+fn connection<'t>(turn: &'t mut ConnectionGuard<'_>) -> &'t mut SqliteConnection {
     &mut turn.as_mut().expect("whoever has a turn has a connection").connection
 }

@@ -7,12 +7,12 @@ use crate::clock::Micros;
 
 /// Behind which row the next page begins. What a page may carry in its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cursor<Id> {
+pub struct RowCursor<Id> {
     pub at: Micros,
     pub id: Id,
 }
 
-impl<Id> Cursor<Id> {
+impl<Id> RowCursor<Id> {
     /// As it is displayed; `id` reads the row's own part.
     pub fn parse_with(text: &str, id: impl FnOnce(&str) -> Option<Id>) -> Option<Self> {
         let (at, rest) = text.split_once('-')?;
@@ -20,20 +20,20 @@ impl<Id> Cursor<Id> {
     }
 }
 
-impl<Id: fmt::Display> fmt::Display for Cursor<Id> {
+impl<Id: fmt::Display> fmt::Display for RowCursor<Id> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{}-{}", self.at.0, self.id)
     }
 }
 
 #[derive(Debug, Clone)]
-pub struct Page<Entry, Id> {
+pub struct RowPage<Entry, Id> {
     pub entries: Vec<Entry>,
     /// None where this is the last page.
-    pub next: Option<Cursor<Id>>,
+    pub next: Option<RowCursor<Id>>,
 }
 
-impl<Entry, Id> Page<Entry, Id> {
+impl<Entry, Id> RowPage<Entry, Id> {
     pub const fn empty() -> Self {
         Self { entries: Vec::new(), next: None }
     }
@@ -42,7 +42,7 @@ impl<Entry, Id> Page<Entry, Id> {
     pub fn of(
         rows: impl IntoIterator<Item = Result<Entry, sqlx::Error>>,
         wanted: u32,
-        place: impl FnOnce(&Entry) -> Cursor<Id>,
+        place: impl FnOnce(&Entry) -> RowCursor<Id>,
     ) -> Result<Self, sqlx::Error> {
         let mut rows = rows.into_iter();
         let entries: Vec<Entry> = rows.by_ref().take(wanted as usize).collect::<Result<_, _>>()?;

@@ -113,7 +113,7 @@ async fn exclusive_transactions_neither_lock_out_nor_lose_writes(database: TestD
         .map(|_| {
             let db = db.clone();
             tokio::spawn(async move {
-                let mut tx = db.begin_exclusive(Lock::on("test")).await.unwrap();
+                let mut tx = db.begin_exclusive(DbLock::on("test")).await.unwrap();
                 let rows: i64 =
                     on_tx!(&mut tx, connection => sqlx::query_scalar(count).fetch_one(connection).await).unwrap();
                 let insert = "INSERT INTO accounts (id, login, created_at) VALUES ($1, $1, 0)";
@@ -134,7 +134,7 @@ async fn exclusive_transactions_neither_lock_out_nor_lose_writes(database: TestD
 async fn a_transaction_that_is_dropped_has_written_nothing(database: TestDatabase) {
     let db = database.open().await;
     let insert = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
-    let mut tx = db.begin_exclusive(Lock::on("test")).await.unwrap();
+    let mut tx = db.begin_exclusive(DbLock::on("test")).await.unwrap();
     on_tx!(&mut tx, connection => sqlx::query(insert).execute(connection).await.map(drop)).unwrap();
     drop(tx);
     on_db!(&db, pool => sqlx::query(insert).execute(pool).await.map(drop)).unwrap();
@@ -145,7 +145,7 @@ async fn a_transaction_that_is_dropped_has_written_nothing(database: TestDatabas
 
 async fn the_time_is_a_moved_clocks_or_the_one_that_instances_share(database: TestDatabase) {
     let db = database.open().await;
-    let mut tx = db.begin_exclusive(Lock::on("test")).await.unwrap();
+    let mut tx = db.begin_exclusive(DbLock::on("test")).await.unwrap();
     let moved = Clock::manual(Micros(5));
     assert_eq!((tx.now(&moved).await.unwrap(), tx.now(&moved).await.unwrap()), (Micros(5), Micros(5)));
     let first = tx.now(&Clock::System).await.unwrap();
@@ -178,12 +178,12 @@ async fn a_url_that_is_none_is_refused_without_repeating_it() {
 
 async fn who_waits_for_the_exclusive_lock_keeps_nobody_from_reading(database: TestDatabase) {
     let db = database.open().await;
-    let held = db.begin_exclusive(Lock::on("test")).await.unwrap();
+    let held = db.begin_exclusive(DbLock::on("test")).await.unwrap();
     let waiting: Vec<_> = (0..40)
         .map(|_| {
             let db = db.clone();
             tokio::spawn(async move {
-                db.begin_exclusive(Lock::on("test")).await.unwrap().commit().await.unwrap()
+                db.begin_exclusive(DbLock::on("test")).await.unwrap().commit().await.unwrap()
             })
         })
         .collect();
@@ -208,9 +208,9 @@ async fn who_has_waited_for_the_exclusive_lock_sees_what_was_written_meanwhile(d
         sqlx::query(sqlx::AssertSqlSafe(strict)).execute(&pools.all).await.unwrap();
     }
     let (one, other) = (database.open().await, database.open().await);
-    let mut first = one.begin_exclusive(Lock::on("test")).await.unwrap();
+    let mut first = one.begin_exclusive(DbLock::on("test")).await.unwrap();
     let second = tokio::spawn(async move {
-        let mut second = other.begin_exclusive(Lock::on("test")).await.unwrap();
+        let mut second = other.begin_exclusive(DbLock::on("test")).await.unwrap();
         const COUNT: &str = "SELECT COUNT(*) FROM accounts";
         on_tx!(&mut second, connection => sqlx::query_scalar::<_, i64>(COUNT).fetch_one(connection).await)
             .unwrap()

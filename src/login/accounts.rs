@@ -10,14 +10,14 @@ mod tests;
 use sqlx::{query, query_as, query_scalar};
 
 use super::{AccountId, Phc, Username, id};
-use crate::audit::Subject;
+use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, Lock, on_db, on_tx};
+use crate::db::{Db, DbError, DbLock, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::sms::Phone;
 
 pub use devices::DeviceFailures;
-pub use failures::Failure;
+pub use failures::FailureResult;
 pub use passwords::ShownBy;
 pub use phones::PhoneSet;
 
@@ -119,7 +119,7 @@ impl Accounts {
         phc: &Phc,
     ) -> Result<Option<Account>, CreateError> {
         let mut tx =
-            self.db.begin_exclusive(Lock::on("accounts.first-admin")).await.map_err(CreateError::Db)?;
+            self.db.begin_exclusive(DbLock::on("accounts.first-admin")).await.map_err(CreateError::Db)?;
         if on_tx!(&mut tx, connection => query_scalar::<_, i64>(HAS_ADMIN).fetch_one(connection).await)? > 0 {
             return Ok(None);
         }
@@ -187,8 +187,8 @@ impl Accounts {
 
 impl Account {
     /// As an event names it.
-    pub fn recorded(&self) -> Subject<'_> {
-        Subject::Account { id: self.id.as_bytes(), login: self.login.as_str() }
+    pub fn recorded(&self) -> EventSubject<'_> {
+        EventSubject::Account { id: self.id.as_bytes(), login: self.login.as_str() }
     }
 
     /// What a stranger's password is compared with; none where no password opens the account, or none any more.

@@ -7,29 +7,29 @@ use metrics::Counter;
 use zeroize::Zeroizing;
 
 use super::consecutive::password_enabled_counter;
-use super::guard::Guard;
+use super::guard::LoginGuard;
 use super::sign_in::{BUSY, signed_in_counter};
 use super::{
-    Account, Accounts, Caller, CreateError, Hasher, HasherBusy, KnownDevices, Origin, PasswordError,
-    PhoneSet, ServiceError, ShownBy, Username,
+    Account, Accounts, CreateError, HashCaller, HasherBusy, KnownDevices, PasswordError, PasswordHasher,
+    PhoneSet, RequestOrigin, ServiceError, ShownBy, Username,
 };
-use crate::audit::{self, Action, Event};
-use crate::config::Live;
+use crate::audit::{self, Action, AuditEvent};
+use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::entropy::Entropy;
 use crate::request_id;
-use crate::sms::{Checked, Code, Codes, Guess, Phone, Purpose};
-use crate::throttle::Mode;
+use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
+use crate::throttle::LimitMode;
 
 /// The service. Clones share it.
 #[derive(Clone)]
-pub struct ByCode(Arc<Inner>);
+pub struct ByCode(Arc<ByCodeInner>);
 
-struct Inner {
-    codes: Codes,
-    guard: Arc<Guard>,
+struct ByCodeInner {
+    codes: SmsCodes,
+    guard: Arc<LoginGuard>,
     accounts: Accounts,
-    hasher: Hasher,
+    hasher: PasswordHasher,
     entropy: Entropy,
     signed_in: Counter,
 }
@@ -51,8 +51,8 @@ pub enum NotOpened {
 #[derive(Clone, Copy)]
 pub struct CodeEntry<'a> {
     pub phone: &'a Phone,
-    pub code: &'a Code,
-    pub origin: &'a Origin,
+    pub code: &'a SmsCode,
+    pub origin: &'a RequestOrigin,
     /// The browser's name, if it has one: the one that asked for the code has guesses of its own.
     pub browser: Option<&'a [u8]>,
     /// As what it is known at accounts: at the number's it has guesses of its own, too.
@@ -62,7 +62,7 @@ pub struct CodeEntry<'a> {
 }
 
 #[derive(Debug)]
-pub enum Entered {
+pub enum ByCodeOutcome {
     SignedIn {
         account: Box<Account>,
         /// There was none with this number before.
@@ -75,13 +75,13 @@ pub enum Entered {
 
 /// A request for a new password.
 #[derive(Clone, Copy)]
-pub struct Resetting<'a> {
+pub struct ResetRequest<'a> {
     pub entry: CodeEntry<'a>,
     pub new_password: &'a str,
 }
 
 #[derive(Debug)]
-pub enum Reset {
+pub enum ResetOutcome {
     /// Every session has ended, and the account's failures are forgiven. The account as it is now.
     Done(Box<Account>),
     /// Told to who has shown that the number is theirs.
@@ -96,7 +96,7 @@ pub enum Reset {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub enum Given {
+pub enum PhoneOutcome {
     Done,
     /// Told to who has shown that the number is theirs.
     PhoneTaken,
@@ -105,53 +105,65 @@ pub enum Given {
 
 impl ByCode {
     pub fn new(
-        codes: Codes,
-        guard: Arc<Guard>,
+        codes: SmsCodes,
+        guard: Arc<LoginGuard>,
         accounts: Accounts,
-        hasher: Hasher,
+        hasher: PasswordHasher,
         entropy: Entropy,
     ) -> Self {
-        Self(Arc::new(Inner { codes, guard, accounts, hasher, entropy, signed_in: signed_in_counter() }))
+        Self(Arc::new(ByCodeInner {
+            codes,
+            guard,
+            accounts,
+            hasher,
+            entropy,
+            signed_in: signed_in_counter(),
+        }))
     }
 
     /// What the number's account knows of the browser is looked up for whoever is known anywhere: that they look
     /// tells what their own cookie does.
     async fn guess<'a>(
         &self,
-        live: &Live,
+        live: &LiveSettings,
         entry: CodeEntry<'a>,
         purpose: Purpose,
-    ) -> Result<Guess<'a>, DbError> {
-        let CodeEntry { phone, code, origin: Origin { address, network }, browser, known, solved } = entry;
+    ) -> Result<CodeGuess<'a>, DbError> {
+        let CodeEntry { phone, code, origin: RequestOrigin { address, network }, browser, known, solved } =
+            entry;
         let known = !known.is_empty()
             && are_devices_known(live)
             && self.0.accounts.find_by_phone(phone).await?.is_some_and(|account| {
                 known.at(account.id).is_some_and(|device| device.password_version == account.password_version)
             });
-        Ok(Guess { phone, purpose, code, address, network, browser, known, solved })
+        Ok(CodeGuess { phone, purpose, code, address, network, browser, known, solved })
     }
 
     /// A first sign-in with a number makes its account, under a name of ours.
-    pub async fn sign_in(&self, live: &Live, entry: CodeEntry<'_>) -> Result<Entered, ServiceError> {
-        let Inner { codes, guard, accounts, .. } = &*self.0;
+    pub async fn sign_in(
+        &self,
+        live: &LiveSettings,
+        entry: CodeEntry<'_>,
+    ) -> Result<ByCodeOutcome, ServiceError> {
+        let ByCodeInner { codes, guard, accounts, .. } = &*self.0;
         let proven = match opened(codes.check(live, self.guess(live, entry, Purpose::Login).await?).await?) {
             Ok(proven) => proven,
-            Err(not) => return Ok(Entered::Not(not)),
+            Err(not) => return Ok(ByCodeOutcome::Not(not)),
         };
         loop {
             if let Some(account) = accounts.find_by_phone(proven.phone()).await? {
                 // Whoever talks a carrier into another SIM has the number: too little for what all depends on.
                 if account.roles.admin {
-                    return Ok(Entered::PasswordRequired);
+                    return Ok(ByCodeOutcome::PasswordRequired);
                 }
                 self.signed_in(&account, entry);
-                return Ok(Entered::SignedIn { account: Box::new(account), made: false });
+                return Ok(ByCodeOutcome::SignedIn { account: Box::new(account), made: false });
             }
             match accounts.create_with_phone(&self.name(), None, proven.phone()).await {
                 Ok(account) => {
                     guard.made(&account);
                     self.signed_in(&account, entry);
-                    return Ok(Entered::SignedIn { account: Box::new(account), made: true });
+                    return Ok(ByCodeOutcome::SignedIn { account: Box::new(account), made: true });
                 }
                 // Made by another sign-in meanwhile: found when looked for again. A taken name: another is drawn.
                 Err(CreateError::PhoneTaken | CreateError::LoginTaken) => {}
@@ -169,14 +181,14 @@ impl ByCode {
     /// What a code did for an account, beside the guess that was right.
     fn record(&self, account: &Account, entry: CodeEntry<'_>, (action, name): (Action, Option<&str>)) {
         let audit = self.0.guard.audit();
-        audit.record(Event {
+        audit.record(AuditEvent {
             name,
             solved: entry.solved,
             account: Some(account.recorded()),
-            address: Some(audit::Subject::Address(&entry.origin.address)),
-            phone: Some(audit::Subject::Phone(entry.phone.as_str())),
-            prefix: Some(audit::Subject::Prefix(entry.phone.block())),
-            ..Event::new(audit.now(), action, audit::Outcome::Ok)
+            address: Some(audit::EventSubject::Address(&entry.origin.address)),
+            phone: Some(audit::EventSubject::Phone(entry.phone.as_str())),
+            prefix: Some(audit::EventSubject::Prefix(entry.phone.block())),
+            ..AuditEvent::new(audit.now(), action, audit::Outcome::Ok)
         });
     }
 
@@ -190,15 +202,19 @@ impl ByCode {
 
     /// Everything that can be judged without the code is judged before it, and the same whoever has the
     /// number. A try has its place among the wrong codes before that, since each has us compute a hash.
-    pub async fn reset(&self, live: &Live, ask: Resetting<'_>) -> Result<Reset, ServiceError> {
-        let Inner { codes, guard, hasher, .. } = &*self.0;
-        let caller = Caller::stranger(&ask.entry.origin.network, ask.entry.solved);
+    pub async fn reset(
+        &self,
+        live: &LiveSettings,
+        ask: ResetRequest<'_>,
+    ) -> Result<ResetOutcome, ServiceError> {
+        let ByCodeInner { codes, guard, hasher, .. } = &*self.0;
+        let caller = HashCaller::stranger(&ask.entry.origin.network, ask.entry.solved);
         if let Err(busy) = hasher.has_room(&caller).await {
             return Ok(no_room(&caller, busy));
         }
         let admitted = match codes.admit(live, self.guess(live, ask.entry, Purpose::Reset).await?).await? {
             Ok(admitted) => admitted,
-            Err(not) => return Ok(opened(not).map_or_else(Reset::Not, |_| Reset::NoAccount)),
+            Err(not) => return Ok(opened(not).map_or_else(ResetOutcome::Not, |_| ResetOutcome::NoAccount)),
         };
         let (service, phone) = (self.clone(), ask.entry.phone.clone());
         let password = Zeroizing::new(ask.new_password.to_owned());
@@ -206,7 +222,7 @@ impl ByCode {
         let compared = request_id::spawn(async move {
             let not = match service.0.hasher.hash_beside(&caller, &password, phone.as_str()).await {
                 Ok(Ok(hash)) => return Ok((hash, admitted.compare().await)),
-                Ok(Err(unfit)) => Reset::Unfit(unfit),
+                Ok(Err(unfit)) => ResetOutcome::Unfit(unfit),
                 Err(busy) => no_room(&caller, busy),
             };
             admitted.refund().await;
@@ -218,15 +234,17 @@ impl ByCode {
         };
         let proven = match opened(checked?) {
             Ok(proven) => proven,
-            Err(not) => return Ok(Reset::Not(not)),
+            Err(not) => return Ok(ResetOutcome::Not(not)),
         };
         let phone = proven.phone();
-        let Some(account) = self.0.accounts.find_by_phone(phone).await? else { return Ok(Reset::NoAccount) };
+        let Some(account) = self.0.accounts.find_by_phone(phone).await? else {
+            return Ok(ResetOutcome::NoAccount);
+        };
         if account.roles.admin {
-            return Ok(Reset::PasswordRequired);
+            return Ok(ResetOutcome::PasswordRequired);
         }
         let set = self.0.accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?;
-        let Some(version) = set else { return Ok(Reset::NoAccount) };
+        let Some(version) = set else { return Ok(ResetOutcome::NoAccount) };
         // In an outage of the store there are none to forgive that would last.
         if let Err(error) = guard.forgive(&live.limits, account.id).await {
             tracing::debug!(%error, "an account's failures could not be forgiven");
@@ -243,27 +261,27 @@ impl ByCode {
             must_change_password: false,
             ..account
         };
-        Ok(Reset::Done(Box::new(account)))
+        Ok(ResetOutcome::Done(Box::new(account)))
     }
 
     /// Gives an account the number, in place of the one that it may have. A number opens the account, so
     /// the account is one whose password was just verified.
     pub async fn give(
         &self,
-        live: &Live,
+        live: &LiveSettings,
         account: &Account,
         entry: CodeEntry<'_>,
-    ) -> Result<Given, ServiceError> {
+    ) -> Result<PhoneOutcome, ServiceError> {
         let proven =
             match opened(self.0.codes.check(live, self.guess(live, entry, Purpose::Verify).await?).await?) {
                 Ok(proven) => proven,
-                Err(not) => return Ok(Given::Not(not)),
+                Err(not) => return Ok(PhoneOutcome::Not(not)),
             };
         match self.0.accounts.set_phone(account.id, proven.phone()).await? {
-            PhoneSet::Done => Ok(Given::Done),
-            PhoneSet::Taken => Ok(Given::PhoneTaken),
+            PhoneSet::Done => Ok(PhoneOutcome::Done),
+            PhoneSet::Taken => Ok(PhoneOutcome::PhoneTaken),
             // Removed under its own session, which has ended with it.
-            PhoneSet::Gone => Ok(Given::Not(NotOpened::Wrong)),
+            PhoneSet::Gone => Ok(PhoneOutcome::Not(NotOpened::Wrong)),
         }
     }
 
@@ -274,25 +292,25 @@ impl ByCode {
 }
 
 /// Whoever solved nothing is asked for a challenge.
-fn no_room(caller: &Caller, HasherBusy { retry_after }: HasherBusy) -> Reset {
+fn no_room(caller: &HashCaller, HasherBusy { retry_after }: HasherBusy) -> ResetOutcome {
     match caller.solved() {
-        true => Reset::Busy { retry_after },
-        false => Reset::Not(NotOpened::Challenged { limit: BUSY.to_owned(), retry_after }),
+        true => ResetOutcome::Busy { retry_after },
+        false => ResetOutcome::Not(NotOpened::Challenged { limit: BUSY.to_owned(), retry_after }),
     }
 }
 
 /// An owner may have everyone be a stranger.
-fn are_devices_known(live: &Live) -> bool {
+fn are_devices_known(live: &LiveSettings) -> bool {
     let limit = &live.limits.login_device;
-    limit.mode() == Mode::Enforce && !limit.rules().is_empty()
+    limit.mode() == LimitMode::Enforce && !limit.rules().is_empty()
 }
 
-fn opened(checked: Checked) -> Result<crate::sms::Proven, NotOpened> {
+fn opened(checked: CheckOutcome) -> Result<crate::sms::ProvenPhone, NotOpened> {
     match checked {
-        Checked::Right(proven) => Ok(proven),
-        Checked::Wrong => Err(NotOpened::Wrong),
-        Checked::Challenged { limit, retry_after } => Err(NotOpened::Challenged { limit, retry_after }),
-        Checked::Throttled { limit, retry_after } => Err(NotOpened::Throttled { limit, retry_after }),
-        Checked::Unavailable { retry_after } => Err(NotOpened::Unavailable { retry_after }),
+        CheckOutcome::Right(proven) => Ok(proven),
+        CheckOutcome::Wrong => Err(NotOpened::Wrong),
+        CheckOutcome::Challenged { limit, retry_after } => Err(NotOpened::Challenged { limit, retry_after }),
+        CheckOutcome::Throttled { limit, retry_after } => Err(NotOpened::Throttled { limit, retry_after }),
+        CheckOutcome::Unavailable { retry_after } => Err(NotOpened::Unavailable { retry_after }),
     }
 }

@@ -8,7 +8,7 @@ use super::KnownDevices;
 
 /// Where a request comes from, as limits count it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub struct RequestOrigin {
     /// The address; of an IPv6 one its /64.
     pub address: Vec<u8>,
     /// The /24 of an IPv4 address, the /48 of an IPv6 one.
@@ -19,13 +19,13 @@ const MAX_USER_AGENT_CHARS: usize = 200;
 
 /// The client of one request: as its account's owner is shown it later, and as what it has shown itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Client {
+pub struct SignInClient {
     pub(super) network: String,
     pub(super) user_agent: String,
     pub(super) devices: KnownDevices,
 }
 
-impl Client {
+impl SignInClient {
     /// Masks the address to its /24 (IPv6: /48) and cuts the user agent to 200 characters here, so that
     /// what was not to be stored goes no further.
     pub fn new(address: IpAddr, user_agent: &str) -> Self {
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn addresses_are_masked() {
-        let network = |address: &str| Client::new(address.parse().unwrap(), "").network;
+        let network = |address: &str| SignInClient::new(address.parse().unwrap(), "").network;
         assert_eq!(network("203.0.113.77"), "203.0.113.0/24");
         assert_eq!(network("::ffff:203.0.113.77"), "203.0.113.0/24", "IPv4 in IPv6's clothes");
         assert_eq!(network("2001:db8:0:42::1"), "2001:db8::/48");
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_user_agent_is_cut_and_cleaned() {
-        let agent = |text: &str| Client::new(IpAddr::from([127, 0, 0, 1]), text).user_agent;
+        let agent = |text: &str| SignInClient::new(IpAddr::from([127, 0, 0, 1]), text).user_agent;
         assert_eq!(agent("Mozilla\0/5.0\r\n"), "Mozilla/5.0");
         assert_eq!(agent(&"é".repeat(10_000)).chars().count(), 200);
     }

@@ -2,10 +2,10 @@
 //! Strangers have so many together, and each known device so many of its own: what strangers spend keeps no known
 //! device out, and what comes from a known device gives strangers nothing.
 //!
-//! What counts stands in SQL and is added to when a password was wrong. Until then an attempt is in the air, and
-//! those in the air of this process take part: there are never more than could all be wrong. One that would be
+//! What counts stands in SQL and is added to when a password was wrong. Until then an attempt is in flight, and
+//! those in flight of this process take part: there are never more than could all be wrong. One that would be
 //! too many waits for another to end, so that right passwords are not refused for one another. What other
-//! instances have in the air is not seen; whatever ends after the password was disabled was wrong, even if right
+//! instances have in flight is not seen; whatever ends after the password was disabled was wrong, even if right
 //! (see [`Accounts::forget_failures`], [`Accounts::forget_device_failures`] and where sessions start).
 
 use std::collections::HashMap;
@@ -15,7 +15,9 @@ use std::time::Duration;
 use metrics::Counter;
 use tokio::sync::Notify;
 
-use super::{Account, AccountId, Accounts, DeviceFailures, DeviceId, Failure, KnownDevice, Phc, Username};
+use super::{
+    Account, AccountId, Accounts, DeviceFailures, DeviceId, FailureResult, KnownDevice, Phc, Username,
+};
 use crate::db::DbError;
 
 /// How long an attempt may wait for others to end: with the hashing queue behind it, this stays well under
@@ -25,9 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// For how many names that no password opens it is known how often they were tried.
 const NAMES: usize = 100_000;
 
-pub struct Consecutive {
+pub struct ConsecutiveFailures {
     accounts: Accounts,
-    air: Arc<Air>,
+    in_flight: Arc<InFlightTable>,
     /// Wrong passwords at names that no password opens, so that attempts there wait for each other as they would
     /// at an account. Kept by this process for those that were tried last: nothing hangs on it but how it looks.
     unheld: quick_cache::sync::Cache<Username, u64>,
@@ -37,14 +39,14 @@ pub struct Consecutive {
 }
 
 /// Whom a login names, and the leave to compare one password with theirs.
-pub struct Looked {
+pub struct LoginLookup {
     pub account: Option<Account>,
     /// What stands against the known device that it came from.
     pub device: Option<DeviceFailures>,
-    pub turn: Option<Turn>,
+    pub permit: Option<ComparisonPermit>,
 }
 
-impl Looked {
+impl LoginLookup {
     /// What the password is compared with; none where that is a decoy.
     pub fn open_hash(&self) -> Option<&Phc> {
         let account = self.account.as_ref()?;
@@ -57,65 +59,65 @@ impl Looked {
     }
 }
 
-impl Consecutive {
+impl ConsecutiveFailures {
     pub fn new(accounts: Accounts) -> Self {
         let [disabled, tried, spent] = ["disabled", "tried", "device"].map(counter);
         let unheld = quick_cache::sync::Cache::new(NAMES);
-        Self { accounts, air: Arc::default(), unheld, disabled, tried, spent }
+        Self { accounts, in_flight: Arc::default(), unheld, disabled, tried, spent }
     }
 
     /// Looks the account up; `expected` is the one that it is believed to be, `device` what the attempt comes
-    /// from where that is known there. None where too many others were in the air for too long.
-    pub async fn look(
+    /// from where that is known there. None where too many others were in flight for too long.
+    pub async fn look_up(
         &self,
         login: &Username,
         expected: Option<AccountId>,
         device: Option<&KnownDevice>,
         max: u32,
-    ) -> Result<Option<Looked>, DbError> {
+    ) -> Result<Option<LoginLookup>, DbError> {
         if max == 0 {
             return self.find(login, device).await.map(Some);
         }
-        let whose = match (device, expected) {
-            (Some(device), _) => Whose::Device(device.account, device.id),
-            (None, Some(account)) => Whose::Account(account),
-            (None, None) => Whose::Name(login.clone()),
+        let key = match (device, expected) {
+            (Some(device), _) => InFlightKey::Device(device.account, device.id),
+            (None, Some(account)) => InFlightKey::Account(account),
+            (None, None) => InFlightKey::Name(login.clone()),
         };
-        let waiting = self.wait_for_turn(login, device, Turn::new(&self.air, whose), max);
+        let waiting = self.wait_for_permit(login, device, ComparisonPermit::new(&self.in_flight, key), max);
         tokio::time::timeout(PATIENCE, waiting).await.ok().transpose()
     }
 
-    async fn wait_for_turn(
+    async fn wait_for_permit(
         &self,
         login: &Username,
         device: Option<&KnownDevice>,
-        mut turn: Turn,
+        mut permit: ComparisonPermit,
         max: u32,
-    ) -> Result<Looked, DbError> {
+    ) -> Result<LoginLookup, DbError> {
         loop {
-            let ended = turn.ended();
-            let looked = self.find(login, device).await?;
-            let Some(failures) = self.failures(login, &looked, max) else { return Ok(looked) };
-            match turn.rise(failures, ended, max) {
-                Rise::Risen => return Ok(Looked { turn: Some(turn), ..looked }),
-                Rise::Stale => {}
-                Rise::Full => turn.freed.notified().await,
+            let ended = permit.ended();
+            let lookup = self.find(login, device).await?;
+            let Some(failures) = self.failures(login, &lookup, max) else { return Ok(lookup) };
+            match permit.try_start(failures, ended, max) {
+                StartResult::Started => return Ok(LoginLookup { permit: Some(permit), ..lookup }),
+                StartResult::Stale => {}
+                StartResult::Full => permit.freed.notified().await,
             }
         }
     }
 
-    async fn find(&self, login: &Username, device: Option<&KnownDevice>) -> Result<Looked, DbError> {
+    async fn find(&self, login: &Username, device: Option<&KnownDevice>) -> Result<LoginLookup, DbError> {
         let (account, device) = match device {
             Some(device) => self.accounts.find_from(login, device.id).await?.unzip(),
             None => (self.accounts.find(login).await?, None),
         };
-        Ok(Looked { account, device, turn: None })
+        Ok(LoginLookup { account, device, permit: None })
     }
 
     /// Wrong passwords in a row so far; None where there were too many.
-    fn failures(&self, login: &Username, looked: &Looked, max: u32) -> Option<u64> {
+    fn failures(&self, login: &Username, lookup: &LoginLookup, max: u32) -> Option<u64> {
         let counted = |failures: i64| u64::try_from(failures).unwrap_or(0);
-        match (&looked.account, &looked.device) {
+        match (&lookup.account, &lookup.device) {
             (Some(_), Some(device)) => Some(counted(device.failures)).filter(|_| !device.spent),
             (Some(account), None) if account.password_disabled_at.is_some() => None,
             (Some(account), None) if account.open_hash().is_some() => {
@@ -128,8 +130,8 @@ impl Consecutive {
     /// Whether a password that was compared equal is right still. One statement, where wrong ones stood before.
     /// Where none did, nobody in this process can have disabled it meanwhile, and where another instance has, no
     /// session starts. What came from a known device says nothing of strangers: theirs stay as they are.
-    pub async fn confirm(&self, looked: &Looked) -> Result<bool, DbError> {
-        match (&looked.account, looked.device) {
+    pub async fn confirm(&self, lookup: &LoginLookup) -> Result<bool, DbError> {
+        match (&lookup.account, lookup.device) {
             (Some(_), Some(DeviceFailures { failures: 0, .. })) => Ok(true),
             (Some(account), Some(from)) => self.accounts.forget_device_failures(account, from.device).await,
             (Some(account), None) if account.password_failures > 0 => {
@@ -141,16 +143,16 @@ impl Consecutive {
     }
 
     /// A password was wrong. Whether that was the last one that strangers had, or the device that it came from.
-    pub async fn count(&self, login: &Username, looked: &Looked, max: u32) -> Result<bool, DbError> {
-        match (&looked.account, looked.device) {
+    pub async fn count(&self, login: &Username, lookup: &LoginLookup, max: u32) -> Result<bool, DbError> {
+        match (&lookup.account, lookup.device) {
             (Some(account), Some(from)) => self.count_from(account, from.device, max).await,
             (account, _) => self.count_strangers(login, account.as_ref(), max).await,
         }
     }
 
     async fn count_from(&self, account: &Account, device: DeviceId, max: u32) -> Result<bool, DbError> {
-        let spent =
-            max > 0 && self.accounts.count_device_failure(account, device, max).await? == Failure::Disabled;
+        let spent = max > 0
+            && self.accounts.count_device_failure(account, device, max).await? == FailureResult::Disabled;
         if spent {
             self.spent.increment(1);
         }
@@ -171,13 +173,13 @@ impl Consecutive {
         }
         let Some(account) = account.filter(|account| account.open_hash().is_some()) else {
             if account.is_none_or(|account| account.password_disabled_at.is_none()) {
-                let _one_at_a_time = self.air.lock();
+                let _one_at_a_time = self.in_flight.lock();
                 self.unheld.insert(login.clone(), self.unheld.get(login).unwrap_or(0) + 1);
             }
             self.accounts.count_unheld_failure(login).await?;
             return Ok(false);
         };
-        let disabled = self.accounts.count_failure(account, max).await? == Failure::Disabled;
+        let disabled = self.accounts.count_failure(account, max).await? == FailureResult::Disabled;
         if disabled {
             self.disabled.increment(1);
         }
@@ -198,10 +200,10 @@ fn counter(outcome: &'static str) -> Counter {
 
 /// The attempts of this process, by where they are counted.
 #[derive(Default)]
-struct Air(Mutex<HashMap<Whose, Flights>>);
+struct InFlightTable(Mutex<HashMap<InFlightKey, InFlightCount>>);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-enum Whose {
+enum InFlightKey {
     Account(AccountId),
     /// From a device that is known there.
     Device(AccountId, DeviceId),
@@ -210,83 +212,83 @@ enum Whose {
 }
 
 #[derive(Default)]
-struct Flights {
+struct InFlightCount {
     /// Being compared.
-    aloft: u64,
+    comparing: u64,
     /// Ended since this entry is here.
     ended: u64,
-    /// Aloft, or waiting for it.
-    turns: usize,
+    /// Being compared, or waiting for it.
+    holders: usize,
     freed: Arc<Notify>,
 }
 
 /// A part in the attempts at one account, until it is dropped.
-pub struct Turn {
-    air: Arc<Air>,
-    whose: Whose,
-    aloft: bool,
+pub struct ComparisonPermit {
+    table: Arc<InFlightTable>,
+    key: InFlightKey,
+    comparing: bool,
     freed: Arc<Notify>,
 }
 
-enum Rise {
-    Risen,
+enum StartResult {
+    Started,
     /// Somebody has ended since the failures were read: read them again.
     Stale,
-    /// Were all wrong that are aloft, there would be no room for this one.
+    /// If all that are being compared were wrong, there would be no room for this one.
     Full,
 }
 
-impl Air {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Whose, Flights>> {
+impl InFlightTable {
+    fn lock(&self) -> MutexGuard<'_, HashMap<InFlightKey, InFlightCount>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Turn {
-    fn new(air: &Arc<Air>, whose: Whose) -> Self {
-        let mut all = air.lock();
-        let flights = all.entry(whose.clone()).or_default();
-        flights.turns += 1;
-        Self { air: Arc::clone(air), whose, aloft: false, freed: Arc::clone(&flights.freed) }
+impl ComparisonPermit {
+    fn new(table: &Arc<InFlightTable>, key: InFlightKey) -> Self {
+        let mut all = table.lock();
+        let count = all.entry(key.clone()).or_default();
+        count.holders += 1;
+        Self { table: Arc::clone(table), key, comparing: false, freed: Arc::clone(&count.freed) }
     }
 
     /// How many attempts have ended; to be asked before the failures are read.
     fn ended(&self) -> u64 {
-        self.air.lock()[&self.whose].ended
+        self.table.lock()[&self.key].ended
     }
 
-    /// Goes up where that is safe. Of those that have ended since, the failures may be read or not.
-    fn rise(&mut self, failures: u64, ended: u64, max: u32) -> Rise {
-        let mut all = self.air.lock();
-        let flights = all.get_mut(&self.whose).expect("here until the last turn is dropped");
-        let since = flights.ended - ended;
+    /// Starts to compare if that is safe. Of those that have ended since, the failures may be read or not.
+    fn try_start(&mut self, failures: u64, ended: u64, max: u32) -> StartResult {
+        let mut all = self.table.lock();
+        let count = all.get_mut(&self.key).expect("here until the last permit is dropped");
+        let since = count.ended - ended;
         // One alone always may: the setting may have been lowered to less than there were failures.
-        let room = failures + since + flights.aloft < u64::from(max) || since + flights.aloft == 0;
+        let room = failures + since + count.comparing < u64::from(max) || since + count.comparing == 0;
         if room {
-            flights.aloft += 1;
-            self.aloft = true;
+            count.comparing += 1;
+            self.comparing = true;
             // There may be room for the next one, too.
             self.freed.notify_one();
-            return Rise::Risen;
+            return StartResult::Started;
         }
-        if since > 0 { Rise::Stale } else { Rise::Full }
+        if since > 0 { StartResult::Stale } else { StartResult::Full }
     }
 }
 
-impl Drop for Turn {
+impl Drop for ComparisonPermit {
     fn drop(&mut self) {
-        let mut all = self.air.lock();
-        let Some(flights) = all.get_mut(&self.whose) else { return };
-        flights.turns -= 1;
-        if self.aloft {
-            flights.aloft -= 1;
-            flights.ended += 1;
+        let mut all = self.table.lock();
+        let Some(count) = all.get_mut(&self.key) else { return };
+        count.holders -= 1;
+        if self.comparing {
+            count.comparing -= 1;
+            count.ended += 1;
         }
-        if flights.turns == 0 {
-            all.remove(&self.whose);
+        if count.holders == 0 {
+            all.remove(&self.key);
         } else {
-            // Also by one that never rose: it may have been the one that was told.
-            flights.freed.notify_one();
+            // Also by one that never started: it may have been the one that was notified.
+            count.freed.notify_one();
         }
     }
 }

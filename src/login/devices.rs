@@ -51,13 +51,13 @@ pub struct KnownDevices(Vec<KnownDevice>);
 
 /// Writes the cookie, and reads it.
 #[derive(Clone)]
-pub struct Devices {
+pub struct DeviceCookies {
     key: SubKey,
     clock: Clock,
     entropy: Entropy,
 }
 
-impl Devices {
+impl DeviceCookies {
     pub const fn new(key: SubKey, clock: Clock, entropy: Entropy) -> Self {
         Self { key, clock, entropy }
     }

@@ -9,17 +9,17 @@ use sqlx::{query, query_as, query_scalar};
 
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db};
-use crate::throttle::{HitId, Kept, Key, OwnedBucket};
+use crate::throttle::{HitId, KeptHit, OwnedBucket, SubjectKey};
 
 /// An instance that gave no sign of life for this long is not counted; it gives one every 5 s.
 const LIVE_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// The record over its database. Clones share it.
 #[derive(Debug, Clone)]
-pub struct FailureRecord(Arc<Parts>);
+pub struct FailureRecord(Arc<RecordParts>);
 
 #[derive(Debug)]
-struct Parts {
+struct RecordParts {
     db: Db,
     clock: Clock,
 }
@@ -29,8 +29,8 @@ struct Parts {
 pub struct FailedAttempt {
     pub hit: HitId,
     /// The account's log, or the device's in its place.
-    pub own: Key,
-    pub logs: Vec<(String, Key)>,
+    pub own: SubjectKey,
+    pub logs: Vec<(String, SubjectKey)>,
 }
 
 /// A row's place in the order of the record, newest first.
@@ -44,8 +44,8 @@ pub struct RecordPlace {
 #[derive(Debug, Clone)]
 pub struct RecordedFailure {
     pub place: RecordPlace,
-    pub kept: Kept,
-    pub logs: Vec<(String, Key)>,
+    pub kept: KeptHit,
+    pub logs: Vec<(String, SubjectKey)>,
 }
 
 impl FailedAttempt {
@@ -63,7 +63,7 @@ impl RecordPlace {
 
 impl FailureRecord {
     pub fn new(db: Db, clock: Clock) -> Self {
-        Self(Arc::new(Parts { db, clock }))
+        Self(Arc::new(RecordParts { db, clock }))
     }
 
     /// This process's clock: for what is not counted.
@@ -109,7 +109,7 @@ impl FailureRecord {
     }
 
     /// When the newest failures of a log of its own were, newest first, at most `most` of those after `from`.
-    pub async fn newest(&self, own: Key, from: Micros, most: u32) -> Result<Vec<Micros>, DbError> {
+    pub async fn newest(&self, own: SubjectKey, from: Micros, most: u32) -> Result<Vec<Micros>, DbError> {
         const SQL: &str =
             "SELECT at FROM failed_attempts WHERE own = $1 AND at > $2 ORDER BY at DESC LIMIT $3";
         let times: Vec<i64> = on_db!(&self.0.db, pool => query_scalar(SQL).bind(text(&own.0)).bind(from.0)
@@ -132,14 +132,14 @@ impl FailureRecord {
     }
 
     /// Forgets the failures of a log of its own: its owner has proven themselves, or was let in again.
-    pub async fn forget(&self, own: Key) -> Result<(), DbError> {
+    pub async fn forget(&self, own: SubjectKey) -> Result<(), DbError> {
         const SQL: &str = "DELETE FROM failed_attempts WHERE own = $1";
         on_db!(&self.0.db, pool => query(SQL).bind(text(&own.0)).execute(pool).await.map(drop))?;
         Ok(())
     }
 
     /// Forgets the failures of a log that many share: an administrator cleared it.
-    pub async fn forget_shared(&self, limit: &str, key: Key) -> Result<(), DbError> {
+    pub async fn forget_shared(&self, limit: &str, key: SubjectKey) -> Result<(), DbError> {
         const SQL: &str = "UPDATE failed_attempts SET logs = REPLACE(logs, $1, '') WHERE logs LIKE $2";
         // Neither a limit's name nor base64url has a % in it; a _ stands for itself, too.
         let log = format!("{limit}:{}", text(&key.0));
@@ -176,10 +176,10 @@ fn bytes<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
 
 fn parse((at, hit, logs): (i64, String, String)) -> Result<RecordedFailure, sqlx::Error> {
     let log = |log: &str| match log.split_once(':') {
-        Some((limit, key)) => Ok((limit.to_owned(), Key(bytes(key)?))),
+        Some((limit, key)) => Ok((limit.to_owned(), SubjectKey(bytes(key)?))),
         None => Err(sqlx::Error::Decode("a column holds a log without a key".into())),
     };
     let logs = logs.split_whitespace().map(log).collect::<Result<_, _>>()?;
-    let kept = Kept { at: Micros(at), id: HitId(bytes(&hit)?) };
+    let kept = KeptHit { at: Micros(at), id: HitId(bytes(&hit)?) };
     Ok(RecordedFailure { place: RecordPlace { at: Micros(at), hit }, kept, logs })
 }

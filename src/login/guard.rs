@@ -14,26 +14,27 @@ use std::time::Duration;
 
 use metrics::Counter;
 
-use self::in_flight::InFlight;
+use self::in_flight::InFlightAttempts;
 use self::path::{BeforePasswords, OWN};
-use self::slot::{Held, Unclaimed};
+use self::slot::{SlotHold, UnclaimedHold};
 use self::subject::account_key;
 use super::accounts::{Account, Accounts};
 use super::devices::KnownDevice;
 use super::failure_record::FailureRecord;
 use super::id::AccountId;
-use super::{Origin, Username};
+use super::{RequestOrigin, Username};
 use crate::audit::Audit;
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::db::DbError;
 use crate::throttle::{
-    self, AnyStore, Attempt, Decision, Limit, Limiter, MemoryStore, Refusal, Rule, StoreError, Then,
+    self, AnyStore, HitDecision, HoldDecision, Limit, Limiter, MemoryStore, Refusal, Rule, RuleAction,
+    StoreError,
 };
 
-pub use path::Path;
-pub use slot::Slot;
-pub use subject::{Subject, account_subject};
+pub use path::SignInPath;
+pub use slot::AttemptSlot;
+pub use subject::{AccountSubject, account_subject};
 
 /// How long an attempt may wait for others in flight to end. With the hashing queue behind it this stays
 /// well under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
@@ -47,31 +48,31 @@ const KNOWN_LOGINS: usize = 100_000;
 
 /// What everyone meets while the store is out: no hit stands in the way.
 const ASKED: Refusal =
-    Refusal { bucket: OWN, rule: 0, then: Then::Captcha, retry_after: BUSY_RETRY, frees_at: Micros(0) };
+    Refusal { bucket: OWN, rule: 0, then: RuleAction::Captcha, retry_after: BUSY_RETRY, frees_at: Micros(0) };
 
 /// Reserves before a password is verified.
-pub struct Guard {
+pub struct LoginGuard {
     limiter: Limiter<AnyStore>,
     /// Windows of addresses in this process, stricter, for as long as the store is out.
     insurance: Limiter<MemoryStore>,
     /// What decides on accounts meanwhile, and what the store is rebuilt from.
     failures: FailureRecord,
-    in_flight: InFlight,
-    rebuild: throttle::Rebuild<AnyStore>,
+    in_flight: InFlightAttempts,
+    rebuild: throttle::WindowRebuild<AnyStore>,
     /// A return to the store is under way.
     returning: AtomicBool,
     accounts: Accounts,
     audit: Audit,
-    logins: quick_cache::sync::Cache<Username, Subject>,
+    logins: quick_cache::sync::Cache<Username, AccountSubject>,
     outages: Counter,
 }
 
 /// Whether an attempt may be verified.
-pub enum Admission {
-    Held(Slot),
+pub enum GuardAdmission {
+    Held(AttemptSlot),
     /// A CAPTCHA must be solved with it, or it must wait, as the refusal says.
     Refused {
-        path: Path,
+        path: SignInPath,
         limit: &'static str,
         refusal: Refusal,
     },
@@ -82,21 +83,21 @@ pub enum Admission {
 
 /// Who tries, and with what.
 #[derive(Clone, Copy)]
-pub struct Who<'a> {
+pub struct GuardRequest<'a> {
     pub login: &'a Username,
-    pub origin: &'a Origin,
+    pub origin: &'a RequestOrigin,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
 }
 
 /// Something that was admitted: when, and what a watching limit would have refused.
 #[derive(Debug, Clone, Copy)]
-pub struct Counted {
+pub struct CountedAttempt {
     pub at: Micros,
     pub noted: Option<Refusal>,
 }
 
-impl Guard {
+impl LoginGuard {
     pub fn new(
         limiter: Limiter<AnyStore>,
         insurance: Limiter<MemoryStore>,
@@ -106,8 +107,8 @@ impl Guard {
     ) -> Self {
         let clock = failures.clock().clone();
         Self {
-            rebuild: throttle::Rebuild::new(limiter.clone(), rebuild::NAME, clock.clone()),
-            in_flight: InFlight::new(clock),
+            rebuild: throttle::WindowRebuild::new(limiter.clone(), rebuild::NAME, clock.clone()),
+            in_flight: InFlightAttempts::new(clock),
             returning: AtomicBool::new(false),
             limiter,
             insurance,
@@ -125,29 +126,29 @@ impl Guard {
     }
 
     /// Whom the login names, from memory where it was seen before. Memory may be out of date; whoever
-    /// acts on it finds out by [`Guard::learn`].
-    pub async fn subject(&self, login: &Username) -> Result<Subject, DbError> {
+    /// acts on it finds out by [`LoginGuard::learn`].
+    pub async fn subject(&self, login: &Username) -> Result<AccountSubject, DbError> {
         if let Some(known) = self.remembered(login) {
             return Ok(known);
         }
-        let found = Subject::of(self.accounts.find(login).await?.as_ref());
+        let found = AccountSubject::of(self.accounts.find(login).await?.as_ref());
         self.logins.insert(login.clone(), found);
         Ok(found)
     }
 
     /// The same, from memory alone.
-    pub fn remembered(&self, login: &Username) -> Option<Subject> {
+    pub fn remembered(&self, login: &Username) -> Option<AccountSubject> {
         self.logins.get(login)
     }
 
     /// By which way an attempt comes first, from a device that is known there.
-    pub fn path(limits: &Limits, device: Option<KnownDevice>) -> Path {
-        Path::of(device, limits.into())
+    pub fn path(limits: &Limits, device: Option<KnownDevice>) -> SignInPath {
+        SignInPath::of(device, limits.into())
     }
 
     /// What the database says of a login just now. Whether it is of whom `assumed` said.
-    pub fn learn(&self, login: &Username, found: Option<&Account>, assumed: Subject) -> bool {
-        let found = Subject::of(found);
+    pub fn learn(&self, login: &Username, found: Option<&Account>, assumed: AccountSubject) -> bool {
+        let found = AccountSubject::of(found);
         if assumed != found {
             self.logins.insert(login.clone(), found);
         }
@@ -156,12 +157,17 @@ impl Guard {
 
     /// An account was made just now. It starts afresh, whatever was tried at its name before.
     pub fn made(&self, account: &Account) {
-        self.logins.insert(account.login.clone(), Subject::of(Some(account)));
+        self.logins.insert(account.login.clone(), AccountSubject::of(Some(account)));
     }
 
     /// Takes a slot on the account, the address and the network, or says why there is none. In an outage of the
     /// store: stricter windows of this process, and a CAPTCHA for everyone.
-    pub async fn admit(self: &Arc<Self>, limits: &Limits, subject: Subject, who: Who<'_>) -> Admission {
+    pub async fn admit(
+        self: &Arc<Self>,
+        limits: &Limits,
+        subject: AccountSubject,
+        who: GuardRequest<'_>,
+    ) -> GuardAdmission {
         self.admit_known(limits, subject, who, None).await
     }
 
@@ -169,12 +175,12 @@ impl Guard {
     pub async fn admit_known(
         self: &Arc<Self>,
         limits: &Limits,
-        subject: Subject,
-        who: Who<'_>,
+        subject: AccountSubject,
+        who: GuardRequest<'_>,
         device: Option<KnownDevice>,
-    ) -> Admission {
+    ) -> GuardAdmission {
         let before = BeforePasswords::from(limits);
-        let path = Path::of(device, before);
+        let path = SignInPath::of(device, before);
         for _ in 0..MOST_TRIES {
             if let Some(admission) = self.admit_by_store(limits, (subject, who), path).await {
                 return admission;
@@ -184,34 +190,36 @@ impl Guard {
                 return admission;
             }
         }
-        Admission::Busy { retry_after: BUSY_RETRY }
+        GuardAdmission::Busy { retry_after: BUSY_RETRY }
     }
 
     /// By windows that are whole, and were when the slot was taken. None: the store is out, or lacks something.
     async fn admit_by_store(
         self: &Arc<Self>,
         limits: &Limits,
-        (subject, who): (Subject, Who<'_>),
-        path: Path,
-    ) -> Option<Admission> {
+        (subject, who): (AccountSubject, GuardRequest<'_>),
+        path: SignInPath,
+    ) -> Option<GuardAdmission> {
         for _ in 0..MOST_TRIES {
             let generation = match self.in_flight.generation() {
                 Some(generation) => generation,
                 None => Box::pin(self.return_to_store(limits)).await?,
             };
             let error = match path::hold(&self.limiter, limits.into(), (subject, who), path).await {
-                Ok((path, Attempt::Refused(refusal))) => return Some(refused(path, refusal)),
-                Ok((_, Attempt::OutOfPatience)) => return Some(Admission::Busy { retry_after: BUSY_RETRY }),
-                Ok((path, Attempt::Held(hold))) => {
-                    let ticket = self.in_flight.take_off(hold.id(), hold.at, hold.buckets().to_vec());
-                    let hold = Unclaimed::new(hold);
+                Ok((path, HoldDecision::Refused(refusal))) => return Some(refused(path, refusal)),
+                Ok((_, HoldDecision::OutOfPatience)) => {
+                    return Some(GuardAdmission::Busy { retry_after: BUSY_RETRY });
+                }
+                Ok((path, HoldDecision::Held(hold))) => {
+                    let ticket = self.in_flight.begin(hold.id(), hold.at, hold.buckets().to_vec());
+                    let hold = UnclaimedHold::new(hold);
                     let now = self.rebuild.generation(rebuild::SHAPE).await;
                     if let Ok(Some(now)) = now
                         && now == generation
                     {
                         let failures = self.failures.clone();
-                        return Some(Admission::Held(Slot::new(
-                            Held::Store(hold.claim()),
+                        return Some(GuardAdmission::Held(AttemptSlot::new(
+                            SlotHold::Store(hold.claim()),
                             path,
                             ticket,
                             failures,
@@ -236,7 +244,13 @@ impl Guard {
 
     /// Whether the next attempt of the same kind would be asked for a CAPTCHA. The same question for an
     /// account that does not exist.
-    pub async fn challenges_next(&self, limits: &Limits, subject: Subject, who: Who<'_>, path: Path) -> bool {
+    pub async fn challenges_next(
+        &self,
+        limits: &Limits,
+        subject: AccountSubject,
+        who: GuardRequest<'_>,
+        path: SignInPath,
+    ) -> bool {
         self.in_flight.generation().is_none()
             || path::challenges_next(&self.limiter, limits.into(), (subject, who), path).await.unwrap_or(true)
     }
@@ -248,21 +262,23 @@ impl Guard {
         limit: &Limit,
         address: &[u8],
         solved: bool,
-    ) -> Result<Counted, Refusal> {
+    ) -> Result<CountedAttempt, Refusal> {
         let decision = match self.limiter.reserve(&[self.limiter.bucket(limit, address)], solved).await {
             Ok(decision) => decision,
             Err(error) => {
                 self.note_outage(&error);
                 let limit = stricter(limit);
                 let bucket = self.insurance.bucket(&limit, address);
-                self.insurance.reserve(&[bucket], solved).await.unwrap_or(Decision::Held)
+                self.insurance.reserve(&[bucket], solved).await.unwrap_or(HitDecision::Held)
             }
         };
         match decision {
-            Decision::Refused(refusal) => Err(refusal),
-            Decision::Admitted(throttle::Admission { at, noted, .. }) => Ok(Counted { at, noted }),
+            HitDecision::Refused(refusal) => Err(refusal),
+            HitDecision::Admitted(throttle::AdmittedHit { at, noted, .. }) => {
+                Ok(CountedAttempt { at, noted })
+            }
             // Nothing here takes holds, and the in-process store does not fail.
-            Decision::Held => Ok(Counted { at: self.audit.now(), noted: None }),
+            HitDecision::Held => Ok(CountedAttempt { at: self.audit.now(), noted: None }),
         }
     }
 
@@ -270,8 +286,8 @@ impl Guard {
     /// nothing else: a limit with a `block` rule does not count it, or answers, which take no account and no
     /// hash, would be the cheapest way to shut an address that many share. In an outage, when everybody is asked
     /// anyway, nothing counts it.
-    pub async fn count_answer(&self, limits: &Limits, origin: &Origin) -> Option<Counted> {
-        let asks = |limit: &Limit| limit.rules().iter().all(|rule| rule.then == Then::Captcha);
+    pub async fn count_answer(&self, limits: &Limits, origin: &RequestOrigin) -> Option<CountedAttempt> {
+        let asks = |limit: &Limit| limit.rules().iter().all(|rule| rule.then == RuleAction::Captcha);
         let counting = [(&limits.login_address, &origin.address), (&limits.login_network, &origin.network)];
         let counting = counting.into_iter().filter(|(limit, _)| !limit.rules().is_empty() && asks(limit));
         let buckets: Vec<_> = counting.map(|(limit, subject)| self.limiter.bucket(limit, subject)).collect();
@@ -280,8 +296,10 @@ impl Guard {
         }
         // As solved: rules that ask for an answer do not stand in the way of counting one.
         match self.limiter.reserve(&buckets, true).await {
-            Ok(Decision::Admitted(throttle::Admission { at, noted, .. })) => Some(Counted { at, noted }),
-            Ok(Decision::Refused(_) | Decision::Held) => None,
+            Ok(HitDecision::Admitted(throttle::AdmittedHit { at, noted, .. })) => {
+                Some(CountedAttempt { at, noted })
+            }
+            Ok(HitDecision::Refused(_) | HitDecision::Held) => None,
             Err(error) => {
                 self.note_outage(&error);
                 None
@@ -305,8 +323,8 @@ impl Guard {
     }
 }
 
-fn refused(path: Path, refusal: Refusal) -> Admission {
-    Admission::Refused { path, limit: path.limits()[refusal.bucket].as_str(), refusal }
+fn refused(path: SignInPath, refusal: Refusal) -> GuardAdmission {
+    GuardAdmission::Refused { path, limit: path.limits()[refusal.bucket].as_str(), refusal }
 }
 
 /// Half of everything, for one instance that cannot see what the others admit.

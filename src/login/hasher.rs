@@ -14,15 +14,15 @@ use std::time::Duration;
 use argon2::{Algorithm, Argon2, Params, Version};
 use tokio::sync::oneshot;
 
-use self::arena::Arenas;
-use self::workers::Workers;
-use super::phc::{Phc, Stored};
+use self::arena::ArenaPool;
+use self::workers::HashWorkers;
+use super::phc::{Phc, StoredHash};
 use super::{Password, PasswordError, Username};
 use crate::config::PasswordSettings as HashSettings;
 use crate::entropy::Entropy;
 use crate::secret;
 
-pub use scheduler::{Caller, Lane};
+pub use scheduler::{HashCaller, HashLane};
 
 const OUTPUT_BYTES: usize = 32;
 /// Nobody waits longer for a worker: a slot taken at the limiter is not to die meanwhile.
@@ -38,16 +38,16 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
 /// Hashes passwords, `workers` at a time, in the order that `scheduler` says. Clones share the pool.
 #[derive(Clone)]
-pub struct Hasher(Arc<Pool>);
+pub struct PasswordHasher(Arc<HasherPool>);
 
-struct Pool {
+struct HasherPool {
     params: Params,
     /// In the shape of a hash with these parameters, but of nothing: its output is random.
-    decoy: Stored,
+    decoy: StoredHash,
     entropy: Entropy,
-    workers: Workers,
+    workers: HashWorkers,
     worker_count: usize,
-    arenas: Arenas,
+    arenas: ArenaPool,
     computed: AtomicU64,
     decoys: AtomicU64,
     mean_micros: AtomicU64,
@@ -55,7 +55,7 @@ struct Pool {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifyResult {
     pub ok: bool,
     /// Right, but hashed with other parameters than today's: hash it again while it is at hand.
     pub rehash: bool,
@@ -69,7 +69,7 @@ pub struct HasherBusy {
     pub retry_after: Duration,
 }
 
-impl Hasher {
+impl PasswordHasher {
     /// # Errors
     /// Where argon2 has no such parameters (less than 8 KiB of memory a lane, no pass, no lane).
     pub fn new(settings: HashSettings, entropy: Entropy) -> Result<Self, argon2::Error> {
@@ -78,13 +78,13 @@ impl Hasher {
         let workers = workers.clamp(1, MOST_WORKERS);
         let salt = entropy.bytes::<{ argon2::RECOMMENDED_SALT_LEN }>().to_vec();
         let output = entropy.bytes::<OUTPUT_BYTES>().to_vec();
-        Ok(Self(Arc::new(Pool {
-            decoy: Stored { params: params.clone(), salt, output },
+        Ok(Self(Arc::new(HasherPool {
+            decoy: StoredHash { params: params.clone(), salt, output },
             params,
             entropy,
-            workers: Workers::start(workers, queue),
+            workers: HashWorkers::start(workers, queue),
             worker_count: workers,
-            arenas: Arenas::default(),
+            arenas: ArenaPool::default(),
             computed: AtomicU64::new(0),
             decoys: AtomicU64::new(0),
             mean_micros: AtomicU64::new(50_000),
@@ -94,7 +94,7 @@ impl Hasher {
 
     /// Whether there is room for this caller at the moment. To be asked before anything else is taken for them;
     /// whoever hashes is told again. A refusal takes a second.
-    pub async fn has_room(&self, caller: &Caller) -> Result<(), HasherBusy> {
+    pub async fn has_room(&self, caller: &HashCaller) -> Result<(), HasherBusy> {
         if self.0.workers.has_room(caller) {
             return Ok(());
         }
@@ -108,7 +108,7 @@ impl Hasher {
     /// up to 30 ms to estimate where the input is made to be slow, so that is a worker's business too.
     pub async fn hash_new_for(
         &self,
-        caller: &Caller,
+        caller: &HashCaller,
         input: &str,
         login: &Username,
     ) -> Result<Result<Phc, PasswordError>, HasherBusy> {
@@ -121,13 +121,13 @@ impl Hasher {
         input: &str,
         login: &Username,
     ) -> Result<Result<Phc, PasswordError>, HasherBusy> {
-        self.hash_new_for(&Caller::OPERATOR, input, login).await
+        self.hash_new_for(&HashCaller::OPERATOR, input, login).await
     }
 
     /// The same for an account of which only something else is known: `own` is what it must not be made of.
     pub async fn hash_beside(
         &self,
-        caller: &Caller,
+        caller: &HashCaller,
         input: &str,
         own: &str,
     ) -> Result<Result<Phc, PasswordError>, HasherBusy> {
@@ -144,7 +144,7 @@ impl Hasher {
     }
 
     /// The hash to store for a password that was judged already, with a salt of its own.
-    pub async fn hash(&self, caller: &Caller, password: &Password) -> Result<Phc, HasherBusy> {
+    pub async fn hash(&self, caller: &HashCaller, password: &Password) -> Result<Phc, HasherBusy> {
         let password = password.clone();
         self.work(caller, pending(), move |pool| pool.hash(&password)).await
     }
@@ -159,13 +159,13 @@ impl Hasher {
     /// Where `hung_up` comes first, the caller waits no longer; a hash that has begun goes on to its end.
     pub async fn verify(
         &self,
-        caller: &Caller,
+        caller: &HashCaller,
         hung_up: impl Future<Output = ()>,
         password: &Password,
         phc: Option<&Phc>,
-    ) -> Result<Verified, HasherBusy> {
+    ) -> Result<VerifyResult, HasherBusy> {
         let real = phc.and_then(|phc| {
-            let stored = Stored::parse(phc.as_str(), &self.0.params);
+            let stored = StoredHash::parse(phc.as_str(), &self.0.params);
             if stored.is_none() {
                 tracing::error!(
                     "a stored password hash is damaged or out of bounds; its account cannot sign in"
@@ -174,7 +174,7 @@ impl Hasher {
             stored
         });
         let known = real.is_some();
-        let Stored { params, salt, output } = real.unwrap_or_else(|| self.0.decoy.clone());
+        let StoredHash { params, salt, output } = real.unwrap_or_else(|| self.0.decoy.clone());
         let stale = params != self.0.params;
         let password = password.clone();
         let same = self.work(caller, hung_up, move |pool| {
@@ -185,11 +185,11 @@ impl Hasher {
         if !known {
             self.0.decoys.fetch_add(1, Ordering::SeqCst);
         }
-        Ok(Verified { ok, rehash: ok && stale })
+        Ok(VerifyResult { ok, rehash: ok && stale })
     }
 
     /// How many callers wait in a lane.
-    pub fn waiting(&self, lane: Lane) -> usize {
+    pub fn waiting(&self, lane: HashLane) -> usize {
         self.0.workers.waiting(lane)
     }
 
@@ -207,7 +207,7 @@ impl Hasher {
                 let _ = tell.send(());
                 let _ = released.recv();
             });
-            let waiting = self.0.workers.push(&Caller::OPERATOR, work);
+            let waiting = self.0.workers.push(&HashCaller::OPERATOR, work);
             begun.await.expect("a worker");
             drop(waiting);
             kept.push(release);
@@ -227,9 +227,9 @@ impl Hasher {
 
     async fn work<T: Send + 'static>(
         &self,
-        caller: &Caller,
+        caller: &HashCaller,
         hung_up: impl Future<Output = ()>,
-        job: impl FnOnce(&Pool) -> T + Send + 'static,
+        job: impl FnOnce(&HasherPool) -> T + Send + 'static,
     ) -> Result<T, HasherBusy> {
         let (tell, mut told) = oneshot::channel();
         let pool = Arc::clone(&self.0);
@@ -250,8 +250,8 @@ impl Hasher {
     }
 }
 
-impl Pool {
-    async fn lose_patience(&self, caller: &Caller) {
+impl HasherPool {
+    async fn lose_patience(&self, caller: &HashCaller) {
         if self.patient.load(Ordering::SeqCst) {
             return pending().await;
         }
@@ -261,7 +261,7 @@ impl Pool {
 
     /// Come back when those who wait now will have been served; whole seconds, as Retry-After counts.
     fn busy(&self) -> HasherBusy {
-        let waiting: usize = Lane::ALL.iter().map(|lane| self.workers.waiting(*lane)).sum();
+        let waiting: usize = HashLane::ALL.iter().map(|lane| self.workers.waiting(*lane)).sum();
         let rounds = (waiting + self.worker_count).div_ceil(self.worker_count) as u64;
         let micros = self.mean_micros.load(Ordering::Relaxed).saturating_mul(rounds);
         let retry_after = Duration::from_secs(micros.div_ceil(1_000_000));

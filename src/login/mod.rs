@@ -20,23 +20,26 @@ mod username;
 
 pub use crate::config::{PasswordSettings as HashSettings, SessionSettings};
 pub use accounts::{
-    Account, Accounts, CreateError, DeviceFailures, Failure, PastSignIn, PhoneSet, Roles, ShownBy,
+    Account, Accounts, CreateError, DeviceFailures, FailureResult, PastSignIn, PhoneSet, Roles, ShownBy,
 };
-pub use by_code::{ByCode, CodeEntry, Entered, Given, NotOpened, Reset, Resetting};
-pub use client::{Client, Origin};
+pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, NotOpened, PhoneOutcome, ResetOutcome, ResetRequest};
+pub use client::{RequestOrigin, SignInClient};
 pub use consecutive::password_enabled_counter;
-pub use devices::{DeviceId, Devices, KnownDevice, KnownDevices, LIFE as DEVICE_LIFE, device_subject};
+pub use devices::{DeviceCookies, DeviceId, KnownDevice, KnownDevices, LIFE as DEVICE_LIFE, device_subject};
 pub use failure_record::FailureRecord;
-pub use guard::{Admission, Counted, Guard, Path, Slot, Subject, Who, account_subject};
-pub use hasher::{Caller, Hasher, HasherBusy, Lane, Verified};
+pub use guard::{
+    AccountSubject, AttemptSlot, CountedAttempt, GuardAdmission, GuardRequest, LoginGuard, SignInPath,
+    account_subject,
+};
+pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use id::{AccountId, SessionId};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use phc::Phc;
-pub use registration::{Changed, Newcomer, Registered, Registration};
-pub use scopes::{MOST_SCOPES, Scopes, ScopesError};
-pub use sessions::{Authenticated, Session, Sessions, SignedInBy, Token};
-pub use sign_in::{Attempt, BUSY, Outcome, Owner, SignIn};
-pub use tokens::{ApiToken, Bearer, MOST_TOKENS, NewToken, TokenEntry, TokenId, Tokens};
+pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
+pub use scopes::{MOST_SCOPES, ScopesError, TokenScopes};
+pub use sessions::{AuthenticatedSession, Session, SessionToken, Sessions, SignedInBy};
+pub use sign_in::{BUSY, SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
+pub use tokens::{ApiToken, ApiTokens, MOST_TOKENS, NewToken, TokenBearer, TokenEntry, TokenId};
 pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
 
 /// What a service stands on has failed; its caller hears no more than that.

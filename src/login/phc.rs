@@ -20,13 +20,13 @@ pub struct Phc(String);
 
 /// A hash taken apart, its parameters within bounds.
 #[derive(Clone)]
-pub(super) struct Stored {
+pub(super) struct StoredHash {
     pub(super) params: Params,
     pub(super) salt: Vec<u8>,
     pub(super) output: Vec<u8>,
 }
 
-impl Stored {
+impl StoredHash {
     /// None where it is no argon2id hash, or asks for more than is computed; `current` always passes.
     pub(super) fn parse(phc: &str, current: &Params) -> Option<Self> {
         let hash = (phc.len() <= MAX_PHC_BYTES).then(|| PasswordHash::new(phc).ok())??;

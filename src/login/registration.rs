@@ -4,37 +4,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::consecutive::password_enabled_counter;
-use super::guard::{Counted, Guard};
+use super::guard::{CountedAttempt, LoginGuard};
 use super::{
-    Account, Accounts, Caller, CreateError, Hasher, HasherBusy, Origin, Owner, PasswordError, Phc, Roles,
-    ServiceError, ShownBy, Username,
+    Account, Accounts, CreateError, HashCaller, HasherBusy, PasswordError, PasswordHasher, Phc,
+    RequestOrigin, Roles, ServiceError, ShownBy, SignedInOwner, Username,
 };
-use crate::audit::{self, Action, Event, Why};
-use crate::config::{LimitName, Live};
-use crate::sms::{Checked, Code, Codes, Guess, Phone, Purpose};
-use crate::throttle::{Refusal, Then};
+use crate::audit::{self, Action, AuditEvent, EventRule};
+use crate::config::{LimitName, LiveSettings};
+use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
+use crate::throttle::{Refusal, RuleAction};
 
 const LIMIT: &str = LimitName::RegisterAddress.as_str();
 
 /// The registration service. Clones share it.
 #[derive(Clone)]
-pub struct Registration(Arc<Inner>);
+pub struct Registration(Arc<RegistrationInner>);
 
-struct Inner {
-    guard: Arc<Guard>,
+struct RegistrationInner {
+    guard: Arc<LoginGuard>,
     accounts: Accounts,
-    hasher: Hasher,
-    codes: Codes,
+    hasher: PasswordHasher,
+    codes: SmsCodes,
 }
 
 /// Who wants an account.
 #[derive(Clone, Copy)]
-pub struct Newcomer<'a> {
+pub struct RegistrationRequest<'a> {
     pub login: &'a Username,
     pub password: &'a str,
     /// A number, and the code that came to it.
-    pub phone: Option<(&'a Phone, &'a Code)>,
-    pub origin: &'a Origin,
+    pub phone: Option<(&'a Phone, &'a SmsCode)>,
+    pub origin: &'a RequestOrigin,
     /// The browser's name, if it has one: the one that asked for the code has guesses of its own.
     pub browser: Option<&'a [u8]>,
     /// A CAPTCHA was solved with this attempt.
@@ -42,7 +42,7 @@ pub struct Newcomer<'a> {
 }
 
 #[derive(Debug)]
-pub enum Registered {
+pub enum RegistrationOutcome {
     Made(Box<Account>),
     LoginTaken,
     /// Told to who has shown that the number is theirs.
@@ -67,7 +67,7 @@ pub enum Registered {
 }
 
 #[derive(Debug)]
-pub enum Changed {
+pub enum PasswordChangeOutcome {
     /// Every session has ended; this is the account as it is now.
     Done(Box<Account>),
     /// Another password was set meanwhile.
@@ -81,15 +81,19 @@ pub enum Changed {
 }
 
 impl Registration {
-    pub fn new(guard: Arc<Guard>, accounts: Accounts, hasher: Hasher, codes: Codes) -> Self {
-        Self(Arc::new(Inner { guard, accounts, hasher, codes }))
+    pub fn new(guard: Arc<LoginGuard>, accounts: Accounts, hasher: PasswordHasher, codes: SmsCodes) -> Self {
+        Self(Arc::new(RegistrationInner { guard, accounts, hasher, codes }))
     }
 
     /// Counts the address first: a hash is what an attacker would have us compute. The code is looked at
     /// last, so that none is spent on a mistake.
-    pub async fn register(&self, live: &Live, newcomer: Newcomer<'_>) -> Result<Registered, ServiceError> {
-        let Newcomer { origin, solved, .. } = newcomer;
-        if let Err(busy) = self.0.hasher.has_room(&Caller::stranger(&origin.network, solved)).await {
+    pub async fn register(
+        &self,
+        live: &LiveSettings,
+        newcomer: RegistrationRequest<'_>,
+    ) -> Result<RegistrationOutcome, ServiceError> {
+        let RegistrationRequest { origin, solved, .. } = newcomer;
+        if let Err(busy) = self.0.hasher.has_room(&HashCaller::stranger(&origin.network, solved)).await {
             self.record_busy(newcomer);
             return Ok(refused(solved, busy));
         }
@@ -101,8 +105,8 @@ impl Registration {
                 self.record_refused(newcomer, &refusal);
                 let retry_after = refusal.retry_after;
                 return Ok(match refusal.then {
-                    Then::Captcha => Registered::Challenged { retry_after },
-                    Then::Block => Registered::Throttled { limit: LIMIT.into(), retry_after },
+                    RuleAction::Captcha => RegistrationOutcome::Challenged { retry_after },
+                    RuleAction::Block => RegistrationOutcome::Throttled { limit: LIMIT.into(), retry_after },
                 });
             }
         };
@@ -111,89 +115,109 @@ impl Registration {
         Ok(registered)
     }
 
-    async fn admitted(&self, live: &Live, newcomer: Newcomer<'_>) -> Result<Registered, ServiceError> {
-        let Inner { accounts, hasher, .. } = &*self.0;
-        let Newcomer { login, password, phone, origin: Origin { address, network }, browser, solved } =
-            newcomer;
-        let hash = match hasher.hash_new_for(&Caller::stranger(network, solved), password, login).await {
+    async fn admitted(
+        &self,
+        live: &LiveSettings,
+        newcomer: RegistrationRequest<'_>,
+    ) -> Result<RegistrationOutcome, ServiceError> {
+        let RegistrationInner { accounts, hasher, .. } = &*self.0;
+        let RegistrationRequest {
+            login,
+            password,
+            phone,
+            origin: RequestOrigin { address, network },
+            browser,
+            solved,
+        } = newcomer;
+        let hash = match hasher.hash_new_for(&HashCaller::stranger(network, solved), password, login).await {
             Ok(Ok(hash)) => hash,
-            Ok(Err(unfit)) => return Ok(Registered::Unfit(unfit)),
+            Ok(Err(unfit)) => return Ok(RegistrationOutcome::Unfit(unfit)),
             Err(busy) => return Ok(refused(solved, busy)),
         };
         let Some((phone, code)) = phone else {
             return self.made(accounts.create(login, &hash, Roles::default()).await);
         };
         if accounts.find(login).await?.is_some() {
-            return Ok(Registered::LoginTaken);
+            return Ok(RegistrationOutcome::LoginTaken);
         }
         // Where an account has the number already, no code makes another.
         let purpose = Purpose::Register;
-        let guess = Guess { phone, purpose, code, address, network, browser, known: false, solved };
+        let guess = CodeGuess { phone, purpose, code, address, network, browser, known: false, solved };
         self.with_number(live, login, &hash, guess).await
     }
 
     async fn with_number(
         &self,
-        live: &Live,
+        live: &LiveSettings,
         login: &Username,
         hash: &Phc,
-        guess: Guess<'_>,
-    ) -> Result<Registered, ServiceError> {
-        let Inner { accounts, codes, .. } = &*self.0;
+        guess: CodeGuess<'_>,
+    ) -> Result<RegistrationOutcome, ServiceError> {
+        let RegistrationInner { accounts, codes, .. } = &*self.0;
         match codes.check(live, guess).await? {
-            Checked::Right(proven) => {
+            CheckOutcome::Right(proven) => {
                 self.made(accounts.create_with_phone(login, Some(hash), proven.phone()).await)
             }
-            Checked::Wrong => Ok(Registered::WrongCode),
-            Checked::Challenged { retry_after, .. } => Ok(Registered::Challenged { retry_after }),
-            Checked::Throttled { limit, retry_after } => Ok(Registered::Throttled { limit, retry_after }),
-            Checked::Unavailable { retry_after } => Ok(Registered::Unavailable { retry_after }),
+            CheckOutcome::Wrong => Ok(RegistrationOutcome::WrongCode),
+            CheckOutcome::Challenged { retry_after, .. } => {
+                Ok(RegistrationOutcome::Challenged { retry_after })
+            }
+            CheckOutcome::Throttled { limit, retry_after } => {
+                Ok(RegistrationOutcome::Throttled { limit, retry_after })
+            }
+            CheckOutcome::Unavailable { retry_after } => Ok(RegistrationOutcome::Unavailable { retry_after }),
         }
     }
 
-    fn made(&self, created: Result<Account, CreateError>) -> Result<Registered, ServiceError> {
+    fn made(&self, created: Result<Account, CreateError>) -> Result<RegistrationOutcome, ServiceError> {
         match created {
             Ok(account) => {
                 self.0.guard.made(&account);
-                Ok(Registered::Made(Box::new(account)))
+                Ok(RegistrationOutcome::Made(Box::new(account)))
             }
-            Err(CreateError::LoginTaken) => Ok(Registered::LoginTaken),
-            Err(CreateError::PhoneTaken) => Ok(Registered::PhoneTaken),
+            Err(CreateError::LoginTaken) => Ok(RegistrationOutcome::LoginTaken),
+            Err(CreateError::PhoneTaken) => Ok(RegistrationOutcome::PhoneTaken),
             Err(CreateError::Db(error)) => Err(error.into()),
         }
     }
 
-    fn record_refused(&self, newcomer: Newcomer<'_>, refusal: &Refusal) {
+    fn record_refused(&self, newcomer: RegistrationRequest<'_>, refusal: &Refusal) {
         let audit = self.0.guard.audit();
-        let event = Event::new(audit.decided(refusal), Action::Register, audit::Outcome::refused(refusal));
-        audit.record(Event { why: Some(Why::refused(LIMIT, refusal)), ..about(newcomer, event) });
+        let event =
+            AuditEvent::new(audit.decided(refusal), Action::Register, audit::Outcome::refused(refusal));
+        audit.record(AuditEvent { why: Some(EventRule::refused(LIMIT, refusal)), ..about(newcomer, event) });
     }
 
-    fn record_busy(&self, newcomer: Newcomer<'_>) {
+    fn record_busy(&self, newcomer: RegistrationRequest<'_>) {
         let audit = self.0.guard.audit();
-        audit.record(about(newcomer, Event::new(audit.now(), Action::Register, audit::Outcome::Busy)));
+        audit.record(about(newcomer, AuditEvent::new(audit.now(), Action::Register, audit::Outcome::Busy)));
     }
 
     /// Each that was admitted by itself: all of them count, however they end.
-    fn record(&self, newcomer: Newcomer<'_>, counted: Counted, registered: &Registered) {
+    fn record(
+        &self,
+        newcomer: RegistrationRequest<'_>,
+        counted: CountedAttempt,
+        registered: &RegistrationOutcome,
+    ) {
         let audit = self.0.guard.audit();
         let (outcome, name) = match registered {
-            Registered::Made(_) => (audit::Outcome::Ok, None),
-            Registered::LoginTaken => (audit::Outcome::Failed, Some("login-taken")),
-            Registered::PhoneTaken => (audit::Outcome::Failed, Some("phone-taken")),
-            Registered::Unfit(_) => (audit::Outcome::Failed, Some("unfit-password")),
-            Registered::Busy { .. } => (audit::Outcome::Failed, Some("busy")),
+            RegistrationOutcome::Made(_) => (audit::Outcome::Ok, None),
+            RegistrationOutcome::LoginTaken => (audit::Outcome::Failed, Some("login-taken")),
+            RegistrationOutcome::PhoneTaken => (audit::Outcome::Failed, Some("phone-taken")),
+            RegistrationOutcome::Unfit(_) => (audit::Outcome::Failed, Some("unfit-password")),
+            RegistrationOutcome::Busy { .. } => (audit::Outcome::Failed, Some("busy")),
             // Which is an event of its own.
-            Registered::WrongCode
-            | Registered::Challenged { .. }
-            | Registered::Throttled { .. }
-            | Registered::Unavailable { .. } => (audit::Outcome::Failed, Some("code")),
+            RegistrationOutcome::WrongCode
+            | RegistrationOutcome::Challenged { .. }
+            | RegistrationOutcome::Throttled { .. }
+            | RegistrationOutcome::Unavailable { .. } => (audit::Outcome::Failed, Some("code")),
         };
-        let why = counted.noted.as_ref().map(|refusal| Why::noted(LIMIT, refusal));
-        let event = Event { name, why, ..Event::new(counted.at, Action::Register, outcome) };
+        let why = counted.noted.as_ref().map(|refusal| EventRule::noted(LIMIT, refusal));
+        let event = AuditEvent { name, why, ..AuditEvent::new(counted.at, Action::Register, outcome) };
         let event = about(newcomer, event);
         audit.record(match registered {
-            Registered::Made(account) => Event { account: Some(account.recorded()), ..event },
+            RegistrationOutcome::Made(account) => AuditEvent { account: Some(account.recorded()), ..event },
             _ => event,
         });
     }
@@ -203,22 +227,24 @@ impl Registration {
     /// It is hashed with the strangers', whoever it is: accounts are to be had by registering.
     pub async fn change_password(
         &self,
-        caller: &Caller,
-        verified: &Owner,
+        caller: &HashCaller,
+        verified: &SignedInOwner,
         new: &str,
-    ) -> Result<Changed, ServiceError> {
-        let Inner { accounts, hasher, .. } = &*self.0;
+    ) -> Result<PasswordChangeOutcome, ServiceError> {
+        let RegistrationInner { accounts, hasher, .. } = &*self.0;
         let hash = match hasher.hash_new_for(caller, new, &verified.login).await {
             Ok(Ok(hash)) => hash,
-            Ok(Err(unfit)) => return Ok(Changed::Unfit(unfit)),
-            Err(HasherBusy { retry_after }) if caller.solved() => return Ok(Changed::Busy { retry_after }),
-            Err(_) => return Ok(Changed::Challenged),
+            Ok(Err(unfit)) => return Ok(PasswordChangeOutcome::Unfit(unfit)),
+            Err(HasherBusy { retry_after }) if caller.solved() => {
+                return Ok(PasswordChangeOutcome::Busy { retry_after });
+            }
+            Err(_) => return Ok(PasswordChangeOutcome::Challenged),
         };
         let version = verified.password_version;
         let shown =
             verified.device.map_or(ShownBy::Password(version), |from| ShownBy::PasswordFrom(version, from));
         let Some(version) = accounts.set_password(verified.id, &hash, shown).await? else {
-            return Ok(Changed::Stale);
+            return Ok(PasswordChangeOutcome::Stale);
         };
         if verified.password_disabled_at.is_some() {
             password_enabled_counter().increment(1);
@@ -231,24 +257,28 @@ impl Registration {
             must_change_password: false,
             ..verified.account.clone()
         };
-        Ok(Changed::Done(Box::new(account)))
+        Ok(PasswordChangeOutcome::Done(Box::new(account)))
     }
 }
 
 /// Nobody has the name yet, or it is somebody else's.
-fn about<'a>(newcomer: Newcomer<'a>, event: Event<'a>) -> Event<'a> {
+fn about<'a>(newcomer: RegistrationRequest<'a>, event: AuditEvent<'a>) -> AuditEvent<'a> {
     let phone = newcomer.phone.map(|(phone, _)| phone);
-    Event {
-        account: Some(audit::Subject::Login(newcomer.login.as_str())),
-        address: Some(audit::Subject::Address(&newcomer.origin.address)),
-        phone: phone.map(|phone| audit::Subject::Phone(phone.as_str())),
-        prefix: phone.map(|phone| audit::Subject::Prefix(phone.block())),
+    AuditEvent {
+        account: Some(audit::EventSubject::Login(newcomer.login.as_str())),
+        address: Some(audit::EventSubject::Address(&newcomer.origin.address)),
+        phone: phone.map(|phone| audit::EventSubject::Phone(phone.as_str())),
+        prefix: phone.map(|phone| audit::EventSubject::Prefix(phone.block())),
         solved: newcomer.solved,
         ..event
     }
 }
 
 /// There is no room to hash: whoever solved nothing is asked for a challenge.
-const fn refused(solved: bool, HasherBusy { retry_after }: HasherBusy) -> Registered {
-    if solved { Registered::Busy { retry_after } } else { Registered::Challenged { retry_after } }
+const fn refused(solved: bool, HasherBusy { retry_after }: HasherBusy) -> RegistrationOutcome {
+    if solved {
+        RegistrationOutcome::Busy { retry_after }
+    } else {
+        RegistrationOutcome::Challenged { retry_after }
+    }
 }

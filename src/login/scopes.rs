@@ -10,7 +10,7 @@ pub const MOST_SCOPES: usize = 64;
 
 /// Names of custom limits as `[limits.custom]` has them, or all of them. A limit need not be there yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scopes {
+pub enum TokenScopes {
     All,
     Named(BTreeSet<String>),
 }
@@ -25,7 +25,7 @@ pub enum ScopesError {
     NoName,
 }
 
-impl Scopes {
+impl TokenScopes {
     /// `*` alone is all of them.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, ScopesError> {
         let names: BTreeSet<&str> = names.into_iter().collect();
@@ -60,7 +60,7 @@ impl Scopes {
 }
 
 /// As it is stored: separated by spaces.
-impl fmt::Display for Scopes {
+impl fmt::Display for TokenScopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.names().join(" "))
     }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn scopes_are_names_of_custom_limits_or_all_of_them() {
-        let parse = |text: &str| Scopes::parse(text.split_whitespace());
+        let parse = |text: &str| TokenScopes::parse(text.split_whitespace());
         let two = parse("reply  leave-campus reply").unwrap();
         assert_eq!(two.to_string(), "leave-campus reply");
         assert!(two.hold("reply") && !two.hold("custom.reply") && !two.hold("*"));

@@ -26,7 +26,7 @@ const TOUCH_EVERY: Duration = Duration::from_secs(60);
 
 /// What the browser holds: 256 random bits, never stored; wiped when dropped, never printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct Token([u8; 32]);
+pub struct SessionToken([u8; 32]);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
@@ -58,7 +58,7 @@ pub enum SignedInBy {
 
 /// Whom a token speaks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Authenticated {
+pub struct AuthenticatedSession {
     pub session: Session,
     pub account: Account,
 }
@@ -80,7 +80,7 @@ impl Sessions {
 
     /// Whom the token speaks for; None where it is unknown, ended or expired. Notes that the session is
     /// in use, at most once a minute: every other request only reads.
-    pub async fn find(&self, token: &Token) -> Result<Option<Authenticated>, DbError> {
+    pub async fn find(&self, token: &SessionToken) -> Result<Option<AuthenticatedSession>, DbError> {
         const SQL: &str = "SELECT s.id AS session_id, s.created_at AS started_at, s.last_seen, s.idle_until,
             s.ends_at, s.verified_at, s.network, s.user_agent, a.* FROM sessions s JOIN accounts a ON a.id = s.account
             WHERE s.token_hash = $1 AND s.idle_until > $2";
@@ -96,16 +96,16 @@ impl Sessions {
             session.idle_until = now.plus(self.settings.idle).min(session.ends_at);
             self.touch(&hash, &session).await?;
         }
-        Ok(Some(Authenticated { session, account }))
+        Ok(Some(AuthenticatedSession { session, account }))
     }
 
     /// Whoever holds the session has shown the account's password just now. Gives it a new token, and the
     /// old one opens nothing any more (OWASP ASVS 5.0, 7.2.4). None where it has ended meanwhile, as it does
     /// when the password is changed.
-    pub async fn confirm(&self, token: &Token) -> Result<Option<Token>, DbError> {
+    pub async fn confirm(&self, token: &SessionToken) -> Result<Option<SessionToken>, DbError> {
         const SQL: &str = "UPDATE sessions SET token_hash = $1, verified_at = $2
             WHERE token_hash = $3 AND idle_until > $2";
-        let (fresh, now) = (Token(self.entropy.bytes()), self.clock.now());
+        let (fresh, now) = (SessionToken(self.entropy.bytes()), self.clock.now());
         let rows = on_db!(&self.db, pool => query(SQL).bind(self.hash(&fresh)).bind(now.0)
             .bind(self.hash(token)).execute(pool).await.map(|done| done.rows_affected()))?;
         Ok((rows > 0).then_some(fresh))
@@ -133,7 +133,7 @@ impl Sessions {
             verified_at, network, user_agent FROM sessions WHERE account = $1 AND idle_until > $2
             ORDER BY last_seen DESC, id LIMIT 100";
         let now = self.clock.now().0;
-        let rows: Vec<SessionRow> = on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).bind(now)
+        let rows: Vec<StoredSession> = on_db!(&self.db, pool => query_as(SQL).bind(account.to_string()).bind(now)
             .fetch_all(pool).await)?;
         Ok(rows.into_iter().map(|row| row.parse(account)).collect::<Result<_, _>>()?)
     }
@@ -145,7 +145,7 @@ impl Sessions {
     }
 
     /// Signs out. Harmless where the session has ended already.
-    pub async fn end(&self, token: &Token) -> Result<(), DbError> {
+    pub async fn end(&self, token: &SessionToken) -> Result<(), DbError> {
         self.delete("DELETE FROM sessions WHERE token_hash = $1", &[self.hash(token)]).await.map(drop)
     }
 
@@ -174,12 +174,12 @@ impl Sessions {
         Ok(rows)
     }
 
-    fn hash(&self, token: &Token) -> String {
+    fn hash(&self, token: &SessionToken) -> String {
         URL_SAFE_NO_PAD.encode(self.key.hash(&[&token.0]))
     }
 }
 
-impl Token {
+impl SessionToken {
     /// From a cookie; None where it cannot be one of ours.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
@@ -193,14 +193,14 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for SessionToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
     }
 }
 
 #[derive(sqlx::FromRow)]
-struct SessionRow {
+struct StoredSession {
     session_id: String,
     started_at: i64,
     last_seen: i64,
@@ -214,12 +214,12 @@ struct SessionRow {
 #[derive(sqlx::FromRow)]
 struct AuthenticatedRow {
     #[sqlx(flatten)]
-    session: SessionRow,
+    session: StoredSession,
     #[sqlx(flatten)]
     account: AccountRow,
 }
 
-impl SessionRow {
+impl StoredSession {
     fn parse(self, account: AccountId) -> Result<Session, sqlx::Error> {
         Ok(Session {
             id: id::stored(SessionId::parse(&self.session_id))?,

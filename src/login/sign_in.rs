@@ -9,19 +9,21 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use self::counters::Counters;
-use super::consecutive::{Consecutive, Looked};
-use super::guard::{Admission, Counted, Guard, Path, Slot, Subject, Who};
-use super::{
-    Account, Accounts, Caller, Client, DeviceId, Hasher, HasherBusy, KnownDevice, KnownDevices, Origin,
-    Password, SignedInBy, Username, Verified,
+use self::counters::SignInCounters;
+use super::consecutive::{ConsecutiveFailures, LoginLookup};
+use super::guard::{
+    AccountSubject, AttemptSlot, CountedAttempt, GuardAdmission, GuardRequest, LoginGuard, SignInPath,
 };
-use crate::audit::{self, Action, Event, Why};
+use super::{
+    Account, Accounts, DeviceId, HashCaller, HasherBusy, KnownDevice, KnownDevices, Password, PasswordHasher,
+    RequestOrigin, SignInClient, SignedInBy, Username, VerifyResult,
+};
+use crate::audit::{self, Action, AuditEvent, EventRule};
 use crate::clock::Micros;
-use crate::config::Live;
+use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::request_id;
-use crate::throttle::{Refusal, Then};
+use crate::throttle::{Refusal, RuleAction};
 
 pub use counters::signed_in_counter;
 
@@ -36,30 +38,30 @@ type HungUp = oneshot::Receiver<Infallible>;
 
 /// The sign-in service. Clones share it.
 #[derive(Clone)]
-pub struct SignIn(Arc<Inner>);
+pub struct SignInService(Arc<SignInInner>);
 
-struct Inner {
-    guard: Arc<Guard>,
+struct SignInInner {
+    guard: Arc<LoginGuard>,
     accounts: Accounts,
-    consecutive: Consecutive,
-    hasher: Hasher,
-    counters: Counters,
+    consecutive: ConsecutiveFailures,
+    hasher: PasswordHasher,
+    counters: SignInCounters,
 }
 
 /// One try at one account's password.
-pub struct Attempt {
+pub struct SignInAttempt {
     pub login: Username,
     pub password: Password,
-    pub origin: Origin,
+    pub origin: RequestOrigin,
     /// What the account's owner is shown of it, and as what it is known there.
-    pub client: Client,
+    pub client: SignInClient,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
 }
 
 #[derive(Debug)]
-pub enum Outcome {
-    SignedIn(Box<Owner>),
+pub enum SignInOutcome {
+    SignedIn(Box<SignedInOwner>),
     /// The name or the password is wrong, whichever. Whether the next try needs a CAPTCHA.
     Rejected {
         captcha_required: bool,
@@ -83,12 +85,12 @@ pub enum Outcome {
 
 /// An account whose password was shown just now, and from which of the devices that are known there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Owner {
+pub struct SignedInOwner {
     pub account: Account,
     pub device: Option<DeviceId>,
 }
 
-impl std::ops::Deref for Owner {
+impl std::ops::Deref for SignedInOwner {
     type Target = Account;
 
     fn deref(&self) -> &Account {
@@ -96,31 +98,45 @@ impl std::ops::Deref for Owner {
     }
 }
 
-impl Owner {
+impl SignedInOwner {
     /// As what their session starts.
     pub fn shown(&self) -> SignedInBy {
         self.device.map_or(SignedInBy::Password, SignedInBy::PasswordFrom)
     }
 }
 
-impl SignIn {
-    pub fn new(guard: Arc<Guard>, accounts: Accounts, hasher: Hasher) -> Self {
-        let consecutive = Consecutive::new(accounts.clone());
-        Self(Arc::new(Inner { guard, accounts, consecutive, hasher, counters: Counters::register() }))
+impl SignInService {
+    pub fn new(guard: Arc<LoginGuard>, accounts: Accounts, hasher: PasswordHasher) -> Self {
+        let consecutive = ConsecutiveFailures::new(accounts.clone());
+        Self(Arc::new(SignInInner {
+            guard,
+            accounts,
+            consecutive,
+            hasher,
+            counters: SignInCounters::register(),
+        }))
     }
 
-    pub fn guard(&self) -> &Arc<Guard> {
+    pub fn guard(&self) -> &Arc<LoginGuard> {
         &self.0.guard
     }
 
     /// Every password is tried here, whichever page it was typed on, so that one window counts them all.
-    pub async fn attempt(&self, live: &Arc<Live>, attempt: Attempt) -> Result<Outcome, DbError> {
+    pub async fn attempt(
+        &self,
+        live: &Arc<LiveSettings>,
+        attempt: SignInAttempt,
+    ) -> Result<SignInOutcome, DbError> {
         let outcome = self.decide(live, attempt).await?;
         self.0.counters.count(&outcome);
         Ok(outcome)
     }
 
-    async fn decide(&self, live: &Arc<Live>, mut attempt: Attempt) -> Result<Outcome, DbError> {
+    async fn decide(
+        &self,
+        live: &Arc<LiveSettings>,
+        mut attempt: SignInAttempt,
+    ) -> Result<SignInOutcome, DbError> {
         // Twice where the account was made or removed a moment ago, or its password changed since the device
         // was known; the second look is at the database.
         for _ in 0..2 {
@@ -129,30 +145,30 @@ impl SignIn {
                 Err(busy) => {
                     return Ok(self.record_busy(
                         &attempt,
-                        Subject::UNKNOWN,
-                        Path::Stranger,
+                        AccountSubject::UNKNOWN,
+                        SignInPath::Stranger,
                         busy.retry_after,
                     ));
                 }
             };
             let device = subject.known_device(&attempt.client.devices);
-            let first = Guard::path(&live.limits, device);
+            let first = LoginGuard::path(&live.limits, device);
             if let Err(busy) = self.0.hasher.has_room(&caller(&attempt, first)).await {
                 return Ok(self.record_busy(&attempt, subject, first, busy.retry_after));
             }
             let admission = self.0.guard.admit_known(&live.limits, subject, who(&attempt), device).await;
             let slot = match admission {
-                Admission::Held(slot) => slot,
-                Admission::Refused { path, limit, refusal } => {
-                    self.record(&attempt, subject, path, Ended::Refused(limit, refusal));
+                GuardAdmission::Held(slot) => slot,
+                GuardAdmission::Refused { path, limit, refusal } => {
+                    self.record(&attempt, subject, path, AttemptEnd::Refused(limit, refusal));
                     let retry_after = refusal.retry_after;
                     return Ok(match refusal.then {
-                        Then::Captcha => Outcome::Challenged { limit, retry_after },
-                        Then::Block => Outcome::Throttled { limit, retry_after },
+                        RuleAction::Captcha => SignInOutcome::Challenged { limit, retry_after },
+                        RuleAction::Block => SignInOutcome::Throttled { limit, retry_after },
                     });
                 }
-                Admission::Busy { retry_after } => {
-                    return Ok(self.record_busy(&attempt, subject, Path::Stranger, retry_after));
+                GuardAdmission::Busy { retry_after } => {
+                    return Ok(self.record_busy(&attempt, subject, SignInPath::Stranger, retry_after));
                 }
             };
             // Whoever hangs up now must not leave the slot unsettled: this runs to its end without them.
@@ -165,64 +181,66 @@ impl SignIn {
             let (verified, back) = verified.await.expect("verification does not panic");
             match verified? {
                 Some(outcome) => return Ok(outcome),
-                None => attempt = Attempt { client: back.client.known_as(KnownDevices::default()), ..back },
+                None => {
+                    attempt = SignInAttempt { client: back.client.known_as(KnownDevices::default()), ..back }
+                }
             }
         }
-        Ok(Outcome::Busy { retry_after: BUSY_RETRY })
+        Ok(SignInOutcome::Busy { retry_after: BUSY_RETRY })
     }
 
     /// None where the slot was taken on the wrong subject; it is given back.
     async fn verify(
         &self,
-        live: &Live,
-        attempt: &Attempt,
-        subject: Subject,
-        slot: Slot,
+        live: &LiveSettings,
+        attempt: &SignInAttempt,
+        subject: AccountSubject,
+        slot: AttemptSlot,
         hung_up: HungUp,
-    ) -> Result<Option<Outcome>, DbError> {
-        let Inner { guard, consecutive, .. } = &*self.0;
+    ) -> Result<Option<SignInOutcome>, DbError> {
+        let SignInInner { guard, consecutive, .. } = &*self.0;
         let most = live.login.max_consecutive_failures;
         let (taken, path) = (slot.taken(), slot.path());
-        let looked = consecutive.look(&attempt.login, subject.account(), path.known(), most).await;
-        let Ok(Some(mut looked)) = looked else {
+        let lookup = consecutive.look_up(&attempt.login, subject.account(), path.known(), most).await;
+        let Ok(Some(mut lookup)) = lookup else {
             slot.refund().await;
-            looked?;
+            lookup?;
             return Ok(Some(self.record_busy(attempt, subject, path, BUSY_RETRY)));
         };
-        let found = looked.account.as_ref();
-        if !guard.learn(&attempt.login, found, subject) || path.is_void(found) || looked.is_spent() {
+        let found = lookup.account.as_ref();
+        if !guard.learn(&attempt.login, found, subject) || path.is_void(found) || lookup.is_spent() {
             slot.refund().await;
             return Ok(None);
         }
-        let compared = match self.compare(attempt, path, &looked, hung_up).await {
+        let compared = match self.compare(attempt, path, &lookup, hung_up).await {
             Ok(compared) => compared,
             Err(error) => {
                 slot.refund().await;
                 return Err(error);
             }
         };
-        match (compared, looked.account.take()) {
+        match (compared, lookup.account.take()) {
             (Ok(verified), Some(account)) if verified.ok => {
                 let (at, forgave) = slot.succeed().await.unwrap_or((taken.at, false));
-                self.record(attempt, subject, path, Ended::Right(taken, at, forgave));
+                self.record(attempt, subject, path, AttemptEnd::Right(taken, at, forgave));
                 if verified.rehash {
                     self.rehash(account.clone(), attempt.password.clone(), caller(attempt, path));
                 }
-                let device = looked.device.map(|from| from.device);
-                Ok(Some(Outcome::SignedIn(Box::new(Owner { account, device }))))
+                let device = lookup.device.map(|from| from.device);
+                Ok(Some(SignInOutcome::SignedIn(Box::new(SignedInOwner { account, device }))))
             }
             (Ok(_), account) => {
                 let kept = slot.keep().await;
                 let counts_from = kept.as_ref().ok().copied().flatten().unwrap_or(taken.at);
-                self.record(attempt, subject, path, Ended::Wrong(taken, counts_from));
-                looked.account = account;
-                if consecutive.count(&attempt.login, &looked, most).await? {
+                self.record(attempt, subject, path, AttemptEnd::Wrong(taken, counts_from));
+                lookup.account = account;
+                if consecutive.count(&attempt.login, &lookup, most).await? {
                     self.record_disabled(attempt, subject, path);
                 }
                 kept?;
-                drop(looked.turn);
+                drop(lookup.permit);
                 let captcha_required = guard.challenges_next(&live.limits, subject, who(attempt), path).await;
-                Ok(Some(Outcome::Rejected { captcha_required }))
+                Ok(Some(SignInOutcome::Rejected { captcha_required }))
             }
             (Err(busy), _) => {
                 slot.refund().await;
@@ -234,28 +252,33 @@ impl SignIn {
     /// With the account's own password where that opens it to who tries, else with a decoy.
     async fn compare(
         &self,
-        attempt: &Attempt,
-        path: Path,
-        looked: &Looked,
+        attempt: &SignInAttempt,
+        path: SignInPath,
+        lookup: &LoginLookup,
         hung_up: HungUp,
-    ) -> Result<Result<Verified, HasherBusy>, DbError> {
-        let Inner { consecutive, hasher, .. } = &*self.0;
+    ) -> Result<Result<VerifyResult, HasherBusy>, DbError> {
+        let SignInInner { consecutive, hasher, .. } = &*self.0;
         let hung_up = async { drop(hung_up.await) };
         let caller = caller(attempt, path);
-        let mut compared = hasher.verify(&caller, hung_up, &attempt.password, looked.open_hash()).await;
-        if let Ok(Verified { ok: ok @ true, .. }) = &mut compared {
-            *ok = consecutive.confirm(looked).await?;
+        let mut compared = hasher.verify(&caller, hung_up, &attempt.password, lookup.open_hash()).await;
+        if let Ok(VerifyResult { ok: ok @ true, .. }) = &mut compared {
+            *ok = consecutive.confirm(lookup).await?;
         }
         Ok(compared)
     }
 
     /// Whether there is any use in trying an account's password from this client: once it is disabled, only from
     /// a device that is known and not spent. To be told to who is signed in to the account, and nobody else.
-    pub async fn is_open_to(&self, live: &Live, account: &Account, client: &Client) -> Result<bool, DbError> {
+    pub async fn is_open_to(
+        &self,
+        live: &LiveSettings,
+        account: &Account,
+        client: &SignInClient,
+    ) -> Result<bool, DbError> {
         if account.password_disabled_at.is_none() {
             return Ok(true);
         }
-        let path = Path::at(account, &client.devices, &live.limits);
+        let path = SignInPath::at(account, &client.devices, &live.limits);
         match path.known() {
             Some(device) if !path.is_void(Some(account)) => {
                 self.0.accounts.is_device_spent(device.account, device.id).await.map(|spent| !spent)
@@ -264,15 +287,15 @@ impl SignIn {
         }
     }
 
-    /// Whom the login names. Not looked up where there is no room for a stranger: a flood is to cost no question
+    /// Whom the login names. Not lookup up where there is no room for a stranger: a flood is to cost no question
     /// to the database.
-    async fn subject(&self, attempt: &Attempt) -> Result<Result<Subject, HasherBusy>, DbError> {
-        let Inner { guard, hasher, .. } = &*self.0;
+    async fn subject(&self, attempt: &SignInAttempt) -> Result<Result<AccountSubject, HasherBusy>, DbError> {
+        let SignInInner { guard, hasher, .. } = &*self.0;
         if let Some(subject) = guard.remembered(&attempt.login) {
             return Ok(Ok(subject));
         }
         if attempt.client.devices.is_empty()
-            && let Err(busy) = hasher.has_room(&caller(attempt, Path::Stranger)).await
+            && let Err(busy) = hasher.has_room(&caller(attempt, SignInPath::Stranger)).await
         {
             return Ok(Err(busy));
         }
@@ -280,61 +303,71 @@ impl SignIn {
     }
 
     /// Nothing was hashed: whoever solved nothing is asked for a challenge, so that a flood has to pay.
-    fn record_busy(&self, attempt: &Attempt, subject: Subject, path: Path, retry_after: Duration) -> Outcome {
-        self.record(attempt, subject, path, Ended::Busy);
+    fn record_busy(
+        &self,
+        attempt: &SignInAttempt,
+        subject: AccountSubject,
+        path: SignInPath,
+        retry_after: Duration,
+    ) -> SignInOutcome {
+        self.record(attempt, subject, path, AttemptEnd::Busy);
         match attempt.solved {
-            true => Outcome::Busy { retry_after },
-            false => Outcome::Challenged { limit: BUSY, retry_after },
+            true => SignInOutcome::Busy { retry_after },
+            false => SignInOutcome::Challenged { limit: BUSY, retry_after },
         }
     }
 
-    fn record_disabled(&self, attempt: &Attempt, subject: Subject, path: Path) {
+    fn record_disabled(&self, attempt: &SignInAttempt, subject: AccountSubject, path: SignInPath) {
         let audit = self.0.guard.audit();
         let (name, detail) = from_device(path.known());
-        audit.record(Event {
+        audit.record(AuditEvent {
             name,
             detail,
             account: Some(subject.recorded(&attempt.login)),
-            address: Some(audit::Subject::Address(&attempt.origin.address)),
-            ..Event::new(audit.now(), Action::PasswordDisabled, audit::Outcome::Ok)
+            address: Some(audit::EventSubject::Address(&attempt.origin.address)),
+            ..AuditEvent::new(audit.now(), Action::PasswordDisabled, audit::Outcome::Ok)
         });
     }
 
-    fn record(&self, attempt: &Attempt, subject: Subject, path: Path, ended: Ended) {
+    fn record(&self, attempt: &SignInAttempt, subject: AccountSubject, path: SignInPath, ended: AttemptEnd) {
         let audit = self.0.guard.audit();
         let (at, outcome) = match ended {
-            Ended::Refused(_, refusal) => (audit.decided(&refusal), audit::Outcome::refused(&refusal)),
-            Ended::Busy => (audit.now(), audit::Outcome::Busy),
-            Ended::Right(taken, ..) => (taken.at, audit::Outcome::Ok),
-            Ended::Wrong(taken, _) => (taken.at, audit::Outcome::Wrong),
+            AttemptEnd::Refused(_, refusal) => (audit.decided(&refusal), audit::Outcome::refused(&refusal)),
+            AttemptEnd::Busy => (audit.now(), audit::Outcome::Busy),
+            AttemptEnd::Right(taken, ..) => (taken.at, audit::Outcome::Ok),
+            AttemptEnd::Wrong(taken, _) => (taken.at, audit::Outcome::Wrong),
         };
         let (name, detail) = from_device(path.device());
-        let event = Event {
+        let event = AuditEvent {
             account: Some(subject.recorded(&attempt.login)),
-            address: Some(audit::Subject::Address(&attempt.origin.address)),
-            network: Some(audit::Subject::Network(&attempt.origin.network)),
+            address: Some(audit::EventSubject::Address(&attempt.origin.address)),
+            network: Some(audit::EventSubject::Network(&attempt.origin.network)),
             solved: attempt.solved,
             name,
             detail,
-            ..Event::new(at, Action::SignIn, outcome)
+            ..AuditEvent::new(at, Action::SignIn, outcome)
         };
         audit.record(match ended {
-            Ended::Refused(limit, refusal) => Event { why: Some(Why::refused(limit, &refusal)), ..event },
-            Ended::Busy => event,
-            Ended::Right(taken, at, forgave) => {
-                let detail = event.detail.or((!forgave).then(|| audit::NOT_FORGIVEN.to_owned()));
-                Event { settled: Some(at), detail, why: why_noted(path, &taken), ..event }
+            AttemptEnd::Refused(limit, refusal) => {
+                AuditEvent { why: Some(EventRule::refused(limit, &refusal)), ..event }
             }
-            Ended::Wrong(taken, at) => Event { settled: Some(at), why: why_noted(path, &taken), ..event },
+            AttemptEnd::Busy => event,
+            AttemptEnd::Right(taken, at, forgave) => {
+                let detail = event.detail.or((!forgave).then(|| audit::NOT_FORGIVEN.to_owned()));
+                AuditEvent { settled: Some(at), detail, why: why_noted(path, &taken), ..event }
+            }
+            AttemptEnd::Wrong(taken, at) => {
+                AuditEvent { settled: Some(at), why: why_noted(path, &taken), ..event }
+            }
         });
     }
 
     /// The parameters have changed since this password was hashed. Nobody waits for it; where it does not
     /// come to pass, the next sign-in tries again.
-    fn rehash(&self, account: Account, password: Password, caller: Caller) {
+    fn rehash(&self, account: Account, password: Password, caller: HashCaller) {
         let service = self.clone();
         tokio::spawn(async move {
-            let Inner { accounts, hasher, .. } = &*service.0;
+            let SignInInner { accounts, hasher, .. } = &*service.0;
             let (Some(old), Ok(new)) = (&account.password_hash, hasher.hash(&caller, &password).await) else {
                 return;
             };
@@ -347,13 +380,13 @@ impl SignIn {
 
 /// How an attempt ended, as it is recorded.
 #[derive(Clone, Copy)]
-enum Ended {
+enum AttemptEnd {
     Refused(&'static str, Refusal),
     Busy,
     /// Taken then, given back then; and whether the account's failures were to be forgiven with it.
-    Right(Counted, Micros, bool),
+    Right(CountedAttempt, Micros, bool),
     /// Taken then, and from when it counts.
-    Wrong(Counted, Micros),
+    Wrong(CountedAttempt, Micros),
 }
 
 /// As an event names what came from a known device.
@@ -362,15 +395,15 @@ fn from_device(device: Option<&KnownDevice>) -> (Option<&'static str>, Option<St
     (device.map(|_| audit::FROM_DEVICE), detail)
 }
 
-fn why_noted(path: Path, taken: &Counted) -> Option<Why<'static>> {
-    taken.noted.as_ref().map(|refusal| Why::noted(path.limits()[refusal.bucket].as_str(), refusal))
+fn why_noted(path: SignInPath, taken: &CountedAttempt) -> Option<EventRule<'static>> {
+    taken.noted.as_ref().map(|refusal| EventRule::noted(path.limits()[refusal.bucket].as_str(), refusal))
 }
 
 /// Who a password is hashed for: the lane is that of the way by which it was admitted.
-fn caller(attempt: &Attempt, path: Path) -> Caller {
-    Caller::of(&attempt.origin, attempt.solved, path.known())
+fn caller(attempt: &SignInAttempt, path: SignInPath) -> HashCaller {
+    HashCaller::of(&attempt.origin, attempt.solved, path.known())
 }
 
-fn who(attempt: &Attempt) -> Who<'_> {
-    Who { login: &attempt.login, origin: &attempt.origin, solved: attempt.solved }
+fn who(attempt: &SignInAttempt) -> GuardRequest<'_> {
+    GuardRequest { login: &attempt.login, origin: &attempt.origin, solved: attempt.solved }
 }

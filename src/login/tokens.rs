@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::id::{self, random_id};
-use super::{AccountId, Scopes};
+use super::{AccountId, TokenScopes};
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, Lock, on_db, on_tx};
+use crate::db::{Db, DbError, DbLock, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 
@@ -53,7 +53,7 @@ pub struct ApiToken([u8; 32]);
 pub struct TokenEntry {
     pub id: TokenId,
     pub name: String,
-    pub scopes: Scopes,
+    pub scopes: TokenScopes,
     /// The login of who made it; none where that account is gone.
     pub made_by: Option<String>,
     pub created_at: Micros,
@@ -66,32 +66,32 @@ pub struct TokenEntry {
 #[derive(Debug, Clone)]
 pub struct NewToken {
     pub name: String,
-    pub scopes: Scopes,
+    pub scopes: TokenScopes,
     pub expires_in: Option<Duration>,
 }
 
 /// Whom a token that is shown speaks for.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Bearer {
+pub struct TokenBearer {
     pub id: TokenId,
-    pub scopes: Scopes,
+    pub scopes: TokenScopes,
     expires_at: Option<Micros>,
 }
 
 #[derive(Clone)]
-pub struct Tokens {
+pub struct ApiTokens {
     db: Db,
     clock: Clock,
     entropy: Entropy,
     key: SubKey,
-    known: Arc<Mutex<Known>>,
-    reads: Arc<Reads>,
+    known: Arc<Mutex<KnownTokens>>,
+    reads: Arc<TokenReads>,
 }
 
 /// All tokens that are good, as the database had them when it was asked last.
 #[derive(Default)]
-struct Known {
-    tokens: HashMap<[u8; 32], Believed>,
+struct KnownTokens {
+    tokens: HashMap<[u8; 32], KnownToken>,
     asked_at: Option<Micros>,
     /// Somebody is asking again.
     asking: bool,
@@ -99,14 +99,14 @@ struct Known {
     revoked: u64,
 }
 
-struct Believed {
-    bearer: Arc<Bearer>,
+struct KnownToken {
+    bearer: Arc<TokenBearer>,
     touched_at: Option<Micros>,
 }
 
 /// One read at a time, which all who wait for one share.
 #[derive(Default)]
-struct Reads {
+struct TokenReads {
     begun: AtomicU64,
     last: tokio::sync::Mutex<LastRead>,
 }
@@ -118,7 +118,7 @@ struct LastRead {
     failed: bool,
 }
 
-impl Tokens {
+impl ApiTokens {
     /// `key` is what tokens are hashed with: without it, a copy of the table opens nothing.
     pub fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey) -> Self {
         Self { db, clock, entropy, key, known: Arc::default(), reads: Arc::default() }
@@ -138,7 +138,7 @@ impl Tokens {
         let now = self.clock.now();
         let expires_at = new.expires_in.map(|span| now.plus(span).0);
         // Two that make one at the same time must not both find the last place free.
-        let mut tx = self.db.begin_exclusive(Lock::on("tokens")).await?;
+        let mut tx = self.db.begin_exclusive(DbLock::on("tokens")).await?;
         let live: i64 =
             on_tx!(&mut tx, connection => query_scalar(LIVE).bind(now.0).fetch_one(connection).await)?;
         if live >= MOST_TOKENS {
@@ -175,9 +175,9 @@ impl Tokens {
     }
 
     /// Whom a token speaks for, if it is good.
-    pub async fn admit(&self, token: &ApiToken) -> Result<Option<Arc<Bearer>>, DbError> {
+    pub async fn admit(&self, token: &ApiToken) -> Result<Option<Arc<TokenBearer>>, DbError> {
         let hash = self.hash(token);
-        let bearer = match self.look(&hash) {
+        let bearer = match self.known_bearer(&hash) {
             Some(bearer) => Some(bearer),
             None => {
                 self.read_anew().await?;
@@ -191,7 +191,7 @@ impl Tokens {
     }
 
     /// What is known of a token without asking the database. None where it is unknown or what is known is old.
-    fn look(&self, hash: &[u8; 32]) -> Option<Arc<Bearer>> {
+    fn known_bearer(&self, hash: &[u8; 32]) -> Option<Arc<TokenBearer>> {
         let (now, mut known) = (self.clock.now(), self.known());
         // A clock that was put back says nothing of how old it is.
         let age = known.asked_at.filter(|asked_at| *asked_at <= now).map(|asked_at| now.since(asked_at))?;
@@ -257,13 +257,13 @@ impl Tokens {
         self.key.hash(&[&token.0])
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownTokens> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
-    fn learn(&mut self, mut tokens: HashMap<[u8; 32], Believed>, asked_at: Micros) {
+impl KnownTokens {
+    fn learn(&mut self, mut tokens: HashMap<[u8; 32], KnownToken>, asked_at: Micros) {
         for (hash, believed) in &mut tokens {
             // What is written here may not have been there when they were read.
             let touched_at = self.tokens.get(hash).and_then(|before| before.touched_at);
@@ -272,7 +272,7 @@ impl Known {
         (self.tokens, self.asked_at, self.asking) = (tokens, Some(asked_at), false);
     }
 
-    fn good(&self, hash: &[u8; 32], now: Micros) -> Option<Arc<Bearer>> {
+    fn good(&self, hash: &[u8; 32], now: Micros) -> Option<Arc<TokenBearer>> {
         let believed = self.tokens.get(hash)?;
         (!believed.bearer.is_over(now)).then(|| Arc::clone(&believed.bearer))
     }
@@ -287,7 +287,7 @@ impl Known {
     }
 }
 
-impl Bearer {
+impl TokenBearer {
     fn is_over(&self, now: Micros) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
@@ -353,23 +353,23 @@ impl EntryRow {
 }
 
 impl BearerRow {
-    fn parse(self) -> Result<([u8; 32], Believed), sqlx::Error> {
+    fn parse(self) -> Result<([u8; 32], KnownToken), sqlx::Error> {
         let mut hash = [0; 32];
         match URL_SAFE_NO_PAD.decode_slice(&self.token_hash, &mut hash) {
             Ok(length) if length == hash.len() => {}
             _ => return Err(sqlx::Error::Decode("the hash of a token is invalid".into())),
         }
-        let bearer = Bearer {
+        let bearer = TokenBearer {
             id: id::stored(TokenId::parse(&self.id))?,
             scopes: stored_scopes(&self.scopes)?,
             expires_at: self.expires_at.map(Micros),
         };
-        Ok((hash, Believed { bearer: Arc::new(bearer), touched_at: self.last_used_at.map(Micros) }))
+        Ok((hash, KnownToken { bearer: Arc::new(bearer), touched_at: self.last_used_at.map(Micros) }))
     }
 }
 
-fn stored_scopes(text: &str) -> Result<Scopes, sqlx::Error> {
-    Scopes::parse(text.split(' '))
+fn stored_scopes(text: &str) -> Result<TokenScopes, sqlx::Error> {
+    TokenScopes::parse(text.split(' '))
         .map_err(|_| sqlx::Error::Decode("the scopes of a token are invalid".into()))
 }
 

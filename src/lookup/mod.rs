@@ -8,23 +8,23 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::audit::{Action, Audit, Entry, Event, Outcome};
+use crate::audit::{Action, Audit, AuditEvent, EventEntry, Outcome};
 use crate::clock::Micros;
-use crate::config::{LimitName, Live};
+use crate::config::{LimitName, LiveSettings};
 use crate::db::DbError;
 use crate::login::{Account, Accounts, DeviceFailures, FailureRecord};
 use crate::request_id;
-use crate::sms::{Codes, Guesser, Phone, SmsError};
+use crate::sms::{Guesser, Phone, SmsCodes, SmsError};
 use crate::throttle::{AnyStore, Limit, Limiter, MemoryStore, StoreError, WindowStore};
 
-pub use subject::{Kind, Subject};
+pub use subject::{LookupKind, LookupSubject};
 
 /// The service. Clones share it.
 #[derive(Clone)]
-pub struct Lookup(Arc<Parts>);
+pub struct Lookup(Arc<LookupParts>);
 
 /// What it stands on.
-pub struct Parts {
+pub struct LookupParts {
     pub limiter: Limiter<AnyStore>,
     /// This process's windows, which count while the store is out.
     pub insurance: Limiter<MemoryStore>,
@@ -33,13 +33,13 @@ pub struct Parts {
     /// Challenges handed out by this process.
     pub issuing: Limiter<MemoryStore>,
     pub accounts: Accounts,
-    pub codes: Codes,
+    pub codes: SmsCodes,
     pub audit: Audit,
 }
 
 /// What one limit has of a subject.
 #[derive(Debug, Clone)]
-pub struct Standing {
+pub struct LimitStatus {
     pub limit: Limit,
     /// Counted by every instance for itself: this is what this one has.
     pub of_this_instance: bool,
@@ -49,11 +49,11 @@ pub struct Standing {
     /// When it was hit, newest first, at most 1000 times: also what no rule counts any more.
     pub hits: Vec<Micros>,
     /// In the order of the limit's rules.
-    pub rules: Vec<RuleStanding>,
+    pub rules: Vec<RuleStatus>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RuleStanding {
+pub struct RuleStatus {
     /// Hits that it counts now.
     pub count: u32,
     /// Where it is full: when the next place frees.
@@ -62,7 +62,7 @@ pub struct RuleStanding {
 
 /// Who lets somebody in again, and why.
 #[derive(Clone, Copy)]
-pub struct By<'a> {
+pub struct LookupActor<'a> {
     /// The id of their account.
     pub actor: &'a str,
     pub account: &'a Account,
@@ -83,29 +83,35 @@ pub enum LookupError {
 }
 
 impl Lookup {
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: LookupParts) -> Self {
         Self(Arc::new(parts))
     }
 
     /// The account behind a name or a number: for administrators only, because nobody else learns which
     /// there are.
-    pub async fn account(&self, subject: &Subject) -> Result<Option<Account>, DbError> {
+    pub async fn account(&self, subject: &LookupSubject) -> Result<Option<Account>, DbError> {
         match subject {
-            Subject::Login(login) | Subject::Device { login, .. } => self.0.accounts.find(login).await,
-            Subject::Phone(phone) => self.0.accounts.find_by_phone(phone).await,
+            LookupSubject::Login(login) | LookupSubject::Device { login, .. } => {
+                self.0.accounts.find(login).await
+            }
+            LookupSubject::Phone(phone) => self.0.accounts.find_by_phone(phone).await,
             _ => Ok(None),
         }
     }
 
     /// What stands against a known device of an account.
-    pub async fn device_failures(&self, subject: &Subject) -> Result<Option<DeviceFailures>, DbError> {
-        let Subject::Device { login, id } = subject else { return Ok(None) };
+    pub async fn device_failures(&self, subject: &LookupSubject) -> Result<Option<DeviceFailures>, DbError> {
+        let LookupSubject::Device { login, id } = subject else { return Ok(None) };
         Ok(self.0.accounts.find_from(login, *id).await?.map(|(_, failures)| failures))
     }
 
     /// What every limit that counts such subjects has of it, in the order of the documentation. Of the
     /// owner's own limits none: each calls its subjects as it likes.
-    pub async fn all(&self, live: &Live, subject: &Subject) -> Result<Vec<Standing>, LookupError> {
+    pub async fn all(
+        &self,
+        live: &LiveSettings,
+        subject: &LookupSubject,
+    ) -> Result<Vec<LimitStatus>, LookupError> {
         let mut all = Vec::new();
         for limit in live.limits.iter().filter(|limit| subject.is_counted_by(limit.name())) {
             all.extend(self.standing(live, limit.name(), subject).await?);
@@ -116,17 +122,17 @@ impl Lookup {
     /// What one limit has of a subject; None where there is no such limit, or it counts no such subject.
     pub async fn standing(
         &self,
-        live: &Live,
+        live: &LiveSettings,
         limit: &str,
-        subject: &Subject,
-    ) -> Result<Option<Standing>, LookupError> {
+        subject: &LookupSubject,
+    ) -> Result<Option<LimitStatus>, LookupError> {
         let Some((limit, bytes)) = self.counted(live, limit, subject).await? else { return Ok(None) };
-        let Parts { limiter, issuing, .. } = &*self.0;
+        let LookupParts { limiter, issuing, .. } = &*self.0;
         let name = LimitName::parse(limit.name());
         let of_this_instance = name.is_some_and(LimitName::is_of_one_instance);
         let standing = if of_this_instance {
             read(issuing, limit, &bytes, true).await?
-        } else if let (Some(LimitName::SmsGuess), Subject::Phone(phone)) = (name, subject) {
+        } else if let (Some(LimitName::SmsGuess), LookupSubject::Phone(phone)) = (name, subject) {
             self.guesses(limit, phone).await?
         } else {
             read(limiter, limit, &bytes, false).await?
@@ -135,11 +141,11 @@ impl Lookup {
     }
 
     /// Of the logs of wrong codes that a number has, the one that is nearest to refusing.
-    async fn guesses(&self, limit: Limit, phone: &Phone) -> Result<Standing, StoreError> {
-        let mut fullest: Option<Standing> = None;
+    async fn guesses(&self, limit: Limit, phone: &Phone) -> Result<LimitStatus, StoreError> {
+        let mut fullest: Option<LimitStatus> = None;
         for guesser in Guesser::ALL {
             let standing = read(&self.0.limiter, limit.clone(), &guesser.subject(phone, true), false).await?;
-            let counted = |standing: &Standing| standing.rules.iter().map(|rule| rule.count).max();
+            let counted = |standing: &LimitStatus| standing.rules.iter().map(|rule| rule.count).max();
             if fullest.as_ref().is_none_or(|other| counted(other) < counted(&standing)) {
                 fullest = Some(standing);
             }
@@ -148,7 +154,12 @@ impl Lookup {
     }
 
     /// What was tried by a subject, newest first. Nothing is kept of a prefix or of everyone.
-    pub async fn events(&self, subject: &Subject, since: Micros, most: u32) -> Result<Vec<Entry>, DbError> {
+    pub async fn events(
+        &self,
+        subject: &LookupSubject,
+        since: Micros,
+        most: u32,
+    ) -> Result<Vec<EventEntry>, DbError> {
         let account = self.account(subject).await?;
         let Some((kind, named)) = subject.recorded(account.as_ref()) else { return Ok(Vec::new()) };
         let audit = &self.0.audit;
@@ -162,16 +173,16 @@ impl Lookup {
     /// half-way, because the first half of it holds.
     pub async fn clear(
         &self,
-        live: &Arc<Live>,
+        live: &Arc<LiveSettings>,
         limit: &str,
-        subject: &Subject,
-        by: By<'_>,
+        subject: &LookupSubject,
+        by: LookupActor<'_>,
     ) -> Result<bool, LookupError> {
         let (this, live, limit, subject) = (self.clone(), live.clone(), limit.to_owned(), subject.clone());
         let (actor, account) = (by.actor.to_owned(), by.account.clone());
         let (address, reason) = (by.address.to_owned(), by.reason.to_owned());
         let clearing = request_id::spawn(async move {
-            let by = By { actor: &actor, account: &account, address: &address, reason: &reason };
+            let by = LookupActor { actor: &actor, account: &account, address: &address, reason: &reason };
             let Some((limit, bytes)) = this.counted(&live, &limit, &subject).await? else { return Ok(false) };
             let account = this.account(&subject).await?;
             let forgotten = this.forget(&live, &limit, &subject, &bytes).await;
@@ -184,16 +195,16 @@ impl Lookup {
 
     async fn forget(
         &self,
-        live: &Live,
+        live: &LiveSettings,
         limit: &Limit,
-        subject: &Subject,
+        subject: &LookupSubject,
         bytes: &[u8],
     ) -> Result<(), LookupError> {
-        let Parts { limiter, insurance, failures, issuing, codes, .. } = &*self.0;
+        let LookupParts { limiter, insurance, failures, issuing, codes, .. } = &*self.0;
         // The records first: a store that is being rebuilt must not get back what is excused.
         let name = LimitName::parse(limit.name());
         match (name, subject) {
-            (Some(LimitName::SmsPhone), Subject::Phone(phone)) => codes.excuse(live, phone).await?,
+            (Some(LimitName::SmsPhone), LookupSubject::Phone(phone)) => codes.waive(live, phone).await?,
             (Some(LimitName::LoginAccount | LimitName::LoginDevice), _) => {
                 failures.forget(limiter.bucket(limit, bytes).key).await?
             }
@@ -208,7 +219,7 @@ impl Lookup {
             insurance.clear(insurance.bucket(limit, bytes)).await?;
             limiter.clear(limiter.bucket(limit, bytes)).await?;
         }
-        if let (Some(LimitName::SmsGuess), Subject::Phone(phone)) = (name, subject) {
+        if let (Some(LimitName::SmsGuess), LookupSubject::Phone(phone)) = (name, subject) {
             for (guesser, finds_code) in Guesser::ALL.into_iter().flat_map(|it| [(it, true), (it, false)]) {
                 limiter.clear(limiter.bucket(limit, &guesser.subject(phone, finds_code))).await?;
             }
@@ -220,14 +231,14 @@ impl Lookup {
     /// The limit, and what it counts the subject as.
     async fn counted(
         &self,
-        live: &Live,
+        live: &LiveSettings,
         limit: &str,
-        subject: &Subject,
+        subject: &LookupSubject,
     ) -> Result<Option<(Limit, Vec<u8>)>, DbError> {
         let limit = live.limits.get(limit).filter(|limit| subject.is_counted_by(limit.name()));
         let Some(limit) = limit else { return Ok(None) };
         let account = match subject {
-            Subject::Login(login) | Subject::Device { login, .. } => {
+            LookupSubject::Login(login) | LookupSubject::Device { login, .. } => {
                 self.0.accounts.find(login).await?.map(|account| account.id)
             }
             _ => None,
@@ -241,9 +252,9 @@ impl Lookup {
     fn record(
         &self,
         limit: &Limit,
-        subject: &Subject,
+        subject: &LookupSubject,
         account: Option<&Account>,
-        by: By<'_>,
+        by: LookupActor<'_>,
         outcome: Outcome,
     ) {
         let audit = &self.0.audit;
@@ -251,14 +262,14 @@ impl Lookup {
         if outcome != Outcome::Ok {
             detail["why"] = "failed".into();
         }
-        let mut event = Event {
+        let mut event = AuditEvent {
             name: Some("subject.clear"),
             limit: Some(limit.name()),
             actor: Some(by.actor),
             account: Some(by.account.recorded()),
-            address: Some(crate::audit::Subject::Address(by.address)),
+            address: Some(crate::audit::EventSubject::Address(by.address)),
             detail: Some(detail.to_string()),
-            ..Event::new(audit.now(), Action::Admin, outcome)
+            ..AuditEvent::new(audit.now(), Action::Admin, outcome)
         };
         subject.note(limit.name(), account, &mut event);
         audit.record(event);
@@ -270,13 +281,13 @@ async fn read<S: WindowStore + 'static>(
     limit: Limit,
     subject: &[u8],
     of_this_instance: bool,
-) -> Result<Standing, StoreError> {
+) -> Result<LimitStatus, StoreError> {
     let bucket = limiter.bucket(&limit, subject);
     let (reading, peek) = (limiter.read(bucket).await?, limiter.peek(bucket).await?);
-    let rules = peek.rules.iter().map(|rule| RuleStanding {
+    let rules = peek.rules.iter().map(|rule| RuleStatus {
         count: rule.count,
         frees_at: (!rule.retry_after.is_zero()).then(|| peek.at.plus(rule.retry_after)),
     });
     let rules = rules.collect();
-    Ok(Standing { of_this_instance, at: peek.at, holds: peek.holds, hits: reading.hits, rules, limit })
+    Ok(LimitStatus { of_this_instance, at: peek.at, holds: peek.holds, hits: reading.hits, rules, limit })
 }

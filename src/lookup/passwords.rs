@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{By, Lookup, Subject};
-use crate::audit::{Action, Event, Outcome};
+use super::{Lookup, LookupActor, LookupSubject};
+use crate::audit::{Action, AuditEvent, Outcome};
 use crate::db::DbError;
 use crate::login::password_enabled_counter;
 use crate::request_id;
@@ -11,7 +11,11 @@ use crate::request_id;
 impl Lookup {
     /// Lets the disabled password of whoever has this name or number open their account again. False where there
     /// is none such. Done to its end and recorded, whoever hangs up meanwhile.
-    pub async fn enable_password(&self, subject: &Subject, by: By<'_>) -> Result<bool, DbError> {
+    pub async fn enable_password(
+        &self,
+        subject: &LookupSubject,
+        by: LookupActor<'_>,
+    ) -> Result<bool, DbError> {
         let (this, subject) = (self.clone(), subject.clone());
         let (actor, address, reason) = (by.actor.to_owned(), by.address.to_owned(), by.reason.to_owned());
         let enabling = request_id::spawn(async move {
@@ -23,17 +27,17 @@ impl Lookup {
             let audit = &this.0.audit;
             // Found again by what it was looked up by.
             let phone = match &subject {
-                Subject::Phone(phone) => Some(crate::audit::Subject::Phone(phone.as_str())),
+                LookupSubject::Phone(phone) => Some(crate::audit::EventSubject::Phone(phone.as_str())),
                 _ => None,
             };
-            audit.record(Event {
+            audit.record(AuditEvent {
                 phone,
                 name: Some("password.enable"),
                 actor: Some(&actor),
                 account: Some(account.recorded()),
-                address: Some(crate::audit::Subject::Address(&address)),
+                address: Some(crate::audit::EventSubject::Address(&address)),
                 detail: Some(json!({ "reason": reason }).to_string()),
-                ..Event::new(audit.now(), Action::Admin, Outcome::Ok)
+                ..AuditEvent::new(audit.now(), Action::Admin, Outcome::Ok)
             });
             Ok(true)
         });

@@ -1,13 +1,13 @@
 //! Whom limits count, as people write them.
 
-use crate::audit::{self, Event, SubjectKind};
+use crate::audit::{self, AuditEvent, SubjectKind};
 use crate::config::{LimitName, LimitSubject};
 use crate::login::{Account, AccountId, DeviceId, Username, account_subject, device_subject};
 use crate::sms::Phone;
 
 /// What the subjects of a limit are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum LookupKind {
     Login,
     /// A device at an account.
     Device,
@@ -22,7 +22,7 @@ pub enum Kind {
 
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
+pub enum LookupSubject {
     Login(Username),
     Device {
         login: Username,
@@ -39,7 +39,7 @@ pub enum Subject {
     Custom(String),
 }
 
-impl Kind {
+impl LookupKind {
     /// What a limit of this name counts, as people write it; None if there can be no such limit.
     pub fn of(limit: &str) -> Option<Self> {
         let Some(name) = LimitName::parse(limit) else {
@@ -56,23 +56,23 @@ impl Kind {
     }
 }
 
-impl Subject {
-    pub const fn kind(&self) -> Kind {
+impl LookupSubject {
+    pub const fn kind(&self) -> LookupKind {
         match self {
-            Self::Login(_) => Kind::Login,
-            Self::Device { .. } => Kind::Device,
-            Self::Phone(_) => Kind::Phone,
-            Self::Address { .. } => Kind::Address,
-            Self::Prefix(_) => Kind::Prefix,
-            Self::Everyone => Kind::Everyone,
-            Self::Custom(_) => Kind::Custom,
+            Self::Login(_) => LookupKind::Login,
+            Self::Device { .. } => LookupKind::Device,
+            Self::Phone(_) => LookupKind::Phone,
+            Self::Address { .. } => LookupKind::Address,
+            Self::Prefix(_) => LookupKind::Prefix,
+            Self::Everyone => LookupKind::Everyone,
+            Self::Custom(_) => LookupKind::Custom,
         }
     }
 
     /// A number is counted by its prefix, too.
     pub(super) fn is_counted_by(&self, limit: &str) -> bool {
-        match Kind::of(limit) {
-            Some(Kind::Prefix) => matches!(self, Self::Prefix(_) | Self::Phone(_)),
+        match LookupKind::of(limit) {
+            Some(LookupKind::Prefix) => matches!(self, Self::Prefix(_) | Self::Phone(_)),
             kind => kind == Some(self.kind()),
         }
     }
@@ -100,33 +100,33 @@ impl Subject {
     pub(super) fn recorded<'a>(
         &'a self,
         account: Option<&'a Account>,
-    ) -> Option<(SubjectKind, audit::Subject<'a>)> {
+    ) -> Option<(SubjectKind, audit::EventSubject<'a>)> {
         Some(match self {
             Self::Login(login) | Self::Device { login, .. } => {
-                let unknown = audit::Subject::Login(login.as_str());
+                let unknown = audit::EventSubject::Login(login.as_str());
                 (SubjectKind::Account, account.map_or(unknown, Account::recorded))
             }
-            Self::Phone(phone) => (SubjectKind::Phone, audit::Subject::Phone(phone.as_str())),
-            Self::Address { address, .. } => (SubjectKind::Address, audit::Subject::Address(address)),
-            Self::Custom(text) => (SubjectKind::Account, audit::Subject::Custom(text)),
+            Self::Phone(phone) => (SubjectKind::Phone, audit::EventSubject::Phone(phone.as_str())),
+            Self::Address { address, .. } => (SubjectKind::Address, audit::EventSubject::Address(address)),
+            Self::Custom(text) => (SubjectKind::Account, audit::EventSubject::Custom(text)),
             Self::Prefix(_) | Self::Everyone => return None,
         })
     }
 
     /// Puts it in its place in an event about this limit, and beside it what the limit counts it by.
-    pub(super) fn note<'a>(&'a self, limit: &str, account: Option<&'a Account>, event: &mut Event<'a>) {
+    pub(super) fn note<'a>(&'a self, limit: &str, account: Option<&'a Account>, event: &mut AuditEvent<'a>) {
         match (self, self.recorded(account)) {
-            (Self::Prefix(prefix), _) => event.prefix = Some(audit::Subject::Prefix(prefix)),
+            (Self::Prefix(prefix), _) => event.prefix = Some(audit::EventSubject::Prefix(prefix)),
             (_, Some((SubjectKind::Account, named))) => event.account = Some(named),
             (_, Some((SubjectKind::Address, named))) => event.address = Some(named),
             (_, Some((SubjectKind::Phone, named))) => event.phone = Some(named),
             (_, None) => {}
         }
         match self {
-            Self::Phone(phone) if Kind::of(limit) == Some(Kind::Prefix) => {
-                event.prefix = Some(audit::Subject::Prefix(phone.block()));
+            Self::Phone(phone) if LookupKind::of(limit) == Some(LookupKind::Prefix) => {
+                event.prefix = Some(audit::EventSubject::Prefix(phone.block()));
             }
-            Self::Address { network, .. } => event.network = Some(audit::Subject::Network(network)),
+            Self::Address { network, .. } => event.network = Some(audit::EventSubject::Network(network)),
             _ => {}
         }
     }

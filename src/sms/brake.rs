@@ -9,7 +9,7 @@ use sqlx::{query, query_as};
 use super::Phone;
 use crate::clock::{Clock, Micros};
 use crate::config::Brake;
-use crate::db::{DbError, Lock, Tx, on_tx};
+use crate::db::{DbError, DbLock, Tx, on_tx};
 use crate::entropy::Entropy;
 
 pub const LIFT: &str =
@@ -21,7 +21,7 @@ const MOST_OF_A_NETWORK: u32 = 4;
 
 /// The number's prefix is braked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Braked {
+pub struct BrakedPrefix {
     pub retry_after: Duration,
     /// Only numbers that were an account's before then are sent to: the messages that it was put on for are
     /// later, and whoever sent them may have made accounts for them.
@@ -32,7 +32,7 @@ pub struct Braked {
 
 /// A brake that holds, as an administrator sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct ActiveBrake {
     /// A block or a range of numbers.
     pub prefix: String,
     pub began_at: Micros,
@@ -49,23 +49,23 @@ const REMEMBERED: Duration = Duration::from_secs(1);
 const MOST_REMEMBERED: usize = 10_000;
 
 /// Brakes that this process ran into a moment ago. What is remembered only ever refuses.
-pub struct Remembered(quick_cache::sync::Cache<String, Seen>);
+pub struct RememberedBrakes(quick_cache::sync::Cache<String, RememberedBrake>);
 
 #[derive(Clone, Copy)]
-struct Seen {
+struct RememberedBrake {
     /// By this process's clock.
     at: Micros,
     wait: Duration,
     proven_before: Micros,
 }
 
-impl Remembered {
+impl RememberedBrakes {
     pub fn new() -> Self {
         Self(quick_cache::sync::Cache::new(MOST_REMEMBERED))
     }
 
     fn note(&self, prefix: &str, at: Micros, wait: Duration, proven_before: Micros) {
-        self.0.insert(prefix.to_owned(), Seen { at, wait, proven_before });
+        self.0.insert(prefix.to_owned(), RememberedBrake { at, wait, proven_before });
     }
 
     pub fn forget(&self, prefix: &str) {
@@ -73,19 +73,19 @@ impl Remembered {
     }
 
     /// The brake that the number is still under.
-    pub fn recall(&self, phone: &Phone, now: Micros) -> Option<Braked> {
+    pub fn recall(&self, phone: &Phone, now: Micros) -> Option<BrakedPrefix> {
         let braked = |prefix| {
             let seen = self.0.get(prefix)?;
             let gone = now.since(seen.at);
             let stands = now >= seen.at && gone < REMEMBERED && gone < seen.wait;
             let retry_after = seen.wait.saturating_sub(gone);
-            stands.then_some(Braked { retry_after, proven_before: seen.proven_before, tripped: false })
+            stands.then_some(BrakedPrefix { retry_after, proven_before: seen.proven_before, tripped: false })
         };
-        [phone.block(), phone.range()].into_iter().filter_map(braked).reduce(Braked::and)
+        [phone.block(), phone.range()].into_iter().filter_map(braked).reduce(BrakedPrefix::and)
     }
 }
 
-impl Braked {
+impl BrakedPrefix {
     /// The number's block and its range, both.
     fn and(self, other: Self) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Braked {
 
 /// What was sent to a prefix, and what came of it.
 #[derive(Debug, Clone, Copy, Default, sqlx::FromRow)]
-struct Traffic {
+struct PrefixTraffic {
     sent: i64,
     entered: i64,
     /// What did not come back, in half messages: one that came with a solved challenge weighs half, as that cost
@@ -113,7 +113,7 @@ fn most_of_a_network(min_sent: u32) -> u32 {
 }
 
 /// Whether so few of so many codes came back that the prefix is to be braked.
-fn trips(traffic: Traffic, min_sent: u32, min_entered: f64) -> bool {
+fn trips(traffic: PrefixTraffic, min_sent: u32, min_entered: f64) -> bool {
     let weighed = traffic.entered as f64 + traffic.weight as f64 / 2.0;
     weighed >= f64::from(min_sent) && (traffic.entered as f64) < min_entered * weighed
 }
@@ -126,8 +126,8 @@ fn since(now: Micros, window: Duration, last_end: Option<Micros>) -> Micros {
 
 /// What a look at the brakes needs besides the database.
 #[derive(Clone, Copy)]
-pub struct Context<'a> {
-    pub remembered: &'a Remembered,
+pub struct BrakeContext<'a> {
+    pub remembered: &'a RememberedBrakes,
     pub clock: &'a Clock,
     pub entropy: &'a Entropy,
 }
@@ -138,12 +138,12 @@ pub async fn judge(
     phone: &Phone,
     brake: &Brake,
     now: Micros,
-    context: Context<'_>,
-) -> Result<Option<Braked>, DbError> {
+    context: BrakeContext<'_>,
+) -> Result<Option<BrakedPrefix>, DbError> {
     if !brake.enabled {
         return Ok(None);
     }
-    let mut braked: Option<Braked> = None;
+    let mut braked: Option<BrakedPrefix> = None;
     for (sql, prefix, min_sent) in
         [(BLOCK, phone.block(), brake.min_sent), (RANGE, phone.range(), brake.min_sent_range)]
     {
@@ -154,13 +154,13 @@ pub async fn judge(
             None => {
                 let since = since(now, brake.window, last_end);
                 let most = 2 * i64::from(most_of_a_network(min_sent));
-                let traffic: Traffic = on_tx!(tx, connection => query_as(sql).bind(prefix).bind(since.0)
+                let traffic: PrefixTraffic = on_tx!(tx, connection => query_as(sql).bind(prefix).bind(since.0)
                     .bind(most).fetch_one(connection).await)?;
                 if !trips(traffic, min_sent, brake.min_entered) {
                     continue;
                 }
                 // Others count beside this one, so that it may trip a few messages late; one of them puts it on.
-                tx.lock(Lock::brake(prefix)).await?;
+                tx.lock(DbLock::brake(prefix)).await?;
                 match self::last(tx, prefix).await?.filter(|(_, end)| *end > now) {
                     Some((began, end)) => (began, end, false),
                     None => {
@@ -174,7 +174,7 @@ pub async fn judge(
         let proven_before = began_at.minus(brake.window);
         let retry_after = ends_at.since(now);
         context.remembered.note(prefix, context.clock.now(), retry_after, proven_before);
-        let held = Braked { retry_after, proven_before, tripped };
+        let held = BrakedPrefix { retry_after, proven_before, tripped };
         braked = Some(braked.map_or(held, |other| other.and(held)));
     }
     Ok(braked)
@@ -212,7 +212,7 @@ async fn put_on(
     tx: &mut Tx,
     prefix: &str,
     (now, end): (Micros, Micros),
-    Traffic { sent, entered, .. }: Traffic,
+    PrefixTraffic { sent, entered, .. }: PrefixTraffic,
     entropy: &Entropy,
 ) -> Result<(), DbError> {
     const SQL: &str = "INSERT INTO sms_brakes (id, prefix, began_at, ends_at, sent, entered)
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn few_messages_say_nothing_and_enough_codes_speak_for_a_prefix() {
-        let traffic = |unreturned: i64, entered| Traffic { sent: 0, entered, weight: 2 * unreturned };
+        let traffic = |unreturned: i64, entered| PrefixTraffic { sent: 0, entered, weight: 2 * unreturned };
         assert!(!trips(traffic(19, 0), 20, 0.1));
         assert!(trips(traffic(20, 0), 20, 0.1));
         assert!(trips(traffic(19, 1), 20, 0.1), "5 % came back");

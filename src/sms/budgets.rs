@@ -4,16 +4,17 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::codes::Ask;
+use super::codes::CodeRequest;
 use super::ledger::Ledger;
 use super::once;
-use super::rebuild::{Rebuild, RebuildError};
-use super::share::Share;
-use super::watched::{Keys, Watched};
+use super::rebuild::{LedgerRebuild, LedgerRebuildError};
+use super::share::BudgetShare;
+use super::watched::{MessageKeys, SmsLimits};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::throttle::{
-    self, AnyStore, Bucket, Decision, HitId, Kept, Limiter, Mode, Peek, Refusal, StoreError, Then,
+    self, AnyStore, Bucket, HitDecision, HitId, KeptHit, LimitMode, Limiter, LogPeek, Refusal, RuleAction,
+    StoreError,
 };
 
 /// A store that loses its data more often than this in one question has more wrong with it.
@@ -32,9 +33,9 @@ pub const EVERYONE: &[u8] = b"everyone";
 pub const MARK: &str = "sms";
 
 /// What the budgets say of a message.
-pub enum Admission {
+pub enum BudgetAdmission {
     /// It stands in every log now.
-    In(Ticket),
+    In(BudgetTicket),
     /// By which limit, and how.
     Refused(String, Refusal),
     /// The same request came before, and stands in the logs.
@@ -45,88 +46,100 @@ pub enum Admission {
 
 /// An admission, and the state of the store that it holds for.
 #[derive(Debug, Clone, Copy)]
-pub struct Ticket {
+pub struct BudgetTicket {
     pub hit: HitId,
     /// From when it counts.
     pub at: Micros,
     /// What a watching limit would have refused.
     pub noted: Option<Refusal>,
-    whole_by: HitId,
+    generation: HitId,
 }
 
 /// The budgets over their store. Clones share it.
 #[derive(Clone)]
-pub struct Budgets {
+pub struct SmsBudgets {
     limiter: Limiter<AnyStore>,
-    rebuild: Arc<Rebuild>,
+    rebuild: Arc<LedgerRebuild>,
     /// The writing back that the store was whole by when last looked at, and for which limits.
-    whole_by: Arc<Mutex<Option<(String, HitId)>>>,
+    known_generation: Arc<Mutex<Option<(String, HitId)>>>,
 }
 
-impl Budgets {
+impl SmsBudgets {
     pub fn new(limiter: Limiter<AnyStore>, ledger: Ledger) -> Self {
-        let rebuild = Arc::new(Rebuild::new(limiter.clone(), ledger));
-        Self { limiter, rebuild, whole_by: Arc::default() }
+        let rebuild = Arc::new(LedgerRebuild::new(limiter.clone(), ledger));
+        Self { limiter, rebuild, known_generation: Arc::default() }
     }
 
     pub const fn limiter(&self) -> &Limiter<AnyStore> {
         &self.limiter
     }
 
-    pub fn keys(&self, watched: &Watched, ask: &Ask<'_>, once: Option<&[&[u8]]>) -> Keys {
+    pub fn keys(&self, watched: &SmsLimits, ask: &CodeRequest<'_>, once: Option<&[&[u8]]>) -> MessageKeys {
         let [phone, address, network, ..] = watched.whole();
         let key = |limit, subject: &[u8]| self.limiter.bucket(limit, subject).key;
         let of =
             [key(phone, ask.phone.as_str().as_bytes()), key(address, ask.address), key(network, ask.network)];
         let once = once.map(|parts| once::key(&self.limiter, watched.once(), parts));
-        Keys::new(&self.limiter, watched, of, once, ask.phone.block())
+        MessageKeys::new(&self.limiter, watched, of, once, ask.phone.block())
     }
 
     /// A hit in every log, or in none. It is given by a store whose windows are whole, and were when it
     /// was asked.
-    pub async fn admit(&self, watched: &Arc<Watched>, keys: &Keys, share: Share, solved: bool) -> Admission {
+    pub async fn admit(
+        &self,
+        watched: &Arc<SmsLimits>,
+        keys: &MessageKeys,
+        share: BudgetShare,
+        solved: bool,
+    ) -> BudgetAdmission {
         let (buckets, shape) = (watched.buckets(keys, share), watched.shape());
         for _ in 0..MOST_TRIES {
             let before = self.known(&shape);
             let admission = match self.limiter.reserve_or_nothing(&buckets, solved).await {
-                Ok(Decision::Admitted(admission)) => admission,
-                Ok(Decision::Refused(refusal)) => {
+                Ok(HitDecision::Admitted(admission)) => admission,
+                Ok(HitDecision::Refused(refusal)) => {
                     let limit = buckets[refusal.bucket].limit.name();
                     return self.refused(watched, keys, limit, refusal).await;
                 }
                 // No log here knows holds.
-                Ok(Decision::Held) => return Admission::Out(None),
-                Err(error) => return Admission::Out(Some(error)),
+                Ok(HitDecision::Held) => return BudgetAdmission::Out(None),
+                Err(error) => return BudgetAdmission::Out(Some(error)),
             };
-            let throttle::Admission { id, at, noted, .. } = admission;
+            let throttle::AdmittedHit { id, at, noted, .. } = admission;
             let now = self.limiter.rebuild_generation(MARK, &shape).await;
             if let (Some(whole_by), Ok(Some(now))) = (before, &now)
                 && whole_by == *now
             {
-                return Admission::In(Ticket { hit: id, at, noted, whole_by });
+                return BudgetAdmission::In(BudgetTicket { hit: id, at, noted, generation: whole_by });
             }
             // It was admitted by windows with holes in them, or nobody can say that it was not.
             let refunded = self.limiter.refund(&buckets, id).await;
             match (now, refunded) {
-                (Err(error), _) | (Ok(_), Err(error)) => return Admission::Out(Some(error)),
+                (Err(error), _) | (Ok(_), Err(error)) => return BudgetAdmission::Out(Some(error)),
                 (Ok(Some(now)), Ok(())) => self.learn(&shape, now),
-                (Ok(None), Ok(())) if self.make_whole(watched).await => {}
-                (Ok(None), Ok(())) => return Admission::Out(None),
+                (Ok(None), Ok(())) if self.rebuild_windows(watched).await => {}
+                (Ok(None), Ok(())) => return BudgetAdmission::Out(None),
             }
         }
-        Admission::Out(None)
+        BudgetAdmission::Out(None)
     }
 
-    async fn refused(&self, watched: &Watched, keys: &Keys, limit: &str, refusal: Refusal) -> Admission {
+    async fn refused(
+        &self,
+        watched: &SmsLimits,
+        keys: &MessageKeys,
+        limit: &str,
+        refusal: Refusal,
+    ) -> BudgetAdmission {
         // The log of repetitions is not the one that is named, where another says a longer wait.
         if limit == once::NAME || self.is_repeated(watched, keys).await {
-            return Admission::Repeated;
+            return BudgetAdmission::Repeated;
         }
-        Admission::Refused(limit.to_owned(), refusal)
+        BudgetAdmission::Refused(limit.to_owned(), refusal)
     }
 
     /// Whether a request of that name stands in the store.
-    pub async fn is_repeated(&self, watched: &Watched, keys: &Keys) -> bool {
+    pub async fn is_repeated(&self, watched: &SmsLimits, keys: &MessageKeys) -> bool {
         let Some(key) = keys.once else { return false };
         let peek = self.limiter.peek(Bucket { limit: watched.once(), key }).await;
         peek.is_ok_and(|peek| peek.rules.iter().any(|rule| rule.count > 0))
@@ -136,15 +149,15 @@ impl Budgets {
     /// other one in logs that nobody reads. Which share that was; none is left where it is withheld.
     pub async fn take(
         &self,
-        shares: &[Share],
-        watched: &Watched,
-        keys: &Keys,
+        shares: &[BudgetShare],
+        watched: &SmsLimits,
+        keys: &MessageKeys,
         owned: bool,
         hit: HitId,
-    ) -> Result<Share, StoreError> {
+    ) -> Result<BudgetShare, StoreError> {
         for &share in shares {
             let mut logs = watched.shared(keys, share);
-            if logs.is_empty() || (share == Share::SpentAsker && self.is_spent(&logs).await?) {
+            if logs.is_empty() || (share == BudgetShare::SpentAsker && self.is_spent(&logs).await?) {
                 continue;
             }
             if !owned {
@@ -152,20 +165,20 @@ impl Budgets {
                 logs.iter_mut().for_each(|log| log.key = self.limiter.bucket(log.limit, &nobody).key);
             }
             match self.limiter.reserve_by(&logs, hit).await? {
-                Decision::Admitted(_) if owned => return Ok(share),
-                Decision::Admitted(_) => break,
-                Decision::Refused(_) | Decision::Held => {}
+                HitDecision::Admitted(_) if owned => return Ok(share),
+                HitDecision::Admitted(_) => break,
+                HitDecision::Refused(_) | HitDecision::Held => {}
             }
         }
-        Ok(Share::Withheld)
+        Ok(BudgetShare::Withheld)
     }
 
     /// Whether one of them blocks. Asked before it is taken from, so that it is found out for every number alike.
     async fn is_spent(&self, logs: &[Bucket<'_>]) -> Result<bool, StoreError> {
-        for log in logs.iter().filter(|log| log.limit.mode() == Mode::Enforce) {
+        for log in logs.iter().filter(|log| log.limit.mode() == LimitMode::Enforce) {
             let peek = self.limiter.peek(*log).await?;
             let mut rules = log.limit.rules().iter().zip(&peek.rules);
-            if rules.any(|(rule, now)| rule.then == Then::Block && !now.retry_after.is_zero()) {
+            if rules.any(|(rule, now)| rule.then == RuleAction::Block && !now.retry_after.is_zero()) {
                 return Ok(true);
             }
         }
@@ -180,20 +193,20 @@ impl Budgets {
     }
 
     /// The gateway would not have it: whom it was for got nothing, but whoever asked has asked.
-    pub async fn refund_all_but_asker(&self, watched: &Watched, keys: &Keys, id: HitId) {
-        let mut buckets = watched.buckets(keys, Share::Open);
+    pub async fn refund_all_but_asker(&self, watched: &SmsLimits, keys: &MessageKeys, id: HitId) {
+        let mut buckets = watched.buckets(keys, BudgetShare::Open);
         buckets.retain(|bucket| OF_THE_ASKER.iter().all(|name| name.as_str() != bucket.limit.name()));
         self.refund(&buckets, id).await;
     }
 
     /// What everybody has spent of the budget of all.
-    pub async fn spent(&self, watched: &Watched) -> Result<Peek, StoreError> {
+    pub async fn spent(&self, watched: &SmsLimits) -> Result<LogPeek, StoreError> {
         self.limiter.peek(self.limiter.bucket(&watched.total, EVERYONE)).await
     }
 
     /// Writes a number's own window back: the ledger refused what the store had admitted, so that the store
     /// has lost some of it without a trace. The next is refused without a transaction.
-    pub async fn restore_number(&self, watched: &Watched, keys: &Keys, sent: &[Kept]) {
+    pub async fn restore_number(&self, watched: &SmsLimits, keys: &MessageKeys, sent: &[KeptHit]) {
         let bucket = Bucket { limit: &watched.phone, key: keys.phone };
         let hits: Vec<_> = sent.iter().map(|kept| (bucket, *kept)).collect();
         if let Err(error) = self.limiter.restore(&hits).await {
@@ -203,13 +216,13 @@ impl Budgets {
 
     /// Whether the store has not lost its data since the ticket was given. Asked once the message stands in
     /// the ledger: whatever is lost later is written back with it.
-    pub async fn stands(&self, watched: &Watched, ticket: &Ticket) -> bool {
-        matches!(self.limiter.rebuild_generation(MARK, &watched.shape()).await, Ok(Some(by)) if by == ticket.whole_by)
+    pub async fn stands(&self, watched: &SmsLimits, ticket: &BudgetTicket) -> bool {
+        matches!(self.limiter.rebuild_generation(MARK, &watched.shape()).await, Ok(Some(by)) if by == ticket.generation)
     }
 
     /// Writes the windows back where the store lacks them; whether it is whole now. A request that has
     /// no more patience leaves it to go on alone.
-    pub async fn make_whole(&self, watched: &Arc<Watched>) -> bool {
+    pub async fn rebuild_windows(&self, watched: &Arc<SmsLimits>) -> bool {
         let (budgets, watched) = (self.clone(), Arc::clone(watched));
         let task = tokio::spawn(async move {
             match budgets.rebuild.run(&watched).await {
@@ -218,7 +231,7 @@ impl Budgets {
                     true
                 }
                 // Said once, by the run that failed.
-                Err(RebuildError::FailedLately) => false,
+                Err(LedgerRebuildError::FailedLately) => false,
                 Err(error) => {
                     tracing::warn!(%error, "the windows of messages are incomplete; no message is sent until they are rebuilt");
                     false
@@ -229,11 +242,11 @@ impl Budgets {
     }
 
     fn known(&self, shape: &str) -> Option<HitId> {
-        let known = self.whole_by.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known_generation.lock().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().filter(|(of, _)| of == shape).map(|(_, by)| *by)
     }
 
     fn learn(&self, shape: &str, by: HitId) {
-        *self.whole_by.lock().unwrap_or_else(PoisonError::into_inner) = Some((shape.to_owned(), by));
+        *self.known_generation.lock().unwrap_or_else(PoisonError::into_inner) = Some((shape.to_owned(), by));
     }
 }

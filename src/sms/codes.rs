@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::budgets::Budgets;
+use super::budgets::SmsBudgets;
 use super::ledger::{Ledger, hex};
-use super::level::Level;
-use super::metrics::Metrics;
-use super::once::Turns;
-use super::share::Owners;
-use super::watched::{LastWatched, Watched};
-use super::{Code, Gateway, MessageId, Phone, Purpose, Report};
+use super::level::BudgetLevel;
+use super::metrics::SmsMetrics;
+use super::once::OnceQueue;
+use super::share::PhoneOwners;
+use super::watched::{LastSmsLimits, SmsLimits};
+use super::{DeliveryReport, MessageId, Phone, Purpose, SmsCode, SmsGateway};
 use crate::audit::Audit;
 use crate::clock::Clock;
-use crate::config::Live;
+use crate::config::LiveSettings;
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SubKey};
-use crate::throttle::{AnyStore, Key, Limit, Limiter};
+use crate::throttle::{AnyStore, Limit, Limiter, SubjectKey};
 
 /// Messages on their way at once in this process. Past it something behind us is stuck.
 const MOST_UNDER_WAY: u32 = 256;
@@ -30,34 +30,34 @@ pub(super) const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// The code service. Clones share it.
 #[derive(Clone)]
-pub struct Codes(pub(super) Arc<Inner>);
+pub struct SmsCodes(pub(super) Arc<CodesInner>);
 
-pub(super) struct Inner {
+pub(super) struct CodesInner {
     pub ledger: Ledger,
-    pub budgets: Budgets,
-    pub gateway: Arc<dyn Gateway>,
+    pub budgets: SmsBudgets,
+    pub gateway: Arc<dyn SmsGateway>,
     pub gateway_patience: Duration,
     pub clock: Clock,
     pub entropy: Entropy,
-    pub turns: Arc<Turns>,
+    pub turns: Arc<OnceQueue>,
     pub places: Arc<Semaphore>,
-    pub owners: Arc<dyn Owners>,
-    pub watched: LastWatched,
-    pub level: tokio::sync::Mutex<Level>,
-    pub metrics: Metrics,
+    pub owners: Arc<dyn PhoneOwners>,
+    pub watched: LastSmsLimits,
+    pub level: tokio::sync::Mutex<BudgetLevel>,
+    pub metrics: SmsMetrics,
     pub audit: Audit,
     key: SubKey,
     askers: SubKey,
 }
 
 /// What the service stands on.
-pub struct Parts {
+pub struct CodesParts {
     pub db: Db,
     /// Over the store that every instance shares.
     pub limiter: Limiter<AnyStore>,
-    pub gateway: Arc<dyn Gateway>,
+    pub gateway: Arc<dyn SmsGateway>,
     /// Who knows whose number it is, for when messages are short.
-    pub owners: Arc<dyn Owners>,
+    pub owners: Arc<dyn PhoneOwners>,
     pub clock: Clock,
     pub entropy: Entropy,
     pub audit: Audit,
@@ -65,7 +65,7 @@ pub struct Parts {
 
 /// One request for a code.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
+pub struct CodeRequest<'a> {
     pub phone: &'a Phone,
     pub purpose: Purpose,
     /// The asker's address as it is counted.
@@ -85,8 +85,8 @@ pub struct Ask<'a> {
 
 /// What became of a request for a code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sending {
-    Sent(Sent),
+pub enum SendOutcome {
+    Sent(SendReceipt),
     /// A challenge must be solved with it; without one not before that time.
     Challenged {
         limit: String,
@@ -106,7 +106,7 @@ pub enum Sending {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sent {
+pub struct SendReceipt {
     /// How long its code is good.
     pub expires_in: Duration,
     /// Until the number's rules admit the next message.
@@ -120,8 +120,8 @@ pub struct Sent {
 
 /// What became of a guess.
 #[derive(Debug)]
-pub enum Checked {
-    Right(Proven),
+pub enum CheckOutcome {
+    Right(ProvenPhone),
     /// It is not the code, or there is none (any more): the difference is nobody's business.
     Wrong,
     /// Nothing was compared: a challenge must be solved with it; without one not before that time.
@@ -142,9 +142,9 @@ pub enum Checked {
 
 /// A number that was just shown to be somebody's. Only a comparison makes one.
 #[derive(Debug)]
-pub struct Proven(Phone);
+pub struct ProvenPhone(Phone);
 
-impl Proven {
+impl ProvenPhone {
     /// For the one that has compared a code, and nobody else.
     pub(super) const fn of(phone: Phone) -> Self {
         Self(phone)
@@ -162,17 +162,17 @@ pub enum SmsError {
     Db(#[from] DbError),
 }
 
-impl Codes {
-    pub fn new(parts: Parts, master: &MasterKey) -> Self {
+impl SmsCodes {
+    pub fn new(parts: CodesParts, master: &MasterKey) -> Self {
         Self::with_patience(parts, master, GATEWAY_PATIENCE)
     }
 
     /// With another bound on how long the gateway may take.
-    pub fn with_patience(parts: Parts, master: &MasterKey, gateway_patience: Duration) -> Self {
-        let Parts { db, limiter, gateway, owners, clock, entropy, audit } = parts;
+    pub fn with_patience(parts: CodesParts, master: &MasterKey, gateway_patience: Duration) -> Self {
+        let CodesParts { db, limiter, gateway, owners, clock, entropy, audit } = parts;
         let ledger = Ledger::new(db, clock.clone(), entropy.clone());
-        let budgets = Budgets::new(limiter, ledger.clone());
-        Self(Arc::new(Inner {
+        let budgets = SmsBudgets::new(limiter, ledger.clone());
+        Self(Arc::new(CodesInner {
             ledger,
             budgets,
             gateway,
@@ -182,9 +182,9 @@ impl Codes {
             turns: Arc::default(),
             places: Arc::new(Semaphore::new(MOST_UNDER_WAY as usize)),
             owners,
-            watched: LastWatched::default(),
+            watched: LastSmsLimits::default(),
             level: tokio::sync::Mutex::default(),
-            metrics: Metrics::register(),
+            metrics: SmsMetrics::register(),
             audit,
             key: master.derive("code.hash"),
             askers: master.derive("code.asker"),
@@ -195,22 +195,22 @@ impl Codes {
         &self.0.ledger
     }
 
-    pub fn gateway(&self) -> &dyn Gateway {
+    pub fn gateway(&self) -> &dyn SmsGateway {
         &*self.0.gateway
     }
 
     /// How the ledger knows a number.
-    pub fn phone_key(&self, live: &Live, phone: &Phone) -> Key {
+    pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
         self.0.budgets.limiter().bucket(&live.limits.sms_phone, phone.as_str().as_bytes()).key
     }
 
     /// Sees that the window store has the windows of what was sent before: for the start, so that the
     /// first request need not wait for it. False where it could not be done yet.
-    pub async fn make_whole(&self, live: &Live) -> bool {
-        self.0.budgets.make_whole(&self.watched(live)).await
+    pub async fn rebuild_windows(&self, live: &LiveSettings) -> bool {
+        self.0.budgets.rebuild_windows(&self.watched(live)).await
     }
 
-    pub(super) fn watched(&self, live: &Live) -> Arc<Watched> {
+    pub(super) fn watched(&self, live: &LiveSettings) -> Arc<SmsLimits> {
         self.0.watched.of(live)
     }
 
@@ -220,7 +220,13 @@ impl Codes {
     }
 
     /// Bound to the number, the purpose and the message: equal codes have different hashes.
-    pub(super) fn code_hash(&self, phone: Key, purpose: Purpose, message: MessageId, code: &Code) -> String {
+    pub(super) fn code_hash(
+        &self,
+        phone: SubjectKey,
+        purpose: Purpose,
+        message: MessageId,
+        code: &SmsCode,
+    ) -> String {
         let message = message.to_string();
         let parts: [&[u8]; 4] =
             [&phone.0, purpose.as_str().as_bytes(), message.as_bytes(), code.expose().as_bytes()];
@@ -228,12 +234,12 @@ impl Codes {
     }
 
     /// How the ledger knows a browser that asks for a number's codes.
-    pub(super) fn asker(&self, phone: Key, browser: &[u8]) -> String {
+    pub(super) fn asker(&self, phone: SubjectKey, browser: &[u8]) -> String {
         hex(&self.0.askers.hash(&[&phone.0, browser]))
     }
 
     /// Writes what a gateway reports, as it has been found authentic; how many messages it told of.
-    pub async fn report(&self, gateway: &str, reports: Vec<Report>) -> Result<usize, SmsError> {
+    pub async fn report(&self, gateway: &str, reports: Vec<DeliveryReport>) -> Result<usize, SmsError> {
         Ok(self.0.ledger.report(gateway, &reports).await?)
     }
 
@@ -244,7 +250,7 @@ impl Codes {
 
     /// Forgets at most `batch` messages that are older than the ledger is to remember, and as many codes
     /// and brakes; how many of the kind of which most went. Never one that a window still needs.
-    pub async fn purge(&self, live: &Live, batch: u32) -> Result<u64, SmsError> {
+    pub async fn purge(&self, live: &LiveSettings, batch: u32) -> Result<u64, SmsError> {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
         let before = now.minus(longest).min(self.watched(live).horizon(now));

@@ -3,16 +3,17 @@
 
 use std::time::Duration;
 
-use super::codes::{Checked, Codes, Proven, SmsError, TRY_AGAIN};
+use super::codes::{CheckOutcome, ProvenPhone, SmsCodes, SmsError, TRY_AGAIN};
 use super::guesser::Guesser;
-use super::{Code, Phone, Purpose};
-use crate::audit::{self, Action, Event, Outcome, Why};
-use crate::config::Live;
+use super::{Phone, Purpose, SmsCode};
+use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
+use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::request_id;
 use crate::secret::same;
 use crate::throttle::{
-    AnyStore, Attempt, Decision, Hold, Key, Limit, Mode, OwnedBucket, Refusal, StoreError, Then,
+    AnyStore, HitDecision, Hold, HoldDecision, Limit, LimitMode, OwnedBucket, Refusal, RuleAction,
+    StoreError, SubjectKey,
 };
 
 /// How long a guess may wait for others in flight to be compared.
@@ -20,10 +21,10 @@ const GUESS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A code that came back, and from where.
 #[derive(Debug, Clone, Copy)]
-pub struct Guess<'a> {
+pub struct CodeGuess<'a> {
     pub phone: &'a Phone,
     pub purpose: Purpose,
-    pub code: &'a Code,
+    pub code: &'a SmsCode,
     /// The client's address as it is counted.
     pub address: &'a [u8],
     /// The network that it is in.
@@ -41,13 +42,13 @@ const NUMBER: usize = 0;
 
 /// A guess that has its place, and is to be compared or given back.
 #[must_use = "a guess that is neither becomes a wrong one"]
-pub struct Admitted {
-    codes: Codes,
+pub struct AdmittedGuess {
+    codes: SmsCodes,
     hold: Hold<AnyStore>,
     phone: Phone,
-    key: Key,
+    key: SubjectKey,
     purpose: Purpose,
-    code: Code,
+    code: SmsCode,
     guesser: Guesser,
     /// There was a code when it was looked for: the guess has its place among those compared with one.
     finds_code: bool,
@@ -64,16 +65,16 @@ pub struct Admitted {
 
 /// What comes of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Compared {
+enum GuessResult {
     Right,
     Wrong,
     /// With no code, or none any more.
     Nothing,
 }
 
-impl Codes {
+impl SmsCodes {
     /// Compares a code.
-    pub async fn check(&self, live: &Live, guess: Guess<'_>) -> Result<Checked, SmsError> {
+    pub async fn check(&self, live: &LiveSettings, guess: CodeGuess<'_>) -> Result<CheckOutcome, SmsError> {
         match self.admit(live, guess).await? {
             Ok(admitted) => admitted.compare().await,
             Err(not) => Ok(not),
@@ -84,8 +85,12 @@ impl Codes {
     /// is right: among those of its guesser at the number, and those of the address and its network, which else could try
     /// a few codes of every number there is. Whether there is a code is looked up first: where there is none the guess
     /// has its place elsewhere and takes nothing from the number, and all else is the same.
-    pub async fn admit(&self, live: &Live, guess: Guess<'_>) -> Result<Result<Admitted, Checked>, SmsError> {
-        let Guess { phone, purpose, browser, known, .. } = guess;
+    pub async fn admit(
+        &self,
+        live: &LiveSettings,
+        guess: CodeGuess<'_>,
+    ) -> Result<Result<AdmittedGuess, CheckOutcome>, SmsError> {
+        let CodeGuess { phone, purpose, browser, known, .. } = guess;
         let key = self.phone_key(live, phone);
         let asker = browser.map(|browser| self.asker(key, browser)).unwrap_or_default();
         let found = self.0.ledger.find_code(key, purpose, &asker).await?;
@@ -99,13 +104,13 @@ impl Codes {
 
     async fn admit_as(
         &self,
-        live: &Live,
-        guess: Guess<'_>,
+        live: &LiveSettings,
+        guess: CodeGuess<'_>,
         guesser: Guesser,
         finds_code: bool,
-    ) -> Result<Admitted, Checked> {
+    ) -> Result<AdmittedGuess, CheckOutcome> {
         let limiter = self.0.budgets.limiter();
-        let Guess { phone, purpose, code, address, network, solved, .. } = guess;
+        let CodeGuess { phone, purpose, code, address, network, solved, .. } = guess;
         let at_number =
             |finds_code| limiter.bucket(&live.limits.sms_guess, &guesser.subject(phone, finds_code));
         let mut buckets = vec![at_number(finds_code)];
@@ -117,27 +122,27 @@ impl Codes {
         let about = |event| about(guess, guesser.detail(finds_code), event);
         let guesses = &self.0.metrics.guesses;
         let hold = match limiter.hold(&buckets, solved, GUESS_PATIENCE).await {
-            Ok(Attempt::Held(hold)) => hold,
-            Ok(Attempt::Refused(refusal)) => {
+            Ok(HoldDecision::Held(hold)) => hold,
+            Ok(HoldDecision::Refused(refusal)) => {
                 let limit = buckets[refusal.bucket].limit.name().to_owned();
                 self.record_refused(about, &limit, &refusal);
                 let retry_after = refusal.retry_after;
                 return Err(match refusal.then {
-                    Then::Captcha => {
+                    RuleAction::Captcha => {
                         guesses.challenged.increment(1);
-                        Checked::Challenged { limit, retry_after }
+                        CheckOutcome::Challenged { limit, retry_after }
                     }
-                    Then::Block => {
+                    RuleAction::Block => {
                         guesses.throttled.increment(1);
-                        Checked::Throttled { limit, retry_after }
+                        CheckOutcome::Throttled { limit, retry_after }
                     }
                 });
             }
-            Ok(Attempt::OutOfPatience) | Err(_) => {
+            Ok(HoldDecision::OutOfPatience) | Err(_) => {
                 guesses.unavailable.increment(1);
                 let audit = &self.0.audit;
-                audit.record(about(Event::new(audit.now(), Action::Guess, Outcome::Unavailable)));
-                return Err(Checked::Unavailable { retry_after: TRY_AGAIN });
+                audit.record(about(AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable)));
+                return Err(CheckOutcome::Unavailable { retry_after: TRY_AGAIN });
             }
         };
         let (key, most) = (self.phone_key(live, phone), most(&live.limits.sms_guess));
@@ -145,7 +150,7 @@ impl Codes {
         let without_code = at_number(false).to_owned();
         let (phone, code, codes) = (phone.clone(), code.clone(), self.clone());
         let (address, network) = (address.to_owned(), network.to_owned());
-        Ok(Admitted {
+        Ok(AdmittedGuess {
             codes,
             hold,
             phone,
@@ -163,25 +168,30 @@ impl Codes {
         })
     }
 
-    fn record_refused<'a>(&self, about: impl Fn(Event<'a>) -> Event<'a>, limit: &'a str, refusal: &Refusal) {
+    fn record_refused<'a>(
+        &self,
+        about: impl Fn(AuditEvent<'a>) -> AuditEvent<'a>,
+        limit: &'a str,
+        refusal: &Refusal,
+    ) {
         let audit = &self.0.audit;
-        let event = Event::new(audit.decided(refusal), Action::Guess, Outcome::refused(refusal));
-        audit.record(Event { why: Some(Why::refused(limit, refusal)), ..about(event) });
+        let event = AuditEvent::new(audit.decided(refusal), Action::Guess, Outcome::refused(refusal));
+        audit.record(AuditEvent { why: Some(EventRule::refused(limit, refusal)), ..about(event) });
     }
 }
 
-impl Codes {
+impl SmsCodes {
     /// Those who waited for one another when the code went are answered as if there had been none before.
     async fn count_without_code(&self, bucket: &OwnedBucket) -> Option<Refusal> {
         match self.0.budgets.limiter().reserve(&[bucket.borrow()], false).await {
-            Ok(Decision::Refused(refusal)) => Some(refusal),
-            Ok(Decision::Admitted(_) | Decision::Held) | Err(_) => None,
+            Ok(HitDecision::Refused(refusal)) => Some(refusal),
+            Ok(HitDecision::Admitted(_) | HitDecision::Held) | Err(_) => None,
         }
     }
 }
 
-impl Admitted {
-    pub async fn compare(self) -> Result<Checked, SmsError> {
+impl AdmittedGuess {
+    pub async fn compare(self) -> Result<CheckOutcome, SmsError> {
         // Whoever hangs up now must not leave the hold unsettled: this runs to its end without them.
         request_id::spawn(self.run()).await.expect("a comparison does not panic")
     }
@@ -191,7 +201,7 @@ impl Admitted {
         settled(self.hold.refund().await);
     }
 
-    async fn run(self) -> Result<Checked, SmsError> {
+    async fn run(self) -> Result<CheckOutcome, SmsError> {
         let compared = match self.compare_with_code().await {
             Ok(compared) => compared,
             Err(error) => {
@@ -202,26 +212,28 @@ impl Admitted {
         let taken = self.hold.at;
         let mut refused = None;
         let counts_from = match compared {
-            Compared::Right => {
+            GuessResult::Right => {
                 settled(self.hold.refund().await);
                 None
             }
             // The code was used or ran out meanwhile: the number is not charged for what was not compared.
-            Compared::Nothing if self.finds_code => {
+            GuessResult::Nothing if self.finds_code => {
                 let kept = self.hold.keep_in(|bucket| bucket != NUMBER).await;
                 refused = self.codes.count_without_code(&self.without_code).await;
                 Some(settled(kept).unwrap_or(taken))
             }
-            Compared::Wrong | Compared::Nothing => Some(settled(self.hold.keep().await).unwrap_or(taken)),
+            GuessResult::Wrong | GuessResult::Nothing => {
+                Some(settled(self.hold.keep().await).unwrap_or(taken))
+            }
         };
-        let right = compared == Compared::Right;
+        let right = compared == GuessResult::Right;
         let guesses = &self.codes.0.metrics.guesses;
         let counter = if right { &guesses.right } else { &guesses.wrong };
         counter.increment(1);
         let Self {
             codes, phone, purpose, code, address, network, solved, noted, guesser, without_code, ..
         } = self;
-        let guess = Guess {
+        let guess = CodeGuess {
             phone: &phone,
             purpose,
             code: &code,
@@ -232,40 +244,41 @@ impl Admitted {
             solved,
         };
         let outcome = if right { Outcome::Ok } else { Outcome::Wrong };
-        let why = noted.as_ref().map(|(limit, refusal)| Why::noted(limit, refusal));
-        let event = Event { settled: counts_from, why, ..Event::new(taken, Action::Guess, outcome) };
-        codes.0.audit.record(about(guess, guesser.detail(compared != Compared::Nothing), event));
+        let why = noted.as_ref().map(|(limit, refusal)| EventRule::noted(limit, refusal));
+        let event =
+            AuditEvent { settled: counts_from, why, ..AuditEvent::new(taken, Action::Guess, outcome) };
+        codes.0.audit.record(about(guess, guesser.detail(compared != GuessResult::Nothing), event));
         Ok(match refused {
-            _ if right => Checked::Right(Proven::of(phone)),
+            _ if right => CheckOutcome::Right(ProvenPhone::of(phone)),
             Some(Refusal { retry_after, .. }) => {
-                Checked::Throttled { limit: without_code.limit.name().to_owned(), retry_after }
+                CheckOutcome::Throttled { limit: without_code.limit.name().to_owned(), retry_after }
             }
-            None => Checked::Wrong,
+            None => CheckOutcome::Wrong,
         })
     }
 
     /// The same work whether there is a code or not.
-    async fn compare_with_code(&self) -> Result<Compared, DbError> {
+    async fn compare_with_code(&self) -> Result<GuessResult, DbError> {
         let ledger = &self.codes.0.ledger;
         let current = if self.finds_code {
             ledger.try_code(self.key, self.purpose, self.guesser, self.most).await?
         } else {
             ledger.try_decoy(self.key).await?
         };
-        let Some(current) = current else { return Ok(Compared::Nothing) };
+        let Some(current) = current else { return Ok(GuessResult::Nothing) };
         let hash = self.codes.code_hash(self.key, self.purpose, current.message, &self.code);
         let equal = same(hash.as_bytes(), current.code_hash.as_bytes());
         if !self.finds_code {
-            return Ok(Compared::Nothing);
+            return Ok(GuessResult::Nothing);
         }
         if !equal || !ledger.redeem(self.key, self.purpose, &current).await? {
-            return Ok(Compared::Wrong);
+            return Ok(GuessResult::Wrong);
         }
         // The code is used up, so it has to be right whatever happens here: only the brake asks for it.
         if let Err(error) = ledger.note_entered(current.message).await {
             tracing::warn!(%error, "the ledger could not record that a code was entered");
         }
-        Ok(Compared::Right)
+        Ok(GuessResult::Right)
     }
 }
 
@@ -277,21 +290,21 @@ fn settled<T>(told: Result<T, StoreError>) -> Option<T> {
     .ok()
 }
 
-fn about<'a>(guess: Guess<'a>, detail: Option<&str>, event: Event<'a>) -> Event<'a> {
-    Event {
+fn about<'a>(guess: CodeGuess<'a>, detail: Option<&str>, event: AuditEvent<'a>) -> AuditEvent<'a> {
+    AuditEvent {
         detail: detail.map(str::to_owned),
         name: Some(guess.purpose.as_str()),
         solved: guess.solved,
-        address: Some(audit::Subject::Address(guess.address)),
-        network: Some(audit::Subject::Network(guess.network)),
-        phone: Some(audit::Subject::Phone(guess.phone.as_str())),
-        prefix: Some(audit::Subject::Prefix(guess.phone.block())),
+        address: Some(audit::EventSubject::Address(guess.address)),
+        network: Some(audit::EventSubject::Network(guess.network)),
+        phone: Some(audit::EventSubject::Phone(guess.phone.as_str())),
+        prefix: Some(audit::EventSubject::Prefix(guess.phone.block())),
         ..event
     }
 }
 
 /// How often one code may be compared; None where guesses are not limited.
 fn most(limit: &Limit) -> Option<u32> {
-    let rules = limit.rules().iter().filter(|_| limit.mode() == Mode::Enforce);
+    let rules = limit.rules().iter().filter(|_| limit.mode() == LimitMode::Enforce);
     rules.map(|rule| rule.max).min()
 }

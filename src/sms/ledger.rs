@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::brake::{Braked, Remembered};
-use super::share::Share;
+use super::brake::{BrakedPrefix, RememberedBrakes};
+use super::share::BudgetShare;
 use super::{MessageId, Phone};
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, Tx, on_db};
 use crate::entropy::Entropy;
-use crate::throttle::window::{self, Gathered, Log};
-use crate::throttle::{Kept, Key, Limit, Refusal};
+use crate::throttle::window::{self, GatheredVerdict, WindowLog};
+use crate::throttle::{KeptHit, Limit, Refusal, SubjectKey};
 
 mod codes;
 mod pages;
@@ -21,10 +21,10 @@ mod rows;
 mod write;
 
 pub use codes::AskedBy;
-pub use pages::{Cursor, Entry, Filter, Page};
+pub use pages::{LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage};
 pub(super) use rows::hex;
-pub use rows::{HitRow, Place, State};
-pub use write::{Draft, Fate, WhyNot, Written};
+pub use rows::{HitRow, LedgerPosition, MessageState};
+pub use write::{MessageDraft, MessageOutcome, WhyNot, WriteResult};
 
 /// The ledger over its database. Clones share it.
 #[derive(Clone)]
@@ -32,12 +32,12 @@ pub struct Ledger {
     db: Db,
     clock: Clock,
     entropy: Entropy,
-    brakes: Arc<Remembered>,
+    brakes: Arc<RememberedBrakes>,
 }
 
 /// A message that was sent by a request of the same name.
-pub struct Earlier {
-    pub state: State,
+pub struct EarlierMessage {
+    pub state: MessageState,
     /// Codes were short: of those it is not told which were sent.
     pub short: bool,
     pub expires_in: Duration,
@@ -45,11 +45,11 @@ pub struct Earlier {
 
 impl Ledger {
     pub fn new(db: Db, clock: Clock, entropy: Entropy) -> Self {
-        Self { db, clock, entropy, brakes: Arc::new(Remembered::new()) }
+        Self { db, clock, entropy, brakes: Arc::new(RememberedBrakes::new()) }
     }
 
     /// The brake that the number is under, where this process ran into it a moment ago.
-    pub fn known_brake(&self, phone: &Phone) -> Option<Braked> {
+    pub fn known_brake(&self, phone: &Phone) -> Option<BrakedPrefix> {
         self.brakes.recall(phone, self.clock.now())
     }
 
@@ -68,35 +68,40 @@ impl Ledger {
     }
 
     /// The message that an earlier request of this name sent.
-    pub async fn earlier(&self, once: Key) -> Result<Option<Earlier>, DbError> {
+    pub async fn earlier(&self, once: SubjectKey) -> Result<Option<EarlierMessage>, DbError> {
         let now = self.now().await?;
         let row: Option<EarlierRow> =
             on_db!(&self.db, pool => query_as(EARLIER).bind(hex(&once.0)).fetch_optional(pool).await)?;
-        Ok(row.map(|row| Earlier::read(row, now)).transpose()?.flatten())
+        Ok(row.map(|row| EarlierMessage::read(row, now)).transpose()?.flatten())
     }
 
     /// How long until the number's rules admit the next message.
-    pub async fn resend_after(&self, phone: Key, limit: &Limit) -> Result<Duration, DbError> {
+    pub async fn resend_after(&self, phone: SubjectKey, limit: &Limit) -> Result<Duration, DbError> {
         let now = self.now().await?;
         let times: Vec<i64> = on_db!(&self.db, pool => query_scalar(SENT).bind(hex(&phone.0))
             .bind(horizon(limit, now).0).bind(i64::from(limit.capacity())).fetch_all(pool).await)?;
-        Ok(wait(limit, &Sent(times.into_iter().map(Micros).collect()), now))
+        Ok(wait(limit, &SentTimes(times.into_iter().map(Micros).collect()), now))
     }
 
     /// What the window store is to have of a number.
-    pub async fn sent_to(&self, phone: Key, limit: &Limit) -> Result<Vec<Kept>, DbError> {
+    pub async fn sent_to(&self, phone: SubjectKey, limit: &Limit) -> Result<Vec<KeptHit>, DbError> {
         const SQL: &str = "SELECT created_at, hit FROM sms_messages WHERE phone_key = $1 AND created_at > $2
             AND created_at > COALESCE((SELECT up_to FROM sms_excuses WHERE phone_key = $1), 0) AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
         let now = self.now().await?;
         let rows: Vec<(i64, String)> = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
             .bind(horizon(limit, now).0).bind(i64::from(limit.capacity())).fetch_all(pool).await)?;
-        let kept = |(at, hit): (i64, String)| Ok(Kept { at: Micros(at), id: rows::stored_hit(&hit)? });
+        let kept = |(at, hit): (i64, String)| Ok(KeptHit { at: Micros(at), id: rows::stored_hit(&hit)? });
         Ok(rows.into_iter().map(kept).collect::<Result<_, sqlx::Error>>()?)
     }
 
     /// What the window store is written back from: messages that count, newest first, later than `from`
     /// and behind `place`.
-    pub async fn hits(&self, from: Micros, place: &Place, limit: u32) -> Result<Vec<HitRow>, DbError> {
+    pub async fn hits(
+        &self,
+        from: Micros,
+        place: &LedgerPosition,
+        limit: u32,
+    ) -> Result<Vec<HitRow>, DbError> {
         const SQL: &str =
             "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share,
             CASE WHEN created_at <= COALESCE((SELECT up_to FROM sms_excuses e
@@ -135,9 +140,9 @@ const SENT: &str = "SELECT created_at FROM sms_messages WHERE phone_key = $1 AND
 const EARLIER: &str = "SELECT state, share, expires_at FROM sms_messages WHERE once_key = $1";
 
 /// When messages went to a number, newest first: as many as its limit can ask for.
-struct Sent(Vec<Micros>);
+struct SentTimes(Vec<Micros>);
 
-impl Log for Sent {
+impl WindowLog for SentTimes {
     fn nth_newest(&self, n: u32) -> Option<Micros> {
         self.0.get((n as usize).checked_sub(1)?).copied()
     }
@@ -155,27 +160,27 @@ fn horizon(limit: &Limit, now: Micros) -> Micros {
     limit.rules().iter().map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
 }
 
-fn judge(limit: &Limit, sent: &Sent, now: Micros, solved: bool) -> Option<Refusal> {
-    let mut gathered = Gathered::default();
+fn judge(limit: &Limit, sent: &SentTimes, now: Micros, solved: bool) -> Option<Refusal> {
+    let mut gathered = GatheredVerdict::default();
     gathered.add(0, limit, sent, now, solved);
     gathered.refused()
 }
 
 /// Until the rules that nothing lifts admit one more.
-fn wait(limit: &Limit, sent: &Sent, now: Micros) -> Duration {
+fn wait(limit: &Limit, sent: &SentTimes, now: Micros) -> Duration {
     judge(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 
 type EarlierRow = (String, String, i64);
 
-impl Earlier {
+impl EarlierMessage {
     /// None where the name is free again: it lapses with its code.
     fn read(row: EarlierRow, now: Micros) -> Result<Option<Self>, sqlx::Error> {
         let (state, share, expires_at) = row;
         let known = now < Micros(expires_at);
         let earlier = Self {
-            state: State::stored(&state)?,
-            short: rows::stored_share(&share)? != Share::Open,
+            state: MessageState::stored(&state)?,
+            short: rows::stored_share(&share)? != BudgetShare::Open,
             expires_in: Micros(expires_at).since(now),
         };
         Ok(known.then_some(earlier))

@@ -1,14 +1,14 @@
 //! How much of the budget of all is spent: for the metrics, the record and the console.
 
-use super::Codes;
+use super::SmsCodes;
 use super::share::open_part;
-use crate::audit::{Action, Event, Outcome};
-use crate::config::{LimitName, Live};
-use crate::throttle::{Mode, StoreError, Then};
+use crate::audit::{Action, AuditEvent, Outcome};
+use crate::config::{LimitName, LiveSettings};
+use crate::throttle::{LimitMode, RuleAction, StoreError};
 
 /// How far it is spent, of what everybody may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Level {
+pub enum BudgetLevel {
     #[default]
     Calm,
     /// Half of the whole.
@@ -19,35 +19,35 @@ pub enum Level {
 
 /// The rule of `sms-total` of which the largest part is spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spent {
+pub struct SpentRule {
     pub count: u32,
     /// What the rule admits, with what is kept.
     pub max: u32,
 }
 
-impl Spent {
-    pub const fn level(self) -> Level {
+impl SpentRule {
+    pub const fn level(self) -> BudgetLevel {
         if self.count >= open_part(self.max) {
-            Level::Short
+            BudgetLevel::Short
         } else if self.count as u64 * 2 >= self.max as u64 {
-            Level::Half
+            BudgetLevel::Half
         } else {
-            Level::Calm
+            BudgetLevel::Calm
         }
     }
 }
 
-impl Spent {
+impl SpentRule {
     /// A level that was reached is left when a tenth less is spent, so that a window in which one goes and one
     /// comes is recorded once.
-    fn level_after(self, before: Level) -> Level {
+    fn level_after(self, before: BudgetLevel) -> BudgetLevel {
         let with_a_tenth = u64::from(self.count) + (u64::from(self.count) / 9).max(1);
         let falling = Self { count: with_a_tenth.min(self.max.into()) as u32, ..self };
         self.level().max(before.min(falling.level()))
     }
 }
 
-impl Level {
+impl BudgetLevel {
     /// How the record names it.
     const fn name(self) -> Option<&'static str> {
         match self {
@@ -58,41 +58,41 @@ impl Level {
     }
 }
 
-impl Codes {
+impl SmsCodes {
     /// None where everybody may be sent as much as they like.
-    pub async fn spent(&self, live: &Live) -> Result<Option<Spent>, StoreError> {
+    pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {
         let watched = self.watched(live);
         let [.., total] = watched.whole();
-        if total.mode() == Mode::Monitor || total.rules().is_empty() {
+        if total.mode() == LimitMode::Monitor || total.rules().is_empty() {
             return Ok(None);
         }
         let peek = self.0.budgets.spent(&watched).await?;
-        let blocks = total.rules().iter().zip(peek.rules).filter(|(rule, _)| rule.then == Then::Block);
-        let spent = blocks.map(|(rule, peek)| Spent { count: peek.count, max: rule.max });
+        let blocks = total.rules().iter().zip(peek.rules).filter(|(rule, _)| rule.then == RuleAction::Block);
+        let spent = blocks.map(|(rule, peek)| SpentRule { count: peek.count, max: rule.max });
         Ok(spent.max_by(|one, other| one.part().total_cmp(&other.part())))
     }
 
     /// Sees how much is spent by now, for the metrics and the record. Now and then, and by no request: it is no
     /// use to whoever asks.
-    pub async fn watch_level(&self, live: &Live) {
+    pub async fn watch_level(&self, live: &LiveSettings) {
         // In turn, or what was read first might be told last.
         let mut last = self.0.level.lock().await;
         let Ok(spent) = self.spent(live).await else { return };
-        self.0.metrics.spent.set(spent.map_or(0.0, Spent::part));
-        let level = spent.map_or(Level::Calm, |spent| spent.level_after(*last));
+        self.0.metrics.spent.set(spent.map_or(0.0, SpentRule::part));
+        let level = spent.map_or(BudgetLevel::Calm, |spent| spent.level_after(*last));
         let before = std::mem::replace(&mut *last, level);
         if level > before
             && let Some(name) = level.name()
         {
             let audit = &self.0.audit;
-            let event = Event::new(audit.now(), Action::Budget, Outcome::Ok);
-            audit.record(Event { name: Some(name), limit: Some(LimitName::SmsTotal.as_str()), ..event });
+            let event = AuditEvent::new(audit.now(), Action::Budget, Outcome::Ok);
+            audit.record(AuditEvent { name: Some(name), limit: Some(LimitName::SmsTotal.as_str()), ..event });
             tracing::warn!(level = name, "a large part of the limit sms-total is used");
         }
     }
 }
 
-impl Spent {
+impl SpentRule {
     fn part(self) -> f64 {
         f64::from(self.count) / f64::from(self.max)
     }
@@ -104,18 +104,26 @@ mod tests {
 
     #[test]
     fn half_and_four_fifths_are_told_apart() {
-        let level = |count| Spent { count, max: 10 }.level();
-        let levels = [Level::Calm, Level::Calm, Level::Half, Level::Half, Level::Short];
+        let level = |count| SpentRule { count, max: 10 }.level();
+        let levels =
+            [BudgetLevel::Calm, BudgetLevel::Calm, BudgetLevel::Half, BudgetLevel::Half, BudgetLevel::Short];
         assert_eq!([0, 4, 5, 7, 8].map(level), levels);
     }
 
     #[test]
     fn a_level_is_left_when_a_tenth_less_is_spent() {
-        let after = |count| Spent { count, max: 100 }.level_after(Level::Short);
+        let after = |count| SpentRule { count, max: 100 }.level_after(BudgetLevel::Short);
         assert_eq!(
             [79, 72, 71, 50, 45, 44].map(after),
-            [Level::Short, Level::Short, Level::Half, Level::Half, Level::Half, Level::Calm]
+            [
+                BudgetLevel::Short,
+                BudgetLevel::Short,
+                BudgetLevel::Half,
+                BudgetLevel::Half,
+                BudgetLevel::Half,
+                BudgetLevel::Calm
+            ]
         );
-        assert_eq!(Spent { count: 79, max: 100 }.level_after(Level::Half), Level::Half);
+        assert_eq!(SpentRule { count: 79, max: 100 }.level_after(BudgetLevel::Half), BudgetLevel::Half);
     }
 }

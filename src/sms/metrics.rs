@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram};
 
-use super::Delivery;
-use super::codes::Sending;
-use super::sending::Answer;
-use crate::outage::Outage;
+use super::DeliveryResult;
+use super::codes::SendOutcome;
+use super::sending::SendAnswer;
+use crate::outage::DependencyStatus;
 use crate::telemetry::GATEWAY_SECONDS;
 
-pub struct Metrics {
-    messages: Messages,
-    pub guesses: Guesses,
+pub struct SmsMetrics {
+    messages: MessageCounters,
+    pub guesses: GuessCounters,
     pub brakes: Counter,
     /// `gatehouse_sms_total_spent_ratio`: of what `sms-total` admits, what everybody has spent; from 0.8 on
     /// codes are short.
@@ -21,12 +21,16 @@ pub struct Metrics {
 }
 
 /// How the gateway is. A process has one. What it refuses may be about one number, three in a row hardly are.
-static GATEWAY: Outage =
-    Outage::new("the SMS gateway", "gatehouse_sms_gateway_up", "gatehouse_sms_gateway_errors_total", 3);
+static GATEWAY: DependencyStatus = DependencyStatus::new(
+    "the SMS gateway",
+    "gatehouse_sms_gateway_up",
+    "gatehouse_sms_gateway_errors_total",
+    3,
+);
 
 /// `gatehouse_sms_messages_total` by outcome; `repeated` is a request whose message was sent before;
 /// `withheld` one of those that in a shortage went to nobody.
-struct Messages {
+struct MessageCounters {
     repeated: Counter,
     accepted: Counter,
     unknown: Counter,
@@ -38,7 +42,7 @@ struct Messages {
 }
 
 /// `gatehouse_sms_guesses_total` by outcome. Only right and wrong ones were compared.
-pub struct Guesses {
+pub struct GuessCounters {
     pub right: Counter,
     pub wrong: Counter,
     pub challenged: Counter,
@@ -46,12 +50,12 @@ pub struct Guesses {
     pub unavailable: Counter,
 }
 
-impl Metrics {
+impl SmsMetrics {
     pub fn register() -> Self {
         let message = |outcome| metrics::counter!("gatehouse_sms_messages_total", "outcome" => outcome);
         let guess = |outcome| metrics::counter!("gatehouse_sms_guesses_total", "outcome" => outcome);
         Self {
-            messages: Messages {
+            messages: MessageCounters {
                 repeated: message("repeated"),
                 accepted: message("accepted"),
                 unknown: message("unknown"),
@@ -61,7 +65,7 @@ impl Metrics {
                 throttled: message("throttled"),
                 unavailable: message("unavailable"),
             },
-            guesses: Guesses {
+            guesses: GuessCounters {
                 right: guess("right"),
                 wrong: guess("wrong"),
                 challenged: guess("challenged"),
@@ -75,35 +79,35 @@ impl Metrics {
     }
 
     /// What a gateway made of a message, and how long it took over it.
-    pub fn gateway(&self, took: Duration, delivery: &Delivery) {
+    pub fn gateway(&self, took: Duration, delivery: &DeliveryResult) {
         self.gateway_seconds.record(took.as_secs_f64());
         match delivery {
-            Delivery::Accepted { .. } => GATEWAY.answered(),
-            Delivery::Refused { reason } | Delivery::Unknown { reason } => GATEWAY.failed(reason),
+            DeliveryResult::Accepted { .. } => GATEWAY.answered(),
+            DeliveryResult::Refused { reason } | DeliveryResult::Unknown { reason } => GATEWAY.failed(reason),
         }
     }
 
-    pub fn count(&self, answer: &Answer) {
+    pub fn count(&self, answer: &SendAnswer) {
         let counter = match &answer.sending {
             _ if answer.repeated => &self.messages.repeated,
             // When it is known what became of it.
-            Sending::Sent(sent) if sent.short => return,
-            Sending::Sent(sent) if sent.confirmed => &self.messages.accepted,
-            Sending::Sent(_) => &self.messages.unknown,
-            Sending::NotSent => &self.messages.refused,
-            Sending::Challenged { .. } => &self.messages.challenged,
-            Sending::Throttled { .. } => &self.messages.throttled,
-            Sending::Unavailable { .. } => &self.messages.unavailable,
+            SendOutcome::Sent(sent) if sent.short => return,
+            SendOutcome::Sent(sent) if sent.confirmed => &self.messages.accepted,
+            SendOutcome::Sent(_) => &self.messages.unknown,
+            SendOutcome::NotSent => &self.messages.refused,
+            SendOutcome::Challenged { .. } => &self.messages.challenged,
+            SendOutcome::Throttled { .. } => &self.messages.throttled,
+            SendOutcome::Unavailable { .. } => &self.messages.unavailable,
         };
         counter.increment(1);
     }
 
     /// What became of a message in a shortage; none: it went to nobody.
-    pub fn count_short(&self, delivery: Option<&Delivery>) {
+    pub fn count_short(&self, delivery: Option<&DeliveryResult>) {
         let counter = match delivery {
             None => &self.messages.withheld,
-            Some(Delivery::Accepted { .. }) => &self.messages.accepted,
-            Some(Delivery::Refused { .. } | Delivery::Unknown { .. }) => &self.messages.unknown,
+            Some(DeliveryResult::Accepted { .. }) => &self.messages.accepted,
+            Some(DeliveryResult::Refused { .. } | DeliveryResult::Unknown { .. }) => &self.messages.unknown,
         };
         counter.increment(1);
     }
@@ -116,15 +120,15 @@ mod tests {
     use metrics_exporter_prometheus::PrometheusBuilder;
 
     use super::*;
-    use crate::sms::Sent;
+    use crate::sms::SendReceipt;
 
     #[test]
     fn each_outcome_is_counted_by_its_name() {
         let recorder = PrometheusBuilder::new().build_recorder();
-        let metrics = metrics::with_local_recorder(&recorder, Metrics::register);
+        let metrics = metrics::with_local_recorder(&recorder, SmsMetrics::register);
         let (limit, retry_after) = ("sms-phone".to_owned(), Duration::ZERO);
         let sent = |confirmed| {
-            Sending::Sent(Sent {
+            SendOutcome::Sent(SendReceipt {
                 expires_in: Duration::ZERO,
                 resend_after: Duration::ZERO,
                 confirmed,
@@ -134,10 +138,10 @@ mod tests {
         let outcomes = [
             ("accepted", sent(true)),
             ("unknown", sent(false)),
-            ("refused", Sending::NotSent),
-            ("challenged", Sending::Challenged { limit: limit.clone(), retry_after }),
-            ("throttled", Sending::Throttled { limit, retry_after }),
-            ("unavailable", Sending::Unavailable { retry_after }),
+            ("refused", SendOutcome::NotSent),
+            ("challenged", SendOutcome::Challenged { limit: limit.clone(), retry_after }),
+            ("throttled", SendOutcome::Throttled { limit, retry_after }),
+            ("unavailable", SendOutcome::Unavailable { retry_after }),
         ];
         let told = |name: &str, outcome: &str| {
             let line = format!("{name}{{outcome=\"{outcome}\"}} 1");
@@ -148,7 +152,7 @@ mod tests {
             metrics.count(&outcome.into());
             assert!(told("gatehouse_sms_messages_total", name), "{name}");
         }
-        metrics.count(&Answer { repeated: true, ..sent(true).into() });
+        metrics.count(&SendAnswer { repeated: true, ..sent(true).into() });
         assert!(told("gatehouse_sms_messages_total", "repeated"));
         assert!(told("gatehouse_sms_messages_total", "accepted"), "once, and no more");
         metrics.guesses.wrong.increment(1);

@@ -3,11 +3,10 @@
 mod brake;
 mod budgets;
 mod codes;
-mod excuse;
 pub mod gateway;
 mod guesser;
 mod guessing;
-mod handing;
+mod handover;
 mod ledger;
 mod level;
 mod metrics;
@@ -19,6 +18,7 @@ mod sending;
 mod share;
 mod short;
 mod text;
+mod waiver;
 mod watched;
 
 use std::fmt;
@@ -27,18 +27,21 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::entropy::Entropy;
 
-pub use brake::Held as HeldBrake;
-pub use codes::{Ask, Checked, Codes, Parts, Proven, Sending, Sent, SmsError};
+pub use brake::ActiveBrake as HeldBrake;
+pub use codes::{
+    CheckOutcome, CodeRequest, CodesParts, ProvenPhone, SendOutcome, SendReceipt, SmsCodes, SmsError,
+};
 pub use gateway::{
-    Delivery, Gateway, Message, Outbox, OutboxMessage, Report, ReportCall, ReportError, ReportState, Reported,
+    DeliveryReport, DeliveryResult, Outbox, OutboxMessage, ReportCall, ReportError, ReportState,
+    ReportedMessage, SmsGateway, SmsMessage,
 };
 pub use guesser::Guesser;
-pub use guessing::Guess;
-pub use ledger::{Cursor, Entry, Filter, Ledger, Page, State};
-pub use level::{Level, Spent};
+pub use guessing::CodeGuess;
+pub use ledger::{Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessageState};
+pub use level::{BudgetLevel, SpentRule};
 pub use phone::{Phone, PhoneError};
-pub use sending::{InTurn, Turned};
-pub use share::Owners;
+pub use sending::{InTurn, TurnResult};
+pub use share::PhoneOwners;
 
 /// What a code is good for; one that was sent for one purpose opens no other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -90,9 +93,9 @@ impl fmt::Display for MessageId {
 
 /// Six digits that one person is to know. Wiped when dropped, never printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct Code([u8; 6]);
+pub struct SmsCode([u8; 6]);
 
-impl Code {
+impl SmsCode {
     /// Every code equally likely.
     pub fn random(entropy: &Entropy) -> Self {
         const CODES: u32 = 1_000_000;
@@ -134,7 +137,7 @@ impl Code {
     }
 }
 
-impl fmt::Debug for Code {
+impl fmt::Debug for SmsCode {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Code(…)")
     }
@@ -147,10 +150,10 @@ mod tests {
     #[test]
     fn codes_are_read_as_people_type_them() {
         for text in ["012345", " 012 345 ", "012-345", "０１２３４５", "0 1 2 3 4 5"] {
-            assert_eq!(Code::parse(text).unwrap().expose(), "012345", "{text:?}");
+            assert_eq!(SmsCode::parse(text).unwrap().expose(), "012345", "{text:?}");
         }
         for text in ["", "12345", "1234567", "12345a", "１２３４５", "+12345", "12\u{663}456"] {
-            assert!(Code::parse(text).is_none(), "{text:?}");
+            assert!(SmsCode::parse(text).is_none(), "{text:?}");
         }
     }
 
@@ -159,14 +162,14 @@ mod tests {
         let entropy = Entropy::seeded(7);
         let mut seen = [[0u32; 10]; 6];
         for _ in 0..10_000 {
-            let code = Code::random(&entropy);
+            let code = SmsCode::random(&entropy);
             for (place, digit) in code.expose().bytes().enumerate() {
                 seen[place][usize::from(digit - b'0')] += 1;
             }
         }
         // 1000 each are due; five standard deviations are 150.
         assert!(seen.iter().flatten().all(|&count| (850..=1150).contains(&count)), "{seen:?}");
-        assert_eq!(format!("{:?}", Code::random(&entropy)), "Code(…)");
+        assert_eq!(format!("{:?}", SmsCode::random(&entropy)), "Code(…)");
     }
 
     #[test]

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 
-use crate::throttle::{AnyStore, Key, Limit, Limiter, Mode, Rule, Then};
+use crate::throttle::{AnyStore, Limit, LimitMode, Limiter, Rule, RuleAction, SubjectKey};
 
 pub const NAME: &str = "sms-once";
 
 /// A repetition is known for one as long as its code is good: after that there is nothing left that its
 /// answer could stand for.
 pub fn limit(code_ttl: Duration) -> Limit {
-    let rules = vec![Rule::sliding(1, code_ttl, Then::Block)];
-    Limit::new(NAME, rules, Mode::Enforce).expect("one rule, within bounds")
+    let rules = vec![Rule::sliding(1, code_ttl, RuleAction::Block)];
+    Limit::new(NAME, rules, LimitMode::Enforce).expect("one rule, within bounds")
 }
 
 /// The parts: whom it is for, what for, and the caller's own name for it.
-pub fn key(limiter: &Limiter<AnyStore>, limit: &Limit, parts: &[&[u8]]) -> Key {
+pub fn key(limiter: &Limiter<AnyStore>, limit: &Limit, parts: &[&[u8]]) -> SubjectKey {
     let mut subject = Vec::new();
     for part in parts {
         subject.extend((part.len() as u64).to_le_bytes());
@@ -36,28 +36,28 @@ const MOST_WAITING: usize = 256;
 /// Lets the requests of this process that share a name in one at a time: the second finds out how the
 /// first ended instead of asking again and again.
 #[derive(Debug)]
-pub struct Turns {
-    doors: Mutex<HashMap<Key, Arc<tokio::sync::Mutex<()>>>>,
+pub struct OnceQueue {
+    doors: Mutex<HashMap<SubjectKey, Arc<tokio::sync::Mutex<()>>>>,
     chairs: Semaphore,
 }
 
 /// One request's turn, until it is dropped.
 #[derive(Debug)]
-pub struct Turn {
-    turns: Arc<Turns>,
-    key: Key,
+pub struct OnceTurn {
+    turns: Arc<OnceQueue>,
+    key: SubjectKey,
     guard: Option<OwnedMutexGuard<()>>,
 }
 
-impl Default for Turns {
+impl Default for OnceQueue {
     fn default() -> Self {
         Self { doors: Mutex::default(), chairs: Semaphore::new(MOST_WAITING) }
     }
 }
 
-impl Turns {
+impl OnceQueue {
     /// None where too many wait already.
-    pub async fn wait(self: &Arc<Self>, key: Key) -> Option<Turn> {
+    pub async fn wait(self: &Arc<Self>, key: SubjectKey) -> Option<OnceTurn> {
         let door = {
             let mut doors = self.doors();
             let door = doors.entry(key).or_default();
@@ -68,7 +68,7 @@ impl Turns {
             Arc::clone(door)
         };
         // Made before the wait: who gives up waiting tidies up all the same.
-        let mut turn = Turn { turns: Arc::clone(self), key, guard: None };
+        let mut turn = OnceTurn { turns: Arc::clone(self), key, guard: None };
         turn.guard = match Arc::clone(&door).try_lock_owned() {
             Ok(guard) => Some(guard),
             Err(_) => {
@@ -83,12 +83,12 @@ impl Turns {
         Some(turn)
     }
 
-    fn doors(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<tokio::sync::Mutex<()>>>> {
+    fn doors(&self) -> std::sync::MutexGuard<'_, HashMap<SubjectKey, Arc<tokio::sync::Mutex<()>>>> {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Turn {
+impl Drop for OnceTurn {
     fn drop(&mut self) {
         let mut doors = self.turns.doors();
         self.guard = None;
@@ -105,8 +105,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_second_waits_for_the_first_and_nothing_is_left_behind() {
-        let turns = Arc::new(Turns::default());
-        let key = Key([1; 16]);
+        let turns = Arc::new(OnceQueue::default());
+        let key = SubjectKey([1; 16]);
         let first = turns.wait(key).await.unwrap();
         let second = tokio::spawn({
             let turns = Arc::clone(&turns);
@@ -114,7 +114,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
         assert!(!second.is_finished());
-        drop(turns.wait(Key([2; 16])).await);
+        drop(turns.wait(SubjectKey([2; 16])).await);
         drop(first);
         second.await.unwrap();
         assert!(turns.doors().is_empty());
@@ -122,8 +122,8 @@ mod tests {
 
     #[tokio::test]
     async fn no_more_than_so_many_wait_for_one_name_and_who_gives_up_makes_room() {
-        let turns = Arc::new(Turns::default());
-        let key = Key([1; 16]);
+        let turns = Arc::new(OnceQueue::default());
+        let key = SubjectKey([1; 16]);
         let first = turns.wait(key).await.unwrap();
         let wait = || {
             let turns = Arc::clone(&turns);

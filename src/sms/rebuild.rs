@@ -1,64 +1,64 @@
 //! Rebuilds the windows of messages in a store that has lost them, from the ledger.
 
 use super::budgets::MARK;
-use super::ledger::{Ledger, Place};
-use super::watched::{Keys, Watched};
+use super::ledger::{Ledger, LedgerPosition};
+use super::watched::{MessageKeys, SmsLimits};
 use crate::db::DbError;
-use crate::throttle::{self, AnyStore, Found, HitId, Kept, Limiter, WindowRecord};
+use crate::throttle::{self, AnyStore, HitId, KeptHit, Limiter, StoreState, WindowRecord};
 
 /// Messages read at once: a page of the ledger, a few scripts of the store.
 const PAGE: u32 = 250;
 
-pub type RebuildError = throttle::RebuildError<DbError>;
+pub type LedgerRebuildError = throttle::RebuildError<DbError>;
 
-pub struct Rebuild {
+pub struct LedgerRebuild {
     limiter: Limiter<AnyStore>,
     ledger: Ledger,
-    rebuild: throttle::Rebuild<AnyStore>,
+    rebuild: throttle::WindowRebuild<AnyStore>,
 }
 
 /// The ledger, for the limits of one moment.
-struct Recorded<'a> {
+struct RecordedMessages<'a> {
     limiter: &'a Limiter<AnyStore>,
     ledger: &'a Ledger,
-    watched: &'a Watched,
+    watched: &'a SmsLimits,
 }
 
-impl Rebuild {
+impl LedgerRebuild {
     pub fn new(limiter: Limiter<AnyStore>, ledger: Ledger) -> Self {
-        let rebuild = throttle::Rebuild::new(limiter.clone(), MARK, ledger.clock().clone());
+        let rebuild = throttle::WindowRebuild::new(limiter.clone(), MARK, ledger.clock().clone());
         Self { limiter, ledger, rebuild }
     }
 
     /// Makes the store whole, unless it is; by which rebuild.
-    pub async fn run(&self, watched: &Watched) -> Result<HitId, RebuildError> {
-        let recorded = Recorded { limiter: &self.limiter, ledger: &self.ledger, watched };
+    pub async fn run(&self, watched: &SmsLimits) -> Result<HitId, LedgerRebuildError> {
+        let recorded = RecordedMessages { limiter: &self.limiter, ledger: &self.ledger, watched };
         self.rebuild.run(&watched.shape(), &recorded).await
     }
 }
 
-impl WindowRecord for Recorded<'_> {
+impl WindowRecord for RecordedMessages<'_> {
     type Error = DbError;
 
     /// Every message that some window can still see, newest first.
-    async fn restore(&self, found: Found) -> Result<usize, RebuildError> {
+    async fn restore(&self, found: StoreState) -> Result<usize, LedgerRebuildError> {
         let Self { limiter, ledger, watched } = self;
-        if found == Found::Marked {
+        if found == StoreState::Marked {
             return Ok(0);
         }
-        let horizon = watched.horizon(ledger.now().await.map_err(RebuildError::Record)?);
-        let (mut place, mut messages) = (Place::NEWEST, 0);
+        let horizon = watched.horizon(ledger.now().await.map_err(LedgerRebuildError::Record)?);
+        let (mut place, mut messages) = (LedgerPosition::NEWEST, 0);
         loop {
-            let page = ledger.hits(horizon, &place, PAGE).await.map_err(RebuildError::Record)?;
+            let page = ledger.hits(horizon, &place, PAGE).await.map_err(LedgerRebuildError::Record)?;
             let Some(last) = page.last() else { return Ok(messages) };
             place = last.place.clone();
             messages += page.len();
             let mut hits = Vec::with_capacity(6 * page.len());
             for row in &page {
-                let keys = Keys::of_row(limiter, watched, row);
-                let kept = Kept { at: row.place.at, id: row.hit };
+                let keys = MessageKeys::of_row(limiter, watched, row);
+                let kept = KeptHit { at: row.place.at, id: row.hit };
                 let counted = watched.all(&keys, row.share).into_iter();
-                let counted = counted.filter(|bucket| !(row.excused && bucket.key == keys.phone));
+                let counted = counted.filter(|bucket| !(row.waived && bucket.key == keys.phone));
                 hits.extend(counted.map(|bucket| (bucket, kept)));
             }
             limiter.restore(&hits).await?;

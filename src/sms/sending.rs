@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::brake::Braked;
-use super::budgets::{Admission, Ticket};
-use super::codes::{Ask, Codes, Sending, Sent, SmsError, TRY_AGAIN, longest_window};
-use super::handing::Letter;
-use super::ledger::{AskedBy, Draft, Earlier, State, WhyNot, Written};
-use super::once::Turn;
-use super::short::Lane;
-use super::watched::{Keys, Watched};
-use super::{Code, Delivery, MessageId, Phone, Purpose};
-use crate::config::{Brake, Live, SMS_BRAKE};
+use super::brake::BrakedPrefix;
+use super::budgets::{BudgetAdmission, BudgetTicket};
+use super::codes::{CodeRequest, SendOutcome, SendReceipt, SmsCodes, SmsError, TRY_AGAIN, longest_window};
+use super::handover::PendingMessage;
+use super::ledger::{AskedBy, EarlierMessage, MessageDraft, MessageState, WhyNot, WriteResult};
+use super::once::OnceTurn;
+use super::short::SendPath;
+use super::watched::{MessageKeys, SmsLimits};
+use super::{DeliveryResult, MessageId, Phone, Purpose, SmsCode};
+use crate::config::{Brake, LiveSettings, SMS_BRAKE};
 use crate::db::DbError;
 use crate::request_id;
-use crate::throttle::{Refusal, Then};
+use crate::throttle::{Refusal, RuleAction};
 
 /// How often a request looks how another instance fares with the same one; and how often where that one
 /// stands in the ledger, but is not settled: its gateway is slow, or its process has died.
@@ -24,10 +24,10 @@ const MOST_LOOKS: usize = 10;
 const MOST_LOOKS_AT_PENDING: usize = 4;
 
 /// One request on a task of its own: what it was asked with, and what was in force then.
-pub(super) struct Job {
-    pub codes: Codes,
-    pub watched: Arc<Watched>,
-    pub keys: Keys,
+pub(super) struct SendJob {
+    pub codes: SmsCodes,
+    pub watched: Arc<SmsLimits>,
+    pub keys: MessageKeys,
     pub brake: Brake,
     pub code_ttl: Duration,
     pub phone: Phone,
@@ -41,35 +41,45 @@ pub(super) struct Job {
     pub locale: String,
 }
 
-impl Codes {
+impl SmsCodes {
     /// Sends a code, if every budget admits it. Whoever asks may go away: what was begun is ended.
-    pub async fn send(&self, live: &Live, ask: Ask<'_>) -> Result<Sending, SmsError> {
+    pub async fn send(&self, live: &LiveSettings, ask: CodeRequest<'_>) -> Result<SendOutcome, SmsError> {
         match self.turn(live, ask, false).await? {
-            Turned::Mine(turn) => self.send_in_turn(live, ask, turn).await,
-            Turned::Answered(sending) => Ok(sending),
+            TurnResult::Mine(turn) => self.send_in_turn(live, ask, turn).await,
+            TurnResult::Answered(sending) => Ok(sending),
         }
     }
 
     /// Waits until no request of the same name is under way in this process, here and not on a task: whoever
     /// goes away waits no more. With `look` also says what an earlier one was answered, and changes nothing:
     /// for those that would be asked in vain for a challenge that the earlier one has used up.
-    pub async fn turn(&self, live: &Live, ask: Ask<'_>, look: bool) -> Result<Turned, SmsError> {
-        let job = Job::new(self.clone(), live, ask);
-        let Some(name) = job.keys.once else { return Ok(Turned::Mine(InTurn { _held: None })) };
+    pub async fn turn(
+        &self,
+        live: &LiveSettings,
+        ask: CodeRequest<'_>,
+        look: bool,
+    ) -> Result<TurnResult, SmsError> {
+        let job = SendJob::new(self.clone(), live, ask);
+        let Some(name) = job.keys.once else { return Ok(TurnResult::Mine(InTurn { _held: None })) };
         let answer = match self.0.turns.wait(name).await {
             None => unavailable().into(),
             Some(turn) => match if look { job.earlier().await? } else { None } {
-                None => return Ok(Turned::Mine(InTurn { _held: Some(turn) })),
+                None => return Ok(TurnResult::Mine(InTurn { _held: Some(turn) })),
                 Some(earlier) => job.repeated(earlier).await?,
             },
         };
         self.0.metrics.count(&answer);
-        Ok(Turned::Answered(answer.sending))
+        Ok(TurnResult::Answered(answer.sending))
     }
 
     /// The same as [`send`](Self::send), for who has waited.
-    pub async fn send_in_turn(&self, live: &Live, ask: Ask<'_>, turn: InTurn) -> Result<Sending, SmsError> {
-        let job = Arc::new(Job::new(self.clone(), live, ask));
+    pub async fn send_in_turn(
+        &self,
+        live: &LiveSettings,
+        ask: CodeRequest<'_>,
+        turn: InTurn,
+    ) -> Result<SendOutcome, SmsError> {
+        let job = Arc::new(SendJob::new(self.clone(), live, ask));
         let answer = request_id::spawn(job.recorded(turn)).await.expect("sending does not panic")?;
         self.0.metrics.count(&answer);
         Ok(answer.sending)
@@ -79,48 +89,48 @@ impl Codes {
 /// A request's turn among those of its name.
 #[derive(Debug)]
 pub struct InTurn {
-    _held: Option<Turn>,
+    _held: Option<OnceTurn>,
 }
 
 /// What comes of waiting for one.
 #[derive(Debug)]
-pub enum Turned {
+pub enum TurnResult {
     Mine(InTurn),
     /// An earlier request of the name had this answer, or too many wait.
-    Answered(Sending),
+    Answered(SendOutcome),
 }
 
 /// What a request is answered, and whether an earlier one of the same name was answered so.
-pub struct Answer {
-    pub sending: Sending,
+pub struct SendAnswer {
+    pub sending: SendOutcome,
     pub repeated: bool,
     /// What the windows said of it, where they let it in.
-    pub ticket: Option<Ticket>,
+    pub ticket: Option<BudgetTicket>,
     /// The rule that refused it.
     pub refusal: Option<Refusal>,
 }
 
 /// What comes of trying to write a message.
-enum Next {
-    Answer(Box<Answer>),
-    /// It is to be tried again, in this lane.
-    Again(Lane),
+enum WriteStep {
+    Answer(Box<SendAnswer>),
+    /// It is to be tried again, in this path.
+    Again(SendPath),
 }
 
-impl Next {
-    fn answer(sending: Sending) -> Self {
+impl WriteStep {
+    fn answer(sending: SendOutcome) -> Self {
         Self::Answer(Box::new(sending.into()))
     }
 }
 
-impl From<Sending> for Answer {
-    fn from(sending: Sending) -> Self {
+impl From<SendOutcome> for SendAnswer {
+    fn from(sending: SendOutcome) -> Self {
         Self { sending, repeated: false, ticket: None, refusal: None }
     }
 }
 
-impl Job {
-    fn new(codes: Codes, live: &Live, ask: Ask<'_>) -> Self {
+impl SendJob {
+    fn new(codes: SmsCodes, live: &LiveSettings, ask: CodeRequest<'_>) -> Self {
         let watched = codes.watched(live);
         let name = ask
             .once
@@ -145,54 +155,54 @@ impl Job {
     }
 
     /// The turn is over when this is.
-    async fn recorded(self: Arc<Self>, _turn: InTurn) -> Result<Answer, SmsError> {
+    async fn recorded(self: Arc<Self>, _turn: InTurn) -> Result<SendAnswer, SmsError> {
         let answer = self.run().await?;
         self.record(&answer);
         Ok(answer)
     }
 
-    async fn run(self: &Arc<Self>) -> Result<Answer, SmsError> {
+    async fn run(self: &Arc<Self>) -> Result<SendAnswer, SmsError> {
         let inner = &*self.codes.0;
-        let mut lane = Lane::Open;
+        let mut path = SendPath::Open;
         if let Some(braked) = self.known_brake().await {
             match self.in_shortage(SMS_BRAKE.to_owned(), braked.retry_after) {
                 Some(sending) => return Ok(sending.into()),
-                None => lane = Lane::Short { under: Some(braked) },
+                None => path = SendPath::Short { under: Some(braked) },
             }
         }
         let (mut earlier, mut pending) = (None, 0);
         for _ in 0..MOST_LOOKS {
-            match inner.budgets.admit(&self.watched, &self.keys, lane.counted_as(), self.solved).await {
-                Admission::In(ticket) => match self.write(ticket, lane).await? {
-                    Next::Answer(answer) => return Ok(*answer),
-                    Next::Again(in_lane) => {
-                        lane = in_lane;
+            match inner.budgets.admit(&self.watched, &self.keys, path.counted_as(), self.solved).await {
+                BudgetAdmission::In(ticket) => match self.write(ticket, path).await? {
+                    WriteStep::Answer(answer) => return Ok(*answer),
+                    WriteStep::Again(in_path) => {
+                        path = in_path;
                         continue;
                     }
                 },
-                Admission::Refused(limit, refusal) => {
-                    let Some(short) = lane.after(&limit, &refusal) else {
+                BudgetAdmission::Refused(limit, refusal) => {
+                    let Some(short) = path.after(&limit, &refusal) else {
                         return Ok(refused(limit, refusal));
                     };
                     match self.in_shortage(limit, refusal.retry_after) {
-                        Some(sending) => return Ok(Answer { refusal: Some(refusal), ..sending.into() }),
+                        Some(sending) => return Ok(SendAnswer { refusal: Some(refusal), ..sending.into() }),
                         None => {
-                            lane = short;
+                            path = short;
                             continue;
                         }
                     }
                 }
-                Admission::Out(error) => {
+                BudgetAdmission::Out(error) => {
                     tracing::debug!(?error, "no message is sent while the window store is out");
                     return Ok(unavailable().into());
                 }
-                Admission::Repeated => {}
+                BudgetAdmission::Repeated => {}
             }
             // Sent, being sent by another instance, or about to be given up by it.
             earlier = self.earlier().await?;
-            if let Some(Earlier { state, short, .. }) = &earlier {
+            if let Some(EarlierMessage { state, short, .. }) = &earlier {
                 pending += 1;
-                if *short || *state != State::Pending || pending == MOST_LOOKS_AT_PENDING {
+                if *short || *state != MessageState::Pending || pending == MOST_LOOKS_AT_PENDING {
                     break;
                 }
             }
@@ -206,14 +216,14 @@ impl Job {
 
     /// A flood at a braked prefix writes nothing and asks nobody. But who repeats a request is told what
     /// became of it.
-    async fn known_brake(&self) -> Option<Braked> {
+    async fn known_brake(&self) -> Option<BrakedPrefix> {
         let inner = &*self.codes.0;
         let known = inner.ledger.known_brake(&self.phone).filter(|_| self.brake.enabled)?;
         let repeated = inner.budgets.is_repeated(&self.watched, &self.keys).await;
         (!repeated).then_some(known)
     }
 
-    async fn earlier(&self) -> Result<Option<Earlier>, DbError> {
+    async fn earlier(&self) -> Result<Option<EarlierMessage>, DbError> {
         match self.keys.once {
             Some(name) => self.codes.ledger().earlier(name).await,
             None => Ok(None),
@@ -221,31 +231,31 @@ impl Job {
     }
 
     /// The answer that the first request of this name got, or would get now.
-    async fn repeated(&self, earlier: Earlier) -> Result<Answer, DbError> {
+    async fn repeated(&self, earlier: EarlierMessage) -> Result<SendAnswer, DbError> {
         let resend_after = self.codes.ledger().resend_after(self.keys.phone, &self.watched.phone).await?;
-        let (short, confirmed) = (earlier.short, earlier.state == State::Accepted && !earlier.short);
-        let sent = Sent { expires_in: earlier.expires_in, resend_after, confirmed, short };
-        Ok(Answer { repeated: true, ..Sending::Sent(sent).into() })
+        let (short, confirmed) = (earlier.short, earlier.state == MessageState::Accepted && !earlier.short);
+        let sent = SendReceipt { expires_in: earlier.expires_in, resend_after, confirmed, short };
+        Ok(SendAnswer { repeated: true, ..SendOutcome::Sent(sent).into() })
     }
 
     /// It stands in the window store. Where it does not come to stand in the ledger it never was, and may be
     /// tried again: where the store lost its data meanwhile, or in a shortage that the ledger knows of.
-    async fn write(self: &Arc<Self>, ticket: Ticket, lane: Lane) -> Result<Next, SmsError> {
+    async fn write(self: &Arc<Self>, ticket: BudgetTicket, path: SendPath) -> Result<WriteStep, SmsError> {
         let inner = &*self.codes.0;
         let Ok(place) = Arc::clone(&inner.places).try_acquire_owned() else {
-            self.give_back(&ticket, lane).await;
-            return Ok(Next::answer(unavailable()));
+            self.give_back(&ticket, path).await;
+            return Ok(WriteStep::answer(unavailable()));
         };
-        let share = match self.share(&ticket, lane).await {
+        let share = match self.share(&ticket, path).await {
             Ok(share) => share,
             Err(error) => {
-                self.give_back(&ticket, lane).await;
-                return error.map(Next::answer);
+                self.give_back(&ticket, path).await;
+                return error.map(WriteStep::answer);
             }
         };
-        let (id, code) = (MessageId::random(&inner.entropy), Code::random(&inner.entropy));
+        let (id, code) = (MessageId::random(&inner.entropy), SmsCode::random(&inner.entropy));
         let code_hash = self.codes.code_hash(self.keys.phone, self.purpose, id, &code);
-        let draft = Draft {
+        let draft = MessageDraft {
             id,
             keys: &self.keys,
             hit: ticket.hit,
@@ -259,74 +269,81 @@ impl Job {
             limit: &self.watched.phone,
             brake: &self.brake,
             share,
-            under: lane.under(),
+            under: path.under(),
         };
         let begun = inner.clock.now();
         let why_not = match inner.ledger.write(&draft).await {
-            Ok(Written::New { resend_after }) if inner.budgets.stands(&self.watched, &ticket).await => {
-                let letter = Letter { id, hit: ticket.hit, code };
-                if lane != Lane::Open {
+            Ok(WriteResult::New { resend_after }) if inner.budgets.stands(&self.watched, &ticket).await => {
+                let letter = PendingMessage { id, hit: ticket.hit, code };
+                if path != SendPath::Open {
                     self.hand_over_later(letter, share, ticket, place);
-                    let sent =
-                        Sent { expires_in: self.code_ttl, resend_after, confirmed: false, short: true };
-                    let answer = Answer { ticket: Some(ticket), ..Sending::Sent(sent).into() };
-                    return Ok(Next::Answer(Box::new(answer)));
+                    let sent = SendReceipt {
+                        expires_in: self.code_ttl,
+                        resend_after,
+                        confirmed: false,
+                        short: true,
+                    };
+                    let answer = SendAnswer { ticket: Some(ticket), ..SendOutcome::Sent(sent).into() };
+                    return Ok(WriteStep::Answer(Box::new(answer)));
                 }
                 let delivery = self.deliver(letter).await;
                 let gone = inner.clock.now().since(begun);
                 let sending = self.answer(&delivery, resend_after, gone);
-                return Ok(Next::Answer(Box::new(Answer { ticket: Some(ticket), ..sending.into() })));
+                return Ok(WriteStep::Answer(Box::new(SendAnswer {
+                    ticket: Some(ticket),
+                    ..sending.into()
+                })));
             }
-            Ok(Written::New { .. }) => inner.ledger.withdraw(&draft).await.map(|()| None),
-            Ok(Written::Not(why)) => Ok(Some(why)),
+            Ok(WriteResult::New { .. }) => inner.ledger.withdraw(&draft).await.map(|()| None),
+            Ok(WriteResult::Not(why)) => Ok(Some(why)),
             Err(error) => Err(error),
         };
-        self.give_back(&ticket, lane).await;
+        self.give_back(&ticket, path).await;
         Ok(match why_not? {
-            None => Next::Again(lane),
-            Some(WhyNot::Repeated(earlier)) => Next::Answer(Box::new(self.repeated(earlier).await?)),
+            None => WriteStep::Again(path),
+            Some(WhyNot::Repeated(earlier)) => WriteStep::Answer(Box::new(self.repeated(earlier).await?)),
             Some(WhyNot::Refused(refusal)) => {
                 let sent = inner.ledger.sent_to(self.keys.phone, &self.watched.phone).await?;
                 inner.budgets.restore_number(&self.watched, &self.keys, &sent).await;
-                Next::Answer(Box::new(refused(self.watched.phone.name().to_owned(), refusal)))
+                WriteStep::Answer(Box::new(refused(self.watched.phone.name().to_owned(), refusal)))
             }
             Some(WhyNot::Braked(braked)) => {
                 inner.metrics.brakes.increment(u64::from(braked.tripped));
                 match self.in_shortage(SMS_BRAKE.to_owned(), braked.retry_after) {
-                    Some(sending) => Next::answer(sending),
-                    None => Next::Again(Lane::Short { under: Some(braked) }),
+                    Some(sending) => WriteStep::answer(sending),
+                    None => WriteStep::Again(SendPath::Short { under: Some(braked) }),
                 }
             }
         })
     }
 
-    async fn give_back(&self, ticket: &Ticket, lane: Lane) {
-        self.codes.0.budgets.refund(&self.watched.every_log(&self.keys, lane), ticket.hit).await;
+    async fn give_back(&self, ticket: &BudgetTicket, path: SendPath) {
+        self.codes.0.budgets.refund(&self.watched.every_log(&self.keys, path), ticket.hit).await;
     }
 
-    fn answer(&self, delivery: &Delivery, resend_after: Duration, gone: Duration) -> Sending {
+    fn answer(&self, delivery: &DeliveryResult, resend_after: Duration, gone: Duration) -> SendOutcome {
         let sent = |confirmed| {
             let (expires_in, resend_after) =
                 (self.code_ttl.saturating_sub(gone), resend_after.saturating_sub(gone));
-            Sending::Sent(Sent { expires_in, resend_after, confirmed, short: false })
+            SendOutcome::Sent(SendReceipt { expires_in, resend_after, confirmed, short: false })
         };
         match delivery {
-            Delivery::Accepted { .. } => sent(true),
-            Delivery::Unknown { .. } => sent(false),
-            Delivery::Refused { .. } => Sending::NotSent,
+            DeliveryResult::Accepted { .. } => sent(true),
+            DeliveryResult::Unknown { .. } => sent(false),
+            DeliveryResult::Refused { .. } => SendOutcome::NotSent,
         }
     }
 }
 
-fn refused(limit: String, refusal: Refusal) -> Answer {
+fn refused(limit: String, refusal: Refusal) -> SendAnswer {
     let retry_after = refusal.retry_after;
     let sending = match refusal.then {
-        Then::Captcha => Sending::Challenged { limit, retry_after },
-        Then::Block => Sending::Throttled { limit, retry_after },
+        RuleAction::Captcha => SendOutcome::Challenged { limit, retry_after },
+        RuleAction::Block => SendOutcome::Throttled { limit, retry_after },
     };
-    Answer { refusal: Some(refusal), ..sending.into() }
+    SendAnswer { refusal: Some(refusal), ..sending.into() }
 }
 
-pub(super) const fn unavailable() -> Sending {
-    Sending::Unavailable { retry_after: TRY_AGAIN }
+pub(super) const fn unavailable() -> SendOutcome {
+    SendOutcome::Unavailable { retry_after: TRY_AGAIN }
 }

@@ -6,10 +6,10 @@ use std::pin::Pin;
 use super::Phone;
 use crate::clock::Micros;
 use crate::db::DbError;
-use crate::throttle::{Limit, Mode, Rule, Then};
+use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
 
 /// Who knows which numbers belong to an account. Asked by everybody who asks in a shortage, and by nobody else.
-pub trait Owners: Send + Sync {
+pub trait PhoneOwners: Send + Sync {
     /// Since when an account has had the number, by the database's clock; None where none has it.
     fn since<'a>(
         &'a self,
@@ -19,7 +19,7 @@ pub trait Owners: Send + Sync {
 
 /// Out of which part of the shared budgets a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
+pub enum BudgetShare {
     /// The part that everybody may spend.
     Open,
     /// That part, for a number of an account: the asker's address or network had spent its own.
@@ -30,7 +30,7 @@ pub enum Share {
     Withheld,
 }
 
-impl Share {
+impl BudgetShare {
     const ALL: [Self; 4] = [Self::Open, Self::SpentAsker, Self::Reserve, Self::Withheld];
 
     /// As the ledger has it.
@@ -62,7 +62,7 @@ pub const fn open_part(max: u32) -> u32 {
 /// whole. The same rules in the same order, and the same log.
 pub fn open(limit: &Limit) -> Limit {
     let part = |rule: &Rule| match (limit.mode(), rule.then) {
-        (Mode::Enforce, Then::Block) => Rule { max: open_part(rule.max), ..rule.clone() },
+        (LimitMode::Enforce, RuleAction::Block) => Rule { max: open_part(rule.max), ..rule.clone() },
         _ => rule.clone(),
     };
     of(limit.name(), limit.rules().iter().map(part).collect(), limit.mode())
@@ -71,20 +71,20 @@ pub fn open(limit: &Limit) -> Limit {
 /// The rest, which has a log of its own: what stands in it must not be seen by how long somebody else has to
 /// wait. None where nothing is kept.
 pub fn reserve(limit: &Limit, name: &str) -> Option<Limit> {
-    let enforced = limit.rules().iter().filter(|_| limit.mode() == Mode::Enforce);
-    let kept = enforced.filter(|rule| rule.then == Then::Block).map(|rule| {
+    let enforced = limit.rules().iter().filter(|_| limit.mode() == LimitMode::Enforce);
+    let kept = enforced.filter(|rule| rule.then == RuleAction::Block).map(|rule| {
         let max = rule.max - open_part(rule.max);
         (max > 0).then(|| Rule { max, ..rule.clone() })
     });
-    Some(of(name, kept.collect::<Option<_>>()?, Mode::Enforce))
+    Some(of(name, kept.collect::<Option<_>>()?, LimitMode::Enforce))
 }
 
 /// The same limit, counting and without a say.
 pub fn counting(limit: &Limit) -> Limit {
-    of(limit.name(), limit.rules().to_vec(), Mode::Monitor)
+    of(limit.name(), limit.rules().to_vec(), LimitMode::Monitor)
 }
 
-fn of(name: &str, rules: Vec<Rule>, mode: Mode) -> Limit {
+fn of(name: &str, rules: Vec<Rule>, mode: LimitMode) -> Limit {
     Limit::new(name, rules, mode).expect("no more than a valid limit has, and within its bounds")
 }
 
@@ -96,15 +96,16 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3600);
 
-    fn limit(max: u32, mode: Mode) -> Limit {
-        let rules = vec![Rule::sliding(3, HOUR, Then::Captcha), Rule::sliding(max, HOUR, Then::Block)];
+    fn limit(max: u32, mode: LimitMode) -> Limit {
+        let rules =
+            vec![Rule::sliding(3, HOUR, RuleAction::Captcha), Rule::sliding(max, HOUR, RuleAction::Block)];
         Limit::new("sms-total", rules, mode).unwrap()
     }
 
     #[test]
     fn the_two_parts_are_never_more_than_the_whole() {
         for max in 1..1000 {
-            let whole = limit(max, Mode::Enforce);
+            let whole = limit(max, LimitMode::Enforce);
             let open = open(&whole).rules()[1].max;
             let kept = reserve(&whole, "kept").map_or(0, |kept| kept.rules()[0].max);
             assert_eq!((open + kept, open), (max, open_part(max)), "{max}");
@@ -115,14 +116,14 @@ mod tests {
 
     #[test]
     fn challenges_stay_where_they_were_and_what_only_watches_is_whole() {
-        assert_eq!(open(&limit(20, Mode::Enforce)).rules()[0].max, 3);
-        assert_eq!(open(&limit(20, Mode::Monitor)), limit(20, Mode::Monitor));
-        assert!(reserve(&limit(20, Mode::Monitor), "kept").unwrap().rules().is_empty());
-        assert_eq!(reserve(&limit(1, Mode::Enforce), "kept"), None);
+        assert_eq!(open(&limit(20, LimitMode::Enforce)).rules()[0].max, 3);
+        assert_eq!(open(&limit(20, LimitMode::Monitor)), limit(20, LimitMode::Monitor));
+        assert!(reserve(&limit(20, LimitMode::Monitor), "kept").unwrap().rules().is_empty());
+        assert_eq!(reserve(&limit(1, LimitMode::Enforce), "kept"), None);
     }
 
     #[test]
     fn shares_come_back_from_their_text() {
-        assert!(Share::ALL.iter().all(|share| Share::parse(share.as_str()) == Some(*share)));
+        assert!(BudgetShare::ALL.iter().all(|share| BudgetShare::parse(share.as_str()) == Some(*share)));
     }
 }

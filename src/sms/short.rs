@@ -4,45 +4,45 @@
 //! lasts until that is spent, too.
 
 use super::Purpose;
-use super::brake::Braked;
-use super::budgets::Ticket;
-use super::codes::{Sending, SmsError};
-use super::sending::{Job, unavailable};
-use super::share::Share;
+use super::brake::BrakedPrefix;
+use super::budgets::BudgetTicket;
+use super::codes::{SendOutcome, SmsError};
+use super::sending::{SendJob, unavailable};
+use super::share::BudgetShare;
 use crate::config::{LimitName, LimitSubject};
-use crate::throttle::{Refusal, Then};
+use crate::throttle::{Refusal, RuleAction};
 
 /// How a request goes its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
+pub enum SendPath {
     Open,
     /// The asker's address or network is spent.
     SpentAsker,
     /// The prefix or everyone's is spent, or there is a brake.
     Short {
-        under: Option<Braked>,
+        under: Option<BrakedPrefix>,
     },
 }
 
-impl Lane {
+impl SendPath {
     /// What it counts in before it is known whose number it is.
-    pub const fn counted_as(self) -> Share {
+    pub const fn counted_as(self) -> BudgetShare {
         match self {
-            Self::Open => Share::Open,
-            Self::SpentAsker | Self::Short { .. } => Share::Withheld,
+            Self::Open => BudgetShare::Open,
+            Self::SpentAsker | Self::Short { .. } => BudgetShare::Withheld,
         }
     }
 
-    pub const fn under(self) -> Option<Braked> {
+    pub const fn under(self) -> Option<BrakedPrefix> {
         match self {
             Self::Open | Self::SpentAsker => None,
             Self::Short { under } => under,
         }
     }
 
-    /// The lane that a refusal leaves to who came as anybody does; none where it does not make codes short.
+    /// The path that a refusal leaves to who came as anybody does; none where it does not make codes short.
     pub fn after(self, limit: &str, refusal: &Refusal) -> Option<Self> {
-        if self != Self::Open || refusal.then != Then::Block {
+        if self != Self::Open || refusal.then != RuleAction::Block {
             return None;
         }
         match LimitName::parse(limit)?.subject() {
@@ -53,37 +53,41 @@ impl Lane {
     }
 
     /// The shares that a number of an account may be sent to out of, in turn.
-    pub const fn shares(self) -> &'static [Share] {
+    pub const fn shares(self) -> &'static [BudgetShare] {
         match self {
             Self::Open => &[],
-            Self::SpentAsker => &[Share::SpentAsker, Share::Reserve],
-            Self::Short { .. } => &[Share::Reserve],
+            Self::SpentAsker => &[BudgetShare::SpentAsker, BudgetShare::Reserve],
+            Self::Short { .. } => &[BudgetShare::Reserve],
         }
     }
 }
 
-impl Job {
+impl SendJob {
     /// What a shortage means for this request; none where it goes on in it. Never what follows from whose
     /// number it is.
-    pub fn in_shortage(&self, limit: String, retry_after: std::time::Duration) -> Option<Sending> {
+    pub fn in_shortage(&self, limit: String, retry_after: std::time::Duration) -> Option<SendOutcome> {
         match (self.purpose, self.solved) {
             (Purpose::Login | Purpose::Reset, true) => None,
-            (Purpose::Login | Purpose::Reset, false) => Some(Sending::Challenged { limit, retry_after }),
-            (Purpose::Register | Purpose::Verify, _) => Some(Sending::Throttled { limit, retry_after }),
+            (Purpose::Login | Purpose::Reset, false) => Some(SendOutcome::Challenged { limit, retry_after }),
+            (Purpose::Register | Purpose::Verify, _) => Some(SendOutcome::Throttled { limit, retry_after }),
         }
     }
 
     /// Out of which part of the budgets the message is. Everybody is looked up, and a hit is taken for everybody,
     /// so that it takes as long whoever has the number. The inner error is for the answer that all get alike.
-    pub async fn share(&self, ticket: &Ticket, lane: Lane) -> Result<Share, Result<Sending, SmsError>> {
-        if lane == Lane::Open {
-            return Ok(Share::Open);
+    pub async fn share(
+        &self,
+        ticket: &BudgetTicket,
+        path: SendPath,
+    ) -> Result<BudgetShare, Result<SendOutcome, SmsError>> {
+        if path == SendPath::Open {
+            return Ok(BudgetShare::Open);
         }
         let inner = &*self.codes.0;
         let since = inner.owners.since(&self.phone).await.map_err(|error| Err(error.into()))?;
-        let proven = |since| lane.under().is_none_or(|braked| since < braked.proven_before);
+        let proven = |since| path.under().is_none_or(|braked| since < braked.proven_before);
         let owned = since.is_some_and(proven);
-        let taken = inner.budgets.take(lane.shares(), &self.watched, &self.keys, owned, ticket.hit).await;
+        let taken = inner.budgets.take(path.shares(), &self.watched, &self.keys, owned, ticket.hit).await;
         taken.map_err(|error| {
             tracing::debug!(%error, "no message is sent while the window store is out");
             Ok(unavailable())

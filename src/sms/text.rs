@@ -5,10 +5,10 @@ use std::time::Duration;
 use rust_i18n::t;
 use zeroize::Zeroizing;
 
-use super::{Code, Purpose};
+use super::{Purpose, SmsCode};
 
 /// In one segment of a message, whatever the language. As secret as the code.
-pub fn text(purpose: Purpose, code: &Code, ttl: Duration, locale: &str) -> Zeroizing<String> {
+pub fn text(purpose: Purpose, code: &SmsCode, ttl: Duration, locale: &str) -> Zeroizing<String> {
     let key = match purpose {
         Purpose::Login => "sms.code.login",
         Purpose::Register => "sms.code.register",
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn every_text_fits_one_segment_and_says_code_and_minutes() {
-        let code = Code::random(&Entropy::seeded(3));
+        let code = SmsCode::random(&Entropy::seeded(3));
         for locale in ["en", "zh-CN", "xx"] {
             for purpose in Purpose::ALL {
                 let text = text(purpose, &code, Duration::from_secs(600), locale);
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn every_purpose_has_words_of_its_own_in_each_language() {
-        let code = Code::random(&Entropy::seeded(4));
+        let code = SmsCode::random(&Entropy::seeded(4));
         for locale in ["en", "zh-CN"] {
             let texts: std::collections::BTreeSet<_> = Purpose::ALL
                 .map(|purpose| text(purpose, &code, Duration::from_secs(300), locale).to_string())

@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::budgets::EVERYONE;
 use super::ledger::HitRow;
 use super::once;
-use super::share::{self, Share};
-use super::short::Lane;
+use super::share::{self, BudgetShare};
+use super::short::SendPath;
 use crate::clock::Micros;
-use crate::config::Live;
-use crate::throttle::{AnyStore, Bucket, Key, Limit, Limiter, window};
+use crate::config::LiveSettings;
+use crate::throttle::{AnyStore, Bucket, Limit, Limiter, SubjectKey, window};
 
 /// The limits of one moment. The shared ones stand here with what of them is open to everybody.
 #[derive(Debug)]
-pub struct Watched {
+pub struct SmsLimits {
     pub phone: Limit,
     address: Limit,
     network: Limit,
@@ -33,34 +33,34 @@ pub struct Watched {
 
 /// Whom a message counts against: names of window logs, which say nothing of whom they stand for.
 #[derive(Debug, Clone, Copy)]
-pub struct Keys {
-    pub phone: Key,
-    pub address: Key,
-    pub network: Key,
-    prefix: Key,
-    total: Key,
-    pub once: Option<Key>,
+pub struct MessageKeys {
+    pub phone: SubjectKey,
+    pub address: SubjectKey,
+    pub network: SubjectKey,
+    prefix: SubjectKey,
+    total: SubjectKey,
+    pub once: Option<SubjectKey>,
     /// Of what is kept.
-    reserve: [Key; 2],
+    reserve: [SubjectKey; 2],
 }
 
 /// The limits as they were last asked for: made anew only where others are in force, so that a refusal which
 /// the store remembers is known again.
 #[derive(Debug, Default)]
-pub struct LastWatched(Mutex<Option<Arc<Watched>>>);
+pub struct LastSmsLimits(Mutex<Option<Arc<SmsLimits>>>);
 
-impl LastWatched {
-    pub fn of(&self, live: &Live) -> Arc<Watched> {
+impl LastSmsLimits {
+    pub fn of(&self, live: &LiveSettings) -> Arc<SmsLimits> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
             Some(watched) if watched.is_of(live) => Arc::clone(watched),
-            _ => Arc::clone(last.insert(Arc::new(Watched::of(live)))),
+            _ => Arc::clone(last.insert(Arc::new(SmsLimits::of(live)))),
         }
     }
 }
 
-impl Watched {
-    fn of(live: &Live) -> Self {
+impl SmsLimits {
+    fn of(live: &LiveSettings) -> Self {
         let whole = live.limits.on_messages().map(Limit::clone);
         let [phone, address, network, prefix, total] = &whole;
         let kept = (share::reserve(prefix, "sms-prefix-reserve"), share::reserve(total, "sms-total-reserve"));
@@ -81,7 +81,7 @@ impl Watched {
         }
     }
 
-    fn is_of(&self, live: &Live) -> bool {
+    fn is_of(&self, live: &LiveSettings) -> bool {
         let same = self.whole.iter().zip(live.limits.on_messages()).all(|(limit, other)| limit.is(other));
         same && self.code_ttl == live.sms.code_ttl
     }
@@ -96,14 +96,16 @@ impl Watched {
     }
 
     /// What every message counts in before it is known whose number it is; one of the open part all at once.
-    pub fn buckets(&self, keys: &Keys, share: Share) -> Vec<Bucket<'_>> {
+    pub fn buckets(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
         let [address, network] = match share {
-            Share::Open => [&self.address, &self.network],
-            Share::SpentAsker | Share::Reserve | Share::Withheld => [&self.asker[0], &self.asker[1]],
+            BudgetShare::Open => [&self.address, &self.network],
+            BudgetShare::SpentAsker | BudgetShare::Reserve | BudgetShare::Withheld => {
+                [&self.asker[0], &self.asker[1]]
+            }
         };
         let own = [(&self.phone, keys.phone), (address, keys.address), (network, keys.network)];
         let mut all: Vec<_> = own.map(|(limit, key)| Bucket { limit, key }).into();
-        if share == Share::Open {
+        if share == BudgetShare::Open {
             all.extend(self.shared(keys, share));
         }
         all.extend(keys.once.map(|key| Bucket { limit: &self.once, key }));
@@ -111,28 +113,30 @@ impl Watched {
     }
 
     /// What it counts in of its prefix' and of everyone's budget, by its share.
-    pub fn shared(&self, keys: &Keys, share: Share) -> Vec<Bucket<'_>> {
+    pub fn shared(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
         let logs: Vec<_> = match share {
-            Share::Open | Share::SpentAsker => vec![(&self.prefix, keys.prefix), (&self.total, keys.total)],
-            Share::Reserve => self.reserve.iter().flatten().zip(keys.reserve).collect(),
-            Share::Withheld => Vec::new(),
+            BudgetShare::Open | BudgetShare::SpentAsker => {
+                vec![(&self.prefix, keys.prefix), (&self.total, keys.total)]
+            }
+            BudgetShare::Reserve => self.reserve.iter().flatten().zip(keys.reserve).collect(),
+            BudgetShare::Withheld => Vec::new(),
         };
         logs.into_iter().map(|(limit, key)| Bucket { limit, key }).collect()
     }
 
     /// All that a message counts in.
-    pub fn all(&self, keys: &Keys, share: Share) -> Vec<Bucket<'_>> {
+    pub fn all(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
         let mut buckets = self.buckets(keys, share);
-        if share != Share::Open {
+        if share != BudgetShare::Open {
             buckets.extend(self.shared(keys, share));
         }
         buckets
     }
 
-    /// All that it may stand in by its lane, whosever its number is.
-    pub fn every_log(&self, keys: &Keys, lane: Lane) -> Vec<Bucket<'_>> {
-        let mut buckets = self.buckets(keys, lane.counted_as());
-        buckets.extend(lane.shares().iter().flat_map(|share| self.shared(keys, *share)));
+    /// All that it may stand in by its path, whosever its number is.
+    pub fn every_log(&self, keys: &MessageKeys, path: SendPath) -> Vec<Bucket<'_>> {
+        let mut buckets = self.buckets(keys, path.counted_as());
+        buckets.extend(path.shares().iter().flat_map(|share| self.shared(keys, *share)));
         buckets
     }
 
@@ -157,16 +161,16 @@ impl Watched {
     }
 }
 
-impl Keys {
+impl MessageKeys {
     /// Of number, address, network and request; what they leave out follows from the block.
     pub fn new(
         limiter: &Limiter<AnyStore>,
-        watched: &Watched,
-        [phone, address, network]: [Key; 3],
-        once: Option<Key>,
+        watched: &SmsLimits,
+        [phone, address, network]: [SubjectKey; 3],
+        once: Option<SubjectKey>,
         block: &str,
     ) -> Self {
-        let mut reserve = [Key([0; 16]); 2];
+        let mut reserve = [SubjectKey([0; 16]); 2];
         let subjects = [block.as_bytes(), EVERYONE];
         for ((key, limit), subject) in reserve.iter_mut().zip(watched.reserve.iter().flatten()).zip(subjects)
         {
@@ -184,7 +188,7 @@ impl Keys {
     }
 
     /// As the ledger has them.
-    pub fn of_row(limiter: &Limiter<AnyStore>, watched: &Watched, row: &HitRow) -> Self {
+    pub fn of_row(limiter: &Limiter<AnyStore>, watched: &SmsLimits, row: &HitRow) -> Self {
         Self::new(limiter, watched, [row.phone, row.address, row.network], row.once, &row.block)
     }
 }

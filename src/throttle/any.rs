@@ -11,7 +11,7 @@ pub enum AnyStore {
 }
 
 impl WindowStore for AnyStore {
-    async fn reserve(&self, ask: &Ask<'_>) -> Result<Verdict, StoreError> {
+    async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
         match self {
             Self::Memory(store) => store.reserve(ask).await,
             Self::Redis(store) => store.reserve(ask).await,
@@ -22,7 +22,7 @@ impl WindowStore for AnyStore {
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
-        outcomes: &[Outcome],
+        outcomes: &[HoldOutcome],
     ) -> Result<Micros, StoreError> {
         match self {
             Self::Memory(store) => store.settle(buckets, id, outcomes).await,
@@ -30,14 +30,14 @@ impl WindowStore for AnyStore {
         }
     }
 
-    async fn peek(&self, bucket: Bucket<'_>) -> Result<Peek, StoreError> {
+    async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
         match self {
             Self::Memory(store) => store.peek(bucket).await,
             Self::Redis(store) => store.peek(bucket).await,
         }
     }
 
-    async fn read(&self, bucket: Bucket<'_>) -> Result<Reading, StoreError> {
+    async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {
         match self {
             Self::Memory(store) => store.read(bucket).await,
             Self::Redis(store) => store.read(bucket).await,
@@ -51,7 +51,7 @@ impl WindowStore for AnyStore {
         }
     }
 
-    async fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> Result<(), StoreError> {
+    async fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
         match self {
             Self::Memory(store) => store.restore(hits).await,
             Self::Redis(store) => store.restore(hits).await,

@@ -5,31 +5,31 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
-use super::hits::{Hit, Hits};
+use super::hits::{HitRing, LogHit};
 use super::limit::Limit;
-use super::store::{Ask, HitId, Key, Kind, Peek, RulePeek};
-use super::window::{self, HOLD_LIFE, Log, Standing};
+use super::store::{HitId, LogPeek, ReserveKind, ReserveRequest, RulePeek, SubjectKey};
+use super::window::{self, HOLD_LIFE, RuleVerdict, WindowLog};
 use crate::clock::Micros;
 
 /// What every decision about a subject reads, and nearly every refusal is content with: one line of the
 /// cache, because with many subjects waiting for memory is most of a decision.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Entry {
-    pub key: Key,
-    pub kept: Hits,
+pub(super) struct LogEntry {
+    pub key: SubjectKey,
+    pub kept: HitRing,
     /// How many hits were not newer than the start that was last asked about: the next answer lies near.
     past: Cell<u32>,
     /// The moment it ends with.
-    expires: Moment,
+    expires: CoarseTime,
 }
 
-const _: () = assert!(size_of::<Entry>() == 64);
+const _: () = assert!(size_of::<LogEntry>() == 64);
 
-impl Entry {
+impl LogEntry {
     /// Without a hit: of a log that is about to get one.
-    pub fn new(key: Key, expires: Micros) -> Self {
-        Self { key, kept: Hits::default(), past: Cell::new(0), expires: moment(expires) }
+    pub fn new(key: SubjectKey, expires: Micros) -> Self {
+        Self { key, kept: HitRing::default(), past: Cell::new(0), expires: moment(expires) }
     }
 
     pub fn live_until(&mut self, expires: Micros) {
@@ -42,23 +42,23 @@ impl Entry {
 }
 
 /// A little more than a second (2^20 µs), counted from the epoch: told without a division.
-type Moment = u32;
+type CoarseTime = u32;
 
 /// In 2112 comes the last one that can be told; it never ends.
-fn moment(at: Micros) -> Moment {
-    (at.0 >> 20).clamp(0, Moment::MAX.into()) as Moment
+fn moment(at: Micros) -> CoarseTime {
+    (at.0 >> 20).clamp(0, CoarseTime::MAX.into()) as CoarseTime
 }
 
 /// Attempts in flight, by subject: few of the subjects have any.
-pub(super) type Holds = HashMap<Key, Vec<Hit>, BuildHasherDefault<KeyHasher>>;
+pub(super) type HoldTable = HashMap<SubjectKey, Vec<LogHit>, BuildHasherDefault<KeyHasher>>;
 
 /// A log with its holds.
-pub(super) struct Subject<'s> {
-    pub entry: &'s mut Entry,
-    pub holds: &'s mut Holds,
+pub(super) struct SubjectLog<'s> {
+    pub entry: &'s mut LogEntry,
+    pub holds: &'s mut HoldTable,
 }
 
-impl Subject<'_> {
+impl SubjectLog<'_> {
     /// The time this log counts by: never older than its newest hit, whatever the clock says. Holds
     /// whose owner died become kept hits on the way.
     #[inline]
@@ -81,16 +81,16 @@ impl Subject<'_> {
     /// Notes what was asked for and admitted.
     // Kept apart, so that refusals, which come in floods, run through little code.
     #[inline(never)]
-    pub fn take(&mut self, ask: &Ask<'_>, now: Micros, limit: &Limit) {
-        let hit = Hit { at: now, id: ask.id };
+    pub fn take(&mut self, ask: &ReserveRequest<'_>, now: Micros, limit: &Limit) {
+        let hit = LogHit { at: now, id: ask.id };
         match ask.kind {
-            Kind::Hit => self.keep(hit, limit),
-            Kind::Hold => self.holds.entry(self.entry.key).or_default().push(hit),
+            ReserveKind::Hit => self.keep(hit, limit),
+            ReserveKind::Hold => self.holds.entry(self.entry.key).or_default().push(hit),
         }
         self.entry.live_until(now.plus(window::life(limit, now)));
     }
 
-    fn in_flight(&self) -> &[Hit] {
+    fn in_flight(&self) -> &[LogHit] {
         self.holds.get(&self.entry.key).map_or(&[], Vec::as_slice)
     }
 
@@ -102,14 +102,14 @@ impl Subject<'_> {
         self.entry.kept.contains(id) || self.in_flight().iter().any(|hold| hold.id == id)
     }
 
-    fn keep(&mut self, hit: Hit, limit: &Limit) {
+    fn keep(&mut self, hit: LogHit, limit: &Limit) {
         self.entry.kept.keep(hit, limit.capacity() as usize);
     }
 
     /// Takes back a hit that was lost. Twice the capacity, because a log that has lost its hits may have
     /// admitted as many as it has room for: they are about to be refunded, and must not have pushed out
     /// what is written back.
-    pub fn restore(&mut self, hit: Hit, limit: &Limit) {
+    pub fn restore(&mut self, hit: LogHit, limit: &Limit) {
         if !self.has(hit.id) {
             self.entry.kept.keep(hit, 2 * limit.capacity() as usize);
         }
@@ -123,7 +123,7 @@ impl Subject<'_> {
         if let (false, Some(at)) = (held, self.entry.kept.time_of(id)) {
             return at;
         }
-        self.keep(Hit { at: now, id }, limit);
+        self.keep(LogHit { at: now, id }, limit);
         now
     }
 
@@ -145,7 +145,7 @@ impl Subject<'_> {
     }
 }
 
-impl Log for Subject<'_> {
+impl WindowLog for SubjectLog<'_> {
     fn nth_newest(&self, n: u32) -> Option<Micros> {
         self.entry.kept.nth_newest(n as usize)
     }
@@ -166,9 +166,9 @@ impl Log for Subject<'_> {
 }
 
 /// A subject without a log.
-pub(super) struct Empty;
+pub(super) struct EmptyLog;
 
-impl Log for Empty {
+impl WindowLog for EmptyLog {
     fn nth_newest(&self, _: u32) -> Option<Micros> {
         None
     }
@@ -182,20 +182,20 @@ impl Log for Empty {
     }
 }
 
-pub(super) trait PeekLog: Log + Sized {
-    fn peek(&self, limit: &Limit, now: Micros) -> Peek {
+pub(super) trait PeekLog: WindowLog + Sized {
+    fn peek(&self, limit: &Limit, now: Micros) -> LogPeek {
         let rule = |rule| {
             let retry_after = match window::judge(rule, self, now) {
-                Standing::Full { frees_at } => frees_at.since(now),
-                Standing::Free(_) | Standing::Held => Duration::ZERO,
+                RuleVerdict::Full { frees_at } => frees_at.since(now),
+                RuleVerdict::Free(_) | RuleVerdict::Held => Duration::ZERO,
             };
             RulePeek { count: window::counted(rule, self, now).min(rule.max), retry_after }
         };
-        Peek { at: now, holds: self.holds(), rules: limit.rules().iter().map(rule).collect() }
+        LogPeek { at: now, holds: self.holds(), rules: limit.rules().iter().map(rule).collect() }
     }
 }
 
-impl<L: Log> PeekLog for L {}
+impl<L: WindowLog> PeekLog for L {}
 
 /// Keys are keyed hashes already, so their own bits spread them.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use super::store::HitId;
 use crate::clock::Micros;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hit {
+pub struct LogHit {
     pub at: Micros,
     pub id: HitId,
 }
@@ -15,9 +15,9 @@ pub const MOST_FORGIVEN: usize = 1000;
 
 /// When a hit was, and whether a success has forgiven it: then it is negative. Times are not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp(i64);
+struct HitStamp(i64);
 
-impl Stamp {
+impl HitStamp {
     const fn new(at: Micros) -> Self {
         Self(at.0)
     }
@@ -38,31 +38,31 @@ impl Stamp {
 /// A hit as the ring holds it, without gaps: the fewer lines of the cache a log spans, the better.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(2))]
-struct Slot {
-    at: Stamp,
+struct HitSlot {
+    at: HitStamp,
     id: [u8; 6],
 }
 
 /// Ordered by time; those that were forgiven are the oldest. The times of the two ends
 /// answer nearly every question by themselves.
 #[derive(Debug, Clone)]
-pub struct Hits {
-    ring: Box<[Slot]>,
-    first: Stamp,
-    last: Stamp,
+pub struct HitRing {
+    ring: Box<[HitSlot]>,
+    first: HitStamp,
+    last: HitStamp,
     head: u32,
     len: u32,
 }
 
-const NONE: Slot = Slot { at: Stamp(0), id: [0; 6] };
+const NONE: HitSlot = HitSlot { at: HitStamp(0), id: [0; 6] };
 
-impl Default for Hits {
+impl Default for HitRing {
     fn default() -> Self {
-        Self { ring: Box::default(), first: Stamp(0), last: Stamp(0), head: 0, len: 0 }
+        Self { ring: Box::default(), first: HitStamp(0), last: HitStamp(0), head: 0, len: 0 }
     }
 }
 
-impl Hits {
+impl HitRing {
     pub fn len(&self) -> usize {
         self.len as usize
     }
@@ -136,9 +136,9 @@ impl Hits {
         let to = self.not_newer(up_to, from).min(from + MOST_FORGIVEN);
         for index in from..to {
             let slot = self.slot(index);
-            self.put(index, Slot { at: Stamp::forgiven(slot.at.time()), ..slot });
+            self.put(index, HitSlot { at: HitStamp::forgiven(slot.at.time()), ..slot });
         }
-        self.look_at_ends();
+        self.refresh_ends();
     }
 
     pub fn contains(&self, id: HitId) -> bool {
@@ -151,7 +151,7 @@ impl Hits {
 
     /// Puts one in its place, and drops the oldest beyond `capacity`.
     #[inline]
-    pub fn keep(&mut self, hit: Hit, capacity: usize) {
+    pub fn keep(&mut self, hit: LogHit, capacity: usize) {
         let len = self.len();
         let newest = len > 0 && hit.at >= self.last.time();
         if newest && len < self.ring.len().min(capacity) {
@@ -165,7 +165,7 @@ impl Hits {
     }
 
     #[cold]
-    fn keep_anywhere(&mut self, hit: Hit, capacity: usize) {
+    fn keep_anywhere(&mut self, hit: LogHit, capacity: usize) {
         self.insert(hit, capacity);
         self.trim(capacity);
     }
@@ -174,14 +174,14 @@ impl Hits {
     pub fn trim(&mut self, capacity: usize) {
         if self.len() > capacity {
             (capacity..self.len()).for_each(|_| self.drop_oldest());
-            self.look_at_ends();
+            self.refresh_ends();
         }
     }
 
     /// Puts the newest one behind the others, where there is room for it.
-    fn append(&mut self, hit: Hit) {
+    fn append(&mut self, hit: LogHit) {
         self.set(self.len(), hit);
-        let at = Stamp::new(hit.at);
+        let at = HitStamp::new(hit.at);
         self.first = if self.len == 0 { at } else { self.first };
         self.last = at;
         self.len += 1;
@@ -214,7 +214,7 @@ impl Hits {
 
     /// Puts one in its place; one that is older than one forgiven is forgiven, too. `capacity` is how many the
     /// log will ever be asked for: no memory is taken for more.
-    pub fn insert(&mut self, hit: Hit, capacity: usize) {
+    pub fn insert(&mut self, hit: LogHit, capacity: usize) {
         if self.len() == self.ring.len() {
             self.grow(capacity);
         }
@@ -225,9 +225,9 @@ impl Hits {
         };
         let index = self.len() - newer;
         let forgiven = newer > 0 && self.stamp(index).is_forgiven();
-        let at = if forgiven { Stamp::forgiven(hit.at) } else { Stamp::new(hit.at) };
+        let at = if forgiven { HitStamp::forgiven(hit.at) } else { HitStamp::new(hit.at) };
         self.open(index);
-        self.put(index, Slot { at, id: hit.id.0 });
+        self.put(index, HitSlot { at, id: hit.id.0 });
         self.first = if index == 0 { at } else { self.first };
         self.last = if newer == 0 { at } else { self.last };
     }
@@ -241,7 +241,7 @@ impl Hits {
 
     #[cfg(any(feature = "server", test))]
     /// The same for one whose time is known: it is looked for there only.
-    pub fn take_out(&mut self, hit: Hit) -> bool {
+    pub fn take_out(&mut self, hit: LogHit) -> bool {
         let mut index = self.not_newer(hit.at, self.len());
         while index > 0 && self.get(index - 1).at == hit.at {
             index -= 1;
@@ -250,14 +250,14 @@ impl Hits {
                     self.put(behind - 1, self.slot(behind));
                 }
                 self.len -= 1;
-                self.look_at_ends();
+                self.refresh_ends();
                 return true;
             }
         }
         false
     }
 
-    pub fn retain(&mut self, keep: impl Fn(&Hit) -> bool) {
+    pub fn retain(&mut self, keep: impl Fn(&LogHit) -> bool) {
         let mut kept = 0;
         for index in 0..self.len() {
             if keep(&self.get(index)) {
@@ -266,31 +266,31 @@ impl Hits {
             }
         }
         self.len = kept as u32;
-        self.look_at_ends();
+        self.refresh_ends();
     }
 
-    fn iter(&self) -> impl DoubleEndedIterator<Item = Hit> {
+    fn iter(&self) -> impl DoubleEndedIterator<Item = LogHit> {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    fn get(&self, index: usize) -> Hit {
-        let Slot { at, id } = self.slot(index);
-        Hit { at: at.time(), id: HitId(id) }
+    fn get(&self, index: usize) -> LogHit {
+        let HitSlot { at, id } = self.slot(index);
+        LogHit { at: at.time(), id: HitId(id) }
     }
 
-    fn set(&mut self, index: usize, hit: Hit) {
-        self.put(index, Slot { at: Stamp::new(hit.at), id: hit.id.0 });
+    fn set(&mut self, index: usize, hit: LogHit) {
+        self.put(index, HitSlot { at: HitStamp::new(hit.at), id: hit.id.0 });
     }
 
-    fn slot(&self, index: usize) -> Slot {
+    fn slot(&self, index: usize) -> HitSlot {
         self.ring[self.place(index)]
     }
 
-    fn stamp(&self, index: usize) -> Stamp {
+    fn stamp(&self, index: usize) -> HitStamp {
         self.slot(index).at
     }
 
-    fn put(&mut self, index: usize, slot: Slot) {
+    fn put(&mut self, index: usize, slot: HitSlot) {
         let place = self.place(index);
         self.ring[place] = slot;
     }
@@ -328,7 +328,7 @@ impl Hits {
     }
 
     /// After hits have left: without any there is nothing to hold memory for.
-    fn look_at_ends(&mut self) {
+    fn refresh_ends(&mut self) {
         match self.len() {
             0 => *self = Self::default(),
             len => (self.first, self.last) = (self.stamp(0), self.stamp(len - 1)),

@@ -27,7 +27,7 @@ proptest! {
     #[test]
     fn hits_answer_as_a_sorted_list(steps in proptest::collection::vec(step(), 0..60), capacity in 1usize..30, near in 0usize..40) {
         // Of each: whether it was not forgiven, when it was, and its id; in the order of a sorted set.
-        let (mut hits, mut list) = (Hits::default(), Vec::<(bool, i64, u8)>::new());
+        let (mut hits, mut list) = (HitRing::default(), Vec::<(bool, i64, u8)>::new());
         for step in steps {
             match step {
                 Step::Keep(at, id) => {
@@ -73,6 +73,6 @@ proptest! {
     }
 }
 
-fn hit(at: i64, id: u8) -> Hit {
-    Hit { at: Micros(at), id: HitId([id; 6]) }
+fn hit(at: i64, id: u8) -> LogHit {
+    LogHit { at: Micros(at), id: HitId([id; 6]) }
 }

@@ -17,10 +17,10 @@ pub const MOST_RULES: usize = 8;
 
 /// A named policy: one or more rules that read one log of each subject. Clones are cheap.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Limit(Arc<Inner>);
+pub struct Limit(Arc<LimitInner>);
 
 #[derive(Debug, PartialEq)]
-struct Inner {
+struct LimitInner {
     name: String,
     /// Stands for the name where a subject is hashed.
     tag: [u8; 8],
@@ -29,27 +29,27 @@ struct Inner {
     capacity: u32,
     /// The longest window, where no rule goes by the calendar: how long a hit is in sight.
     sight: Option<Duration>,
-    mode: Mode,
+    mode: LimitMode,
 }
 
 /// At most `max` hits within `span`, and what happens past it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     pub max: u32,
-    pub span: Span,
-    pub then: Then,
+    pub span: RuleSpan,
+    pub then: RuleAction,
 }
 
 /// The stretch of time that a rule counts over.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Span {
+pub enum RuleSpan {
     /// The last `window`, wherever now is: a hit exactly that old has left.
     Sliding(Duration),
     /// The calendar unit that now falls into, in a named time zone; it starts afresh at its end.
     Calendar { unit: CalendarUnit, zone: TimeZone },
 }
 
-impl Span {
+impl RuleSpan {
     /// How far back it can look at the most.
     pub const fn longest(&self) -> Duration {
         match self {
@@ -94,7 +94,7 @@ impl CalendarUnit {
 
 /// What happens to an attempt past a rule. Ordered by strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Then {
+pub enum RuleAction {
     /// Refused unless a challenge was solved with it.
     Captcha,
     /// Refused whatever comes with it.
@@ -102,7 +102,7 @@ pub enum Then {
     Block,
 }
 
-impl Then {
+impl RuleAction {
     /// As documents and answers call it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -113,7 +113,7 @@ impl Then {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
+pub enum LimitMode {
     #[default]
     Enforce,
     /// Counted and reported, never enforced.
@@ -144,7 +144,7 @@ impl LimitError {
 
 impl Limit {
     /// A limit with no rules is switched off: it admits everything and logs nothing.
-    pub fn new(name: impl Into<String>, rules: Vec<Rule>, mode: Mode) -> Result<Self, LimitError> {
+    pub fn new(name: impl Into<String>, rules: Vec<Rule>, mode: LimitMode) -> Result<Self, LimitError> {
         if rules.len() > MOST_RULES {
             return Err(LimitError::TooManyRules { count: rules.len() });
         }
@@ -160,7 +160,7 @@ impl Limit {
         let tag = *blake3::hash(name.as_bytes()).as_bytes().first_chunk().expect("32 bytes hold 8");
         let capacity = rules.iter().map(|rule| rule.max).max().unwrap_or(0);
         let sight = longest_window(&rules);
-        Ok(Self(Arc::new(Inner { name, tag, rules, capacity, sight, mode })))
+        Ok(Self(Arc::new(LimitInner { name, tag, rules, capacity, sight, mode })))
     }
 
     /// What tells this limit's subjects from another's, whatever the subjects are called: a hash of the name.
@@ -176,7 +176,7 @@ impl Limit {
         &self.0.rules
     }
 
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> LimitMode {
         self.0.mode
     }
 
@@ -192,7 +192,7 @@ impl Limit {
 
     /// Whether a rule of it asks for a challenge: only there a success forgives anything.
     pub fn challenges(&self) -> bool {
-        self.0.rules.iter().any(|rule| rule.then == Then::Captcha)
+        self.0.rules.iter().any(|rule| rule.then == RuleAction::Captcha)
     }
 
     /// How many hits a log is kept for: the largest `max` of its rules.
@@ -203,14 +203,14 @@ impl Limit {
 
 fn longest_window(rules: &[Rule]) -> Option<Duration> {
     rules.iter().try_fold(Duration::ZERO, |longest, rule| match rule.span {
-        Span::Sliding(window) => Some(longest.max(window)),
-        Span::Calendar { .. } => None,
+        RuleSpan::Sliding(window) => Some(longest.max(window)),
+        RuleSpan::Calendar { .. } => None,
     })
 }
 
 impl Rule {
-    pub const fn sliding(max: u32, window: Duration, then: Then) -> Self {
-        Self { max, span: Span::Sliding(window), then }
+    pub const fn sliding(max: u32, window: Duration, then: RuleAction) -> Self {
+        Self { max, span: RuleSpan::Sliding(window), then }
     }
 
     fn check(&self, rule: usize) -> Result<(), LimitError> {
@@ -218,7 +218,7 @@ impl Rule {
             return Err(LimitError::Max { rule, max: u64::from(self.max) });
         }
         match self.span {
-            Span::Sliding(window) if !(SHORTEST_WINDOW..=LONGEST_WINDOW).contains(&window) => {
+            RuleSpan::Sliding(window) if !(SHORTEST_WINDOW..=LONGEST_WINDOW).contains(&window) => {
                 Err(LimitError::Window { rule, window })
             }
             _ => Ok(()),
@@ -228,12 +228,12 @@ impl Rule {
 
 /// A stretch from `start` (inside) to `end` (outside).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stretch {
+pub struct TimeStretch {
     pub start: Micros,
     pub end: Micros,
 }
 
-impl Stretch {
+impl TimeStretch {
     pub fn contains(self, at: Micros) -> bool {
         self.start <= at && at < self.end
     }

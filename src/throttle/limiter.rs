@@ -5,46 +5,46 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::limit::Limit;
-use super::line::{Line, LineKey};
 use super::store::*;
+use super::wait_queue::{QueueKey, WaitQueue};
 use crate::clock::Micros;
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 
 /// Limits over a store. Clones share everything.
 #[derive(Debug)]
-pub struct Limiter<S>(Arc<Inner<S>>);
+pub struct Limiter<S>(Arc<LimiterInner<S>>);
 
-struct Inner<S> {
+struct LimiterInner<S> {
     store: S,
     subjects: SubKey,
     ids: IdSource,
-    line: Line,
+    queue: WaitQueue,
 }
 
 /// The answer to a reservation that counts at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
-    Admitted(Admission),
+pub enum HitDecision {
+    Admitted(AdmittedHit),
     Refused(Refusal),
     /// Only with limits whose slots are also taken by [`Limiter::hold`]: all are in flight.
     Held,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Admission {
+pub struct AdmittedHit {
     /// What to refund it by.
     pub id: HitId,
     /// The store's time: from then on it counts.
     pub at: Micros,
-    pub room: Option<Room>,
+    pub room: Option<LimitRoom>,
     /// What a monitored limit would have refused.
     pub noted: Option<Refusal>,
 }
 
 /// The answer to an attempt whose outcome is not known yet.
 #[derive(Debug)]
-pub enum Attempt<S: WindowStore + 'static> {
+pub enum HoldDecision<S: WindowStore + 'static> {
     Held(Hold<S>),
     Refused(Refusal),
     /// It waited for others in flight as long as it may; or too many wait, in shorter lines.
@@ -54,7 +54,12 @@ pub enum Attempt<S: WindowStore + 'static> {
 impl<S: WindowStore + 'static> Limiter<S> {
     /// `subjects` keys the hash that subjects are known by; every instance on one store needs the same.
     pub fn new(store: S, subjects: SubKey, entropy: &Entropy) -> Self {
-        Self(Arc::new(Inner { store, subjects, ids: IdSource::new(entropy), line: Line::default() }))
+        Self(Arc::new(LimiterInner {
+            store,
+            subjects,
+            ids: IdSource::new(entropy),
+            queue: WaitQueue::default(),
+        }))
     }
 
     pub fn store(&self) -> &S {
@@ -64,7 +69,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
     /// The log of a subject under a limit. The same bytes are the same subject; two limits never share
     /// a log.
     pub fn bucket<'a>(&self, limit: &'a Limit, subject: &[u8]) -> Bucket<'a> {
-        Bucket { limit, key: Key(self.0.subjects.short_hash(limit.tag(), subject)) }
+        Bucket { limit, key: SubjectKey(self.0.subjects.short_hash(limit.tag(), subject)) }
     }
 
     /// A name for a hit that is written by [`Limiter::restore`].
@@ -74,8 +79,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
 
     /// A hit in every bucket, or in none. One round trip, or two for who was refused
     /// last time and may pass now; each waits at most the store's time-out.
-    pub async fn reserve(&self, buckets: &[Bucket<'_>], solved: bool) -> Result<Decision, StoreError> {
-        let ask = Ask { buckets, id: self.0.ids.next(), kind: Kind::Hit, solved };
+    pub async fn reserve(&self, buckets: &[Bucket<'_>], solved: bool) -> Result<HitDecision, StoreError> {
+        let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hit, solved };
         self.0.store.reserve(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
@@ -85,15 +90,15 @@ impl<S: WindowStore + 'static> Limiter<S> {
         &self,
         buckets: &[Bucket<'_>],
         solved: bool,
-    ) -> Result<Decision, StoreError> {
-        let ask = Ask { buckets, id: self.0.ids.next(), kind: Kind::Hit, solved };
+    ) -> Result<HitDecision, StoreError> {
+        let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hit, solved };
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
     /// As [`Limiter::reserve`], by the id of an earlier admission, which counts in further logs with it: so that
     /// both are one hit to who refunds it, or writes it back.
-    pub async fn reserve_by(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<Decision, StoreError> {
-        let ask = Ask { buckets, id, kind: Kind::Hit, solved: true };
+    pub async fn reserve_by(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<HitDecision, StoreError> {
+        let ask = ReserveRequest { buckets, id, kind: ReserveKind::Hit, solved: true };
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
@@ -105,54 +110,58 @@ impl<S: WindowStore + 'static> Limiter<S> {
         buckets: &[Bucket<'_>],
         solved: bool,
         patience: Duration,
-    ) -> Result<Attempt<S>, StoreError> {
-        let ask = Ask { buckets, id: self.0.ids.next(), kind: Kind::Hold, solved };
+    ) -> Result<HoldDecision<S>, StoreError> {
+        let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hold, solved };
         let mut numbers = [0; MOST_BUCKETS];
         for (number, bucket) in numbers.iter_mut().zip(buckets) {
-            *number = self.0.line.arrive(bucket.key);
+            *number = self.0.queue.arrive(bucket.key);
         }
         let mut lines = buckets.iter().map(|bucket| (bucket.key, solved));
-        let line = lines.find(|key| self.0.line.stands_at(*key));
+        let line = lines.find(|key| self.0.queue.has_waiters(*key));
         let Some(key) = line else {
             let verdict = self.reserve_or_refund(&ask).await?;
-            return match self.attempt(&ask, verdict, Some(Arrival { at: verdict_time(&verdict), numbers })) {
+            return match self.attempt(
+                &ask,
+                verdict,
+                Some(QueueArrival { at: verdict_time(&verdict), numbers }),
+            ) {
                 Ok(attempt) => Ok(attempt),
-                Err(key) => self.hold_in_line(&ask, key, patience).await,
+                Err(key) => self.hold_in_queue(&ask, key, patience).await,
             };
         };
-        self.hold_in_line(&ask, key, patience).await
+        self.hold_in_queue(&ask, key, patience).await
     }
 
-    async fn hold_in_line(
+    async fn hold_in_queue(
         &self,
-        ask: &Ask<'_>,
-        key: LineKey,
+        ask: &ReserveRequest<'_>,
+        key: QueueKey,
         patience: Duration,
-    ) -> Result<Attempt<S>, StoreError> {
-        let Some(mut place) = self.0.line.join(key) else { return Ok(Attempt::OutOfPatience) };
+    ) -> Result<HoldDecision<S>, StoreError> {
+        let Some(mut place) = self.0.queue.join(key) else { return Ok(HoldDecision::OutOfPatience) };
         let waiting = async {
             loop {
-                if place.turn().await.is_err() {
-                    return Ok(Attempt::OutOfPatience);
+                if place.wait().await.is_err() {
+                    return Ok(HoldDecision::OutOfPatience);
                 }
                 let verdict = self.reserve_or_refund(ask).await?;
                 match self.attempt(ask, verdict, None) {
                     Ok(attempt) => return Ok(attempt),
                     Err(key) if key == place.key() => {}
-                    Err(other) => match self.0.line.join(other) {
+                    Err(other) => match self.0.queue.join(other) {
                         Some(next) => place = next,
-                        None => return Ok(Attempt::OutOfPatience),
+                        None => return Ok(HoldDecision::OutOfPatience),
                     },
                 }
             }
         };
-        tokio::time::timeout(patience, waiting).await.unwrap_or(Ok(Attempt::OutOfPatience))
+        tokio::time::timeout(patience, waiting).await.unwrap_or(Ok(HoldDecision::OutOfPatience))
     }
 
     /// Asks for a slot; where no answer comes, or the asker goes away before it does, gives back what it
     /// may say.
-    async fn reserve_or_refund(&self, ask: &Ask<'_>) -> Result<Verdict, StoreError> {
-        let mut unheard = Unheard { limiter: self, ask, answered: false };
+    async fn reserve_or_refund(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
+        let mut unheard = UnansweredAsk { limiter: self, ask, answered: false };
         let verdict = self.0.store.reserve(ask).await;
         // A question that timed out may be carried out all the same.
         unheard.answered = verdict.is_ok();
@@ -162,12 +171,12 @@ impl<S: WindowStore + 'static> Limiter<S> {
     /// What a verdict means for an attempt; where it must wait, for which log.
     fn attempt(
         &self,
-        ask: &Ask<'_>,
-        verdict: Verdict,
-        arrived: Option<Arrival>,
-    ) -> Result<Attempt<S>, LineKey> {
+        ask: &ReserveRequest<'_>,
+        verdict: StoreVerdict,
+        arrived: Option<QueueArrival>,
+    ) -> Result<HoldDecision<S>, QueueKey> {
         match verdict {
-            Verdict::Admitted { at, room, noted } => Ok(Attempt::Held(Hold {
+            StoreVerdict::Admitted { at, room, noted } => Ok(HoldDecision::Held(Hold {
                 limiter: self.clone(),
                 buckets: ask.buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect(),
                 id: ask.id,
@@ -176,34 +185,34 @@ impl<S: WindowStore + 'static> Limiter<S> {
                 room,
                 noted,
             })),
-            Verdict::Refused { refusal, .. } => Ok(Attempt::Refused(refusal)),
-            Verdict::Held { bucket, .. } => Err((ask.buckets[bucket].key, ask.solved)),
+            StoreVerdict::Refused { refusal, .. } => Ok(HoldDecision::Refused(refusal)),
+            StoreVerdict::Held { bucket, .. } => Err((ask.buckets[bucket].key, ask.solved)),
         }
     }
 
     /// Takes a hit back, by the id that its admission gave. Harmless when repeated.
     pub async fn refund(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<(), StoreError> {
-        self.settle(buckets, id, &vec![Outcome::Refund; buckets.len()]).await.map(drop)
+        self.settle(buckets, id, &vec![HoldOutcome::Refund; buckets.len()]).await.map(drop)
     }
 
-    pub async fn peek(&self, bucket: Bucket<'_>) -> Result<Peek, StoreError> {
+    pub async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
         self.0.store.peek(bucket).await
     }
 
     /// The times that a subject's log holds.
-    pub async fn read(&self, bucket: Bucket<'_>) -> Result<Reading, StoreError> {
+    pub async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {
         self.0.store.read(bucket).await
     }
 
     /// Forgets a subject's log whole.
     pub async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
         let cleared = self.0.store.clear(bucket).await;
-        self.0.line.call(bucket.key);
+        self.0.queue.wake(bucket.key);
         cleared
     }
 
     /// Writes hits back that are known from elsewhere; see [`WindowStore::restore`].
-    pub async fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> Result<(), StoreError> {
+    pub async fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
         self.0.store.restore(hits).await
     }
 
@@ -228,11 +237,11 @@ impl<S: WindowStore + 'static> Limiter<S> {
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
-        outcomes: &[Outcome],
+        outcomes: &[HoldOutcome],
     ) -> Result<Micros, StoreError> {
         let settled = self.0.store.settle(buckets, id, outcomes).await;
         for bucket in buckets {
-            self.0.line.call(bucket.key);
+            self.0.queue.wake(bucket.key);
         }
         settled
     }
@@ -240,13 +249,13 @@ impl<S: WindowStore + 'static> Limiter<S> {
 
 /// A question to the store that its asker may drop, as a server drops the request of a client that
 /// hangs up. A slot given to nobody would hold others up and then count as a failure.
-struct Unheard<'a, S: WindowStore + 'static> {
+struct UnansweredAsk<'a, S: WindowStore + 'static> {
     limiter: &'a Limiter<S>,
-    ask: &'a Ask<'a>,
+    ask: &'a ReserveRequest<'a>,
     answered: bool,
 }
 
-impl<S: WindowStore + 'static> Drop for Unheard<'_, S> {
+impl<S: WindowStore + 'static> Drop for UnansweredAsk<'_, S> {
     fn drop(&mut self) {
         if self.answered {
             return;
@@ -266,7 +275,7 @@ impl<S: WindowStore + 'static> Drop for Unheard<'_, S> {
 
 /// How an attempt came that did not have to wait.
 #[derive(Debug, Clone, Copy)]
-struct Arrival {
+struct QueueArrival {
     /// The store's time.
     at: Micros,
     /// Its number in each log.
@@ -284,8 +293,8 @@ pub struct Hold<S: WindowStore + 'static> {
     /// When the slot was taken, by the store's clock.
     pub at: Micros,
     /// None where it had to wait in line.
-    arrived: Option<Arrival>,
-    pub room: Option<Room>,
+    arrived: Option<QueueArrival>,
+    pub room: Option<LimitRoom>,
     pub noted: Option<Refusal>,
 }
 
@@ -302,17 +311,17 @@ impl<S: WindowStore + 'static> Hold<S> {
 
     /// The attempt failed: it counts in every bucket, from the time that is answered.
     pub async fn keep(self) -> Result<Micros, StoreError> {
-        self.end(|_| Outcome::Keep).await
+        self.end(|_| HoldOutcome::Keep).await
     }
 
     /// The attempt failed, but counts in the buckets chosen alone (by index).
     pub async fn keep_in(self, counts: impl Fn(usize) -> bool) -> Result<Micros, StoreError> {
-        self.end(|bucket| if counts(bucket) { Outcome::Keep } else { Outcome::Refund }).await
+        self.end(|bucket| if counts(bucket) { HoldOutcome::Keep } else { HoldOutcome::Refund }).await
     }
 
     /// The attempt came to nothing, or counts nowhere.
     pub async fn refund(self) -> Result<(), StoreError> {
-        self.end(|_| Outcome::Refund).await.map(drop)
+        self.end(|_| HoldOutcome::Refund).await.map(drop)
     }
 
     /// The attempt succeeded: it counts nowhere, and in the buckets chosen (by index) the failures from
@@ -321,43 +330,47 @@ impl<S: WindowStore + 'static> Hold<S> {
     /// attacker as many guesses again. When the store was told, and whether it was told to forgive.
     pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(Micros, bool), StoreError> {
         let arrived = self.arrived;
-        let outcomes: Vec<Outcome> = (0..self.buckets.len())
+        let outcomes: Vec<HoldOutcome> = (0..self.buckets.len())
             .map(|bucket| match arrived {
-                Some(Arrival { at, numbers }) if forgive(bucket) && self.is_last(bucket, numbers[bucket]) => {
-                    Outcome::Forgive { up_to: at }
+                Some(QueueArrival { at, numbers })
+                    if forgive(bucket) && self.is_last(bucket, numbers[bucket]) =>
+                {
+                    HoldOutcome::Forgive { up_to: at }
                 }
-                _ => Outcome::Refund,
+                _ => HoldOutcome::Refund,
             })
             .collect();
-        let forgives = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Forgive { .. }));
+        let forgives = outcomes.iter().any(|outcome| matches!(outcome, HoldOutcome::Forgive { .. }));
         self.end(|bucket| outcomes[bucket]).await.map(|at| (at, forgives))
     }
 
     fn is_last(&self, bucket: usize, number: u64) -> bool {
-        self.limiter.0.line.is_last(self.buckets[bucket].key, number)
+        self.limiter.0.queue.is_last(self.buckets[bucket].key, number)
     }
 
-    async fn end(self, outcome: impl Fn(usize) -> Outcome) -> Result<Micros, StoreError> {
-        let outcomes: Vec<Outcome> = (0..self.buckets.len()).map(outcome).collect();
+    async fn end(self, outcome: impl Fn(usize) -> HoldOutcome) -> Result<Micros, StoreError> {
+        let outcomes: Vec<HoldOutcome> = (0..self.buckets.len()).map(outcome).collect();
         let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
         self.limiter.settle(&buckets, self.id, &outcomes).await
     }
 }
 
 /// What a verdict means where what is asked for counts at once.
-fn decision(ask: &Ask<'_>, verdict: Verdict) -> Decision {
+fn decision(ask: &ReserveRequest<'_>, verdict: StoreVerdict) -> HitDecision {
     match verdict {
-        Verdict::Admitted { at, room, noted } => {
-            Decision::Admitted(Admission { id: ask.id, at, room, noted })
+        StoreVerdict::Admitted { at, room, noted } => {
+            HitDecision::Admitted(AdmittedHit { id: ask.id, at, room, noted })
         }
-        Verdict::Refused { refusal, .. } => Decision::Refused(refusal),
-        Verdict::Held { .. } => Decision::Held,
+        StoreVerdict::Refused { refusal, .. } => HitDecision::Refused(refusal),
+        StoreVerdict::Held { .. } => HitDecision::Held,
     }
 }
 
-fn verdict_time(verdict: &Verdict) -> Micros {
+fn verdict_time(verdict: &StoreVerdict) -> Micros {
     match verdict {
-        Verdict::Admitted { at, .. } | Verdict::Held { at, .. } | Verdict::Refused { at, .. } => *at,
+        StoreVerdict::Admitted { at, .. }
+        | StoreVerdict::Held { at, .. }
+        | StoreVerdict::Refused { at, .. } => *at,
     }
 }
 
@@ -367,7 +380,7 @@ impl<S> Clone for Limiter<S> {
     }
 }
 
-impl<S: std::fmt::Debug> std::fmt::Debug for Inner<S> {
+impl<S: std::fmt::Debug> std::fmt::Debug for LimiterInner<S> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Limiter").field("store", &self.store).finish_non_exhaustive()
     }

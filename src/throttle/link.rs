@@ -33,33 +33,33 @@ const CONNECT_AT_LEAST: Duration = Duration::from_millis(250);
 /// So many attempts in a row are no accident.
 const OWN_TROUBLE: u32 = 3;
 /// How often a connection that nobody complains of is tried.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// After so many looks without trouble the same trouble is news again.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// After so many checks without trouble the same trouble is news again.
 const CALM: u32 = 10;
 
 /// A link to one Redis server. Clones share it; it ends with its last clone.
 #[derive(Clone)]
-pub struct Link(Arc<Inner>);
+pub struct RedisLink(Arc<LinkInner>);
 
-struct Inner {
+struct LinkInner {
     /// Everybody's.
-    common: Arc<Shared>,
+    common: Arc<SharedConnection>,
     /// The runtime that it was opened on, whose threads need no other.
     opened_on: runtime::Id,
-    own: ThreadLocal<RefCell<Option<Own>>>,
-    recipe: Recipe,
+    own: ThreadLocal<RefCell<Option<ThreadConnection>>>,
+    options: ConnectionOptions,
 }
 
 /// A connection of one thread.
-struct Own {
+struct ThreadConnection {
     /// Where it is driven. A thread's place is taken by another one after it, whose runtime is another.
     runtime: runtime::Id,
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
 }
 
 /// How a connection is made.
 #[derive(Clone)]
-struct Recipe {
+struct ConnectionOptions {
     client: Client,
     config: AsyncConnectionConfig,
     /// Loaded at every connection.
@@ -68,7 +68,7 @@ struct Recipe {
 
 /// A connection, as its watch leaves it.
 #[derive(Default)]
-struct Shared {
+struct SharedConnection {
     connection: ArcSwapOption<MultiplexedConnection>,
     /// The connection is gone, or a call on it got no answer in time.
     doubt: Notify,
@@ -78,16 +78,16 @@ struct Shared {
     faulty: AtomicBool,
 }
 
-impl Link {
+impl RedisLink {
     /// Starts connecting in the background. `scripts` are loaded at every connection.
     /// `timeout` bounds each call, and (where it is longer than 250 ms) each attempt to connect.
     pub fn open(client: Client, timeout: Duration, scripts: Vec<Script>) -> Self {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(timeout.max(CONNECT_AT_LEAST)))
             .set_response_timeout(Some(timeout));
-        let recipe = Recipe { client, config, scripts };
-        let (common, opened_on) = (recipe.start(None), Handle::current().id());
-        Self(Arc::new(Inner { common, opened_on, own: ThreadLocal::new(), recipe }))
+        let options = ConnectionOptions { client, config, scripts };
+        let (common, opened_on) = (options.start(None), Handle::current().id());
+        Self(Arc::new(LinkInner { common, opened_on, own: ThreadLocal::new(), options }))
     }
 
     /// Whether there is a connection, and the server takes what it is asked. An outage that no call ran
@@ -115,9 +115,9 @@ impl Link {
     }
 }
 
-impl Inner {
+impl LinkInner {
     /// This thread's own connection where it stands; else the common one.
-    fn nearest(&self) -> Arc<Shared> {
+    fn nearest(&self) -> Arc<SharedConnection> {
         let here = Handle::current();
         if here.runtime_flavor() != RuntimeFlavor::CurrentThread || here.id() == self.opened_on {
             return Arc::clone(&self.common);
@@ -126,8 +126,8 @@ impl Inner {
         let own = match &*place {
             Some(own) if own.runtime == here.id() => Arc::clone(&own.shared),
             _ => {
-                let shared = self.recipe.start(Some(Arc::downgrade(&self.common)));
-                *place = Some(Own { runtime: here.id(), shared: Arc::clone(&shared) });
+                let shared = self.options.start(Some(Arc::downgrade(&self.common)));
+                *place = Some(ThreadConnection { runtime: here.id(), shared: Arc::clone(&shared) });
                 shared
             }
         };
@@ -135,11 +135,15 @@ impl Inner {
     }
 }
 
-impl Recipe {
+impl ConnectionOptions {
     /// Starts connecting in the background, on this runtime. `common` is what stands in for it.
-    fn start(&self, common: Option<Weak<Shared>>) -> Arc<Shared> {
-        let shared = Arc::<Shared>::default();
-        tokio::spawn(watch(Arc::downgrade(&shared), self.clone(), Diary { common, ..Diary::default() }));
+    fn start(&self, common: Option<Weak<SharedConnection>>) -> Arc<SharedConnection> {
+        let shared = Arc::<SharedConnection>::default();
+        tokio::spawn(watch(
+            Arc::downgrade(&shared),
+            self.clone(),
+            FaultLog { common, ..FaultLog::default() },
+        ));
         shared
     }
 
@@ -152,7 +156,7 @@ impl Recipe {
     }
 }
 
-impl Shared {
+impl SharedConnection {
     fn is_up(&self) -> bool {
         self.connection.load().is_some() && !self.faulty.load(Ordering::Relaxed)
     }
@@ -215,25 +219,25 @@ pub enum CallError {
 
 /// Connects, tries the connection now and then and whenever it is in doubt, and connects again. Ends
 /// when nobody holds the link any more.
-async fn watch(shared: Weak<Shared>, recipe: Recipe, mut diary: Diary) {
-    let mut looks = interval(LOOK_EVERY);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+async fn watch(shared: Weak<SharedConnection>, options: ConnectionOptions, mut faults: FaultLog) {
+    let mut checks = interval(CHECK_EVERY);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut attempts = 0;
     while let Some(shared) = shared.upgrade() {
         let Some(connection) = shared.connection.load_full() else {
-            diary.note(shared.fault.swap(None).as_deref());
-            match recipe.connect().await {
+            faults.note(shared.fault.swap(None).as_deref());
+            match options.connect().await {
                 Ok(connection) => {
                     shared.connection.store(Some(Arc::new(connection)));
-                    looks.reset();
+                    checks.reset();
                 }
                 Err(error) => {
                     drop(shared);
-                    if diary.common.is_some() {
-                        diary.note_own(&error, attempts);
+                    if faults.common.is_some() {
+                        faults.note_own(&error, attempts);
                         sleep(RETRY_OWN).await;
                     } else {
-                        diary.note(Some(&error.to_string()));
+                        faults.note(Some(&error.to_string()));
                         sleep(pause(&error, attempts)).await;
                     }
                 }
@@ -244,7 +248,7 @@ async fn watch(shared: Weak<Shared>, recipe: Recipe, mut diary: Diary) {
         };
         let at_leisure = tokio::select! {
             () = shared.doubt.notified() => false,
-            _ = looks.tick() => true,
+            _ = checks.tick() => true,
         };
         if shared.connection.load().is_none() {
             if attempts > 1 {
@@ -258,9 +262,9 @@ async fn watch(shared: Weak<Shared>, recipe: Recipe, mut diary: Diary) {
             attempts = 0;
             let fault = shared.fault.swap(None);
             shared.faulty.store(fault.is_some(), Ordering::Relaxed);
-            diary.note(fault.as_deref());
+            faults.note(fault.as_deref());
             if fault.is_none() {
-                diary.calm();
+                faults.calm();
             }
         }
     }
@@ -286,19 +290,19 @@ fn pause(error: &RedisError, attempts: u32) -> Duration {
 
 /// What was logged of the trouble so far: each reason once, however often it comes.
 #[derive(Default)]
-struct Diary {
+struct FaultLog {
     said: Vec<String>,
     calm: u32,
-    /// Of a thread's own connection: the common one's diary says how the server is.
-    common: Option<Weak<Shared>>,
+    /// Of a thread's own connection: the common one's faults says how the server is.
+    common: Option<Weak<SharedConnection>>,
 }
 
-impl Diary {
+impl FaultLog {
     /// A server that finds new words each time is not followed for ever.
     const MOST: usize = 8;
 
-    fn note(&mut self, trouble: Option<&(impl AsRef<str> + ?Sized)>) {
-        let Some(reason) = trouble.map(AsRef::as_ref) else { return };
+    fn note(&mut self, fault: Option<&(impl AsRef<str> + ?Sized)>) {
+        let Some(reason) = fault.map(AsRef::as_ref) else { return };
         self.calm = 0;
         if self.common.is_none()
             && self.said.len() < Self::MOST

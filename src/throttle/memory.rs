@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use hashbrown::HashTable;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::entry::{Empty, Entry, Holds, PeekLog, Subject};
-use super::hits::Hit;
+use super::entry::{EmptyLog, HoldTable, LogEntry, PeekLog, SubjectLog};
+use super::hits::LogHit;
 use super::store::*;
-use super::window::{self, Gathered, Log};
+use super::window::{self, GatheredVerdict, WindowLog};
 use crate::clock::{Clock, Micros};
 
 /// Enough that two cores seldom meet at one; a power of two, so that a key's bits choose.
@@ -21,15 +21,15 @@ const SWEEP_FROM: usize = 64;
 pub struct MemoryStore {
     clock: Clock,
     /// Locks that spin for a moment before they sleep: what is done under them takes less than falling asleep.
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<LogShard>]>,
     /// What was written back whole, in which shape, and by which writing back.
     whole: Mutex<HashMap<String, (String, HitId)>>,
 }
 
 #[derive(Debug, Default)]
-struct Shard {
-    logs: HashTable<Entry>,
-    holds: Holds,
+struct LogShard {
+    logs: HashTable<LogEntry>,
+    holds: HoldTable,
     /// The number of logs at which the expired ones are looked for again: twice those that lived
     /// through the last sweep, so that a write pays for a bounded share of it.
     sweep_at: usize,
@@ -62,12 +62,12 @@ impl MemoryStore {
     }
 
     /// How many hits and holds a log holds, in and out of its windows.
-    pub fn members(&self, key: Key) -> usize {
+    pub fn members(&self, key: SubjectKey) -> usize {
         self.lock_one(key).find(key).map_or(0, |log| log.entry.kept.len() + log.holds() as usize)
     }
 
     /// The answer itself: nothing here waits for anything but a short lock.
-    pub fn reserve_now(&self, ask: &Ask<'_>) -> Verdict {
+    pub fn reserve_now(&self, ask: &ReserveRequest<'_>) -> StoreVerdict {
         let clock = self.clock.now();
         match ask.buckets {
             [only] => Self::decide_one(ask, clock, *only, &mut self.lock_one(only.key)),
@@ -76,10 +76,15 @@ impl MemoryStore {
     }
 
     /// One bucket is found once, where it is judged and written.
-    fn decide_one(ask: &Ask<'_>, clock: Micros, bucket: Bucket<'_>, shard: &mut Shard) -> Verdict {
-        let mut gathered = Gathered::default();
+    fn decide_one(
+        ask: &ReserveRequest<'_>,
+        clock: Micros,
+        bucket: Bucket<'_>,
+        shard: &mut LogShard,
+    ) -> StoreVerdict {
+        let mut gathered = GatheredVerdict::default();
         let Some(mut log) = shard.find(bucket.key) else {
-            gathered.add(0, bucket.limit, &Empty, clock, ask.solved);
+            gathered.add(0, bucket.limit, &EmptyLog, clock, ask.solved);
             return verdict(&gathered, clock).unwrap_or_else(|| {
                 if bucket.limit.capacity() > 0 {
                     shard.open(bucket.key, clock).take(ask, clock, bucket.limit);
@@ -97,8 +102,8 @@ impl MemoryStore {
         })
     }
 
-    fn decide(ask: &Ask<'_>, clock: Micros, shards: &mut Locked<'_>) -> Verdict {
-        let mut gathered = Gathered::default();
+    fn decide(ask: &ReserveRequest<'_>, clock: Micros, shards: &mut LockedShards<'_>) -> StoreVerdict {
+        let mut gathered = GatheredVerdict::default();
         let mut at = clock;
         for (index, bucket) in ask.buckets.iter().enumerate() {
             let shard = shards.of(bucket.key);
@@ -109,7 +114,7 @@ impl MemoryStore {
                     now
                 }
                 None => {
-                    gathered.add(index, bucket.limit, &Empty, clock, ask.solved);
+                    gathered.add(index, bucket.limit, &EmptyLog, clock, ask.solved);
                     clock
                 }
             };
@@ -125,7 +130,7 @@ impl MemoryStore {
         })
     }
 
-    fn settle_now(&self, buckets: &[Bucket<'_>], id: HitId, outcomes: &[Outcome]) -> Micros {
+    fn settle_now(&self, buckets: &[Bucket<'_>], id: HitId, outcomes: &[HoldOutcome]) -> Micros {
         let clock = self.clock.now();
         let mut counts_from = None;
         let mut shards = self.lock(buckets);
@@ -135,15 +140,15 @@ impl MemoryStore {
             }
             let shard = shards.of(bucket.key);
             match outcome {
-                Outcome::Keep => {
+                HoldOutcome::Keep => {
                     let at = shard.open(bucket.key, clock).settle_kept(id, clock, bucket.limit);
                     counts_from = counts_from.max(Some(at));
                 }
-                Outcome::Refund | Outcome::Forgive { .. } => {
+                HoldOutcome::Refund | HoldOutcome::Forgive { .. } => {
                     let Some(mut log) = shard.find(bucket.key) else { continue };
                     log.now(clock);
                     log.remove(id);
-                    if let (Outcome::Forgive { up_to }, 0) = (outcome, log.holds())
+                    if let (HoldOutcome::Forgive { up_to }, 0) = (outcome, log.holds())
                         && bucket.limit.challenges()
                     {
                         log.entry.kept.forgive(*up_to);
@@ -157,29 +162,29 @@ impl MemoryStore {
         counts_from.unwrap_or(clock)
     }
 
-    fn peek_now(&self, bucket: Bucket<'_>) -> Peek {
+    fn peek_now(&self, bucket: Bucket<'_>) -> LogPeek {
         let clock = self.clock.now();
         match self.lock_one(bucket.key).find(bucket.key) {
             Some(mut log) => {
                 let now = log.now(clock);
                 log.peek(bucket.limit, now)
             }
-            None => Empty.peek(bucket.limit, clock),
+            None => EmptyLog.peek(bucket.limit, clock),
         }
     }
 
-    fn read_now(&self, bucket: Bucket<'_>) -> Reading {
+    fn read_now(&self, bucket: Bucket<'_>) -> LogReading {
         let clock = self.clock.now();
         match self.lock_one(bucket.key).find(bucket.key) {
             Some(mut log) => {
                 let at = log.now(clock);
-                Reading { at, holds: log.holds(), hits: log.entry.kept.newest(MOST_READ) }
+                LogReading { at, holds: log.holds(), hits: log.entry.kept.newest(MOST_READ) }
             }
-            None => Reading { at: clock, holds: 0, hits: Vec::new() },
+            None => LogReading { at: clock, holds: 0, hits: Vec::new() },
         }
     }
 
-    fn restore_one(&self, bucket: Bucket<'_>, hit: Hit, clock: Micros) {
+    fn restore_one(&self, bucket: Bucket<'_>, hit: LogHit, clock: Micros) {
         let expires = hit.at.plus(window::life(bucket.limit, hit.at));
         if bucket.limit.capacity() == 0 || expires <= clock {
             return;
@@ -190,17 +195,17 @@ impl MemoryStore {
         log.entry.live_until(expires);
     }
 
-    fn lock_one(&self, key: Key) -> MutexGuard<'_, Shard> {
+    fn lock_one(&self, key: SubjectKey) -> MutexGuard<'_, LogShard> {
         self.shards[shard_of(key)].lock()
     }
 
     /// Locks the shards of these buckets, lowest first, so that two callers never wait in a circle.
-    fn lock(&self, buckets: &[Bucket<'_>]) -> Locked<'_> {
+    fn lock(&self, buckets: &[Bucket<'_>]) -> LockedShards<'_> {
         let mut wanted = 0u64;
         for bucket in buckets {
             wanted |= 1 << shard_of(bucket.key);
         }
-        let mut locked = Locked { shards: Default::default() };
+        let mut locked = LockedShards { shards: Default::default() };
         for place in &mut locked.shards {
             if wanted == 0 {
                 break;
@@ -214,24 +219,24 @@ impl MemoryStore {
 }
 
 /// The shards that one decision holds locked.
-struct Locked<'a> {
-    shards: [Option<(usize, MutexGuard<'a, Shard>)>; MOST_BUCKETS],
+struct LockedShards<'a> {
+    shards: [Option<(usize, MutexGuard<'a, LogShard>)>; MOST_BUCKETS],
 }
 
 /// Why what was gathered admits nothing; None where it does.
-fn verdict(gathered: &Gathered, at: Micros) -> Option<Verdict> {
+fn verdict(gathered: &GatheredVerdict, at: Micros) -> Option<StoreVerdict> {
     if let Some(refusal) = gathered.refused() {
-        return Some(Verdict::Refused { at, refusal });
+        return Some(StoreVerdict::Refused { at, refusal });
     }
-    gathered.held.map(|bucket| Verdict::Held { at, bucket })
+    gathered.held.map(|bucket| StoreVerdict::Held { at, bucket })
 }
 
-fn admitted(ask: &Ask<'_>, gathered: &Gathered, at: Micros) -> Verdict {
-    Verdict::Admitted { at, room: gathered.room(ask.buckets), noted: gathered.noted() }
+fn admitted(ask: &ReserveRequest<'_>, gathered: &GatheredVerdict, at: Micros) -> StoreVerdict {
+    StoreVerdict::Admitted { at, room: gathered.room(ask.buckets), noted: gathered.noted() }
 }
 
-impl Locked<'_> {
-    fn of(&mut self, key: Key) -> &mut Shard {
+impl LockedShards<'_> {
+    fn of(&mut self, key: SubjectKey) -> &mut LogShard {
         let wanted = shard_of(key);
         let found = self.shards.iter_mut().flatten().find(|(index, _)| *index == wanted);
         &mut found.expect("locked before, for every bucket").1
@@ -240,26 +245,26 @@ impl Locked<'_> {
 
 /// By the first half of the key, as [`spread`]: the hash tells it well before the second, and the processor
 /// goes on with it. Of the bits there the table uses the lowest and the highest.
-fn shard_of(key: Key) -> usize {
+fn shard_of(key: SubjectKey) -> usize {
     usize::from(key.0[6]) % SHARDS
 }
 
-impl Shard {
-    fn find(&mut self, key: Key) -> Option<Subject<'_>> {
+impl LogShard {
+    fn find(&mut self, key: SubjectKey) -> Option<SubjectLog<'_>> {
         let entry = self.logs.find_mut(spread(key), |entry| entry.key == key)?;
-        Some(Subject { entry, holds: &mut self.holds })
+        Some(SubjectLog { entry, holds: &mut self.holds })
     }
 
-    fn open(&mut self, key: Key, now: Micros) -> Subject<'_> {
+    fn open(&mut self, key: SubjectKey, now: Micros) -> SubjectLog<'_> {
         if self.logs.len() >= self.sweep_at.max(SWEEP_FROM) && self.find(key).is_none() {
             self.sweep(now);
         }
         let place = self.logs.entry(spread(key), |entry| entry.key == key, |entry| spread(entry.key));
-        let entry = place.or_insert_with(|| Entry::new(key, now)).into_mut();
-        Subject { entry, holds: &mut self.holds }
+        let entry = place.or_insert_with(|| LogEntry::new(key, now)).into_mut();
+        SubjectLog { entry, holds: &mut self.holds }
     }
 
-    fn remove(&mut self, key: Key) {
+    fn remove(&mut self, key: SubjectKey) {
         if let Ok(entry) = self.logs.find_entry(spread(key), |entry| entry.key == key) {
             entry.remove();
         }
@@ -279,12 +284,12 @@ impl Shard {
 }
 
 /// Keys are keyed hashes already, so their own bits spread them.
-fn spread(key: Key) -> u64 {
+fn spread(key: SubjectKey) -> u64 {
     u64::from_le_bytes(*key.0.first_chunk().expect("16 bytes hold 8"))
 }
 
 impl WindowStore for MemoryStore {
-    async fn reserve(&self, ask: &Ask<'_>) -> Result<Verdict, StoreError> {
+    async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
         Ok(self.reserve_now(ask))
     }
 
@@ -292,16 +297,16 @@ impl WindowStore for MemoryStore {
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
-        outcomes: &[Outcome],
+        outcomes: &[HoldOutcome],
     ) -> Result<Micros, StoreError> {
         Ok(self.settle_now(buckets, id, outcomes))
     }
 
-    async fn peek(&self, bucket: Bucket<'_>) -> Result<Peek, StoreError> {
+    async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
         Ok(self.peek_now(bucket))
     }
 
-    async fn read(&self, bucket: Bucket<'_>) -> Result<Reading, StoreError> {
+    async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {
         Ok(self.read_now(bucket))
     }
 
@@ -310,10 +315,10 @@ impl WindowStore for MemoryStore {
         Ok(())
     }
 
-    async fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> Result<(), StoreError> {
+    async fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
         let clock = self.clock.now();
-        for (bucket, Kept { at, id }) in hits {
-            self.restore_one(*bucket, Hit { at: *at, id: *id }, clock);
+        for (bucket, KeptHit { at, id }) in hits {
+            self.restore_one(*bucket, LogHit { at: *at, id: *id }, clock);
         }
         Ok(())
     }

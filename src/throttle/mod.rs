@@ -10,7 +10,6 @@ mod entry;
 mod hits;
 mod limit;
 mod limiter;
-mod line;
 #[cfg(feature = "redis")]
 mod link;
 mod memory;
@@ -22,6 +21,7 @@ mod remembered;
 #[cfg(feature = "redis")]
 mod scripts;
 mod store;
+mod wait_queue;
 pub mod window;
 
 #[cfg(feature = "redis")]
@@ -29,11 +29,11 @@ pub use self::redis::RedisStore;
 #[cfg(feature = "redis")]
 pub use any::AnyStore;
 #[cfg(feature = "server")]
-pub(crate) use hits::{Hit, Hits};
+pub(crate) use hits::{HitRing, LogHit};
 pub use limit::*;
 pub use limiter::*;
 #[cfg(feature = "redis")]
-pub use link::{CallError, Link};
+pub use link::{CallError, RedisLink};
 pub use memory::MemoryStore;
-pub use rebuild::{Found, Rebuild, RebuildError, WindowRecord};
+pub use rebuild::{RebuildError, StoreState, WindowRebuild, WindowRecord};
 pub use store::*;

@@ -23,12 +23,15 @@ pub trait WindowRecord: Sync {
     type Error: Send;
 
     /// Writes into the store what it lacks, and answers how many entries that were. Harmless when repeated.
-    fn restore(&self, found: Found) -> impl Future<Output = Result<usize, RebuildError<Self::Error>>> + Send;
+    fn restore(
+        &self,
+        found: StoreState,
+    ) -> impl Future<Output = Result<usize, RebuildError<Self::Error>>> + Send;
 }
 
 /// In which state the store's windows were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum StoreState {
     /// They are marked as whole: an earlier rebuild finished, and the data is there since.
     Marked,
     /// The mark is missing, and the data with it.
@@ -49,16 +52,16 @@ pub enum RebuildError<E> {
 }
 
 /// Rebuilds the windows that go by one name.
-pub struct Rebuild<S> {
+pub struct WindowRebuild<S> {
     limiter: Limiter<S>,
     name: &'static str,
     clock: Clock,
-    turn: Mutex<Rest>,
+    turn: Mutex<RebuildBackoff>,
     /// Runs of this process that failed so far.
     failed: AtomicU64,
 }
 
-impl<S: WindowStore + 'static> Rebuild<S> {
+impl<S: WindowStore + 'static> WindowRebuild<S> {
     pub fn new(limiter: Limiter<S>, name: &'static str, clock: Clock) -> Self {
         Self { limiter, name, clock, turn: Mutex::default(), failed: AtomicU64::new(0) }
     }
@@ -81,9 +84,9 @@ impl<S: WindowStore + 'static> Rebuild<S> {
         if self.failed.load(Ordering::SeqCst) != failed || rest.lasts_at(now) {
             return Err(RebuildError::FailedLately);
         }
-        let done = self.make_whole(shape, record).await;
+        let done = self.rebuild_windows(shape, record).await;
         match &done {
-            Ok(_) => *rest = Rest::default(),
+            Ok(_) => *rest = RebuildBackoff::default(),
             Err(error) => {
                 self.failed.fetch_add(1, Ordering::SeqCst);
                 // A store that is out ends the next run at its first question; anything else is spared.
@@ -95,14 +98,14 @@ impl<S: WindowStore + 'static> Rebuild<S> {
         done
     }
 
-    async fn make_whole<R: WindowRecord>(
+    async fn rebuild_windows<R: WindowRecord>(
         &self,
         shape: &str,
         record: &R,
     ) -> Result<HitId, RebuildError<R::Error>> {
         for _ in 0..MOST_TRIES {
             if let Some(generation) = self.generation(shape).await? {
-                if record.restore(Found::Marked).await? == 0
+                if record.restore(StoreState::Marked).await? == 0
                     || self.generation(shape).await? == Some(generation)
                 {
                     return Ok(generation);
@@ -110,7 +113,7 @@ impl<S: WindowStore + 'static> Rebuild<S> {
                 continue;
             }
             let generation = self.limiter.begin_rebuild(self.name).await?;
-            let entries = record.restore(Found::Lost).await?;
+            let entries = record.restore(StoreState::Lost).await?;
             if self.limiter.finish_rebuild(self.name, shape, generation).await? {
                 tracing::info!(windows = self.name, entries, "windows were rebuilt from their record");
                 return Ok(generation);
@@ -122,13 +125,13 @@ impl<S: WindowStore + 'static> Rebuild<S> {
 
 /// How a record that failed is spared.
 #[derive(Default)]
-struct Rest {
+struct RebuildBackoff {
     /// Failures without a success between them.
     failures: u32,
     until: Option<Micros>,
 }
 
-impl Rest {
+impl RebuildBackoff {
     /// One that lies further ahead than any rest does was begun before the clock stepped back.
     fn lasts_at(&self, now: Micros) -> bool {
         self.until.is_some_and(|until| now < until && until.since(now) <= LONGEST_REST)

@@ -8,10 +8,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use redis::{Client, Cmd, ErrorKind, Script, ServerErrorKind, Value};
 
 use super::hits::MOST_FORGIVEN;
-use super::limit::{Limit, Mode, Rule, Span, Then};
-use super::link::{CallError, Link};
-use super::remembered::Remembered;
-use super::scripts::Scripts;
+use super::limit::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
+use super::link::{CallError, RedisLink};
+use super::remembered::RememberedRefusals;
+use super::scripts::LuaScripts;
 use super::store::*;
 use super::window::{self, HOLD_LIFE};
 use crate::clock::{Clock, Micros};
@@ -26,24 +26,24 @@ const RESTORING_FOR: Duration = Duration::from_secs(60 * 60);
 
 /// Window logs on a Redis (or Valkey) server, shared by every instance that speaks to it.
 pub struct RedisStore {
-    link: Link,
+    link: RedisLink,
     prefix: String,
-    scripts: Box<Scripts>,
+    scripts: Box<LuaScripts>,
     clock: Clock,
     /// The server's clock less ours, in microseconds, as last seen where it mattered: it only chooses
     /// which calendar unit is asked about first. The server decides.
     skew: AtomicI64,
     /// None: every decision asks the server.
-    remembered: Option<Remembered>,
+    remembered: Option<RememberedRefusals>,
 }
 
 impl RedisStore {
     /// Starts connecting in the background; see [`RedisStore::link`] to wait for it.
     /// Keys are named `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
     pub fn new(client: Client, timeout: Duration, prefix: impl Into<String>, clock: Clock) -> Self {
-        let scripts = Box::<Scripts>::default();
+        let scripts = Box::<LuaScripts>::default();
         Self {
-            link: Link::open(client, timeout, scripts.all().into_iter().cloned().collect()),
+            link: RedisLink::open(client, timeout, scripts.all().into_iter().cloned().collect()),
             prefix: prefix.into(),
             scripts,
             clock,
@@ -55,7 +55,7 @@ impl RedisStore {
     /// Answers an attempt that was refused within the last 50 ms from memory.
     #[must_use]
     pub fn remembering_refusals(self) -> Self {
-        Self { remembered: Some(Remembered::default()), ..self }
+        Self { remembered: Some(RememberedRefusals::default()), ..self }
     }
 
     pub const fn remembers(&self) -> bool {
@@ -68,7 +68,7 @@ impl RedisStore {
         }
     }
 
-    pub fn link(&self) -> &Link {
+    pub fn link(&self) -> &RedisLink {
         &self.link
     }
 
@@ -84,11 +84,11 @@ impl RedisStore {
     }
 
     /// The command that a reservation sends; bare, for those who measure what the rest costs.
-    pub fn reservation(&self, ask: &Ask<'_>) -> Cmd {
+    pub fn reservation(&self, ask: &ReserveRequest<'_>) -> Cmd {
         let buckets = || ask.buckets.iter().filter(|bucket| !bucket.limit.rules().is_empty());
         let now = self.now();
         let mut command = self.command(&self.scripts.reserve, buckets().copied());
-        command.arg(&ask.id.0).arg(u8::from(ask.kind == Kind::Hold)).arg(u8::from(ask.solved));
+        command.arg(&ask.id.0).arg(u8::from(ask.kind == ReserveKind::Hold)).arg(u8::from(ask.solved));
         for bucket in buckets() {
             write_bucket(&mut command, bucket.limit, now);
         }
@@ -97,12 +97,12 @@ impl RedisStore {
 
     /// What says that `name` is whole, and what a writing back leaves until its end. Neither is a log's
     /// name: those have a third part.
-    fn whole_keys(&self, name: &str, by: HitId) -> [String; 2] {
+    fn rebuild_keys(&self, name: &str, by: HitId) -> [String; 2] {
         let by = URL_SAFE_NO_PAD.encode(by.0);
-        [self.whole_key(name), format!("{}:restoring-{name}-{by}", self.prefix)]
+        [self.generation_key(name), format!("{}:restoring-{name}-{by}", self.prefix)]
     }
 
-    fn whole_key(&self, name: &str) -> String {
+    fn generation_key(&self, name: &str) -> String {
         format!("{}:whole-{name}", self.prefix)
     }
 
@@ -145,11 +145,11 @@ impl RedisStore {
 }
 
 impl WindowStore for RedisStore {
-    async fn reserve(&self, ask: &Ask<'_>) -> Result<Verdict, StoreError> {
+    async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
         let buckets =
             || ask.buckets.iter().enumerate().filter(|(_, bucket)| !bucket.limit.rules().is_empty());
         if buckets().next().is_none() {
-            return Ok(Verdict::Admitted { at: self.now(), room: None, noted: None });
+            return Ok(StoreVerdict::Admitted { at: self.now(), room: None, noted: None });
         }
         let memory = self.remembered.as_ref().map(|remembered| (remembered, remembered.writes(ask.buckets)));
         if let Some(refused) = memory.and_then(|(remembered, _)| remembered.recall(ask, self.clock.now())) {
@@ -160,19 +160,19 @@ impl WindowStore for RedisStore {
             // The script counts the buckets that it was sent; the caller counts those it asked for.
             let place = |sent: i64| buckets().nth(sent as usize).map(|(index, _)| index);
             match verdict(&reply, ask, place)? {
-                Reply::Verdict(verdict) => {
+                ReserveReply::Verdict(verdict) => {
                     if let Some((remembered, writes)) = memory {
                         match verdict {
-                            Verdict::Refused { at, refusal } => {
+                            StoreVerdict::Refused { at, refusal } => {
                                 remembered.note(ask, at, refusal, self.clock.now(), writes);
                             }
-                            Verdict::Admitted { .. } => remembered.wrote(ask.buckets),
-                            Verdict::Held { .. } => {}
+                            StoreVerdict::Admitted { .. } => remembered.wrote(ask.buckets),
+                            StoreVerdict::Held { .. } => {}
                         }
                     }
                     return Ok(verdict);
                 }
-                Reply::OtherUnit(at) => self.learn(at),
+                ReserveReply::OtherUnit(at) => self.learn(at),
             }
         }
         Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
@@ -182,7 +182,7 @@ impl WindowStore for RedisStore {
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
-        outcomes: &[Outcome],
+        outcomes: &[HoldOutcome],
     ) -> Result<Micros, StoreError> {
         let pairs = || buckets.iter().zip(outcomes).filter(|(bucket, _)| !bucket.limit.rules().is_empty());
         let sent: Vec<Bucket<'_>> = pairs().map(|(bucket, _)| *bucket).collect();
@@ -194,10 +194,10 @@ impl WindowStore for RedisStore {
         command.arg(&id.0);
         for (bucket, outcome) in pairs() {
             let (letter, up_to) = match outcome {
-                Outcome::Keep => ("K", 0),
-                Outcome::Refund => ("R", 0),
-                Outcome::Forgive { up_to } if bucket.limit.challenges() => ("F", up_to.0),
-                Outcome::Forgive { .. } => ("R", 0),
+                HoldOutcome::Keep => ("K", 0),
+                HoldOutcome::Refund => ("R", 0),
+                HoldOutcome::Forgive { up_to } if bucket.limit.challenges() => ("F", up_to.0),
+                HoldOutcome::Forgive { .. } => ("R", 0),
             };
             command.arg(letter).arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, now)).arg(up_to);
         }
@@ -209,7 +209,7 @@ impl WindowStore for RedisStore {
         }
     }
 
-    async fn peek(&self, bucket: Bucket<'_>) -> Result<Peek, StoreError> {
+    async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
         for _ in 0..MOST_TRIES {
             let now = self.now();
             let mut command = self.command(&self.scripts.peek, [bucket].into_iter());
@@ -223,7 +223,7 @@ impl WindowStore for RedisStore {
                         count: pair[0] as u32,
                         retry_after: Duration::from_micros(pair[1].max(0) as u64),
                     });
-                    return Ok(Peek { at: Micros(*at), holds: *holds as u32, rules: rules.collect() });
+                    return Ok(LogPeek { at: Micros(*at), holds: *holds as u32, rules: rules.collect() });
                 }
                 other => return Err(StoreError::Broken(format!("{other:?} to a peek"))),
             }
@@ -231,11 +231,11 @@ impl WindowStore for RedisStore {
         Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
     }
 
-    async fn read(&self, bucket: Bucket<'_>) -> Result<Reading, StoreError> {
+    async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {
         let mut command = self.command(&self.scripts.read, [bucket].into_iter());
         command.arg(MOST_READ);
         match self.run(&command, &self.scripts.read).await?.as_slice() {
-            [at, holds, hits @ ..] => Ok(Reading {
+            [at, holds, hits @ ..] => Ok(LogReading {
                 at: Micros(*at),
                 holds: *holds as u32,
                 hits: hits.iter().map(|at| Micros(*at)).collect(),
@@ -252,7 +252,7 @@ impl WindowStore for RedisStore {
         cleared
     }
 
-    async fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> Result<(), StoreError> {
+    async fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
         let logged: Vec<_> = hits.iter().filter(|(bucket, _)| bucket.limit.capacity() > 0).collect();
         for some in logged.chunks(RESTORED_AT_ONCE) {
             let mut command = self.command(&self.scripts.restore, some.iter().map(|(bucket, _)| *bucket));
@@ -267,7 +267,7 @@ impl WindowStore for RedisStore {
 
     async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
         let mut command = redis::cmd("GET");
-        command.arg(self.whole_key(name));
+        command.arg(self.generation_key(name));
         match self.link.call(&command).await.map_err(fault)? {
             Value::Nil => Ok(None),
             Value::BulkString(bytes) => match bytes.split_first_chunk() {
@@ -279,14 +279,14 @@ impl WindowStore for RedisStore {
     }
 
     async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<(), StoreError> {
-        let [_, restoring] = self.whole_keys(name, by);
+        let [_, restoring] = self.rebuild_keys(name, by);
         let mut command = redis::cmd("SET");
         command.arg(restoring).arg(1).arg("PX").arg(RESTORING_FOR.as_millis() as u64);
         self.link.call(&command).await.map(drop).map_err(fault)
     }
 
     async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
-        let [whole, restoring] = self.whole_keys(name, by);
+        let [whole, restoring] = self.rebuild_keys(name, by);
         let mut command = redis::cmd("EVALSHA");
         command.arg(self.scripts.finish_rebuild.get_hash()).arg(2).arg(whole).arg(restoring);
         command.arg([&by.0[..], shape.as_bytes()].concat());
@@ -303,12 +303,12 @@ fn write_bucket(command: &mut Cmd, limit: &Limit, now: Micros) {
 }
 
 fn write_rule(command: &mut Cmd, rule: &Rule, limit: &Limit, now: Micros) {
-    let captcha = u8::from(rule.then == Then::Captcha);
-    let monitored = if limit.mode() == Mode::Monitor { 2 } else { 0 };
+    let captcha = u8::from(rule.then == RuleAction::Captcha);
+    let monitored = if limit.mode() == LimitMode::Monitor { 2 } else { 0 };
     let forgiving = if limit.challenges() { 4 } else { 0 };
     let (first, end) = match &rule.span {
-        Span::Sliding(window) => (window.as_micros() as i64, 0),
-        Span::Calendar { unit, zone } => {
+        RuleSpan::Sliding(window) => (window.as_micros() as i64, 0),
+        RuleSpan::Calendar { unit, zone } => {
             let stretch = window::stretch(*unit, zone, now);
             (stretch.start.0, stretch.end.0)
         }
@@ -320,12 +320,16 @@ fn life_millis(limit: &Limit, now: Micros) -> u64 {
     window::life(limit, now).as_millis() as u64 + 1
 }
 
-enum Reply {
-    Verdict(Verdict),
+enum ReserveReply {
+    Verdict(StoreVerdict),
     OtherUnit(Micros),
 }
 
-fn verdict(reply: &[i64], ask: &Ask<'_>, place: impl Fn(i64) -> Option<usize>) -> Result<Reply, StoreError> {
+fn verdict(
+    reply: &[i64],
+    ask: &ReserveRequest<'_>,
+    place: impl Fn(i64) -> Option<usize>,
+) -> Result<ReserveReply, StoreError> {
     let broken = || StoreError::Broken(format!("{reply:?} to a reservation"));
     let refusal = |bucket: i64, rule: i64, wait: i64, frees_at: i64| {
         let bucket = place(bucket)?;
@@ -345,24 +349,24 @@ fn verdict(reply: &[i64], ask: &Ask<'_>, place: impl Fn(i64) -> Option<usize>) -
                 let bucket = place(room_bucket)?;
                 let rule = ask.buckets[bucket].limit.rules().get(room_rule as usize)?;
                 let reset_after = window::reset_after(rule, at);
-                Some(Room { bucket, rule: room_rule as usize, remaining: remaining as u32, reset_after })
+                Some(LimitRoom { bucket, rule: room_rule as usize, remaining: remaining as u32, reset_after })
             });
             let noted = match *noted {
                 [] => None,
                 [bucket, rule, wait, frees] => Some(refusal(bucket, rule, wait, frees).ok_or_else(broken)?),
                 _ => return Err(broken()),
             };
-            Verdict::Admitted { at, room: room.flatten(), noted }
+            StoreVerdict::Admitted { at, room: room.flatten(), noted }
         }
-        [1, at, bucket] => Verdict::Held { at: Micros(at), bucket: place(bucket).ok_or_else(broken)? },
+        [1, at, bucket] => StoreVerdict::Held { at: Micros(at), bucket: place(bucket).ok_or_else(broken)? },
         [2, at, bucket, rule, wait, frees] => {
             let refusal = refusal(bucket, rule, wait, frees).ok_or_else(broken)?;
-            Verdict::Refused { at: Micros(at), refusal }
+            StoreVerdict::Refused { at: Micros(at), refusal }
         }
-        [3, at] => return Ok(Reply::OtherUnit(Micros(at))),
+        [3, at] => return Ok(ReserveReply::OtherUnit(Micros(at))),
         _ => return Err(broken()),
     };
-    Ok(Reply::Verdict(verdict))
+    Ok(ReserveReply::Verdict(verdict))
 }
 
 fn integers(value: Value) -> Result<Vec<i64>, StoreError> {

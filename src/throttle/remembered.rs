@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::limit::{Limit, Then};
-use super::store::{Ask, Bucket, Key, Refusal, Verdict};
+use super::limit::{Limit, RuleAction};
+use super::store::{Bucket, Refusal, ReserveRequest, StoreVerdict, SubjectKey};
 use crate::clock::Micros;
 
 /// How long a refusal is good for: nothing that a person notices, and a flood of any size asks the store
@@ -18,28 +18,28 @@ pub const KEPT: Duration = Duration::from_millis(50);
 /// A power of two. Two attempts that meet in one place take turns; they are right all the same.
 const PLACES: usize = 4096;
 
-pub struct Remembered {
-    refusals: Box<[Mutex<Option<Entry>>]>,
+pub struct RememberedRefusals {
+    refusals: Box<[Mutex<Option<RememberedRefusal>>]>,
     /// How often this process has written to the logs that fall into a place.
     writes: Box<[AtomicU32]>,
 }
 
 /// The writes to an ask's logs so far, taken before the store is asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Writes(u32);
+pub struct WriteCount(u32);
 
-struct Entry {
-    question: Key,
+struct RememberedRefusal {
+    question: SubjectKey,
     /// The limit that refused, to know it again: another set of limits may judge otherwise.
     limit: Limit,
     refusal: Refusal,
     /// The store's time, and ours.
     at: Micros,
     noted: Micros,
-    writes: Writes,
+    writes: WriteCount,
 }
 
-impl Default for Remembered {
+impl Default for RememberedRefusals {
     fn default() -> Self {
         Self {
             refusals: (0..PLACES).map(|_| Mutex::default()).collect(),
@@ -48,10 +48,10 @@ impl Default for Remembered {
     }
 }
 
-impl Remembered {
-    pub fn writes(&self, buckets: &[Bucket<'_>]) -> Writes {
+impl RememberedRefusals {
+    pub fn writes(&self, buckets: &[Bucket<'_>]) -> WriteCount {
         let count = |bucket: &Bucket<'_>| self.writes[place(bucket.key)].load(Ordering::SeqCst);
-        Writes(buckets.iter().map(count).fold(0, u32::wrapping_add))
+        WriteCount(buckets.iter().map(count).fold(0, u32::wrapping_add))
     }
 
     /// This process wrote, or is about to write, to these logs.
@@ -61,15 +61,22 @@ impl Remembered {
         }
     }
 
-    pub fn note(&self, ask: &Ask<'_>, at: Micros, refusal: Refusal, now: Micros, writes: Writes) {
+    pub fn note(
+        &self,
+        ask: &ReserveRequest<'_>,
+        at: Micros,
+        refusal: Refusal,
+        now: Micros,
+        writes: WriteCount,
+    ) {
         let question = question(ask.buckets);
         let limit = ask.buckets[refusal.bucket].limit.clone();
-        let entry = Entry { question, limit, refusal, at, noted: now, writes };
+        let entry = RememberedRefusal { question, limit, refusal, at, noted: now, writes };
         *self.refusals[place(question)].lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
     }
 
     /// The refusal that the same attempt met a moment ago, where it still stands.
-    pub fn recall(&self, ask: &Ask<'_>, now: Micros) -> Option<Verdict> {
+    pub fn recall(&self, ask: &ReserveRequest<'_>, now: Micros) -> Option<StoreVerdict> {
         let question = question(ask.buckets);
         let place = self.refusals[place(question)].lock().unwrap_or_else(PoisonError::into_inner);
         let entry = place.as_ref().filter(|entry| entry.question == question)?;
@@ -78,22 +85,22 @@ impl Remembered {
         let stands = now >= entry.noted
             && gone < KEPT
             && gone < refusal.retry_after
-            && (refusal.then == Then::Block || !ask.solved)
+            && (refusal.then == RuleAction::Block || !ask.solved)
             && ask.buckets[refusal.bucket].limit.is(&entry.limit)
             && entry.writes == self.writes(ask.buckets);
         let retry_after = refusal.retry_after.saturating_sub(gone);
         let refused = Refusal { retry_after, ..refusal };
-        stands.then(|| Verdict::Refused { at: entry.at.plus(gone), refusal: refused })
+        stands.then(|| StoreVerdict::Refused { at: entry.at.plus(gone), refusal: refused })
     }
 }
 
 /// An attempt is known by its logs, in their order.
-fn question(buckets: &[Bucket<'_>]) -> Key {
+fn question(buckets: &[Bucket<'_>]) -> SubjectKey {
     let mix = |sum: u128, bucket: &Bucket<'_>| sum.rotate_left(1) ^ u128::from_le_bytes(bucket.key.0);
-    Key(buckets.iter().fold(0, mix).to_le_bytes())
+    SubjectKey(buckets.iter().fold(0, mix).to_le_bytes())
 }
 
 /// Keys are keyed hashes already: any of their bits will do.
-fn place(key: Key) -> usize {
+fn place(key: SubjectKey) -> usize {
     usize::from(u16::from_le_bytes([key.0[8], key.0[9]])) % PLACES
 }

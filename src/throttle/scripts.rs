@@ -2,7 +2,7 @@
 
 use redis::Script;
 
-pub struct Scripts {
+pub struct LuaScripts {
     pub reserve: Script,
     pub settle: Script,
     pub peek: Script,
@@ -20,14 +20,14 @@ const SOURCES: [&str; 6] = [
     include_str!("../../lua/finish_rebuild.lua"),
 ];
 
-impl Default for Scripts {
+impl Default for LuaScripts {
     fn default() -> Self {
         let [reserve, settle, peek, read, restore, finish_rebuild] = SOURCES.map(Script::new);
         Self { reserve, settle, peek, read, restore, finish_rebuild }
     }
 }
 
-impl Scripts {
+impl LuaScripts {
     /// In the order of their sources.
     pub const fn all(&self) -> [&Script; 6] {
         let Self { reserve, settle, peek, read, restore, finish_rebuild } = self;

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use super::limit::{Limit, Then};
+use super::limit::{Limit, RuleAction};
 use crate::clock::Micros;
 
 /// The most logs one decision may span: what one script may reasonably touch.
@@ -14,20 +14,20 @@ pub const MOST_READ: usize = 1000;
 
 /// A subject of a limit as a store sees it: a keyed hash, which says nothing of whom it stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(pub [u8; 16]);
+pub struct SubjectKey(pub [u8; 16]);
 
 /// One subject's log under one limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Bucket<'a> {
     pub limit: &'a Limit,
-    pub key: Key,
+    pub key: SubjectKey,
 }
 
 /// A bucket that outlives the snapshot of the limits that it was made from.
 #[derive(Debug, Clone)]
 pub struct OwnedBucket {
     pub limit: Limit,
-    pub key: Key,
+    pub key: SubjectKey,
 }
 
 impl Bucket<'_> {
@@ -48,29 +48,29 @@ pub struct HitId(pub [u8; 6]);
 
 /// What a reservation leaves in the logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ReserveKind {
     /// Counts from now on.
     Hit,
-    /// Takes a place until its outcome is known; see [`Outcome`].
+    /// Takes a place until its outcome is known; see [`HoldOutcome`].
     Hold,
 }
 
 /// One decision to be made.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask<'a> {
+pub struct ReserveRequest<'a> {
     /// At most [`MOST_BUCKETS`], no two with the same key.
     pub buckets: &'a [Bucket<'a>],
     pub id: HitId,
-    pub kind: Kind,
+    pub kind: ReserveKind,
     /// A challenge was solved with this attempt: `captcha` rules let it pass, `block` rules do not.
     pub solved: bool,
 }
 
-/// The answer to an [`Ask`]; `at` is the store's time, which is the only one that counts.
+/// The answer to an [`ReserveRequest`]; `at` is the store's time, which is the only one that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum StoreVerdict {
     /// A hit stands in every log now.
-    Admitted { at: Micros, room: Option<Room>, noted: Option<Refusal> },
+    Admitted { at: Micros, room: Option<LimitRoom>, noted: Option<Refusal> },
     /// Nothing was written: holds in flight fill this bucket, and whether there is room depends on
     /// how they end. Ask again when one has.
     Held { at: Micros, bucket: usize },
@@ -84,7 +84,7 @@ pub struct Refusal {
     /// Which of the buckets asked for, and which rule of its limit; both from 0.
     pub bucket: usize,
     pub rule: usize,
-    pub then: Then,
+    pub then: RuleAction,
     /// Until the next slot frees, where nobody else takes it; to the microsecond.
     pub retry_after: Duration,
     /// The same as a time of the store's: one and the same for as long as one and the same hit stands in
@@ -101,7 +101,7 @@ impl Refusal {
 
 /// What is left after a hit, by the tightest enforced rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct LimitRoom {
     pub bucket: usize,
     pub rule: usize,
     pub remaining: u32,
@@ -111,7 +111,7 @@ pub struct Room {
 
 /// What became of a hold (or, for a refund, of a hit).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum HoldOutcome {
     /// It counts, from the time of its outcome. Where the log has lost the hold, it is written anew.
     Keep,
     /// It never was. Harmless when repeated.
@@ -126,14 +126,14 @@ pub enum Outcome {
 
 /// A kept hit as it is known elsewhere, to be written back to a store that may have lost it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptHit {
     pub at: Micros,
     pub id: HitId,
 }
 
 /// What a log holds, rule by rule, without touching it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peek {
+pub struct LogPeek {
     pub at: Micros,
     /// Holds in flight.
     pub holds: u32,
@@ -142,7 +142,7 @@ pub struct Peek {
 
 /// The times that a log holds, for people to look at: also those that no rule counts any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reading {
+pub struct LogReading {
     pub at: Micros,
     /// Holds in flight.
     pub holds: u32,
@@ -175,7 +175,10 @@ pub enum StoreError {
 pub trait WindowStore: Send + Sync {
     /// One atomic step over every bucket: a hit in each, or in none. A refusal writes nothing.
     /// Two stores' worth of callers asking at once never admit more than a rule allows.
-    fn reserve(&self, ask: &Ask<'_>) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
+    fn reserve(
+        &self,
+        ask: &ReserveRequest<'_>,
+    ) -> impl Future<Output = Result<StoreVerdict, StoreError>> + Send;
 
     /// Says how a reservation ended, bucket by bucket (`outcomes` is as long as `buckets`), in one
     /// atomic step. Answers the store's time: where a bucket kept it, that from which it counts.
@@ -183,14 +186,14 @@ pub trait WindowStore: Send + Sync {
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
-        outcomes: &[Outcome],
+        outcomes: &[HoldOutcome],
     ) -> impl Future<Output = Result<Micros, StoreError>> + Send;
 
     /// Reads a log. Writes nothing, but that holds whose owner died become kept hits.
-    fn peek(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<Peek, StoreError>> + Send;
+    fn peek(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<LogPeek, StoreError>> + Send;
 
     /// Reads the times of a log's newest hits. Writes as little as [`peek`](Self::peek).
-    fn read(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<Reading, StoreError>> + Send;
+    fn read(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<LogReading, StoreError>> + Send;
 
     /// Forgets a log whole. A hold in flight is written anew when it is kept.
     fn clear(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
@@ -198,7 +201,7 @@ pub trait WindowStore: Send + Sync {
     /// Writes kept hits back, each with its own time and id, in any order and however often: one that
     /// stands in its log stays as it stands, one that no rule can see any more is left out, and a log
     /// keeps its newest: twice as many as its largest `max`, until the next hit that it admits. Atomic for each hit, not for all of them; some may stand where it fails.
-    fn restore(&self, hits: &[(Bucket<'_>, Kept)]) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// The rebuild by which what `name` stands for became whole in this store; none where it never
     /// was, where the store has lost its data since, or where it was last made whole in another shape: what

@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, Unit, Zoned};
 
-use super::limit::{CalendarUnit, Limit, Mode, Rule, Span, Stretch, Then};
-use super::store::{Bucket, Refusal, Room};
+use super::limit::{CalendarUnit, Limit, LimitMode, Rule, RuleAction, RuleSpan, TimeStretch};
+use super::store::{Bucket, LimitRoom, Refusal};
 use crate::clock::Micros;
 
 /// How long a hold may stay unresolved before it counts as a failure: its owner has died. Longer than
@@ -20,7 +20,7 @@ pub const HOLD_LIFE: Duration = Duration::from_secs(15);
 const SLACK: Duration = Duration::from_secs(10);
 
 /// A subject's log as the arithmetic sees it.
-pub trait Log {
+pub trait WindowLog {
     /// When the n-th newest kept hit was, from 1.
     fn nth_newest(&self, n: u32) -> Option<Micros>;
     /// How many kept hits are newer than `start`.
@@ -35,7 +35,7 @@ pub trait Log {
 
 /// What one rule says of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum RuleVerdict {
     /// This many more hits fit.
     Free(u32),
     /// Only holds in flight fill it: whether a hit fits depends on how they end.
@@ -47,45 +47,46 @@ pub enum Standing {
 /// Judges one rule. A sliding window is open at its start: a hit exactly `window` old has left. A rule that
 /// asks for a challenge passes over what a success has forgiven; one that blocks does not.
 #[inline]
-pub fn judge(rule: &Rule, log: &impl Log, now: Micros) -> Standing {
+pub fn judge(rule: &Rule, log: &impl WindowLog, now: Micros) -> RuleVerdict {
     let start = start(&rule.span, now);
-    let stands = |at: &Micros| *at > start && (rule.then == Then::Block || rule.max <= log.unforgiven());
+    let stands =
+        |at: &Micros| *at > start && (rule.then == RuleAction::Block || rule.max <= log.unforgiven());
     if let Some(oldest) = log.nth_newest(rule.max).filter(stands) {
-        return Standing::Full { frees_at: end(&rule.span, oldest, now) };
+        return RuleVerdict::Full { frees_at: end(&rule.span, oldest, now) };
     }
     let taken = counted_since(rule, log, start).saturating_add(log.holds());
-    if taken >= rule.max { Standing::Held } else { Standing::Free(rule.max - taken) }
+    if taken >= rule.max { RuleVerdict::Held } else { RuleVerdict::Free(rule.max - taken) }
 }
 
 /// How many kept hits a rule counts now.
-pub fn counted(rule: &Rule, log: &impl Log, now: Micros) -> u32 {
+pub fn counted(rule: &Rule, log: &impl WindowLog, now: Micros) -> u32 {
     counted_since(rule, log, start(&rule.span, now))
 }
 
 #[inline]
-fn counted_since(rule: &Rule, log: &impl Log, start: Micros) -> u32 {
+fn counted_since(rule: &Rule, log: &impl WindowLog, start: Micros) -> u32 {
     let newer = log.newer_than(start);
     match rule.then {
-        Then::Captcha if newer > 0 => newer.min(log.unforgiven()),
-        Then::Captcha | Then::Block => newer,
+        RuleAction::Captcha if newer > 0 => newer.min(log.unforgiven()),
+        RuleAction::Captcha | RuleAction::Block => newer,
     }
 }
 
 /// The last moment that no longer counts.
 #[inline]
-pub fn start(span: &Span, now: Micros) -> Micros {
+pub fn start(span: &RuleSpan, now: Micros) -> Micros {
     match span {
-        Span::Sliding(window) => now.minus(*window),
-        Span::Calendar { unit, zone } => Micros(stretch(*unit, zone, now).start.0 - 1),
+        RuleSpan::Sliding(window) => now.minus(*window),
+        RuleSpan::Calendar { unit, zone } => Micros(stretch(*unit, zone, now).start.0 - 1),
     }
 }
 
 /// When the hit at `oldest` stops counting.
 #[inline]
-fn end(span: &Span, oldest: Micros, now: Micros) -> Micros {
+fn end(span: &RuleSpan, oldest: Micros, now: Micros) -> Micros {
     match span {
-        Span::Sliding(window) => oldest.plus(*window),
-        Span::Calendar { unit, zone } => stretch(*unit, zone, now).end,
+        RuleSpan::Sliding(window) => oldest.plus(*window),
+        RuleSpan::Calendar { unit, zone } => stretch(*unit, zone, now).end,
     }
 }
 
@@ -93,22 +94,22 @@ fn end(span: &Span, oldest: Micros, now: Micros) -> Micros {
 #[inline]
 pub fn reset_after(rule: &Rule, now: Micros) -> Duration {
     match &rule.span {
-        Span::Sliding(window) => *window,
-        Span::Calendar { unit, zone } => stretch(*unit, zone, now).end.since(now),
+        RuleSpan::Sliding(window) => *window,
+        RuleSpan::Calendar { unit, zone } => stretch(*unit, zone, now).end.since(now),
     }
 }
 
 /// The calendar unit that `at` falls into. Where a clock change makes a midnight that does not exist,
 /// the unit starts at the first moment that does.
-pub fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> Stretch {
+pub fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> TimeStretch {
     let moment = Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH).to_zoned(zone.clone());
     let whole = |start: Option<Zoned>, end: Option<Zoned>| match (start, end) {
-        (Some(start), Some(end)) => Stretch {
+        (Some(start), Some(end)) => TimeStretch {
             start: Micros(start.timestamp().as_microsecond()),
             end: Micros(end.timestamp().as_microsecond()),
         },
         // Beyond the calendar's last year: one stretch without an end, which errs towards refusing.
-        _ => Stretch { start: Micros(0), end: Micros(i64::MAX) },
+        _ => TimeStretch { start: Micros(0), end: Micros(i64::MAX) },
     };
     let midnight = moment.start_of_day().ok();
     match unit {
@@ -167,94 +168,94 @@ pub fn life(limit: &Limit, now: Micros) -> Duration {
 /// What all rules of a decision say together, gathered one rule at a time. It names rules by their place
 /// and puts nothing into words before all have spoken: few of them are told of in the end.
 #[derive(Debug, Default)]
-pub struct Gathered {
-    refused: Option<Full>,
+pub struct GatheredVerdict {
+    refused: Option<FullRule>,
     /// The first bucket that only holds in flight fill.
     pub held: Option<usize>,
-    room: Option<Free>,
-    noted: Option<Full>,
+    room: Option<FreeRule>,
+    noted: Option<FullRule>,
 }
 
 /// A rule that is full.
 #[derive(Debug, Clone, Copy)]
-struct Full {
-    place: Place,
-    then: Then,
+struct FullRule {
+    place: JudgedRule,
+    then: RuleAction,
     frees_at: Micros,
 }
 
 /// A rule with room for this hit, and for `remaining` more.
 #[derive(Debug, Clone, Copy)]
-struct Free {
-    place: Place,
+struct FreeRule {
+    place: JudgedRule,
     remaining: u32,
 }
 
 /// Which rule of which bucket, and the time that it was judged by.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct JudgedRule {
     bucket: u32,
     rule: u32,
     now: Micros,
 }
 
-impl Gathered {
+impl GatheredVerdict {
     /// `solved`: a challenge was solved with this attempt, so that `captcha` rules let it pass.
     // As a call it costs a decision a tenth of its time: what is gathered would have to pass through memory.
     #[inline(always)]
-    pub fn add(&mut self, bucket: usize, limit: &Limit, log: &impl Log, now: Micros, solved: bool) {
+    pub fn add(&mut self, bucket: usize, limit: &Limit, log: &impl WindowLog, now: Micros, solved: bool) {
         for (index, rule) in limit.rules().iter().enumerate() {
-            if solved && rule.then == Then::Captcha {
+            if solved && rule.then == RuleAction::Captcha {
                 continue;
             }
-            let place = Place { bucket: bucket as u32, rule: index as u32, now };
+            let place = JudgedRule { bucket: bucket as u32, rule: index as u32, now };
             match (judge(rule, log, now), limit.mode()) {
-                (Standing::Full { frees_at }, Mode::Enforce) => {
-                    stricter(&mut self.refused, Full { place, then: rule.then, frees_at });
+                (RuleVerdict::Full { frees_at }, LimitMode::Enforce) => {
+                    stricter(&mut self.refused, FullRule { place, then: rule.then, frees_at });
                 }
-                (Standing::Full { frees_at }, Mode::Monitor) => {
-                    stricter(&mut self.noted, Full { place, then: rule.then, frees_at });
+                (RuleVerdict::Full { frees_at }, LimitMode::Monitor) => {
+                    stricter(&mut self.noted, FullRule { place, then: rule.then, frees_at });
                 }
-                (Standing::Held, Mode::Enforce) => {
+                (RuleVerdict::Held, LimitMode::Enforce) => {
                     self.held.get_or_insert(bucket);
                 }
-                (Standing::Free(free), Mode::Enforce)
+                (RuleVerdict::Free(free), LimitMode::Enforce)
                     if self.room.is_none_or(|other| free - 1 < other.remaining) =>
                 {
-                    self.room = Some(Free { place, remaining: free - 1 });
+                    self.room = Some(FreeRule { place, remaining: free - 1 });
                 }
-                (Standing::Held | Standing::Free(_), _) => {}
+                (RuleVerdict::Held | RuleVerdict::Free(_), _) => {}
             }
         }
     }
 
     /// The strictest rule that is full and enforced.
     pub fn refused(&self) -> Option<Refusal> {
-        self.refused.map(Full::told)
+        self.refused.map(FullRule::told)
     }
 
     /// What a monitored limit would have refused.
     pub fn noted(&self) -> Option<Refusal> {
-        self.noted.map(Full::told)
+        self.noted.map(FullRule::told)
     }
 
     /// What the tightest enforced rule leaves; `buckets` are those that were asked for.
-    pub fn room(&self, buckets: &[Bucket<'_>]) -> Option<Room> {
-        self.room.map(|Free { place, remaining }| {
+    pub fn room(&self, buckets: &[Bucket<'_>]) -> Option<LimitRoom> {
+        self.room.map(|FreeRule { place, remaining }| {
             let (bucket, rule) = (place.bucket as usize, place.rule as usize);
             let reset_after = reset_after(&buckets[bucket].limit.rules()[rule], place.now);
-            Room { bucket, rule, remaining, reset_after }
+            LimitRoom { bucket, rule, remaining, reset_after }
         })
     }
 }
 
-impl Full {
+impl FullRule {
     fn wait(&self) -> i64 {
         self.frees_at.0 - self.place.now.0
     }
 
     fn told(self) -> Refusal {
-        let Place { bucket, rule, now } = self.place;
+        let JudgedRule { bucket, rule, now } = self.place;
         Refusal {
             bucket: bucket as usize,
             rule: rule as usize,
@@ -267,8 +268,8 @@ impl Full {
 
 /// The strictest refusal stands; among equals the one that lasts longest, so that the wait is true.
 #[inline]
-fn stricter(place: &mut Option<Full>, full: Full) {
-    let beats = |other: &Full| (full.then, full.wait()) > (other.then, other.wait());
+fn stricter(place: &mut Option<FullRule>, full: FullRule) {
+    let beats = |other: &FullRule| (full.then, full.wait()) > (other.then, other.wait());
     if place.as_ref().is_none_or(beats) {
         *place = Some(full);
     }

@@ -2,14 +2,14 @@
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::{Author, Saved, Tuning, version_of};
+use super::{SaveAuthor, SavedDraft, Tuning, version_of};
 use crate::clock::Micros;
 use crate::config;
-use crate::db::{self, DbError, Lock, Tx, on_db, on_tx};
+use crate::db::{self, DbError, DbLock, Tx, on_db, on_tx};
 
 /// One set of limits, and who put it in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct LimitsChange {
     pub id: String,
     pub at: Micros,
     pub version: String,
@@ -25,19 +25,19 @@ pub struct Change {
 }
 
 /// Where a change stands among the others: `at` grows with each.
-pub type Cursor = db::Cursor<String>;
+pub type ChangeCursor = db::RowCursor<String>;
 
 /// The newest change that was in force here, and its version.
-pub(super) type Recorded = Option<(Cursor, String)>;
+pub(super) type NewestChange = Option<(ChangeCursor, String)>;
 
-impl Change {
+impl LimitsChange {
     /// For the page behind this one.
-    pub fn cursor(&self) -> Cursor {
-        Cursor { at: self.at, id: self.id.clone() }
+    pub fn cursor(&self) -> ChangeCursor {
+        ChangeCursor { at: self.at, id: self.id.clone() }
     }
 }
 
-impl Cursor {
+impl ChangeCursor {
     pub fn parse(text: &str) -> Option<Self> {
         let hex = |letter: u8| letter.is_ascii_hexdigit();
         let fits = |id: &&str| !id.is_empty() && id.len() <= 32 && id.bytes().all(hex);
@@ -45,34 +45,40 @@ impl Cursor {
     }
 }
 
-type Row = (String, i64, String, Option<String>, Option<String>, Option<String>, Option<String>, String);
+type StoredChange =
+    (String, i64, String, Option<String>, Option<String>, Option<String>, Option<String>, String);
 
-fn change(row: Row) -> Change {
+fn change(row: StoredChange) -> LimitsChange {
     let (id, at, version, previous, actor, login, reason, document) = row;
-    Change { id, at: Micros(at), version, previous, actor, login, reason, document }
+    LimitsChange { id, at: Micros(at), version, previous, actor, login, reason, document }
 }
 
 impl Tuning {
     /// At most `limit` changes, newest first, behind the cursor.
-    pub async fn history(&self, before: Option<Cursor>, limit: u32) -> Result<Vec<Change>, DbError> {
+    pub async fn history(
+        &self,
+        before: Option<ChangeCursor>,
+        limit: u32,
+    ) -> Result<Vec<LimitsChange>, DbError> {
         const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document
             FROM limit_changes WHERE (at, id) < ($1, $2) ORDER BY at DESC, id DESC LIMIT $3";
-        let newest = || Cursor { at: Micros(i64::MAX), id: String::new() };
-        let Cursor { at, id } = before.unwrap_or_else(newest);
-        let rows: Vec<Row> = on_db!(&self.0.db, pool => {
+        let newest = || ChangeCursor { at: Micros(i64::MAX), id: String::new() };
+        let ChangeCursor { at, id } = before.unwrap_or_else(newest);
+        let rows: Vec<StoredChange> = on_db!(&self.0.db, pool => {
             query_as(SQL).bind(at.0).bind(id).bind(i64::from(limit)).fetch_all(pool).await
         })?;
         Ok(rows.into_iter().map(change).collect())
     }
 
     /// One change; none where there is no such one. PostgreSQL takes no NUL in a text, and no id has one.
-    pub async fn change(&self, id: &str) -> Result<Option<Change>, DbError> {
+    pub async fn change(&self, id: &str) -> Result<Option<LimitsChange>, DbError> {
         const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document
             FROM limit_changes WHERE id = $1";
         if id.contains('\0') {
             return Ok(None);
         }
-        let row: Option<Row> = on_db!(&self.0.db, pool => query_as(SQL).bind(id).fetch_optional(pool).await)?;
+        let row: Option<StoredChange> =
+            on_db!(&self.0.db, pool => query_as(SQL).bind(id).fetch_optional(pool).await)?;
         Ok(row.map(change))
     }
 
@@ -105,22 +111,22 @@ impl Tuning {
     /// The same of what was saved here just now.
     pub(super) async fn record_put(
         &self,
-        recorded: &mut Recorded,
-        saved: &Saved,
-        author: &Author,
+        recorded: &mut NewestChange,
+        saved: &SavedDraft,
+        author: &SaveAuthor,
     ) -> Result<(), DbError> {
         self.write(recorded, &saved.version, &saved.toml, Some(author)).await
     }
 
     async fn write(
         &self,
-        recorded: &mut Recorded,
+        recorded: &mut NewestChange,
         version: &str,
         limits: &str,
-        author: Option<&Author>,
+        author: Option<&SaveAuthor>,
     ) -> Result<(), DbError> {
         let id = format!("{:016x}", u64::from_be_bytes(self.0.entropy.bytes()));
-        let mut tx = self.0.db.begin_exclusive(Lock::on("limits.history")).await?;
+        let mut tx = self.0.db.begin_exclusive(DbLock::on("limits.history")).await?;
         let now = tx.now(&self.0.clock).await?;
         let since = recorded.as_ref().map(|(place, _)| place.at.0);
         let place = match (known_change(&mut tx, since, version).await?, author) {
@@ -140,7 +146,7 @@ impl Tuning {
                         .bind(author.map(|author| &author.reason)).bind(limits)
                         .execute(connection).await.map(drop)
                 })?;
-                Cursor { at: Micros(at), id }
+                ChangeCursor { at: Micros(at), id }
             }
         };
         tx.commit().await?;
@@ -159,7 +165,7 @@ async fn known_change(
     tx: &mut Tx,
     since: Option<i64>,
     version: &str,
-) -> Result<Option<(Cursor, bool)>, DbError> {
+) -> Result<Option<(ChangeCursor, bool)>, DbError> {
     const SINCE: &str = "SELECT id, at, actor FROM limit_changes WHERE at >= $1 AND version = $2
         ORDER BY at, id LIMIT 1";
     const AT_ALL: &str = "SELECT id, at, actor FROM limit_changes
@@ -168,14 +174,14 @@ async fn known_change(
     let row: Option<(String, i64, Option<String>)> = on_tx!(tx, connection => {
         query_as(sql).bind(since.unwrap_or(i64::MIN)).bind(version).fetch_optional(connection).await
     })?;
-    Ok(row.map(|(id, at, actor)| (Cursor { at: Micros(at), id }, actor.is_some())))
+    Ok(row.map(|(id, at, actor)| (ChangeCursor { at: Micros(at), id }, actor.is_some())))
 }
 
 /// Another instance has recorded it before it was known whose it is.
-async fn sign(tx: &mut Tx, id: &str, author: &Author) -> Result<(), DbError> {
+async fn sign(tx: &mut Tx, id: &str, author: &SaveAuthor) -> Result<(), DbError> {
     const SQL: &str =
         "UPDATE limit_changes SET actor = $2, login = $3, reason = $4 WHERE id = $1 AND actor IS NULL";
-    let Author { account, login, reason } = author;
+    let SaveAuthor { account, login, reason } = author;
     on_tx!(tx, connection => {
         query(SQL).bind(id).bind(account).bind(login).bind(reason).execute(connection).await.map(drop)
     })?;

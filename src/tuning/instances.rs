@@ -33,20 +33,20 @@ pub struct Instance {
 }
 
 /// What an instance knows of itself.
-pub(super) struct This {
+pub(super) struct ThisInstance {
     id: String,
     host: String,
     started_at: Micros,
 }
 
-impl This {
+impl ThisInstance {
     pub fn new(host: String, clock: &Clock, entropy: &Entropy) -> Self {
         let id = format!("{:016x}", u64::from_be_bytes(entropy.bytes()));
         Self { id, host, started_at: clock.now() }
     }
 }
 
-type Row = (String, String, i64, i64, String, i64, Option<String>);
+type StoredInstance = (String, String, i64, i64, String, i64, Option<String>);
 
 impl Tuning {
     /// Those seen within the last minute, by name.
@@ -54,17 +54,19 @@ impl Tuning {
         const SQL: &str = "SELECT id, host, started_at, seen_at, version, applied_at, refused FROM instances
             WHERE seen_at > $1 ORDER BY host, id";
         let since = self.0.now().await?.minus(GONE_AFTER);
-        let rows: Vec<Row> = on_db!(&self.0.db, pool => query_as(SQL).bind(since.0).fetch_all(pool).await)?;
-        let instance = |(id, host, started_at, seen_at, version, applied_at, refused): Row| Instance {
-            this: id == self.0.this.id,
-            id,
-            host,
-            started_at: Micros(started_at),
-            seen_at: Micros(seen_at),
-            version,
-            applied_at: Micros(applied_at),
-            refused,
-        };
+        let rows: Vec<StoredInstance> =
+            on_db!(&self.0.db, pool => query_as(SQL).bind(since.0).fetch_all(pool).await)?;
+        let instance =
+            |(id, host, started_at, seen_at, version, applied_at, refused): StoredInstance| Instance {
+                this: id == self.0.this.id,
+                id,
+                host,
+                started_at: Micros(started_at),
+                seen_at: Micros(seen_at),
+                version,
+                applied_at: Micros(applied_at),
+                refused,
+            };
         Ok(rows.into_iter().map(instance).collect())
     }
 
@@ -81,7 +83,7 @@ impl Tuning {
         let now = self.0.now().await?;
         let (this, live) = (&self.0.this, &self.0.live);
         let version = version_of(&live.in_force());
-        let refused = live.last_error().or_else(|| live.home_down());
+        let refused = live.last_error().or_else(|| live.backend_down());
         on_db!(&self.0.db, pool => {
             query(SQL).bind(&this.id).bind(&this.host).bind(this.started_at.0).bind(now.0).bind(&version)
                 .bind(&refused).execute(pool).await.map(drop)

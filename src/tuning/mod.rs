@@ -11,44 +11,44 @@ use tokio::sync::Mutex;
 
 use crate::audit::Audit;
 use crate::clock::{Clock, Micros};
-use crate::config::{self, Limits, Live, LiveHandle};
+use crate::config::{self, Limits, LiveHandle, LiveSettings};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::request_id;
-use crate::stop::Stop;
+use crate::stop::StopSignal;
 
-pub use crate::config::SaveError as NotWritten;
-pub use crate::config::{Draft, DraftError, HomeKind, Refused, Saved, with_limit};
-pub use history::{Change, Cursor};
+pub use crate::config::DraftSaveError as NotWritten;
+pub use crate::config::{BackendKind, DraftError, LimitsDraft, RefusedChange, SavedDraft, with_limit};
+pub use history::{ChangeCursor, LimitsChange};
 pub use instances::Instance;
-use replay::Previews;
-pub use replay::{PreviewError, Report};
+use replay::PreviewService;
+pub use replay::{PreviewError, PreviewReport};
 
 /// Clones share it.
 #[derive(Clone)]
-pub struct Tuning(Arc<Inner>);
+pub struct Tuning(Arc<TuningInner>);
 
-struct Inner {
+struct TuningInner {
     live: LiveHandle,
     db: Db,
     clock: Clock,
     entropy: Entropy,
     audit: Audit,
-    this: instances::This,
+    this: instances::ThisInstance,
     /// The newest change of the history that this instance has seen in force. Held while one is recorded.
-    recorded: Mutex<history::Recorded>,
-    previews: Previews,
+    recorded: Mutex<history::NewestChange>,
+    previews: PreviewService,
 }
 
 /// What is in force in this instance.
 #[derive(Debug, Clone)]
-pub struct Current {
+pub struct CurrentLimits {
     /// Of the document, in 12 hexadecimal digits: what a save has to name.
     pub version: String,
-    pub home: HomeKind,
-    /// Why the home does not answer; what is in force is then what it said last.
-    pub home_down: Option<String>,
-    pub live: Arc<Live>,
+    pub backend: BackendKind,
+    /// Why the backend does not answer; what is in force is then what it said last.
+    pub backend_down: Option<String>,
+    pub live: Arc<LiveSettings>,
     /// The `[limits]` part of the document, with its comments.
     pub toml: String,
     /// Those that the document names; the others are at their defaults.
@@ -56,10 +56,10 @@ pub struct Current {
     /// Those that environment variables set; `*` for all, `custom.*` for all of the owner's own.
     pub overridden: Vec<String>,
     /// The newer document that is not in force, and why.
-    pub refused: Option<Refused>,
+    pub refused: Option<RefusedChange>,
 }
 
-impl Current {
+impl CurrentLimits {
     /// Whether an environment variable sets this limit, whatever the document says.
     pub fn is_overridden(&self, name: &str) -> bool {
         self.overridden.iter().any(|pattern| match pattern.as_str() {
@@ -72,14 +72,14 @@ impl Current {
 
 /// Who changes something.
 #[derive(Debug, Clone, Copy)]
-pub struct By<'a> {
+pub struct ChangeActor<'a> {
     /// The account's id.
     pub account: &'a str,
     pub login: &'a str,
 }
 
 /// The same for as long as a save takes, and why.
-struct Author {
+struct SaveAuthor {
     account: String,
     login: String,
     reason: String,
@@ -104,8 +104,8 @@ impl From<NotWritten> for SaveError {
 impl Tuning {
     /// `host` is what other instances know this one by: the machine and the port.
     pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, audit: Audit, host: String) -> Self {
-        let this = instances::This::new(host, &clock, &entropy);
-        Self(Arc::new(Inner {
+        let this = instances::ThisInstance::new(host, &clock, &entropy);
+        Self(Arc::new(TuningInner {
             live,
             db,
             clock,
@@ -113,17 +113,17 @@ impl Tuning {
             audit,
             this,
             recorded: Mutex::new(None),
-            previews: Previews::default(),
+            previews: PreviewService::default(),
         }))
     }
 
-    pub fn current(&self) -> Current {
+    pub fn current(&self) -> CurrentLimits {
         let live = &self.0.live;
         let in_force = live.in_force();
-        Current {
+        CurrentLimits {
             version: version_of(&in_force),
-            home: live.home(),
-            home_down: live.home_down(),
+            backend: live.backend(),
+            backend_down: live.backend_down(),
             live: Arc::clone(&in_force.live),
             toml: config::limits_toml(&in_force.document),
             set: config::named(&in_force.document),
@@ -133,62 +133,65 @@ impl Tuning {
     }
 
     /// The limits that would be in force with this draft, or everything that is wrong with it.
-    pub fn parse(&self, draft: &Draft<'_>) -> Result<Limits, Vec<DraftError>> {
+    pub fn parse(&self, draft: &LimitsDraft<'_>) -> Result<Limits, Vec<DraftError>> {
         self.0.live.parse(*draft)
     }
 
     /// What limits would have done to the attempts of the last `span`, beside those that are in force. Two at
     /// once never run: the second waits, or is told that the first is at it.
-    pub async fn preview(&self, draft: Limits, span: Duration) -> Result<Report, PreviewError> {
-        let Inner { live, db, clock, audit, previews, .. } = &*self.0;
+    pub async fn preview(&self, draft: Limits, span: Duration) -> Result<PreviewReport, PreviewError> {
+        let TuningInner { live, db, clock, audit, previews, .. } = &*self.0;
         audit.flush().await;
         let limits = live.snapshot().limits.clone();
         let since = self.changed_at().await.map_err(PreviewError::Db)?;
-        previews.preview((db, clock), replay::Current { limits, since }, draft, span).await
+        previews.preview((db, clock), replay::PreviewBase { limits, since }, draft, span).await
     }
 
-    /// Puts a draft in force, if `if_match` is the version that stands in the home. When it answers `Ok`
+    /// Puts a draft in force, if `if_match` is the version that stands in the backend. When it answers `Ok`
     /// the draft is in force in this instance; the others follow within a second.
     pub async fn save(
         &self,
-        draft: Draft<'_>,
+        draft: LimitsDraft<'_>,
         if_match: &str,
-        by: By<'_>,
+        by: ChangeActor<'_>,
         reason: &str,
-    ) -> Result<Saved, SaveError> {
-        self.put(config::Edit::read(draft).map_err(NotWritten::Invalid)?, if_match, by, reason).await
+    ) -> Result<SavedDraft, SaveError> {
+        self.put(config::DraftEdit::read(draft).map_err(NotWritten::Invalid)?, if_match, by, reason).await
     }
 
     async fn put(
         &self,
-        edit: config::Edit,
+        edit: config::DraftEdit,
         if_match: &str,
-        by: By<'_>,
+        by: ChangeActor<'_>,
         reason: &str,
-    ) -> Result<Saved, SaveError> {
+    ) -> Result<SavedDraft, SaveError> {
         let Some(control) = self.0.live.control() else {
             const WHY: &str =
                 "the configuration of this server is not watched; start it with a configuration file";
-            return Err(NotWritten::Home(WHY.to_owned()).into());
+            return Err(NotWritten::Backend(WHY.to_owned()).into());
         };
         let (this, control, seen) = (self.clone(), control.clone(), if_match.to_owned());
-        let author =
-            Author { account: by.account.to_owned(), login: by.login.to_owned(), reason: reason.to_owned() };
+        let author = SaveAuthor {
+            account: by.account.to_owned(),
+            login: by.login.to_owned(),
+            reason: reason.to_owned(),
+        };
         // On a task of its own: whoever asked may hang up, and what they did is recorded all the same.
         let saving =
             request_id::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
         let gone =
-            |_| NotWritten::Home("the save did not finish; check which limits are in force".to_owned());
+            |_| NotWritten::Backend("the save did not finish; check which limits are in force".to_owned());
         saving.await.map_err(gone)?
     }
 
     async fn put_and_record(
         &self,
-        control: &config::Control,
-        edit: config::Edit,
+        control: &config::WatchControl,
+        edit: config::DraftEdit,
         seen: &str,
-        author: &Author,
-    ) -> Result<Saved, SaveError> {
+        author: &SaveAuthor,
+    ) -> Result<SavedDraft, SaveError> {
         // Held over both, so that the history is in the order of the saves.
         let mut recorded = self.0.recorded.lock().await;
         let saved = control.save(edit, seen).await?;
@@ -207,18 +210,18 @@ impl Tuning {
         &self,
         change: &str,
         if_match: &str,
-        by: By<'_>,
+        by: ChangeActor<'_>,
         reason: &str,
-    ) -> Result<Saved, SaveError> {
+    ) -> Result<SavedDraft, SaveError> {
         let document = self.document_of(change).await.map_err(SaveError::Db)?;
         let document = document.ok_or(SaveError::NoSuchChange)?;
-        let edit = config::Edit::read(Draft::Toml(&document)).map_err(NotWritten::Invalid)?;
+        let edit = config::DraftEdit::read(LimitsDraft::Toml(&document)).map_err(NotWritten::Invalid)?;
         self.put(edit.but_overridden(), if_match, by, reason).await
     }
 
     /// Keeps history and the list of instances up to date until it is told to stop: at every change, and every
     /// few seconds. It ends between two rounds, so that none of its writes comes after [`Self::leave`].
-    pub async fn keep_up(&self, mut stop: Stop) {
+    pub async fn keep_up(&self, mut stop: StopSignal) {
         let mut changes = self.0.live.changes();
         loop {
             self.look_after().await;
@@ -247,11 +250,11 @@ impl Tuning {
 }
 
 /// Twelve hexadecimal digits; `none` where there is no document.
-fn version_of(in_force: &config::InForce) -> String {
+fn version_of(in_force: &config::InForceConfig) -> String {
     in_force.fingerprint.map_or_else(|| "none".to_owned(), |version| version.to_string())
 }
 
-impl Inner {
+impl TuningInner {
     async fn now(&self) -> Result<Micros, DbError> {
         self.db.now(&self.clock).await
     }

@@ -25,7 +25,7 @@ use super::sign_in::view::LoginPage;
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
-use crate::sms::{Entry, HeldBrake, MessageId, Page, Purpose, ReportState, State};
+use crate::sms::{HeldBrake, LedgerEntry, LedgerPage, MessageId, MessageState, Purpose, ReportState};
 use crate::web::kit::client::TrustedProxies;
 use crate::web::kit::problem::Kind;
 use crate::web::kit::visit::{Edge, Visit};
@@ -54,7 +54,7 @@ fn challenge() -> CaptchaBlock {
 }
 
 fn later() -> CaptchaBlock {
-    CaptchaBlock::Later(LaterView { wait: wait(41), form: crate::captcha::Form::Login })
+    CaptchaBlock::Later(LaterView { wait: wait(41), form: crate::captcha::CaptchaForm::Login })
 }
 
 fn logins(visit: &Visit) -> Vec<(&'static str, LoginPage)> {
@@ -130,7 +130,7 @@ fn codes(visit: &Visit) -> Vec<(&'static str, CodePage)> {
 }
 
 fn messages(visit: &Visit) -> Vec<(&'static str, MessagesPage)> {
-    let entry = |state, report, entered_at: Option<Micros>| Entry {
+    let entry = |state, report, entered_at: Option<Micros>| LedgerEntry {
         id: MessageId::random(&Entropy::seeded(1)),
         at: NOW,
         phone: "+861380013****".into(),
@@ -139,18 +139,18 @@ fn messages(visit: &Visit) -> Vec<(&'static str, MessagesPage)> {
         gateway: "http".into(),
         state,
         reference: None,
-        reason: (state == State::Refused).then(|| "status 403".to_owned()),
+        reason: (state == MessageState::Refused).then(|| "status 403".to_owned()),
         entered_at,
         report,
         report_detail: report.map(|_| "DELIVRD".to_owned()),
         reported_at: report.map(|_| NOW),
     };
     let entries = vec![
-        entry(State::Pending, None, None),
-        entry(State::Accepted, Some(ReportState::Delivered), Some(NOW)),
-        entry(State::Accepted, Some(ReportState::Failed), None),
-        entry(State::Refused, None, None),
-        entry(State::Unknown, Some(ReportState::Pending), None),
+        entry(MessageState::Pending, None, None),
+        entry(MessageState::Accepted, Some(ReportState::Delivered), Some(NOW)),
+        entry(MessageState::Accepted, Some(ReportState::Failed), None),
+        entry(MessageState::Refused, None, None),
+        entry(MessageState::Unknown, Some(ReportState::Pending), None),
     ];
     let brake = HeldBrake {
         prefix: "+861380013".into(),
@@ -159,9 +159,10 @@ fn messages(visit: &Visit) -> Vec<(&'static str, MessagesPage)> {
         sent: 20,
         entered: 1,
     };
-    let asked = Asked { state: Some(State::Unknown), prefix: "+861380013".into(), after: None };
-    let page =
-        |asked, entries, brakes| MessagesPage::new(visit, "ada", asked, Page { entries, next: None }, brakes);
+    let asked = Asked { state: Some(MessageState::Unknown), prefix: "+861380013".into(), after: None };
+    let page = |asked, entries, brakes| {
+        MessagesPage::new(visit, "ada", asked, LedgerPage { entries, next: None }, brakes)
+    };
     vec![
         ("messages", page(asked, entries, vec![brake])),
         ("messages-none", page(Asked::default(), Vec::new(), Vec::new())),

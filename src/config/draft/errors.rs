@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::config::error::{ConfigError, Place};
+use crate::config::error::{ConfigError, ConfigLocation};
 
 /// What problems in a draft are placed in.
 pub(super) const DRAFT: &str = "draft";
@@ -20,7 +20,7 @@ pub struct DraftError {
 
 /// What is in force once a draft was saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Saved {
+pub struct SavedDraft {
     /// Of the document.
     pub version: String,
     /// Whether any limit is another than before: a draft may say the same in other words.
@@ -31,7 +31,7 @@ pub struct Saved {
 
 /// Why a draft was not saved. Then the document is as it was, and so is what is in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SaveError {
+pub enum DraftSaveError {
     /// Somebody else changed the document meanwhile.
     Stale {
         version: String,
@@ -40,7 +40,7 @@ pub enum SaveError {
     },
     Invalid(Vec<DraftError>),
     /// The document cannot be written: why, and what to do about it.
-    Home(String),
+    Backend(String),
 }
 
 impl DraftError {
@@ -50,19 +50,19 @@ impl DraftError {
 }
 
 /// The place of a draft's values that have no line.
-pub(super) fn whole_draft() -> Place {
-    Place::WholeFile { path: Path::new(DRAFT).into() }
+pub(super) fn whole_draft() -> ConfigLocation {
+    ConfigLocation::WholeFile { path: Path::new(DRAFT).into() }
 }
 
-pub(super) fn line(place: &Place) -> Option<usize> {
+pub(super) fn line(place: &ConfigLocation) -> Option<usize> {
     match place {
-        Place::File { path, line, .. } if path.as_ref() == Path::new(DRAFT) => Some(*line),
+        ConfigLocation::File { path, line, .. } if path.as_ref() == Path::new(DRAFT) => Some(*line),
         _ => None,
     }
 }
 
 pub(super) fn draft_errors(error: &ConfigError) -> Vec<DraftError> {
-    let draft_error = |problem: &crate::config::Problem| {
+    let draft_error = |problem: &crate::config::ConfigProblem| {
         DraftError::at(&problem.field, problem.reason.clone(), line(&problem.place))
     };
     error.problems().iter().map(draft_error).collect()

@@ -13,17 +13,17 @@ mod tests;
 use toml_edit::DocumentMut;
 
 pub use edit::with_limit;
-pub use errors::{DraftError, SaveError, Saved};
+pub use errors::{DraftError, DraftSaveError, SavedDraft};
 pub(super) use overridden::overridden;
 pub use view::limits_toml;
 pub use written::{rule_json, span_text};
 
-use super::document::{self, Entry, Table};
+use super::backend::BackendRead;
+use super::document::{self, ConfigTable, TableEntry};
 use super::error::ConfigError;
-use super::home::Found;
 use super::limits::Limits;
 use super::living::NOTHING_SET;
-use super::source::{Fingerprint, Source};
+use super::source::{ConfigSource, Fingerprint};
 use crate::throttle::Limit;
 use errors::{DRAFT, draft_errors, line, whole_draft};
 use overridden::covers;
@@ -31,7 +31,7 @@ use overridden::covers;
 /// Limits as somebody would have them. They replace those of the document as a whole: what a draft does
 /// not name returns to its default.
 #[derive(Debug, Clone, Copy)]
-pub enum Draft<'a> {
+pub enum LimitsDraft<'a> {
     /// `[limits.…]` tables, and nothing else.
     Toml(&'a str),
     /// An object as `[limits]` is a table.
@@ -40,7 +40,7 @@ pub enum Draft<'a> {
 
 /// A draft without a mistake of its own; the document that it is put into may still not go with it.
 #[derive(Debug, Clone)]
-pub struct Edit {
+pub struct DraftEdit {
     limits: Limits,
     /// The limits that it names, and the line of each in a draft of TOML.
     names: Vec<(String, Option<usize>)>,
@@ -50,15 +50,15 @@ pub struct Edit {
     but_overridden: bool,
 }
 
-impl Edit {
+impl DraftEdit {
     /// Says everything that is wrong with the draft.
-    pub fn read(draft: Draft<'_>) -> Result<Self, Vec<DraftError>> {
+    pub fn read(draft: LimitsDraft<'_>) -> Result<Self, Vec<DraftError>> {
         let (root, toml) = match draft {
-            Draft::Json(value) => {
-                let limits = Entry::new(tree::of_json(value), whole_draft());
-                (Table::from([("limits".to_owned(), limits)]), None)
+            LimitsDraft::Json(value) => {
+                let limits = TableEntry::new(tree::of_json(value), whole_draft());
+                (ConfigTable::from([("limits".to_owned(), limits)]), None)
             }
-            Draft::Toml(text) => {
+            LimitsDraft::Toml(text) => {
                 // As browsers send them.
                 let text = text.replace("\r\n", "\n");
                 let root = document::parse(DRAFT.as_ref(), &text).map_err(|error| draft_errors(&error))?;
@@ -79,13 +79,18 @@ impl Edit {
     }
 
     /// The document with this draft in it, its comments and its order kept, and the limits then in force.
-    pub(super) fn put_into(&self, source: &Source, text: &str) -> Result<(String, Limits), SaveError> {
+    pub(super) fn put_into(
+        &self,
+        source: &ConfigSource,
+        text: &str,
+    ) -> Result<(String, Limits), DraftSaveError> {
         let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
         let overridden = overridden(source.environment());
         let kept = |name: &str| covers(&overridden, name);
-        let merged = self.merged(text, &theirs, &kept).map_err(SaveError::Home)?;
-        let cannot =
-            |why: &str| SaveError::Home(format!("the draft cannot be written into this document{why}"));
+        let merged = self.merged(text, &theirs, &kept).map_err(DraftSaveError::Backend)?;
+        let cannot = |why: &str| {
+            DraftSaveError::Backend(format!("the draft cannot be written into this document{why}"))
+        };
         let root = source.tree(&merged).map_err(|error| cannot(&format!(": {error}")))?;
         let config = source.read(root).map_err(|error| refused(source, theirs.clone(), &error))?;
         let limits = config.live.limits;
@@ -101,7 +106,12 @@ impl Edit {
         Ok((merged, limits))
     }
 
-    fn merged(&self, text: &str, theirs: &Table, kept: &dyn Fn(&str) -> bool) -> Result<String, String> {
+    fn merged(
+        &self,
+        text: &str,
+        theirs: &ConfigTable,
+        kept: &dyn Fn(&str) -> bool,
+    ) -> Result<String, String> {
         let plain = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
         let mut document = parsed(&plain)?;
         let first = !document.contains_key("limits");
@@ -140,8 +150,8 @@ impl Edit {
         &self,
         kept: &dyn Fn(&str) -> bool,
         in_force: &Limits,
-        theirs: &Table,
-    ) -> Result<(), SaveError> {
+        theirs: &ConfigTable,
+    ) -> Result<(), DraftSaveError> {
         const REASON: &str = "is set by an environment variable of the server, which overrides what is saved here; change it there, or leave it unchanged";
         let stands = stands(theirs);
         let refused = |name: &str| {
@@ -153,12 +163,12 @@ impl Edit {
         let errors: Vec<_> = refused
             .map(|(name, line)| DraftError::at(&format!("limits.{name}"), REASON.to_owned(), *line))
             .collect();
-        if errors.is_empty() { Ok(()) } else { Err(SaveError::Invalid(errors)) }
+        if errors.is_empty() { Ok(()) } else { Err(DraftSaveError::Invalid(errors)) }
     }
 }
 
 /// What the limits of a document mean, without the variables; `None` if one of them has a mistake.
-fn stands(root: &Table) -> Option<Limits> {
+fn stands(root: &ConfigTable) -> Option<Limits> {
     let limits = root.get("limits").map(|entry| ("limits".to_owned(), entry.clone()));
     tree::limits(limits.into_iter().collect()).ok()
 }
@@ -174,25 +184,25 @@ pub fn named(text: &str) -> Vec<String> {
 }
 
 /// A mistake that was there before the draft is not the draft's.
-fn refused(source: &Source, theirs: Table, error: &ConfigError) -> SaveError {
+fn refused(source: &ConfigSource, theirs: ConfigTable, error: &ConfigError) -> DraftSaveError {
     let elsewhere =
         |error: &ConfigError| error.problems().iter().any(|problem| !problem.field.starts_with("limits"));
     match source.read(theirs) {
         Err(before) if elsewhere(&before) && elsewhere(error) => not_ours(source, &before),
-        _ => SaveError::Invalid(draft_errors(error)),
+        _ => DraftSaveError::Invalid(draft_errors(error)),
     }
 }
 
 /// What is wrong with the document where nobody touched it.
-fn not_ours(source: &Source, error: &ConfigError) -> SaveError {
-    SaveError::Home(format!(
+fn not_ours(source: &ConfigSource, error: &ConfigError) -> DraftSaveError {
+    DraftSaveError::Backend(format!(
         "{} has a mistake outside its limits; correct it there first: {error}",
         source.path().display()
     ))
 }
 
 /// Who saves has not seen what stands there now: what it is, and what the draft would change in it.
-pub(super) fn stale(edit: &Edit, source: &Source, found: &Found) -> SaveError {
+pub(super) fn stale(edit: &DraftEdit, source: &ConfigSource, found: &BackendRead) -> DraftSaveError {
     let bytes = found.bytes().unwrap_or_default();
     let text = String::from_utf8_lossy(bytes);
     let drafted = edit.put_into(source, &text).ok().map(|(merged, _)| limits_toml(&merged));
@@ -203,5 +213,5 @@ pub(super) fn stale(edit: &Edit, source: &Source, found: &Found) -> SaveError {
         diff.unified_diff().header("in force", "draft").to_string()
     };
     let version = Fingerprint::of(bytes).to_string();
-    SaveError::Stale { version, diff: drafted.map(diff).unwrap_or_default() }
+    DraftSaveError::Stale { version, diff: drafted.map(diff).unwrap_or_default() }
 }

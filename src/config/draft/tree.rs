@@ -3,35 +3,36 @@
 use serde_json::Value as Json;
 
 use super::errors::whole_draft;
-use crate::config::document::{Entry, Node, Table, Value};
+use crate::config::document::{ConfigTable, ConfigValue, TableEntry, ValueNode};
 use crate::config::error::ConfigError;
 use crate::config::limits::Limits;
-use crate::config::reader::{self, Problems};
+use crate::config::reader::{self, ProblemList};
 
-pub(super) fn of_json(from: &Json) -> Value {
+pub(super) fn of_json(from: &Json) -> ConfigValue {
     match from {
-        Json::Null => Value::Other("null"),
-        Json::Bool(value) => Value::Boolean(*value),
+        Json::Null => ConfigValue::Other("null"),
+        Json::Bool(value) => ConfigValue::Boolean(*value),
         Json::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(integer), _) => Value::Integer(Ok(integer)),
-            (None, Some(fraction)) if !number.is_u64() => Value::Fraction(fraction),
-            _ => Value::Integer(Err(number.to_string())),
+            (Some(integer), _) => ConfigValue::Integer(Ok(integer)),
+            (None, Some(fraction)) if !number.is_u64() => ConfigValue::Fraction(fraction),
+            _ => ConfigValue::Integer(Err(number.to_string())),
         },
-        Json::String(text) => Value::Text(text.clone()),
+        Json::String(text) => ConfigValue::Text(text.clone()),
         Json::Array(items) => {
-            let node = |item| Node { value: of_json(item), place: whole_draft() };
-            Value::Array(items.iter().map(node).collect())
+            let node = |item| ValueNode { value: of_json(item), place: whole_draft() };
+            ConfigValue::Array(items.iter().map(node).collect())
         }
         Json::Object(entries) => {
-            let entry = |(key, inner): (&String, _)| (key.clone(), Entry::new(of_json(inner), whole_draft()));
-            Value::Table(entries.iter().map(entry).collect())
+            let entry =
+                |(key, inner): (&String, _)| (key.clone(), TableEntry::new(of_json(inner), whole_draft()));
+            ConfigValue::Table(entries.iter().map(entry).collect())
         }
     }
 }
 
 /// The limits that a document names by their full names; the others are at their defaults.
-pub(super) fn named(root: &Table) -> Vec<(String, &Entry)> {
-    let limits = || root.get("limits").and_then(Entry::table).into_iter().flatten();
+pub(super) fn named(root: &ConfigTable) -> Vec<(String, &TableEntry)> {
+    let limits = || root.get("limits").and_then(TableEntry::table).into_iter().flatten();
     let custom = limits().filter(|(name, _)| *name == "custom").filter_map(|(_, custom)| custom.table());
     let custom = custom.flatten().map(|(name, entry)| (format!("custom.{name}"), entry));
     let built_in = limits().filter(|(name, _)| *name != "custom").map(|(name, entry)| (name.clone(), entry));
@@ -39,8 +40,8 @@ pub(super) fn named(root: &Table) -> Vec<(String, &Entry)> {
 }
 
 /// The limits of a document that has nothing else in it, without the variables.
-pub(super) fn limits(root: Table) -> Result<Limits, ConfigError> {
-    let problems = Problems::default();
+pub(super) fn limits(root: ConfigTable) -> Result<Limits, ConfigError> {
+    let problems = ProblemList::default();
     let limits = reader::read(root, &problems, |root| root.section("limits", Limits::read));
     let problems = problems.into_inner();
     if problems.is_empty() { Ok(limits) } else { Err(ConfigError::new(problems)) }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use toml_edit::{Array, InlineTable, Table};
 
-use crate::throttle::{Limit, Mode, Rule, Span};
+use crate::throttle::{Limit, LimitMode, Rule, RuleSpan};
 
 /// The table of a limit. What it enforces without saying so is not written.
 pub(super) fn limit_toml(limit: &Limit) -> Table {
@@ -16,7 +16,7 @@ pub(super) fn limit_toml(limit: &Limit) -> Table {
         rules.set_trailing("\n");
     }
     let mut table = Table::new();
-    if limit.mode() == Mode::Monitor {
+    if limit.mode() == LimitMode::Monitor {
         table.insert("mode", toml_edit::value("monitor"));
     }
     table.insert("rules", toml_edit::value(rules));
@@ -27,8 +27,8 @@ fn rule_toml(rule: &Rule) -> InlineTable {
     let mut table = InlineTable::new();
     table.insert("max", i64::from(rule.max).into());
     match &rule.span {
-        Span::Sliding(window) => drop(table.insert("window", span_text(*window).into())),
-        Span::Calendar { unit, zone } => {
+        RuleSpan::Sliding(window) => drop(table.insert("window", span_text(*window).into())),
+        RuleSpan::Calendar { unit, zone } => {
             table.insert("per", unit.as_str().into());
             if let Some(name) = zone.iana_name().filter(|name| *name != "UTC") {
                 table.insert("timezone", name.into());
@@ -39,12 +39,12 @@ fn rule_toml(rule: &Rule) -> InlineTable {
     table
 }
 
-/// As [`Draft::Json`](super::Draft::Json) takes it.
+/// As [`LimitsDraft::Json`](super::LimitsDraft::Json) takes it.
 pub fn rule_json(rule: &Rule) -> Json {
     let then = rule.then.as_str();
     match &rule.span {
-        Span::Sliding(window) => json!({ "max": rule.max, "window": span_text(*window), "then": then }),
-        Span::Calendar { unit, zone } => json!({
+        RuleSpan::Sliding(window) => json!({ "max": rule.max, "window": span_text(*window), "then": then }),
+        RuleSpan::Calendar { unit, zone } => json!({
             "max": rule.max,
             "per": unit.as_str(),
             "timezone": zone.iana_name().unwrap_or("UTC"),

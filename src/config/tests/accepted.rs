@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::*;
-use crate::throttle::{CalendarUnit, Mode, Rule, Span, Then};
+use crate::throttle::{CalendarUnit, LimitMode, Rule, RuleAction, RuleSpan};
 
 use super::read;
 
@@ -66,9 +66,9 @@ fn a_named_limit_is_replaced_whole_and_the_others_keep_their_defaults() {
     let config = read("[limits.login-account]\nmode = 'monitor'\nrules = [{ max = 7, window = '2m' }]")
         .expect("valid");
     let limits = config.live.limits;
-    let rule = Rule::sliding(7, Duration::from_secs(120), Then::Block);
+    let rule = Rule::sliding(7, Duration::from_secs(120), RuleAction::Block);
     assert_eq!(limits.login_account.rules(), [rule]);
-    assert_eq!(limits.login_account.mode(), Mode::Monitor);
+    assert_eq!(limits.login_account.mode(), LimitMode::Monitor);
     assert_eq!(limits.login_account.name(), "login-account");
     assert_eq!(limits.login_address, Limits::default().login_address);
 }
@@ -88,9 +88,9 @@ fn custom_limits_slide_or_follow_the_calendar() {
     assert_eq!(limits.custom["reply"].name(), "custom.reply");
     let span = |name: &str| limits.get(name).expect("a limit").rules()[0].span.clone();
     let shanghai = jiff::tz::TimeZone::get("Asia/Shanghai").expect("a zone");
-    assert_eq!(span("custom.leave-campus"), Span::Calendar { unit: CalendarUnit::Month, zone: shanghai });
+    assert_eq!(span("custom.leave-campus"), RuleSpan::Calendar { unit: CalendarUnit::Month, zone: shanghai });
     let utc = jiff::tz::TimeZone::UTC;
-    assert_eq!(span("custom.a"), Span::Calendar { unit: CalendarUnit::Day, zone: utc });
+    assert_eq!(span("custom.a"), RuleSpan::Calendar { unit: CalendarUnit::Day, zone: utc });
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn urls_come_to_what_they_name() {
 fn a_chosen_gateway_keeps_what_it_needs() {
     let text = "[server]\nbind = '0.0.0.0:80'\n[sms]\ngateway = 'http'\n[sms.http]\n\
                 url = 'https://sms.example/send?to={phone}'\nheaders = { X-Key = 'env:SMS_KEY' }";
-    let Gateway::Http(http) = read(text).expect("valid").settings.sms.gateway else {
+    let GatewaySettings::Http(http) = read(text).expect("valid").settings.sms.gateway else {
         panic!("the chosen gateway")
     };
     assert_eq!(http.headers, [("X-Key".to_owned(), SecretRef::Variable("SMS_KEY".to_owned()))]);
@@ -153,7 +153,7 @@ fn get_sends_no_body_and_post_the_default_one() {
         let text =
             format!("[sms]\ngateway = 'http'\n[sms.http]\nmethod = '{method}'\nurl = 'http://a/?t={{text}}'");
         match read(&text).expect("valid").settings.sms.gateway {
-            Gateway::Http(http) => http.body,
+            GatewaySettings::Http(http) => http.body,
             other => panic!("{other:?}"),
         }
     };

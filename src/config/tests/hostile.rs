@@ -1,7 +1,7 @@
 //! Documents of somebody who means harm: what is told of them, and how much of it.
 
 use super::{read, refusal};
-use crate::config::error::Place;
+use crate::config::error::ConfigLocation;
 
 /// A place is told in lines and letters; whoever counts both from the start of the text for each value takes
 /// minutes for this, a request's thread or the watcher's long.
@@ -48,7 +48,9 @@ fn a_place_counts_lines_and_letters_whatever_they_take() {
         for letters in [1, 900] {
             let text = format!("{}a = [{}語]", before.repeat(letters), "\"日\", ".repeat(letters));
             let problem = read(&text).expect_err("a refusal").problems()[0].clone();
-            let Place::File { line, column, .. } = problem.place else { panic!("no place in the file") };
+            let ConfigLocation::File { line, column, .. } = problem.place else {
+                panic!("no place in the file")
+            };
             let last = text.lines().last().unwrap();
             assert_eq!((line, column), (text.lines().count(), last.chars().count() - 1), "{before:?}");
         }

@@ -3,15 +3,15 @@
 #[cfg(feature = "nacos")]
 use std::path::PathBuf;
 
-use crate::config::live_home::missing_client;
+use crate::config::live_backend::missing_client;
 use crate::config::*;
 
 use super::read;
 
 /// Reads `[live.nacos]` with these lines in it, in a build that has the client.
 fn nacos(lines: &str) -> Result<NacosSettings, String> {
-    let text = format!("[live]\nhome = 'nacos'\n[live.nacos]\n{lines}");
-    let read = read(&text).map(|config| config.settings.home.nacos.expect("the chosen home"));
+    let text = format!("[live]\nbackend = 'nacos'\n[live.nacos]\n{lines}");
+    let read = read(&text).map(|config| config.settings.backend.nacos.expect("the chosen backend"));
     read.map_err(|error| {
         let lines = error.to_string();
         let others: Vec<&str> = lines.lines().filter(|line| !line.contains("this build")).collect();
@@ -25,16 +25,16 @@ fn a_build_without_the_client_says_how_to_get_one() {
         missing_client(false).is_some_and(|told| told.contains("cargo build --release --features nacos"))
     );
     assert_eq!(missing_client(true), None);
-    let told = read("[live]\nhome = 'nacos'\nnacos.server = 'a:1'").err().map(|error| error.to_string());
+    let told = read("[live]\nbackend = 'nacos'\nnacos.server = 'a:1'").err().map(|error| error.to_string());
     let expected =
-        missing_client(cfg!(feature = "nacos")).map(|told| format!("gatehouse.toml:2: live.home: {told}"));
+        missing_client(cfg!(feature = "nacos")).map(|told| format!("gatehouse.toml:2: live.backend: {told}"));
     assert_eq!(told, expected);
 }
 
 #[test]
 fn another_home_needs_none_of_it() {
-    let config = read("[live]\nhome = 'file'\n[live.nacos]\ngroup = 'g'").expect("valid");
-    assert_eq!(config.settings.home.nacos, None);
+    let config = read("[live]\nbackend = 'file'\n[live.nacos]\ngroup = 'g'").expect("valid");
+    assert_eq!(config.settings.backend.nacos, None);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn all_but_the_server_has_a_default() {
 fn what_cannot_be_is_told_at_its_place() {
     let server = "server = 'a:8848'\n";
     let cases = [
-        (String::new(), "3: live.nacos.server: is missing; live.home = \"nacos\" requires it"),
+        (String::new(), "3: live.nacos.server: is missing; live.backend = \"nacos\" requires it"),
         ("server = 'nacos'".to_owned(), "4: live.nacos.server: is not a server address"),
         ("server = 'http://a:8848'".to_owned(), "4: live.nacos.server: is not a server address"),
         ("server = 'a b:8848'".to_owned(), "4: live.nacos.server: is not a server address"),

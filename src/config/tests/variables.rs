@@ -44,7 +44,7 @@ fn underscores_stand_for_the_dashes_of_limits_and_headers() {
     .expect("valid");
     assert_eq!(config.live.limits.login_account.capacity(), 4);
     assert!(config.live.limits.custom.contains_key("leave-campus"));
-    let Gateway::Http(http) = config.settings.sms.gateway else { panic!("the chosen gateway") };
+    let GatewaySettings::Http(http) = config.settings.sms.gateway else { panic!("the chosen gateway") };
     assert_eq!(http.headers[0].0, "x-key");
 }
 
@@ -105,4 +105,17 @@ fn problems_of_the_file_come_before_those_of_variables() {
     let expected = "gatehouse.toml:2: server.bimd: is not a setting; did you mean bind?\n\
         GATEHOUSE__STORE__TIMEOUT: store.timeout: 1h is out of range; it must be from 10ms to 5s";
     assert_eq!(message, expected);
+}
+
+#[test]
+fn a_former_name_is_read_with_a_warning_and_not_beside_the_present_one() {
+    let former = [("GATEHOUSE__LIVE__HOME", "redis")];
+    let config = read_with("[live]\nurl = 'redis://127.0.0.1:1/'", &former).expect("valid");
+    assert_eq!(config.settings.backend.backend, BackendKind::Redis);
+    let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings, ["GATEHOUSE__LIVE__HOME: live.home: is called live.backend now; please rename it"]);
+    assert_eq!(
+        refusal_with("[live]\nhome = 'file'\nbackend = 'file'", &[]),
+        "gatehouse.toml:2: live.home: is the former name of live.backend, which is set too; keep backend"
+    );
 }

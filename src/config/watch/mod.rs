@@ -1,4 +1,4 @@
-//! Keeps what is in force in step with its home: on a thread of its own, by events, by polling, on demand.
+//! Keeps what is in force in step with its backend: on a thread of its own, by events, by polling, on demand.
 
 mod reload;
 
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 pub use reload::ReloadOutcome;
 
-use self::reload::Reloader;
-use super::control::{Control, SaveRequest, Wake};
-use super::home::{self, FileHome, Found, Home, Swapped, Waker};
+use self::reload::ConfigReloader;
+use super::backend::{self, BackendRead, FileBackend, LimitsBackend, SwapResult, WatchWaker};
+use super::control::{SaveRequest, WatchControl, WatchMessage};
 use super::live::LiveHandle;
-use super::live_home::HomeKind;
+use super::live_backend::BackendKind;
 use super::settings::Settings;
-use super::source::Source;
+use super::source::ConfigSource;
 use crate::clock::Clock;
 
 /// Events get lost on network file systems, and where the file is a link into another folder. Half a
@@ -23,20 +23,20 @@ use crate::clock::Clock;
 const POLL: Duration = Duration::from_millis(500);
 
 /// How long a start waits for a service that keeps the limits.
-const FIRST_LOOK: Duration = Duration::from_secs(3);
+const FIRST_READ: Duration = Duration::from_secs(3);
 
 /// Reloads while it lives; dropping it stops the thread.
 #[derive(Debug)]
-pub struct Watcher {
-    control: Control,
+pub struct ConfigWatcher {
+    control: WatchControl,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watcher {
-    /// Watches the home of the limits; `running` is what the server was started with, which a change
+impl ConfigWatcher {
+    /// Watches the backend of the limits; `running` is what the server was started with, which a change
     /// is told against. `on_reload` is called on the watcher's thread after each outcome.
     pub fn start(
-        source: Source,
+        source: ConfigSource,
         running: Settings,
         live: LiveHandle,
         clock: Clock,
@@ -47,37 +47,37 @@ impl Watcher {
 
     fn start_polling(
         poll: Duration,
-        source: Source,
+        source: ConfigSource,
         running: Settings,
         live: LiveHandle,
         clock: Clock,
         on_reload: impl Fn(&ReloadOutcome) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let (control, woken) = Control::new();
+        let (control, woken) = WatchControl::new();
         let waker = control.waker();
-        let home = home::service(&running, &waker)
-            .unwrap_or_else(|| Box::new(FileHome::new(source.path(), poll, waker.clone())));
+        let backend = backend::service(&running, &waker)
+            .unwrap_or_else(|| Box::new(FileBackend::new(source.path(), poll, waker.clone())));
         live.controlled_by(control.clone());
         let (looked, first_look) = sync_channel(1);
-        let service = home.kind() != HomeKind::File;
-        let reloader = Reloader::new(live.source().clone(), running, live, clock);
-        let mut watching = Watching { waker, woken, home, reloader, on_reload, looked };
+        let service = backend.kind() != BackendKind::File;
+        let reloader = ConfigReloader::new(live.source().clone(), running, live, clock);
+        let mut watching = WatchThread { waker, woken, backend, reloader, on_reload, first_read: looked };
         let thread = std::thread::Builder::new().name("config-watch".into()).spawn(move || watching.run())?;
         if service {
             // What stands there is in force from the first request on, if it can be had.
-            first_look.recv_timeout(FIRST_LOOK).ok();
+            first_look.recv_timeout(FIRST_READ).ok();
         }
         Ok(Self { control, thread: Some(thread) })
     }
 
-    /// Looks at the home now and reports what came of it, also where nothing did: what SIGHUP asks for.
+    /// Looks at the backend now and reports what came of it, also where nothing did: what SIGHUP asks for.
     pub fn reload_now(&self) {
         self.control.reload();
     }
 }
 
-impl Drop for Watcher {
-    /// Waits for the thread, which takes one settling look (50 ms) at most where the home is a file.
+impl Drop for ConfigWatcher {
+    /// Waits for the thread, which takes one settling look (50 ms) at most where the backend is a file.
     fn drop(&mut self) {
         self.control.stop();
         if let Some(thread) = self.thread.take() {
@@ -86,39 +86,39 @@ impl Drop for Watcher {
     }
 }
 
-struct Watching<F> {
-    waker: Waker,
-    woken: Receiver<Wake>,
-    home: Box<dyn Home>,
-    reloader: Reloader,
+struct WatchThread<F> {
+    waker: WatchWaker,
+    woken: Receiver<WatchMessage>,
+    backend: Box<dyn LimitsBackend>,
+    reloader: ConfigReloader,
     on_reload: F,
-    /// Told once the home was looked at.
-    looked: SyncSender<()>,
+    /// Told once the backend was looked at.
+    first_read: SyncSender<()>,
 }
 
 /// What queued up while the thread was waiting: one look answers it all.
 #[derive(Default)]
-struct Asked {
+struct WatchRequests {
     on_demand: bool,
     saves: Vec<SaveRequest>,
 }
 
-impl<F: Fn(&ReloadOutcome)> Watching<F> {
+impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
     fn run(&mut self) {
         // Before the first wait, since the document may have changed between being loaded and being watched.
-        let mut asked = Asked::default();
+        let mut asked = WatchRequests::default();
         while !self.waker.is_stopping() {
-            self.home.listen();
+            self.backend.listen();
             let found = self.find();
             let outcome = self.reloader.step(found, asked.on_demand);
             self.tell(outcome);
-            self.looked.try_send(()).ok();
+            self.first_read.try_send(()).ok();
             for request in asked.saves {
                 self.save(request);
             }
-            asked = match self.woken.recv_timeout(self.home.poll()) {
+            asked = match self.woken.recv_timeout(self.backend.poll()) {
                 Ok(wake) => self.drain(wake),
-                Err(RecvTimeoutError::Timeout) => Asked::default(),
+                Err(RecvTimeoutError::Timeout) => WatchRequests::default(),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
         }
@@ -126,42 +126,42 @@ impl<F: Fn(&ReloadOutcome)> Watching<F> {
 
     /// Where a service has no document, what is in force is put there: at a first start what the file says,
     /// later what stood there before it was lost. Of several instances one is first.
-    fn find(&mut self) -> Found {
-        let found = self.home.read(self.reloader.seen());
-        if found != Found::Missing || self.home.kind() == HomeKind::File {
+    fn find(&mut self) -> BackendRead {
+        let found = self.backend.read(self.reloader.seen());
+        if found != BackendRead::Missing || self.backend.kind() == BackendKind::File {
             return found;
         }
-        match self.home.swap(&found, &self.reloader.document()) {
-            Ok(Swapped::Done) => {
-                let place = self.home.place().display();
+        match self.backend.swap(&found, &self.reloader.document()) {
+            Ok(SwapResult::Done) => {
+                let place = self.backend.place().display();
                 tracing::warn!(%place, "the backend had no limits, so this instance stored those that it has in force");
-                self.home.read(None)
+                self.backend.read(None)
             }
-            Ok(Swapped::Overtaken(found)) => found,
-            Err(reason) => Found::Down(reason),
+            Ok(SwapResult::Overtaken(found)) => found,
+            Err(reason) => BackendRead::Down(reason),
         }
     }
 
     fn tell(&self, outcome: Option<ReloadOutcome>) {
         if let Some(outcome) = outcome {
-            outcome.log(self.home.place());
+            outcome.log(self.backend.place());
             (self.on_reload)(&outcome);
         }
     }
 
     fn save(&mut self, request: SaveRequest) {
-        let (saved, outcome) = self.reloader.save(&mut *self.home, &request);
+        let (saved, outcome) = self.reloader.save(&mut *self.backend, &request);
         self.tell(outcome);
         request.answer(saved);
     }
 
-    fn drain(&self, first: Wake) -> Asked {
-        let mut asked = Asked::default();
+    fn drain(&self, first: WatchMessage) -> WatchRequests {
+        let mut asked = WatchRequests::default();
         for wake in std::iter::once(first).chain(self.woken.try_iter()) {
             match wake {
-                Wake::Changed | Wake::Stop => {}
-                Wake::OnDemand => asked.on_demand = true,
-                Wake::Save(request) => asked.saves.push(*request),
+                WatchMessage::Changed | WatchMessage::Stop => {}
+                WatchMessage::OnDemand => asked.on_demand = true,
+                WatchMessage::Save(request) => asked.saves.push(*request),
             }
         }
         asked

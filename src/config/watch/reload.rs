@@ -1,19 +1,19 @@
-//! One reload: what was found in the home, judged as a whole, and put in force or refused; and one save.
+//! One reload: what was found in the backend, judged as a whole, and put in force or refused; and one save.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::clock::Clock;
 
+use crate::config::backend::{BackendRead, LARGEST, LimitsBackend, SwapResult};
 use crate::config::control::SaveRequest;
-use crate::config::draft::{self, SaveError, Saved};
+use crate::config::draft::{self, DraftSaveError, SavedDraft};
 use crate::config::error::ConfigError;
-use crate::config::home::{Found, Home, LARGEST, Swapped};
-use crate::config::live::{LiveHandle, Refused};
+use crate::config::live::{LiveHandle, RefusedChange};
 use crate::config::settings::Settings;
-use crate::config::source::{Fingerprint, Judged, Source};
+use crate::config::source::{CheckedDocument, ConfigSource, Fingerprint};
 
-/// What came of looking at the home.
+/// What came of looking at the backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReloadOutcome {
     /// In force from now on. The keys in `needs_restart` differ from what the server was started with
@@ -49,22 +49,22 @@ impl ReloadOutcome {
     }
 }
 
-pub(super) struct Reloader {
-    source: Source,
+pub(super) struct ConfigReloader {
+    source: ConfigSource,
     /// What the server was started with.
     running: Settings,
     live: LiveHandle,
     clock: Clock,
     /// What was judged last, right or wrong: it is not judged twice.
-    seen: Option<Found>,
+    seen: Option<BackendRead>,
 }
 
-impl Reloader {
-    pub const fn new(source: Source, running: Settings, live: LiveHandle, clock: Clock) -> Self {
+impl ConfigReloader {
+    pub const fn new(source: ConfigSource, running: Settings, live: LiveHandle, clock: Clock) -> Self {
         Self { source, running, live, clock, seen: None }
     }
 
-    pub const fn seen(&self) -> Option<&Found> {
+    pub const fn seen(&self) -> Option<&BackendRead> {
         self.seen.as_ref()
     }
 
@@ -74,13 +74,13 @@ impl Reloader {
     }
 
     /// Judges what was found. `None` where it is what was judged last and nobody asked.
-    pub fn step(&mut self, found: Found, on_demand: bool) -> Option<ReloadOutcome> {
-        if let Found::Down(reason) = found {
-            let news = self.live.note_home(Some(&reason));
+    pub fn step(&mut self, found: BackendRead, on_demand: bool) -> Option<ReloadOutcome> {
+        if let BackendRead::Down(reason) = found {
+            let news = self.live.note_backend(Some(&reason));
             return (news || on_demand).then_some(ReloadOutcome::Down { reason });
         }
-        if self.live.note_home(None) {
-            tracing::info!(place = %self.source.path().display(), "the home of the configuration answers again");
+        if self.live.note_backend(None) {
+            tracing::info!(place = %self.source.path().display(), "the backend of the configuration answers again");
         }
         if self.seen.as_ref() == Some(&found) && !on_demand {
             return None;
@@ -95,14 +95,14 @@ impl Reloader {
             }
             Ok(outcome) => Some(outcome),
             Err(error) => {
-                self.live.note(Some(Refused { error: error.clone(), at: self.clock.now() }));
+                self.live.note(Some(RefusedChange { error: error.clone(), at: self.clock.now() }));
                 Some(ReloadOutcome::Refused { error })
             }
         }
     }
 
-    fn judge(&self, found: &Found) -> Result<ReloadOutcome, ConfigError> {
-        let Judged { config, fingerprint, document } = self.source.interpret(found)?;
+    fn judge(&self, found: &BackendRead) -> Result<ReloadOutcome, ConfigError> {
+        let CheckedDocument { config, fingerprint, document } = self.source.interpret(found)?;
         let in_force = self.live.in_force();
         if in_force.fingerprint == Some(fingerprint) {
             return Ok(ReloadOutcome::Unchanged { version: in_force.version });
@@ -110,8 +110,8 @@ impl Reloader {
         // At a start, nothing means the defaults. Later it means that the file is being written or was
         // taken away, and nobody asked for the defaults.
         let vanished = match found {
-            Found::Bytes(bytes) if bytes.trim_ascii().is_empty() => Some("is empty"),
-            Found::Missing => Some("was removed"),
+            BackendRead::Bytes(bytes) if bytes.trim_ascii().is_empty() => Some("is empty"),
+            BackendRead::Missing => Some("was removed"),
             _ => None,
         };
         if let Some(reason) = vanished {
@@ -125,29 +125,32 @@ impl Reloader {
     /// Puts a draft into the document, and the document in force.
     pub fn save(
         &mut self,
-        home: &mut dyn Home,
+        backend: &mut dyn LimitsBackend,
         request: &SaveRequest,
-    ) -> (Result<Saved, SaveError>, Option<ReloadOutcome>) {
+    ) -> (Result<SavedDraft, DraftSaveError>, Option<ReloadOutcome>) {
         let before = self.live.in_force();
-        let (candidate, expected) = match self.candidate(home, request) {
+        let (candidate, expected) = match self.candidate(backend, request) {
             Ok(candidate) => candidate,
             Err(error) => return (Err(error), None),
         };
         let same = expected.bytes() == Some(candidate.as_bytes());
-        let swapped = if same { Ok(Swapped::Done) } else { home.swap(&expected, &candidate) };
+        let swapped = if same { Ok(SwapResult::Done) } else { backend.swap(&expected, &candidate) };
         let outcome = match swapped {
-            Err(reason) => return (Err(SaveError::Home(reason)), None),
-            Ok(Swapped::Overtaken(found)) => {
+            Err(reason) => return (Err(DraftSaveError::Backend(reason)), None),
+            Ok(SwapResult::Overtaken(found)) => {
                 return (Err(draft::stale(&request.edit, &self.source, &found)), None);
             }
-            Ok(Swapped::Done) => self.step(Found::Bytes(candidate.into_bytes()), false),
+            Ok(SwapResult::Done) => self.step(BackendRead::Bytes(candidate.into_bytes()), false),
         };
         if let Some(ReloadOutcome::Refused { error }) = &outcome {
             // It was judged before it was written, by the same judge.
-            return (Err(SaveError::Home(format!("it was written, but then refused: {error}"))), outcome);
+            return (
+                Err(DraftSaveError::Backend(format!("it was written, but then refused: {error}"))),
+                outcome,
+            );
         }
         let now = self.live.in_force();
-        let saved = Saved {
+        let saved = SavedDraft {
             version: now.fingerprint.map(|version| version.to_string()).unwrap_or_default(),
             changed: now.live.limits != before.live.limits,
             toml: draft::limits_toml(&now.document),
@@ -156,30 +159,36 @@ impl Reloader {
     }
 
     /// The document with the draft in it, and the one that it was put into.
-    fn candidate(&self, home: &mut dyn Home, request: &SaveRequest) -> Result<(String, Found), SaveError> {
-        let place = home.place().display().to_string();
-        let unreadable = |reason: &str| SaveError::Home(format!("{place} cannot be read: {reason}"));
-        let found = home.read(self.seen());
+    fn candidate(
+        &self,
+        backend: &mut dyn LimitsBackend,
+        request: &SaveRequest,
+    ) -> Result<(String, BackendRead), DraftSaveError> {
+        let place = backend.place().display().to_string();
+        let unreadable = |reason: &str| DraftSaveError::Backend(format!("{place} cannot be read: {reason}"));
+        let found = backend.read(self.seen());
         let bytes = match &found {
-            Found::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
+            BackendRead::Bytes(bytes) if bytes.len() as u64 > LARGEST => {
                 return Err(unreadable("it is longer than 1 MiB"));
             }
-            Found::Bytes(bytes) => bytes.as_slice(),
-            Found::Missing => &[],
-            Found::Unreadable(reason) | Found::Down(reason) => return Err(unreadable(reason)),
+            BackendRead::Bytes(bytes) => bytes.as_slice(),
+            BackendRead::Missing => &[],
+            BackendRead::Unreadable(reason) | BackendRead::Down(reason) => return Err(unreadable(reason)),
         };
         let text = std::str::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8"))?;
         let in_force = self.live.in_force();
         if text.trim().is_empty() && !in_force.document.trim().is_empty() {
             // What else it said would be lost at the next start.
-            return Err(SaveError::Home(format!("{place} was removed or emptied; put it back first")));
+            return Err(DraftSaveError::Backend(format!(
+                "{place} was removed or emptied; put it back first"
+            )));
         }
         if Fingerprint::of(bytes).to_string() != request.seen {
             return Err(draft::stale(&request.edit, &self.source, &found));
         }
         let (candidate, _) = request.edit.put_into(&self.source, text)?;
         if candidate.len() as u64 > LARGEST {
-            return Err(SaveError::Home(format!("{place} would be longer than 1 MiB")));
+            return Err(DraftSaveError::Backend(format!("{place} would be longer than 1 MiB")));
         }
         Ok((candidate, found))
     }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::clock::Micros;
-use crate::config::Loaded;
+use crate::config::LoadedConfig;
 
 /// Longer than any loaded machine takes; a test that works never waits for it.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,7 +24,7 @@ struct Watched {
     file: PathBuf,
     live: LiveHandle,
     outcomes: Receiver<ReloadOutcome>,
-    watcher: Watcher,
+    watcher: ConfigWatcher,
 }
 
 fn document(max: u32) -> String {
@@ -32,23 +32,23 @@ fn document(max: u32) -> String {
 }
 
 fn watched(poll: Duration, lay_out: impl FnOnce(&Path) -> PathBuf) -> Watched {
-    watched_from(poll, lay_out, |file| Source::new(Some(file), Vec::new()))
+    watched_from(poll, lay_out, |file| ConfigSource::new(Some(file), Vec::new()))
 }
 
 fn watched_from(
     poll: Duration,
     lay_out: impl FnOnce(&Path) -> PathBuf,
-    source: impl FnOnce(&Path) -> Source,
+    source: impl FnOnce(&Path) -> ConfigSource,
 ) -> Watched {
     let folder = tempfile::tempdir().expect("a folder");
     let file = lay_out(folder.path());
     let source = source(&file);
-    let Loaded { settings, live } = source.load().expect("valid");
+    let LoadedConfig { settings, live, .. } = source.load().expect("valid");
     let (told, outcomes) = channel();
     let hook = move |outcome: &ReloadOutcome| told.send(outcome.clone()).expect("a listener");
     let clock = Clock::manual(Micros(7));
     let watcher =
-        Watcher::start_polling(poll, source, settings, live.clone(), clock, hook).expect("a watcher");
+        ConfigWatcher::start_polling(poll, source, settings, live.clone(), clock, hook).expect("a watcher");
     let watched = Watched { folder, file, live, outcomes, watcher };
     // The folder is being watched from here on.
     watched.watcher.reload_now();
@@ -167,7 +167,7 @@ fn a_removed_file_changes_nothing_until_it_is_back() {
 
 #[test]
 fn a_default_file_may_come_later_and_its_removal_does_not_bring_the_defaults() {
-    let source = |file: &Path| Source::optional(file, Vec::new());
+    let source = |file: &Path| ConfigSource::optional(file, Vec::new());
     let watched = watched_from(NEVER, |folder| folder.join("gatehouse.toml"), source);
     watched.replace(&document(2));
     assert_eq!(watched.applied(), 2);

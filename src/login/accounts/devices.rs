@@ -2,7 +2,7 @@
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::{Account, AccountRow, Accounts, Failure};
+use super::{Account, AccountRow, Accounts, FailureResult};
 use crate::db::{Db, DbError, on_db};
 use crate::login::{AccountId, DEVICE_LIFE, DeviceId, Username};
 
@@ -52,7 +52,7 @@ impl Accounts {
         account: &Account,
         device: DeviceId,
         max: u32,
-    ) -> Result<Failure, DbError> {
+    ) -> Result<FailureResult, DbError> {
         const SQL: &str = "INSERT INTO device_failures (account, device, failures, failed_at, spent_at)
             SELECT id, $1, 1, $2, CASE WHEN $3 <= 1 THEN CAST($2 AS BIGINT) END FROM accounts
             WHERE id = $4 AND password_version = $5
@@ -64,7 +64,7 @@ impl Accounts {
         let spent: Option<i32> = on_db!(&self.db, pool => query_scalar(SQL).bind(device.to_string())
             .bind(self.clock.now().0).bind(i64::from(max)).bind(account.id.to_string())
             .bind(account.password_version).fetch_optional(pool).await)?;
-        Ok(Failure::of(spent))
+        Ok(FailureResult::of(spent))
     }
 
     /// The password that came from there was right: the wrong ones before it count no more. False where they

@@ -11,7 +11,7 @@ const SLOTS: u16 = 1024;
 
 /// What one more wrong password came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub enum FailureResult {
     Counted,
     /// It was the last one that the password could have from strangers, or from that device: there it opens
     /// nothing now.
@@ -20,7 +20,7 @@ pub enum Failure {
     Void,
 }
 
-impl Failure {
+impl FailureResult {
     /// By what the statement that counted it returned.
     pub(super) const fn of(returned: Option<i32>) -> Self {
         match returned {
@@ -34,7 +34,7 @@ impl Failure {
 impl Accounts {
     /// Counts a wrong password against the one that it was compared with, and disables that at the `max`-th in
     /// a row. Of any number at once each counts, and one of them disables.
-    pub async fn count_failure(&self, account: &Account, max: u32) -> Result<Failure, DbError> {
+    pub async fn count_failure(&self, account: &Account, max: u32) -> Result<FailureResult, DbError> {
         const SQL: &str =
             "UPDATE accounts SET password_failures = password_failures + 1, password_disabled_at =
             CASE WHEN password_failures + 1 >= $1 THEN CAST($2 AS BIGINT) END
@@ -43,7 +43,7 @@ impl Accounts {
         let (id, now) = (account.id.to_string(), self.clock.now().0);
         let disabled: Option<i32> = on_db!(&self.db, pool => query_scalar(SQL).bind(i64::from(max)).bind(now)
             .bind(id).bind(account.password_version).fetch_optional(pool).await)?;
-        Ok(Failure::of(disabled))
+        Ok(FailureResult::of(disabled))
     }
 
     /// As dear, where there is no password that a wrong one could count against: one name always meets one

@@ -3,7 +3,7 @@
 use sqlx::{query, query_scalar};
 
 use super::Accounts;
-use crate::db::{DbError, Lock, on_db, on_tx};
+use crate::db::{DbError, DbLock, on_db, on_tx};
 use crate::login::{AccountId, DeviceId, Phc};
 use crate::sms::Phone;
 
@@ -43,7 +43,7 @@ impl Accounts {
         const END_SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
         const FORGET_DEVICES: &str = "DELETE FROM device_failures WHERE account = $1";
         let account = id.to_string();
-        let mut tx = self.db.begin_exclusive(Lock::account(id.as_bytes())).await?;
+        let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
         // The account first: a session that starts at the same time holds its row, or finds it changed.
         let version: Option<i64> = on_tx!(&mut tx, connection => {
             let set = match shown {

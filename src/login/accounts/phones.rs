@@ -8,7 +8,7 @@ use super::Accounts;
 use crate::clock::Micros;
 use crate::db::{DbError, on_db};
 use crate::login::AccountId;
-use crate::sms::{Owners, Phone};
+use crate::sms::{Phone, PhoneOwners};
 
 /// What became of the wish to have a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Accounts {
     }
 }
 
-impl Owners for Accounts {
+impl PhoneOwners for Accounts {
     fn since<'a>(
         &'a self,
         phone: &'a Phone,

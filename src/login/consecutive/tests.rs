@@ -2,13 +2,13 @@ use super::*;
 use crate::clock::{Clock, Micros};
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
-use crate::login::{Devices, KnownDevices, Phc, Roles};
+use crate::login::{DeviceCookies, KnownDevices, Phc, Roles};
 use crate::secret::MasterKey;
 
 const MAX: u32 = 100;
 
 struct Bench {
-    consecutive: Arc<Consecutive>,
+    consecutive: Arc<ConsecutiveFailures>,
     accounts: Accounts,
     alice: Account,
     _database: TestDatabase,
@@ -18,7 +18,12 @@ async fn bench(database: TestDatabase) -> Bench {
     let accounts = Accounts::new(database.open().await, Clock::manual(Micros(1_000_000)), Entropy::Os);
     let login = Username::parse("alice").unwrap();
     let alice = accounts.create(&login, &Phc::stored("hash".to_owned()), Roles::default()).await.unwrap();
-    Bench { consecutive: Arc::new(Consecutive::new(accounts.clone())), accounts, alice, _database: database }
+    Bench {
+        consecutive: Arc::new(ConsecutiveFailures::new(accounts.clone())),
+        accounts,
+        alice,
+        _database: database,
+    }
 }
 
 impl Bench {
@@ -31,14 +36,14 @@ impl Bench {
     /// A browser that alice has signed in from.
     fn device(&self) -> KnownDevice {
         let key = MasterKey::from_bytes([7; 32]).derive("test.device");
-        let devices = Devices::new(key, Clock::manual(Micros(1_000_000)), Entropy::Os);
+        let devices = DeviceCookies::new(key, Clock::manual(Micros(1_000_000)), Entropy::Os);
         let cookie = devices.remember(&KnownDevices::default(), &self.alice);
         devices.recognise(&cookie).at(self.alice.id).unwrap()
     }
 
-    async fn look(&self) -> Looked {
-        let looked = self.consecutive.look(&self.alice.login, Some(self.alice.id), None, MAX).await;
-        looked.unwrap().expect("a turn within patience")
+    async fn look(&self) -> LoginLookup {
+        let lookup = self.consecutive.look_up(&self.alice.login, Some(self.alice.id), None, MAX).await;
+        lookup.unwrap().expect("a turn within patience")
     }
 
     /// Each looks, takes its time where it may compare, and ends as `right` says; how many could compare.
@@ -56,15 +61,15 @@ impl Bench {
         for number in 0..many {
             let (consecutive, alice) = (Arc::clone(&self.consecutive), self.alice.clone());
             tasks.spawn(async move {
-                let looked =
-                    consecutive.look(&alice.login, Some(alice.id), device.as_ref(), MAX).await.unwrap();
-                let looked = looked.expect("a turn within patience");
+                let lookup =
+                    consecutive.look_up(&alice.login, Some(alice.id), device.as_ref(), MAX).await.unwrap();
+                let lookup = lookup.expect("a turn within patience");
                 tokio::task::yield_now().await;
-                let compared = looked.turn.is_some();
+                let compared = lookup.permit.is_some();
                 if compared && right(number) {
-                    assert!(consecutive.confirm(&looked).await.unwrap());
+                    assert!(consecutive.confirm(&lookup).await.unwrap());
                 } else {
-                    consecutive.count(&alice.login, &looked, MAX).await.unwrap();
+                    consecutive.count(&alice.login, &lookup, MAX).await.unwrap();
                 }
                 compared
             });
@@ -88,7 +93,7 @@ async fn of_two_hundred_wrong_ones_at_once_a_hundred_are_compared(database: Test
     assert_eq!(bench.all_at_once(|_| false, 200).await, 100);
     let now = bench.accounts.by_id(bench.alice.id).await.unwrap().unwrap();
     assert_eq!((now.password_failures, now.password_disabled_at.is_some()), (100, true));
-    assert!(bench.consecutive.air.lock().is_empty(), "nothing is kept of who is gone");
+    assert!(bench.consecutive.in_flight.lock().is_empty(), "nothing is kept of who is gone");
 }
 
 async fn a_known_device_has_a_hundred_of_its_own_and_strangers_have_theirs(database: TestDatabase) {
@@ -100,7 +105,7 @@ async fn a_known_device_has_a_hundred_of_its_own_and_strangers_have_theirs(datab
     assert_eq!(bench.all_at_once_from(Some(work), |_| false, 200).await, 100);
     let now = bench.accounts.by_id(bench.alice.id).await.unwrap().unwrap();
     assert_eq!(now.password_failures, 100, "strangers' alone");
-    assert!(bench.consecutive.air.lock().is_empty(), "nothing is kept of who is gone");
+    assert!(bench.consecutive.in_flight.lock().is_empty(), "nothing is kept of who is gone");
 }
 
 async fn right_ones_are_not_refused_for_one_another_however_little_is_left(database: TestDatabase) {
@@ -125,27 +130,27 @@ async fn whoever_gives_up_while_they_wait_takes_no_word_with_them(database: Test
     let first = bench.look().await;
     let wait = || {
         let (consecutive, alice) = (Arc::clone(&bench.consecutive), bench.alice.clone());
-        tokio::spawn(async move { consecutive.look(&alice.login, Some(alice.id), None, MAX).await })
+        tokio::spawn(async move { consecutive.look_up(&alice.login, Some(alice.id), None, MAX).await })
     };
     let (second, third) = (wait(), wait());
     second.abort();
     drop(first);
-    assert!(third.await.unwrap().unwrap().unwrap().turn.is_some());
+    assert!(third.await.unwrap().unwrap().unwrap().permit.is_some());
 }
 
 /// How many are compared at once with a name's password, were it asked by as many as could all be wrong.
 async fn side_by_side(bench: &Bench, login: &Username, expected: Option<AccountId>) -> usize {
-    let mut looked = Vec::new();
+    let mut lookup = Vec::new();
     for _ in 0..5 {
-        let mut look = std::pin::pin!(bench.consecutive.look(login, expected, None, MAX));
-        // As long as no answer of the database takes (which no clock of ours moves); one that waits for a turn
+        let mut look = std::pin::pin!(bench.consecutive.look_up(login, expected, None, MAX));
+        // As long as no answer of the database takes (which no clock of ours moves); one that waits for a permit
         // waits for those before it, for ever.
         match tokio::time::timeout(Duration::from_secs(1), &mut look).await {
-            Ok(done) => looked.push(done.unwrap().unwrap()),
+            Ok(done) => lookup.push(done.unwrap().unwrap()),
             Err(_) => break,
         }
     }
-    looked.len()
+    lookup.len()
 }
 
 async fn a_name_that_nobody_has_is_waited_at_as_an_account_is(database: TestDatabase) {
@@ -166,46 +171,48 @@ async fn a_name_that_nobody_has_is_waited_at_as_an_account_is(database: TestData
 }
 
 /// At a name that nobody has.
-fn none() -> Looked {
-    Looked { account: None, device: None, turn: None }
+fn none() -> LoginLookup {
+    LoginLookup { account: None, device: None, permit: None }
 }
 
-fn turns<const N: usize>() -> [Turn; N] {
-    let air = Arc::default();
-    std::array::from_fn(|_| Turn::new(&air, Whose::Account(AccountId::parse(&"7".repeat(32)).unwrap())))
+fn permits<const N: usize>() -> [ComparisonPermit; N] {
+    let table = Arc::default();
+    std::array::from_fn(|_| {
+        ComparisonPermit::new(&table, InFlightKey::Account(AccountId::parse(&"7".repeat(32)).unwrap()))
+    })
 }
 
 #[test]
 fn there_is_room_while_all_in_the_air_may_be_wrong() {
-    let [mut first, mut second, mut third] = turns();
-    assert!(matches!(first.rise(98, 0, MAX), Rise::Risen));
-    assert!(matches!(second.rise(98, 0, MAX), Rise::Risen));
-    assert!(matches!(third.rise(98, 0, MAX), Rise::Full));
+    let [mut first, mut second, mut third] = permits();
+    assert!(matches!(first.try_start(98, 0, MAX), StartResult::Started));
+    assert!(matches!(second.try_start(98, 0, MAX), StartResult::Started));
+    assert!(matches!(third.try_start(98, 0, MAX), StartResult::Full));
     // The failures that the third has read may be those from before, or from after.
     drop(second);
-    assert!(matches!(third.rise(98, 0, MAX), Rise::Stale));
+    assert!(matches!(third.try_start(98, 0, MAX), StartResult::Stale));
     let ended = third.ended();
-    assert!(matches!(third.rise(99, ended, MAX), Rise::Full), "it was wrong");
-    assert!(matches!(third.rise(0, ended, MAX), Rise::Risen), "it was right");
+    assert!(matches!(third.try_start(99, ended, MAX), StartResult::Full), "it was wrong");
+    assert!(matches!(third.try_start(0, ended, MAX), StartResult::Started), "it was right");
 }
 
 #[test]
 fn a_limit_below_what_stands_lets_one_at_a_time_be_compared() {
-    let [mut first, mut second] = turns();
-    assert!(matches!(first.rise(50, 0, 20), Rise::Risen));
-    assert!(matches!(second.rise(50, 0, 20), Rise::Full));
+    let [mut first, mut second] = permits();
+    assert!(matches!(first.try_start(50, 0, 20), StartResult::Started));
+    assert!(matches!(second.try_start(50, 0, 20), StartResult::Full));
     drop(first);
-    assert!(matches!(second.rise(50, 0, 20), Rise::Stale));
+    assert!(matches!(second.try_start(50, 0, 20), StartResult::Stale));
     let ended = second.ended();
-    assert!(matches!(second.rise(51, ended, 20), Rise::Risen));
+    assert!(matches!(second.try_start(51, ended, 20), StartResult::Started));
 }
 
 async fn switched_off_it_counts_nothing_and_what_is_disabled_stays_so(database: TestDatabase) {
     let bench = bench(database).await;
-    let look = || bench.consecutive.look(&bench.alice.login, Some(bench.alice.id), None, 0);
+    let look = || bench.consecutive.look_up(&bench.alice.login, Some(bench.alice.id), None, 0);
     for _ in 0..3 {
-        let looked = look().await.unwrap().unwrap();
-        assert!(!bench.consecutive.count(&bench.alice.login, &looked, 0).await.unwrap());
+        let lookup = look().await.unwrap().unwrap();
+        assert!(!bench.consecutive.count(&bench.alice.login, &lookup, 0).await.unwrap());
     }
     assert_eq!(bench.accounts.by_id(bench.alice.id).await.unwrap(), Some(bench.alice.clone()));
     bench.accounts.count_failure(&bench.alice, 1).await.unwrap();

@@ -5,7 +5,7 @@ use crate::login::{Roles, Username};
 use crate::secret::MasterKey;
 
 struct Bench {
-    devices: Devices,
+    devices: DeviceCookies,
     clock: Clock,
 }
 
@@ -13,7 +13,7 @@ impl Bench {
     fn new() -> Self {
         let clock = Clock::manual(Micros::from_seconds(1_772_366_400));
         let key = MasterKey::from_bytes([7; 32]).derive("test.device");
-        Self { devices: Devices::new(key, clock.clone(), Entropy::seeded(1)), clock }
+        Self { devices: DeviceCookies::new(key, clock.clone(), Entropy::seeded(1)), clock }
     }
 
     /// Signs in to each, one after the other, in one browser.
@@ -100,7 +100,7 @@ fn a_changed_byte_makes_it_a_strangers() {
         assert!(bench.devices.recognise(&forged).at(one.id).is_none(), "{place}");
     }
     let other_key = MasterKey::from_bytes([8; 32]).derive("test.device");
-    let elsewhere = Devices::new(other_key, bench.clock.clone(), Entropy::seeded(1));
+    let elsewhere = DeviceCookies::new(other_key, bench.clock.clone(), Entropy::seeded(1));
     assert!(elsewhere.recognise(&cookie).at(one.id).is_none());
 }
 

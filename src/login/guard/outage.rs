@@ -5,14 +5,16 @@
 
 use std::time::Duration;
 
-use super::in_flight::{NotYet, Ticket};
-use super::path::{BeforePasswords, OWN, Path};
-use super::slot::{Held, HeldInOutage, Slot, Unclaimed};
-use super::{ASKED, Admission, BUSY_RETRY, Guard, PATIENCE, Subject, Who, refused, stricter};
+use super::in_flight::{InFlightTicket, NotYet};
+use super::path::{BeforePasswords, OWN, SignInPath};
+use super::slot::{AttemptSlot, HeldInOutage, SlotHold, UnclaimedHold};
+use super::{
+    ASKED, AccountSubject, BUSY_RETRY, GuardAdmission, GuardRequest, LoginGuard, PATIENCE, refused, stricter,
+};
 use crate::clock::Micros;
 use crate::db::DbError;
-use crate::throttle::window::{self, Gathered, Log};
-use crate::throttle::{Attempt, Bucket, HitId, Limit, MemoryStore, OwnedBucket, Refusal, Then};
+use crate::throttle::window::{self, GatheredVerdict, WindowLog};
+use crate::throttle::{Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, Refusal, RuleAction};
 
 /// How long one that finds no slot waits at most before it reads the record again: others may free theirs on
 /// another instance.
@@ -22,33 +24,33 @@ const READ_AGAIN: Duration = Duration::from_millis(200);
 const RETURNS_SOON: Duration = Duration::from_millis(10);
 
 /// What the record says of an attempt.
-enum Recorded {
-    Allowed(Ticket, Taken),
+enum RecordDecision {
+    Allowed(InFlightTicket, TakenHit),
     Refused(Refusal),
     /// The store decides again.
     StoreIsBack,
 }
 
 /// When, and as what.
-struct Taken {
+struct TakenHit {
     at: Micros,
     id: HitId,
 }
 
 /// The failures of one log, newest first, and what is in flight there.
-struct Failures<'a> {
+struct LogFailures<'a> {
     times: &'a [Micros],
     in_flight: u32,
 }
 
-impl Guard {
+impl LoginGuard {
     /// None: the store decides again.
     pub(super) async fn admit_in_outage(
         &self,
         limits: BeforePasswords<'_>,
-        (subject, who): (Subject, Who<'_>),
-        path: Path,
-    ) -> Option<Admission> {
+        (subject, who): (AccountSubject, GuardRequest<'_>),
+        path: SignInPath,
+    ) -> Option<GuardAdmission> {
         let buckets = path.buckets(&self.limiter, limits, subject, who);
         let (own, others) = buckets.split_first().expect("the own log stands first");
         let elsewhere = match self.hold_elsewhere(others, who.solved, path).await {
@@ -60,15 +62,20 @@ impl Guard {
             let buckets: Vec<OwnedBucket> = buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
             let asking = tokio::time::timeout(PATIENCE, self.ask_record(own.limit, &buckets)).await;
             match asking {
-                Ok(Ok(Recorded::Allowed(ticket, Taken { at, id }))) => {
+                Ok(Ok(RecordDecision::Allowed(ticket, TakenHit { at, id }))) => {
                     let limiter = self.limiter.clone();
                     let elsewhere = elsewhere.map(|hold| Box::new(hold.claim()));
-                    let hold = Held::Outage(HeldInOutage { id, at, buckets, elsewhere, limiter });
-                    return Some(Admission::Held(Slot::new(hold, path, ticket, self.failures.clone())));
+                    let hold = SlotHold::Outage(HeldInOutage { id, at, buckets, elsewhere, limiter });
+                    return Some(GuardAdmission::Held(AttemptSlot::new(
+                        hold,
+                        path,
+                        ticket,
+                        self.failures.clone(),
+                    )));
                 }
-                Ok(Ok(Recorded::Refused(refusal))) => Ok(refusal),
-                Ok(Ok(Recorded::StoreIsBack)) => Err(None),
-                Ok(Err(_)) | Err(_) => Err(Some(Admission::Busy { retry_after: BUSY_RETRY })),
+                Ok(Ok(RecordDecision::Refused(refusal))) => Ok(refusal),
+                Ok(Ok(RecordDecision::StoreIsBack)) => Err(None),
+                Ok(Err(_)) | Err(_) => Err(Some(GuardAdmission::Busy { retry_after: BUSY_RETRY })),
             }
         } else {
             Ok(ASKED)
@@ -78,8 +85,9 @@ impl Guard {
         }
         match refused_by {
             Err(other) => other,
-            Ok(refusal) if path.device().is_some() && refusal.then == Then::Block => {
-                let other = Box::pin(self.admit_in_outage(limits, (subject, who), Path::Stranger)).await?;
+            Ok(refusal) if path.device().is_some() && refusal.then == RuleAction::Block => {
+                let other =
+                    Box::pin(self.admit_in_outage(limits, (subject, who), SignInPath::Stranger)).await?;
                 Some(milder(refused(path, refusal), other))
             }
             Ok(refusal) => Some(refused(path, refusal)),
@@ -91,8 +99,8 @@ impl Guard {
         &self,
         others: &[Bucket<'_>],
         solved: bool,
-        path: Path,
-    ) -> Result<Option<Unclaimed<MemoryStore>>, Admission> {
+        path: SignInPath,
+    ) -> Result<Option<UnclaimedHold<MemoryStore>>, GuardAdmission> {
         let others: Vec<OwnedBucket> = others
             .iter()
             .map(|bucket| OwnedBucket { limit: stricter(bucket.limit), key: bucket.key })
@@ -102,15 +110,15 @@ impl Guard {
             return Ok(None);
         }
         match self.insurance.hold(&buckets, solved, PATIENCE).await {
-            Ok(Attempt::Held(hold)) => Ok(Some(Unclaimed::new(hold))),
-            Ok(Attempt::Refused(refusal)) => {
+            Ok(HoldDecision::Held(hold)) => Ok(Some(UnclaimedHold::new(hold))),
+            Ok(HoldDecision::Refused(refusal)) => {
                 Err(refused(path, Refusal { bucket: refusal.bucket + 1, ..refusal }))
             }
-            Ok(Attempt::OutOfPatience) | Err(_) => Err(Admission::Busy { retry_after: BUSY_RETRY }),
+            Ok(HoldDecision::OutOfPatience) | Err(_) => Err(GuardAdmission::Busy { retry_after: BUSY_RETRY }),
         }
     }
 
-    async fn ask_record(&self, limit: &Limit, buckets: &[OwnedBucket]) -> Result<Recorded, DbError> {
+    async fn ask_record(&self, limit: &Limit, buckets: &[OwnedBucket]) -> Result<RecordDecision, DbError> {
         let id = self.limiter.fresh_id();
         // What could not be written down would count nowhere.
         self.failures.writable()?;
@@ -122,19 +130,19 @@ impl Guard {
                 self.failures.newest(buckets[OWN].key, horizon.unwrap_or(now), limit.capacity()).await?;
             let instances = self.failures.live_instances(now).await?;
             let judge = |in_flight| {
-                let mut gathered = Gathered::default();
-                gathered.add(OWN, limit, &Failures { times: &times, in_flight }, now, true);
+                let mut gathered = GatheredVerdict::default();
+                gathered.add(OWN, limit, &LogFailures { times: &times, in_flight }, now, true);
                 gathered
             };
             if let Some(refusal) = judge(0).refused() {
-                return Ok(Recorded::Refused(refusal));
+                return Ok(RecordDecision::Refused(refusal));
             }
             // As if the others had as many in flight.
             let fits = |in_flight: u32| judge(in_flight.saturating_mul(instances)).held.is_none();
-            match self.in_flight.take_off_by_record((id, now, buckets), ended, fits) {
-                Ok(ticket) => return Ok(Recorded::Allowed(ticket, Taken { at: now, id })),
+            match self.in_flight.begin_by_record((id, now, buckets), ended, fits) {
+                Ok(ticket) => return Ok(RecordDecision::Allowed(ticket, TakenHit { at: now, id })),
                 Err(NotYet::Returning) if self.in_flight.generation().is_some() => {
-                    return Ok(Recorded::StoreIsBack);
+                    return Ok(RecordDecision::StoreIsBack);
                 }
                 Err(NotYet::Returning) => tokio::time::sleep(RETURNS_SOON).await,
                 Err(NotYet::Stale) => tokio::task::yield_now().await,
@@ -145,10 +153,10 @@ impl Guard {
 }
 
 /// Of two refusals the one that is over sooner; what is no refusal stands.
-fn milder(one: Admission, other: Admission) -> Admission {
-    let told = |admission: &Admission| match admission {
-        Admission::Refused { refusal, .. } => Some((refusal.then, refusal.retry_after)),
-        Admission::Held(_) | Admission::Busy { .. } => None,
+fn milder(one: GuardAdmission, other: GuardAdmission) -> GuardAdmission {
+    let told = |admission: &GuardAdmission| match admission {
+        GuardAdmission::Refused { refusal, .. } => Some((refusal.then, refusal.retry_after)),
+        GuardAdmission::Held(_) | GuardAdmission::Busy { .. } => None,
     };
     match (told(&one), told(&other)) {
         (Some(first), Some(second)) if first < second => one,
@@ -156,7 +164,7 @@ fn milder(one: Admission, other: Admission) -> Admission {
     }
 }
 
-impl Log for Failures<'_> {
+impl WindowLog for LogFailures<'_> {
     fn nth_newest(&self, n: u32) -> Option<Micros> {
         self.times.get((n as usize).checked_sub(1)?).copied()
     }

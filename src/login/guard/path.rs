@@ -1,11 +1,13 @@
 //! Which logs one attempt is counted in: a stranger's in the account's, the address's and the network's; one
 //! from a known device in the device's alone.
 
-use super::subject::{Subject, account_key, account_subject};
-use super::{PATIENCE, Who};
+use super::subject::{AccountSubject, account_key, account_subject};
+use super::{GuardRequest, PATIENCE};
 use crate::config::{LimitName, Limits};
 use crate::login::{Account, KnownDevice, KnownDevices};
-use crate::throttle::{Attempt, Bucket, Limit, Limiter, Mode, Rule, StoreError, Then, WindowStore};
+use crate::throttle::{
+    Bucket, HoldDecision, Limit, LimitMode, Limiter, Rule, RuleAction, StoreError, WindowStore,
+};
 
 /// The account's bucket, or the device's in its place, stands first.
 pub const OWN: usize = 0;
@@ -13,7 +15,7 @@ pub const OWN: usize = 0;
 pub const SHARED: [usize; 2] = [1, 2];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Path {
+pub enum SignInPath {
     Stranger,
     /// Not counted for the account, the address or the network at all: what strangers do there neither stops it
     /// nor is forgiven by it.
@@ -51,14 +53,14 @@ impl<'a> BeforePasswords<'a> {
     }
 }
 
-impl Path {
+impl SignInPath {
     /// A limit that refuses nobody gives nobody a way past another; and where the account's refuses nobody,
     /// the device's is not to be the stricter one.
     pub fn of(device: Option<KnownDevice>, limits: BeforePasswords<'_>) -> Self {
-        let enforced = |limit: &Limit| limit.mode() == Mode::Enforce && !limit.rules().is_empty();
+        let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
         match device {
             Some(device) if enforced(limits.device) && enforced(limits.account) => Self::Known(device),
-            Some(device) if limits.device.mode() == Mode::Monitor => Self::Watched(device),
+            Some(device) if limits.device.mode() == LimitMode::Monitor => Self::Watched(device),
             Some(device) if enforced(limits.device) => Self::Open(device),
             Some(_) | None => Self::Stranger,
         }
@@ -105,8 +107,8 @@ impl Path {
         self,
         limiter: &Limiter<S>,
         limits: BeforePasswords<'a>,
-        subject: Subject,
-        who: Who<'_>,
+        subject: AccountSubject,
+        who: GuardRequest<'_>,
     ) -> Vec<Bucket<'a>> {
         let address = || limiter.bucket(limits.address, &who.origin.address);
         let network = || limiter.bucket(limits.network, &who.origin.network);
@@ -129,26 +131,28 @@ impl Path {
 pub async fn hold<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
     limits: BeforePasswords<'_>,
-    (subject, who): (Subject, Who<'_>),
-    path: Path,
-) -> Result<(Path, Attempt<S>), StoreError> {
-    let ask = async |path: Path| {
+    (subject, who): (AccountSubject, GuardRequest<'_>),
+    path: SignInPath,
+) -> Result<(SignInPath, HoldDecision<S>), StoreError> {
+    let ask = async |path: SignInPath| {
         let buckets = path.buckets(limiter, limits, subject, who);
         limiter.hold(&buckets, who.solved, PATIENCE).await
     };
     let refusal = match (path, ask(path).await?) {
-        (Path::Known(_), Attempt::Refused(refusal))
-            if refusal.bucket == OWN && refusal.then == Then::Block =>
+        (SignInPath::Known(_), HoldDecision::Refused(refusal))
+            if refusal.bucket == OWN && refusal.then == RuleAction::Block =>
         {
             refusal
         }
         (path, answer) => return Ok((path, answer)),
     };
-    Ok(match ask(Path::Stranger).await? {
-        Attempt::Refused(other) if (refusal.then, refusal.retry_after) < (other.then, other.retry_after) => {
-            (path, Attempt::Refused(refusal))
+    Ok(match ask(SignInPath::Stranger).await? {
+        HoldDecision::Refused(other)
+            if (refusal.then, refusal.retry_after) < (other.then, other.retry_after) =>
+        {
+            (path, HoldDecision::Refused(refusal))
         }
-        answer => (Path::Stranger, answer),
+        answer => (SignInPath::Stranger, answer),
     })
 }
 
@@ -156,15 +160,15 @@ pub async fn hold<S: WindowStore + 'static>(
 pub async fn challenges_next<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
     limits: BeforePasswords<'_>,
-    (subject, who): (Subject, Who<'_>),
-    path: Path,
+    (subject, who): (AccountSubject, GuardRequest<'_>),
+    path: SignInPath,
 ) -> Result<bool, StoreError> {
     let mut buckets = path.buckets(limiter, limits, subject, who);
-    if path.device().is_some() && is_full(limiter, buckets[OWN], Then::Block).await? {
-        buckets = Path::Stranger.buckets(limiter, limits, subject, who);
+    if path.device().is_some() && is_full(limiter, buckets[OWN], RuleAction::Block).await? {
+        buckets = SignInPath::Stranger.buckets(limiter, limits, subject, who);
     }
     for bucket in buckets {
-        if is_full(limiter, bucket, Then::Captcha).await? {
+        if is_full(limiter, bucket, RuleAction::Captcha).await? {
             return Ok(true);
         }
     }
@@ -175,9 +179,9 @@ pub async fn challenges_next<S: WindowStore + 'static>(
 async fn is_full<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
     bucket: Bucket<'_>,
-    then: Then,
+    then: RuleAction,
 ) -> Result<bool, StoreError> {
-    if bucket.limit.mode() == Mode::Monitor {
+    if bucket.limit.mode() == LimitMode::Monitor {
         return Ok(false);
     }
     let peek = limiter.peek(bucket).await?;

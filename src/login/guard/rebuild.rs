@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::Guard;
-use super::in_flight::InFlight;
+use super::LoginGuard;
+use super::in_flight::InFlightAttempts;
 use super::path::BeforePasswords;
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::db::DbError;
 use crate::login::failure_record::{FailureRecord, RecordPlace};
 use crate::throttle::{
-    AnyStore, Bucket, Found, HitId, Limiter, RebuildError, StoreError, WindowRecord, window,
+    AnyStore, Bucket, HitId, Limiter, RebuildError, StoreError, StoreState, WindowRecord, window,
 };
 
 /// What the store calls the windows of sign-ins, where it says that they are whole.
@@ -30,14 +30,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// The record, for the limits of one moment.
-struct Recorded<'a> {
+struct RecordedFailures<'a> {
     limiter: &'a Limiter<AnyStore>,
     failures: &'a FailureRecord,
-    in_flight: &'a InFlight,
+    in_flight: &'a InFlightAttempts,
     limits: &'a Limits,
 }
 
-impl Guard {
+impl LoginGuard {
     /// Lets the store decide again, where it can; by which rebuild. Whoever finds a return under way does not
     /// wait for it.
     pub(super) async fn return_to_store(self: &Arc<Self>, limits: &Limits) -> Option<HitId> {
@@ -46,14 +46,14 @@ impl Guard {
         }
         let (guard, limits) = (Arc::clone(self), limits.clone());
         let task = tokio::spawn(async move {
-            let _returning = Returning(&guard);
+            let _returning = StoreReturn(&guard);
             guard.return_now(&limits).await
         });
         tokio::time::timeout(PATIENCE, task).await.ok()?.ok()?
     }
 
     /// The same, unless the store decides already: so that nobody has to come first.
-    pub async fn keep_whole(self: &Arc<Self>, limits: &Limits) {
+    pub async fn rebuild_if_lost(self: &Arc<Self>, limits: &Limits) {
         if self.in_flight.generation().is_none() {
             self.return_to_store(limits).await;
         }
@@ -61,7 +61,7 @@ impl Guard {
 
     async fn return_now(&self, limits: &Limits) -> Option<HitId> {
         let Self { limiter, failures, in_flight, .. } = self;
-        match self.rebuild.run(SHAPE, &Recorded { limiter, failures, in_flight, limits }).await {
+        match self.rebuild.run(SHAPE, &RecordedFailures { limiter, failures, in_flight, limits }).await {
             Ok(generation) => {
                 in_flight.end_return(generation);
                 return Some(generation);
@@ -84,24 +84,24 @@ impl Guard {
 }
 
 /// However it ends, another may be tried.
-struct Returning<'g>(&'g Guard);
+struct StoreReturn<'g>(&'g LoginGuard);
 
-impl Drop for Returning<'_> {
+impl Drop for StoreReturn<'_> {
     fn drop(&mut self) {
         self.0.in_flight.give_up_return();
         self.0.returning.store(false, Ordering::SeqCst);
     }
 }
 
-impl WindowRecord for Recorded<'_> {
+impl WindowRecord for RecordedFailures<'_> {
     type Error = DbError;
 
-    async fn restore(&self, found: Found) -> Result<usize, RebuildError<DbError>> {
+    async fn restore(&self, found: StoreState) -> Result<usize, RebuildError<DbError>> {
         let begun = self.failures.now().await.map_err(RebuildError::Record)?;
         let horizon = horizon(self.limits, begun);
         let missed = begun.minus(self.in_flight.away_for()).minus(MARGIN);
         // Most of it while the record still decides.
-        let from = if found == Found::Lost { horizon } else { horizon.max(missed) };
+        let from = if found == StoreState::Lost { horizon } else { horizon.max(missed) };
         let mut entries = self.restore_since(from).await?;
         // What is in flight first: it is in the record by the time that it no longer is.
         let in_flight = self.in_flight.begin_return();
@@ -112,7 +112,7 @@ impl WindowRecord for Recorded<'_> {
     }
 }
 
-impl Recorded<'_> {
+impl RecordedFailures<'_> {
     /// Every failure after that time, newest first.
     async fn restore_since(&self, from: Micros) -> Result<usize, RebuildError<DbError>> {
         let (mut place, mut entries) = (RecordPlace::NEWEST, 0);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::Counted;
-use super::in_flight::Ticket;
-use super::path::{Path, SHARED};
+use super::CountedAttempt;
+use super::in_flight::InFlightTicket;
+use super::path::{SHARED, SignInPath};
 use crate::clock::Micros;
 use crate::db::DbError;
 use crate::login::failure_record::{FailedAttempt, FailureRecord};
@@ -14,23 +14,23 @@ use crate::throttle::{
 use tokio::runtime::Handle;
 
 /// A slot of whoever decided on it, and which logs it stands in.
-pub struct Slot {
-    hold: Held,
-    path: Path,
+pub struct AttemptSlot {
+    hold: SlotHold,
+    path: SignInPath,
     /// Given back when everything else is done.
-    ticket: Ticket,
+    ticket: InFlightTicket,
     failures: FailureRecord,
 }
 
-pub(super) enum Held {
+pub(super) enum SlotHold {
     Store(Hold<AnyStore>),
     Outage(HeldInOutage),
 }
 
 /// A hold that has no attempt yet. Where its asker goes away before it has one, it is given back.
-pub(super) struct Unclaimed<S: WindowStore + 'static>(Option<Hold<S>>);
+pub(super) struct UnclaimedHold<S: WindowStore + 'static>(Option<Hold<S>>);
 
-impl<S: WindowStore + 'static> Unclaimed<S> {
+impl<S: WindowStore + 'static> UnclaimedHold<S> {
     pub const fn new(hold: Hold<S>) -> Self {
         Self(Some(hold))
     }
@@ -45,7 +45,7 @@ impl<S: WindowStore + 'static> Unclaimed<S> {
     }
 }
 
-impl<S: WindowStore + 'static> Drop for Unclaimed<S> {
+impl<S: WindowStore + 'static> Drop for UnclaimedHold<S> {
     fn drop(&mut self) {
         if let (Some(hold), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(async move { settled(hold.refund().await) });
@@ -64,21 +64,26 @@ pub(super) struct HeldInOutage {
     pub limiter: Limiter<AnyStore>,
 }
 
-impl Slot {
-    pub(super) const fn new(hold: Held, path: Path, ticket: Ticket, failures: FailureRecord) -> Self {
+impl AttemptSlot {
+    pub(super) const fn new(
+        hold: SlotHold,
+        path: SignInPath,
+        ticket: InFlightTicket,
+        failures: FailureRecord,
+    ) -> Self {
         Self { hold, path, ticket, failures }
     }
 
     /// When it was taken, and what a watching limit would have refused.
-    pub const fn taken(&self) -> Counted {
+    pub const fn taken(&self) -> CountedAttempt {
         match &self.hold {
-            Held::Store(hold) => Counted { at: hold.at, noted: hold.noted },
-            Held::Outage(hold) => Counted { at: hold.at, noted: None },
+            SlotHold::Store(hold) => CountedAttempt { at: hold.at, noted: hold.noted },
+            SlotHold::Outage(hold) => CountedAttempt { at: hold.at, noted: None },
         }
     }
 
     /// Which logs it stands in.
-    pub const fn path(&self) -> Path {
+    pub const fn path(&self) -> SignInPath {
         self.path
     }
 
@@ -87,7 +92,7 @@ impl Slot {
     pub async fn keep(self) -> Result<Option<Micros>, DbError> {
         let Self { hold, ticket, failures, .. } = self;
         let (kept, written) = match hold {
-            Held::Store(hold) => {
+            SlotHold::Store(hold) => {
                 let failed = FailedAttempt::of(hold.id(), hold.buckets());
                 let (kept, written) = tokio::join!(hold.keep(), failures.write(&failed));
                 if kept.is_err() {
@@ -95,7 +100,7 @@ impl Slot {
                 }
                 (settled(kept), written)
             }
-            Held::Outage(hold) => {
+            SlotHold::Outage(hold) => {
                 let written = failures.write(&FailedAttempt::of(hold.id, &hold.buckets)).await;
                 if written.is_err() {
                     // Nothing else has it: as if it were in flight it counts, here and at the store's return.
@@ -113,8 +118,8 @@ impl Slot {
     /// Nothing was verified: it never was.
     pub async fn refund(self) {
         match self.hold {
-            Held::Store(hold) => drop(settled(hold.refund().await)),
-            Held::Outage(hold) => hold.refund(&self.ticket).await,
+            SlotHold::Store(hold) => drop(settled(hold.refund().await)),
+            SlotHold::Outage(hold) => hold.refund(&self.ticket).await,
         }
     }
 
@@ -126,8 +131,8 @@ impl Slot {
     /// would wipe them. When that was, and whether it was asked for, where the store could say.
     pub async fn succeed(self) -> Option<(Micros, bool)> {
         match self.hold {
-            Held::Store(hold) => settled(hold.succeed(is_own).await),
-            Held::Outage(hold) => {
+            SlotHold::Store(hold) => settled(hold.succeed(is_own).await),
+            SlotHold::Outage(hold) => {
                 hold.refund(&self.ticket).await;
                 None
             }
@@ -137,11 +142,11 @@ impl Slot {
 
 impl HeldInOutage {
     /// The store has it as a failure, where it came back meanwhile.
-    async fn refund(self, ticket: &Ticket) {
+    async fn refund(self, ticket: &InFlightTicket) {
         if let Some(elsewhere) = self.elsewhere {
             let _ = elsewhere.refund().await;
         }
-        if ticket.is_told() {
+        if ticket.store_may_know() {
             let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
             settled(self.limiter.refund(&buckets, self.id).await);
         }
@@ -173,19 +178,19 @@ mod tests {
     use crate::clock::Clock;
     use crate::entropy::Entropy;
     use crate::secret::MasterKey;
-    use crate::throttle::{Attempt, Limit, Mode, Rule, Then};
+    use crate::throttle::{HoldDecision, Limit, LimitMode, Rule, RuleAction};
 
-    async fn holds_after(then: impl AsyncFnOnce(Unclaimed<MemoryStore>)) -> (u32, u32) {
+    async fn holds_after(then: impl AsyncFnOnce(UnclaimedHold<MemoryStore>)) -> (u32, u32) {
         let entropy = Entropy::seeded(1);
         let key = MasterKey::random(&entropy).derive("test");
         let limiter = Limiter::new(MemoryStore::new(Clock::manual(Micros(1_000_000))), key, &entropy);
-        let rule = Rule::sliding(3, Duration::from_secs(60), Then::Block);
-        let limit = Limit::new("test", vec![rule], Mode::Enforce).unwrap();
+        let rule = Rule::sliding(3, Duration::from_secs(60), RuleAction::Block);
+        let limit = Limit::new("test", vec![rule], LimitMode::Enforce).unwrap();
         let bucket = limiter.bucket(&limit, b"alice");
-        let Ok(Attempt::Held(hold)) = limiter.hold(&[bucket], false, Duration::ZERO).await else {
+        let Ok(HoldDecision::Held(hold)) = limiter.hold(&[bucket], false, Duration::ZERO).await else {
             panic!("no hold");
         };
-        then(Unclaimed::new(hold)).await;
+        then(UnclaimedHold::new(hold)).await;
         // What it left to the runtime.
         tokio::task::yield_now().await;
         let peek = limiter.peek(bucket).await.unwrap();
@@ -200,7 +205,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_that_is_claimed_is_its_attempts() {
-        let keep = async |unclaimed: Unclaimed<MemoryStore>| {
+        let keep = async |unclaimed: UnclaimedHold<MemoryStore>| {
             unclaimed.claim().keep().await.unwrap();
         };
         assert_eq!(holds_after(keep).await, (0, 1));

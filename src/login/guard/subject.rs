@@ -6,21 +6,22 @@ use crate::login::{Account, AccountId, KnownDevice, KnownDevices, Username};
 /// Whom an account's window counts. One that does not exist is counted by its name, so that nothing
 /// tells it apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Subject(Option<Known>);
+pub struct AccountSubject(Option<KnownAccount>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Known {
+struct KnownAccount {
     id: AccountId,
     /// The newest that was heard of.
     password_version: i64,
 }
 
-impl Subject {
+impl AccountSubject {
     /// Whom nobody has looked up.
     pub const UNKNOWN: Self = Self(None);
 
     pub(super) fn of(account: Option<&Account>) -> Self {
-        let known = |account: &Account| Known { id: account.id, password_version: account.password_version };
+        let known =
+            |account: &Account| KnownAccount { id: account.id, password_version: account.password_version };
         Self(account.map(known))
     }
 
@@ -29,10 +30,10 @@ impl Subject {
     }
 
     /// As an event names it.
-    pub fn recorded<'a>(&'a self, login: &'a Username) -> audit::Subject<'a> {
+    pub fn recorded<'a>(&'a self, login: &'a Username) -> audit::EventSubject<'a> {
         match &self.0 {
-            Some(known) => audit::Subject::Account { id: known.id.as_bytes(), login: login.as_str() },
-            None => audit::Subject::Login(login.as_str()),
+            Some(known) => audit::EventSubject::Account { id: known.id.as_bytes(), login: login.as_str() },
+            None => audit::EventSubject::Login(login.as_str()),
         }
     }
 

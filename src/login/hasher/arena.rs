@@ -6,9 +6,9 @@ use parking_lot::Mutex;
 
 /// At most one arena a worker.
 #[derive(Default)]
-pub struct Arenas(Mutex<Vec<Vec<Block>>>);
+pub struct ArenaPool(Mutex<Vec<Vec<Block>>>);
 
-impl Arenas {
+impl ArenaPool {
     pub fn take(&self, blocks: usize) -> Vec<Block> {
         let arena = self.0.lock().pop().unwrap_or_default();
         if arena.len() < blocks { arena_of(blocks) } else { arena }

@@ -10,10 +10,10 @@ const MOST_REMEMBERED: usize = 16_384;
 
 /// Who shares a queue: an account, or a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Owner(u128);
+pub struct QueueOwner(u128);
 
-impl Owner {
-    /// Other than any that [`Owner::of`] makes of some bytes that are not all zero.
+impl QueueOwner {
+    /// Other than any that [`QueueOwner::of`] makes of some bytes that are not all zero.
     pub const NOBODY: Self = Self(0);
 
     /// Of at most 16 bytes, of which no two owners of one length are the same.
@@ -27,36 +27,36 @@ impl Owner {
 /// Numbers jobs in the order in which they came.
 pub type JobId = u64;
 /// Jobs of one source run one at a time.
-pub type Source = u128;
+pub type QueueSource = u128;
 
 pub struct FairQueue<J> {
     capacity: usize,
     length: usize,
-    owners: HashMap<Owner, OwnerJobs<J>>,
+    owners: HashMap<QueueOwner, OwnerJobs<J>>,
     /// Owners with a job that may start; the next one first.
-    turns: BTreeSet<Turn>,
+    turns: BTreeSet<StartOrder>,
     /// Owners by how much of the queue is theirs; the one that gives way is last.
-    shares: BTreeSet<Share>,
-    running: HashSet<Source>,
+    shares: BTreeSet<ShareOrder>,
+    running: HashSet<QueueSource>,
     served: LastServed,
 }
 
 /// When the owner was last served, and its oldest job that may start.
-type Turn = (u64, JobId, Owner);
+type StartOrder = (u64, JobId, QueueOwner);
 /// How many jobs, when the owner was last served, and its youngest job.
-type Share = (usize, u64, JobId, Owner);
+type ShareOrder = (usize, u64, JobId, QueueOwner);
 
 struct OwnerJobs<J> {
-    jobs: BTreeMap<JobId, (Option<Source>, J)>,
-    turn: Option<Turn>,
-    share: Option<Share>,
+    jobs: BTreeMap<JobId, (Option<QueueSource>, J)>,
+    turn: Option<StartOrder>,
+    share: Option<ShareOrder>,
 }
 
 /// A job that was taken out to be done.
-pub struct Taken<J> {
+pub struct TakenJob<J> {
     pub job: J,
-    pub owner: Owner,
-    pub source: Option<Source>,
+    pub owner: QueueOwner,
+    pub source: Option<QueueSource>,
 }
 
 impl<J> FairQueue<J> {
@@ -77,7 +77,7 @@ impl<J> FairQueue<J> {
     }
 
     /// Whether a job of this owner would find a position, be it another's.
-    pub fn has_room(&mut self, owner: Owner) -> bool {
+    pub fn has_room(&mut self, owner: QueueOwner) -> bool {
         let room = self.length < self.capacity || self.gives_way_to(owner).is_some();
         if !room {
             self.served.note_first(owner);
@@ -87,7 +87,13 @@ impl<J> FairQueue<J> {
 
     /// Puts a job behind the others of its owner. In a full queue it displaces the youngest of the owner with
     /// most, which is handed back; or it is refused, if nobody has more than its own owner would have then.
-    pub fn push(&mut self, owner: Owner, id: JobId, source: Option<Source>, job: J) -> Result<Option<J>, J> {
+    pub fn push(
+        &mut self,
+        owner: QueueOwner,
+        id: JobId,
+        source: Option<QueueSource>,
+        job: J,
+    ) -> Result<Option<J>, J> {
         let displaced = match (self.length < self.capacity, self.gives_way_to(owner)) {
             (true, _) => None,
             (false, Some((other, youngest))) => self.remove(other, youngest),
@@ -105,24 +111,24 @@ impl<J> FairQueue<J> {
     }
 
     /// The next job, of which [`FairQueue::finished`] must be told.
-    pub fn take(&mut self) -> Option<Taken<J>> {
+    pub fn take(&mut self) -> Option<TakenJob<J>> {
         let &(_, id, owner) = self.turns.first()?;
         let (source, job) = self.owners.get_mut(&owner)?.jobs.remove(&id)?;
         self.length -= 1;
         self.running.extend(source);
         self.served.note(owner);
         self.reindex(owner);
-        Some(Taken { job, owner, source })
+        Some(TakenJob { job, owner, source })
     }
 
-    pub fn finished(&mut self, owner: Owner, source: Option<Source>) {
+    pub fn finished(&mut self, owner: QueueOwner, source: Option<QueueSource>) {
         if source.is_some_and(|source| self.running.remove(&source)) {
             self.reindex(owner);
         }
     }
 
     /// Takes a job out that is not to be done; none if it has started or was displaced.
-    pub fn remove(&mut self, owner: Owner, id: JobId) -> Option<J> {
+    pub fn remove(&mut self, owner: QueueOwner, id: JobId) -> Option<J> {
         let (_, job) = self.owners.get_mut(&owner)?.jobs.remove(&id)?;
         self.length -= 1;
         self.served.note_first(owner);
@@ -131,13 +137,13 @@ impl<J> FairQueue<J> {
     }
 
     /// Among owners with as many jobs the one that was served last gives way.
-    fn gives_way_to(&self, newcomer: Owner) -> Option<(Owner, JobId)> {
+    fn gives_way_to(&self, newcomer: QueueOwner) -> Option<(QueueOwner, JobId)> {
         let &(most, served, youngest, owner) = self.shares.last()?;
         let own = self.owners.get(&newcomer).map_or(0, |owner| owner.jobs.len());
         ((own + 1, self.served.at(newcomer)) < (most, served)).then_some((owner, youngest))
     }
 
-    fn reindex(&mut self, owner: Owner) {
+    fn reindex(&mut self, owner: QueueOwner) {
         let Some(entry) = self.owners.get_mut(&owner) else { return };
         entry.turn.take().map(|turn| self.turns.remove(&turn));
         entry.share.take().map(|share| self.shares.remove(&share));
@@ -146,7 +152,8 @@ impl<J> FairQueue<J> {
             return;
         };
         let served = self.served.at(owner);
-        let may_start = |source: &Option<Source>| source.is_none_or(|source| !self.running.contains(&source));
+        let may_start =
+            |source: &Option<QueueSource>| source.is_none_or(|source| !self.running.contains(&source));
         let next = entry.jobs.iter().find(|(_, (source, _))| may_start(source));
         entry.turn = next.map(|(&id, _)| (served, id, owner));
         entry.share = Some((entry.jobs.len(), served, youngest, owner));
@@ -159,24 +166,24 @@ impl<J> FairQueue<J> {
 #[derive(Default)]
 struct LastServed {
     services: u64,
-    times: HashMap<Owner, u64>,
-    order: BTreeMap<u64, Owner>,
+    times: HashMap<QueueOwner, u64>,
+    order: BTreeMap<u64, QueueOwner>,
 }
 
 impl LastServed {
     /// 0 if never, or too long ago to know.
-    fn at(&self, owner: Owner) -> u64 {
+    fn at(&self, owner: QueueOwner) -> u64 {
         self.times.get(&owner).copied().unwrap_or(0)
     }
 
     /// The same for one that was turned away, if it is not known.
-    fn note_first(&mut self, owner: Owner) {
+    fn note_first(&mut self, owner: QueueOwner) {
         if !self.times.contains_key(&owner) {
             self.note(owner);
         }
     }
 
-    fn note(&mut self, owner: Owner) {
+    fn note(&mut self, owner: QueueOwner) {
         self.services += 1;
         if let Some(before) = self.times.insert(owner, self.services) {
             self.order.remove(&before);

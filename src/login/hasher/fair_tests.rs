@@ -1,7 +1,7 @@
 use super::*;
 
-fn owner(number: u8) -> Owner {
-    Owner::of(&[number + 1])
+fn owner(number: u8) -> QueueOwner {
+    QueueOwner::of(&[number + 1])
 }
 
 /// A queue of jobs that are named by their ids.
@@ -20,7 +20,7 @@ impl Rig {
         self.push_from(number, None)
     }
 
-    fn push_from(&mut self, number: u8, source: Option<Source>) -> Option<(JobId, Option<JobId>)> {
+    fn push_from(&mut self, number: u8, source: Option<QueueSource>) -> Option<(JobId, Option<JobId>)> {
         self.last += 1;
         let (id, room) = (self.last, self.queue.has_room(owner(number)));
         let pushed = self.queue.push(owner(number), id, source, id).ok().map(|displaced| (id, displaced));
@@ -151,11 +151,11 @@ fn what_is_taken_out_frees_its_position_once() {
 fn of_those_served_a_bounded_number_is_remembered() {
     let mut served = LastServed::default();
     for number in 0..=MOST_REMEMBERED as u32 {
-        served.note(Owner::of(&number.to_le_bytes()));
+        served.note(QueueOwner::of(&number.to_le_bytes()));
     }
     assert_eq!((served.times.len(), served.order.len()), (MOST_REMEMBERED, MOST_REMEMBERED));
-    assert_eq!(served.at(Owner::of(&0_u32.to_le_bytes())), 0);
-    assert_eq!(served.at(Owner::of(&1_u32.to_le_bytes())), 2);
+    assert_eq!(served.at(QueueOwner::of(&0_u32.to_le_bytes())), 0);
+    assert_eq!(served.at(QueueOwner::of(&1_u32.to_le_bytes())), 2);
 }
 
 /// Whatever is done, the indexes say what the jobs say, and nothing is lost.
@@ -165,7 +165,7 @@ fn the_indexes_agree_with_the_jobs() {
         let mut rig = Rig::new(6);
         let (mut inside, mut running) = (Vec::new(), Vec::new());
         for (step, number) in steps {
-            let (number, source) = (number % 4, Source::from(number % 8));
+            let (number, source) = (number % 4, QueueSource::from(number % 8));
             match step % 4 {
                 0 | 1 => {
                     if let Some((id, displaced)) = rig.push_from(number, Some(source)) {

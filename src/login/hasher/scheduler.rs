@@ -4,21 +4,21 @@
 //! theirs by account, with one hash in flight a device; strangers by network. Strangers who solved a challenge
 //! go before those who did not, and each of the two has positions that the other cannot fill.
 
-use super::fair::{FairQueue, JobId, Owner, Source, Taken};
-use crate::login::{KnownDevice, Origin};
+use super::fair::{FairQueue, JobId, QueueOwner, QueueSource, TakenJob};
+use crate::login::{KnownDevice, RequestOrigin};
 
 /// Who wants a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Caller {
+pub struct HashCaller {
     /// Where the account was signed in to before.
-    pub(super) device: Option<(Owner, Source)>,
-    pub(super) network: Owner,
+    pub(super) device: Option<(QueueOwner, QueueSource)>,
+    pub(super) network: QueueOwner,
     pub(super) solved: bool,
 }
 
 /// Where a job waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lane {
+pub enum HashLane {
     KnownDevice,
     /// A stranger who solved a challenge.
     Solved,
@@ -27,27 +27,27 @@ pub enum Lane {
 
 /// Where in the queue a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueuePosition {
-    pub lane: Lane,
-    owner: Owner,
+pub struct JobPosition {
+    pub lane: HashLane,
+    owner: QueueOwner,
     id: JobId,
 }
 
 /// A job that has its worker.
-pub struct Started<J> {
+pub struct StartedJob<J> {
     pub job: J,
-    pub ticket: Running,
+    pub ticket: RunningJob,
 }
 
 /// To be handed back when the job is done.
 #[derive(Debug, Clone, Copy)]
-pub struct Running {
-    pub lane: Lane,
-    owner: Owner,
-    source: Option<Source>,
+pub struct RunningJob {
+    pub lane: HashLane,
+    owner: QueueOwner,
+    source: Option<QueueSource>,
 }
 
-pub struct Scheduler<J> {
+pub struct HashScheduler<J> {
     known: FairQueue<J>,
     solved: FairQueue<J>,
     unsolved: FairQueue<J>,
@@ -56,18 +56,18 @@ pub struct Scheduler<J> {
     last_id: JobId,
 }
 
-impl Caller {
+impl HashCaller {
     /// Somebody at the machine itself: among strangers who solved a challenge, of no network.
-    pub const OPERATOR: Self = Self { device: None, network: Owner::NOBODY, solved: true };
+    pub const OPERATOR: Self = Self { device: None, network: QueueOwner::NOBODY, solved: true };
 
     /// `network` is at most 16 bytes long.
     pub fn stranger(network: &[u8], solved: bool) -> Self {
-        Self { device: None, network: Owner::of(network), solved }
+        Self { device: None, network: QueueOwner::of(network), solved }
     }
 
-    pub fn of(origin: &Origin, solved: bool, device: Option<&KnownDevice>) -> Self {
+    pub fn of(origin: &RequestOrigin, solved: bool, device: Option<&KnownDevice>) -> Self {
         let device = device.map(|device| {
-            (Owner::of(device.account.as_bytes()), Source::from_be_bytes(*device.id.as_bytes()))
+            (QueueOwner::of(device.account.as_bytes()), QueueSource::from_be_bytes(*device.id.as_bytes()))
         });
         Self { device, ..Self::stranger(&origin.network, solved) }
     }
@@ -82,14 +82,14 @@ impl Caller {
     }
 
     /// The lanes to wait in, the best first: a known device is as good as any stranger.
-    fn lanes(&self) -> impl Iterator<Item = (Lane, Owner, Option<Source>)> + use<> {
-        let known = self.device.map(|(account, device)| (Lane::KnownDevice, account, Some(device)));
-        let stranger = if self.solved { Lane::Solved } else { Lane::Unsolved };
+    fn lanes(&self) -> impl Iterator<Item = (HashLane, QueueOwner, Option<QueueSource>)> + use<> {
+        let known = self.device.map(|(account, device)| (HashLane::KnownDevice, account, Some(device)));
+        let stranger = if self.solved { HashLane::Solved } else { HashLane::Unsolved };
         known.into_iter().chain([(stranger, self.network, None)])
     }
 }
 
-impl Lane {
+impl HashLane {
     pub const ALL: [Self; 3] = [Self::KnownDevice, Self::Solved, Self::Unsolved];
 
     pub const fn as_str(self) -> &'static str {
@@ -101,7 +101,7 @@ impl Lane {
     }
 }
 
-impl<J> Scheduler<J> {
+impl<J> HashScheduler<J> {
     /// Half of the queue is for strangers who solved nothing, a quarter for those who solved a challenge, a
     /// quarter for known devices; and each has room for as many as can start at once.
     pub fn new(queue: usize, workers: usize) -> Self {
@@ -110,21 +110,21 @@ impl<J> Scheduler<J> {
     }
 
     /// How many wait in a lane.
-    pub const fn len(&self, lane: Lane) -> usize {
+    pub const fn len(&self, lane: HashLane) -> usize {
         self.queue(lane).len()
     }
 
-    pub fn has_room(&mut self, caller: &Caller) -> bool {
+    pub fn has_room(&mut self, caller: &HashCaller) -> bool {
         caller.lanes().any(|(lane, owner, _)| self.queue_mut(lane).has_room(owner))
     }
 
     /// Where the job waits, and the job that gave way to it; or the job, for which there is no room.
-    pub fn push(&mut self, caller: &Caller, mut job: J) -> Result<(QueuePosition, Option<J>), J> {
+    pub fn push(&mut self, caller: &HashCaller, mut job: J) -> Result<(JobPosition, Option<J>), J> {
         self.last_id += 1;
         let id = self.last_id;
         for (lane, owner, source) in caller.lanes() {
             match self.queue_mut(lane).push(owner, id, source, job) {
-                Ok(displaced) => return Ok((QueuePosition { lane, owner, id }, displaced)),
+                Ok(displaced) => return Ok((JobPosition { lane, owner, id }, displaced)),
                 Err(refused) => job = refused,
             }
         }
@@ -132,41 +132,41 @@ impl<J> Scheduler<J> {
     }
 
     /// Takes a job out that is not to be done; none if it has started or was displaced.
-    pub fn remove(&mut self, position: QueuePosition) -> Option<J> {
+    pub fn remove(&mut self, position: JobPosition) -> Option<J> {
         self.queue_mut(position.lane).remove(position.owner, position.id)
     }
 
     /// The next job to do. While both lanes wait, every second one is a known device's.
-    pub fn take(&mut self) -> Option<Started<J>> {
+    pub fn take(&mut self) -> Option<StartedJob<J>> {
         let order = match self.known_is_next {
-            true => [Lane::KnownDevice, Lane::Solved, Lane::Unsolved],
-            false => [Lane::Solved, Lane::Unsolved, Lane::KnownDevice],
+            true => [HashLane::KnownDevice, HashLane::Solved, HashLane::Unsolved],
+            false => [HashLane::Solved, HashLane::Unsolved, HashLane::KnownDevice],
         };
         order.into_iter().find_map(|lane| {
-            let Taken { job, owner, source } = self.queue_mut(lane).take()?;
-            self.known_is_next = lane != Lane::KnownDevice;
-            Some(Started { job, ticket: Running { lane, owner, source } })
+            let TakenJob { job, owner, source } = self.queue_mut(lane).take()?;
+            self.known_is_next = lane != HashLane::KnownDevice;
+            Some(StartedJob { job, ticket: RunningJob { lane, owner, source } })
         })
     }
 
     /// A job is done; its device may have the next.
-    pub fn finished(&mut self, ticket: Running) {
+    pub fn finished(&mut self, ticket: RunningJob) {
         self.queue_mut(ticket.lane).finished(ticket.owner, ticket.source);
     }
 
-    const fn queue(&self, lane: Lane) -> &FairQueue<J> {
+    const fn queue(&self, lane: HashLane) -> &FairQueue<J> {
         match lane {
-            Lane::KnownDevice => &self.known,
-            Lane::Solved => &self.solved,
-            Lane::Unsolved => &self.unsolved,
+            HashLane::KnownDevice => &self.known,
+            HashLane::Solved => &self.solved,
+            HashLane::Unsolved => &self.unsolved,
         }
     }
 
-    const fn queue_mut(&mut self, lane: Lane) -> &mut FairQueue<J> {
+    const fn queue_mut(&mut self, lane: HashLane) -> &mut FairQueue<J> {
         match lane {
-            Lane::KnownDevice => &mut self.known,
-            Lane::Solved => &mut self.solved,
-            Lane::Unsolved => &mut self.unsolved,
+            HashLane::KnownDevice => &mut self.known,
+            HashLane::Solved => &mut self.solved,
+            HashLane::Unsolved => &mut self.unsolved,
         }
     }
 }

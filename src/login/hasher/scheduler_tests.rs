@@ -2,19 +2,22 @@ use super::*;
 
 const QUEUE: usize = 16;
 
-fn stranger(network: u8, solved: bool) -> Caller {
-    Caller::stranger(&[4, network], solved)
+fn stranger(network: u8, solved: bool) -> HashCaller {
+    HashCaller::stranger(&[4, network], solved)
 }
 
-fn known(account: u8, device: u8) -> Caller {
-    Caller { device: Some((Owner::of(&[account]), Source::from(device))), ..stranger(200, false) }
+fn known(account: u8, device: u8) -> HashCaller {
+    HashCaller {
+        device: Some((QueueOwner::of(&[account]), QueueSource::from(device))),
+        ..stranger(200, false)
+    }
 }
 
-fn scheduler() -> Scheduler<&'static str> {
-    Scheduler::new(QUEUE, 1)
+fn scheduler() -> HashScheduler<&'static str> {
+    HashScheduler::new(QUEUE, 1)
 }
 
-fn take(scheduler: &mut Scheduler<&'static str>) -> Option<&'static str> {
+fn take(scheduler: &mut HashScheduler<&'static str>) -> Option<&'static str> {
     scheduler.take().map(|started| started.job)
 }
 
@@ -76,7 +79,7 @@ fn neither_kind_of_stranger_takes_room_from_the_others() {
     for number in 0..4 {
         scheduler.push(&known(number, number), "known").unwrap();
     }
-    assert_eq!(Lane::ALL.map(|lane| scheduler.len(lane)), [4, 4, 8]);
+    assert_eq!(HashLane::ALL.map(|lane| scheduler.len(lane)), [4, 4, 8]);
 }
 
 #[test]
@@ -85,26 +88,26 @@ fn a_known_device_without_room_waits_with_the_strangers() {
     for device in 0..6 {
         scheduler.push(&known(1, device), "known").unwrap();
     }
-    assert_eq!(Lane::ALL.map(|lane| scheduler.len(lane)), [4, 0, 2]);
+    assert_eq!(HashLane::ALL.map(|lane| scheduler.len(lane)), [4, 0, 2]);
     let (_, displaced) = scheduler.push(&known(2, 1), "quiet").unwrap();
     assert_eq!(displaced, Some("known"), "of the account with most");
 }
 
 #[test]
 fn among_known_devices_of_500_busy_accounts_a_quiet_one_is_next_but_one() {
-    let mut scheduler: Scheduler<&'static str> = Scheduler::new(256, 2);
-    let busy = |number: u16| Caller {
-        device: Some((Owner::of(&number.to_be_bytes()), Source::from(number))),
+    let mut scheduler: HashScheduler<&'static str> = HashScheduler::new(256, 2);
+    let busy = |number: u16| HashCaller {
+        device: Some((QueueOwner::of(&number.to_be_bytes()), QueueSource::from(number))),
         ..stranger(200, false)
     };
     // Each asks again as soon as it was served or turned away; strangers flood meanwhile.
-    let ask = |scheduler: &mut Scheduler<&'static str>| {
+    let ask = |scheduler: &mut HashScheduler<&'static str>| {
         for number in 1..=500 {
             let _ = scheduler.push(&busy(number), "busy");
             let _ = scheduler.push(&stranger(number.to_be_bytes()[1], false), "stranger");
         }
     };
-    let quiet = Caller { device: Some((Owner::of(b"quiet"), 1)), ..stranger(200, false) };
+    let quiet = HashCaller { device: Some((QueueOwner::of(b"quiet"), 1)), ..stranger(200, false) };
     // It signed in before any of them came; and they have not all been served yet.
     scheduler.push(&quiet, "quiet").unwrap();
     for _ in 0..300 {

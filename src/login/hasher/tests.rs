@@ -5,10 +5,10 @@ const CHEAP: HashSettings =
     HashSettings { memory_kib: 8, iterations: 1, parallelism: 1, workers: 1, queue: 256 };
 
 /// One of a network that solved nothing.
-const STRANGER: Caller = Caller { solved: false, ..Caller::OPERATOR };
+const STRANGER: HashCaller = HashCaller { solved: false, ..HashCaller::OPERATOR };
 
-fn hasher(settings: HashSettings) -> Hasher {
-    Hasher::new(settings, Entropy::Os).unwrap()
+fn hasher(settings: HashSettings) -> PasswordHasher {
+    PasswordHasher::new(settings, Entropy::Os).unwrap()
 }
 
 fn password(text: &str) -> Password {
@@ -22,10 +22,10 @@ async fn only_the_hashed_password_is_right() {
     assert!(phc.as_str().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{}", phc.as_str());
     let right =
         hasher.verify(&STRANGER, pending(), &password("three-headed monkey"), Some(&phc)).await.unwrap();
-    assert_eq!(right, Verified { ok: true, rehash: false });
+    assert_eq!(right, VerifyResult { ok: true, rehash: false });
     for wrong in ["three-headed monke", "Three-headed monkey", "x"] {
         let verified = hasher.verify(&STRANGER, pending(), &password(wrong), Some(&phc)).await.unwrap();
-        assert_eq!(verified, Verified { ok: false, rehash: false });
+        assert_eq!(verified, VerifyResult { ok: false, rehash: false });
     }
 }
 
@@ -67,7 +67,7 @@ async fn an_unknown_account_costs_a_hash_and_is_never_right() {
     let hasher = hasher(CHEAP);
     for _ in 0..3 {
         let verified = hasher.verify(&STRANGER, pending(), &password("anything"), None).await.unwrap();
-        assert_eq!(verified, Verified { ok: false, rehash: false });
+        assert_eq!(verified, VerifyResult { ok: false, rehash: false });
     }
     assert_eq!(hasher.verifications(), 3);
 }
@@ -82,9 +82,9 @@ async fn other_parameters_ask_for_a_rehash_only_when_right() {
     ] {
         let hasher = hasher(changed);
         let right = hasher.verify(&STRANGER, pending(), &password("grog"), Some(&old)).await.unwrap();
-        assert_eq!(right, Verified { ok: true, rehash: true });
+        assert_eq!(right, VerifyResult { ok: true, rehash: true });
         let wrong = hasher.verify(&STRANGER, pending(), &password("rum"), Some(&old)).await.unwrap();
-        assert_eq!(wrong, Verified { ok: false, rehash: false });
+        assert_eq!(wrong, VerifyResult { ok: false, rehash: false });
     }
 }
 
@@ -105,7 +105,7 @@ async fn stored_parameters_beyond_bounds_are_not_computed() {
         "$2b$12",
         "",
     ] {
-        assert!(Stored::parse(&format!("{head}{tail}"), &hasher.0.params).is_none(), "{head}");
+        assert!(StoredHash::parse(&format!("{head}{tail}"), &hasher.0.params).is_none(), "{head}");
         let phc = Phc::stored(format!("{head}{tail}"));
         assert!(
             !hasher.verify(&STRANGER, pending(), &password("grog"), Some(&phc)).await.unwrap().ok,
@@ -114,16 +114,19 @@ async fn stored_parameters_beyond_bounds_are_not_computed() {
     }
     assert_eq!(hasher.verifications(), 10, "a decoy for each");
     let short = Phc::stored("$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAA".into());
-    assert!(Stored::parse(short.as_str(), &hasher.0.params).is_none(), "12 bytes of output");
-    assert!(Stored::parse(&"$".repeat(10_000_000), &hasher.0.params).is_none());
+    assert!(StoredHash::parse(short.as_str(), &hasher.0.params).is_none(), "12 bytes of output");
+    assert!(StoredHash::parse(&"$".repeat(10_000_000), &hasher.0.params).is_none());
 }
 
-fn guess(hasher: &Hasher, caller: Caller) -> tokio::task::JoinHandle<Result<Verified, HasherBusy>> {
+fn guess(
+    hasher: &PasswordHasher,
+    caller: HashCaller,
+) -> tokio::task::JoinHandle<Result<VerifyResult, HasherBusy>> {
     let hasher = hasher.clone();
     tokio::spawn(async move { hasher.verify(&caller, pending(), &password("x"), None).await })
 }
 
-async fn until_waiting(hasher: &Hasher, lane: Lane, count: usize) {
+async fn until_waiting(hasher: &PasswordHasher, lane: HashLane, count: usize) {
     while hasher.waiting(lane) != count {
         tokio::task::yield_now().await;
     }
@@ -134,7 +137,7 @@ async fn a_full_queue_refuses_at_once_and_says_when_to_come_back() {
     let hasher = hasher(HashSettings { queue: 4, ..CHEAP });
     let workers = hasher.keep_busy(true).await;
     let waiters = [guess(&hasher, STRANGER), guess(&hasher, STRANGER)];
-    until_waiting(&hasher, Lane::Unsolved, 2).await;
+    until_waiting(&hasher, HashLane::Unsolved, 2).await;
     let full = hasher.has_room(&STRANGER).await.unwrap_err();
     assert!(full.retry_after >= Duration::from_secs(1));
     assert!(hasher.verify(&STRANGER, pending(), &password("x"), None).await.is_err());
@@ -150,8 +153,8 @@ async fn whoever_gives_way_is_told_at_once() {
     let hasher = hasher(HashSettings { queue: 4, ..CHEAP });
     let workers = hasher.keep_busy(true).await;
     let [first, second] = [guess(&hasher, STRANGER), guess(&hasher, STRANGER)];
-    until_waiting(&hasher, Lane::Unsolved, 2).await;
-    let newcomer = guess(&hasher, Caller::stranger(b"elsewhere", false));
+    until_waiting(&hasher, HashLane::Unsolved, 2).await;
+    let newcomer = guess(&hasher, HashCaller::stranger(b"elsewhere", false));
     assert!(second.await.unwrap().is_err(), "the youngest of those with most");
     drop(workers);
     assert!(first.await.unwrap().is_ok() && newcomer.await.unwrap().is_ok());
@@ -163,13 +166,13 @@ async fn who_stops_waiting_gives_the_position_back() {
     let hasher = hasher(HashSettings { queue: 1, ..CHEAP });
     let workers = hasher.keep_busy(true).await;
     let waiter = guess(&hasher, STRANGER);
-    until_waiting(&hasher, Lane::Unsolved, 1).await;
+    until_waiting(&hasher, HashLane::Unsolved, 1).await;
     waiter.abort();
     assert!(waiter.await.unwrap_err().is_cancelled());
-    assert_eq!(hasher.waiting(Lane::Unsolved), 0);
+    assert_eq!(hasher.waiting(HashLane::Unsolved), 0);
     let hung_up = hasher.verify(&STRANGER, std::future::ready(()), &password("x"), None).await;
     assert!(hung_up.is_err());
-    assert_eq!(hasher.waiting(Lane::Unsolved), 0);
+    assert_eq!(hasher.waiting(HashLane::Unsolved), 0);
     drop(workers);
     assert!(guess(&hasher, STRANGER).await.unwrap().is_ok());
     assert_eq!(hasher.verifications(), 1, "what never had a worker was never computed");
@@ -180,7 +183,7 @@ async fn nobody_waits_for_ever() {
     let hasher = hasher(CHEAP);
     let _workers = hasher.keep_busy(false).await;
     assert!(hasher.verify(&STRANGER, pending(), &password("x"), None).await.is_err());
-    assert_eq!(hasher.waiting(Lane::Unsolved), 0);
+    assert_eq!(hasher.waiting(HashLane::Unsolved), 0);
 }
 
 /// A caller that leaves must not learn less than it is charged for: what has begun goes on to its end.
@@ -189,7 +192,7 @@ async fn a_hash_that_has_begun_is_told_to_whoever_hung_up() {
     let hasher = hasher(HashSettings { memory_kib: 19_456, iterations: 4, ..CHEAP });
     let guess = password("x");
     let left = async {
-        while hasher.waiting(Lane::Unsolved) > 0 {
+        while hasher.waiting(HashLane::Unsolved) > 0 {
             tokio::task::yield_now().await;
         }
     };

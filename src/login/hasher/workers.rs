@@ -7,28 +7,28 @@ use std::time::Instant;
 use metrics::{Gauge, Histogram};
 use parking_lot::{Condvar, Mutex};
 
-use super::scheduler::{Caller, Lane, QueuePosition, Scheduler, Started};
+use super::scheduler::{HashCaller, HashLane, HashScheduler, JobPosition, StartedJob};
 use crate::telemetry::QUEUE_SECONDS;
 
-type Work = Box<dyn FnOnce() + Send>;
+type HashWork = Box<dyn FnOnce() + Send>;
 
 /// Threads of their own, which take the next job without having slept: where each hash had its thread
 /// woken first, a seventh of two cores stood idle. They end when this is dropped.
-pub struct Workers(Arc<Shared>);
+pub struct HashWorkers(Arc<WorkersShared>);
 
-struct Shared {
-    queue: Mutex<Queue>,
+struct WorkersShared {
+    queue: Mutex<JobQueue>,
     woken: Condvar,
     lanes: [LaneMetrics; 3],
 }
 
-struct Queue {
-    jobs: Scheduler<Job>,
+struct JobQueue {
+    jobs: HashScheduler<HashJob>,
     ended: bool,
 }
 
-struct Job {
-    work: Work,
+struct HashJob {
+    work: HashWork,
     queued: Instant,
 }
 
@@ -38,17 +38,17 @@ struct LaneMetrics {
 }
 
 /// A job's position in the queue; the job is taken out of it where this is dropped before it has started.
-pub struct Waiting<'a> {
-    workers: &'a Workers,
-    position: QueuePosition,
+pub struct WaitingJob<'a> {
+    workers: &'a HashWorkers,
+    position: JobPosition,
 }
 
-impl Workers {
+impl HashWorkers {
     pub fn start(workers: usize, queue: usize) -> Self {
-        let shared = Arc::new(Shared {
-            queue: Mutex::new(Queue { jobs: Scheduler::new(queue, workers), ended: false }),
+        let shared = Arc::new(WorkersShared {
+            queue: Mutex::new(JobQueue { jobs: HashScheduler::new(queue, workers), ended: false }),
             woken: Condvar::new(),
-            lanes: Lane::ALL.map(LaneMetrics::of),
+            lanes: HashLane::ALL.map(LaneMetrics::of),
         });
         for _ in 0..workers {
             let shared = Arc::clone(&shared);
@@ -58,40 +58,40 @@ impl Workers {
         Self(shared)
     }
 
-    pub fn has_room(&self, caller: &Caller) -> bool {
+    pub fn has_room(&self, caller: &HashCaller) -> bool {
         self.0.queue.lock().jobs.has_room(caller)
     }
 
     /// Queues work; none if there is no room. Work that gives way to other work later is dropped undone.
-    pub fn push(&self, caller: &Caller, work: Work) -> Option<Waiting<'_>> {
-        let job = Job { work, queued: now() };
+    pub fn push(&self, caller: &HashCaller, work: HashWork) -> Option<WaitingJob<'_>> {
+        let job = HashJob { work, queued: now() };
         let mut queue = self.0.queue.lock();
         let (position, displaced) = queue.jobs.push(caller, job).ok()?;
         self.0.note_depth(&queue, position.lane);
         drop(queue);
         self.0.woken.notify_one();
         drop(displaced);
-        Some(Waiting { workers: self, position })
+        Some(WaitingJob { workers: self, position })
     }
 
     /// How many jobs wait in a lane.
-    pub fn waiting(&self, lane: Lane) -> usize {
+    pub fn waiting(&self, lane: HashLane) -> usize {
         self.0.queue.lock().jobs.len(lane)
     }
 }
 
-impl Drop for Workers {
+impl Drop for HashWorkers {
     fn drop(&mut self) {
         self.0.queue.lock().ended = true;
         self.0.woken.notify_all();
     }
 }
 
-impl Shared {
+impl WorkersShared {
     fn work(&self) {
         let mut queue = self.queue.lock();
         loop {
-            let Some(Started { job, ticket }) = queue.jobs.take() else {
+            let Some(StartedJob { job, ticket }) = queue.jobs.take() else {
                 if queue.ended {
                     return;
                 }
@@ -108,15 +108,15 @@ impl Shared {
         }
     }
 
-    fn note_depth(&self, queue: &Queue, lane: Lane) {
+    fn note_depth(&self, queue: &JobQueue, lane: HashLane) {
         self.lanes[lane as usize].depth.set(queue.jobs.len(lane) as f64);
     }
 }
 
-impl Waiting<'_> {
+impl WaitingJob<'_> {
     /// Stops waiting. False if the job has started, or gave way to another's: its end will be told.
     pub fn withdraw(&self) -> bool {
-        let Self { workers: Workers(shared), position } = self;
+        let Self { workers: HashWorkers(shared), position } = self;
         let mut queue = shared.queue.lock();
         let job = queue.jobs.remove(*position);
         shared.note_depth(&queue, position.lane);
@@ -125,14 +125,14 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingJob<'_> {
     fn drop(&mut self) {
         self.withdraw();
     }
 }
 
 impl LaneMetrics {
-    fn of(lane: Lane) -> Self {
+    fn of(lane: HashLane) -> Self {
         Self {
             depth: metrics::gauge!("gatehouse_password_queue_depth", "lane" => lane.as_str()),
             wait: metrics::histogram!(QUEUE_SECONDS, "lane" => lane.as_str()),

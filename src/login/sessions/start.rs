@@ -3,10 +3,10 @@
 
 use sqlx::query_scalar;
 
-use super::{Sessions, SignedInBy, Token};
+use super::{SessionToken, Sessions, SignedInBy};
 use crate::clock::Micros;
 use crate::db::{Db, DbError};
-use crate::login::{Account, Client, SessionId};
+use crate::login::{Account, SessionId, SignInClient};
 
 /// What both are given, in this order: $1 hash of the token, $2 the session's id, $3 now, $4 `idle_until`,
 /// $5 `ends_at`, $6 network, $7 user agent, $8 account, $9 its password's version, $10 `verified_at`, $11 hash
@@ -82,9 +82,9 @@ impl Sessions {
     pub async fn start(
         &self,
         account: &Account,
-        client: &Client,
+        client: &SignInClient,
         by: SignedInBy,
-    ) -> Result<Option<Token>, DbError> {
+    ) -> Result<Option<SessionToken>, DbError> {
         self.renew(account, client, by, None).await
     }
 
@@ -92,11 +92,11 @@ impl Sessions {
     pub async fn renew(
         &self,
         account: &Account,
-        client: &Client,
+        client: &SignInClient,
         by: SignedInBy,
-        old: Option<&Token>,
-    ) -> Result<Option<Token>, DbError> {
-        let token = Token(self.entropy.bytes());
+        old: Option<&SessionToken>,
+    ) -> Result<Option<SessionToken>, DbError> {
+        let token = SessionToken(self.entropy.bytes());
         let session = SessionId::random(&self.entropy).to_string();
         let sign_in = format!("{:032x}", u128::from_be_bytes(self.entropy.bytes()));
         let now = self.clock.now();

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::*;
 use crate::db::tests::{TestDatabase, on_both_databases};
-use crate::login::{Accounts, Client, DeviceId, PastSignIn, Phc, Roles, ShownBy, Username};
+use crate::login::{Accounts, DeviceId, PastSignIn, Phc, Roles, ShownBy, SignInClient, Username};
 use crate::secret::MasterKey;
 use crate::sms::Phone;
 
@@ -36,21 +36,26 @@ async fn bench(database: TestDatabase) -> Bench {
 }
 
 impl Bench {
-    async fn start(&self, account: AccountId) -> Token {
+    async fn start(&self, account: AccountId) -> SessionToken {
         let account = self.accounts.by_id(account).await.unwrap().unwrap();
         self.start_for(&account).await.unwrap()
     }
 
-    async fn start_for(&self, account: &Account) -> Option<Token> {
+    async fn start_for(&self, account: &Account) -> Option<SessionToken> {
         self.start_from(account, [203, 0, 113, 7], None).await
     }
 
-    async fn start_from(&self, account: &Account, from: [u8; 4], old: Option<&Token>) -> Option<Token> {
-        let client = Client::new(IpAddr::from(from), "Firefox");
+    async fn start_from(
+        &self,
+        account: &Account,
+        from: [u8; 4],
+        old: Option<&SessionToken>,
+    ) -> Option<SessionToken> {
+        let client = SignInClient::new(IpAddr::from(from), "Firefox");
         self.sessions.renew(account, &client, SignedInBy::Password, old).await.unwrap()
     }
 
-    async fn session(&self, token: &Token) -> Option<Session> {
+    async fn session(&self, token: &SessionToken) -> Option<Session> {
         self.sessions.find(token).await.unwrap().map(|found| found.session)
     }
 }
@@ -85,7 +90,7 @@ async fn a_token_speaks_for_the_account_it_was_made_for(database: TestDatabase) 
     assert_eq!(found.account.login.as_str(), "alice");
     assert_eq!((found.session.account, found.account.id), (bench.alice, bench.alice));
     assert_eq!(found.session.network, "203.0.113.0/24");
-    let parsed = Token::parse(&token.expose()).unwrap();
+    let parsed = SessionToken::parse(&token.expose()).unwrap();
     assert_eq!(bench.session(&parsed).await, Some(found.session));
     let other = bench.start(bench.alice).await;
     assert_ne!(token.expose(), other.expose());
@@ -95,20 +100,20 @@ async fn only_a_token_of_ours_is_one(database: TestDatabase) {
     let bench = bench(database).await;
     let token = bench.start(bench.alice).await.expose();
     let changed = format!("{}{}", if token.starts_with('A') { "B" } else { "A" }, &token[1..]);
-    assert_eq!(bench.session(&Token::parse(&changed).unwrap()).await, None);
+    assert_eq!(bench.session(&SessionToken::parse(&changed).unwrap()).await, None);
     for text in
         ["", &token[1..], &format!("{token}="), &format!("{token}A"), &"+".repeat(43), &"é".repeat(43)]
     {
-        assert!(Token::parse(text).is_none(), "{text}");
+        assert!(SessionToken::parse(text).is_none(), "{text}");
     }
-    assert!(Token::parse(&"A".repeat(10_000_000)).is_none());
+    assert!(SessionToken::parse(&"A".repeat(10_000_000)).is_none());
 }
 
 async fn a_session_id_opens_nothing(database: TestDatabase) {
     let bench = bench(database).await;
     let token = bench.start(bench.alice).await;
     let id = bench.session(&token).await.unwrap().id.to_string();
-    assert!(Token::parse(&id).is_none());
+    assert!(SessionToken::parse(&id).is_none());
 }
 
 async fn no_column_holds_the_token_in_clear(database: TestDatabase) {
@@ -248,7 +253,7 @@ async fn of_sign_ins_beside_a_change_of_password_none_outlives_it(database: Test
     let verified = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
     let start = |_| {
         let (sessions, verified) = (bench.sessions.clone(), verified.clone());
-        let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
+        let client = SignInClient::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
         tokio::spawn(async move {
             sessions.start(&verified, &client, SignedInBy::Password).await.unwrap().is_some()
         })
@@ -297,10 +302,11 @@ async fn only_a_session_begun_by_password_is_confirmed_until_the_password_is_sho
 ) {
     let bench = bench(database).await;
     let account = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
-    let client = Client::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
+    let client = SignInClient::new(IpAddr::from([203, 0, 113, 7]), "Firefox");
     let by_code = bench.sessions.start(&account, &client, SignedInBy::Code).await.unwrap().unwrap();
     let by_password = bench.start(bench.alice).await;
-    let confirmed = async |token: &Token| bench.sessions.is_confirmed(&bench.session(token).await.unwrap());
+    let confirmed =
+        async |token: &SessionToken| bench.sessions.is_confirmed(&bench.session(token).await.unwrap());
     assert!(!confirmed(&by_code).await);
     assert!(confirmed(&by_password).await);
     let fresh = bench.sessions.confirm(&by_code).await.unwrap().unwrap();

@@ -2,7 +2,7 @@
 
 use metrics::Counter;
 
-use super::Outcome;
+use super::SignInOutcome;
 
 /// Of every sign-in that succeeded, by whatever way.
 pub fn signed_in_counter() -> Counter {
@@ -10,7 +10,7 @@ pub fn signed_in_counter() -> Counter {
 }
 
 /// By outcome; the handles are kept, because refusals come by the million.
-pub struct Counters {
+pub struct SignInCounters {
     signed_in: Counter,
     rejected: Counter,
     challenged: Counter,
@@ -18,7 +18,7 @@ pub struct Counters {
     busy: Counter,
 }
 
-impl Counters {
+impl SignInCounters {
     pub fn register() -> Self {
         let counter = |outcome| metrics::counter!("gatehouse_sign_ins_total", "outcome" => outcome);
         Self {
@@ -30,13 +30,13 @@ impl Counters {
         }
     }
 
-    pub fn count(&self, outcome: &Outcome) {
+    pub fn count(&self, outcome: &SignInOutcome) {
         let counter = match outcome {
-            Outcome::SignedIn(_) => &self.signed_in,
-            Outcome::Rejected { .. } => &self.rejected,
-            Outcome::Challenged { .. } => &self.challenged,
-            Outcome::Throttled { .. } => &self.throttled,
-            Outcome::Busy { .. } => &self.busy,
+            SignInOutcome::SignedIn(_) => &self.signed_in,
+            SignInOutcome::Rejected { .. } => &self.rejected,
+            SignInOutcome::Challenged { .. } => &self.challenged,
+            SignInOutcome::Throttled { .. } => &self.throttled,
+            SignInOutcome::Busy { .. } => &self.busy,
         };
         counter.increment(1);
     }

@@ -8,14 +8,14 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Bench {
     _database: TestDatabase,
     db: Db,
-    tokens: Tokens,
+    tokens: ApiTokens,
     clock: Clock,
     boss: AccountId,
 }
 
-fn tokens(db: &Db, clock: &Clock) -> Tokens {
+fn tokens(db: &Db, clock: &Clock) -> ApiTokens {
     let key = MasterKey::from_bytes([7; 32]).derive("api.token");
-    Tokens::new(db.clone(), clock.clone(), Entropy::Os, key)
+    ApiTokens::new(db.clone(), clock.clone(), Entropy::Os, key)
 }
 
 async fn bench(database: TestDatabase) -> Bench {
@@ -29,19 +29,19 @@ async fn bench(database: TestDatabase) -> Bench {
 
 impl Bench {
     async fn create(&self, scopes: &str, expires_in: Option<Duration>) -> (ApiToken, TokenId) {
-        let scopes = Scopes::parse(scopes.split(' ')).unwrap();
+        let scopes = TokenScopes::parse(scopes.split(' ')).unwrap();
         let new = NewToken { name: "a program".into(), scopes, expires_in };
         self.tokens.create(&new, self.boss).await.unwrap().unwrap()
     }
 }
 
-async fn shown(tokens: &Tokens, token: &ApiToken) -> Option<TokenId> {
+async fn shown(tokens: &ApiTokens, token: &ApiToken) -> Option<TokenId> {
     tokens.admit(token).await.unwrap().map(|bearer| bearer.id)
 }
 
 /// What memory alone says.
-fn known(tokens: &Tokens, token: &ApiToken) -> bool {
-    tokens.look(&tokens.hash(token)).is_some()
+fn known(tokens: &ApiTokens, token: &ApiToken) -> bool {
+    tokens.known_bearer(&tokens.hash(token)).is_some()
 }
 
 on_both_databases!(
@@ -145,7 +145,7 @@ async fn no_more_than_a_hundred_are_good_at_one_time(database: TestDatabase) {
     let many: Vec<_> = (0..10)
         .map(|_| {
             let (tokens, boss) = (bench.tokens.clone(), bench.boss);
-            let new = NewToken { name: "x".into(), scopes: Scopes::All, expires_in: None };
+            let new = NewToken { name: "x".into(), scopes: TokenScopes::All, expires_in: None };
             tokio::spawn(async move { tokens.create(&new, boss).await.unwrap().is_some() })
         })
         .collect();

@@ -8,12 +8,12 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::call::{Answer, Line, reference, refused, unknown, word};
+use super::call::{GatewayAnswer, GatewayClient, reference, refused, unknown, word};
 use super::escape::percent_encode;
-use super::token::Tokens;
+use super::token::ReportTokens;
 use super::{
-    Acknowledgement, Delivery, Gateway, Message, MessageId, OpenError, Phone, Report, ReportCall,
-    ReportError, ReportState, Reported, SendFuture,
+    DeliveryReport, DeliveryResult, MessageId, OpenError, Phone, ReportAcknowledgement, ReportCall,
+    ReportError, ReportState, ReportedMessage, SendFuture, SmsGateway, SmsMessage,
 };
 use crate::clock::{Clock, Micros};
 use crate::config;
@@ -24,9 +24,9 @@ const ALGORITHM: &str = "ACS3-HMAC-SHA256";
 /// A message's id in hex; its token follows.
 const ID_LENGTH: usize = 32;
 
-pub(super) struct Aliyun {
-    line: Line,
-    tokens: Tokens,
+pub(super) struct AliyunGateway {
+    line: GatewayClient,
+    tokens: ReportTokens,
     clock: Clock,
     entropy: Entropy,
     url: Url,
@@ -37,7 +37,7 @@ pub(super) struct Aliyun {
 }
 
 /// What is signed of a request; its body is empty.
-struct Request<'a> {
+struct SignedRequest<'a> {
     host: &'a str,
     action: &'a str,
     version: &'a str,
@@ -49,13 +49,13 @@ struct Request<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Said {
+struct AliyunAnswer {
     code: Option<String>,
     biz_id: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Pushed {
+struct AliyunReport {
     success: bool,
     #[serde(default)]
     err_code: Option<String>,
@@ -63,11 +63,11 @@ struct Pushed {
     out_id: Option<String>,
 }
 
-impl Aliyun {
+impl AliyunGateway {
     pub fn open(
-        settings: &config::Aliyun,
-        line: Line,
-        tokens: Tokens,
+        settings: &config::AliyunSettings,
+        line: GatewayClient,
+        tokens: ReportTokens,
         clock: Clock,
         entropy: Entropy,
     ) -> Result<Self, OpenError> {
@@ -85,7 +85,7 @@ impl Aliyun {
         })
     }
 
-    async fn ask(&self, message: Message<'_>) -> Delivery {
+    async fn ask(&self, message: SmsMessage<'_>) -> DeliveryResult {
         let parameter = serde_json::json!({ "code": message.code.expose() }).to_string();
         let query = canonical_query(&mut [
             ("PhoneNumbers", &called(message.phone)),
@@ -100,7 +100,7 @@ impl Aliyun {
             (host, None) => host.to_owned(),
         };
         let nonce: [u8; 16] = self.entropy.bytes();
-        let request = Request {
+        let request = SignedRequest {
             host: &host,
             action: "SendSms",
             version: "2017-05-25",
@@ -124,7 +124,7 @@ impl Aliyun {
     }
 }
 
-impl Request<'_> {
+impl SignedRequest<'_> {
     /// In the order of their names, which is the order that they are signed in.
     fn headers(&self) -> [(&'static str, String); 6] {
         [
@@ -182,14 +182,14 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// The service tells most of its refusals by a code in an answer that is 200.
-fn judge(answer: &Answer) -> Delivery {
-    let said: Option<Said> = serde_json::from_slice(&answer.body).ok();
+fn judge(answer: &GatewayAnswer) -> DeliveryResult {
+    let said: Option<AliyunAnswer> = serde_json::from_slice(&answer.body).ok();
     let code = said.as_ref().and_then(|said| said.code.as_deref()).and_then(word);
     if let Some(delivery) = answer.unless_success(code.as_deref()) {
         return delivery;
     }
     match code.as_deref() {
-        Some("OK") => Delivery::Accepted { reference: said.and_then(|said| reference(&said.biz_id?)) },
+        Some("OK") => DeliveryResult::Accepted { reference: said.and_then(|said| reference(&said.biz_id?)) },
         // isv: the caller's fault; VALVE, FILTER: its own limits. isp: its systems failed, somewhere.
         Some(code) if is_refusal(code) => refused(&format!("answered {code}")),
         Some(code) => unknown(&format!("answered {code}")),
@@ -202,19 +202,19 @@ fn is_refusal(code: &str) -> bool {
         || code == "isp.RAM_PERMISSION_DENY"
 }
 
-impl Gateway for Aliyun {
+impl SmsGateway for AliyunGateway {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a> {
+    fn send<'a>(&'a self, message: SmsMessage<'a>) -> SendFuture<'a> {
         Box::pin(self.ask(message))
     }
 
     /// A list, and of other programs on the same account, too: those are passed over. One in which none is
     /// ours is not believed.
-    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
-        let pushed: Vec<Pushed> = serde_json::from_slice(call.body)
+    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
+        let pushed: Vec<AliyunReport> = serde_json::from_slice(call.body)
             .map_err(|_| ReportError::Unreadable("it is not a list of reports".to_owned()))?;
         let ours = |out_id: &str| -> Option<MessageId> {
             let (id, token) = out_id.split_at_checked(ID_LENGTH)?;
@@ -224,15 +224,15 @@ impl Gateway for Aliyun {
             let id = ours(report.out_id.as_deref()?)?;
             let state = if report.success { ReportState::Delivered } else { ReportState::Failed };
             let detail = report.err_code.as_deref().and_then(word);
-            Some(Report { message: Reported::Id(id), state, detail })
+            Some(DeliveryReport { message: ReportedMessage::Id(id), state, detail })
         });
         let reports: Vec<_> = reports.collect();
         if reports.is_empty() { Err(ReportError::NotAuthentic) } else { Ok(reports) }
     }
 
     /// Anything else is pushed again.
-    fn acknowledgement(&self) -> Option<Acknowledgement<'_>> {
-        Some(Acknowledgement { content_type: "application/json", body: r#"{"code":0,"msg":"OK"}"# })
+    fn acknowledgement(&self) -> Option<ReportAcknowledgement<'_>> {
+        Some(ReportAcknowledgement { content_type: "application/json", body: r#"{"code":0,"msg":"OK"}"# })
     }
 }
 
@@ -247,7 +247,7 @@ mod tests {
             ("RegionId", "cn-shanghai"),
             ("ImageId", "win2019_1809_x64_dtc_zh-cn_40G_alibase_20230811.vhd"),
         ]);
-        let request = Request {
+        let request = SignedRequest {
             host: "ecs.cn-shanghai.aliyuncs.com",
             action: "RunInstances",
             version: "2014-05-26",

@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-use super::{Delivery, OpenError};
+use super::{DeliveryResult, OpenError};
 
 /// Longer than any gateway's answer.
 const LONGEST_ANSWER: usize = 64 * 1024;
@@ -18,18 +18,18 @@ const LONGEST_ANSWER: usize = 64 * 1024;
 const REST: Duration = Duration::from_secs(15);
 
 /// Connections to a gateway, kept for the next message.
-pub(super) struct Line {
+pub(super) struct GatewayClient {
     client: Client,
     timeout: Duration,
 }
 
 /// A gateway's whole answer.
-pub(super) struct Answer {
+pub(super) struct GatewayAnswer {
     pub status: StatusCode,
     pub body: Vec<u8>,
 }
 
-impl Line {
+impl GatewayClient {
     /// `timeout` is for a message as a whole: a third of it for a connection, which is tried twice, so
     /// that whoever runs out of time has had a connection.
     pub fn open(timeout: Duration, authorities: Option<&Path>) -> Result<Self, OpenError> {
@@ -51,7 +51,10 @@ impl Line {
 
     /// What the gateway answers to the request, or what the lack of an answer means. `request` is asked
     /// a second time where the first never had a connection.
-    pub async fn call(&self, request: impl Fn(&Client) -> RequestBuilder) -> Result<Answer, Delivery> {
+    pub async fn call(
+        &self,
+        request: impl Fn(&Client) -> RequestBuilder,
+    ) -> Result<GatewayAnswer, DeliveryResult> {
         let whole = async {
             let mut answer = request(&self.client).send().await;
             if answer.as_ref().is_err_and(reqwest::Error::is_connect) {
@@ -72,10 +75,10 @@ impl Line {
     }
 }
 
-impl Answer {
+impl GatewayAnswer {
     /// What a status means that is no success, whatever else the answer says. After a server's own
     /// error, and after a redirect, the message may have gone out.
-    pub fn unless_success(&self, said: Option<&str>) -> Option<Delivery> {
+    pub fn unless_success(&self, said: Option<&str>) -> Option<DeliveryResult> {
         let said = said.map(|code| format!(" ({code})")).unwrap_or_default();
         let reason = format!("answered {}{said}", self.status.as_u16());
         match self.status.as_u16() {
@@ -86,12 +89,12 @@ impl Answer {
     }
 }
 
-pub(super) fn refused(reason: &str) -> Delivery {
-    Delivery::Refused { reason: format!("the gateway {reason}") }
+pub(super) fn refused(reason: &str) -> DeliveryResult {
+    DeliveryResult::Refused { reason: format!("the gateway {reason}") }
 }
 
-pub(super) fn unknown(reason: &str) -> Delivery {
-    Delivery::Unknown { reason: format!("the gateway {reason}") }
+pub(super) fn unknown(reason: &str) -> DeliveryResult {
+    DeliveryResult::Unknown { reason: format!("the gateway {reason}") }
 }
 
 /// A gateway's own word for something, where it has the form of one: what else it says may hold the
@@ -111,18 +114,18 @@ pub(super) fn reference(text: &str) -> Option<String> {
 }
 
 /// The body, to its end. A success that cannot be read is none; for the rest the status says enough.
-async fn read(mut response: Response) -> Result<Answer, Delivery> {
+async fn read(mut response: Response) -> Result<GatewayAnswer, DeliveryResult> {
     let status = response.status();
     let mut body = Vec::new();
     loop {
         match response.chunk().await {
             Ok(Some(chunk)) if body.len() + chunk.len() <= LONGEST_ANSWER => body.extend_from_slice(&chunk),
-            Ok(None) => return Ok(Answer { status, body }),
+            Ok(None) => return Ok(GatewayAnswer { status, body }),
             Ok(Some(_)) if status.is_success() => return Err(unknown("sent an answer that is too long")),
             Err(_) if status.is_success() => {
                 return Err(unknown("closed the connection before its answer was complete"));
             }
-            Ok(Some(_)) | Err(_) => return Ok(Answer { status, body: Vec::new() }),
+            Ok(Some(_)) | Err(_) => return Ok(GatewayAnswer { status, body: Vec::new() }),
         }
     }
 }

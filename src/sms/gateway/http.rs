@@ -6,49 +6,56 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use secrecy::ExposeSecret;
 use url::form_urlencoded;
 
-use super::call::{Answer, Line, refused, unknown};
+use super::call::{GatewayAnswer, GatewayClient, refused, unknown};
 use super::escape::Escape;
-use super::template::{Ready, Values};
-use super::token::Tokens;
+use super::template::{ReadyTemplate, TemplateValues};
+use super::token::ReportTokens;
 use super::{
-    Acknowledgement, Delivery, Gateway, Message, OpenError, Report, ReportCall, ReportError, ReportState,
-    Reported, SendFuture, call,
+    DeliveryReport, DeliveryResult, OpenError, ReportAcknowledgement, ReportCall, ReportError, ReportState,
+    ReportedMessage, SendFuture, SmsGateway, SmsMessage, call,
 };
-use crate::config::{self, BodyKind, HttpMethod, SecretRef, Template};
+use crate::config::{self, BodyKind, GatewayTemplate, HttpMethod, SecretRef};
 
 const NAME: &str = "http";
 
 pub(super) struct HttpGateway {
-    line: Line,
-    tokens: Tokens,
+    line: GatewayClient,
+    tokens: ReportTokens,
     method: reqwest::Method,
-    url: Ready,
-    headers: Vec<(HeaderName, Header)>,
-    body: Option<Ready>,
+    url: ReadyTemplate,
+    headers: Vec<(HeaderName, HeaderTemplate)>,
+    body: Option<ReadyTemplate>,
     accepted_if: Option<String>,
     refused_if: Option<String>,
     report_answer: Option<String>,
 }
 
-enum Header {
+enum HeaderTemplate {
     Fixed(HeaderValue),
-    Filled(Ready),
+    Filled(ReadyTemplate),
 }
 
 impl HttpGateway {
-    pub fn open(settings: &config::HttpGateway, line: Line, tokens: Tokens) -> Result<Self, OpenError> {
+    pub fn open(
+        settings: &config::HttpGatewaySettings,
+        line: GatewayClient,
+        tokens: ReportTokens,
+    ) -> Result<Self, OpenError> {
         let mut headers = Vec::new();
         for (name, value) in &settings.headers {
             headers.push(header(name, value)?);
         }
         let content_type = headers.iter().find_map(|(name, value)| match value {
-            Header::Fixed(value) if name == CONTENT_TYPE => value.to_str().ok().map(BodyKind::of_type),
+            HeaderTemplate::Fixed(value) if name == CONTENT_TYPE => {
+                value.to_str().ok().map(BodyKind::of_type)
+            }
             _ => None,
         });
-        let kind = |body: &Template| content_type.unwrap_or_else(|| BodyKind::of_shape(&body.sample("0")));
+        let kind =
+            |body: &GatewayTemplate| content_type.unwrap_or_else(|| BodyKind::of_shape(&body.sample("0")));
         if let (None, Some(body)) = (content_type, &settings.body) {
             let value = HeaderValue::from_static(kind(body).content_type());
-            headers.push((CONTENT_TYPE, Header::Fixed(value)));
+            headers.push((CONTENT_TYPE, HeaderTemplate::Fixed(value)));
         }
         let body = settings.body.as_ref().map(|body| body.open(kind(body).escape())).transpose();
         Ok(Self {
@@ -68,18 +75,21 @@ impl HttpGateway {
         })
     }
 
-    async fn ask(&self, message: Message<'_>) -> Delivery {
+    async fn ask(&self, message: SmsMessage<'_>) -> DeliveryResult {
         let (report_token, report_url) = (self.tokens.of(message.id), self.tokens.url(NAME, message.id));
-        let values =
-            Values { message: &message, report_token: &report_token, report_url: report_url.as_str() };
+        let values = TemplateValues {
+            message: &message,
+            report_token: &report_token,
+            report_url: report_url.as_str(),
+        };
         let Ok(url) = reqwest::Url::parse(&self.url.fill(&values)) else {
             return refused("cannot be called: the filled-in URL is not valid");
         };
         let mut headers = HeaderMap::new();
         for (name, header) in &self.headers {
             let value = match header {
-                Header::Fixed(value) => Ok(value.clone()),
-                Header::Filled(template) => HeaderValue::from_str(&template.fill(&values))
+                HeaderTemplate::Fixed(value) => Ok(value.clone()),
+                HeaderTemplate::Filled(template) => HeaderValue::from_str(&template.fill(&values))
                     .or_else(|_| HeaderValue::from_bytes(template.fill(&values).as_bytes())),
             };
             let Ok(value) = value else {
@@ -101,7 +111,7 @@ impl HttpGateway {
         }
     }
 
-    fn judge(&self, answer: &Answer) -> Delivery {
+    fn judge(&self, answer: &GatewayAnswer) -> DeliveryResult {
         if let Some(delivery) = answer.unless_success(None) {
             return delivery;
         }
@@ -114,22 +124,22 @@ impl HttpGateway {
         if says(&self.accepted_if) == Some(false) {
             return unknown(&format!("answered {status} but its answer does not match sms.http.accepted_if"));
         }
-        Delivery::Accepted { reference: None }
+        DeliveryResult::Accepted { reference: None }
     }
 }
 
-impl Gateway for HttpGateway {
+impl SmsGateway for HttpGateway {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a> {
+    fn send<'a>(&'a self, message: SmsMessage<'a>) -> SendFuture<'a> {
         Box::pin(self.ask(message))
     }
 
     /// `id`, `token` and `status`, each from the query or, where it is not there, from a body that is a
     /// form or a JSON object: Kannel puts all into the query, Jasmin posts its own words to it.
-    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
+    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
         let query = form_fields(call.query.as_bytes());
         let body = body_fields(call);
         let field = |name: &str| query.get(name).or_else(|| body.get(name)).map(String::as_str);
@@ -141,25 +151,25 @@ impl Gateway for HttpGateway {
         let said = said.ok_or_else(|| ReportError::Unreadable("it has no status".to_owned()))?;
         let state =
             state_of(said).ok_or_else(|| ReportError::Unreadable("its status is unknown".to_owned()))?;
-        Ok(vec![Report { message: Reported::Id(id), state, detail: call::word(said) }])
+        Ok(vec![DeliveryReport { message: ReportedMessage::Id(id), state, detail: call::word(said) }])
     }
 
-    fn acknowledgement(&self) -> Option<Acknowledgement<'_>> {
+    fn acknowledgement(&self) -> Option<ReportAcknowledgement<'_>> {
         let body = self.report_answer.as_deref()?;
-        Some(Acknowledgement { content_type: "text/plain; charset=utf-8", body })
+        Some(ReportAcknowledgement { content_type: "text/plain; charset=utf-8", body })
     }
 }
 
-fn header(name: &str, value: &SecretRef) -> Result<(HeaderName, Header), OpenError> {
+fn header(name: &str, value: &SecretRef) -> Result<(HeaderName, HeaderTemplate), OpenError> {
     let field = || format!("sms.http.headers.{name}");
     let setting = |reason: &str| OpenError::Setting { field: "sms.http.headers", reason: reason.to_owned() };
     let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| setting("contains an invalid name"))?;
     if let SecretRef::Literal(text) = value {
-        let template = Template::parse(text).map_err(|wrong| setting(&wrong))?;
+        let template = GatewayTemplate::parse(text).map_err(|wrong| setting(&wrong))?;
         // One without placeholders is known now, and says what the body is.
         if template.sample("") != *text {
             let ready = template.open(Escape::Line).map_err(OpenError::secret(field()))?;
-            return Ok((header, Header::Filled(ready)));
+            return Ok((header, HeaderTemplate::Filled(ready)));
         }
     }
     let secret = value.read().map_err(OpenError::secret(field()))?;
@@ -167,7 +177,7 @@ fn header(name: &str, value: &SecretRef) -> Result<(HeaderName, Header), OpenErr
         .map_err(|_| setting("contains an invalid value"))?;
     // So that no debug line of the client's shows it.
     value.set_sensitive(header != CONTENT_TYPE);
-    Ok((header, Header::Fixed(value)))
+    Ok((header, HeaderTemplate::Fixed(value)))
 }
 
 /// Kannel's numbers, the words of SMPP that Jasmin and others pass on, and plain ones.

@@ -18,26 +18,26 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::{Code, MessageId, Phone};
+use super::{MessageId, Phone, SmsCode};
 use crate::clock::Clock;
 use crate::config::{self, SecretError};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 
 pub use outbox::{Outbox, OutboxMessage};
-use token::Tokens;
+use token::ReportTokens;
 
 /// One message to one number.
 #[derive(Clone, Copy)]
-pub struct Message<'a> {
+pub struct SmsMessage<'a> {
     pub id: MessageId,
     pub phone: &'a Phone,
-    pub code: &'a Code,
+    pub code: &'a SmsCode,
     /// The whole text, the code in it. As secret as the code.
     pub text: &'a str,
 }
 
-impl fmt::Debug for Message<'_> {
+impl fmt::Debug for SmsMessage<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Message({})", self.id)
     }
@@ -45,7 +45,7 @@ impl fmt::Debug for Message<'_> {
 
 /// What became of a message, as far as its gateway says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Delivery {
+pub enum DeliveryResult {
     /// The gateway has taken it. `reference` is what the gateway calls it.
     Accepted { reference: Option<String> },
     /// It has certainly not gone out. `reason` is for the log and the ledger: no number, no code.
@@ -55,30 +55,30 @@ pub enum Delivery {
 }
 
 /// What comes of a send.
-pub type SendFuture<'a> = Pin<Box<dyn Future<Output = Delivery> + Send + 'a>>;
+pub type SendFuture<'a> = Pin<Box<dyn Future<Output = DeliveryResult> + Send + 'a>>;
 
 /// Carries messages.
-pub trait Gateway: Send + Sync {
+pub trait SmsGateway: Send + Sync {
     /// As in the configuration, the ledger and the address of its reports.
     fn name(&self) -> &'static str;
 
     /// Tries once; only a connection that was never made is tried again. Waits at most the gateway's
     /// time-out.
-    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a>;
+    fn send<'a>(&'a self, message: SmsMessage<'a>) -> SendFuture<'a>;
 
     /// What a call to `/sms/reports/{gateway}` says, where it is authentic.
-    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<Report>, ReportError>;
+    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError>;
 
     /// What a call that was understood has to be answered with, status 200, so that it is not made
     /// again; `None` where an empty answer does.
-    fn acknowledgement(&self) -> Option<Acknowledgement<'_>> {
+    fn acknowledgement(&self) -> Option<ReportAcknowledgement<'_>> {
         None
     }
 }
 
 /// An answer to a delivery report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Acknowledgement<'a> {
+pub struct ReportAcknowledgement<'a> {
     pub content_type: &'static str,
     pub body: &'a str,
 }
@@ -94,8 +94,8 @@ pub struct ReportCall<'a> {
 
 /// How one message fared on its way from the gateway to the telephone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    pub message: Reported,
+pub struct DeliveryReport {
+    pub message: ReportedMessage,
     pub state: ReportState,
     /// The gateway's own code or word for it; no number, no code.
     pub detail: Option<String>,
@@ -103,7 +103,7 @@ pub struct Report {
 
 /// Which message a report is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reported {
+pub enum ReportedMessage {
     Id(MessageId),
     /// What the gateway called it when it accepted it.
     Reference(String),
@@ -130,8 +130,8 @@ pub enum ReportError {
 
 /// The gateway that the configuration chooses.
 #[derive(Clone)]
-pub struct Opened {
-    pub gateway: Arc<dyn Gateway>,
+pub struct OpenedGateway {
+    pub gateway: Arc<dyn SmsGateway>,
     /// The same gateway, where it is the outbox: for the page that shows it.
     pub outbox: Option<Outbox>,
 }
@@ -155,7 +155,7 @@ impl OpenError {
 }
 
 /// What every gateway stands on.
-pub struct Parts<'a> {
+pub struct GatewayParts<'a> {
     pub master: &'a MasterKey,
     /// Under which gateways call back with their reports.
     pub public_url: &'a Url,
@@ -166,25 +166,27 @@ pub struct Parts<'a> {
 }
 
 /// Opens the gateway that is chosen; its secrets are read now.
-pub fn open(chosen: &config::Gateway, parts: Parts<'_>) -> Result<Opened, OpenError> {
-    let tokens = Tokens::new(parts.master, parts.public_url);
-    let gateway: Arc<dyn Gateway> = match chosen {
-        config::Gateway::Outbox => {
+pub fn open(chosen: &config::GatewaySettings, parts: GatewayParts<'_>) -> Result<OpenedGateway, OpenError> {
+    let tokens = ReportTokens::new(parts.master, parts.public_url);
+    let gateway: Arc<dyn SmsGateway> = match chosen {
+        config::GatewaySettings::Outbox => {
             let outbox = Outbox::new(parts.clock);
-            return Ok(Opened { gateway: Arc::new(outbox.clone()), outbox: Some(outbox) });
+            return Ok(OpenedGateway { gateway: Arc::new(outbox.clone()), outbox: Some(outbox) });
         }
-        config::Gateway::None => Arc::new(none::NoGateway),
-        config::Gateway::Http(settings) => {
-            let line = call::Line::open(parts.timeout, settings.ca_file.as_deref())?;
+        config::GatewaySettings::None => Arc::new(none::NoGateway),
+        config::GatewaySettings::Http(settings) => {
+            let line = call::GatewayClient::open(parts.timeout, settings.ca_file.as_deref())?;
             Arc::new(http::HttpGateway::open(settings, line, tokens)?)
         }
-        config::Gateway::Twilio(settings) => {
-            Arc::new(twilio::Twilio::open(settings, call::Line::open(parts.timeout, None)?, tokens)?)
-        }
-        config::Gateway::Aliyun(settings) => {
-            let line = call::Line::open(parts.timeout, None)?;
-            Arc::new(aliyun::Aliyun::open(settings, line, tokens, parts.clock, parts.entropy)?)
+        config::GatewaySettings::Twilio(settings) => Arc::new(twilio::TwilioGateway::open(
+            settings,
+            call::GatewayClient::open(parts.timeout, None)?,
+            tokens,
+        )?),
+        config::GatewaySettings::Aliyun(settings) => {
+            let line = call::GatewayClient::open(parts.timeout, None)?;
+            Arc::new(aliyun::AliyunGateway::open(settings, line, tokens, parts.clock, parts.entropy)?)
         }
     };
-    Ok(Opened { gateway, outbox: None })
+    Ok(OpenedGateway { gateway, outbox: None })
 }

@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Delivery, Gateway, Message, MessageId, Phone, Report, ReportCall, ReportError, SendFuture};
+use super::{
+    DeliveryReport, DeliveryResult, MessageId, Phone, ReportCall, ReportError, SendFuture, SmsGateway,
+    SmsMessage,
+};
 use crate::clock::{Clock, Micros};
 
 /// How many messages stay; the oldest goes first.
@@ -50,12 +53,12 @@ impl Outbox {
     }
 }
 
-impl Gateway for Outbox {
+impl SmsGateway for Outbox {
     fn name(&self) -> &'static str {
         "outbox"
     }
 
-    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a> {
+    fn send<'a>(&'a self, message: SmsMessage<'a>) -> SendFuture<'a> {
         Box::pin(async move {
             let kept = OutboxMessage {
                 id: message.id,
@@ -69,11 +72,11 @@ impl Gateway for Outbox {
                 messages.pop_front();
             }
             messages.push_back(kept);
-            Delivery::Accepted { reference: None }
+            DeliveryResult::Accepted { reference: None }
         })
     }
 
-    fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
+    fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
         Err(ReportError::NotOffered)
     }
 }
@@ -82,7 +85,7 @@ impl Gateway for Outbox {
 mod tests {
     use super::*;
     use crate::entropy::Entropy;
-    use crate::sms::Code;
+    use crate::sms::SmsCode;
 
     #[tokio::test]
     async fn the_last_thousand_are_kept_the_newest_first() {
@@ -90,10 +93,10 @@ mod tests {
         let phones =
             ["+8613800138000", "+8613800138001"].map(|text| Phone::parse(text, "CN").expect("a number"));
         for number in 0..=KEPT {
-            let (id, code) = (MessageId::random(&Entropy::Os), Code::parse("012345").unwrap());
+            let (id, code) = (MessageId::random(&Entropy::Os), SmsCode::parse("012345").unwrap());
             let text = number.to_string();
-            let message = Message { id, phone: &phones[number % 2], code: &code, text: &text };
-            assert_eq!(outbox.send(message).await, Delivery::Accepted { reference: None });
+            let message = SmsMessage { id, phone: &phones[number % 2], code: &code, text: &text };
+            assert_eq!(outbox.send(message).await, DeliveryResult::Accepted { reference: None });
         }
         let all = outbox.clone().messages(None);
         assert_eq!((all.len(), all[0].text.as_str(), all[KEPT - 1].text.as_str()), (KEPT, "1000", "1"));

@@ -2,57 +2,57 @@
 
 use secrecy::ExposeSecret;
 
-use super::Message;
+use super::SmsMessage;
 use super::escape::Escape;
-use crate::config::{Piece, Placeholder, SecretError, Template};
+use crate::config::{GatewayTemplate, Placeholder, SecretError, TemplatePiece};
 
 #[cfg(test)]
 mod tests;
 
 /// A template whose secrets are read.
-pub(super) struct Ready {
-    pieces: Vec<Piece>,
+pub(super) struct ReadyTemplate {
+    pieces: Vec<TemplatePiece>,
     escape: Escape,
 }
 
 /// What a message fills in.
-pub(super) struct Values<'a> {
-    pub message: &'a Message<'a>,
+pub(super) struct TemplateValues<'a> {
+    pub message: &'a SmsMessage<'a>,
     pub report_token: &'a str,
     pub report_url: &'a str,
 }
 
-impl Template {
+impl GatewayTemplate {
     /// Reads the secrets that it names.
-    pub(super) fn open(&self, escape: Escape) -> Result<Ready, SecretError> {
-        let read = |piece: &Piece| match piece {
-            Piece::Secret(secret) => {
+    pub(super) fn open(&self, escape: Escape) -> Result<ReadyTemplate, SecretError> {
+        let read = |piece: &TemplatePiece| match piece {
+            TemplatePiece::Secret(secret) => {
                 let mut literal = String::new();
                 escape.push(&mut literal, secret.read()?.expose_secret());
-                Ok(Piece::Literal(literal))
+                Ok(TemplatePiece::Literal(literal))
             }
             other => Ok(other.clone()),
         };
-        Ok(Ready { pieces: self.pieces().iter().map(read).collect::<Result<_, _>>()?, escape })
+        Ok(ReadyTemplate { pieces: self.pieces().iter().map(read).collect::<Result<_, _>>()?, escape })
     }
 }
 
-impl Ready {
-    pub fn fill(&self, values: &Values<'_>) -> String {
+impl ReadyTemplate {
+    pub fn fill(&self, values: &TemplateValues<'_>) -> String {
         let mut out = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Literal(text) => out.push_str(text),
-                Piece::Place(place) => self.escape.push(&mut out, &values.of(*place)),
-                // `Template::open` left none.
-                Piece::Secret(_) => {}
+                TemplatePiece::Literal(text) => out.push_str(text),
+                TemplatePiece::Place(place) => self.escape.push(&mut out, &values.of(*place)),
+                // `GatewayTemplate::open` left none.
+                TemplatePiece::Secret(_) => {}
             }
         }
         out
     }
 }
 
-impl Values<'_> {
+impl TemplateValues<'_> {
     fn of(&self, place: Placeholder) -> String {
         let message = self.message;
         match place {

@@ -6,12 +6,12 @@ use url::Url;
 use super::MessageId;
 use crate::secret::{MasterKey, SubKey, same};
 
-pub(super) struct Tokens {
+pub(super) struct ReportTokens {
     key: SubKey,
     public_url: Url,
 }
 
-impl Tokens {
+impl ReportTokens {
     pub fn new(master: &MasterKey, public_url: &Url) -> Self {
         Self { key: master.derive("sms.report"), public_url: public_url.clone() }
     }
@@ -55,13 +55,13 @@ mod tests {
     #[test]
     fn a_token_is_good_for_its_message_and_key_alone() {
         let url = Url::parse("https://login.example").unwrap();
-        let tokens = Tokens::new(&MasterKey::from_bytes([1; 32]), &url);
+        let tokens = ReportTokens::new(&MasterKey::from_bytes([1; 32]), &url);
         let (one, other) = (MessageId::random(&Entropy::Os), MessageId::random(&Entropy::Os));
         assert_eq!(tokens.verify(&one.to_string(), &tokens.of(one)), Some(one));
         assert_eq!(tokens.verify(&one.to_string(), &tokens.of(other)), None);
         assert_eq!(tokens.verify(&one.to_string(), &tokens.of(one)[..31]), None);
         assert_eq!(tokens.verify(&one.to_string(), ""), None);
-        let others = Tokens::new(&MasterKey::from_bytes([2; 32]), &url);
+        let others = ReportTokens::new(&MasterKey::from_bytes([2; 32]), &url);
         assert_eq!(others.verify(&one.to_string(), &tokens.of(one)), None);
         assert_eq!(
             tokens.url("http", one).as_str(),
@@ -79,7 +79,7 @@ mod tests {
             ("https://login.example", true),
             ("http://192.0.2.1", true),
         ] {
-            assert_eq!(Tokens::new(&key, &Url::parse(url).unwrap()).can_be_called(), can, "{url}");
+            assert_eq!(ReportTokens::new(&key, &Url::parse(url).unwrap()).can_be_called(), can, "{url}");
         }
     }
 }

@@ -9,21 +9,21 @@ use serde::Deserialize;
 use sha1::Sha1;
 use url::{Url, form_urlencoded};
 
-use super::call::{Answer, Line, reference, refused, unknown, word};
+use super::call::{GatewayAnswer, GatewayClient, reference, refused, unknown, word};
 use super::escape::percent_encode;
-use super::token::Tokens;
+use super::token::ReportTokens;
 use super::{
-    Delivery, Gateway, Message, MessageId, OpenError, Report, ReportCall, ReportError, ReportState, Reported,
-    SendFuture,
+    DeliveryReport, DeliveryResult, MessageId, OpenError, ReportCall, ReportError, ReportState,
+    ReportedMessage, SendFuture, SmsGateway, SmsMessage,
 };
 use crate::config;
 use crate::secret::same;
 
 const NAME: &str = "twilio";
 
-pub(super) struct Twilio {
-    line: Line,
-    tokens: Tokens,
+pub(super) struct TwilioGateway {
+    line: GatewayClient,
+    tokens: ReportTokens,
     url: Url,
     account_sid: String,
     auth_token: SecretString,
@@ -32,7 +32,7 @@ pub(super) struct Twilio {
 
 /// What is read of an answer, be it a message or an error.
 #[derive(Deserialize)]
-struct Said {
+struct TwilioAnswer {
     sid: Option<String>,
     #[serde(default)]
     status: serde_json::Value,
@@ -40,8 +40,12 @@ struct Said {
     error_code: Option<u32>,
 }
 
-impl Twilio {
-    pub fn open(settings: &config::Twilio, line: Line, tokens: Tokens) -> Result<Self, OpenError> {
+impl TwilioGateway {
+    pub fn open(
+        settings: &config::TwilioSettings,
+        line: GatewayClient,
+        tokens: ReportTokens,
+    ) -> Result<Self, OpenError> {
         let auth_token = settings.auth_token.read().map_err(OpenError::secret("sms.twilio.auth_token"))?;
         let mut account = String::new();
         percent_encode(&mut account, &settings.account_sid);
@@ -51,7 +55,7 @@ impl Twilio {
         Ok(Self { line, tokens, url, account_sid, auth_token, from })
     }
 
-    fn form(&self, message: &Message<'_>) -> String {
+    fn form(&self, message: &SmsMessage<'_>) -> String {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.append_pair("To", message.phone.as_str()).append_pair("Body", message.text);
         // The id of a messaging service has this form; all else is a sender's number or name.
@@ -64,7 +68,7 @@ impl Twilio {
         form.finish()
     }
 
-    async fn ask(&self, message: Message<'_>) -> Delivery {
+    async fn ask(&self, message: SmsMessage<'_>) -> DeliveryResult {
         let form = self.form(&message);
         let answer = self.line.call(|client| {
             client
@@ -96,8 +100,8 @@ impl Twilio {
     }
 }
 
-fn judge(answer: &Answer) -> Delivery {
-    let said: Option<Said> = serde_json::from_slice(&answer.body).ok();
+fn judge(answer: &GatewayAnswer) -> DeliveryResult {
+    let said: Option<TwilioAnswer> = serde_json::from_slice(&answer.body).ok();
     let code = said.as_ref().and_then(|said| said.code).map(|code| code.to_string());
     if let Some(delivery) = answer.unless_success(code.as_deref()) {
         return delivery;
@@ -108,7 +112,7 @@ fn judge(answer: &Answer) -> Delivery {
             let code = said.error_code.map(|code| format!(" ({code})")).unwrap_or_default();
             refused(&format!("accepted the message, but failed at once{code}"))
         }
-        (Some(Some(_)), Some(sid)) => Delivery::Accepted { reference: reference(&sid) },
+        (Some(Some(_)), Some(sid)) => DeliveryResult::Accepted { reference: reference(&sid) },
         _ => unknown("sent an answer without a message id"),
     }
 }
@@ -122,16 +126,16 @@ fn state_of(status: &str) -> Option<ReportState> {
     })
 }
 
-impl Gateway for Twilio {
+impl SmsGateway for TwilioGateway {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn send<'a>(&'a self, message: Message<'a>) -> SendFuture<'a> {
+    fn send<'a>(&'a self, message: SmsMessage<'a>) -> SendFuture<'a> {
         Box::pin(self.ask(message))
     }
 
-    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
+    fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
         let fields: Vec<(String, String)> = form_urlencoded::parse(call.body).into_owned().collect();
         let signature = (call.header)("x-twilio-signature").ok_or(ReportError::NotAuthentic)?;
         if !same(self.signature(call.url, &fields).as_bytes(), signature.as_bytes()) {
@@ -142,13 +146,13 @@ impl Gateway for Twilio {
         // The signature covers the query, and so the id that we wrote there.
         let ours = form_urlencoded::parse(call.query.as_bytes())
             .find_map(|(name, value)| (name == "id").then(|| MessageId::parse(&value)).flatten());
-        let theirs = || field("MessageSid").and_then(reference).map(Reported::Reference);
-        let message = ours.map(Reported::Id).or_else(theirs);
+        let theirs = || field("MessageSid").and_then(reference).map(ReportedMessage::Reference);
+        let message = ours.map(ReportedMessage::Id).or_else(theirs);
         let message = message.ok_or_else(|| ReportError::Unreadable("it has no message id".to_owned()))?;
         let state = field("MessageStatus").and_then(state_of);
         let state = state.ok_or_else(|| ReportError::Unreadable("its status is unknown".to_owned()))?;
         let detail = field("ErrorCode").filter(|code| *code != "0").or(field("MessageStatus")).and_then(word);
-        Ok(vec![Report { message, state, detail }])
+        Ok(vec![DeliveryReport { message, state, detail }])
     }
 }
 
@@ -160,16 +164,17 @@ mod tests {
     use crate::config::SecretRef;
     use crate::secret::MasterKey;
 
-    fn twilio(auth_token: &str) -> Twilio {
-        let settings = config::Twilio {
+    fn twilio(auth_token: &str) -> TwilioGateway {
+        let settings = config::TwilioSettings {
             url: Url::parse("https://api.twilio.com").unwrap(),
             account_sid: "AC0123".to_owned(),
             auth_token: SecretRef::Literal(auth_token.to_owned()),
             from: "+15005550006".to_owned(),
         };
         let url = Url::parse("https://login.example").unwrap();
-        let tokens = Tokens::new(&MasterKey::from_bytes([1; 32]), &url);
-        Twilio::open(&settings, Line::open(Duration::from_secs(1), None).unwrap(), tokens).unwrap()
+        let tokens = ReportTokens::new(&MasterKey::from_bytes([1; 32]), &url);
+        TwilioGateway::open(&settings, GatewayClient::open(Duration::from_secs(1), None).unwrap(), tokens)
+            .unwrap()
     }
 
     /// The example in Twilio's description of the signature, which its own libraries are tested with.
@@ -187,7 +192,12 @@ mod tests {
         assert_eq!(twilio("12345").signature(url, &fields), "RSOYDt4T1cUTdK1PDd93/VVr8B8=");
     }
 
-    fn report(twilio: &Twilio, url: &str, body: &str, signed: &str) -> Result<Vec<Report>, ReportError> {
+    fn report(
+        twilio: &TwilioGateway,
+        url: &str,
+        body: &str,
+        signed: &str,
+    ) -> Result<Vec<DeliveryReport>, ReportError> {
         let fields: Vec<_> = form_urlencoded::parse(signed.as_bytes()).into_owned().collect();
         let signature = twilio.signature(url, &fields);
         let header = |name: &str| (name == "x-twilio-signature").then(|| signature.clone());
@@ -204,7 +214,8 @@ mod tests {
             ("MessageSid=SM1&MessageStatus=undelivered&ErrorCode=30003", ReportState::Failed, "30003"),
             ("MessageStatus=sent&To=%2B8613800138000", ReportState::Pending, "sent"),
         ] {
-            let expected = Report { message: Reported::Id(id), state, detail: Some(detail.to_owned()) };
+            let expected =
+                DeliveryReport { message: ReportedMessage::Id(id), state, detail: Some(detail.to_owned()) };
             assert_eq!(report(&twilio, &url, body, body), Ok(vec![expected]), "{body}");
         }
         let by_reference = report(
@@ -213,7 +224,7 @@ mod tests {
             "MessageSid=SM1&MessageStatus=read",
             "MessageSid=SM1&MessageStatus=read",
         );
-        assert_eq!(by_reference.unwrap()[0].message, Reported::Reference("SM1".to_owned()));
+        assert_eq!(by_reference.unwrap()[0].message, ReportedMessage::Reference("SM1".to_owned()));
         let (failed, delivered) = ("MessageStatus=failed", "MessageStatus=delivered");
         assert_eq!(report(&twilio, &url, delivered, failed), Err(ReportError::NotAuthentic));
         let unsigned = ReportCall { url: &url, query: "", header: &|_| None, body: delivered.as_bytes() };

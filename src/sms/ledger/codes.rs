@@ -10,7 +10,7 @@ use crate::clock::Micros;
 use crate::db::{DbError, on_db, on_tx};
 use crate::sms::guesser::Guesser;
 use crate::sms::{MessageId, Purpose};
-use crate::throttle::Key;
+use crate::throttle::SubjectKey;
 
 /// A code is compared with one guess, and counts it first: the window store may forget guesses, and the code
 /// outlives it.
@@ -24,14 +24,14 @@ const TRY_KNOWN: &str =
     AND expires_at > $3 AND known_tries < $4 RETURNING message, code_hash";
 
 /// The code of a number for a purpose.
-pub struct Current {
+pub struct CurrentCode {
     pub message: MessageId,
     pub code_hash: String,
 }
 
 /// What a guess finds.
 #[derive(Debug, Clone, Copy)]
-pub struct Found {
+pub struct FoundCode {
     /// A code that is good.
     pub code: bool,
     /// The browser is the one that asked for it.
@@ -40,24 +40,29 @@ pub struct Found {
 
 impl Ledger {
     /// What a guess would be compared with; the same read whatever there is.
-    pub async fn find_code(&self, phone: Key, purpose: Purpose, asker: &str) -> Result<Found, DbError> {
+    pub async fn find_code(
+        &self,
+        phone: SubjectKey,
+        purpose: Purpose,
+        asker: &str,
+    ) -> Result<FoundCode, DbError> {
         const SQL: &str = "SELECT (SELECT COUNT(*) FROM sms_codes
                 WHERE phone_key = $1 AND purpose = $2 AND expires_at > $3),
             (SELECT COUNT(*) FROM sms_askers WHERE phone_key = $1 AND asker = $4 AND acts_until > $3)";
         let now = self.now().await?;
         let (codes, askers): (i64, i64) = on_db!(&self.db, pool => query_as(SQL).bind(hex(&phone.0))
             .bind(purpose.as_str()).bind(now.0).bind(asker).fetch_one(pool).await)?;
-        Ok(Found { code: codes > 0, asked: askers > 0 })
+        Ok(FoundCode { code: codes > 0, asked: askers > 0 })
     }
 
     /// The code to compare one guess with. None where there is none any more, or these have guessed so often.
     pub async fn try_code(
         &self,
-        phone: Key,
+        phone: SubjectKey,
         purpose: Purpose,
         guesser: Guesser,
         most: Option<u32>,
-    ) -> Result<Option<Current>, DbError> {
+    ) -> Result<Option<CurrentCode>, DbError> {
         let sql = match guesser {
             Guesser::Anyone => TRY_ANYONE,
             Guesser::Asker => TRY_ASKER,
@@ -68,7 +73,7 @@ impl Ledger {
 
     /// The same work where there is no code, on one of 256 rows, so that guesses at different numbers seldom meet.
     /// Nothing that is compared with it is right.
-    pub async fn try_decoy(&self, phone: Key) -> Result<Option<Current>, DbError> {
+    pub async fn try_decoy(&self, phone: SubjectKey) -> Result<Option<CurrentCode>, DbError> {
         let decoy = format!("decoy-{}", phone.0[0]);
         self.try_row(TRY_ANYONE, &decoy, "decoy", i64::MAX).await
     }
@@ -79,16 +84,21 @@ impl Ledger {
         phone: &str,
         purpose: &str,
         most: i64,
-    ) -> Result<Option<Current>, DbError> {
+    ) -> Result<Option<CurrentCode>, DbError> {
         let now = self.now().await?;
         let row: Option<(String, String)> = on_db!(&self.db, pool => query_as(sql).bind(phone).bind(purpose)
             .bind(now.0).bind(most).fetch_optional(pool).await)?;
         let Some((message, code_hash)) = row else { return Ok(None) };
-        Ok(Some(Current { message: stored_id(&message)?, code_hash }))
+        Ok(Some(CurrentCode { message: stored_id(&message)?, code_hash }))
     }
 
     /// Uses a code up. Of any number of callers that show it at once, one is told that it was there.
-    pub async fn redeem(&self, phone: Key, purpose: Purpose, code: &Current) -> Result<bool, DbError> {
+    pub async fn redeem(
+        &self,
+        phone: SubjectKey,
+        purpose: Purpose,
+        code: &CurrentCode,
+    ) -> Result<bool, DbError> {
         const SQL: &str = "DELETE FROM sms_codes WHERE phone_key = $1 AND purpose = $2 AND message = $3
             AND code_hash = $4 AND expires_at > $5";
         let now = self.now().await?;
@@ -108,7 +118,7 @@ impl Ledger {
     }
 
     /// Wrong guesses up to now do not count on the codes that are good for the number.
-    pub async fn forget_tries(&self, phone: Key) -> Result<(), DbError> {
+    pub async fn forget_tries(&self, phone: SubjectKey) -> Result<(), DbError> {
         const SQL: &str =
             "UPDATE sms_codes SET tries = 0, asker_tries = 0, known_tries = 0 WHERE phone_key = $1";
         on_db!(&self.db, pool => query(SQL).bind(hex(&phone.0)).execute(pool).await.map(drop))?;

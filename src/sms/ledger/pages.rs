@@ -2,30 +2,30 @@
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::rows::{Place, State, decode, hex, short, stored_id};
-use super::{Key, Ledger, MessageId, Micros};
+use super::rows::{LedgerPosition, MessageState, decode, hex, short, stored_id};
+use super::{Ledger, MessageId, Micros, SubjectKey};
 use crate::db::{self, DbError, on_db};
 use crate::sms::Purpose;
-use crate::sms::brake::{self, Held};
-use crate::sms::{Report, ReportState, Reported};
+use crate::sms::brake::{self, ActiveBrake};
+use crate::sms::{DeliveryReport, ReportState, ReportedMessage};
 
 /// What of the ledger is asked for. Everything where all is None.
 #[derive(Debug, Clone, Default)]
-pub struct Filter {
-    pub state: Option<State>,
+pub struct LedgerFilter {
+    pub state: Option<MessageState>,
     /// A dialling prefix: a block (a number without its last four digits) or an operator's range (without
     /// its last six), whole.
     pub prefix: Option<String>,
-    /// A number, by [`Codes::phone_key`](crate::sms::Codes::phone_key).
-    pub phone: Option<Key>,
+    /// A number, by [`SmsCodes::phone_key`](crate::sms::SmsCodes::phone_key).
+    pub phone: Option<SubjectKey>,
 }
 
-pub type Cursor = db::Cursor<MessageId>;
-pub type Page = db::Page<Entry, MessageId>;
+pub type LedgerCursor = db::RowCursor<MessageId>;
+pub type LedgerPage = db::RowPage<LedgerEntry, MessageId>;
 
 /// One message as an administrator sees it: nothing in it is a number or a code.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct LedgerEntry {
     pub id: MessageId,
     pub at: Micros,
     /// The block, and four stars.
@@ -33,7 +33,7 @@ pub struct Entry {
     pub block: String,
     pub purpose: Purpose,
     pub gateway: String,
-    pub state: State,
+    pub state: MessageState,
     /// What the gateway calls it.
     pub reference: Option<String>,
     /// Why it was refused, or why nobody knows.
@@ -45,7 +45,7 @@ pub struct Entry {
     pub reported_at: Option<Micros>,
 }
 
-impl Cursor {
+impl LedgerCursor {
     pub fn parse(text: &str) -> Option<Self> {
         Self::parse_with(text, MessageId::parse)
     }
@@ -56,11 +56,17 @@ const COLUMNS: &str = "id, created_at, block, purpose, gateway, state, reference
 
 impl Ledger {
     /// At most `limit` messages, newest first, behind the cursor.
-    pub async fn page(&self, filter: &Filter, after: Option<&Cursor>, limit: u32) -> Result<Page, DbError> {
-        let place = after.map_or(Place::NEWEST, |last| Place { at: last.at, id: last.id.to_string() });
+    pub async fn page(
+        &self,
+        filter: &LedgerFilter,
+        after: Option<&LedgerCursor>,
+        limit: u32,
+    ) -> Result<LedgerPage, DbError> {
+        let place = after
+            .map_or(LedgerPosition::NEWEST, |last| LedgerPosition { at: last.at, id: last.id.to_string() });
         // PostgreSQL takes no NUL in a text, and no prefix has one.
         if filter.prefix.as_ref().is_some_and(|prefix| prefix.contains('\0')) {
-            return Ok(Page::empty());
+            return Ok(LedgerPage::empty());
         }
         let mut wanted = Vec::new();
         let mut texts = Vec::new();
@@ -81,11 +87,11 @@ impl Ledger {
         let rows = format!("SELECT {COLUMNS} FROM sms_messages WHERE (created_at, id) < ($1, $2){wanted}");
         // Numbers and prefixes have one index of what counts, and one of what was refused.
         let rows = match filter {
-            Filter { state: None, prefix: None, phone: None } => rows,
+            LedgerFilter { state: None, prefix: None, phone: None } => rows,
             _ => format!("{rows} AND state <> 'refused' UNION ALL {rows} AND state = 'refused'"),
         };
         let sql = format!("{rows} ORDER BY created_at DESC, id DESC LIMIT $3");
-        let rows: Vec<RawEntry> = on_db!(&self.db, pool => {
+        let rows: Vec<RawLedgerEntry> = on_db!(&self.db, pool => {
             let mut question = query_as(sqlx::AssertSqlSafe(sql)).bind(place.at.0).bind(&place.id);
             question = question.bind(i64::from(limit) + 1);
             for text in &texts {
@@ -93,8 +99,8 @@ impl Ledger {
             }
             question.fetch_all(pool).await
         })?;
-        let place = |last: &Entry| Cursor { at: last.at, id: last.id };
-        Ok(Page::of(rows.into_iter().map(RawEntry::parse), limit, place)?)
+        let place = |last: &LedgerEntry| LedgerCursor { at: last.at, id: last.id };
+        Ok(LedgerPage::of(rows.into_iter().map(RawLedgerEntry::parse), limit, place)?)
     }
 
     /// How long a prefix is depends on its country, so the rows are asked which of the two it is.
@@ -107,13 +113,13 @@ impl Ledger {
     }
 
     /// The brakes that hold now, the newest first; at most 1000.
-    pub async fn brakes(&self) -> Result<Vec<Held>, DbError> {
+    pub async fn brakes(&self) -> Result<Vec<ActiveBrake>, DbError> {
         const SQL: &str = "SELECT prefix, began_at, ends_at, sent, entered FROM sms_brakes WHERE ends_at > $1
             ORDER BY began_at DESC, id LIMIT 1000";
         let now = self.now().await?;
         let rows: Vec<(String, i64, i64, i64, i64)> =
             on_db!(&self.db, pool => query_as(SQL).bind(now.0).fetch_all(pool).await)?;
-        let held = |(prefix, began_at, ends_at, sent, entered)| Held {
+        let held = |(prefix, began_at, ends_at, sent, entered)| ActiveBrake {
             prefix,
             began_at: Micros(began_at),
             ends_at: Micros(ends_at),
@@ -138,7 +144,7 @@ impl Ledger {
 
     /// Writes what a gateway reports of its messages. What was delivered stays delivered, and a failure
     /// does not become pending again. How many rows changed; an id that is not known changes none.
-    pub async fn report(&self, gateway: &str, reports: &[Report]) -> Result<usize, DbError> {
+    pub async fn report(&self, gateway: &str, reports: &[DeliveryReport]) -> Result<usize, DbError> {
         const BY_ID: &str = "UPDATE sms_messages SET report = $1, report_detail = $2, reported_at = $3
             WHERE gateway = $4 AND id = $5 AND (report IS NULL OR report = 'pending'
             OR (report = 'failed' AND $1 <> 'pending'))";
@@ -149,8 +155,8 @@ impl Ledger {
         let mut changed = 0;
         for report in reports {
             let (sql, name) = match &report.message {
-                Reported::Id(id) => (BY_ID, id.to_string()),
-                Reported::Reference(reference) => (BY_REFERENCE, reference.clone()),
+                ReportedMessage::Id(id) => (BY_ID, id.to_string()),
+                ReportedMessage::Reference(reference) => (BY_REFERENCE, reference.clone()),
             };
             let detail = report.detail.as_deref().map(short);
             changed += on_db!(&self.db, pool => query(sql).bind(report_word(report.state)).bind(detail)
@@ -175,7 +181,7 @@ fn stored_report(text: &str) -> Result<ReportState, sqlx::Error> {
 }
 
 #[derive(sqlx::FromRow)]
-struct RawEntry {
+struct RawLedgerEntry {
     id: String,
     created_at: i64,
     block: String,
@@ -190,16 +196,16 @@ struct RawEntry {
     reported_at: Option<i64>,
 }
 
-impl RawEntry {
-    fn parse(self) -> Result<Entry, sqlx::Error> {
-        Ok(Entry {
+impl RawLedgerEntry {
+    fn parse(self) -> Result<LedgerEntry, sqlx::Error> {
+        Ok(LedgerEntry {
             id: stored_id(&self.id)?,
             at: Micros(self.created_at),
             phone: format!("{}****", self.block),
             block: self.block,
             purpose: Purpose::parse(&self.purpose).ok_or_else(|| decode("an unknown purpose"))?,
             gateway: self.gateway,
-            state: State::stored(&self.state)?,
+            state: MessageState::stored(&self.state)?,
             reference: self.reference,
             reason: self.reason,
             entered_at: self.entered_at.map(Micros),

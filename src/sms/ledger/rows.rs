@@ -1,7 +1,7 @@
 //! How the ledger's columns are written and read back.
 
-use super::{Key, MessageId, Micros};
-use crate::sms::share::Share;
+use super::{MessageId, Micros, SubjectKey};
+use crate::sms::share::BudgetShare;
 use crate::throttle::HitId;
 
 /// The most of a gateway's own words that is kept.
@@ -9,7 +9,7 @@ const LONGEST_WORDS: usize = 200;
 
 /// What became of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum MessageState {
     /// It was admitted, and its gateway has not answered yet. Counts; unknown if its process has died.
     Pending,
     /// The gateway has taken it.
@@ -22,7 +22,7 @@ pub enum State {
     Withheld,
 }
 
-impl State {
+impl MessageState {
     pub const ALL: [Self; 5] = [Self::Pending, Self::Accepted, Self::Refused, Self::Unknown, Self::Withheld];
 
     pub const fn as_str(self) -> &'static str {
@@ -46,12 +46,12 @@ impl State {
 
 /// A row's place in the order of the ledger, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct LedgerPosition {
     pub at: Micros,
     pub id: String,
 }
 
-impl Place {
+impl LedgerPosition {
     /// Before the newest row.
     pub const NEWEST: Self = Self { at: Micros(i64::MAX), id: String::new() };
 }
@@ -59,16 +59,16 @@ impl Place {
 /// What the window store had of a message.
 #[derive(Debug, Clone)]
 pub struct HitRow {
-    pub place: Place,
-    pub phone: Key,
-    pub address: Key,
-    pub network: Key,
-    pub once: Option<Key>,
+    pub place: LedgerPosition,
+    pub phone: SubjectKey,
+    pub address: SubjectKey,
+    pub network: SubjectKey,
+    pub once: Option<SubjectKey>,
     pub hit: HitId,
     pub block: String,
-    pub share: Share,
+    pub share: BudgetShare,
     /// It counts for its number's own limit no more.
-    pub excused: bool,
+    pub waived: bool,
 }
 
 #[derive(sqlx::FromRow)]
@@ -88,7 +88,7 @@ pub struct RawHit {
 impl RawHit {
     pub fn parse(self) -> Result<HitRow, sqlx::Error> {
         Ok(HitRow {
-            place: Place { at: Micros(self.created_at), id: self.id },
+            place: LedgerPosition { at: Micros(self.created_at), id: self.id },
             phone: stored_key(&self.phone_key)?,
             address: stored_key(&self.address_key)?,
             network: stored_key(&self.network_key)?,
@@ -96,7 +96,7 @@ impl RawHit {
             hit: stored_hit(&self.hit)?,
             block: self.block,
             share: stored_share(&self.share)?,
-            excused: self.excused != 0,
+            waived: self.excused != 0,
         })
     }
 }
@@ -122,8 +122,8 @@ fn unhex<const N: usize>(text: &str) -> Result<[u8; N], sqlx::Error> {
     Ok(bytes)
 }
 
-pub fn stored_key(text: &str) -> Result<Key, sqlx::Error> {
-    unhex(text).map(Key)
+pub fn stored_key(text: &str) -> Result<SubjectKey, sqlx::Error> {
+    unhex(text).map(SubjectKey)
 }
 
 pub fn stored_hit(text: &str) -> Result<HitId, sqlx::Error> {
@@ -134,8 +134,8 @@ pub fn stored_id(text: &str) -> Result<MessageId, sqlx::Error> {
     MessageId::parse(text).ok_or_else(|| decode("an invalid id"))
 }
 
-pub fn stored_share(text: &str) -> Result<Share, sqlx::Error> {
-    Share::parse(text).ok_or_else(|| decode("an unknown share"))
+pub fn stored_share(text: &str) -> Result<BudgetShare, sqlx::Error> {
+    BudgetShare::parse(text).ok_or_else(|| decode("an unknown share"))
 }
 
 pub fn decode(what: &str) -> sqlx::Error {
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn keys_come_back_from_their_text() {
-        let key = Key([0x0f, 0xa0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 255]);
+        let key = SubjectKey([0x0f, 0xa0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 255]);
         assert_eq!(stored_key(&hex(&key.0)).unwrap(), key);
         for text in ["", "0f", "+f0102030405060708090a0b0c0d0e0f", &"é".repeat(16)] {
             assert!(stored_key(text).is_err(), "{text:?}");

@@ -5,16 +5,16 @@ use std::time::Duration;
 use sqlx::{query, query_as, query_scalar};
 
 use super::codes::{AskedBy, note_asker};
-use super::rows::{State, hex, short};
-use super::{EARLIER, Earlier, EarlierRow, Ledger, SENT, Sent, horizon, judge, wait};
+use super::rows::{MessageState, hex, short};
+use super::{EARLIER, EarlierMessage, EarlierRow, Ledger, SENT, SentTimes, horizon, judge, wait};
 use crate::clock::Micros;
 use crate::config::Brake;
-use crate::db::{DbError, Lock, Tx, on_db, on_tx};
-use crate::sms::brake::{self, Braked};
-use crate::sms::share::Share;
-use crate::sms::watched::Keys;
-use crate::sms::{Delivery, MessageId, Phone, Purpose};
-use crate::throttle::{HitId, Key, Limit, Refusal};
+use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
+use crate::sms::brake::{self, BrakedPrefix};
+use crate::sms::share::BudgetShare;
+use crate::sms::watched::MessageKeys;
+use crate::sms::{DeliveryResult, MessageId, Phone, Purpose};
+use crate::throttle::{HitId, Limit, Refusal, SubjectKey};
 
 /// A message that is pending for so long has nobody any more who would settle it: its gateway has half a minute,
 /// and the database some seconds on either side.
@@ -22,9 +22,9 @@ const PENDING_AT_MOST: Duration = Duration::from_secs(5 * 60);
 const NEVER_SETTLED: &str = "the process that sent it ended before the gateway answered";
 
 /// A message about to be sent.
-pub struct Draft<'a> {
+pub struct MessageDraft<'a> {
     pub id: MessageId,
-    pub keys: &'a Keys,
+    pub keys: &'a MessageKeys,
     pub hit: HitId,
     pub phone: &'a Phone,
     pub purpose: Purpose,
@@ -38,19 +38,19 @@ pub struct Draft<'a> {
     /// The number's own limit.
     pub limit: &'a Limit,
     pub brake: &'a Brake,
-    pub share: Share,
+    pub share: BudgetShare,
     /// In a shortage: the brake that it was decided under whether it is sent.
-    pub under: Option<Braked>,
+    pub under: Option<BrakedPrefix>,
 }
 
 /// What became of a message.
-pub enum Fate<'a> {
-    Told(&'a Delivery),
+pub enum MessageOutcome<'a> {
+    Told(&'a DeliveryResult),
     Withheld,
 }
 
 /// What the ledger says of a draft.
-pub enum Written {
+pub enum WriteResult {
     /// It stands, and its code is the number's code for its purpose.
     New {
         /// Until the number's rules admit the next.
@@ -62,49 +62,50 @@ pub enum Written {
 /// Why a draft was not written.
 pub enum WhyNot {
     /// The same request stands already.
-    Repeated(Earlier),
+    Repeated(EarlierMessage),
     /// The number's rules, which the ledger knows better than the window store.
     Refused(Refusal),
-    Braked(Braked),
+    Braked(BrakedPrefix),
 }
 
 impl Ledger {
     /// Judges a draft and writes it, in one step beside which nothing is written of its number. A brake that
     /// it trips stays, though the draft is refused.
-    pub async fn write(&self, draft: &Draft<'_>) -> Result<Written, DbError> {
-        let mut tx = self.db.begin_exclusive(Lock::number(&draft.keys.phone.0)).await?;
+    pub async fn write(&self, draft: &MessageDraft<'_>) -> Result<WriteResult, DbError> {
+        let mut tx = self.db.begin_exclusive(DbLock::number(&draft.keys.phone.0)).await?;
         let mut now = tx.now(&self.clock).await?;
         if let Some(once) = draft.keys.once
             && let Some(earlier) = earlier(&mut tx, once, now).await?
         {
-            return Ok(Written::Not(WhyNot::Repeated(earlier)));
+            return Ok(WriteResult::Not(WhyNot::Repeated(earlier)));
         }
         let mut sent = sent_to(&mut tx, draft.keys.phone, draft.limit, now).await?;
         // Never older than the newest, whatever the clock says.
         now = sent.0.first().map_or(now, |&newest| newest.max(now));
         if let Some(refusal) = judge(draft.limit, &sent, now, draft.solved) {
-            return Ok(Written::Not(WhyNot::Refused(refusal)));
+            return Ok(WriteResult::Not(WhyNot::Refused(refusal)));
         }
-        let context = brake::Context { remembered: &self.brakes, clock: &self.clock, entropy: &self.entropy };
+        let context =
+            brake::BrakeContext { remembered: &self.brakes, clock: &self.clock, entropy: &self.entropy };
         if let Some(braked) = brake::judge(&mut tx, draft.phone, draft.brake, now, context).await?
             && !draft.knows(braked)
         {
             tx.commit().await?;
-            return Ok(Written::Not(WhyNot::Braked(braked)));
+            return Ok(WriteResult::Not(WhyNot::Braked(braked)));
         }
         insert(&mut tx, draft, now).await?;
         tx.commit().await?;
         sent.0.insert(0, now);
-        Ok(Written::New { resend_after: wait(draft.limit, &sent, now) })
+        Ok(WriteResult::New { resend_after: wait(draft.limit, &sent, now) })
     }
 
     /// Takes back a draft that no gateway has seen: it never was. The number's older code is gone all the
     /// same.
-    pub async fn withdraw(&self, draft: &Draft<'_>) -> Result<(), DbError> {
+    pub async fn withdraw(&self, draft: &MessageDraft<'_>) -> Result<(), DbError> {
         const MESSAGE: &str = "DELETE FROM sms_messages WHERE id = $1";
         const CODE: &str = "DELETE FROM sms_codes WHERE message = $1";
         let id = draft.id.to_string();
-        let mut tx = self.db.begin_exclusive(Lock::number(&draft.keys.phone.0)).await?;
+        let mut tx = self.db.begin_exclusive(DbLock::number(&draft.keys.phone.0)).await?;
         for sql in [CODE, MESSAGE] {
             on_tx!(&mut tx, connection => query(sql).bind(&id).execute(connection).await.map(drop))?;
         }
@@ -113,18 +114,24 @@ impl Ledger {
 
     /// Writes what became of a message. Of one that did not go out the code is void, and its caller may
     /// ask again by the same name. False if it was given up meanwhile: then it stays unknown, and counts.
-    pub async fn settle(&self, id: MessageId, fate: &Fate<'_>) -> Result<bool, DbError> {
+    pub async fn settle(&self, id: MessageId, fate: &MessageOutcome<'_>) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE sms_messages SET state = $1, reference = $2, reason = $3, settled_at = $4,
             once_key = CASE WHEN $5 = 1 THEN NULL ELSE once_key END WHERE id = $6 AND state = 'pending'";
         const VOID: &str = "DELETE FROM sms_codes WHERE message = $1";
         let now = self.now().await?;
         let (state, reference, reason) = match fate {
-            Fate::Told(Delivery::Accepted { reference }) => (State::Accepted, reference.as_deref(), None),
-            Fate::Told(Delivery::Refused { reason }) => (State::Refused, None, Some(short(reason))),
-            Fate::Told(Delivery::Unknown { reason }) => (State::Unknown, None, Some(short(reason))),
-            Fate::Withheld => (State::Withheld, None, None),
+            MessageOutcome::Told(DeliveryResult::Accepted { reference }) => {
+                (MessageState::Accepted, reference.as_deref(), None)
+            }
+            MessageOutcome::Told(DeliveryResult::Refused { reason }) => {
+                (MessageState::Refused, None, Some(short(reason)))
+            }
+            MessageOutcome::Told(DeliveryResult::Unknown { reason }) => {
+                (MessageState::Unknown, None, Some(short(reason)))
+            }
+            MessageOutcome::Withheld => (MessageState::Withheld, None, None),
         };
-        let (id, refused) = (id.to_string(), state == State::Refused);
+        let (id, refused) = (id.to_string(), state == MessageState::Refused);
         let rows = on_db!(&self.db, pool => query(SQL).bind(state.as_str()).bind(reference).bind(reason)
             .bind(now.0).bind(i64::from(refused)).bind(&id).execute(pool).await
             .map(|done| done.rows_affected()))?;
@@ -154,35 +161,35 @@ impl Ledger {
     }
 }
 
-impl Draft<'_> {
+impl MessageDraft<'_> {
     /// Whether it was decided under that brake, or one that spares fewer.
-    fn knows(&self, braked: Braked) -> bool {
-        let under = self.under.filter(|_| self.share != Share::Open);
+    fn knows(&self, braked: BrakedPrefix) -> bool {
+        let under = self.under.filter(|_| self.share != BudgetShare::Open);
         under.is_some_and(|under| under.proven_before <= braked.proven_before)
     }
 }
 
-async fn sent_to(tx: &mut Tx, phone: Key, limit: &Limit, now: Micros) -> Result<Sent, DbError> {
+async fn sent_to(tx: &mut Tx, phone: SubjectKey, limit: &Limit, now: Micros) -> Result<SentTimes, DbError> {
     let (horizon, capacity) = (horizon(limit, now), i64::from(limit.capacity()));
     let times: Vec<i64> = on_tx!(tx, connection => query_scalar(SENT).bind(hex(&phone.0)).bind(horizon.0)
         .bind(capacity).fetch_all(connection).await)?;
-    Ok(Sent(times.into_iter().map(Micros).collect()))
+    Ok(SentTimes(times.into_iter().map(Micros).collect()))
 }
 
-async fn earlier(tx: &mut Tx, once: Key, now: Micros) -> Result<Option<Earlier>, DbError> {
+async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<EarlierMessage>, DbError> {
     const FREE: &str = "UPDATE sms_messages SET once_key = NULL WHERE once_key = $1";
     let once = hex(&once.0);
     let row: Option<EarlierRow> =
         on_tx!(tx, connection => query_as(EARLIER).bind(&once).fetch_optional(connection).await)?;
     let Some(row) = row else { return Ok(None) };
-    let earlier = Earlier::read(row, now)?;
+    let earlier = EarlierMessage::read(row, now)?;
     if earlier.is_none() {
         on_tx!(tx, connection => query(FREE).bind(&once).execute(connection).await.map(drop))?;
     }
     Ok(earlier)
 }
 
-async fn insert(tx: &mut Tx, draft: &Draft<'_>, now: Micros) -> Result<(), DbError> {
+async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<(), DbError> {
     const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, network_key,
         once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14)";

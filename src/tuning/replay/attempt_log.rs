@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::row::NOBODY;
 use crate::clock::Micros;
-use crate::throttle::{Hits, Limit, window};
+use crate::throttle::{HitRing, Limit, window};
 
 /// Fewer logs than this are not worth looking through for those that are over.
 const SWEEP_FROM: usize = 1024;
@@ -13,14 +13,14 @@ const SWEEP_FROM: usize = 1024;
 /// One subject's log.
 #[derive(Debug, Default)]
 pub struct AttemptLog {
-    pub hits: Hits,
+    pub hits: HitRing,
     /// Attempts in flight.
     pub holds: u32,
     /// Until then it may differ from the log as it was when the attempts were recorded.
     differs_until: Option<Micros>,
 }
 
-impl window::Log for AttemptLog {
+impl window::WindowLog for AttemptLog {
     fn nth_newest(&self, n: u32) -> Option<Micros> {
         self.hits.nth_newest(n as usize)
     }

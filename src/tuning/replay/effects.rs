@@ -3,26 +3,26 @@
 use std::time::Duration;
 
 use super::attempt_log::AttemptLog;
-use super::engine::{Attempt, Due, Engine, Verdict};
+use super::engine::{DueAction, ReplayAttempt, ReplayEngine, ReplayVerdict};
 use super::logs_of::{KEPT_ON_FAILURE, LogRef, counts_answers, logs_of};
-use super::row::{Action, FORGAVE, HONEST, Outcome, Row};
-use super::tally::Decision;
+use super::row::{FORGAVE, HONEST, ReplayAction, ReplayOutcome, ReplayRow};
+use super::tally::ReplayDecision;
 use crate::clock::Micros;
 use crate::config::LimitName;
-use crate::throttle::{Hit, HitId, Hits};
+use crate::throttle::{HitId, HitRing, LogHit};
 
 /// How long an attempt waits for others in flight, at most: as the guard and the guesses have it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-impl Engine<'_> {
+impl ReplayEngine<'_> {
     /// An admitted attempt takes its place in the logs.
-    pub(super) fn admit(&mut self, attempt: Attempt, now: Micros) {
+    pub(super) fn admit(&mut self, attempt: ReplayAttempt, now: Micros) {
         let row = self.row(attempt.row);
-        let attempt = Attempt { at: now, ..attempt };
+        let attempt = ReplayAttempt { at: now, ..attempt };
         if !row.action.is_compared() {
             self.each_log(&attempt, now, |_, log, capacity| log.hits.keep(hit(&attempt), capacity));
-            if row.outcome == Outcome::Failed {
-                self.schedule(now.plus(row.lasts()), Due::TakeBack(attempt));
+            if row.outcome == ReplayOutcome::Failed {
+                self.schedule(now.plus(row.lasts()), DueAction::TakeBack(attempt));
             }
             return;
         }
@@ -30,28 +30,28 @@ impl Engine<'_> {
         if row.is_refused() || row.lasts().is_zero() {
             self.settle(&attempt, now);
         } else {
-            self.schedule(now.plus(row.lasts()), Due::Settle(attempt));
+            self.schedule(now.plus(row.lasts()), DueAction::Settle(attempt));
         }
     }
 
     /// It was verified.
-    pub(super) fn settle(&mut self, attempt: &Attempt, now: Micros) {
+    pub(super) fn settle(&mut self, attempt: &ReplayAttempt, now: Micros) {
         let row = self.row(attempt.row);
-        let right = row.outcome == Outcome::Ok || row.is_refused() && row.has(HONEST);
+        let right = row.outcome == ReplayOutcome::Ok || row.is_refused() && row.has(HONEST);
         self.each_log(attempt, now, |_, log, capacity| {
             log.holds -= 1;
             if !right {
-                log.hits.keep(Hit { at: now, ..hit(attempt) }, capacity);
+                log.hits.keep(LogHit { at: now, ..hit(attempt) }, capacity);
             }
         });
-        if right && matches!(row.action, Action::SignIn | Action::DeviceSignIn) {
+        if right && matches!(row.action, ReplayAction::SignIn | ReplayAction::DeviceSignIn) {
             self.forgive(attempt, row);
         }
     }
 
     /// A right password: rules that ask for a challenge pass over the account's or the device's failures from
     /// before it came, if it came alone.
-    fn forgive(&mut self, attempt: &Attempt, row: &Row) {
+    fn forgive(&mut self, attempt: &ReplayAttempt, row: &ReplayRow) {
         let own = logs_of(attempt.action, row).next().expect("a password has a log");
         if let Some(log) = self.logs[own.limit as usize].get_mut(own.subject)
             && row.has(FORGAVE)
@@ -62,7 +62,7 @@ impl Engine<'_> {
         }
     }
 
-    pub(super) fn take_back(&mut self, attempt: &Attempt, now: Micros) {
+    pub(super) fn take_back(&mut self, attempt: &ReplayAttempt, now: Micros) {
         self.each_log(attempt, now, |limit, log, _| {
             if !KEPT_ON_FAILURE.contains(&limit) {
                 log.hits.take_out(hit(attempt));
@@ -71,15 +71,15 @@ impl Engine<'_> {
     }
 
     /// Which device's log was cleared is not recorded: it keeps its hits.
-    pub(super) fn clear(&mut self, row: &Row) {
+    pub(super) fn clear(&mut self, row: &ReplayRow) {
         let log = row.limit.map(|limit| LogRef::new(limit, row));
         if let Some(log) = log.and_then(|log| self.logs[log.limit as usize].get_mut(log.subject)) {
-            log.hits = Hits::default();
+            log.hits = HitRing::default();
         }
     }
 
     /// An attempt in flight has ended, so that its places are free.
-    pub(super) fn wake_at(&mut self, attempt: &Attempt, now: Micros) {
+    pub(super) fn wake_at(&mut self, attempt: &ReplayAttempt, now: Micros) {
         for log in logs_of(attempt.action, self.row(attempt.row)) {
             self.wake(log, false, now);
             self.wake(log, true, now);
@@ -90,11 +90,11 @@ impl Engine<'_> {
         let Some(mut queue) = self.queues.remove(&(log, solved)) else { return };
         while let Some(mut attempt) = queue.pop_front() {
             if now > attempt.at.plus(PATIENCE) {
-                self.count(&attempt, Decision::Undecided, now);
+                self.count(&attempt, ReplayDecision::Undecided, now);
                 continue;
             }
             match self.judge(&mut attempt, now) {
-                Verdict::Held(same) if same == log => {
+                ReplayVerdict::Held(same) if same == log => {
                     queue.push_front(attempt);
                     break;
                 }
@@ -109,14 +109,14 @@ impl Engine<'_> {
     /// The logs that an attempt writes to, each with its limit and how many hits it keeps.
     fn each_log(
         &mut self,
-        attempt: &Attempt,
+        attempt: &ReplayAttempt,
         now: Micros,
         mut each: impl FnMut(LimitName, &mut AttemptLog, usize),
     ) {
         let row = self.row(attempt.row);
         for log in logs_of(attempt.action, row) {
             let logs = &mut self.logs[log.limit as usize];
-            if row.action != Action::Answer || counts_answers(&logs.limit) {
+            if row.action != ReplayAction::Answer || counts_answers(&logs.limit) {
                 let capacity = logs.limit.capacity() as usize;
                 if let Some(hits) = logs.open(log.subject, now) {
                     each(log.limit, hits, capacity);
@@ -127,7 +127,7 @@ impl Engine<'_> {
 }
 
 /// Known by the number of its row.
-fn hit(attempt: &Attempt) -> Hit {
+fn hit(attempt: &ReplayAttempt) -> LogHit {
     let [first, second, third, fourth] = attempt.row.to_le_bytes();
-    Hit { at: attempt.at, id: HitId([first, second, third, fourth, 0, 0]) }
+    LogHit { at: attempt.at, id: HitId([first, second, third, fourth, 0, 0]) }
 }

@@ -7,24 +7,24 @@ use std::time::Duration;
 use super::Comparison;
 use super::attempt_log::LimitLogs;
 use super::logs_of::{COUNT, LogRef, counts_devices, limits, logs_of};
-use super::row::{Action, HONEST, NOBODY, Recording, Row, SOLVED};
-use super::tally::{Decision, Tally};
+use super::row::{HONEST, NOBODY, Recording, ReplayAction, ReplayRow, SOLVED};
+use super::tally::{ReplayDecision, ReplayTally};
 use crate::clock::Micros;
 use crate::config::{LimitName, Limits};
-use crate::throttle::window::Gathered;
-use crate::throttle::{Refusal, Then};
+use crate::throttle::window::GatheredVerdict;
+use crate::throttle::{Refusal, RuleAction};
 
 /// So many attempts of one row are tried one by one; the rest get what the last of them got.
 const MOST_TRIED: u32 = 10_000;
 
 /// One attempt on its way through the logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Attempt {
+pub struct ReplayAttempt {
     pub row: u32,
     /// For how many of its row it stands.
     pub n: u32,
     /// As what it is counted.
-    pub action: Action,
+    pub action: ReplayAction,
     /// When it came; from when it is admitted, that.
     pub at: Micros,
     pub waited: bool,
@@ -32,28 +32,28 @@ pub struct Attempt {
 
 /// What is to be done at a later time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Due {
+pub enum DueAction {
     /// An attempt was verified.
-    Settle(Attempt),
+    Settle(ReplayAttempt),
     /// The gateway refused a message.
-    TakeBack(Attempt),
+    TakeBack(ReplayAttempt),
     /// The next of a row's attempts comes, after so many.
     Retry { row: u32, tried: u32 },
 }
 
 /// What the draft says of an attempt.
 #[derive(Clone, Copy)]
-pub enum Verdict {
+pub enum ReplayVerdict {
     Decided {
-        decision: Decision,
+        decision: ReplayDecision,
         retry_after: Duration,
     },
     /// Only attempts in flight stand in its way: it waits for this log.
     Held(LogRef),
 }
 
-pub struct Engine<'r> {
-    rows: &'r [Row],
+pub struct ReplayEngine<'r> {
+    rows: &'r [ReplayRow],
     from: Micros,
     pub(super) logs: [LimitLogs; COUNT],
     /// Whether the draft counts known devices apart, and the limits in force do not, or the reverse.
@@ -61,15 +61,15 @@ pub struct Engine<'r> {
     devices_changed: bool,
     /// Attempts that wait for others in flight, in the order they came. A log has two queues, as the limiter has
     /// them: one for those with a solved challenge.
-    pub(super) queues: HashMap<(LogRef, bool), VecDeque<Attempt>>,
+    pub(super) queues: HashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
     /// By time, and then in the order in which it was scheduled.
-    due: BinaryHeap<Reverse<(Micros, u64, Due)>>,
+    due: BinaryHeap<Reverse<(Micros, u64, DueAction)>>,
     scheduled: u64,
-    recorded: Tally,
-    draft: Tally,
+    recorded: ReplayTally,
+    draft: ReplayTally,
 }
 
-impl<'r> Engine<'r> {
+impl<'r> ReplayEngine<'r> {
     pub fn new(recording: &'r Recording, in_force: &Limits, draft: &Limits, from: Micros) -> Self {
         let (old, new) = (limits(in_force), limits(draft));
         let devices_apart = counts_devices(draft);
@@ -82,8 +82,8 @@ impl<'r> Engine<'r> {
             queues: HashMap::new(),
             due: BinaryHeap::new(),
             scheduled: 0,
-            recorded: Tally::new(old),
-            draft: Tally::new(new),
+            recorded: ReplayTally::new(old),
+            draft: ReplayTally::new(new),
         }
     }
 
@@ -96,7 +96,7 @@ impl<'r> Engine<'r> {
         Comparison { recorded: self.recorded.finish(), draft: self.draft.finish() }
     }
 
-    pub(super) fn row(&self, number: u32) -> &'r Row {
+    pub(super) fn row(&self, number: u32) -> &'r ReplayRow {
         &self.rows[number as usize]
     }
 
@@ -106,31 +106,32 @@ impl<'r> Engine<'r> {
         {
             self.due.pop();
             match due {
-                Due::Settle(attempt) => {
+                DueAction::Settle(attempt) => {
                     self.settle(&attempt, at);
                     self.wake_at(&attempt, at);
                 }
-                Due::TakeBack(attempt) => self.take_back(&attempt, at),
-                Due::Retry { row, tried } => self.retry(row, tried, at),
+                DueAction::TakeBack(attempt) => self.take_back(&attempt, at),
+                DueAction::Retry { row, tried } => self.retry(row, tried, at),
             }
         }
     }
 
-    pub(super) fn schedule(&mut self, at: Micros, due: Due) {
+    pub(super) fn schedule(&mut self, at: Micros, due: DueAction) {
         self.scheduled += 1;
         self.due.push(Reverse((at, self.scheduled, due)));
     }
 
     fn arrive(&mut self, number: u32) {
         let row = self.row(number);
-        let attempt = Attempt { row: number, n: row.count, action: row.action, at: row.at, waited: false };
+        let attempt =
+            ReplayAttempt { row: number, n: row.count, action: row.action, at: row.at, waited: false };
         match row.action {
-            Action::Clear => return self.clear(row),
-            Action::Answer => return self.admit(attempt, row.at),
+            ReplayAction::Clear => return self.clear(row),
+            ReplayAction::Answer => return self.admit(attempt, row.at),
             _ => {}
         }
         let (decision, reported) = (row.decision(), row.at >= self.from);
-        let differs = reported && decision != Decision::Undecided && self.differs(row);
+        let differs = reported && decision != ReplayDecision::Undecided && self.differs(row);
         if reported {
             self.recorded.count(row, row.action, row.count, decision, false);
         }
@@ -140,14 +141,14 @@ impl<'r> Engine<'r> {
         if reported {
             self.draft.count(row, row.action, row.count, decision, differs);
         }
-        if let Decision::Admitted { .. } = decision {
+        if let ReplayDecision::Admitted { .. } = decision {
             self.admit(attempt, row.at);
         }
     }
 
     /// Whether the draft may decide otherwise than it was decided.
-    fn differs(&self, row: &Row) -> bool {
-        row.action == Action::DeviceSignIn && self.devices_changed
+    fn differs(&self, row: &ReplayRow) -> bool {
+        row.action == ReplayAction::DeviceSignIn && self.devices_changed
             || logs_of(row.action, row).any(|log| self.logs[log.limit as usize].differs(log.subject, row.at))
     }
 
@@ -155,57 +156,57 @@ impl<'r> Engine<'r> {
     fn retry(&mut self, number: u32, tried: u32, now: Micros) {
         let row = self.row(number);
         let action = match row.action {
-            Action::DeviceSignIn if !self.devices_apart => Action::SignIn,
+            ReplayAction::DeviceSignIn if !self.devices_apart => ReplayAction::SignIn,
             action => action,
         };
         let left = row.count.saturating_sub(tried).max(1);
         let step = row.lasts().as_micros() as u32 / row.count.saturating_sub(1).max(1);
-        let mut attempt = Attempt { row: number, n: 1, action, at: now, waited: false };
+        let mut attempt = ReplayAttempt { row: number, n: 1, action, at: now, waited: false };
         let verdict = self.judge_in_turn(&mut attempt, now);
         attempt.n = match verdict {
             _ if tried >= MOST_TRIED => left,
-            Verdict::Decided { decision: Decision::Refused { .. }, retry_after } if step > 0 => {
+            ReplayVerdict::Decided { decision: ReplayDecision::Refused { .. }, retry_after } if step > 0 => {
                 let skipped = retry_after.as_micros().div_ceil(u128::from(step));
                 u32::try_from(skipped).unwrap_or(left).clamp(1, left)
             }
-            Verdict::Decided { decision: Decision::Refused { .. }, .. } => left,
+            ReplayVerdict::Decided { decision: ReplayDecision::Refused { .. }, .. } => left,
             // The right person is in, and tries no more.
-            Verdict::Decided { .. } if row.has(HONEST) && action.is_compared() => left,
-            Verdict::Decided { .. } | Verdict::Held(_) => 1,
+            ReplayVerdict::Decided { .. } if row.has(HONEST) && action.is_compared() => left,
+            ReplayVerdict::Decided { .. } | ReplayVerdict::Held(_) => 1,
         };
         self.conclude(attempt, verdict, now);
         let tried = tried + attempt.n;
         if tried < row.count {
             let next = Duration::from_micros(u64::from(step) * u64::from(tried));
-            self.schedule(row.at.plus(next), Due::Retry { row: number, tried });
+            self.schedule(row.at.plus(next), DueAction::Retry { row: number, tried });
         }
     }
 
     /// Anyone who comes while others wait for the same log waits behind them.
-    fn judge_in_turn(&self, attempt: &mut Attempt, now: Micros) -> Verdict {
+    fn judge_in_turn(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
         let row = self.row(attempt.row);
         let queue = |log: &LogRef| self.queues.contains_key(&(*log, row.has(SOLVED)));
         match logs_of(attempt.action, row).find(queue) {
-            Some(log) => Verdict::Held(log),
+            Some(log) => ReplayVerdict::Held(log),
             None => self.judge(attempt, now),
         }
     }
 
     /// What the draft says of an attempt. Once a known device's log blocks, it comes as a stranger; of two refusals
     /// it is told the milder.
-    pub(super) fn judge(&self, attempt: &mut Attempt, now: Micros) -> Verdict {
+    pub(super) fn judge(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
         let own = self.judge_by(attempt, now);
-        let Verdict::Decided {
-            decision: Decision::Refused { limit: LimitName::LoginDevice, then: Then::Block, .. },
+        let ReplayVerdict::Decided {
+            decision: ReplayDecision::Refused { limit: LimitName::LoginDevice, then: RuleAction::Block, .. },
             retry_after,
         } = own
         else {
             return own;
         };
-        let mut stranger = Attempt { action: Action::SignIn, ..*attempt };
+        let mut stranger = ReplayAttempt { action: ReplayAction::SignIn, ..*attempt };
         match self.judge_in_turn(&mut stranger, now) {
-            Verdict::Decided {
-                decision: Decision::Refused { then: Then::Block, .. },
+            ReplayVerdict::Decided {
+                decision: ReplayDecision::Refused { then: RuleAction::Block, .. },
                 retry_after: longer,
             } if longer > retry_after => own,
             other => {
@@ -215,8 +216,8 @@ impl<'r> Engine<'r> {
         }
     }
 
-    fn judge_by(&self, attempt: &Attempt, now: Micros) -> Verdict {
-        let (row, mut gathered) = (self.row(attempt.row), Gathered::default());
+    fn judge_by(&self, attempt: &ReplayAttempt, now: Micros) -> ReplayVerdict {
+        let (row, mut gathered) = (self.row(attempt.row), GatheredVerdict::default());
         for (index, log) in logs_of(attempt.action, row).enumerate() {
             let logs = &self.logs[log.limit as usize];
             if let Some(hits) = logs.get(log.subject) {
@@ -224,30 +225,30 @@ impl<'r> Engine<'r> {
             }
         }
         let log = |bucket| logs_of(attempt.action, row).nth(bucket).expect("it was gathered");
-        let decided = |decision, retry_after| Verdict::Decided { decision, retry_after };
+        let decided = |decision, retry_after| ReplayVerdict::Decided { decision, retry_after };
         match (gathered.refused(), gathered.held) {
             (Some(Refusal { bucket, rule, then, retry_after, .. }), _) => {
-                decided(Decision::Refused { limit: log(bucket).limit, rule, then }, retry_after)
+                decided(ReplayDecision::Refused { limit: log(bucket).limit, rule, then }, retry_after)
             }
-            (None, Some(bucket)) => Verdict::Held(log(bucket)),
+            (None, Some(bucket)) => ReplayVerdict::Held(log(bucket)),
             (None, None) => {
                 let noted = gathered.noted().map(|refusal| log(refusal.bucket).limit);
-                decided(Decision::Admitted { noted }, Duration::ZERO)
+                decided(ReplayDecision::Admitted { noted }, Duration::ZERO)
             }
         }
     }
 
     /// Counts what was decided, and does what follows from it.
-    pub(super) fn conclude(&mut self, attempt: Attempt, verdict: Verdict, now: Micros) {
+    pub(super) fn conclude(&mut self, attempt: ReplayAttempt, verdict: ReplayVerdict, now: Micros) {
         match verdict {
-            Verdict::Held(log) => {
+            ReplayVerdict::Held(log) => {
                 let solved = self.row(attempt.row).has(SOLVED);
                 let queue = self.queues.entry((log, solved)).or_default();
-                queue.push_back(Attempt { waited: true, ..attempt });
+                queue.push_back(ReplayAttempt { waited: true, ..attempt });
             }
-            Verdict::Decided { decision, .. } => {
+            ReplayVerdict::Decided { decision, .. } => {
                 self.count(&attempt, decision, now);
-                if let Decision::Admitted { .. } = decision {
+                if let ReplayDecision::Admitted { .. } = decision {
                     self.admit(attempt, now);
                 }
             }
@@ -255,12 +256,14 @@ impl<'r> Engine<'r> {
     }
 
     /// If it was decided otherwise than recorded, or at another time, its logs differ as long as it is in sight.
-    pub(super) fn count(&mut self, attempt: &Attempt, decision: Decision, now: Micros) {
+    pub(super) fn count(&mut self, attempt: &ReplayAttempt, decision: ReplayDecision, now: Micros) {
         let row = self.row(attempt.row);
         self.draft.count(row, attempt.action, attempt.n, decision, row.is_unknown_if(decision));
         let as_recorded = match decision {
-            Decision::Admitted { .. } => !row.is_refused() && now == row.at && attempt.action == row.action,
-            Decision::Refused { .. } | Decision::Undecided => row.is_refused(),
+            ReplayDecision::Admitted { .. } => {
+                !row.is_refused() && now == row.at && attempt.action == row.action
+            }
+            ReplayDecision::Refused { .. } | ReplayDecision::Undecided => row.is_refused(),
         };
         if !as_recorded {
             for log in logs_of(row.action, row).chain(logs_of(attempt.action, row)) {
@@ -271,7 +274,7 @@ impl<'r> Engine<'r> {
 }
 
 /// Whether it was refused by a log that the record does not name.
-fn is_nameless(row: &Row) -> bool {
+fn is_nameless(row: &ReplayRow) -> bool {
     let mut logs = logs_of(row.action, row);
     row.is_refused() && logs.any(|log| Some(log.limit) == row.limit && log.subject == NOBODY)
 }

@@ -1,8 +1,8 @@
 //! Which limits are replayed, and whose logs count an attempt.
 
-use super::row::{ACCOUNT, ADDRESS, Action, DEVICE, NETWORK, PHONE, PREFIX, Row};
+use super::row::{ACCOUNT, ADDRESS, DEVICE, NETWORK, PHONE, PREFIX, ReplayAction, ReplayRow};
 use crate::config::{LimitName, LimitSubject, LimitUnit, Limits};
-use crate::throttle::{Limit, Mode, Then};
+use crate::throttle::{Limit, LimitMode, RuleAction};
 
 /// How many limits of ours there are; those that are not replayed have empty logs.
 pub const COUNT: usize = LimitName::ALL.len();
@@ -23,13 +23,13 @@ pub fn limits(limits: &Limits) -> [&Limit; COUNT] {
 
 /// Whether known devices are counted apart from strangers, and recorded as such.
 pub fn counts_devices(limits: &Limits) -> bool {
-    let enforced = |limit: &Limit| limit.mode() == Mode::Enforce && !limit.rules().is_empty();
+    let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
     enforced(&limits.login_device) && enforced(&limits.login_account)
 }
 
 /// Whether a limit counts wrong answers to challenges: only if none of its rules blocks.
 pub fn counts_answers(limit: &Limit) -> bool {
-    limit.rules().iter().all(|rule| rule.then == Then::Captcha)
+    limit.rules().iter().all(|rule| rule.then == RuleAction::Captcha)
 }
 
 /// One subject's log under one limit.
@@ -41,7 +41,7 @@ pub struct LogRef {
 }
 
 impl LogRef {
-    pub const fn new(limit: LimitName, row: &Row) -> Self {
+    pub const fn new(limit: LimitName, row: &ReplayRow) -> Self {
         let subject = match limit.subject() {
             LimitSubject::Account => row.subjects[ACCOUNT],
             LimitSubject::Device => row.subjects[DEVICE],
@@ -56,16 +56,16 @@ impl LogRef {
 }
 
 /// The logs that count a row's attempts if they are such an action, in the order in which they are asked.
-pub fn logs_of(action: Action, row: &Row) -> impl Iterator<Item = LogRef> {
+pub fn logs_of(action: ReplayAction, row: &ReplayRow) -> impl Iterator<Item = LogRef> {
     use LimitName::*;
     let limits: &[LimitName] = match action {
-        Action::SignIn => &[LoginAccount, LoginAddress, LoginNetwork],
-        Action::DeviceSignIn => &[LoginDevice],
-        Action::Guess => &[SmsGuess, LoginAddress, LoginNetwork],
-        Action::Answer | Action::GuessApart => &[LoginAddress, LoginNetwork],
-        Action::Send => &[SmsPhone, SmsAddress, SmsNetwork, SmsPrefix, SmsTotal],
-        Action::Register => &[RegisterAddress],
-        Action::DeviceGuess | Action::Clear => &[],
+        ReplayAction::SignIn => &[LoginAccount, LoginAddress, LoginNetwork],
+        ReplayAction::DeviceSignIn => &[LoginDevice],
+        ReplayAction::Guess => &[SmsGuess, LoginAddress, LoginNetwork],
+        ReplayAction::Answer | ReplayAction::GuessApart => &[LoginAddress, LoginNetwork],
+        ReplayAction::Send => &[SmsPhone, SmsAddress, SmsNetwork, SmsPrefix, SmsTotal],
+        ReplayAction::Register => &[RegisterAddress],
+        ReplayAction::DeviceGuess | ReplayAction::Clear => &[],
     };
     limits.iter().map(|limit| LogRef::new(*limit, row))
 }

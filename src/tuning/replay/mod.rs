@@ -8,7 +8,7 @@
 //! that changes messages leaves sign-ins as they were.
 //!
 //! If every attempt was admitted when it was recorded, the estimate is what the limiter would have decided; the
-//! tests compare the two. What the record cannot know is counted ([`Counts::unknown`]):
+//! tests compare the two. What the record cannot know is counted ([`AttemptCounts::unknown`]):
 //!
 //! - How a refused attempt would have ended: nobody compared its password. If the same person was right within ten
 //!   minutes from the same address, the estimate takes it for right, otherwise for wrong. Attempts that were
@@ -32,30 +32,32 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use preview::{Current, Incomplete, LONGEST, PreviewError, Previews, Report, SHORTEST};
-pub use read::{MOST_ROWS, Read, ReadError, read};
-pub use row::{Action, Intake, Outcome, Recorded, Recording};
-pub use tally::{Counts, LimitCounts, RuleCounts};
+pub use preview::{
+    IncompleteReason, LONGEST, PreviewBase, PreviewError, PreviewReport, PreviewService, SHORTEST,
+};
+pub use read::{MOST_ROWS, ReadError, RecordRead, read};
+pub use row::{RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake};
+pub use tally::{AttemptCounts, LimitCounts, RuleCounts};
 
 use crate::clock::Micros;
 use crate::config::Limits;
 
 /// What became of all attempts, and of those that each limit counts.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Side {
-    pub all: Counts,
+pub struct ComparisonSide {
+    pub all: AttemptCounts,
     pub limits: Vec<LimitCounts>,
 }
 
 /// The record, and the estimate of a draft.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comparison {
-    pub recorded: Side,
-    pub draft: Side,
+    pub recorded: ComparisonSide,
+    pub draft: ComparisonSide,
 }
 
 /// Counts the attempts from `from` on as they were recorded and as `draft` would have decided them; those before
 /// fill the logs.
 pub fn replay(recording: &Recording, in_force: &Limits, draft: &Limits, from: Micros) -> Comparison {
-    engine::Engine::new(recording, in_force, draft, from).run()
+    engine::ReplayEngine::new(recording, in_force, draft, from).run()
 }

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::attempt_log::longest;
 use super::logs_of::{counts_devices, is_replayed, limits};
-use super::read::{Read, ReadError, read};
+use super::read::{ReadError, RecordRead, read};
 use super::{Comparison, replay};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, Limits};
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Show the limits in force.
 #[derive(Debug, Clone)]
-pub struct Current {
+pub struct PreviewBase {
     pub limits: Limits,
     /// Since when, if there were others before.
     pub since: Option<Micros>,
@@ -32,7 +32,7 @@ pub struct Current {
 
 /// What a draft would have done, beside the record.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Report {
+pub struct PreviewReport {
     pub from: Micros,
     pub to: Micros,
     /// Rows of the record that were read, with those before the span that fill the windows.
@@ -40,7 +40,7 @@ pub struct Report {
     /// What they take in memory, in bytes.
     pub bytes: u64,
     /// Why the numbers are not the whole truth.
-    pub incomplete: Vec<Incomplete>,
+    pub incomplete: Vec<IncompleteReason>,
     pub comparison: Comparison,
     /// Limits of which the record does not say enough.
     pub not_replayed: Vec<String>,
@@ -50,7 +50,7 @@ pub struct Report {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Incomplete {
+pub enum IncompleteReason {
     /// The record begins later than the span does.
     BeginsLater,
     /// The windows were not full yet when the span began: what came before it is not in the record.
@@ -70,36 +70,36 @@ pub enum PreviewError {
 
 /// Kept by whoever gives previews.
 #[derive(Debug)]
-pub struct Previews {
+pub struct PreviewService {
     turn: Arc<Semaphore>,
-    kept: Mutex<Option<Kept>>,
+    kept: Mutex<Option<KeptRead>>,
 }
 
 #[derive(Debug, Clone)]
-struct Kept {
+struct KeptRead {
     span: Duration,
     at: Micros,
-    read: Arc<Read>,
+    read: Arc<RecordRead>,
     took: Duration,
 }
 
-impl Default for Previews {
+impl Default for PreviewService {
     fn default() -> Self {
         Self { turn: Arc::new(Semaphore::new(1)), kept: Mutex::default() }
     }
 }
 
-impl Previews {
+impl PreviewService {
     /// Waits its turn for a while; reads, unless it has what was read a moment ago; replays on a thread of
     /// its own.
     pub async fn preview(
         &self,
         (db, clock): (&Db, &Clock),
-        current: Current,
+        current: PreviewBase,
         draft: Limits,
         span: Duration,
-    ) -> Result<Report, PreviewError> {
-        let Current { limits: current, since } = current;
+    ) -> Result<PreviewReport, PreviewError> {
+        let PreviewBase { limits: current, since } = current;
         if !(SHORTEST..=LONGEST).contains(&span) {
             return Err(PreviewError::Span("a span is from 1m to 90d".to_owned()));
         }
@@ -117,11 +117,11 @@ impl Previews {
         let (comparison, took) = replayed.await.expect("a replay does not panic");
         let read = &kept.read;
         let reasons = [
-            (read.oldest.is_none_or(|oldest| oldest > read.from), Incomplete::BeginsLater),
-            (read.cut || read.oldest.is_none_or(|oldest| oldest > read.warm_from), Incomplete::NotWarm),
-            (since.is_some_and(|since| since > read.from), Incomplete::LimitsChanged),
+            (read.oldest.is_none_or(|oldest| oldest > read.from), IncompleteReason::BeginsLater),
+            (read.cut || read.oldest.is_none_or(|oldest| oldest > read.warm_from), IncompleteReason::NotWarm),
+            (since.is_some_and(|since| since > read.from), IncompleteReason::LimitsChanged),
         ];
-        Ok(Report {
+        Ok(PreviewReport {
             from: read.from,
             to: read.to,
             rows: read.recording.rows.len() as u64,
@@ -140,7 +140,7 @@ impl Previews {
         clock: &Clock,
         span: Duration,
         back: Duration,
-    ) -> Result<Kept, PreviewError> {
+    ) -> Result<KeptRead, PreviewError> {
         let now_is = clock.now();
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(kept) = kept
@@ -157,7 +157,7 @@ impl Previews {
             ReadError::TooMany => PreviewError::Span(error.to_string()),
             ReadError::Db(error) => PreviewError::Db(error),
         })?;
-        let kept = Kept { span, at: now_is, read: Arc::new(read), took: begun.elapsed() };
+        let kept = KeptRead { span, at: now_is, read: Arc::new(read), took: begun.elapsed() };
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept.clone());
         Ok(kept)
     }
@@ -203,12 +203,12 @@ mod tests {
         runtime.block_on(async {
             let database = TestDatabase::sqlite();
             let (db, clock) = (database.open().await, Clock::manual(Micros::from_seconds(1_772_366_400)));
-            let previews = Previews::default();
+            let previews = PreviewService::default();
             // The only thread for replays is taken, so that this one is under way for as long as it is.
             let (release, released) = std::sync::mpsc::channel::<()>();
             let taken = tokio::task::spawn_blocking(move || released.recv());
             {
-                let current = Current { limits: Limits::default(), since: None };
+                let current = PreviewBase { limits: Limits::default(), since: None };
                 let asked = previews.preview((&db, &clock), current, Limits::default(), KEPT);
                 let mut asked = pin!(asked);
                 while previews.kept.lock().unwrap().is_none() {

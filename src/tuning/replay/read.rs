@@ -8,7 +8,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, query_as, query_scalar};
 
 use super::logs_of::is_replayed;
-use super::row::{Action, Intake, Outcome, Recorded, Recording};
+use super::row::{RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake};
 use crate::audit::NOT_FORGIVEN;
 use crate::clock::Micros;
 use crate::config::LimitName;
@@ -20,7 +20,7 @@ const PAGE: i64 = 20_000;
 
 /// What was read.
 #[derive(Debug)]
-pub struct Read {
+pub struct RecordRead {
     pub recording: Recording,
     pub from: Micros,
     pub to: Micros,
@@ -41,25 +41,25 @@ pub enum ReadError {
 }
 
 /// Which events are attempts: the first condition that holds. A sign-in by code is the guess before it.
-const ACTIONS: [(&str, Action); 10] = [
-    ("action = 'sign-in' AND name = 'device'", Action::DeviceSignIn),
-    ("action = 'sign-in' AND (name IS NULL OR name <> 'code')", Action::SignIn),
-    ("action = 'send'", Action::Send),
-    ("action = 'guess' AND detail IS NULL", Action::Guess),
-    ("action = 'guess' AND detail = '{\"from\":\"known device\"}'", Action::DeviceGuess),
-    ("action = 'guess'", Action::GuessApart),
-    ("action = 'register'", Action::Register),
-    ("action = 'captcha' AND outcome = 'wrong'", Action::Answer),
-    ("action = 'reset'", Action::Clear),
-    ("action = 'admin' AND name = 'subject.clear' AND outcome = 'ok'", Action::Clear),
+const ACTIONS: [(&str, ReplayAction); 10] = [
+    ("action = 'sign-in' AND name = 'device'", ReplayAction::DeviceSignIn),
+    ("action = 'sign-in' AND (name IS NULL OR name <> 'code')", ReplayAction::SignIn),
+    ("action = 'send'", ReplayAction::Send),
+    ("action = 'guess' AND detail IS NULL", ReplayAction::Guess),
+    ("action = 'guess' AND detail = '{\"from\":\"known device\"}'", ReplayAction::DeviceGuess),
+    ("action = 'guess'", ReplayAction::GuessApart),
+    ("action = 'register'", ReplayAction::Register),
+    ("action = 'captcha' AND outcome = 'wrong'", ReplayAction::Answer),
+    ("action = 'reset'", ReplayAction::Clear),
+    ("action = 'admin' AND name = 'subject.clear' AND outcome = 'ok'", ReplayAction::Clear),
 ];
-const OUTCOMES: [(&str, Outcome); 6] = [
-    ("ok", Outcome::Ok),
-    ("unknown", Outcome::Ok),
-    ("wrong", Outcome::Wrong),
-    ("failed", Outcome::Failed),
-    ("challenged", Outcome::Challenged),
-    ("throttled", Outcome::Throttled),
+const OUTCOMES: [(&str, ReplayOutcome); 6] = [
+    ("ok", ReplayOutcome::Ok),
+    ("unknown", ReplayOutcome::Ok),
+    ("wrong", ReplayOutcome::Wrong),
+    ("failed", ReplayOutcome::Failed),
+    ("challenged", ReplayOutcome::Challenged),
+    ("throttled", ReplayOutcome::Throttled),
 ];
 
 /// Everything of a row but its times and subjects, in one number: action, outcome, limit (each 31 if it is none that
@@ -91,11 +91,12 @@ fn sql() -> String {
     )
 }
 
-type Key = Option<i64>;
-type Fields = (i64, i64, i64, i64, i64, Key, Key, Key, Key, Key, Option<String>);
+type KeyColumn = Option<i64>;
+type EventColumns =
+    (i64, i64, i64, i64, i64, KeyColumn, KeyColumn, KeyColumn, KeyColumn, KeyColumn, Option<String>);
 
 /// Everything from `back` before the span to its end.
-pub async fn read(db: &Db, from: Micros, to: Micros, back: Duration) -> Result<Read, ReadError> {
+pub async fn read(db: &Db, from: Micros, to: Micros, back: Duration) -> Result<RecordRead, ReadError> {
     let oldest = oldest(db).await?;
     let wanted = from.minus(back);
     let mut warm_from = wanted;
@@ -106,10 +107,10 @@ pub async fn read(db: &Db, from: Micros, to: Micros, back: Duration) -> Result<R
         }
         warm_from = warm_from.max(Micros(first.0 + 1));
     }
-    let (mut intake, sql) = (Intake::default(), sql());
+    let (mut intake, sql) = (RowIntake::default(), sql());
     let (mut at, mut id) = (warm_from.0 - 1, i64::MAX);
     loop {
-        let page: Vec<Fields> = on_db!(db, pool => query_as(AssertSqlSafe(sql.as_str()))
+        let page: Vec<EventColumns> = on_db!(db, pool => query_as(AssertSqlSafe(sql.as_str()))
             .bind(at).bind(id).bind(to.0).bind(PAGE).fetch_all(pool).await)
         .map_err(DbError::from)?;
         page.iter().filter_map(recorded).for_each(|row| intake.take(&row));
@@ -119,7 +120,7 @@ pub async fn read(db: &Db, from: Micros, to: Micros, back: Duration) -> Result<R
         }
     }
     let recording = intake.finish();
-    Ok(Read { recording, from, to, warm_from, oldest, cut: warm_from > wanted })
+    Ok(RecordRead { recording, from, to, warm_from, oldest, cut: warm_from > wanted })
 }
 
 async fn oldest(db: &Db) -> Result<Option<Micros>, DbError> {
@@ -136,18 +137,18 @@ async fn nth_newest(db: &Db, to: Micros, n: usize) -> Result<Option<Micros>, DbE
     Ok(at.map(Micros))
 }
 
-fn recorded(fields: &Fields) -> Option<Recorded> {
+fn recorded(fields: &EventColumns) -> Option<RecordedEvent> {
     let (at, _, until, count, code, account, address, network, phone, prefix, device) = fields;
     let part = |shift: u32| (code >> shift & 31) as usize;
     let flag = |bit: u32| code >> bit & 1 == 1;
     let action = ACTIONS.get(part(0))?.1;
     let outcome = match OUTCOMES.get(part(5)) {
         // However it ended, it counts.
-        Some((_, Outcome::Failed)) if action == Action::Register => Outcome::Ok,
+        Some((_, ReplayOutcome::Failed)) if action == ReplayAction::Register => ReplayOutcome::Ok,
         Some((_, outcome)) => *outcome,
-        None => Outcome::Undecided,
+        None => ReplayOutcome::Undecided,
     };
-    let apart = matches!(action, Action::GuessApart | Action::DeviceGuess);
+    let apart = matches!(action, ReplayAction::GuessApart | ReplayAction::DeviceGuess);
     let limit = match LimitName::ALL.get(part(10)).copied() {
         Some(LimitName::SmsGuess) if apart => None,
         limit => limit.filter(|limit| is_replayed(*limit)),
@@ -158,7 +159,7 @@ fn recorded(fields: &Fields) -> Option<Recorded> {
         (account, detail).hash(&mut hasher);
         hasher.finish() as i64
     });
-    Some(Recorded {
+    Some(RecordedEvent {
         at: Micros(*at),
         until: Micros(*until),
         count: count.unsigned_abs(),

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::tally::Decision;
+use super::tally::ReplayDecision;
 use crate::clock::Micros;
 use crate::config::LimitName;
-use crate::throttle::Then;
+use crate::throttle::RuleAction;
 
 /// How long after an attempt the same person's success says that it was they who tried.
 pub const SOON: Duration = Duration::from_secs(10 * 60);
 
-/// Whom the limits count; the places of [`Recorded::keys`].
+/// Whom the limits count; the places of [`RecordedEvent::keys`].
 pub const ACCOUNT: usize = 0;
 pub const ADDRESS: usize = 1;
 pub const NETWORK: usize = 2;
@@ -25,7 +25,7 @@ pub const NOBODY: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Action {
+pub enum ReplayAction {
     SignIn,
     /// A password that the log of a known device counts.
     DeviceSignIn,
@@ -43,7 +43,7 @@ pub enum Action {
     Clear,
 }
 
-impl Action {
+impl ReplayAction {
     /// Whether a password or a code is compared: it takes its place in the logs before its outcome is known.
     pub const fn is_compared(self) -> bool {
         matches!(self, Self::SignIn | Self::DeviceSignIn | Self::Guess | Self::DeviceGuess | Self::GuessApart)
@@ -52,7 +52,7 @@ impl Action {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Outcome {
+pub enum ReplayOutcome {
     /// Right, sent, made.
     Ok,
     /// It was compared, and counts.
@@ -67,12 +67,12 @@ pub enum Outcome {
 
 /// One row of `events`, as it was read.
 #[derive(Debug, Clone, Copy)]
-pub struct Recorded {
+pub struct RecordedEvent {
     pub at: Micros,
     pub until: Micros,
     pub count: u64,
-    pub action: Action,
-    pub outcome: Outcome,
+    pub action: ReplayAction,
+    pub outcome: ReplayOutcome,
     /// What refused it, would have (noted), or was cleared.
     pub limit: Option<LimitName>,
     pub rule: u8,
@@ -92,23 +92,23 @@ pub const FORGAVE: u8 = 4;
 pub const HONEST: u8 = 8;
 
 #[derive(Debug, Clone, Copy)]
-pub struct Row {
+pub struct ReplayRow {
     pub at: Micros,
     /// Up to the last of an episode, or until it was known how it ended: microseconds.
     lasts: u32,
     pub count: u32,
     pub subjects: [u32; KINDS],
-    pub action: Action,
-    pub outcome: Outcome,
+    pub action: ReplayAction,
+    pub outcome: ReplayOutcome,
     /// What refused it, would have, or was cleared.
     pub limit: Option<LimitName>,
     rule: u8,
     flags: u8,
 }
 
-const _: () = assert!(size_of::<Row>() == 48);
+const _: () = assert!(size_of::<ReplayRow>() == 48);
 
-impl Row {
+impl ReplayRow {
     pub const fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -122,31 +122,33 @@ impl Row {
     }
 
     pub const fn is_refused(&self) -> bool {
-        matches!(self.outcome, Outcome::Challenged | Outcome::Throttled)
+        matches!(self.outcome, ReplayOutcome::Challenged | ReplayOutcome::Throttled)
     }
 
     /// What was decided when it was recorded.
-    pub fn decision(&self) -> Decision {
+    pub fn decision(&self) -> ReplayDecision {
         let refused = |then| match self.limit {
-            Some(limit) => Decision::Refused { limit, rule: usize::from(self.rule), then },
-            None => Decision::Undecided,
+            Some(limit) => ReplayDecision::Refused { limit, rule: usize::from(self.rule), then },
+            None => ReplayDecision::Undecided,
         };
         match self.outcome {
-            Outcome::Ok | Outcome::Wrong | Outcome::Failed => {
-                Decision::Admitted { noted: self.limit.filter(|_| self.has(NOTED)) }
+            ReplayOutcome::Ok | ReplayOutcome::Wrong | ReplayOutcome::Failed => {
+                ReplayDecision::Admitted { noted: self.limit.filter(|_| self.has(NOTED)) }
             }
-            Outcome::Challenged => refused(Then::Captcha),
-            Outcome::Throttled => refused(Then::Block),
-            Outcome::Undecided => Decision::Undecided,
+            ReplayOutcome::Challenged => refused(RuleAction::Captcha),
+            ReplayOutcome::Throttled => refused(RuleAction::Block),
+            ReplayOutcome::Undecided => ReplayDecision::Undecided,
         }
     }
 
     /// Whether the record cannot know how it would have ended, if this is decided instead.
-    pub fn is_unknown_if(&self, decision: Decision) -> bool {
+    pub fn is_unknown_if(&self, decision: ReplayDecision) -> bool {
         match decision {
-            Decision::Admitted { .. } => self.is_refused(),
-            Decision::Refused { then: Then::Captcha, .. } => self.outcome != Outcome::Challenged,
-            Decision::Refused { then: Then::Block, .. } | Decision::Undecided => false,
+            ReplayDecision::Admitted { .. } => self.is_refused(),
+            ReplayDecision::Refused { then: RuleAction::Captcha, .. } => {
+                self.outcome != ReplayOutcome::Challenged
+            }
+            ReplayDecision::Refused { then: RuleAction::Block, .. } | ReplayDecision::Undecided => false,
         }
     }
 
@@ -155,8 +157,8 @@ impl Row {
     /// can have come about.
     fn rank(&self) -> u8 {
         match self.outcome {
-            Outcome::Challenged | Outcome::Throttled => 2,
-            Outcome::Ok if self.lasts == 0 => 3,
+            ReplayOutcome::Challenged | ReplayOutcome::Throttled => 2,
+            ReplayOutcome::Ok if self.lasts == 0 => 3,
             _ => u8::from(self.has(SOLVED)),
         }
     }
@@ -165,24 +167,24 @@ impl Row {
 /// Everything that was recorded of a span, and of the time before it that the limits look back over.
 #[derive(Debug)]
 pub struct Recording {
-    pub rows: Vec<Row>,
+    pub rows: Vec<ReplayRow>,
 }
 
 impl Recording {
     pub fn bytes(&self) -> usize {
-        self.rows.capacity() * size_of::<Row>()
+        self.rows.capacity() * size_of::<ReplayRow>()
     }
 }
 
 /// Takes rows in, in about the order of time.
 #[derive(Debug, Default)]
-pub struct Intake {
-    rows: Vec<Row>,
+pub struct RowIntake {
+    rows: Vec<ReplayRow>,
     numbers: [HashMap<i64, u32>; KINDS],
 }
 
-impl Intake {
-    pub fn take(&mut self, recorded: &Recorded) {
+impl RowIntake {
+    pub fn take(&mut self, recorded: &RecordedEvent) {
         let mut subjects = [NOBODY; KINDS];
         for ((place, numbers), key) in subjects.iter_mut().zip(&mut self.numbers).zip(recorded.keys) {
             if let Some(key) = key {
@@ -192,15 +194,15 @@ impl Intake {
         }
         let flag = |set: bool, flag| if set { flag } else { 0 };
         // A refusal by no limit that is replayed: no draft admits it.
-        let foreign =
-            matches!(recorded.outcome, Outcome::Challenged | Outcome::Throttled) && recorded.limit.is_none();
-        self.rows.push(Row {
+        let foreign = matches!(recorded.outcome, ReplayOutcome::Challenged | ReplayOutcome::Throttled)
+            && recorded.limit.is_none();
+        self.rows.push(ReplayRow {
             at: recorded.at,
             lasts: u32::try_from(recorded.until.since(recorded.at).as_micros()).unwrap_or(u32::MAX),
             count: u32::try_from(recorded.count).unwrap_or(u32::MAX),
             subjects,
             action: recorded.action,
-            outcome: if foreign { Outcome::Undecided } else { recorded.outcome },
+            outcome: if foreign { ReplayOutcome::Undecided } else { recorded.outcome },
             limit: recorded.limit,
             rule: recorded.rule,
             flags: flag(recorded.solved, SOLVED)
@@ -221,18 +223,21 @@ impl Intake {
 
 /// Marks what honest people did, as far as that can be known: the right thing, or soon after it, from the same
 /// address, the right thing. A message counts where its code came back soon.
-fn find_honest(rows: &mut [Row]) {
+fn find_honest(rows: &mut [ReplayRow]) {
     let mut right: [HashMap<[u32; 2], Micros>; 2] = Default::default();
     for row in rows.iter_mut().rev() {
         let who = match row.action {
-            Action::SignIn | Action::DeviceSignIn => ACCOUNT,
-            Action::Guess | Action::DeviceGuess | Action::GuessApart | Action::Send => PHONE,
-            Action::Register | Action::Answer | Action::Clear => continue,
+            ReplayAction::SignIn | ReplayAction::DeviceSignIn => ACCOUNT,
+            ReplayAction::Guess
+            | ReplayAction::DeviceGuess
+            | ReplayAction::GuessApart
+            | ReplayAction::Send => PHONE,
+            ReplayAction::Register | ReplayAction::Answer | ReplayAction::Clear => continue,
         };
         let pair = [row.subjects[who], row.subjects[ADDRESS]];
         let known = !pair.contains(&NOBODY);
         let right = &mut right[usize::from(who == PHONE)];
-        if row.outcome == Outcome::Ok && row.action != Action::Send {
+        if row.outcome == ReplayOutcome::Ok && row.action != ReplayAction::Send {
             row.flags |= HONEST;
             if known {
                 right.insert(pair, row.at);

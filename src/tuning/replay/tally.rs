@@ -2,26 +2,26 @@
 
 use serde::Serialize;
 
-use super::Side;
+use super::ComparisonSide;
 use super::logs_of::{COUNT, is_replayed, logs_of};
-use super::row::{Action, HONEST, Outcome, Row};
+use super::row::{HONEST, ReplayAction, ReplayOutcome, ReplayRow};
 use crate::config::LimitName;
-use crate::throttle::{Limit, Mode, Then};
+use crate::throttle::{Limit, LimitMode, RuleAction};
 
 /// What was decided on an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub enum ReplayDecision {
     /// `noted`: by which limit in monitor mode, that would have refused it.
     Admitted { noted: Option<LimitName> },
     /// By that rule of that limit.
-    Refused { limit: LimitName, rule: usize, then: Then },
+    Refused { limit: LimitName, rule: usize, then: RuleAction },
     /// Refused for another reason than a limit.
     Undecided,
 }
 
 /// What became of the attempts, of one limit or of all.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct Counts {
+pub struct AttemptCounts {
     pub attempts: u64,
     pub admitted: u64,
     /// A challenge was asked for: by this limit, or by any.
@@ -49,7 +49,7 @@ pub struct LimitCounts {
     pub mode: &'static str,
     /// Admitted are those that every limit admitted; refused those that this one refused.
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: AttemptCounts,
     /// Admitted, because the limit only watches.
     pub noted: u64,
     /// What each rule refused, in their order.
@@ -64,12 +64,12 @@ pub struct RuleCounts {
 }
 
 #[derive(Debug)]
-pub struct Tally {
-    all: Counts,
+pub struct ReplayTally {
+    all: AttemptCounts,
     limits: [LimitCounts; COUNT],
 }
 
-impl Tally {
+impl ReplayTally {
     pub fn new(limits: [&Limit; COUNT]) -> Self {
         let rules = |limit: &Limit| {
             let rules = limit.rules().iter();
@@ -78,18 +78,25 @@ impl Tally {
         let limits = limits.map(|limit| LimitCounts {
             name: limit.name().to_owned(),
             mode: match limit.mode() {
-                Mode::Enforce => "enforce",
-                Mode::Monitor => "monitor",
+                LimitMode::Enforce => "enforce",
+                LimitMode::Monitor => "monitor",
             },
             rules: rules(limit),
             ..LimitCounts::default()
         });
-        Self { all: Counts::default(), limits }
+        Self { all: AttemptCounts::default(), limits }
     }
 
     /// Of `n` attempts of a row, by the logs of such an action; `unknown` if the record cannot know how they
     /// would have ended.
-    pub fn count(&mut self, row: &Row, action: Action, n: u32, decision: Decision, unknown: bool) {
+    pub fn count(
+        &mut self,
+        row: &ReplayRow,
+        action: ReplayAction,
+        n: u32,
+        decision: ReplayDecision,
+        unknown: bool,
+    ) {
         let n = u64::from(n);
         let unknown = if unknown { n } else { 0 };
         self.all.add(row, n, decision, None);
@@ -100,8 +107,8 @@ impl Tally {
             counts.unknown += unknown;
         }
         match decision {
-            Decision::Admitted { noted: Some(limit) } => self.limits[limit as usize].noted += n,
-            Decision::Refused { limit, rule, then } => {
+            ReplayDecision::Admitted { noted: Some(limit) } => self.limits[limit as usize].noted += n,
+            ReplayDecision::Refused { limit, rule, then } => {
                 // The rules may be others than those that the record names by number.
                 let rule =
                     self.limits[limit as usize].rules.get_mut(rule).filter(|rule| rule.then == then.as_str());
@@ -109,30 +116,30 @@ impl Tally {
                     rule.refused += n;
                 }
             }
-            Decision::Admitted { noted: None } | Decision::Undecided => {}
+            ReplayDecision::Admitted { noted: None } | ReplayDecision::Undecided => {}
         }
     }
 
-    pub fn finish(self) -> Side {
+    pub fn finish(self) -> ComparisonSide {
         let replayed = LimitName::ALL.iter().zip(self.limits).filter(|(name, _)| is_replayed(**name));
-        Side { all: self.all, limits: replayed.map(|(_, counts)| counts).collect() }
+        ComparisonSide { all: self.all, limits: replayed.map(|(_, counts)| counts).collect() }
     }
 }
 
-impl Counts {
+impl AttemptCounts {
     /// With a limit: only what it refused itself.
-    fn add(&mut self, row: &Row, n: u64, decision: Decision, of: Option<LimitName>) {
+    fn add(&mut self, row: &ReplayRow, n: u64, decision: ReplayDecision, of: Option<LimitName>) {
         self.attempts += n;
         let (mut admitted, mut refused) = (0, 0);
         match decision {
-            Decision::Undecided => self.undecided += n,
-            Decision::Admitted { .. } => admitted = n,
-            Decision::Refused { limit, .. } if of.is_some_and(|of| of != limit) => {}
-            Decision::Refused { then, .. } => {
+            ReplayDecision::Undecided => self.undecided += n,
+            ReplayDecision::Admitted { .. } => admitted = n,
+            ReplayDecision::Refused { limit, .. } if of.is_some_and(|of| of != limit) => {}
+            ReplayDecision::Refused { then, .. } => {
                 refused = n;
                 *match then {
-                    Then::Captcha => &mut self.challenged,
-                    Then::Block => &mut self.throttled,
+                    RuleAction::Captcha => &mut self.challenged,
+                    RuleAction::Block => &mut self.throttled,
                 } += n;
             }
         }
@@ -140,11 +147,11 @@ impl Counts {
         if row.has(HONEST) {
             self.bothered += refused;
         }
-        if row.action == Action::Send {
+        if row.action == ReplayAction::Send {
             self.messages_sent += admitted;
             self.messages_stopped += refused;
         }
-        if row.action.is_compared() && row.outcome == Outcome::Wrong {
+        if row.action.is_compared() && row.outcome == ReplayOutcome::Wrong {
             self.guesses_verified += admitted;
             self.guesses_stopped += refused;
         } else if row.action.is_compared() && row.is_refused() && !row.has(HONEST) {

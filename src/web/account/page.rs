@@ -6,8 +6,8 @@ use actix_web::web::Form;
 use crate::captcha;
 use crate::db::DbError;
 use crate::login::{
-    Account, Attempt as SignInAttempt, Authenticated, Caller, Changed, Outcome, Password, ServiceError,
-    SessionId, SignedInBy,
+    Account, AuthenticatedSession, HashCaller, Password, PasswordChangeOutcome, ServiceError, SessionId,
+    SignInAttempt, SignInOutcome, SignedInBy,
 };
 use crate::web::account::view::{AccountPage, Attempt, AttemptRow, SessionRow};
 use crate::web::captcha::challenge::Answered;
@@ -42,7 +42,7 @@ pub struct RevokeForm {
     pub csrf_token: String,
 }
 
-const FORM: captcha::Form = captcha::Form::PasswordChange;
+const FORM: captcha::CaptchaForm = captcha::CaptchaForm::PasswordChange;
 
 /// Who is signed in, or the answer for one who is not.
 macro_rules! who_is_signed_in {
@@ -74,7 +74,7 @@ async fn try_to_change(
     visit: &Visit,
     form: &PasswordForm,
     services: &Services,
-    who: &Authenticated,
+    who: &AuthenticatedSession,
 ) -> Result<HttpResponse, ServiceError> {
     let live = services.live.snapshot();
     let challenge = || fresh_challenge(visit, services, &live, FORM);
@@ -122,26 +122,28 @@ async fn try_to_change(
     let needed = || FieldErrors::one(Field::CaptchaAnswer, Message::CaptchaMissing);
     let wrong = || FieldErrors::one(Field::CurrentPassword, Message::CurrentPasswordWrong);
     let verified = match services.sign_in.attempt(&live, attempt).await? {
-        Outcome::SignedIn(account) => account,
-        Outcome::Rejected { captcha_required: false, .. } => {
+        SignInOutcome::SignedIn(account) => account,
+        SignInOutcome::Rejected { captcha_required: false, .. } => {
             return Ok(page(wrong(), CaptchaBlock::Absent).await);
         }
-        Outcome::Rejected { captcha_required: true, .. } => return Ok(page(wrong(), challenge().await).await),
-        Outcome::Challenged { .. } => return Ok(page(needed(), challenge().await).await),
-        Outcome::Throttled { retry_after, .. } | Outcome::Busy { retry_after } => {
+        SignInOutcome::Rejected { captcha_required: true, .. } => {
+            return Ok(page(wrong(), challenge().await).await);
+        }
+        SignInOutcome::Challenged { .. } => return Ok(page(needed(), challenge().await).await),
+        SignInOutcome::Throttled { retry_after, .. } | SignInOutcome::Busy { retry_after } => {
             return Ok(wait(retry_after).await);
         }
     };
-    let caller = Caller::stranger(visit.client.network().as_ref(), solved);
+    let caller = HashCaller::stranger(visit.client.network().as_ref(), solved);
     match services.registration.change_password(&caller, &verified, form.new_password.expose()).await? {
-        Changed::Done(account) => Ok(signed_in_anew(visit, services, &account).await?),
-        Changed::Stale => Ok(page(wrong(), CaptchaBlock::Absent).await),
-        Changed::Unfit(unfit) => {
+        PasswordChangeOutcome::Done(account) => Ok(signed_in_anew(visit, services, &account).await?),
+        PasswordChangeOutcome::Stale => Ok(page(wrong(), CaptchaBlock::Absent).await),
+        PasswordChangeOutcome::Unfit(unfit) => {
             let errors = FieldErrors::one(Field::NewPassword, Message::from(unfit));
             Ok(page(errors, CaptchaBlock::Absent).await)
         }
-        Changed::Challenged => Ok(page(needed(), challenge().await).await),
-        Changed::Busy { retry_after } => Ok(wait(retry_after).await),
+        PasswordChangeOutcome::Challenged => Ok(page(needed(), challenge().await).await),
+        PasswordChangeOutcome::Busy { retry_after } => Ok(wait(retry_after).await),
     }
 }
 
@@ -209,7 +211,7 @@ pub async fn revoke_others(visit: Visit, form: Form<TokenForm>, services: Shared
 async fn respond(
     visit: &Visit,
     services: &Services,
-    who: &Authenticated,
+    who: &AuthenticatedSession,
     dress: impl FnOnce(AccountPage) -> AccountPage,
 ) -> HttpResponse {
     match page(visit, services, who).await {
@@ -218,8 +220,12 @@ async fn respond(
     }
 }
 
-async fn page(visit: &Visit, services: &Services, who: &Authenticated) -> Result<AccountPage, DbError> {
-    let Authenticated { account, session: current } = who;
+async fn page(
+    visit: &Visit,
+    services: &Services,
+    who: &AuthenticatedSession,
+) -> Result<AccountPage, DbError> {
+    let AuthenticatedSession { account, session: current } = who;
     let mut sessions = services.sessions.list(account.id).await?;
     // Newest first, but for the one in use, which is what the others are told apart from.
     sessions.sort_by_key(|session| session.id != current.id);

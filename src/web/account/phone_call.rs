@@ -6,9 +6,9 @@ use actix_web::web::{Data, Json};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
-use crate::captcha::Form;
-use crate::config::Live;
-use crate::login::{Account, Attempt, CodeEntry, Given, Outcome, Owner, Password};
+use crate::captcha::CaptchaForm;
+use crate::config::LiveSettings;
+use crate::login::{Account, CodeEntry, Password, PhoneOutcome, SignInAttempt, SignInOutcome, SignedInOwner};
 use crate::web::code::call::{not_opened, parse_code, parse_phone};
 use crate::web::form::fields::Typed;
 use crate::web::kit::call::{Call, Solution, broken, limited_as_password};
@@ -19,7 +19,7 @@ use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Edge;
 
 /// The challenges of all that asks for the current password.
-pub const FORM: Form = Form::PasswordChange;
+pub const FORM: CaptchaForm = CaptchaForm::PasswordChange;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,9 +67,9 @@ pub async fn set_phone(
     let (browser, known) = (call.browser.as_ref().map(|browser| &browser.bytes()[..]), &call.known_devices());
     let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
     match services.by_code.give(&live, &owner, entry).await.map_err(|error| broken(&error))? {
-        Given::Done => Ok(HttpResponse::NoContent().finish()),
-        Given::PhoneTaken => Err(Problem::PhoneTaken),
-        Given::Not(not) => Ok(not_opened(&call, FORM, &services, &live, not).await),
+        PhoneOutcome::Done => Ok(HttpResponse::NoContent().finish()),
+        PhoneOutcome::PhoneTaken => Err(Problem::PhoneTaken),
+        PhoneOutcome::Not(not) => Ok(not_opened(&call, FORM, &services, &live, not).await),
     }
 }
 
@@ -106,16 +106,16 @@ pub async fn remove_phone(
 pub async fn verify(
     call: &Call<'_>,
     services: &Services,
-    live: &Arc<Live>,
+    live: &Arc<LiveSettings>,
     account: &Account,
     password: Password,
     solved: bool,
-) -> Result<Result<Box<Owner>, HttpResponse>, Problem> {
+) -> Result<Result<Box<SignedInOwner>, HttpResponse>, Problem> {
     let open = services.sign_in.is_open_to(live, account, &call.shown()).await;
     if !open.map_err(|error| broken(&error))? {
         return Err(Problem::PasswordDisabled);
     }
-    let attempt = Attempt {
+    let attempt = SignInAttempt {
         login: account.login.clone(),
         password,
         origin: call.client.origin(),
@@ -125,18 +125,18 @@ pub async fn verify(
     let refused =
         |problem: &Problem, wait| Ok(Err(limited_as_password(problem.respond(), &live.limits, wait)));
     match services.sign_in.attempt(live, attempt).await.map_err(|error| broken(&error))? {
-        Outcome::SignedIn(owner) => Ok(Ok(owner)),
-        Outcome::Rejected { captcha_required } => {
+        SignInOutcome::SignedIn(owner) => Ok(Ok(owner)),
+        SignInOutcome::Rejected { captcha_required } => {
             refused(&Problem::InvalidCredentials { captcha_required }, None)
         }
-        Outcome::Challenged { limit, retry_after } => {
+        SignInOutcome::Challenged { limit, retry_after } => {
             let captcha = call.challenge(FORM, services, live).await;
             refused(&Problem::CaptchaRequired { captcha }, Some((limit, retry_after)))
         }
-        Outcome::Throttled { limit, retry_after } => {
+        SignInOutcome::Throttled { limit, retry_after } => {
             refused(&Problem::Throttled { limit: limit.into(), retry_after }, Some((limit, retry_after)))
         }
-        Outcome::Busy { retry_after } => Err(Problem::Busy { retry_after }),
+        SignInOutcome::Busy { retry_after } => Err(Problem::Busy { retry_after }),
     }
 }
 

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Form;
 
 use crate::captcha;
-use crate::login::{CodeEntry, Given, Password};
+use crate::login::{CodeEntry, Password, PhoneOutcome};
 use crate::sms::Purpose;
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
@@ -22,7 +22,7 @@ use crate::web::session::{Member, client, member};
 
 const HERE: &str = "/account/phone";
 /// What the current password is tried with, as where it is changed.
-const FORM: captcha::Form = captcha::Form::PasswordChange;
+const FORM: captcha::CaptchaForm = captcha::CaptchaForm::PasswordChange;
 
 /// `GET /account/phone`
 pub async fn show(visit: Visit, services: Shared) -> HttpResponse {
@@ -78,13 +78,13 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
     let (browser, known) = (Some(&visit.browser.bytes()[..]), &visit.known_devices());
     let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
     match services.by_code.give(&live, &owner, entry).await {
-        Ok(Given::Done) => visit.see_other("/account", Some(Flash::PhoneSet)),
-        Ok(Given::PhoneTaken) => page(
+        Ok(PhoneOutcome::Done) => visit.see_other("/account", Some(Flash::PhoneSet)),
+        Ok(PhoneOutcome::PhoneTaken) => page(
             CodeStep::asking(phone.as_str()),
             Notice::Invalid(FieldErrors::one(Field::Phone, Message::PhoneTaken)),
             CaptchaBlock::Absent,
         ),
-        Ok(Given::Not(not)) => not_opened(&reply, not).await,
+        Ok(PhoneOutcome::Not(not)) => not_opened(&reply, not).await,
         Err(error) => broken(&visit, &error),
     }
 }

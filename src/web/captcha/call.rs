@@ -4,7 +4,7 @@ use actix_web::web::{Data, Json};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
-use crate::captcha::Form;
+use crate::captcha::CaptchaForm;
 use crate::web::kit::call::Call;
 use crate::web::kit::problem::{CaptchaBody, Problem};
 use crate::web::kit::services::Shared;
@@ -40,11 +40,11 @@ pub async fn issue(
 ) -> Result<HttpResponse, Problem> {
     let call = Call::admit(&request, &edge)?;
     let form = match body.r#for {
-        For::Login => Form::Login,
-        For::Register => Form::Register,
-        For::Sms => Form::SmsCode,
-        For::Reset => Form::PasswordReset,
-        For::Password => Form::PasswordChange,
+        For::Login => CaptchaForm::Login,
+        For::Register => CaptchaForm::Register,
+        For::Sms => CaptchaForm::SmsCode,
+        For::Reset => CaptchaForm::PasswordReset,
+        For::Password => CaptchaForm::PasswordChange,
     };
     let live = services.live.snapshot();
     let challenge = call

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::audit::{Action, Event, Outcome, Subject, Why};
-use crate::captcha::{Challenge, Client, Form, ImageError, Later, Picture, Redeemed, Requester};
-use crate::config::Live;
+use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
+use crate::captcha::{
+    CaptchaClient, CaptchaForm, Challenge, ChallengeImage, ImageError, ImageRefusal, ImageRequester,
+    RedeemResult,
+};
+use crate::config::LiveSettings;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;
 use crate::web::kit::services::Services;
@@ -14,7 +17,7 @@ use crate::web::kit::services::Services;
 /// Whom challenges are given to, and by which form.
 #[derive(Clone, Copy)]
 pub struct Asker<'a> {
-    pub form: Form,
+    pub form: CaptchaForm,
     pub client: ClientAddress,
     pub browser: Option<&'a Browser>,
 }
@@ -31,7 +34,7 @@ impl Asker<'_> {
     /// Redeems what was sent, once, right or wrong. A wrong answer to a challenge of ours was a guess, and counts as
     /// a failure of the address. What answers none (too late, used before, another's, nonsense) cost nothing to
     /// make: it counts nowhere, or whoever sends enough of it would have everybody at the address challenged.
-    pub async fn redeem(self, services: &Services, live: &Live, id: &str, answer: &str) -> Answered {
+    pub async fn redeem(self, services: &Services, live: &LiveSettings, id: &str, answer: &str) -> Answered {
         if id.is_empty() && answer.is_empty() {
             return Answered::Nothing;
         }
@@ -39,29 +42,29 @@ impl Asker<'_> {
         let redeemed =
             services.captchas.redeem(self.form, &self.client_of(&origin.address), id, answer).await;
         let audit = &services.audit;
-        let event = |at, outcome| Event {
+        let event = |at, outcome| AuditEvent {
             name: Some(self.form.as_str()),
-            address: Some(Subject::Address(&origin.address)),
-            network: Some(Subject::Network(&origin.network)),
-            ..Event::new(at, Action::Captcha, outcome)
+            address: Some(EventSubject::Address(&origin.address)),
+            network: Some(EventSubject::Network(&origin.network)),
+            ..AuditEvent::new(at, Action::Captcha, outcome)
         };
         if redeemed.is_solved() {
             audit.record(event(audit.now(), Outcome::Ok));
             return Answered::Solved;
         }
         metrics::counter!("gatehouse_captchas_total", "outcome" => redeemed.as_str()).increment(1);
-        if redeemed == Redeemed::Wrong {
+        if redeemed == RedeemResult::Wrong {
             let counted = services.sign_in.guard().count_answer(&live.limits, &origin).await;
             audit.record(event(counted.map_or_else(|| audit.now(), |counted| counted.at), Outcome::Wrong));
         } else {
             let detail = Some(json!({ "why": redeemed.as_str() }).to_string());
-            audit.record(Event { detail, ..event(audit.now(), Outcome::Failed) });
+            audit.record(AuditEvent { detail, ..event(audit.now(), Outcome::Failed) });
         }
         Answered::Wrong
     }
 
     /// A fresh challenge, which costs nothing; none while its image would not be drawn.
-    pub async fn issue(self, services: &Services, live: &Live) -> Result<Challenge, Later> {
+    pub async fn issue(self, services: &Services, live: &LiveSettings) -> Result<Challenge, ImageRefusal> {
         let (address, network) = (self.client.subject(), self.client.network());
         let client = self.client_of(address.as_ref());
         let issued = services.captchas.issue(live, self.form, &client, network.as_ref()).await;
@@ -71,8 +74,8 @@ impl Asker<'_> {
         issued
     }
 
-    fn client_of<'b>(&'b self, address: &'b [u8]) -> Client<'b> {
-        Client { address, cookie: self.browser.map(|browser| browser.bytes().as_slice()) }
+    fn client_of<'b>(&'b self, address: &'b [u8]) -> CaptchaClient<'b> {
+        CaptchaClient { address, cookie: self.browser.map(|browser| browser.bytes().as_slice()) }
     }
 }
 
@@ -80,17 +83,17 @@ impl Asker<'_> {
 pub async fn image(client: ClientAddress, services: &Services, id: &str) -> Result<Arc<[u8]>, ImageError> {
     let live = services.live.snapshot();
     let (address, network) = (client.subject(), client.network());
-    let by = Requester { address: address.as_ref(), network: network.as_ref() };
+    let by = ImageRequester { address: address.as_ref(), network: network.as_ref() };
     match services.captchas.image(&live, by, id).await {
-        Ok(Picture { png, form, drawn_now }) => {
+        Ok(ChallengeImage { png, form, drawn_now }) => {
             if drawn_now {
                 let at = services.audit.now();
-                record(services, client, form, Event::new(at, Action::Captcha, Outcome::Asked));
+                record(services, client, form, AuditEvent::new(at, Action::Captcha, Outcome::Asked));
             }
             Ok(png)
         }
         Err(error) => {
-            if let ImageError::Later(later) = &error {
+            if let ImageError::Refused(later) = &error {
                 record_later(services, client, later);
             }
             Err(error)
@@ -98,14 +101,14 @@ pub async fn image(client: ClientAddress, services: &Services, id: &str) -> Resu
     }
 }
 
-fn record_later(services: &Services, client: ClientAddress, later: &Later) {
-    let why = Some(Why::refused(later.limit, &later.refusal));
-    let event = Event::new(later.refusal.at(), Action::Captcha, Outcome::Throttled);
-    record(services, client, later.form, Event { why, ..event });
+fn record_later(services: &Services, client: ClientAddress, later: &ImageRefusal) {
+    let why = Some(EventRule::refused(later.limit, &later.refusal));
+    let event = AuditEvent::new(later.refusal.at(), Action::Captcha, Outcome::Throttled);
+    record(services, client, later.form, AuditEvent { why, ..event });
 }
 
-fn record(services: &Services, client: ClientAddress, form: Form, event: Event<'_>) {
+fn record(services: &Services, client: ClientAddress, form: CaptchaForm, event: AuditEvent<'_>) {
     let address = client.subject();
-    let (name, address) = (Some(form.as_str()), Some(Subject::Address(address.as_ref())));
-    services.audit.record(Event { name, address, ..event });
+    let (name, address) = (Some(form.as_str()), Some(EventSubject::Address(address.as_ref())));
+    services.audit.record(AuditEvent { name, address, ..event });
 }

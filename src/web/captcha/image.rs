@@ -27,7 +27,7 @@ pub async fn image(
     let client = ClientAddress::of(&request, &edge.trusted);
     let png = challenge::image(client, &services, &id).await.map_err(|error| match error {
         ImageError::Unknown => Problem::NotFound,
-        ImageError::Later(later) => {
+        ImageError::Refused(later) => {
             Problem::Throttled { limit: later.limit.into(), retry_after: later.retry_after }
         }
         ImageError::Busy => Problem::Busy { retry_after: Duration::from_secs(1) },

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::captcha::Form;
+use crate::captcha::CaptchaForm;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::{Wait, span_in_words};
 
@@ -30,17 +30,19 @@ pub struct ChallengeView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaterView {
     pub wait: Wait,
-    pub form: Form,
+    pub form: CaptchaForm,
 }
 
 impl LaterView {
     /// What else one can do, and where: the text, the path, and the text of the link to it.
     pub const fn instead(&self) -> Option<(&'static str, &'static str, &'static str)> {
         match self.form {
-            Form::Login => Some(("captcha.later-login", "/login/code", "login.by-code")),
-            Form::SmsCode => Some(("captcha.later-code", "/login", "code-login.password")),
-            Form::Register | Form::PasswordReset => Some(("captcha.later-have", "/login", "login.submit")),
-            Form::PasswordChange => None,
+            CaptchaForm::Login => Some(("captcha.later-login", "/login/code", "login.by-code")),
+            CaptchaForm::SmsCode => Some(("captcha.later-code", "/login", "code-login.password")),
+            CaptchaForm::Register | CaptchaForm::PasswordReset => {
+                Some(("captcha.later-have", "/login", "login.submit"))
+            }
+            CaptchaForm::PasswordChange => None,
         }
     }
 }

@@ -7,10 +7,10 @@ use actix_web::web::{Data, Json};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
-use crate::captcha::Form;
-use crate::config::Live;
+use crate::captcha::CaptchaForm;
+use crate::config::LiveSettings;
 use crate::login::NotOpened;
-use crate::sms::{Ask, Code, Phone, PhoneError, Purpose, Sending, Sent, Turned};
+use crate::sms::{CodeRequest, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::form::fields::Typed;
 use crate::web::kit::call::{Call, Solution, broken, limited};
 use crate::web::kit::message::{Field, FieldErrors, Message};
@@ -76,41 +76,41 @@ pub async fn send(
     let locale = language(request.headers(), edge.cookies).code();
     let (browser, named) = call.named_browser();
     let browser = Some(&browser.bytes()[..]);
-    let ask = Ask { phone: &phone, purpose, address, network, browser, solved: false, once, locale };
+    let ask = CodeRequest { phone: &phone, purpose, address, network, browser, solved: false, once, locale };
     // Before the challenge: the same request again comes with one that is used up.
     let turned = services.codes.turn(&live, ask, body.captcha.is_some()).await;
     let sending = match turned.map_err(|error| broken(&error))? {
-        Turned::Answered(sending) => sending,
-        Turned::Mine(turn) => {
-            let solved = call.redeem(Form::SmsCode, &services, &live, body.captcha.as_ref()).await?;
-            let sending = services.codes.send_in_turn(&live, Ask { solved, ..ask }, turn).await;
+        TurnResult::Answered(sending) => sending,
+        TurnResult::Mine(turn) => {
+            let solved = call.redeem(CaptchaForm::SmsCode, &services, &live, body.captcha.as_ref()).await?;
+            let sending = services.codes.send_in_turn(&live, CodeRequest { solved, ..ask }, turn).await;
             sending.map_err(|error| broken(&error))?
         }
     };
     let told = [&live.limits.sms_phone, &live.limits.sms_address, &live.limits.sms_network];
     let answer = |response, full| limited(response, &told, full);
     Ok(match sending {
-        Sending::Sent(sent) => {
+        SendOutcome::Sent(sent) => {
             let mut response = HttpResponse::Accepted().json(accepted(&phone, sent));
             if let Some(cookie) = named {
                 set(&mut response, cookie);
             }
             answer(response, None)
         }
-        Sending::Challenged { limit, retry_after } => {
-            let captcha = call.challenge(Form::SmsCode, &services, &live).await;
+        SendOutcome::Challenged { limit, retry_after } => {
+            let captcha = call.challenge(CaptchaForm::SmsCode, &services, &live).await;
             answer(Problem::CaptchaRequired { captcha }.respond(), Some((&limit, retry_after)))
         }
-        Sending::Throttled { limit, retry_after } => {
+        SendOutcome::Throttled { limit, retry_after } => {
             let problem = Problem::Throttled { limit: limit.clone().into(), retry_after };
             answer(problem.respond(), Some((&limit, retry_after)))
         }
-        Sending::NotSent => Problem::NotSent.respond(),
-        Sending::Unavailable { retry_after } => Problem::Unavailable { retry_after }.respond(),
+        SendOutcome::NotSent => Problem::NotSent.respond(),
+        SendOutcome::Unavailable { retry_after } => Problem::Unavailable { retry_after }.respond(),
     })
 }
 
-fn accepted(phone: &Phone, sent: Sent) -> Accepted {
+fn accepted(phone: &Phone, sent: SendReceipt) -> Accepted {
     // Rounded up: who comes back when told to is not too early, and a code that is good for five minutes
     // but for the time it took to send it is said to be good for five.
     let resend_after = if sent.resend_after == Duration::ZERO { 0 } else { whole_seconds(sent.resend_after) };
@@ -126,9 +126,9 @@ fn accepted(phone: &Phone, sent: Sent) -> Accepted {
 /// The refusal of a code that opened nothing.
 pub async fn not_opened(
     call: &Call<'_>,
-    form: Form,
+    form: CaptchaForm,
     services: &Services,
-    live: &Live,
+    live: &LiveSettings,
     not: NotOpened,
 ) -> HttpResponse {
     match not {
@@ -145,21 +145,21 @@ pub async fn not_opened(
     }
 }
 
-pub fn guessing(response: HttpResponse, live: &Live, full: Option<(&str, Duration)>) -> HttpResponse {
+pub fn guessing(response: HttpResponse, live: &LiveSettings, full: Option<(&str, Duration)>) -> HttpResponse {
     let limits = &live.limits;
     limited(response, &[&limits.sms_guess, &limits.login_address, &limits.login_network], full)
 }
 
-pub fn parse_phone(live: &Live, typed: &Typed) -> Result<Phone, Problem> {
+pub fn parse_phone(live: &LiveSettings, typed: &Typed) -> Result<Phone, Problem> {
     phone::parse(live, typed.expose()).map_err(|error| match error {
         PhoneError::Missing | PhoneError::NotANumber | PhoneError::NotMobile => Problem::InvalidPhone,
         PhoneError::CountryNotAllowed => Problem::CountryNotAllowed,
     })
 }
 
-pub fn parse_code(typed: &Typed) -> Result<Code, Problem> {
+pub fn parse_code(typed: &Typed) -> Result<SmsCode, Problem> {
     let not_six = || Problem::invalid(&FieldErrors::one(Field::Code, Message::CodeDigits));
-    Code::parse(typed.expose()).ok_or_else(not_six)
+    SmsCode::parse(typed.expose()).ok_or_else(not_six)
 }
 
 /// Of 1 to 64 visible characters (draft-ietf-httpapi-idempotency-key-header).

@@ -3,9 +3,9 @@
 use actix_web::HttpResponse;
 
 use crate::clock::Micros;
-use crate::config::Live;
+use crate::config::LiveSettings;
 use crate::login::NotOpened;
-use crate::sms::{Ask, Code, Phone, Purpose, Sending, Sent, Turned};
+use crate::sms::{CodeRequest, Phone, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeFields;
 use crate::web::code::view::{CodeStep, SentCode};
@@ -67,7 +67,7 @@ pub async fn send(
         Err(response) => return response,
     };
     let (address, network) = (visit.client.subject(), visit.client.network());
-    let ask = Ask {
+    let ask = CodeRequest {
         phone: &phone,
         purpose,
         address: address.as_ref(),
@@ -80,29 +80,29 @@ pub async fn send(
     };
     // Before the challenge: the first of two presses has used it up.
     let sending = match services.codes.turn(live, ask, !guarded.captcha_id.is_empty()).await {
-        Ok(Turned::Mine(turn)) => match reply.redeem(guarded).await {
-            Ok(solved) => services.codes.send_in_turn(live, Ask { solved, ..ask }, turn).await,
+        Ok(TurnResult::Mine(turn)) => match reply.redeem(guarded).await {
+            Ok(solved) => services.codes.send_in_turn(live, CodeRequest { solved, ..ask }, turn).await,
             Err(response) => return response,
         },
-        Ok(Turned::Answered(sending)) => Ok(sending),
+        Ok(TurnResult::Answered(sending)) => Ok(sending),
         Err(error) => Err(error),
     };
     match sending {
-        Ok(Sending::Sent(sent)) => {
+        Ok(SendOutcome::Sent(sent)) => {
             let now = visit.now();
             let number = phone.as_str().to_owned();
             let (good_until, next_code) = (now.plus(sent.expires_in), now.plus(sent.resend_after));
-            let Sent { confirmed, short, .. } = sent;
+            let SendReceipt { confirmed, short, .. } = sent;
             let sent = SentCode { number, good_until, next_code, confirmed: confirmed || short, short };
             show(CodeStep::sent(sent, now), Notice::None, CaptchaBlock::Absent)
         }
-        Ok(Sending::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,
-        Ok(Sending::Throttled { retry_after, .. }) => {
+        Ok(SendOutcome::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,
+        Ok(SendOutcome::Throttled { retry_after, .. }) => {
             let step = step_of(fields, visit.now()).not_before(retry_after, visit.now());
             show(step, Notice::TooManyCodes(reply.until(retry_after)), CaptchaBlock::Absent)
         }
-        Ok(Sending::NotSent) => reply.plain(Notice::NotSent),
-        Ok(Sending::Unavailable { retry_after }) => reply.no_codes(retry_after),
+        Ok(SendOutcome::NotSent) => reply.plain(Notice::NotSent),
+        Ok(SendOutcome::Unavailable { retry_after }) => reply.no_codes(retry_after),
         Err(error) => broken(visit, &error),
     }
 }
@@ -117,19 +117,23 @@ pub async fn not_opened(reply: &Reply<'_>, not: NotOpened) -> HttpResponse {
     }
 }
 
-pub fn parse_phone(live: &Live, fields: &CodeFields, errors: &mut FieldErrors) -> Option<Phone> {
+pub fn parse_phone(live: &LiveSettings, fields: &CodeFields, errors: &mut FieldErrors) -> Option<Phone> {
     let parsed = crate::web::kit::phone::parse(live, fields.phone.expose()).map_err(Message::from);
     errors.take(Field::Phone, parsed)
 }
 
-pub fn parse_code(fields: &CodeFields, errors: &mut FieldErrors) -> Option<Code> {
+pub fn parse_code(fields: &CodeFields, errors: &mut FieldErrors) -> Option<SmsCode> {
     let typed = fields.code.expose().trim();
     let missing = if typed.is_empty() { Message::CodeMissing } else { Message::CodeDigits };
-    errors.take(Field::Code, Code::parse(typed).ok_or(missing))
+    errors.take(Field::Code, SmsCode::parse(typed).ok_or(missing))
 }
 
 /// Number and code, for the second step.
-pub fn parse_both(live: &Live, fields: &CodeFields, errors: &mut FieldErrors) -> Option<(Phone, Code)> {
+pub fn parse_both(
+    live: &LiveSettings,
+    fields: &CodeFields,
+    errors: &mut FieldErrors,
+) -> Option<(Phone, SmsCode)> {
     let phone = parse_phone(live, fields, errors);
     let code = parse_code(fields, errors);
     phone.zip(code)

@@ -7,7 +7,7 @@ use rust_i18n::t;
 
 use crate::config::{LimitName, LimitUnit, SMS_BRAKE};
 use crate::login;
-use crate::throttle::{CalendarUnit, Limit, Rule, Span, Then};
+use crate::throttle::{CalendarUnit, Limit, Rule, RuleAction, RuleSpan};
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::in_units;
 
@@ -46,10 +46,10 @@ pub fn sentence(limit: &str, rule: &Rule, locale: Locale) -> String {
     let key = if rule.max == 1 { one } else { many };
     let hits = t!(key, locale = locale.code(), count = grouped(u64::from(rule.max)));
     let key = match (&rule.span, rule.then) {
-        (Span::Sliding(_), Then::Captcha) => "rule.within-captcha",
-        (Span::Sliding(_), Then::Block) => "rule.within-block",
-        (Span::Calendar { .. }, Then::Captcha) => "rule.calendar-captcha",
-        (Span::Calendar { .. }, Then::Block) => "rule.calendar-block",
+        (RuleSpan::Sliding(_), RuleAction::Captcha) => "rule.within-captcha",
+        (RuleSpan::Sliding(_), RuleAction::Block) => "rule.within-block",
+        (RuleSpan::Calendar { .. }, RuleAction::Captcha) => "rule.calendar-captcha",
+        (RuleSpan::Calendar { .. }, RuleAction::Block) => "rule.calendar-block",
     };
     t!(key, locale = locale.code(), hits = hits, span = span(&rule.span, locale)).into_owned()
 }
@@ -59,10 +59,10 @@ pub fn sentences(limit: &Limit, locale: Locale) -> Vec<String> {
 }
 
 /// `1 minute`, or `calendar month in Asia/Shanghai`.
-fn span(span: &Span, locale: Locale) -> String {
+fn span(span: &RuleSpan, locale: Locale) -> String {
     match span {
-        Span::Sliding(window) => exactly(*window, locale),
-        Span::Calendar { unit, zone } => {
+        RuleSpan::Sliding(window) => exactly(*window, locale),
+        RuleSpan::Calendar { unit, zone } => {
             let zone = zone.iana_name().unwrap_or("UTC");
             let unit = locale.t(unit_key(*unit));
             t!("rule.unit-in", locale = locale.code(), unit = unit, zone = zone).into_owned()
@@ -119,14 +119,17 @@ mod tests {
 
     #[test]
     fn a_rule_is_a_sentence_that_says_when_and_what() {
-        let minute = Rule::sliding(3, Duration::from_secs(60), Then::Captcha);
+        let minute = Rule::sliding(3, Duration::from_secs(60), RuleAction::Captcha);
         let english = "3 failed sign-ins within 1 minute, then a CAPTCHA";
         assert_eq!(sentence("login-account", &minute, Locale::En), english);
         let chinese = "1 分钟内登录失败 3 次：要求完成图形验证码";
         assert_eq!(sentence("login-account", &minute, Locale::ZhCn), chinese);
         let zone = TimeZone::get("Asia/Shanghai").unwrap();
-        let month =
-            Rule { max: 1, span: Span::Calendar { unit: CalendarUnit::Month, zone }, then: Then::Block };
+        let month = Rule {
+            max: 1,
+            span: RuleSpan::Calendar { unit: CalendarUnit::Month, zone },
+            then: RuleAction::Block,
+        };
         let english = "1 hit in a calendar month (Asia/Shanghai), then refused";
         assert_eq!(sentence("custom.leave-campus", &month, Locale::En), english);
         let chinese = "每个自然月（Asia/Shanghai）计数 1 次：之后一律拒绝";

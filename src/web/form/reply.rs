@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use actix_web::HttpResponse;
 
-use crate::captcha::{Challenge, Form, Later};
-use crate::config::Live;
-use crate::login::{Account, Attempt, Outcome, Owner, Password};
+use crate::captcha::{CaptchaForm, Challenge, ImageRefusal};
+use crate::config::LiveSettings;
+use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwner};
 use crate::web::captcha::challenge::{Answered, Asker};
 use crate::web::captcha::view::{CaptchaBlock, ChallengeView, LaterView};
 use crate::web::form::fields::Guarded;
@@ -23,8 +23,8 @@ use crate::web::session::client;
 pub struct Reply<'a> {
     pub visit: &'a Visit,
     pub services: &'a Services,
-    pub live: &'a Arc<Live>,
-    pub form: Form,
+    pub live: &'a Arc<LiveSettings>,
+    pub form: CaptchaForm,
     pub show: &'a dyn Fn(Notice, CaptchaBlock) -> HttpResponse,
 }
 
@@ -82,7 +82,7 @@ impl Reply<'_> {
         password: Password,
         field: Field,
         solved: bool,
-    ) -> Result<Box<Owner>, HttpResponse> {
+    ) -> Result<Box<SignedInOwner>, HttpResponse> {
         let Reply { visit, services, live, .. } = *self;
         match services.sign_in.is_open_to(live, account, &client(visit)).await {
             Ok(true) => {}
@@ -90,7 +90,7 @@ impl Reply<'_> {
             Ok(false) => return Err(visit.see_other("/account", None)),
             Err(error) => return Err(broken(visit, &error)),
         }
-        let attempt = Attempt {
+        let attempt = SignInAttempt {
             login: account.login.clone(),
             password,
             origin: visit.client.origin(),
@@ -99,14 +99,14 @@ impl Reply<'_> {
         };
         let wrong = Message::CurrentPasswordWrong;
         Err(match services.sign_in.attempt(live, attempt).await {
-            Ok(Outcome::SignedIn(owner)) => return Ok(owner),
-            Ok(Outcome::Rejected { captcha_required: false }) => self.invalid(field, wrong),
-            Ok(Outcome::Rejected { captcha_required: true }) => {
+            Ok(SignInOutcome::SignedIn(owner)) => return Ok(owner),
+            Ok(SignInOutcome::Rejected { captcha_required: false }) => self.invalid(field, wrong),
+            Ok(SignInOutcome::Rejected { captcha_required: true }) => {
                 self.challenged(Notice::Invalid(FieldErrors::one(field, wrong))).await
             }
-            Ok(Outcome::Challenged { .. }) => self.challenged(Notice::CaptchaNeeded).await,
-            Ok(Outcome::Throttled { retry_after, .. }) => self.wait(retry_after),
-            Ok(Outcome::Busy { retry_after }) => self.busy(retry_after),
+            Ok(SignInOutcome::Challenged { .. }) => self.challenged(Notice::CaptchaNeeded).await,
+            Ok(SignInOutcome::Throttled { retry_after, .. }) => self.wait(retry_after),
+            Ok(SignInOutcome::Busy { retry_after }) => self.busy(retry_after),
             Err(error) => broken(visit, &error),
         })
     }
@@ -147,14 +147,19 @@ pub fn unanswered(guarded: &Guarded, errors: &mut FieldErrors) {
     }
 }
 
-pub fn asker(visit: &Visit, form: Form) -> Asker<'_> {
+pub fn asker(visit: &Visit, form: CaptchaForm) -> Asker<'_> {
     Asker { form, client: visit.client, browser: Some(&visit.browser) }
 }
 
-pub async fn fresh_challenge(visit: &Visit, services: &Services, live: &Live, form: Form) -> CaptchaBlock {
+pub async fn fresh_challenge(
+    visit: &Visit,
+    services: &Services,
+    live: &LiveSettings,
+    form: CaptchaForm,
+) -> CaptchaBlock {
     match asker(visit, form).issue(services, live).await {
         Ok(Challenge { id, expires_in }) => CaptchaBlock::Challenge(ChallengeView { id, expires_in }),
-        Err(Later { retry_after, .. }) => {
+        Err(ImageRefusal { retry_after, .. }) => {
             CaptchaBlock::Later(LaterView { wait: Wait::new(visit.now(), retry_after), form })
         }
     }

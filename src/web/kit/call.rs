@@ -7,9 +7,9 @@ use actix_web::http::header::USER_AGENT;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
-use crate::captcha::Form;
-use crate::config::{Limits, Live};
-use crate::login::{Account, Authenticated, BUSY, Client, KnownDevices, Token};
+use crate::captcha::CaptchaForm;
+use crate::config::{Limits, LiveSettings};
+use crate::login::{Account, AuthenticatedSession, BUSY, KnownDevices, SessionToken, SignInClient};
 use crate::throttle::Limit;
 use crate::web::captcha::challenge::{Answered, Asker};
 use crate::web::form::fields::Typed;
@@ -83,11 +83,11 @@ impl<'a> Call<'a> {
     }
 
     /// Who is signed in, with a password of their own choice.
-    pub async fn member(&self, services: &Services, edge: &Edge) -> Result<Authenticated, Problem> {
+    pub async fn member(&self, services: &Services, edge: &Edge) -> Result<AuthenticatedSession, Problem> {
         member(self.request, services, edge).await
     }
 
-    pub fn asker(&self, form: Form) -> Asker<'_> {
+    pub fn asker(&self, form: CaptchaForm) -> Asker<'_> {
         Asker { form, client: self.client, browser: self.browser.as_ref() }
     }
 
@@ -106,10 +106,10 @@ impl<'a> Call<'a> {
     }
 
     /// What the account's owner is shown of it, and as what it is known there.
-    pub fn shown(&self) -> Client {
+    pub fn shown(&self) -> SignInClient {
         let headers = self.request.headers();
         let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok());
-        let client = Client::new(self.client.ip(), agent.unwrap_or_default());
+        let client = SignInClient::new(self.client.ip(), agent.unwrap_or_default());
         client.known_as(self.known_devices())
     }
 
@@ -121,9 +121,9 @@ impl<'a> Call<'a> {
     /// Whether a challenge was solved with this call.
     pub async fn redeem(
         &self,
-        form: Form,
+        form: CaptchaForm,
         services: &Services,
-        live: &Live,
+        live: &LiveSettings,
         solution: Option<&Solution>,
     ) -> Result<bool, Problem> {
         let Some(Solution { id, answer }) = solution else { return Ok(false) };
@@ -136,7 +136,12 @@ impl<'a> Call<'a> {
     }
 
     /// A fresh challenge; while its image would not be drawn, when it would.
-    pub async fn challenge(&self, form: Form, services: &Services, live: &Live) -> CaptchaBody {
+    pub async fn challenge(
+        &self,
+        form: CaptchaForm,
+        services: &Services,
+        live: &LiveSettings,
+    ) -> CaptchaBody {
         match self.asker(form).issue(services, live).await {
             Ok(challenge) => challenge.into(),
             Err(later) => later.into(),
@@ -149,7 +154,7 @@ pub async fn member(
     request: &HttpRequest,
     services: &Services,
     edge: &Edge,
-) -> Result<Authenticated, Problem> {
+) -> Result<AuthenticatedSession, Problem> {
     let who = signed_in(request, services, edge).await?;
     if who.account.must_change_password { Err(Problem::PasswordChangeRequired) } else { Ok(who) }
 }
@@ -159,9 +164,11 @@ pub async fn signed_in(
     request: &HttpRequest,
     services: &Services,
     edge: &Edge,
-) -> Result<Authenticated, Problem> {
-    let token =
-        edge.session_token(request.headers()).and_then(Token::parse).ok_or(Problem::Unauthenticated)?;
+) -> Result<AuthenticatedSession, Problem> {
+    let token = edge
+        .session_token(request.headers())
+        .and_then(SessionToken::parse)
+        .ok_or(Problem::Unauthenticated)?;
     let found = services.sessions.find(&token).await.map_err(|error| broken(&error))?;
     found.ok_or(Problem::Unauthenticated)
 }

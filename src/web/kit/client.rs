@@ -11,7 +11,7 @@ use actix_web::HttpRequest;
 use ipnet::{IpNet, Ipv4Net};
 
 #[cfg(feature = "server")]
-use crate::login::Origin;
+use crate::login::RequestOrigin;
 
 /// The networks whose word on `X-Forwarded-For` is taken.
 #[derive(Debug, Clone, Default)]
@@ -118,8 +118,8 @@ impl ClientAddress {
 
     /// Both, for services that count by both.
     #[cfg(feature = "server")]
-    pub fn origin(self) -> Origin {
-        Origin { address: self.subject().as_ref().to_vec(), network: self.network().as_ref().to_vec() }
+    pub fn origin(self) -> RequestOrigin {
+        RequestOrigin { address: self.subject().as_ref().to_vec(), network: self.network().as_ref().to_vec() }
     }
 
     /// For people to recognise, not to track by: `203.0.113.0/24`, `2001:db8::/48`.

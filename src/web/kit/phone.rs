@@ -1,9 +1,9 @@
 //! A telephone number as somebody typed it, read by the rules in force.
 
-use crate::config::Live;
+use crate::config::LiveSettings;
 use crate::sms::{Phone, PhoneError};
 
 /// A mobile number of a country that codes are sent to.
-pub fn parse(live: &Live, typed: &str) -> Result<Phone, PhoneError> {
+pub fn parse(live: &LiveSettings, typed: &str) -> Result<Phone, PhoneError> {
     Phone::parse(typed, &live.sms.default_region)?.allowed_in(&live.sms.countries)
 }

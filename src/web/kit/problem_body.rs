@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use crate::captcha::{Challenge, Later};
+use crate::captcha::{Challenge, ImageRefusal};
 use crate::web::kit::wait::whole_seconds;
 
 /// A fresh challenge, as `POST /captcha` gives it too; or, while no image can be had, when to ask again.
@@ -30,8 +30,8 @@ impl From<Challenge> for CaptchaBody {
     }
 }
 
-impl From<Later> for CaptchaBody {
-    fn from(later: Later) -> Self {
+impl From<ImageRefusal> for CaptchaBody {
+    fn from(later: ImageRefusal) -> Self {
         Self::Later { retry_after: whole_seconds(later.retry_after) }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::throttle::{Limit, Span};
+use crate::throttle::{Limit, RuleSpan};
 
 /// A rule as its callers are told of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +54,8 @@ pub fn add<'a>(
 fn policies_of<'a>(name: &'a str, limit: &'a Limit) -> impl Iterator<Item = Policy<'a>> {
     limit.rules().iter().map(move |rule| {
         let window = match rule.span {
-            Span::Sliding(window) => Some(window),
-            Span::Calendar { .. } => None,
+            RuleSpan::Sliding(window) => Some(window),
+            RuleSpan::Calendar { .. } => None,
         };
         Policy { name, quota: rule.max, window }
     })

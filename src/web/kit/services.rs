@@ -7,12 +7,12 @@ use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::audit::Audit;
-use crate::captcha::Desk;
+use crate::captcha::ImageService;
 use crate::config::LiveHandle;
-use crate::custom::{Custom, TokenGate};
-use crate::login::{Accounts, ByCode, Hasher, Registration, Sessions, SignIn, Tokens};
+use crate::custom::{CustomLimits, TokenGate};
+use crate::login::{Accounts, ApiTokens, ByCode, PasswordHasher, Registration, Sessions, SignInService};
 use crate::lookup::Lookup;
-use crate::sms::{Codes, Outbox};
+use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::kit::client::TrustedProxies;
 use crate::web::status::Health;
@@ -21,10 +21,10 @@ pub struct Services {
     pub live: LiveHandle,
     pub tuning: Tuning,
     pub audit: Audit,
-    pub sign_in: SignIn,
+    pub sign_in: SignInService,
     pub registration: Registration,
     pub by_code: ByCode,
-    pub codes: Codes,
+    pub codes: SmsCodes,
     /// Where messages stay on this machine.
     pub outbox: Option<Outbox>,
     /// As gateways are told to call it.
@@ -32,15 +32,15 @@ pub struct Services {
     pub accounts: Accounts,
     pub sessions: Sessions,
     /// Of other programs.
-    pub tokens: Tokens,
+    pub tokens: ApiTokens,
     /// What those are let in by.
     pub token_gate: TokenGate,
-    pub custom: Custom,
+    pub custom: CustomLimits,
     pub lookup: Lookup,
     /// The longest that a session lasts, for its cookie.
     pub session_lasts: Duration,
-    pub captchas: Desk,
-    pub hasher: Hasher,
+    pub captchas: ImageService,
+    pub hasher: PasswordHasher,
     pub health: Arc<dyn Health>,
     pub metrics: PrometheusHandle,
     /// Who may read the metrics.

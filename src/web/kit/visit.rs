@@ -17,7 +17,7 @@ use url::{Url, form_urlencoded};
 
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
-use crate::login::Devices;
+use crate::login::DeviceCookies;
 use crate::request_id::RequestIds;
 use crate::secret::MasterKey;
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
@@ -36,7 +36,7 @@ pub struct Edge {
     pub cookies: Cookies,
     pub csrf: Csrf,
     pub flashes: Flashes,
-    pub devices: Devices,
+    pub devices: DeviceCookies,
     pub clock: Clock,
     pub entropy: Entropy,
     pub request_ids: RequestIds,
@@ -57,7 +57,7 @@ impl Edge {
             cookies: Cookies::new(public_url),
             csrf: Csrf::new(master.derive("web.csrf"), public_url),
             flashes: Flashes::new(master.derive("web.flash")),
-            devices: Devices::new(master.derive("web.device"), clock.clone(), entropy.clone()),
+            devices: DeviceCookies::new(master.derive("web.device"), clock.clone(), entropy.clone()),
             request_ids: RequestIds::new(&entropy),
             sends_codes: true,
             clock,

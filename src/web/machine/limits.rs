@@ -11,9 +11,9 @@ use actix_web::web::{Data, Path};
 use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
-use crate::custom::{Ask, Reserved, Shown};
+use crate::custom::{CustomDecision, CustomRequest, TokenCheck};
 use crate::login::ApiToken;
-use crate::throttle::{HitId, Limit, Mode, Peek, Rule, RulePeek, Span, StoreError};
+use crate::throttle::{HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan, StoreError};
 use crate::web::form::fields::Typed;
 use crate::web::kit::call::{broken, quota};
 use crate::web::kit::client::{ClientAddress, SubjectBytes};
@@ -92,9 +92,9 @@ pub async fn reserve(granted: Granted, body: Unread<About>) -> Result<HttpRespon
     let body = body.read().await?;
     let ask = granted.ask(&body.subject)?;
     match granted.services.custom.reserve(ask).await.map_err(out)? {
-        Reserved::Admitted(admission) => {
+        CustomDecision::Admitted(admission) => {
             let room = admission.room;
-            let watching = granted.limit.mode() == Mode::Monitor;
+            let watching = granted.limit.mode() == LimitMode::Monitor;
             let body = Hit {
                 hit: text_of(admission.id),
                 remaining: room.map(|room| room.remaining),
@@ -104,7 +104,7 @@ pub async fn reserve(granted: Granted, body: Unread<About>) -> Result<HttpRespon
             let standing = room.map(|room| (room.remaining, Some(room.reset_after)));
             Ok(granted.told(HttpResponse::Ok().json(body), standing))
         }
-        Reserved::Refused(refusal) => {
+        CustomDecision::Refused(refusal) => {
             let retry_after = refusal.retry_after;
             let problem = Problem::LimitFull { limit: granted.name.clone(), retry_after };
             Ok(granted.told(problem.respond(), Some((0, Some(retry_after)))))
@@ -156,9 +156,9 @@ impl Granted {
         let token = ApiToken::parse(token).ok_or(Problem::InvalidToken)?;
         let shown = services.token_gate.admit(&token, address.as_ref()).await;
         let bearer = match shown.map_err(|error| broken(&error))? {
-            Shown::Good(bearer) => bearer,
-            Shown::Unknown => return Err(Problem::InvalidToken),
-            Shown::TooMany { limit, retry_after } => {
+            TokenCheck::Good(bearer) => bearer,
+            TokenCheck::Unknown => return Err(Problem::InvalidToken),
+            TokenCheck::TooMany { limit, retry_after } => {
                 return Err(Problem::Throttled { limit: limit.into(), retry_after });
             }
         };
@@ -170,12 +170,12 @@ impl Granted {
         Ok(Self { limit, name, address, services })
     }
 
-    fn ask<'a>(&'a self, subject: &'a Typed) -> Result<Ask<'a>, Problem> {
+    fn ask<'a>(&'a self, subject: &'a Typed) -> Result<CustomRequest<'a>, Problem> {
         let subject = subject.expose();
         if !(1..=LONGEST_SUBJECT).contains(&subject.len()) {
             return Err(wrong("subject", "Send 1 to 256 bytes of text."));
         }
-        Ok(Ask { limit: &self.limit, subject, address: self.address.as_ref() })
+        Ok(CustomRequest { limit: &self.limit, subject, address: self.address.as_ref() })
     }
 
     /// With the `RateLimit` fields: how many are left, and until when.
@@ -191,12 +191,12 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
 }
 
-fn peeked(limit: &Limit, peek: &Peek) -> Peeked {
+fn peeked(limit: &Limit, peek: &LogPeek) -> Peeked {
     let rules: Vec<RuleBody> = limit.rules().iter().zip(&peek.rules).map(rule_body).collect();
     let tightest = rules.iter().min_by_key(|rule| rule.remaining);
     let (count, remaining) = tightest.map_or((0, None), |rule| (rule.count, Some(rule.remaining)));
     let wait = rules.iter().map(|rule| rule.retry_after_ms).max().unwrap_or(0);
-    let watching = limit.mode() == Mode::Monitor;
+    let watching = limit.mode() == LimitMode::Monitor;
     let full = remaining == Some(0);
     Peeked {
         allowed: watching || !full,
@@ -223,8 +223,8 @@ fn rule_body((rule, state): (&Rule, &RulePeek)) -> RuleBody {
 /// How long a rule looks back: milliseconds, or a unit of the calendar.
 pub fn span(rule: &Rule) -> (Option<u64>, Option<&'static str>) {
     match &rule.span {
-        Span::Sliding(window) => (Some(millis(*window)), None),
-        Span::Calendar { unit, .. } => (None, Some(unit.as_str())),
+        RuleSpan::Sliding(window) => (Some(millis(*window)), None),
+        RuleSpan::Calendar { unit, .. } => (None, Some(unit.as_str())),
     }
 }
 

@@ -11,7 +11,9 @@ use actix_web::{Error, HttpResponse};
 
 use super::in_flight::InFlight;
 use super::{Denied, Outage, RateLimit};
-use crate::throttle::{Attempt, Bucket, Decision, Mode, OwnedBucket, Refusal, Room, StoreError, WindowStore};
+use crate::throttle::{
+    Bucket, HitDecision, HoldDecision, LimitMode, LimitRoom, OwnedBucket, Refusal, StoreError, WindowStore,
+};
 use crate::web::kit::ratelimit_fields::{self, Standing};
 
 impl<S, Inner, B> Transform<Inner, ServiceRequest> for RateLimit<S>
@@ -80,7 +82,7 @@ where
 struct Passed<S: WindowStore + 'static> {
     /// Where its answer decides whether it counts.
     in_flight: Option<InFlight<S>>,
-    room: Option<Room>,
+    room: Option<LimitRoom>,
 }
 
 impl<S: WindowStore + 'static> RateLimit<S> {
@@ -116,24 +118,24 @@ impl<S: WindowStore + 'static> RateLimit<S> {
     /// A hit that nobody waits for the answer of is given back: the request goes no further.
     async fn hit(&self, buckets: &[Bucket<'_>]) -> Result<Result<Passed<S>, Denied>, StoreError> {
         Ok(match self.limiter.reserve_or_nothing(buckets, false).await? {
-            Decision::Admitted(admission) => {
+            HitDecision::Admitted(admission) => {
                 note(buckets, admission.noted);
                 Ok(Passed { in_flight: None, room: admission.room })
             }
-            Decision::Refused(refusal) => Err(refused(buckets, refusal)),
-            Decision::Held => Err(Denied::Busy),
+            HitDecision::Refused(refusal) => Err(refused(buckets, refusal)),
+            HitDecision::Held => Err(Denied::Busy),
         })
     }
 
     async fn hold(&self, buckets: &[Bucket<'_>]) -> Result<Result<Passed<S>, Denied>, StoreError> {
         Ok(match self.limiter.hold(buckets, false, self.patience).await? {
-            Attempt::Held(hold) => {
+            HoldDecision::Held(hold) => {
                 note(buckets, hold.noted);
                 let room = hold.room;
                 Ok(Passed { in_flight: Some(InFlight::new(hold)), room })
             }
-            Attempt::Refused(refusal) => Err(refused(buckets, refusal)),
-            Attempt::OutOfPatience => Err(Denied::Busy),
+            HoldDecision::Refused(refusal) => Err(refused(buckets, refusal)),
+            HoldDecision::OutOfPatience => Err(Denied::Busy),
         })
     }
 
@@ -164,7 +166,7 @@ impl<S: WindowStore + 'static> RateLimit<S> {
 }
 
 /// What is left, as a caller is told it.
-fn standing<'a>(buckets: &[Bucket<'a>]) -> impl Fn(Room) -> Standing<'a> {
+fn standing<'a>(buckets: &[Bucket<'a>]) -> impl Fn(LimitRoom) -> Standing<'a> {
     move |room| Standing {
         name: buckets[room.bucket].limit.name(),
         remaining: room.remaining,
@@ -173,7 +175,8 @@ fn standing<'a>(buckets: &[Bucket<'a>]) -> impl Fn(Room) -> Standing<'a> {
 }
 
 fn tell(headers: &mut HeaderMap, buckets: &[Bucket<'_>], standing: Option<Standing<'_>>) {
-    let enforced = buckets.iter().map(|bucket| bucket.limit).filter(|limit| limit.mode() == Mode::Enforce);
+    let enforced =
+        buckets.iter().map(|bucket| bucket.limit).filter(|limit| limit.mode() == LimitMode::Enforce);
     ratelimit_fields::add(headers, enforced.map(|limit| (limit.name(), limit)), standing);
 }
 

@@ -4,10 +4,10 @@ use actix_web::web::{Data, Json};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
-use crate::captcha::Form;
-use crate::config::Live;
-use crate::login::{Newcomer, NotOpened, Registered, SignedInBy, Username};
-use crate::sms::{Code, Phone};
+use crate::captcha::CaptchaForm;
+use crate::config::LiveSettings;
+use crate::login::{NotOpened, RegistrationOutcome, RegistrationRequest, SignedInBy, Username};
+use crate::sms::{Phone, SmsCode};
 use crate::web::code::call::{not_opened, parse_code, parse_phone};
 use crate::web::form::fields::Typed;
 use crate::web::kit::call::{Call, Solution, UserBody, broken, invalid_unless};
@@ -41,9 +41,9 @@ pub async fn submit(
         return Err(Problem::invalid(&FieldErrors::one(Field::Phone, Message::NoCodesSent)));
     }
     let phone = parse_number(&live, &body)?;
-    let solved = call.redeem(Form::Register, &services, &live, body.captcha.as_ref()).await?;
+    let solved = call.redeem(CaptchaForm::Register, &services, &live, body.captcha.as_ref()).await?;
     let origin = call.client.origin();
-    let newcomer = Newcomer {
+    let newcomer = RegistrationRequest {
         login: &login,
         password: body.password.expose(),
         phone: phone.as_ref().map(|(phone, code)| (phone, code)),
@@ -52,7 +52,7 @@ pub async fn submit(
         solved,
     };
     match services.registration.register(&live, newcomer).await.map_err(|error| broken(&error))? {
-        Registered::Made(account) => {
+        RegistrationOutcome::Made(account) => {
             let old = edge.session_token(request.headers());
             let token = renew(&services, &account, &call.shown(), old, SignedInBy::Password).await;
             let token = token.map_err(|error| broken(&error))?.ok_or(Problem::Unauthenticated)?;
@@ -61,23 +61,23 @@ pub async fn submit(
             call.remember_device(&mut response, &account);
             Ok(response)
         }
-        Registered::PhoneTaken => Err(Problem::PhoneTaken),
-        Registered::WrongCode => {
-            Ok(not_opened(&call, Form::Register, &services, &live, NotOpened::Wrong).await)
+        RegistrationOutcome::PhoneTaken => Err(Problem::PhoneTaken),
+        RegistrationOutcome::WrongCode => {
+            Ok(not_opened(&call, CaptchaForm::Register, &services, &live, NotOpened::Wrong).await)
         }
-        Registered::Unavailable { retry_after } => Err(Problem::Unavailable { retry_after }),
-        Registered::LoginTaken => Err(Problem::LoginTaken),
-        Registered::Unfit(unfit) => {
+        RegistrationOutcome::Unavailable { retry_after } => Err(Problem::Unavailable { retry_after }),
+        RegistrationOutcome::LoginTaken => Err(Problem::LoginTaken),
+        RegistrationOutcome::Unfit(unfit) => {
             Err(Problem::invalid(&FieldErrors::one(Field::Password, Message::from(unfit))))
         }
-        Registered::Challenged { .. } => {
-            let captcha = call.challenge(Form::Register, &services, &live).await;
+        RegistrationOutcome::Challenged { .. } => {
+            let captcha = call.challenge(CaptchaForm::Register, &services, &live).await;
             Err(Problem::CaptchaRequired { captcha })
         }
-        Registered::Throttled { limit, retry_after } => {
+        RegistrationOutcome::Throttled { limit, retry_after } => {
             Err(Problem::Throttled { limit: limit.into(), retry_after })
         }
-        Registered::Busy { retry_after } => Err(Problem::Busy { retry_after }),
+        RegistrationOutcome::Busy { retry_after } => Err(Problem::Busy { retry_after }),
     }
 }
 
@@ -91,7 +91,7 @@ fn parse(body: &Body) -> Result<Username, Problem> {
 }
 
 /// Number and code: both, or neither.
-fn parse_number(live: &Live, body: &Body) -> Result<Option<(Phone, Code)>, Problem> {
+fn parse_number(live: &LiveSettings, body: &Body) -> Result<Option<(Phone, SmsCode)>, Problem> {
     let alone = |field, message| Err(Problem::invalid(&FieldErrors::one(field, message)));
     match (&body.phone, &body.code) {
         (None, None) => Ok(None),

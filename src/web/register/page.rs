@@ -4,9 +4,9 @@ use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
 
 use crate::captcha;
-use crate::config::Live;
-use crate::login::{Newcomer, NotOpened, Registered, SignedInBy, Username};
-use crate::sms::{Code, Phone, Purpose};
+use crate::config::LiveSettings;
+use crate::login::{NotOpened, RegistrationOutcome, RegistrationRequest, SignedInBy, Username};
+use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeFields;
 use crate::web::code::send::{Wish, not_opened, parse_both, parse_phone, send, step_of};
@@ -60,8 +60,13 @@ pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) ->
         page.step(step).notice(notice).captcha(captcha).respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
-    let reply =
-        Reply { visit: &visit, services: &services, live: &live, form: captcha::Form::Register, show: &show };
+    let reply = Reply {
+        visit: &visit,
+        services: &services,
+        live: &live,
+        form: captcha::CaptchaForm::Register,
+        show: &show,
+    };
     match wish(&form) {
         Some(_) if !visit.sends_codes() => return reply.invalid(Field::Phone, Message::NoCodesSent),
         Some(Wish::AnotherNumber) => return reply.plain(Notice::None),
@@ -76,7 +81,7 @@ pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) ->
             Err(response) => return response,
         };
     let origin = visit.client.origin();
-    let newcomer = Newcomer {
+    let newcomer = RegistrationRequest {
         login: &login,
         password: form.password.expose(),
         phone: phone.as_ref().map(|(phone, code)| (phone, code)),
@@ -85,7 +90,7 @@ pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) ->
         solved,
     };
     match services.registration.register(&live, newcomer).await {
-        Ok(Registered::Made(account)) => {
+        Ok(RegistrationOutcome::Made(account)) => {
             let next = Next::parse(&form.next);
             match welcome(&visit, &services, &account, next, Some(Flash::Registered), SignedInBy::Password)
                 .await
@@ -96,17 +101,17 @@ pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) ->
                 Err(error) => broken(&visit, &error),
             }
         }
-        Ok(Registered::LoginTaken) => reply.invalid(Field::Login, Message::LoginTaken),
-        Ok(Registered::PhoneTaken) => {
+        Ok(RegistrationOutcome::LoginTaken) => reply.invalid(Field::Login, Message::LoginTaken),
+        Ok(RegistrationOutcome::PhoneTaken) => {
             let taken = FieldErrors::one(Field::Phone, Message::PhoneTaken);
             page(CodeStep::asking(""), Notice::Invalid(taken), CaptchaBlock::Absent)
         }
-        Ok(Registered::WrongCode) => not_opened(&reply, NotOpened::Wrong).await,
-        Ok(Registered::Unfit(unfit)) => reply.invalid(Field::Password, Message::from(unfit)),
-        Ok(Registered::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,
-        Ok(Registered::Throttled { retry_after, .. }) => reply.wait(retry_after),
-        Ok(Registered::Busy { retry_after }) => reply.busy(retry_after),
-        Ok(Registered::Unavailable { retry_after }) => reply.no_codes(retry_after),
+        Ok(RegistrationOutcome::WrongCode) => not_opened(&reply, NotOpened::Wrong).await,
+        Ok(RegistrationOutcome::Unfit(unfit)) => reply.invalid(Field::Password, Message::from(unfit)),
+        Ok(RegistrationOutcome::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,
+        Ok(RegistrationOutcome::Throttled { retry_after, .. }) => reply.wait(retry_after),
+        Ok(RegistrationOutcome::Busy { retry_after }) => reply.busy(retry_after),
+        Ok(RegistrationOutcome::Unavailable { retry_after }) => reply.no_codes(retry_after),
         Err(error) => broken(&visit, &error),
     }
 }
@@ -118,16 +123,16 @@ fn wish(form: &RegisterForm) -> Option<Wish> {
 }
 
 /// Whether nothing else is wrong, so that no message is sent for a form that comes back anyway.
-fn passes(live: &Live, form: &RegisterForm) -> bool {
+fn passes(live: &LiveSettings, form: &RegisterForm) -> bool {
     let mut errors = FieldErrors::default();
     parse_name(form, &mut errors);
     parse_phone(live, &form.fields, &mut errors);
     errors.is_empty()
 }
 
-type Parsed = (Username, Option<(Phone, Code)>);
+type Parsed = (Username, Option<(Phone, SmsCode)>);
 
-fn parse(live: &Live, form: &RegisterForm, errors: &mut FieldErrors) -> Option<Parsed> {
+fn parse(live: &LiveSettings, form: &RegisterForm, errors: &mut FieldErrors) -> Option<Parsed> {
     let login = parse_name(form, errors);
     match wish(form) {
         None => login.map(|login| (login, None)),

@@ -4,8 +4,8 @@ use actix_web::web::{Data, Json};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
-use crate::captcha::Form;
-use crate::login::{CodeEntry, Reset, Resetting};
+use crate::captcha::CaptchaForm;
+use crate::login::{CodeEntry, ResetOutcome, ResetRequest};
 use crate::web::code::call::{not_opened, parse_code, parse_phone};
 use crate::web::form::fields::Typed;
 use crate::web::kit::call::{Call, Solution, broken};
@@ -36,23 +36,25 @@ pub async fn reset(
     if body.new_password.expose().is_empty() {
         return Err(about(Message::PasswordMissing));
     }
-    let solved = call.redeem(Form::PasswordReset, &services, &live, body.captcha.as_ref()).await?;
+    let solved = call.redeem(CaptchaForm::PasswordReset, &services, &live, body.captcha.as_ref()).await?;
     let origin = call.client.origin();
     let new_password = body.new_password.expose();
     let (browser, known) = (call.browser.as_ref().map(|browser| &browser.bytes()[..]), &call.known_devices());
     let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
-    let ask = Resetting { entry, new_password };
+    let ask = ResetRequest { entry, new_password };
     match services.by_code.reset(&live, ask).await.map_err(|error| broken(&error))? {
-        Reset::Done(account) => {
+        ResetOutcome::Done(account) => {
             let mut response = HttpResponse::NoContent().finish();
             set(&mut response, edge.cookies.end_session());
             call.remember_device(&mut response, &account);
             Ok(response)
         }
-        Reset::NoAccount => Err(Problem::NoAccount),
-        Reset::PasswordRequired => Err(Problem::PasswordRequired),
-        Reset::Not(not) => Ok(not_opened(&call, Form::PasswordReset, &services, &live, not).await),
-        Reset::Unfit(unfit) => Err(about(Message::from(unfit))),
-        Reset::Busy { retry_after } => Err(Problem::Busy { retry_after }),
+        ResetOutcome::NoAccount => Err(Problem::NoAccount),
+        ResetOutcome::PasswordRequired => Err(Problem::PasswordRequired),
+        ResetOutcome::Not(not) => {
+            Ok(not_opened(&call, CaptchaForm::PasswordReset, &services, &live, not).await)
+        }
+        ResetOutcome::Unfit(unfit) => Err(about(Message::from(unfit))),
+        ResetOutcome::Busy { retry_after } => Err(Problem::Busy { retry_after }),
     }
 }

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Form;
 
 use crate::captcha;
-use crate::login::{CodeEntry, Reset, Resetting};
+use crate::login::{CodeEntry, ResetOutcome, ResetRequest};
 use crate::sms::Purpose;
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
@@ -34,7 +34,7 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
             .respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
-    let form_name = captcha::Form::PasswordReset;
+    let form_name = captcha::CaptchaForm::PasswordReset;
     let reply = Reply { visit: &visit, services: &services, live: &live, form: form_name, show: &show };
     match Wish::of(&form.fields) {
         Wish::AnotherNumber => return reply.plain(Notice::None),
@@ -56,23 +56,23 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
     let new_password = form.new_password.expose();
     let (browser, known) = (Some(&visit.browser.bytes()[..]), &visit.known_devices());
     let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
-    let ask = Resetting { entry, new_password };
+    let ask = ResetRequest { entry, new_password };
     match services.by_code.reset(&live, ask).await {
-        Ok(Reset::Done(account)) => {
+        Ok(ResetOutcome::Done(account)) => {
             let mut response = visit.see_other("/login", Some(Flash::PasswordReset));
             visit::set(&mut response, visit.cookies().end_session());
             visit.remember_device(&mut response, &account);
             response
         }
-        Ok(Reset::NoAccount) => page(
+        Ok(ResetOutcome::NoAccount) => page(
             CodeStep::asking(phone.as_str()),
             Notice::Invalid(crate::web::FieldErrors::one(Field::Phone, Message::NoAccount)),
             CaptchaBlock::Absent,
         ),
-        Ok(Reset::PasswordRequired) => reply.plain(Notice::PasswordRequired),
-        Ok(Reset::Not(not)) => not_opened(&reply, not).await,
-        Ok(Reset::Unfit(unfit)) => reply.invalid(Field::NewPassword, Message::from(unfit)),
-        Ok(Reset::Busy { retry_after }) => reply.busy(retry_after),
+        Ok(ResetOutcome::PasswordRequired) => reply.plain(Notice::PasswordRequired),
+        Ok(ResetOutcome::Not(not)) => not_opened(&reply, not).await,
+        Ok(ResetOutcome::Unfit(unfit)) => reply.invalid(Field::NewPassword, Message::from(unfit)),
+        Ok(ResetOutcome::Busy { retry_after }) => reply.busy(retry_after),
         Err(error) => broken(&visit, &error),
     }
 }

@@ -3,7 +3,7 @@
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 
-use crate::login::Token;
+use crate::login::SessionToken;
 use crate::web::kit::call::{UserBody, broken, signed_in};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
@@ -21,7 +21,7 @@ pub async fn logout(
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     edge.caller(&request)?;
-    if let Some(token) = edge.session_token(request.headers()).and_then(Token::parse) {
+    if let Some(token) = edge.session_token(request.headers()).and_then(SessionToken::parse) {
         services.sessions.end(&token).await.map_err(|error| broken(&error))?;
     }
     let mut response = HttpResponse::NoContent().finish();

@@ -6,7 +6,7 @@ pub mod page;
 use actix_web::HttpResponse;
 
 use crate::db::DbError;
-use crate::login::{Account, Authenticated, Client, SignedInBy, Token};
+use crate::login::{Account, AuthenticatedSession, SessionToken, SignInClient, SignedInBy};
 use crate::web::kit::error_page::broken;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::next::Next;
@@ -14,8 +14,8 @@ use crate::web::kit::services::Services;
 use crate::web::kit::visit::{self, Visit};
 
 /// Who makes this visit, if anyone is signed in.
-pub async fn signed_in(visit: &Visit, services: &Services) -> Result<Option<Authenticated>, DbError> {
-    match visit.session_token().and_then(Token::parse) {
+pub async fn signed_in(visit: &Visit, services: &Services) -> Result<Option<AuthenticatedSession>, DbError> {
+    match visit.session_token().and_then(SessionToken::parse) {
         Some(token) => services.sessions.find(&token).await,
         None => Ok(None),
     }
@@ -23,7 +23,7 @@ pub async fn signed_in(visit: &Visit, services: &Services) -> Result<Option<Auth
 
 /// Whether a page that is for members is open to a visit.
 pub enum Member {
-    Is(Box<Authenticated>),
+    Is(Box<AuthenticatedSession>),
     /// What is answered instead.
     Not(HttpResponse),
 }
@@ -46,11 +46,11 @@ pub async fn member(visit: &Visit, services: &Services, here: &str) -> Member {
 pub async fn renew(
     services: &Services,
     account: &Account,
-    client: &Client,
+    client: &SignInClient,
     old: Option<&str>,
     by: SignedInBy,
-) -> Result<Option<Token>, DbError> {
-    let old = old.and_then(Token::parse);
+) -> Result<Option<SessionToken>, DbError> {
+    let old = old.and_then(SessionToken::parse);
     services.sessions.renew(account, client, by, old.as_ref()).await
 }
 
@@ -72,6 +72,6 @@ pub async fn welcome(
     Ok(Some(response))
 }
 
-pub fn client(visit: &Visit) -> Client {
-    Client::new(visit.client.ip(), visit.user_agent()).known_as(visit.known_devices())
+pub fn client(visit: &Visit) -> SignInClient {
+    SignInClient::new(visit.client.ip(), visit.user_agent()).known_as(visit.known_devices())
 }

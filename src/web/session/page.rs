@@ -4,7 +4,7 @@ use actix_web::http::header::LOCATION;
 use actix_web::web::Form;
 use actix_web::{HttpRequest, HttpResponse};
 
-use crate::login::Token;
+use crate::login::SessionToken;
 use crate::web::form::fields::TokenForm;
 use crate::web::kit::error_page::{ErrorKind, ErrorPage, broken};
 use crate::web::kit::flash::Flash;
@@ -16,7 +16,7 @@ pub async fn logout(visit: Visit, form: Form<TokenForm>, services: Shared) -> Ht
     if !visit.admits_form(&form.csrf_token) {
         return ErrorPage::new(visit.layout("/logout", None), ErrorKind::ForeignForm).respond(&visit);
     }
-    if let Some(token) = visit.session_token().and_then(Token::parse)
+    if let Some(token) = visit.session_token().and_then(SessionToken::parse)
         && let Err(error) = services.sessions.end(&token).await
     {
         return broken(&visit, &error);

@@ -4,8 +4,8 @@ use actix_web::web::{Data, Json};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
-use crate::captcha::Form;
-use crate::login::{Attempt, Outcome, Password, Username};
+use crate::captcha::CaptchaForm;
+use crate::login::{Password, SignInAttempt, SignInOutcome, Username};
 use crate::web::form::fields::Typed;
 use crate::web::kit::call::{Call, Solution, UserBody, broken, invalid_unless, limited_as_password};
 use crate::web::kit::message::Message;
@@ -32,12 +32,13 @@ pub async fn submit(
     let call = Call::admit(&request, &edge)?;
     let (login, password) = parse(&body)?;
     let live = services.live.snapshot();
-    let solved = call.redeem(Form::Login, &services, &live, body.captcha.as_ref()).await?;
-    let attempt = Attempt { login, password, origin: call.client.origin(), client: call.shown(), solved };
+    let solved = call.redeem(CaptchaForm::Login, &services, &live, body.captcha.as_ref()).await?;
+    let attempt =
+        SignInAttempt { login, password, origin: call.client.origin(), client: call.shown(), solved };
     let outcome = services.sign_in.attempt(&live, attempt).await.map_err(|error| broken(&error))?;
     let refused = |problem: &Problem, wait| limited_as_password(problem.respond(), &live.limits, wait);
     Ok(match outcome {
-        Outcome::SignedIn(owner) => {
+        SignInOutcome::SignedIn(owner) => {
             let old = edge.session_token(request.headers());
             let token = renew(&services, &owner, &call.shown(), old, owner.shown()).await;
             let Some(token) = token.map_err(|error| broken(&error))? else {
@@ -49,17 +50,17 @@ pub async fn submit(
             call.remember_device(&mut response, &owner);
             limited_as_password(response, &live.limits, None)
         }
-        Outcome::Rejected { captcha_required, .. } => {
+        SignInOutcome::Rejected { captcha_required, .. } => {
             refused(&Problem::InvalidCredentials { captcha_required }, None)
         }
-        Outcome::Challenged { limit, retry_after } => {
-            let captcha = call.challenge(Form::Login, &services, &live).await;
+        SignInOutcome::Challenged { limit, retry_after } => {
+            let captcha = call.challenge(CaptchaForm::Login, &services, &live).await;
             refused(&Problem::CaptchaRequired { captcha }, Some((limit, retry_after)))
         }
-        Outcome::Throttled { limit, retry_after } => {
+        SignInOutcome::Throttled { limit, retry_after } => {
             refused(&Problem::Throttled { limit: limit.into(), retry_after }, Some((limit, retry_after)))
         }
-        Outcome::Busy { retry_after } => Problem::Busy { retry_after }.respond(),
+        SignInOutcome::Busy { retry_after } => Problem::Busy { retry_after }.respond(),
     })
 }
 

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
 
 use crate::captcha;
-use crate::login::{Attempt, Outcome, Password, Username};
+use crate::login::{Password, SignInAttempt, SignInOutcome, Username};
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::form::fields::Guarded;
 use crate::web::form::fields::NextQuery;
@@ -49,20 +49,26 @@ pub async fn submit(visit: Visit, form: Form<LoginForm>, services: Shared) -> Ht
         let page = LoginPage::new(&visit, Next::parse(&form.next)).login(&form.login);
         page.notice(notice).captcha(captcha).respond(&visit)
     };
-    let reply =
-        Reply { visit: &visit, services: &services, live: &live, form: captcha::Form::Login, show: &show };
+    let reply = Reply {
+        visit: &visit,
+        services: &services,
+        live: &live,
+        form: captcha::CaptchaForm::Login,
+        show: &show,
+    };
     let admitted = reply.admit(&form.guarded, |errors| parse(&form, errors)).await;
     let ((login, password), solved) = match admitted {
         Ok(admitted) => admitted,
         Err(response) => return response,
     };
-    let attempt = Attempt { login, password, origin: visit.client.origin(), client: client(&visit), solved };
+    let attempt =
+        SignInAttempt { login, password, origin: visit.client.origin(), client: client(&visit), solved };
     let outcome = match services.sign_in.attempt(&live, attempt).await {
         Ok(outcome) => outcome,
         Err(error) => return broken(&visit, &error),
     };
     match outcome {
-        Outcome::SignedIn(owner) => {
+        SignInOutcome::SignedIn(owner) => {
             match welcome(&visit, &services, &owner, Next::parse(&form.next), None, owner.shown()).await {
                 Ok(Some(response)) => response,
                 // The password was changed while this one was verified.
@@ -70,11 +76,11 @@ pub async fn submit(visit: Visit, form: Form<LoginForm>, services: Shared) -> Ht
                 Err(error) => broken(&visit, &error),
             }
         }
-        Outcome::Rejected { captcha_required: false } => reply.plain(Notice::Rejected),
-        Outcome::Rejected { captcha_required: true } => reply.challenged(Notice::Rejected).await,
-        Outcome::Challenged { .. } => reply.challenged(Notice::CaptchaNeeded).await,
-        Outcome::Throttled { retry_after, .. } => reply.wait(retry_after),
-        Outcome::Busy { retry_after } => reply.busy(retry_after),
+        SignInOutcome::Rejected { captcha_required: false } => reply.plain(Notice::Rejected),
+        SignInOutcome::Rejected { captcha_required: true } => reply.challenged(Notice::Rejected).await,
+        SignInOutcome::Challenged { .. } => reply.challenged(Notice::CaptchaNeeded).await,
+        SignInOutcome::Throttled { retry_after, .. } => reply.wait(retry_after),
+        SignInOutcome::Busy { retry_after } => reply.busy(retry_after),
     }
 }
 

@@ -4,8 +4,8 @@ use actix_web::web::{Data, Json};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 
-use crate::captcha::Form;
-use crate::login::{CodeEntry, Entered, SignedInBy};
+use crate::captcha::CaptchaForm;
+use crate::login::{ByCodeOutcome, CodeEntry, SignedInBy};
 use crate::web::code::call::{guessing, not_opened, parse_code, parse_phone};
 use crate::web::form::fields::Typed;
 use crate::web::kit::call::{Call, Solution, UserBody, broken};
@@ -31,12 +31,12 @@ pub async fn login(
     let call = Call::admit(&request, &edge)?;
     let live = services.live.snapshot();
     let (phone, code) = (parse_phone(&live, &body.phone)?, parse_code(&body.code)?);
-    let solved = call.redeem(Form::SmsCode, &services, &live, body.captcha.as_ref()).await?;
+    let solved = call.redeem(CaptchaForm::SmsCode, &services, &live, body.captcha.as_ref()).await?;
     let origin = call.client.origin();
     let (browser, known) = (call.browser.as_ref().map(|browser| &browser.bytes()[..]), &call.known_devices());
     let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
     match services.by_code.sign_in(&live, entry).await.map_err(|error| broken(&error))? {
-        Entered::SignedIn { account, .. } => {
+        ByCodeOutcome::SignedIn { account, .. } => {
             let old = edge.session_token(request.headers());
             let token = renew(&services, &account, &call.shown(), old, SignedInBy::Code).await;
             let token = token.map_err(|error| broken(&error))?.ok_or(Problem::InvalidCode)?;
@@ -45,7 +45,7 @@ pub async fn login(
             call.remember_device(&mut response, &account);
             Ok(guessing(response, &live, None))
         }
-        Entered::PasswordRequired => Err(Problem::PasswordRequired),
-        Entered::Not(not) => Ok(not_opened(&call, Form::SmsCode, &services, &live, not).await),
+        ByCodeOutcome::PasswordRequired => Err(Problem::PasswordRequired),
+        ByCodeOutcome::Not(not) => Ok(not_opened(&call, CaptchaForm::SmsCode, &services, &live, not).await),
     }
 }

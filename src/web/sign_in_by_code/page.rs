@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
 
 use crate::captcha;
-use crate::login::{CodeEntry, Entered, SignedInBy};
+use crate::login::{ByCodeOutcome, CodeEntry, SignedInBy};
 use crate::sms::Purpose;
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
@@ -39,8 +39,13 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
         page.step(step).notice(notice).captcha(captcha).respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
-    let reply =
-        Reply { visit: &visit, services: &services, live: &live, form: captcha::Form::SmsCode, show: &show };
+    let reply = Reply {
+        visit: &visit,
+        services: &services,
+        live: &live,
+        form: captcha::CaptchaForm::SmsCode,
+        show: &show,
+    };
     match Wish::of(&form.fields) {
         Wish::AnotherNumber => return reply.plain(Notice::None),
         Wish::Code => return send(reply, Purpose::Login, &form.fields, &form.guarded, &page).await,
@@ -55,7 +60,7 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
     let (browser, known) = (Some(&visit.browser.bytes()[..]), &visit.known_devices());
     let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
     match services.by_code.sign_in(&live, entry).await {
-        Ok(Entered::SignedIn { account, made }) => {
+        Ok(ByCodeOutcome::SignedIn { account, made }) => {
             let flash = made.then_some(Flash::Registered);
             match welcome(&visit, &services, &account, Next::parse(&form.next), flash, SignedInBy::Code).await
             {
@@ -64,8 +69,8 @@ pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> Htt
                 Err(error) => broken(&visit, &error),
             }
         }
-        Ok(Entered::PasswordRequired) => reply.plain(Notice::PasswordRequired),
-        Ok(Entered::Not(not)) => not_opened(&reply, not).await,
+        Ok(ByCodeOutcome::PasswordRequired) => reply.plain(Notice::PasswordRequired),
+        Ok(ByCodeOutcome::Not(not)) => not_opened(&reply, not).await,
         Err(error) => broken(&visit, &error),
     }
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::NOW;
-use crate::audit::{Action, Entry, Filter, Outcome, Page, Shown};
+use crate::audit::{Action, EventEntry, EventFilter, EventPage, MaskedSubject, Outcome};
 use crate::clock::Micros;
 use crate::config::Limits;
-use crate::lookup::{RuleStanding, Standing};
-use crate::throttle::{Limit, Mode, Rule, Then};
+use crate::lookup::{LimitStatus, RuleStatus};
+use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
 use crate::web::console::events::view::EventsPage;
 use crate::web::console::limits::diff;
 use crate::web::console::limits::draft::{Controls, LimitForm, Mistake, RuleRow, Stretch};
@@ -57,15 +57,15 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     ] {
         add(name, &rollback().problem("calm", problem));
     }
-    let found = |entries| Page { entries, next: None };
+    let found = |entries| EventPage { entries, next: None };
     let events =
         |filter, entries| EventsPage::new(visit, "ada", filter, None, found(entries), &Limits::default());
-    add("events", &events(Filter::default(), entries()));
+    add("events", &events(EventFilter::default(), entries()));
     add(
         "events-of-one",
-        &events(Filter { account: Some(-7), noted: Some(true), ..Filter::default() }, entries()),
+        &events(EventFilter { account: Some(-7), noted: Some(true), ..EventFilter::default() }, entries()),
     );
-    add("events-none", &events(Filter::default(), Vec::new()));
+    add("events-none", &events(EventFilter::default(), Vec::new()));
     let lookup = || LookupPage::new(visit, "ada", "kim");
     add("lookup", &LookupPage::new(visit, "ada", ""));
     add("lookup-found", &lookup().found(person()));
@@ -153,10 +153,10 @@ fn limits(visit: &Visit) -> LimitsPage {
     let hour = Hour { admitted: 1_204, challenged: 3, refused: 1, noted: 2 };
     let mut cards: Vec<LimitCard> =
         default.iter().map(|limit| LimitCard::new(limit.clone(), true, false, hour)).collect();
-    let rule = Rule::sliding(5, Duration::from_millis(1_500), Then::Block);
-    let watching = Limit::new("custom.reply", vec![rule], Mode::Monitor).unwrap();
+    let rule = Rule::sliding(5, Duration::from_millis(1_500), RuleAction::Block);
+    let watching = Limit::new("custom.reply", vec![rule], LimitMode::Monitor).unwrap();
     cards.push(LimitCard::new(watching, false, true, Hour::default()));
-    let off = Limit::new("custom.off", Vec::new(), Mode::Enforce).unwrap();
+    let off = Limit::new("custom.off", Vec::new(), LimitMode::Enforce).unwrap();
     cards.push(LimitCard::new(off, false, false, Hour::default()));
     LimitsPage::new(visit, "ada", "0123456789ab".into(), "file".into(), cards).changes(changes())
 }
@@ -226,9 +226,9 @@ fn changes() -> Vec<ChangeRow> {
     vec![row("00000000000000aa", Some("ada"), true), row("00000000000000ab", None, false)]
 }
 
-fn entries() -> Vec<Entry> {
-    let shown = |mask: &str| Some(Shown { key: -7, mask: mask.to_owned() });
-    let entry = |id, action, outcome, count| Entry {
+fn entries() -> Vec<EventEntry> {
+    let shown = |mask: &str| Some(MaskedSubject { key: -7, mask: mask.to_owned() });
+    let entry = |id, action, outcome, count| EventEntry {
         at: NOW.minus(MINUTE),
         id,
         until: NOW,
@@ -250,14 +250,18 @@ fn entries() -> Vec<Entry> {
         request: None,
     };
     let refused = entry(1, Action::SignIn, Outcome::Throttled, 1_400);
-    let refused = Entry { limit: Some("login-account".into()), rule: Some(1), noted: true, ..refused };
+    let refused = EventEntry { limit: Some("login-account".into()), rule: Some(1), noted: true, ..refused };
     let act = entry(2, Action::Admin, Outcome::Ok, 1);
     let detail = Some(r#"{"reason":"<calm>","version":"0badcafe0bad"}"#.to_owned());
-    let act = Entry { name: Some("limits.save".into()), detail, ..act };
-    let solved =
-        Entry { solved: true, phone: shown("+8613****8000"), ..entry(3, Action::Send, Outcome::Unknown, 1) };
-    let own = Entry { name: Some("reply".into()), ..entry(4, Action::Custom, Outcome::Ok, 1) };
-    let broken = Entry { detail: Some("no <json>".into()), ..entry(5, Action::Reload, Outcome::Refused, 1) };
+    let act = EventEntry { name: Some("limits.save".into()), detail, ..act };
+    let solved = EventEntry {
+        solved: true,
+        phone: shown("+8613****8000"),
+        ..entry(3, Action::Send, Outcome::Unknown, 1)
+    };
+    let own = EventEntry { name: Some("reply".into()), ..entry(4, Action::Custom, Outcome::Ok, 1) };
+    let broken =
+        EventEntry { detail: Some("no <json>".into()), ..entry(5, Action::Reload, Outcome::Refused, 1) };
     vec![refused, act, solved, own, broken]
 }
 
@@ -268,9 +272,9 @@ fn person() -> Person {
     let state = |name: &str, hits: &[Micros], holds, of_this_instance| {
         let limit = default.get(name).unwrap().clone();
         let frees_at = (!hits.is_empty()).then(|| NOW.plus(Duration::from_secs(20)));
-        let rules = limit.rules().iter().map(|_| RuleStanding { count: 3, frees_at }).collect();
+        let rules = limit.rules().iter().map(|_| RuleStatus { count: 3, frees_at }).collect();
         let hits = hits.to_vec();
-        LimitState::new(Standing { limit, of_this_instance, at: NOW, holds, hits, rules })
+        LimitState::new(LimitStatus { limit, of_this_instance, at: NOW, holds, hits, rules })
     };
     Person {
         kind: "lookup.login",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{NOW, challenge, wait};
 use crate::entropy::Entropy;
-use crate::login::{Scopes, TokenEntry, TokenId};
+use crate::login::{TokenEntry, TokenId, TokenScopes};
 use crate::web::console::confirm::view::{Carried, ConfirmPage};
 use crate::web::console::tokens::page::TokenMakingForm;
 use crate::web::console::tokens::view::{Saying, TokensPage};
@@ -29,7 +29,7 @@ pub fn pages(visit: &Visit) -> Vec<(&'static str, TokensPage)> {
     let entry = |id: u64, name: &str, scopes: &str, ends: Option<u64>| TokenEntry {
         id: TokenId::random(&Entropy::seeded(id)),
         name: name.to_owned(),
-        scopes: Scopes::parse(scopes.split(' ')).unwrap(),
+        scopes: TokenScopes::parse(scopes.split(' ')).unwrap(),
         made_by: (id > 0).then(|| "ada".to_owned()),
         created_at: NOW.minus(Duration::from_secs(86_400)),
         last_used_at: (id > 1).then_some(NOW),

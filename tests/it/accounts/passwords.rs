@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gatehouse::entropy::Entropy;
-use gatehouse::login::{Caller, HashSettings, Hasher, Password, ShownBy, Username};
+use gatehouse::login::{HashCaller, HashSettings, Password, PasswordHasher, ShownBy, Username};
 
 use crate::support::app::{ALL_STRANGERS, ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 
@@ -97,9 +97,9 @@ async fn a_sign_in_renews_a_hash_of_other_parameters() {
     let (app, client) = signed_in(Store::Memory).await;
     let accounts = &app.services.accounts;
     let settings = HashSettings { memory_kib: 32, iterations: 2, ..HashSettings::default() };
-    let old = Hasher::new(settings, Entropy::Os)
+    let old = PasswordHasher::new(settings, Entropy::Os)
         .unwrap()
-        .hash(&Caller::OPERATOR, &Password::attempt(PASSWORD).unwrap())
+        .hash(&HashCaller::OPERATOR, &Password::attempt(PASSWORD).unwrap())
         .await;
     let (old, login) = (old.unwrap(), Username::parse("alice").unwrap());
     let account = accounts.find(&login).await.unwrap().unwrap();

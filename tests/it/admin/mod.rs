@@ -6,14 +6,14 @@ mod passwords;
 mod subjects;
 pub mod tokens;
 
-use gatehouse::audit::{Action, Entry, Filter};
+use gatehouse::audit::{Action, EventEntry, EventFilter};
 
 use crate::support::app::TestApp;
 
 /// What administrators did, the newest first.
-async fn acts(app: &TestApp) -> Vec<Entry> {
+async fn acts(app: &TestApp) -> Vec<EventEntry> {
     let audit = &app.services.audit;
     audit.flush().await;
-    let filter = Filter { action: Some(Action::Admin), ..Filter::default() };
+    let filter = EventFilter { action: Some(Action::Admin), ..EventFilter::default() };
     audit.log().page(&filter, None, 1000).await.unwrap().entries
 }

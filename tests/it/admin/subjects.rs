@@ -3,9 +3,9 @@
 use std::task::Poll;
 use std::time::Duration;
 
-use gatehouse::audit::{Entry, Outcome, Subject, SubjectKind};
+use gatehouse::audit::{EventEntry, EventSubject, Outcome, SubjectKind};
 use gatehouse::clock::Micros;
-use gatehouse::lookup::By;
+use gatehouse::lookup::LookupActor;
 use serde_json::{Value, json};
 
 use crate::sms::administration::admin;
@@ -208,7 +208,7 @@ async fn whoever_looks_a_subject_up_sees_who_let_it_in_and_why() {
     assert_eq!(clear(&boss, "sms-phone", NUMBER).await.status, 204);
     let audit = &app.services.audit;
     audit.flush().await;
-    let key = audit.subject(&Subject::Phone(NUMBER));
+    let key = audit.subject(&EventSubject::Phone(NUMBER));
     let events = audit.log().by_subject(SubjectKind::Phone, key, Micros(0), 10).await.unwrap();
     let [event] = events.as_slice() else { panic!("{events:#?}") };
     assert_eq!(event.name.as_deref(), Some("subject.clear"));
@@ -219,10 +219,10 @@ async fn whoever_looks_a_subject_up_sees_who_let_it_in_and_why() {
 }
 
 /// The newest events of the number, newest first.
-async fn events(app: &TestApp) -> Vec<Entry> {
+async fn events(app: &TestApp) -> Vec<EventEntry> {
     let audit = &app.services.audit;
     audit.flush().await;
-    let key = audit.subject(&Subject::Phone(NUMBER));
+    let key = audit.subject(&EventSubject::Phone(NUMBER));
     audit.log().by_subject(SubjectKind::Phone, key, Micros(0), 10).await.unwrap()
 }
 
@@ -247,9 +247,14 @@ async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
     let name = gatehouse::login::Username::parse("boss").unwrap();
     let account = services.accounts.find(&name).await.unwrap().unwrap();
     let (live, phone) = (services.live.snapshot(), gatehouse::sms::Phone::parse(NUMBER, "CN").unwrap());
-    let by = By { actor: "somebody", account: &account, address: &[4, 127, 0, 0, 1], reason: "called us" };
+    let by = LookupActor {
+        actor: "somebody",
+        account: &account,
+        address: &[4, 127, 0, 0, 1],
+        reason: "called us",
+    };
     {
-        let phone = gatehouse::lookup::Subject::Phone(phone);
+        let phone = gatehouse::lookup::LookupSubject::Phone(phone);
         let clearing = services.lookup.clear(&live, "sms-phone", &phone, by);
         let mut clearing = std::pin::pin!(clearing);
         let poll = std::future::poll_fn(|context| Poll::Ready(clearing.as_mut().poll(context)));

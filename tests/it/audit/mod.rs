@@ -5,19 +5,19 @@ mod floods;
 mod outcomes;
 mod shutdown;
 
-use gatehouse::audit::{Entry, Filter};
+use gatehouse::audit::{EventEntry, EventFilter};
 
 use crate::support::app::TestApp;
 
 /// Everything that was recorded, oldest first.
-pub async fn events(app: &TestApp) -> Vec<Entry> {
+pub async fn events(app: &TestApp) -> Vec<EventEntry> {
     app.services.audit.flush().await;
-    let page = app.services.audit.log().page(&Filter::default(), None, 1000).await.unwrap();
+    let page = app.services.audit.log().page(&EventFilter::default(), None, 1000).await.unwrap();
     page.entries.into_iter().rev().collect()
 }
 
 /// `action outcome`, and where they are: `xCOUNT`, `by LIMIT/RULE`, `(NAME)`, `solved`, `noted`.
-pub fn told(entry: &Entry) -> String {
+pub fn told(entry: &EventEntry) -> String {
     let mut text = format!("{} {}", entry.action.as_str(), entry.outcome.as_str());
     if entry.count != 1 {
         text += &format!(" x{}", entry.count);

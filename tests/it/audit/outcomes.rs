@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::audit::{Entry, Filter, Subject};
+use gatehouse::audit::{EventEntry, EventFilter, EventSubject};
 use gatehouse::login::Username;
 use serde_json::json;
 
@@ -27,17 +27,17 @@ on_both_stores!(
 );
 
 /// Apart from challenges, which others look at.
-fn attempts(events: &[Entry]) -> Vec<String> {
+fn attempts(events: &[EventEntry]) -> Vec<String> {
     events.iter().map(told).filter(|text| !text.starts_with("captcha")).collect()
 }
 
-fn key(app: &TestApp, subject: Subject<'_>) -> i64 {
+fn key(app: &TestApp, subject: EventSubject<'_>) -> i64 {
     app.services.audit.subject(&subject)
 }
 
 async fn account_key(app: &TestApp, login: &str) -> i64 {
     let account = app.services.accounts.find(&Username::parse(login).unwrap()).await.unwrap().unwrap();
-    key(app, Subject::Account { id: account.id.as_bytes(), login })
+    key(app, EventSubject::Account { id: account.id.as_bytes(), login })
 }
 
 async fn every_outcome_of_a_sign_in_is_an_event(store: Store) {
@@ -74,8 +74,8 @@ async fn every_outcome_of_a_sign_in_is_an_event(store: Store) {
             "sign-in throttled x2 by login-account/1",
         ]
     );
-    let (alice, nobody) = (account_key(&app, "alice").await, key(&app, Subject::Login("nobody")));
-    let there = key(&app, Subject::Address(THERE));
+    let (alice, nobody) = (account_key(&app, "alice").await, key(&app, EventSubject::Login("nobody")));
+    let there = key(&app, EventSubject::Address(THERE));
     for entry in events.iter().filter(|entry| entry.action.as_str() == "sign-in") {
         let account = entry.account.as_ref().unwrap();
         assert!(
@@ -86,13 +86,13 @@ async fn every_outcome_of_a_sign_in_is_an_event(store: Store) {
     }
     let challenged = events.iter().find(|entry| entry.count == 3).unwrap();
     assert_eq!((challenged.at, challenged.until), (NOON.plus(5 * SECOND), NOON.plus(7 * SECOND)));
-    let filter = Filter { account: Some(nobody), ..Filter::default() };
+    let filter = EventFilter { account: Some(nobody), ..EventFilter::default() };
     let found = app.services.audit.log().page(&filter, None, 9).await.unwrap();
     assert_eq!(found.entries.len(), 1);
     nothing_is_in_clear(&events, &["alice", "nobody", "203.0.113.77", PASSWORD, WRONG]);
 }
 
-fn nothing_is_in_clear(events: &[Entry], secrets: &[&str]) {
+fn nothing_is_in_clear(events: &[EventEntry], secrets: &[&str]) {
     let text = format!("{events:?}");
     for secret in secrets {
         assert!(!text.contains(secret), "{secret} stands in {text}");
@@ -100,15 +100,15 @@ fn nothing_is_in_clear(events: &[Entry], secrets: &[&str]) {
 }
 
 async fn a_failure_has_the_time_it_was_tried_and_the_time_it_counts_from(store: Store) {
-    use gatehouse::login::{Admission, Origin, Who};
+    use gatehouse::login::{GuardAdmission, GuardRequest, RequestOrigin};
     let app = TestApp::start(store).await;
     let live = app.services.live.snapshot();
     let guard = app.services.sign_in.guard();
     let login = Username::parse("alice").unwrap();
-    let origin = Origin { address: THERE.to_vec(), network: THERE[..4].to_vec() };
-    let who = Who { login: &login, origin: &origin, solved: false };
+    let origin = RequestOrigin { address: THERE.to_vec(), network: THERE[..4].to_vec() };
+    let who = GuardRequest { login: &login, origin: &origin, solved: false };
     let subject = guard.subject(&login).await.unwrap();
-    let Admission::Held(slot) = guard.admit(&live.limits, subject, who).await else {
+    let GuardAdmission::Held(slot) = guard.admit(&live.limits, subject, who).await else {
         panic!("there is room")
     };
     let taken = slot.taken().at;
@@ -148,9 +148,9 @@ async fn every_outcome_of_a_send_and_a_guess_is_an_event(store: Store) {
             "sign-in ok (code)",
         ]
     );
-    let (phone, there) = (key(&app, Subject::Phone(E164)), key(&app, Subject::Address(THERE)));
+    let (phone, there) = (key(&app, EventSubject::Phone(E164)), key(&app, EventSubject::Address(THERE)));
     let (block, network) =
-        (key(&app, Subject::Prefix("+861380013")), key(&app, Subject::Network(&THERE[..4])));
+        (key(&app, EventSubject::Prefix("+861380013")), key(&app, EventSubject::Network(&THERE[..4])));
     for entry in &events {
         let shown = entry.phone.as_ref().unwrap();
         assert_eq!((shown.key, shown.mask.as_str()), (phone, "+861380013****"));

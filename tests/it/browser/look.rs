@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gatehouse::clock::Clock;
-use gatehouse::login::{Account, Failure, Roles, Username};
+use gatehouse::login::{Account, FailureResult, Roles, Username};
 
 use super::WRONG;
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp};
@@ -315,7 +315,7 @@ async fn account(app: &TestApp, login: &str) -> Account {
 /// As after a hundred wrong passwords in a row.
 pub async fn disable(app: &TestApp, login: &str) {
     let account = account(app, login).await;
-    assert_eq!(app.services.accounts.count_failure(&account, 1).await.unwrap(), Failure::Disabled);
+    assert_eq!(app.services.accounts.count_failure(&account, 1).await.unwrap(), FailureResult::Disabled);
 }
 
 async fn error_pages(look: &Look<'_>) {

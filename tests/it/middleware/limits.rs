@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use actix_web::HttpResponse;
-use gatehouse::throttle::{Limit, Mode, Rule, Then};
+use gatehouse::throttle::{Limit, LimitMode, Rule, RuleAction};
 use gatehouse::web::RateLimit;
 use gatehouse::web::rate_limit::{Denied, subject};
 
@@ -32,7 +32,7 @@ async fn of_two_hundred_at_once_exactly_max_pass(rig: &impl Rig) {
 }
 
 async fn a_refusal_says_how_long_and_writes_nothing(rig: &impl Rig) {
-    let hour = Rule::sliding(3, 60 * MINUTE, Then::Block);
+    let hour = Rule::sliding(3, 60 * MINUTE, RuleAction::Block);
     let limit = limit("two", &[a_minute(2), hour]);
     let rate = RateLimit::new(rig.limiter().clone()).limit(limit.clone(), subject::everyone());
     let site = Site::behind(rate);
@@ -97,7 +97,7 @@ async fn one_limit_named_twice_counts_once(rig: &impl Rig) {
 #[tokio::test]
 async fn a_rule_that_leads_to_a_captcha_refuses_too() {
     let rig = MemoryRig::new().await;
-    let asks = Rule::sliding(1, MINUTE, Then::Captcha);
+    let asks = Rule::sliding(1, MINUTE, RuleAction::Captcha);
     let rate = RateLimit::new(rig.limiter().clone());
     let site = Site::behind(rate.limit(limit("asks", &[asks, a_minute(5)]), subject::everyone()));
     assert_eq!(site.get("/articles").await.status, 200);
@@ -108,7 +108,7 @@ async fn a_rule_that_leads_to_a_captcha_refuses_too() {
 #[tokio::test]
 async fn a_limit_that_watches_or_has_no_rules_refuses_nobody() {
     let rig = MemoryRig::new().await;
-    let watching = Limit::new("watching", vec![a_minute(1)], Mode::Monitor).unwrap();
+    let watching = Limit::new("watching", vec![a_minute(1)], LimitMode::Monitor).unwrap();
     let rate = RateLimit::new(rig.limiter().clone()).limit(watching, subject::everyone());
     let site = Site::behind(rate.limit(limit("off", &[]), subject::everyone()));
     for _ in 0..3 {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use actix_web::dev::{ServerHandle, ServiceRequest};
 use actix_web::web::{self, Data, Query};
 use actix_web::{App, Error, HttpResponse, HttpServer};
-use gatehouse::throttle::{Rule, Then, WindowStore};
+use gatehouse::throttle::{Rule, RuleAction, WindowStore};
 use gatehouse::web::RateLimit;
 use gatehouse::web::rate_limit::Subject;
 use serde::Deserialize;
@@ -133,5 +133,5 @@ fn user(request: &ServiceRequest) -> Result<Option<Subject>, Error> {
 }
 
 fn a_minute(max: u32) -> Rule {
-    Rule::sliding(max, MINUTE, Then::Block)
+    Rule::sliding(max, MINUTE, RuleAction::Block)
 }

@@ -164,7 +164,7 @@ async fn a_script_that_was_flushed_is_loaded_again() {
     for admitted in [true, true, false] {
         redis::cmd("SCRIPT").arg("FLUSH").query::<()>(&mut server.connection()).unwrap();
         let decision = limiter.reserve(&[bucket], false).await.unwrap();
-        assert_eq!(matches!(decision, Decision::Admitted(_)), admitted, "{decision:?}");
+        assert_eq!(matches!(decision, HitDecision::Admitted(_)), admitted, "{decision:?}");
     }
 }
 
@@ -197,7 +197,7 @@ async fn a_reservation_whose_answer_got_lost_counts_at_most_once() {
     let mut admitted = 0;
     for _ in 0..5 {
         let decision = limiter.reserve(&[bucket], false).await.unwrap();
-        admitted += usize::from(matches!(decision, Decision::Admitted(_)));
+        admitted += usize::from(matches!(decision, HitDecision::Admitted(_)));
     }
     assert_eq!(admitted, 2, "with the one that was executed, 3");
 }
@@ -246,11 +246,11 @@ async fn a_hold_whose_answer_got_lost_is_given_back() {
     assert_eq!(limiter.peek(bucket).await.unwrap().rules[0].count, 0);
     for _ in 0..3 {
         let attempt = limiter.hold(&[bucket], false, Duration::from_millis(300)).await.unwrap();
-        let Attempt::Held(hold) = attempt else { panic!("a slot is free") };
+        let HoldDecision::Held(hold) = attempt else { panic!("a slot is free") };
         hold.keep().await.unwrap();
     }
     let attempt = limiter.hold(&[bucket], false, Duration::from_millis(300)).await.unwrap();
-    assert!(matches!(attempt, Attempt::OutOfPatience | Attempt::Refused(_)), "a fourth slot");
+    assert!(matches!(attempt, HoldDecision::OutOfPatience | HoldDecision::Refused(_)), "a fourth slot");
 }
 
 #[tokio::test]

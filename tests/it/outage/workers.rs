@@ -43,7 +43,7 @@ async fn admitted(limiter: &Limiter<RedisStore>, times: u32) -> u32 {
     let mut admitted = 0;
     for _ in 0..times {
         let decision = limiter.reserve(&[limiter.bucket(&limit, b"x")], false).await;
-        admitted += u32::from(matches!(decision, Ok(Decision::Admitted(_))));
+        admitted += u32::from(matches!(decision, Ok(HitDecision::Admitted(_))));
     }
     admitted
 }

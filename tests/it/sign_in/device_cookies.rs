@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::audit::Entry;
+use gatehouse::audit::EventEntry;
 use serde_json::{Value, json};
 
 use super::throttling::{fail_solved, fail_until_blocked};
@@ -118,7 +118,7 @@ async fn in_an_outage_a_device_has_as_many_guesses_as_ever_and_each_with_a_captc
     assert_eq!(owner.login_with("alice", PASSWORD, &id, ANSWER).await.status, 200);
 }
 
-async fn events(app: &TestApp) -> Vec<Entry> {
+async fn events(app: &TestApp) -> Vec<EventEntry> {
     let sign_ins = crate::audit::events(app).await.into_iter();
     sign_ins.filter(|entry| entry.name.as_deref() == Some("device")).collect()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatehouse::audit::{Action, Filter};
+use gatehouse::audit::{Action, EventFilter};
 use gatehouse::db::Db;
 use gatehouse::login::{Account, Username};
 use sqlx::query_scalar;
@@ -58,7 +58,7 @@ async fn of_two_hundred_wrong_passwords_at_once_a_hundred_are_compared(store: St
     assert_eq!(comparable(app.client().login("known", PASSWORD).await), first, "nor is the right one told");
     let audit = &app.services.audit;
     audit.flush().await;
-    let disabled = Filter { action: Some(Action::PasswordDisabled), ..Filter::default() };
+    let disabled = EventFilter { action: Some(Action::PasswordDisabled), ..EventFilter::default() };
     let events = audit.log().page(&disabled, None, 10).await.unwrap().entries;
     assert_eq!(events.iter().map(|event| event.count).sum::<i64>(), 1);
     assert!(events[0].account.is_some() && events[0].address.is_some());
@@ -336,7 +336,7 @@ async fn a_saved_file_changes_how_many_it_takes() {
     let save = async |max: u32| {
         std::fs::write(app.file(), up_to(max)).unwrap();
         let mut changes = app.services.live.changes();
-        let in_force = |live: &gatehouse::config::Live| live.login.max_consecutive_failures == max;
+        let in_force = |live: &gatehouse::config::LiveSettings| live.login.max_consecutive_failures == max;
         while !in_force(&app.services.live.snapshot()) {
             changes.changed().await.unwrap();
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gatehouse::login::{Caller, Changed, Lane, Username};
+use gatehouse::login::{HashCaller, HashLane, PasswordChangeOutcome, Username};
 use tokio::task::JoinHandle;
 
 use super::hang_ups;
@@ -25,7 +25,7 @@ fn stranger(app: &TestApp, network: usize) -> Client {
 }
 
 /// Waits until so many are in the queue, as the server goes about it in threads of its own.
-async fn until_waiting(app: &TestApp, lane: Lane, count: usize) {
+async fn until_waiting(app: &TestApp, lane: HashLane, count: usize) {
     until(|| app.services.hasher.waiting(lane) == count).await;
 }
 
@@ -48,7 +48,7 @@ async fn fill(app: &TestApp, network: impl Fn(usize) -> usize) -> Vec<JoinHandle
     let mut waiting = Vec::new();
     for number in 0..STRANGERS {
         waiting.push(guess(stranger(app, network(number)), &format!("nobody-{number}")));
-        until_waiting(app, Lane::Unsolved, number + 1).await;
+        until_waiting(app, HashLane::Unsolved, number + 1).await;
     }
     waiting
 }
@@ -92,7 +92,7 @@ async fn a_network_that_has_most_gives_way_and_its_slot_is_given_back() {
     let newcomer = guess(stranger(&app, 2), "nobody-3");
     let youngest = crowd.pop().unwrap();
     assert_challenged(&youngest.await.unwrap());
-    until_waiting(&app, Lane::Unsolved, STRANGERS).await;
+    until_waiting(&app, HashLane::Unsolved, STRANGERS).await;
     assert_challenged(&stranger(&app, 1).login("nobody-4", PASSWORD).await);
     assert_eq!(
         slots(&app),
@@ -114,7 +114,7 @@ async fn a_known_device_has_room_when_strangers_have_none() {
     let _waiting = fill(&app, |number| number).await;
     assert_challenged(&stranger(&app, 100).login("alice", PASSWORD).await);
     let owner = guess(owner, "alice");
-    until_waiting(&app, Lane::KnownDevice, 1).await;
+    until_waiting(&app, HashLane::KnownDevice, 1).await;
     drop(busy);
     assert_eq!(owner.await.unwrap().status, 200);
 }
@@ -131,7 +131,7 @@ async fn whoever_solved_the_challenge_has_room_until_that_is_full_too() {
         let challenge = client.challenge().await;
         let attempt = async move { client.login_with("alice", PASSWORD, &challenge, ANSWER).await };
         solved.push(tokio::spawn(attempt));
-        until_waiting(&app, Lane::Solved, number + 1).await;
+        until_waiting(&app, HashLane::Solved, number + 1).await;
     }
     let taken = slots(&app);
     let late = stranger(&app, 50);
@@ -152,13 +152,13 @@ async fn whoever_hangs_up_gives_position_and_slot_back() {
     let mut streams = Vec::new();
     for number in 0..STRANGERS {
         streams.push(hang_ups::send(&app, &format!("nobody-{number}"), PASSWORD).await);
-        until_waiting(&app, Lane::Unsolved, number + 1).await;
+        until_waiting(&app, HashLane::Unsolved, number + 1).await;
     }
     assert_ne!(slots(&app), 0);
     for stream in streams {
         stream.set_zero_linger().unwrap(); // a reset, as an aborted page load sends
     }
-    until_waiting(&app, Lane::Unsolved, 0).await;
+    until_waiting(&app, HashLane::Unsolved, 0).await;
     until(|| slots(&app) == 0).await;
     drop(busy);
     assert_eq!(app.hashes(), 0);
@@ -175,7 +175,7 @@ async fn whoever_would_make_an_account_is_asked_too() {
     let captcha = serde_json::json!({ "id": refused.body["captcha"]["id"], "answer": ANSWER });
     let body = serde_json::json!({ "login": "alice", "password": PASSWORD, "captcha": captcha });
     let made = tokio::spawn(async move { client.call("/register", body).await });
-    until_waiting(&app, Lane::Solved, 1).await;
+    until_waiting(&app, HashLane::Solved, 1).await;
     drop(busy);
     assert_eq!(made.await.unwrap().status, 201);
 }
@@ -187,8 +187,8 @@ async fn a_new_password_is_hashed_with_the_strangers() {
     let _busy = app.services.hasher.keep_busy(true).await;
     let _waiting = fill(&app, |number| number).await;
     let alice = app.services.accounts.find(&Username::parse("alice").unwrap()).await.unwrap().unwrap();
-    let caller = Caller::stranger(b"elsewhere", false);
-    let owner = gatehouse::login::Owner { account: alice.clone(), device: None };
+    let caller = HashCaller::stranger(b"elsewhere", false);
+    let owner = gatehouse::login::SignedInOwner { account: alice.clone(), device: None };
     let changed = app.services.registration.change_password(&caller, &owner, "quiet lanterns drift").await;
-    assert!(matches!(changed, Ok(Changed::Challenged)), "{changed:?}");
+    assert!(matches!(changed, Ok(PasswordChangeOutcome::Challenged)), "{changed:?}");
 }

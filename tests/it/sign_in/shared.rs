@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use gatehouse::lookup::Subject;
+use gatehouse::lookup::LookupSubject;
 
 use super::devices::device_cookie;
 use super::throttling::{assert_throttled, fail_solved};
@@ -40,7 +40,7 @@ async fn owner(app: &TestApp) -> Client {
 /// How many hits the address and its network have.
 async fn hits(app: &TestApp, address: &str) -> [usize; 2] {
     let live = app.services.live.snapshot();
-    let subject: Subject = gatehouse::web::console::lookup::subject::read(address, &live).unwrap();
+    let subject: LookupSubject = gatehouse::web::console::lookup::subject::read(address, &live).unwrap();
     let mut hits = [0; 2];
     for (hits, limit) in hits.iter_mut().zip(["login-address", "login-network"]) {
         let standing = app.services.lookup.standing(&live, limit, &subject).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::login::{Admission, Origin, Username, Who};
+use gatehouse::login::{GuardAdmission, GuardRequest, RequestOrigin, Username};
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 
@@ -199,10 +199,10 @@ async fn success_does_not_forgive_failures_told_beside_it(store: Store) {
     // A right password whose hash takes its time.
     let (guard, live) = (app.services.sign_in.guard(), app.services.live.snapshot());
     let login = Username::parse("alice").unwrap();
-    let origin = Origin { address: vec![4, 192, 0, 2, 1], network: vec![4, 192, 0, 2] };
-    let who = Who { login: &login, origin: &origin, solved: false };
+    let origin = RequestOrigin { address: vec![4, 192, 0, 2, 1], network: vec![4, 192, 0, 2] };
+    let who = GuardRequest { login: &login, origin: &origin, solved: false };
     let subject = guard.subject(&login).await.unwrap();
-    let Admission::Held(slot) = guard.admit(&live.limits, subject, who).await else {
+    let GuardAdmission::Held(slot) = guard.admit(&live.limits, subject, who).await else {
         panic!("one failure leaves slots")
     };
     app.advance(Duration::from_secs(1));

@@ -34,20 +34,20 @@ async fn braked_block(rig: &Rig) -> (Instance, Phone) {
 }
 
 #[track_caller]
-fn challenged(sending: Sending) -> (String, std::time::Duration) {
+fn challenged(sending: SendOutcome) -> (String, std::time::Duration) {
     match sending {
-        Sending::Challenged { limit, retry_after } => (limit, retry_after),
+        SendOutcome::Challenged { limit, retry_after } => (limit, retry_after),
         other => panic!("expected a challenge, got {other:?}"),
     }
 }
 
-async fn solved(instance: &Instance, phone: &Phone) -> Sending {
+async fn solved(instance: &Instance, phone: &Phone) -> SendOutcome {
     let address = address();
-    instance.ask(Ask { solved: true, ..ask(phone, &address) }).await
+    instance.ask(CodeRequest { solved: true, ..ask(phone, &address) }).await
 }
 
 async fn settled(instance: &Instance) {
-    let pending = |entry: &Entry| entry.state == State::Pending;
+    let pending = |entry: &LedgerEntry| entry.state == MessageState::Pending;
     until(async || !instance.ledger().await.iter().any(pending)).await;
 }
 
@@ -100,7 +100,7 @@ async fn a_braked_prefix_is_short_and_spares_older_accounts(store: Store) {
     assert_eq!([&old, &young, &nobodys].map(|phone| rig.sent_to(phone)), [1, 0, 0]);
     let address = address();
     for (purpose, solved) in [(Purpose::Register, true), (Purpose::Verify, false)] {
-        let refused = instance.ask(Ask { purpose, solved, ..ask(&old, &address) }).await;
+        let refused = instance.ask(CodeRequest { purpose, solved, ..ask(&old, &address) }).await;
         assert_eq!(throttled(refused), ("sms-brake".to_owned(), HOUR));
     }
     // An instance that has yet to run into the brake finds it in the ledger.
@@ -151,7 +151,7 @@ async fn a_block_whose_codes_come_back_is_not(store: Store) {
         sent(instance.send(&phone).await);
         // One in ten is enough, and the first of each ten is the one.
         if count % 10 == 0 {
-            assert!(matches!(instance.check(&phone, &rig.last_code()).await, Checked::Right(_)));
+            assert!(matches!(instance.check(&phone, &rig.last_code()).await, CheckOutcome::Right(_)));
         }
     }
     assert!(instance.codes.ledger().brakes().await.unwrap().is_empty());
@@ -211,7 +211,7 @@ async fn a_repeated_request_is_answered_through_a_brake(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, crowd) = (rig.instance().await, phone());
     let (phone, address) = (neighbour(&crowd), address());
-    let named = Ask { once: Some("click"), ..ask(&phone, &address) };
+    let named = CodeRequest { once: Some("click"), ..ask(&phone, &address) };
     let first = sent(instance.ask(named).await);
     for _ in 0..19 {
         sent(instance.send(&neighbour(&crowd)).await);
@@ -228,7 +228,7 @@ async fn what_was_refused_counts_for_no_brake(store: Store) {
     let (instance, crowd) = (rig.instance().await, phone());
     rig.mood(Mood::Refuses);
     for _ in 0..30 {
-        assert_eq!(instance.send(&neighbour(&crowd)).await, Sending::NotSent);
+        assert_eq!(instance.send(&neighbour(&crowd)).await, SendOutcome::NotSent);
     }
     rig.mood(Mood::Accepts);
     sent(instance.send(&neighbour(&crowd)).await);

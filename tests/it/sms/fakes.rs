@@ -32,35 +32,38 @@ pub struct CountingGateway {
 pub struct SentMessage {
     pub id: MessageId,
     pub phone: Phone,
-    pub code: Code,
+    pub code: SmsCode,
     pub text: String,
 }
 
-impl Gateway for CountingGateway {
+impl SmsGateway for CountingGateway {
     fn name(&self) -> &'static str {
         "outbox"
     }
 
-    fn send<'a>(&'a self, message: Message<'a>) -> Pin<Box<dyn Future<Output = Delivery> + Send + 'a>> {
-        let Message { id, phone, code, text } = message;
+    fn send<'a>(
+        &'a self,
+        message: SmsMessage<'a>,
+    ) -> Pin<Box<dyn Future<Output = DeliveryResult> + Send + 'a>> {
+        let SmsMessage { id, phone, code, text } = message;
         let (phone, code) = (phone.clone(), code.clone());
         self.sent.lock().unwrap().push(SentMessage { id, phone, code, text: text.to_owned() });
         let mood = *self.mood.lock().unwrap();
         Box::pin(async move {
             match mood {
-                Mood::Accepts => Delivery::Accepted { reference: Some(format!("ref-{id}")) },
-                Mood::Refuses => Delivery::Refused { reason: "told to".into() },
-                Mood::DoesNotKnow => Delivery::Unknown { reason: "told to".into() },
+                Mood::Accepts => DeliveryResult::Accepted { reference: Some(format!("ref-{id}")) },
+                Mood::Refuses => DeliveryResult::Refused { reason: "told to".into() },
+                Mood::DoesNotKnow => DeliveryResult::Unknown { reason: "told to".into() },
                 Mood::Hangs => {
                     self.let_go.acquire().await.unwrap().forget();
-                    Delivery::Accepted { reference: None }
+                    DeliveryResult::Accepted { reference: None }
                 }
                 Mood::Panics => panic!("told to"),
             }
         })
     }
 
-    fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<Report>, ReportError> {
+    fn reports(&self, _: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
         Err(ReportError::NotOffered)
     }
 }
@@ -79,7 +82,7 @@ impl Book {
     }
 }
 
-impl Owners for Book {
+impl PhoneOwners for Book {
     fn since<'a>(
         &'a self,
         phone: &'a Phone,

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use gatehouse::login::{Attempt, Client as Place, Origin, Outcome, Password, SignedInBy, Username};
+use gatehouse::login::{
+    Password, RequestOrigin, SignInAttempt, SignInClient as Place, SignInOutcome, SignedInBy, Username,
+};
 use serde_json::json;
 
 use super::http::{NUMBER, OTHER};
@@ -232,17 +234,17 @@ async fn a_sign_in_held_up_behind_a_reset_starts_no_session() {
     let body = json!({ "login": "alice", "password": PASSWORD, "phone": NUMBER, "code": code });
     assert_eq!(owner.call("/register", body).await.status, 201);
     let place = || Place::new([203, 0, 113, 7].into(), "");
-    let attempt = Attempt {
+    let attempt = SignInAttempt {
         login: Username::parse("alice").unwrap(),
         password: Password::attempt(PASSWORD).unwrap(),
-        origin: Origin { address: vec![4, 203, 0, 113, 7], network: vec![4, 203, 0, 113] },
+        origin: RequestOrigin { address: vec![4, 203, 0, 113, 7], network: vec![4, 203, 0, 113] },
         client: place(),
         solved: false,
     };
     // Verified, and held there.
     let services = &app.services;
     let outcome = services.sign_in.attempt(&services.live.snapshot(), attempt).await.unwrap();
-    let Outcome::SignedIn(verified) = outcome else { panic!("{outcome:?}") };
+    let SignInOutcome::SignedIn(verified) = outcome else { panic!("{outcome:?}") };
     let code = owner.code(NUMBER, "reset").await;
     let body = json!({ "phone": NUMBER, "code": code, "new_password": NEW });
     assert_eq!(app.client().call("/password/reset", body).await.status, 204);

@@ -9,10 +9,10 @@ use gatehouse::clock::{Clock, Micros};
 use gatehouse::config;
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
-use gatehouse::sms::gateway::{OpenError, Opened, Parts, open};
+use gatehouse::sms::gateway::{GatewayParts, OpenError, OpenedGateway, open};
 use gatehouse::sms::{
-    Code, Delivery, Gateway, Message, MessageId, Phone, Report, ReportCall, ReportError, ReportState,
-    Reported,
+    DeliveryReport, DeliveryResult, MessageId, Phone, ReportCall, ReportError, ReportState, ReportedMessage,
+    SmsCode, SmsGateway, SmsMessage,
 };
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
@@ -22,10 +22,10 @@ pub const CODE: &str = "314159";
 pub const TEXT: &str = "【Gatehouse】验证码 314159，5 分钟内有效 & \"勿\"转发";
 
 /// The gateway of a configuration, as the server opens it.
-pub fn try_open(config: &str, timeout: Duration) -> Result<Opened, OpenError> {
+pub fn try_open(config: &str, timeout: Duration) -> Result<OpenedGateway, OpenError> {
     let parsed = config::parse(std::path::Path::new("gatehouse.toml"), config, &[]);
     let settings = parsed.unwrap_or_else(|wrong| panic!("{wrong}")).settings;
-    let parts = Parts {
+    let parts = GatewayParts {
         master: &MasterKey::from_bytes([7; 32]),
         public_url: &settings.server.public_url,
         timeout,
@@ -35,11 +35,11 @@ pub fn try_open(config: &str, timeout: Duration) -> Result<Opened, OpenError> {
     open(&settings.sms.gateway, parts)
 }
 
-pub fn opened(config: &str, timeout: Duration) -> Opened {
+pub fn opened(config: &str, timeout: Duration) -> OpenedGateway {
     try_open(config, timeout).unwrap_or_else(|wrong| panic!("{wrong}"))
 }
 
-pub fn gateway(config: &str) -> Arc<dyn Gateway> {
+pub fn gateway(config: &str) -> Arc<dyn SmsGateway> {
     opened(config, Duration::from_secs(5)).gateway
 }
 
@@ -47,9 +47,9 @@ pub fn some_id() -> MessageId {
     MessageId::random(&Entropy::Os)
 }
 
-pub async fn send(gateway: &dyn Gateway, id: MessageId) -> Delivery {
-    let (phone, code) = (Phone::parse(NUMBER, "CN").unwrap(), Code::parse(CODE).unwrap());
-    gateway.send(Message { id, phone: &phone, code: &code, text: TEXT }).await
+pub async fn send(gateway: &dyn SmsGateway, id: MessageId) -> DeliveryResult {
+    let (phone, code) = (Phone::parse(NUMBER, "CN").unwrap(), SmsCode::parse(CODE).unwrap());
+    gateway.send(SmsMessage { id, phone: &phone, code: &code, text: TEXT }).await
 }
 
 pub fn secret_file(text: &str) -> tempfile::NamedTempFile {
@@ -58,20 +58,20 @@ pub fn secret_file(text: &str) -> tempfile::NamedTempFile {
     file
 }
 
-pub fn accepted(reference: Option<&str>) -> Delivery {
-    Delivery::Accepted { reference: reference.map(str::to_owned) }
+pub fn accepted(reference: Option<&str>) -> DeliveryResult {
+    DeliveryResult::Accepted { reference: reference.map(str::to_owned) }
 }
 
-pub fn refused(reason: &str) -> Delivery {
-    Delivery::Refused { reason: format!("the gateway {reason}") }
+pub fn refused(reason: &str) -> DeliveryResult {
+    DeliveryResult::Refused { reason: format!("the gateway {reason}") }
 }
 
-pub fn unknown(reason: &str) -> Delivery {
-    Delivery::Unknown { reason: format!("the gateway {reason}") }
+pub fn unknown(reason: &str) -> DeliveryResult {
+    DeliveryResult::Unknown { reason: format!("the gateway {reason}") }
 }
 
 /// One answer after another, each to a send of its own.
-pub async fn judged(config: impl Fn(&str) -> String, cases: &[(u16, &str, Delivery)]) {
+pub async fn judged(config: impl Fn(&str) -> String, cases: &[(u16, &str, DeliveryResult)]) {
     let server = MockServer::start().await;
     let gateway = gateway(&config(&server.uri()));
     for (status, body, expected) in cases {
@@ -91,7 +91,7 @@ pub async fn received(config: impl Fn(&str) -> String, answer: ResponseTemplate)
     Mock::given(any()).respond_with(answer).mount(&server).await;
     let id = some_id();
     let delivery = send(&*gateway(&config(&server.uri())), id).await;
-    assert!(matches!(delivery, Delivery::Accepted { .. }), "{delivery:?}");
+    assert!(matches!(delivery, DeliveryResult::Accepted { .. }), "{delivery:?}");
     (server.received_requests().await.unwrap().remove(0), id)
 }
 
@@ -184,18 +184,18 @@ async fn http_takes_the_words_of_a_success_for_the_outcome_where_told_to() {
 }
 
 pub fn reported(
-    gateway: &dyn Gateway,
+    gateway: &dyn SmsGateway,
     query: &str,
     kind: &str,
     body: &str,
-) -> Result<Vec<Report>, ReportError> {
+) -> Result<Vec<DeliveryReport>, ReportError> {
     let header = |name: &str| (name == "content-type").then(|| kind.to_owned());
     let url = format!("http://127.0.0.1:8080/sms/reports/http?{query}");
     gateway.reports(&ReportCall { url: &url, query, header: &header, body: body.as_bytes() })
 }
 
 /// The id and the token that the gateway is told of a message.
-async fn told() -> (Arc<dyn Gateway>, MessageId, String) {
+async fn told() -> (Arc<dyn SmsGateway>, MessageId, String) {
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
     let gateway = gateway(&http(&server.uri(), "body = '{report_token}'\nreport_answer = 'ACK/Jasmin'"));
@@ -236,7 +236,8 @@ async fn http_understands_the_reports_of_kannel_jasmin_and_others() {
         (String::new(), "application/json", json.as_str(), ReportState::Delivered, "1"),
         (String::new(), form, &format!("{ours}&status=failed"), ReportState::Failed, "failed"),
     ] {
-        let expected = Report { message: Reported::Id(id), state, detail: Some(detail.to_owned()) };
+        let expected =
+            DeliveryReport { message: ReportedMessage::Id(id), state, detail: Some(detail.to_owned()) };
         assert_eq!(reported(&*gateway, &query, kind, body), Ok(vec![expected]), "{query} {body}");
     }
     assert_eq!(gateway.acknowledgement().unwrap().body, "ACK/Jasmin");
@@ -288,8 +289,8 @@ async fn the_example_for_jasmin_is_what_jasmin_asks_for() {
     let report = url::Url::parse(field(&form, "dlr-url")).unwrap();
     let jasmin = gateway(&config("http://127.0.0.1:1"));
     let posted = "id=07033084-5cfd-4812-90a4-e4d24ffb6e3d&message_status=DELIVRD&level=2&connector=x";
-    let expected = Report {
-        message: Reported::Id(id),
+    let expected = DeliveryReport {
+        message: ReportedMessage::Id(id),
         state: ReportState::Delivered,
         detail: Some("DELIVRD".to_owned()),
     };

@@ -28,28 +28,28 @@ async fn rig(store: Store, toml: &str) -> (Rig, Instance, Phone) {
     (rig, instance, phone())
 }
 
-async fn asked_by(rig: &Rig, instance: &Instance, phone: &Phone, browser: &[u8]) -> Code {
-    sent(instance.ask(Ask { browser: Some(browser), ..ask(phone, &address()) }).await);
+async fn asked_by(rig: &Rig, instance: &Instance, phone: &Phone, browser: &[u8]) -> SmsCode {
+    sent(instance.ask(CodeRequest { browser: Some(browser), ..ask(phone, &address()) }).await);
     rig.last_code()
 }
 
 /// From an address of its own.
-async fn by(instance: &Instance, phone: &Phone, code: &Code, browser: &[u8]) -> Checked {
-    instance.guess(Guess { browser: Some(browser), ..guess(phone, code, &address()) }).await
+async fn by(instance: &Instance, phone: &Phone, code: &SmsCode, browser: &[u8]) -> CheckOutcome {
+    instance.guess(CodeGuess { browser: Some(browser), ..guess(phone, code, &address()) }).await
 }
 
-async fn from_known(instance: &Instance, phone: &Phone, code: &Code) -> Checked {
-    instance.guess(Guess { known: true, ..guess(phone, code, &address()) }).await
+async fn from_known(instance: &Instance, phone: &Phone, code: &SmsCode) -> CheckOutcome {
+    instance.guess(CodeGuess { known: true, ..guess(phone, code, &address()) }).await
 }
 
-fn any() -> Code {
-    Code::parse("123456").unwrap()
+fn any() -> SmsCode {
+    SmsCode::parse("123456").unwrap()
 }
 
 /// What a caller is told, but for what would prove something.
-fn told(checked: Checked) -> String {
+fn told(checked: CheckOutcome) -> String {
     match checked {
-        Checked::Right(_) => "right".to_owned(),
+        CheckOutcome::Right(_) => "right".to_owned(),
         other => format!("{other:?}"),
     }
 }

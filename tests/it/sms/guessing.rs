@@ -22,7 +22,7 @@ on_each_store! {
 async fn a_code_is_good_once(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone, code) = sent_a_code(&rig).await;
-    let Checked::Right(proven) = instance.check(&phone, &code).await else { panic!("it is the code") };
+    let CheckOutcome::Right(proven) = instance.check(&phone, &code).await else { panic!("it is the code") };
     assert_eq!(proven.phone(), &phone);
     assert!(wrong(instance.check(&phone, &code).await));
     assert_eq!(instance.ledger().await[0].entered_at, Some(rig.clock.now()));
@@ -42,7 +42,7 @@ async fn a_code_is_good_for_its_purpose_only(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone, code) = sent_a_code(&rig).await;
     for purpose in [Purpose::Register, Purpose::Reset, Purpose::Verify] {
-        let checked = instance.guess(Guess { purpose, ..guess(&phone, &code, &address()) }).await;
+        let checked = instance.guess(CodeGuess { purpose, ..guess(&phone, &code, &address()) }).await;
         assert!(wrong(checked), "{purpose:?}");
     }
     assert!(right(instance.check(&phone, &code).await), "and it is good still");
@@ -77,7 +77,7 @@ async fn five_of_a_hundred_parallel_wrong_guesses_are_compared(store: Store) {
     let answers = guess_many(&[&instance], &phone, &other_than(&code), 100).await;
     assert_eq!(answers.iter().filter(|answer| wrong_ref(answer)).count(), 5);
     for answer in &answers {
-        let Checked::Throttled { limit, retry_after } = answer else { continue };
+        let CheckOutcome::Throttled { limit, retry_after } = answer else { continue };
         assert_eq!((limit.as_str(), *retry_after), ("sms-guess", 10 * MINUTE));
     }
     assert!(refused(instance.check(&phone, &code).await), "a right one is not even compared");
@@ -115,7 +115,7 @@ async fn one_of_fifty_parallel_right_guesses_is_right(store: Store) {
     let (instance, phone, code) = sent_a_code(&rig).await;
     let other = rig.instance().await;
     let answers = guess_many(&[&instance, &other], &phone, &code, 50).await;
-    assert_eq!(answers.iter().filter(|answer| matches!(answer, Checked::Right(_))).count(), 1);
+    assert_eq!(answers.iter().filter(|answer| matches!(answer, CheckOutcome::Right(_))).count(), 1);
 }
 
 async fn whoever_hangs_up_has_guessed(store: Store) {
@@ -170,17 +170,17 @@ async fn one_address_has_so_many_wrong_guesses_at_all_numbers(store: Store) {
     assert_eq!(answers.iter().filter(|answer| wrong_ref(answer)).count(), 6);
     for answer in answers.iter().filter(|answer| !wrong_ref(answer)) {
         assert!(
-            matches!(answer, Checked::Challenged { limit, .. } if limit == "login-address"),
+            matches!(answer, CheckOutcome::Challenged { limit, .. } if limit == "login-address"),
             "{answer:?}"
         );
     }
     let number = neighbour(&phone);
-    let solved = Guess { solved: true, ..guess(&number, &other, &here) };
+    let solved = CodeGuess { solved: true, ..guess(&number, &other, &here) };
     for _ in 0..2 {
         assert!(wrong(instance.guess(solved).await), "a CAPTCHA lets it by");
     }
     let answer = instance.guess(solved).await;
-    assert!(matches!(answer, Checked::Throttled { limit, .. } if limit == "login-address"));
+    assert!(matches!(answer, CheckOutcome::Throttled { limit, .. } if limit == "login-address"));
     assert!(wrong(instance.check(&number, &other).await), "another address has its own");
 }
 
@@ -195,13 +195,18 @@ async fn where_guesses_are_not_limited_no_code_is_void(store: Store) {
     }
 }
 
-async fn sent_a_code(rig: &Rig) -> (Instance, Phone, Code) {
+async fn sent_a_code(rig: &Rig) -> (Instance, Phone, SmsCode) {
     let (instance, phone) = (rig.instance().await, phone());
     sent(instance.send(&phone).await);
     (instance, phone, rig.last_code())
 }
 
-async fn guess_many(instances: &[&Instance], phone: &Phone, code: &Code, count: usize) -> Vec<Checked> {
+async fn guess_many(
+    instances: &[&Instance],
+    phone: &Phone,
+    code: &SmsCode,
+    count: usize,
+) -> Vec<CheckOutcome> {
     all((0..count).map(|index| {
         let instance = instances[index % instances.len()].clone();
         let (phone, code) = (phone.clone(), code.clone());
@@ -210,18 +215,18 @@ async fn guess_many(instances: &[&Instance], phone: &Phone, code: &Code, count: 
     .await
 }
 
-fn right(checked: Checked) -> bool {
-    matches!(checked, Checked::Right(_))
+fn right(checked: CheckOutcome) -> bool {
+    matches!(checked, CheckOutcome::Right(_))
 }
 
-fn wrong(checked: Checked) -> bool {
+fn wrong(checked: CheckOutcome) -> bool {
     wrong_ref(&checked)
 }
 
-fn wrong_ref(checked: &Checked) -> bool {
-    matches!(checked, Checked::Wrong)
+fn wrong_ref(checked: &CheckOutcome) -> bool {
+    matches!(checked, CheckOutcome::Wrong)
 }
 
-fn refused(checked: Checked) -> bool {
-    matches!(checked, Checked::Throttled { .. })
+fn refused(checked: CheckOutcome) -> bool {
+    matches!(checked, CheckOutcome::Throttled { .. })
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::sms::{Delivery, Report, ReportCall, ReportState, Reported};
+use gatehouse::sms::{DeliveryReport, DeliveryResult, ReportCall, ReportState, ReportedMessage};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
@@ -27,7 +27,7 @@ async fn a_message_reaches_the_handset_and_its_reports_come_back() {
     Mock::given(any()).respond_with(ResponseTemplate::new(204)).mount(&ours).await;
     let gateway = gateway(&config(&kannel.url(), &ours.uri()));
     let id = some_id();
-    assert_eq!(send(&*gateway, id).await, Delivery::Accepted { reference: None });
+    assert_eq!(send(&*gateway, id).await, DeliveryResult::Accepted { reference: None });
     assert_eq!(kannel.until_delivered(1), [arrived()]);
 
     // The operator has taken it (8), and it is on the handset (1).
@@ -44,7 +44,8 @@ async fn a_message_reaches_the_handset_and_its_reports_come_back() {
         assert_eq!((call.method.as_str(), call.url.path()), ("GET", "/sms/reports/http"));
         let (query, header) = (call.url.query().unwrap(), |_: &str| None);
         let call = ReportCall { url: call.url.as_str(), query, header: &header, body: &call.body };
-        let expected = Report { message: Reported::Id(id), state, detail: Some(detail.to_owned()) };
+        let expected =
+            DeliveryReport { message: ReportedMessage::Id(id), state, detail: Some(detail.to_owned()) };
         assert_eq!(gateway.reports(&call), Ok(vec![expected]));
     }
 }
@@ -56,7 +57,7 @@ async fn the_example_for_kannel_sends() {
     std::io::Write::write_all(&mut secret, PASSWORD.as_bytes()).unwrap();
     let (at, variable) = ("http://127.0.0.1:13013", "{env:KANNEL_PASSWORD}");
     let gateway = gateway(&example("Kannel", at, &kannel.address(), variable, secret.path()));
-    assert_eq!(send(&*gateway, some_id()).await, Delivery::Accepted { reference: None });
+    assert_eq!(send(&*gateway, some_id()).await, DeliveryResult::Accepted { reference: None });
     assert_eq!(kannel.until_delivered(1), [arrived()]);
 }
 
@@ -64,7 +65,7 @@ async fn the_example_for_kannel_sends() {
 async fn a_wrong_password_is_refused_and_nothing_goes_out() {
     let kannel = Kannel::start();
     let wrong = gateway(&config(&kannel.url_with("wrong"), "http://127.0.0.1:8080"));
-    let refused = Delivery::Refused { reason: "the gateway answered 403".to_owned() };
+    let refused = DeliveryResult::Refused { reason: "the gateway answered 403".to_owned() };
     assert_eq!(send(&*wrong, some_id()).await, refused);
     let right = gateway(&config(&kannel.url(), "http://127.0.0.1:8080"));
     send(&*right, some_id()).await;
@@ -80,7 +81,7 @@ async fn a_kannel_that_is_down_refuses() {
     assert!(!kannel.takes_messages());
     // For the connection that was kept to notice: on a server it has a thread of its own to do so.
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let refused = Delivery::Refused { reason: "the gateway cannot be reached".to_owned() };
+    let refused = DeliveryResult::Refused { reason: "the gateway cannot be reached".to_owned() };
     assert_eq!(send(&*gateway, some_id()).await, refused);
 }
 
@@ -91,10 +92,10 @@ async fn what_a_kannel_that_hangs_was_given_is_unknown_and_arrives_once() {
     let url = config(&kannel.url(), "http://127.0.0.1:8080");
     let gateway = opened(&url, Duration::from_secs(2)).gateway;
     kannel.signal("STOP");
-    let unknown = Delivery::Unknown { reason: "the gateway did not answer in time".to_owned() };
+    let unknown = DeliveryResult::Unknown { reason: "the gateway did not answer in time".to_owned() };
     assert_eq!(send(&*gateway, some_id()).await, unknown);
     kannel.signal("CONT");
     kannel.until_delivered(1);
-    assert!(matches!(send(&*gateway, some_id()).await, Delivery::Accepted { .. }));
+    assert!(matches!(send(&*gateway, some_id()).await, DeliveryResult::Accepted { .. }));
     assert_eq!(kannel.until_delivered(2), [arrived(), arrived()]);
 }

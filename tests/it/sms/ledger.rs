@@ -12,13 +12,13 @@ async fn ledger_of(toml: &str) -> (Rig, Instance) {
     (rig, instance)
 }
 
-async fn ids(instance: &Instance, filter: &Filter, page: u32) -> Vec<MessageId> {
+async fn ids(instance: &Instance, filter: &LedgerFilter, page: u32) -> Vec<MessageId> {
     let (mut ids, mut after) = (Vec::new(), None);
     loop {
         let page = instance.codes.ledger().page(filter, after.as_ref(), page).await.unwrap();
         ids.extend(page.entries.iter().map(|entry| entry.id));
         // As it goes through an address.
-        after = page.next.map(|next| Cursor::parse(&next.to_string()).unwrap());
+        after = page.next.map(|next| LedgerCursor::parse(&next.to_string()).unwrap());
         if after.is_none() {
             return ids;
         }
@@ -35,10 +35,10 @@ async fn pages_show_every_message_once_and_the_newest_first() {
             rig.advance(SECOND);
         }
     }
-    let whole = ids(&instance, &Filter::default(), 1000).await;
+    let whole = ids(&instance, &LedgerFilter::default(), 1000).await;
     assert_eq!(whole.len(), 25);
     for size in [1, 7, 24, 25, 26] {
-        assert_eq!(ids(&instance, &Filter::default(), size).await, whole, "pages of {size}");
+        assert_eq!(ids(&instance, &LedgerFilter::default(), size).await, whole, "pages of {size}");
     }
     let times: Vec<_> = instance.ledger().await.iter().map(|entry| entry.at).collect();
     assert!(times.is_sorted_by(|newer, older| newer >= older));
@@ -52,10 +52,11 @@ async fn a_message_that_comes_meanwhile_moves_no_page() {
         sent(instance.send(&phone()).await);
         rig.advance(SECOND);
     }
-    let before = ids(&instance, &Filter::default(), 1000).await;
-    let first = instance.codes.ledger().page(&Filter::default(), None, 3).await.unwrap();
+    let before = ids(&instance, &LedgerFilter::default(), 1000).await;
+    let first = instance.codes.ledger().page(&LedgerFilter::default(), None, 3).await.unwrap();
     sent(instance.send(&phone()).await);
-    let second = instance.codes.ledger().page(&Filter::default(), first.next.as_ref(), 3).await.unwrap();
+    let second =
+        instance.codes.ledger().page(&LedgerFilter::default(), first.next.as_ref(), 3).await.unwrap();
     let seen: Vec<_> = first.entries.iter().chain(&second.entries).map(|entry| entry.id).collect();
     assert_eq!(seen, before);
 }
@@ -67,20 +68,22 @@ async fn filters_show_what_they_name() {
     sent(instance.send(&one).await);
     sent(instance.send(&neighbour(&one)).await);
     rig.mood(Mood::Refuses);
-    assert_eq!(instance.send(&other).await, Sending::NotSent);
-    let count = async |filter: Filter| ids(&instance, &filter, 2).await.len();
-    let prefix = |prefix: &str| Filter { prefix: Some(prefix.to_owned()), ..Filter::default() };
+    assert_eq!(instance.send(&other).await, SendOutcome::NotSent);
+    let count = async |filter: LedgerFilter| ids(&instance, &filter, 2).await.len();
+    let prefix = |prefix: &str| LedgerFilter { prefix: Some(prefix.to_owned()), ..LedgerFilter::default() };
     assert_eq!(count(prefix(one.block())).await, 2);
     assert_eq!(count(prefix(one.range())).await, 2);
     assert_eq!(count(prefix("+86")).await, 0, "a prefix is whole");
-    let by_state = |state| Filter { state: Some(state), ..Filter::default() };
-    assert_eq!(count(by_state(State::Refused)).await, 1);
-    assert_eq!(count(by_state(State::Accepted)).await, 2);
-    let by_phone =
-        |phone| Filter { phone: Some(instance.codes.phone_key(instance.live(), phone)), ..Filter::default() };
+    let by_state = |state| LedgerFilter { state: Some(state), ..LedgerFilter::default() };
+    assert_eq!(count(by_state(MessageState::Refused)).await, 1);
+    assert_eq!(count(by_state(MessageState::Accepted)).await, 2);
+    let by_phone = |phone| LedgerFilter {
+        phone: Some(instance.codes.phone_key(instance.live(), phone)),
+        ..LedgerFilter::default()
+    };
     assert_eq!(count(by_phone(&one)).await, 1);
-    assert_eq!(count(Filter { state: Some(State::Refused), ..by_phone(&one) }).await, 0);
-    assert_eq!(count(Filter { state: Some(State::Refused), ..prefix(other.range()) }).await, 1);
+    assert_eq!(count(LedgerFilter { state: Some(MessageState::Refused), ..by_phone(&one) }).await, 0);
+    assert_eq!(count(LedgerFilter { state: Some(MessageState::Refused), ..prefix(other.range()) }).await, 1);
 }
 
 #[tokio::test]
@@ -95,8 +98,8 @@ async fn nothing_in_the_database_is_a_number_or_a_code() {
     assert!(entry.contains("+861381234****"), "{entry}");
 }
 
-fn report(message: Reported, state: ReportState) -> Report {
-    Report { message, state, detail: Some("word".repeat(100)) }
+fn report(message: ReportedMessage, state: ReportState) -> DeliveryReport {
+    DeliveryReport { message, state, detail: Some("word".repeat(100)) }
 }
 
 #[tokio::test]
@@ -104,14 +107,15 @@ async fn reports_are_written_and_what_was_delivered_stays_so() {
     let (rig, instance) = ledger_of(NO_LIMITS).await;
     sent(instance.send(&phone()).await);
     let id = rig.sent()[0].id;
-    let tell = async |gateway: &str, message: Reported, state| {
+    let tell = async |gateway: &str, message: ReportedMessage, state| {
         instance.codes.report(gateway, vec![report(message, state)]).await.unwrap()
     };
     let shown = async || instance.ledger().await[0].report;
-    let by_id = || Reported::Id(id);
+    let by_id = || ReportedMessage::Id(id);
     assert_eq!(tell("twilio", by_id(), ReportState::Delivered).await, 0, "not that gateway's message");
     assert_eq!(
-        tell("outbox", Reported::Id(MessageId::random(&Default::default())), ReportState::Failed).await,
+        tell("outbox", ReportedMessage::Id(MessageId::random(&Default::default())), ReportState::Failed)
+            .await,
         0
     );
     assert_eq!(shown().await, None);
@@ -119,7 +123,10 @@ async fn reports_are_written_and_what_was_delivered_stays_so() {
     assert_eq!(tell("outbox", by_id(), ReportState::Failed).await, 1);
     assert_eq!(tell("outbox", by_id(), ReportState::Pending).await, 0);
     assert_eq!(shown().await, Some(ReportState::Failed));
-    assert_eq!(tell("outbox", Reported::Reference(format!("ref-{id}")), ReportState::Delivered).await, 1);
+    assert_eq!(
+        tell("outbox", ReportedMessage::Reference(format!("ref-{id}")), ReportState::Delivered).await,
+        1
+    );
     for state in [ReportState::Pending, ReportState::Failed, ReportState::Delivered] {
         assert_eq!(tell("outbox", by_id(), state).await, 0);
     }

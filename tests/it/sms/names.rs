@@ -61,7 +61,7 @@ async fn few_wait_for_a_name_that_is_under_way(store: Store) {
     let answer = first.await.unwrap();
     for call in waiting {
         match call.await.unwrap() {
-            Sending::Unavailable { .. } => turned_away += 1,
+            SendOutcome::Unavailable { .. } => turned_away += 1,
             other => same += usize::from(other == answer),
         }
     }
@@ -84,14 +84,14 @@ async fn a_message_left_pending_is_told_as_one_that_may_have_gone_out(store: Sto
 async fn what_an_earlier_request_was_answered_is_known_before_the_next_one_asks(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone, address) = (rig.instance().await, phone(), address());
-    let ask = Ask { once: Some("click"), ..ask(&phone, &address) };
+    let ask = CodeRequest { once: Some("click"), ..ask(&phone, &address) };
     let look = async || instance.codes.turn(instance.live(), ask, true).await.unwrap();
-    let Turned::Mine(turn) = look().await else { panic!("nobody has asked") };
+    let TurnResult::Mine(turn) = look().await else { panic!("nobody has asked") };
     let mut second = std::pin::pin!(look());
     let at_once = tokio::time::timeout(std::time::Duration::ZERO, &mut second).await;
     assert!(at_once.is_err(), "it waits for the first");
     let first = instance.codes.send_in_turn(instance.live(), ask, turn).await.unwrap();
-    let Turned::Answered(again) = second.await else { panic!("the first was answered") };
+    let TurnResult::Answered(again) = second.await else { panic!("the first was answered") };
     assert_eq!(again, first);
     assert_eq!(rig.sent_to(&phone), 1);
 }
@@ -100,7 +100,7 @@ async fn a_refused_message_frees_its_name(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone) = (rig.instance().await, phone());
     rig.mood(Mood::Refuses);
-    assert_eq!(named(&instance, &phone, Purpose::Login, "click").await, Sending::NotSent);
+    assert_eq!(named(&instance, &phone, Purpose::Login, "click").await, SendOutcome::NotSent);
     rig.mood(Mood::Accepts);
     sent(named(&instance, &phone, Purpose::Login, "click").await);
     assert_eq!(rig.sent_to(&phone), 2);
@@ -127,11 +127,11 @@ async fn a_repetition_is_known_where_another_limit_says_a_longer_wait(store: Sto
     assert_eq!(rig.sent_to(&phone), 1);
 }
 
-async fn named(instance: &Instance, phone: &Phone, purpose: Purpose, name: &str) -> Sending {
-    instance.ask(Ask { once: Some(name), purpose, ..ask(phone, &address()) }).await
+async fn named(instance: &Instance, phone: &Phone, purpose: Purpose, name: &str) -> SendOutcome {
+    instance.ask(CodeRequest { once: Some(name), purpose, ..ask(phone, &address()) }).await
 }
 
-async fn named_at(instances: [&Instance; 2], phone: &Phone, name: &'static str) -> Vec<Sending> {
+async fn named_at(instances: [&Instance; 2], phone: &Phone, name: &'static str) -> Vec<SendOutcome> {
     all(instances.into_iter().cloned().map(|instance| {
         let phone = phone.clone();
         async move { named(&instance, &phone, Purpose::Login, name).await }

@@ -13,19 +13,19 @@ async fn without_its_store_nothing_is_sent_or_compared_and_it_comes_back_by_itse
     for _ in 0..20 {
         let answer = instance.send(&phone).await;
         assert!(
-            matches!(answer, Sending::Unavailable { retry_after } if !retry_after.is_zero()),
+            matches!(answer, SendOutcome::Unavailable { retry_after } if !retry_after.is_zero()),
             "{answer:?}"
         );
         let answer = instance.check(&phone, &code).await;
         assert!(
-            matches!(answer, Checked::Unavailable { retry_after } if !retry_after.is_zero()),
+            matches!(answer, CheckOutcome::Unavailable { retry_after } if !retry_after.is_zero()),
             "{answer:?}"
         );
     }
     assert_eq!(rig.sent_to(&phone), 1);
     assert_eq!(instance.ledger().await.len(), 1);
     rig.restart_redis(&instance).await;
-    assert!(matches!(instance.check(&phone, &code).await, Checked::Right(_)), "the code outlived it");
+    assert!(matches!(instance.check(&phone, &code).await, CheckOutcome::Right(_)), "the code outlived it");
     sent(instance.send(&phone).await);
     assert_eq!(throttled(instance.send(&phone).await).0, "sms-phone");
 }
@@ -34,12 +34,12 @@ async fn without_its_store_nothing_is_sent_or_compared_and_it_comes_back_by_itse
 async fn a_store_whose_mark_cannot_be_read_sends_nothing() {
     let rig = Rig::new(Store::Redis, "").await;
     let (instance, phone) = (rig.instance().await, phone());
-    assert!(instance.codes.make_whole(instance.live()).await);
+    assert!(instance.codes.rebuild_windows(instance.live()).await);
     let server = rig.redis.as_ref().expect("a server");
     let marks: Vec<String> = redis::cmd("KEYS").arg("gh:whole-*").query(&mut server.connection()).unwrap();
     assert_eq!(marks.len(), 1);
     redis::cmd("SET").arg(&marks[0]).arg("none").query::<()>(&mut server.connection()).unwrap();
-    assert!(matches!(instance.send(&phone).await, Sending::Unavailable { .. }));
+    assert!(matches!(instance.send(&phone).await, SendOutcome::Unavailable { .. }));
     assert!(rig.sent().is_empty());
     assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 0, "given back");
 }

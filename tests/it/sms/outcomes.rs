@@ -22,19 +22,19 @@ async fn a_refused_message_counts_against_its_asker_alone_and_its_code_is_void(s
     let (instance, phone, address) = (rig.instance().await, phone(), address());
     rig.mood(Mood::Refuses);
     for _ in 0..3 {
-        assert_eq!(instance.send_from(&phone, &address).await, Sending::NotSent);
+        assert_eq!(instance.send_from(&phone, &address).await, SendOutcome::NotSent);
     }
     assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 0);
     assert_eq!(instance.counted("sms-address", &address).await, 3);
     assert_eq!(instance.counted("sms-prefix", phone.block().as_bytes()).await, 0);
     assert_eq!(instance.counted("sms-total", b"everyone").await, 0);
     let rows = instance.ledger().await;
-    assert!(rows.len() == 3 && rows.iter().all(|row| row.state == State::Refused));
+    assert!(rows.len() == 3 && rows.iter().all(|row| row.state == MessageState::Refused));
     assert_eq!(rows[0].reason.as_deref(), Some("told to"));
-    assert!(matches!(instance.check(&phone, &rig.last_code()).await, Checked::Wrong));
+    assert!(matches!(instance.check(&phone, &rig.last_code()).await, CheckOutcome::Wrong));
     rig.mood(Mood::Accepts);
     assert!(sent(instance.send_from(&phone, &address).await).confirmed);
-    assert!(matches!(instance.check(&phone, &rig.last_code()).await, Checked::Right(_)));
+    assert!(matches!(instance.check(&phone, &rig.last_code()).await, CheckOutcome::Right(_)));
 }
 
 async fn a_gateway_that_refuses_is_not_asked_without_end(store: Store) {
@@ -43,7 +43,7 @@ async fn a_gateway_that_refuses_is_not_asked_without_end(store: Store) {
     rig.mood(Mood::Refuses);
     // Of four, three are open to everybody.
     for _ in 0..3 {
-        assert_eq!(instance.send_from(&phone, &address).await, Sending::NotSent);
+        assert_eq!(instance.send_from(&phone, &address).await, SendOutcome::NotSent);
     }
     let told = spent_by(instance.send_from(&phone, &address).await);
     assert_eq!(told, ("sms-address".to_owned(), HOUR));
@@ -76,8 +76,11 @@ async fn may_have_gone_out(rig: &Rig, instance: &Instance) {
     assert_eq!(answer.resend_after, HOUR);
     assert_eq!(throttled(instance.send(&phone).await).1, HOUR);
     assert_eq!(rig.sent_to(&phone), 1);
-    assert_eq!(instance.ledger().await[0].state, State::Unknown);
-    assert!(matches!(instance.check(&phone, &rig.last_code()).await, Checked::Right(_)), "it did arrive");
+    assert_eq!(instance.ledger().await[0].state, MessageState::Unknown);
+    assert!(
+        matches!(instance.check(&phone, &rig.last_code()).await, CheckOutcome::Right(_)),
+        "it did arrive"
+    );
 }
 
 async fn whoever_hangs_up_leaves_nothing_unsettled(store: Store) {
@@ -91,10 +94,10 @@ async fn whoever_hangs_up_leaves_nothing_unsettled(store: Store) {
     until(async || rig.sent_to(&phone) > 0).await;
     caller.abort();
     assert!(caller.await.unwrap_err().is_cancelled());
-    assert_eq!(instance.ledger().await[0].state, State::Pending);
+    assert_eq!(instance.ledger().await[0].state, MessageState::Pending);
     rig.gateway.let_go.add_permits(1);
-    until(async || instance.ledger().await[0].state != State::Pending).await;
-    assert_eq!(instance.ledger().await[0].state, State::Accepted);
+    until(async || instance.ledger().await[0].state != MessageState::Pending).await;
+    assert_eq!(instance.ledger().await[0].state, MessageState::Accepted);
     assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 1);
 }
 
@@ -111,7 +114,7 @@ async fn no_more_than_so_many_messages_are_under_way(store: Store) {
         }
         until(async || rig.sent().len() == 16 * batch).await;
     }
-    assert!(matches!(instance.send(&phone()).await, Sending::Unavailable { .. }));
+    assert!(matches!(instance.send(&phone()).await, SendOutcome::Unavailable { .. }));
     assert_eq!(instance.counted("sms-total", b"everyone").await, 256, "given back");
     rig.gateway.let_go.add_permits(257);
     for stuck in stuck {
@@ -123,7 +126,7 @@ async fn no_more_than_so_many_messages_are_under_way(store: Store) {
 async fn a_broken_ledger_sends_nothing_and_counts_nothing(store: Store) {
     let rig = Rig::new(store, "").await;
     let (instance, phone, address) = (rig.instance().await, phone(), address());
-    assert!(instance.codes.make_whole(instance.live()).await);
+    assert!(instance.codes.rebuild_windows(instance.live()).await);
     instance.db.close().await;
     assert!(instance.codes.send(instance.live(), ask(&phone, &address)).await.is_err());
     assert!(rig.sent().is_empty());
@@ -143,7 +146,7 @@ async fn a_message_whose_process_died_is_unknown_and_has_one_outcome(store: Stor
     until(async || !rig.sent().is_empty()).await;
     rig.advance(5 * MINUTE);
     assert_eq!(other.codes.give_up(10).await.unwrap(), 0, "its gateway may answer yet");
-    assert_eq!(other.ledger().await[0].state, State::Pending);
+    assert_eq!(other.ledger().await[0].state, MessageState::Pending);
     rig.advance(MICRO);
     assert_eq!(other.codes.give_up(10).await.unwrap(), 1);
     assert_eq!(other.codes.give_up(10).await.unwrap(), 0);
@@ -151,9 +154,12 @@ async fn a_message_whose_process_died_is_unknown_and_has_one_outcome(store: Stor
     rig.gateway.let_go.add_permits(1);
     assert!(!sent(sending.await.unwrap()).confirmed);
     let row = &other.ledger().await[0];
-    assert_eq!(row.state, State::Unknown);
+    assert_eq!(row.state, MessageState::Unknown);
     assert!(row.reason.as_deref().unwrap().contains("ended before"), "{:?}", row.reason);
     rig.mood(Mood::Accepts);
     assert_eq!(throttled(other.send(&phone).await).0, "sms-phone", "it counts");
-    assert!(matches!(other.check(&phone, &rig.last_code()).await, Checked::Right(_)), "and its code opens");
+    assert!(
+        matches!(other.check(&phone, &rig.last_code()).await, CheckOutcome::Right(_)),
+        "and its code opens"
+    );
 }

@@ -4,7 +4,7 @@ use super::http::NUMBER;
 use super::rig::*;
 use crate::support::app::TestApp;
 use crate::support::database::TestDatabase;
-use gatehouse::db::Lock;
+use gatehouse::db::DbLock;
 use gatehouse::sms::*;
 
 /// As an instance that was stopped (SIGSTOP) between taking a number's lock and its commit.
@@ -13,7 +13,7 @@ async fn while_one_numbers_lock_is_stuck_another_number_gets_its_message() {
     let rig = Rig::new(Store::Redis, "").await;
     let (stopped, running) = (rig.instance().await, rig.instance().await);
     let (stuck, other) = (phone(), phone());
-    let lock = Lock::number(&running.codes.phone_key(running.live(), &stuck).0);
+    let lock = DbLock::number(&running.codes.phone_key(running.live(), &stuck).0);
     let held = stopped.db.begin_exclusive(lock).await.unwrap();
     let waiting: Vec<_> = (0..20)
         .map(|_| {
@@ -29,7 +29,7 @@ async fn while_one_numbers_lock_is_stuck_another_number_gets_its_message() {
     for waits in waiting {
         match waits.await.unwrap() {
             // One minute, one message: the others are refused by the window store.
-            Ok(Sending::Throttled { .. }) | Err(_) => {}
+            Ok(SendOutcome::Throttled { .. }) | Err(_) => {}
             Ok(answer) => panic!("{answer:?}"),
         }
     }
@@ -50,7 +50,7 @@ async fn five_an_hour_go_out_over_two_instances_whatever_the_store_forgets() {
     }))
     .await;
     assert_eq!(rig.sent_to(&phone), 5);
-    assert_eq!(sendings.iter().filter(|sending| matches!(sending, Ok(Sending::Sent(_)))).count(), 5);
+    assert_eq!(sendings.iter().filter(|sending| matches!(sending, Ok(SendOutcome::Sent(_)))).count(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,19 +58,19 @@ async fn guesses_are_counted_apart_and_what_is_over_is_forgotten_on_postgresql()
     let rig = Rig::new(Store::Redis, "").await;
     let (one, other, phone, owner) =
         (rig.instance().await, rig.instance().await, phone(), b"the owner's browser");
-    sent(one.ask(Ask { browser: Some(owner), ..ask(&phone, &address()) }).await);
+    sent(one.ask(CodeRequest { browser: Some(owner), ..ask(&phone, &address()) }).await);
     let code = rig.last_code();
     let strangers = (0..40).map(|turn| {
         let instance = if turn % 2 == 0 { one.clone() } else { other.clone() };
         let (phone, wrong) = (phone.clone(), other_than(&code));
-        async move { matches!(instance.check(&phone, &wrong).await, Checked::Wrong) }
+        async move { matches!(instance.check(&phone, &wrong).await, CheckOutcome::Wrong) }
     });
     assert_eq!(all(strangers).await.into_iter().filter(|compared| *compared).count(), 5);
     let here = address();
-    let right = other.guess(Guess { browser: Some(owner), ..guess(&phone, &code, &here) }).await;
-    assert!(matches!(right, Checked::Right(_)), "{right:?}");
+    let right = other.guess(CodeGuess { browser: Some(owner), ..guess(&phone, &code, &here) }).await;
+    assert!(matches!(right, CheckOutcome::Right(_)), "{right:?}");
     // Where there is none the answer is the same, and the next code is whole.
-    assert!(matches!(one.check(&neighbour(&phone), &code).await, Checked::Wrong));
+    assert!(matches!(one.check(&neighbour(&phone), &code).await, CheckOutcome::Wrong));
     rig.advance(HOUR);
     assert_eq!(one.codes.give_up(10).await.unwrap(), 0);
     assert_eq!(one.codes.purge(one.live(), 10).await.unwrap(), 1, "the browser that asked");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use base64::Engine;
-use gatehouse::sms::{Report, ReportError, ReportState, Reported};
+use gatehouse::sms::{DeliveryReport, ReportError, ReportState, ReportedMessage};
 use wiremock::ResponseTemplate;
 
 use super::gateways::{
@@ -114,8 +114,11 @@ async fn aliyun_is_asked_as_it_describes_and_its_reports_are_ours_alone() {
     let report = |list: &[serde_json::Value]| {
         reported(&*gateway, "", "application/json", &serde_json::to_string(list).unwrap())
     };
-    let expected =
-        |state, detail: &str| Report { message: Reported::Id(id), state, detail: Some(detail.to_owned()) };
+    let expected = |state, detail: &str| DeliveryReport {
+        message: ReportedMessage::Id(id),
+        state,
+        detail: Some(detail.to_owned()),
+    };
     let forged = format!("{}{}", some_id(), &out_id[32..]);
     assert_eq!(
         report(&[

@@ -20,10 +20,10 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, sending: Sending) {
+    fn add(&mut self, sending: SendOutcome) {
         match sending {
-            Sending::Sent(_) => self.sent += 1,
-            Sending::Challenged { limit, .. } | Sending::Throttled { limit, .. } => {
+            SendOutcome::Sent(_) => self.sent += 1,
+            SendOutcome::Challenged { limit, .. } | SendOutcome::Throttled { limit, .. } => {
                 *self.refused.entry(limit).or_default() += 1;
             }
             other => panic!("{other:?}"),
@@ -52,7 +52,7 @@ async fn honest_users_get_theirs(rig: &Rig, instance: &Instance) {
     for _ in 0..30 {
         let phone = number_of(&format!("+86159{:08}", rig.sent().len() * 104_729 % 100_000_000));
         sent(instance.send(&phone).await);
-        assert!(matches!(instance.check(&phone, &rig.last_code()).await, Checked::Right(_)));
+        assert!(matches!(instance.check(&phone, &rig.last_code()).await, CheckOutcome::Right(_)));
     }
 }
 
@@ -109,5 +109,5 @@ async fn a_flood_over_all_blocks_costs_a_hundred_networks_a_thousand_messages() 
     // What the defaults cannot tell from honest people: ten to a range and from a network, and no block twice.
     assert_eq!((tally.sent, tally.by("sms-total")), (1_000, 2_000));
     let (phone, address) = (phone(), address());
-    sent(instance.ask(Ask { solved: true, ..ask(&phone, &address) }).await);
+    sent(instance.ask(CodeRequest { solved: true, ..ask(&phone, &address) }).await);
 }

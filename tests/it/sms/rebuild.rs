@@ -1,7 +1,7 @@
 //! The cap outlives its store: whatever the store forgets in mid-hour comes back from the ledger.
 
 use super::rig::*;
-use gatehouse::db::{Db, Lock};
+use gatehouse::db::{Db, DbLock};
 use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
@@ -109,11 +109,11 @@ async fn flushed_again_and_again_under_two_instances_no_budget_is_exceeded() {
 async fn a_message_whose_hits_are_lost_before_it_stands_in_the_ledger_is_admitted_anew() {
     let rig = rig(Loss::Flush, "").await;
     let (instance, other, phone) = (rig.instance().await, rig.instance().await, phone());
-    assert!(instance.codes.make_whole(instance.live()).await);
+    assert!(instance.codes.rebuild_windows(instance.live()).await);
     let server = rig.redis.as_ref().expect("a server");
     let looks = server.calls("get");
     // While somebody else writes, it is held up between the store and the ledger.
-    let lock = Lock::number(&instance.codes.phone_key(instance.live(), &phone).0);
+    let lock = DbLock::number(&instance.codes.phone_key(instance.live(), &phone).0);
     let writer = rig.instance().await.db.begin_exclusive(lock).await.unwrap();
     let sending = tokio::spawn({
         let (instance, phone) = (instance.clone(), phone.clone());
@@ -121,7 +121,7 @@ async fn a_message_whose_hits_are_lost_before_it_stands_in_the_ledger_is_admitte
     });
     until(async || server.calls("get") > looks).await;
     rig.flush();
-    assert!(other.codes.make_whole(other.live()).await, "from a ledger that does not know of it");
+    assert!(other.codes.rebuild_windows(other.live()).await, "from a ledger that does not know of it");
     drop(writer);
     sent(sending.await.unwrap());
     assert_eq!(other.counted("sms-total", b"everyone").await, 1);
@@ -139,7 +139,7 @@ async fn an_instance_that_missed_a_writing_back_trusts_no_admission_from_around_
     sent(instance.send(&phone()).await);
     assert_eq!(scripts() - before, 1, "a reservation");
     rig.flush();
-    assert!(other.codes.make_whole(other.live()).await);
+    assert!(other.codes.rebuild_windows(other.live()).await);
     let before = scripts();
     sent(instance.send(&phone()).await);
     assert_eq!(
@@ -162,7 +162,7 @@ async fn a_message_whose_process_died_before_its_gateway_answered_counts() {
     // Nobody lets that gateway go any more: the row stays as it is.
     let fresh = rig.instance().await;
     assert_eq!(throttled(fresh.send(&phone).await), ("sms-phone".to_owned(), HOUR));
-    assert_eq!(fresh.ledger().await[0].state, State::Pending);
+    assert_eq!(fresh.ledger().await[0].state, MessageState::Pending);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -183,14 +183,14 @@ async fn every_budget_comes_back_in_a_new_process() {
 async fn budgets_come_back(loss: Loss) {
     let mut rig = rig(loss, BUDGETS).await;
     let (instance, crowd, address) = (rig.instance().await, phone(), address());
-    let refusal = |sending: Sending| spent_by(sending);
+    let refusal = |sending: SendOutcome| spent_by(sending);
     for _ in 0..3 {
         sent(instance.send_from(&neighbour(&crowd), &address).await);
         rig.advance(MINUTE);
     }
     // One that did not go out comes back to nobody's account.
     rig.mood(Mood::Refuses);
-    assert_eq!(instance.send(&neighbour(&crowd)).await, Sending::NotSent);
+    assert_eq!(instance.send(&neighbour(&crowd)).await, SendOutcome::NotSent);
     rig.mood(Mood::Accepts);
     let instance = lose(loss, &mut rig, instance).await;
     let told = refusal(instance.send_from(&phone(), &address).await);
@@ -230,7 +230,7 @@ async fn a_name_is_known_again_after_a_flush() {
     let rig = rig(Loss::Flush, "").await;
     let (instance, phone) = (rig.instance().await, phone());
     let address = address();
-    let named = Ask { once: Some("click"), ..ask(&phone, &address) };
+    let named = CodeRequest { once: Some("click"), ..ask(&phone, &address) };
     let first = instance.ask(named).await;
     rig.flush();
     assert_eq!(instance.ask(named).await, first);
@@ -245,7 +245,7 @@ async fn the_start_makes_the_store_whole_and_a_request_finds_it_so() {
         sent(old.send(&phone).await);
     }
     let fresh = rig.instance().await;
-    assert!(fresh.codes.make_whole(fresh.live()).await);
+    assert!(fresh.codes.rebuild_windows(fresh.live()).await);
     assert_eq!(fresh.counted("sms-phone", phone.as_str().as_bytes()).await, 5);
     assert_eq!(fresh.counted("sms-total", b"everyone").await, 5);
 }
@@ -283,7 +283,7 @@ async fn a_ledger_that_fails_is_asked_once_for_all_who_wait_and_then_left_alone_
             async move { instance.send(&phone()).await }
         }));
         for answer in sending.await {
-            assert!(matches!(answer, Sending::Unavailable { .. }), "{answer:?}");
+            assert!(matches!(answer, SendOutcome::Unavailable { .. }), "{answer:?}");
         }
     };
     all_are_refused(40).await;

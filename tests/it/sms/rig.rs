@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use gatehouse::audit::{self, Audit};
 use gatehouse::clock::Clock;
-use gatehouse::config::{self, Live};
+use gatehouse::config::{self, LiveSettings};
 use gatehouse::db::Db;
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
@@ -53,18 +53,18 @@ pub struct Rig {
     steered: Option<SteeredClock>,
     pub redis: Option<RedisServer>,
     pub gateway: Arc<CountingGateway>,
-    pub live: Live,
+    pub live: LiveSettings,
     database: TestDatabase,
 }
 
 /// One instance of the service.
 #[derive(Clone)]
 pub struct Instance {
-    pub codes: Codes,
+    pub codes: SmsCodes,
     pub limiter: Limiter<AnyStore>,
     pub db: Db,
     pub audit: Audit,
-    live: Live,
+    live: LiveSettings,
 }
 
 impl Rig {
@@ -109,7 +109,7 @@ impl Rig {
         let limiter = Limiter::new(store, master.derive("throttle.subject"), &Entropy::Os);
         let db = Db::connect(&self.database.url).await.unwrap();
         let audit = audit(&db, &self.clock);
-        let parts = Parts {
+        let parts = CodesParts {
             db: db.clone(),
             limiter: limiter.clone(),
             gateway: Arc::<CountingGateway>::clone(&self.gateway),
@@ -118,7 +118,7 @@ impl Rig {
             entropy: Entropy::Os,
             audit: audit.clone(),
         };
-        let codes = Codes::with_patience(parts, &master, patience);
+        let codes = SmsCodes::with_patience(parts, &master, patience);
         Instance { codes, limiter, db, audit, live: self.live.clone() }
     }
 
@@ -142,7 +142,7 @@ impl Rig {
         self.sent().iter().filter(|message| message.phone == *phone).count()
     }
 
-    pub fn last_code(&self) -> Code {
+    pub fn last_code(&self) -> SmsCode {
         self.sent().last().expect("a message").code.clone()
     }
 
@@ -167,31 +167,31 @@ impl Rig {
 }
 
 impl Instance {
-    pub async fn send(&self, phone: &Phone) -> Sending {
+    pub async fn send(&self, phone: &Phone) -> SendOutcome {
         self.send_from(phone, &address()).await
     }
 
-    pub async fn send_from(&self, phone: &Phone, address: &[u8]) -> Sending {
+    pub async fn send_from(&self, phone: &Phone, address: &[u8]) -> SendOutcome {
         self.ask(ask(phone, address)).await
     }
 
-    pub async fn ask(&self, ask: Ask<'_>) -> Sending {
+    pub async fn ask(&self, ask: CodeRequest<'_>) -> SendOutcome {
         self.codes.send(&self.live, ask).await.unwrap()
     }
 
-    pub async fn check(&self, phone: &Phone, code: &Code) -> Checked {
+    pub async fn check(&self, phone: &Phone, code: &SmsCode) -> CheckOutcome {
         self.check_from(phone, code, &address()).await
     }
 
-    pub async fn check_from(&self, phone: &Phone, code: &Code, address: &[u8]) -> Checked {
+    pub async fn check_from(&self, phone: &Phone, code: &SmsCode, address: &[u8]) -> CheckOutcome {
         self.guess(guess(phone, code, address)).await
     }
 
-    pub async fn guess(&self, guess: Guess<'_>) -> Checked {
+    pub async fn guess(&self, guess: CodeGuess<'_>) -> CheckOutcome {
         self.codes.check(&self.live, guess).await.unwrap()
     }
 
-    pub async fn send_many(&self, phone: &Phone, count: usize) -> Vec<Sending> {
+    pub async fn send_many(&self, phone: &Phone, count: usize) -> Vec<SendOutcome> {
         all((0..count).map(|_| {
             let (instance, phone) = (self.clone(), phone.clone());
             async move { instance.send(&phone).await }
@@ -212,24 +212,24 @@ impl Instance {
         self.limiter.clear(bucket).await.unwrap();
     }
 
-    pub async fn ledger(&self) -> Vec<Entry> {
-        self.codes.ledger().page(&Filter::default(), None, 1000).await.unwrap().entries
+    pub async fn ledger(&self) -> Vec<LedgerEntry> {
+        self.codes.ledger().page(&LedgerFilter::default(), None, 1000).await.unwrap().entries
     }
 
     /// The same, after a reload.
-    pub fn with(self, live: &Live) -> Self {
+    pub fn with(self, live: &LiveSettings) -> Self {
         Self { live: live.clone(), ..self }
     }
 
-    pub fn live(&self) -> &Live {
+    pub fn live(&self) -> &LiveSettings {
         &self.live
     }
 }
 
 /// The network of an address is its first six bytes: a /48.
-pub fn ask<'a>(phone: &'a Phone, address: &'a [u8]) -> Ask<'a> {
+pub fn ask<'a>(phone: &'a Phone, address: &'a [u8]) -> CodeRequest<'a> {
     let network = &address[..address.len().min(6)];
-    Ask {
+    CodeRequest {
         phone,
         purpose: Purpose::Login,
         address,
@@ -242,9 +242,9 @@ pub fn ask<'a>(phone: &'a Phone, address: &'a [u8]) -> Ask<'a> {
 }
 
 /// From nobody in particular.
-pub fn guess<'a>(phone: &'a Phone, code: &'a Code, address: &'a [u8]) -> Guess<'a> {
+pub fn guess<'a>(phone: &'a Phone, code: &'a SmsCode, address: &'a [u8]) -> CodeGuess<'a> {
     let (network, browser, known) = (&address[..address.len().min(6)], None, false);
-    Guess { phone, purpose: Purpose::Login, code, address, network, browser, known, solved: false }
+    CodeGuess { phone, purpose: Purpose::Login, code, address, network, browser, known, solved: false }
 }
 
 /// All at once, on tasks of their own.
@@ -269,32 +269,32 @@ pub async fn until(so: impl AsyncFn() -> bool) {
     tokio::time::timeout(30 * SECOND, waiting).await.expect("what is waited for comes about");
 }
 
-pub fn is_sent(sending: &Sending) -> bool {
-    matches!(sending, Sending::Sent(_))
+pub fn is_sent(sending: &SendOutcome) -> bool {
+    matches!(sending, SendOutcome::Sent(_))
 }
 
 #[track_caller]
-pub fn sent(sending: Sending) -> Sent {
+pub fn sent(sending: SendOutcome) -> SendReceipt {
     match sending {
-        Sending::Sent(sent) => sent,
+        SendOutcome::Sent(sent) => sent,
         other => panic!("expected a message, got {other:?}"),
     }
 }
 
 /// By which limit, and how long.
 #[track_caller]
-pub fn throttled(sending: Sending) -> (String, Duration) {
+pub fn throttled(sending: SendOutcome) -> (String, Duration) {
     match sending {
-        Sending::Throttled { limit, retry_after } => (limit, retry_after),
+        SendOutcome::Throttled { limit, retry_after } => (limit, retry_after),
         other => panic!("expected a refusal, got {other:?}"),
     }
 }
 
 /// By which limit a request is refused, or asked for a challenge, and how long: of a shared budget that is spent.
 #[track_caller]
-pub fn spent_by(sending: Sending) -> (String, Duration) {
+pub fn spent_by(sending: SendOutcome) -> (String, Duration) {
     match sending {
-        Sending::Throttled { limit, retry_after } | Sending::Challenged { limit, retry_after } => {
+        SendOutcome::Throttled { limit, retry_after } | SendOutcome::Challenged { limit, retry_after } => {
             (limit, retry_after)
         }
         other => panic!("expected a refusal, got {other:?}"),
@@ -325,10 +325,10 @@ pub fn number_of(canonical: &str) -> Phone {
 }
 
 /// A wrong code, whatever the right one is.
-pub fn other_than(code: &Code) -> Code {
+pub fn other_than(code: &SmsCode) -> SmsCode {
     let mut digits = code.expose().as_bytes().to_vec();
     digits[0] = if digits[0] == b'9' { b'0' } else { digits[0] + 1 };
-    Code::parse(std::str::from_utf8(&digits).unwrap()).unwrap()
+    SmsCode::parse(std::str::from_utf8(&digits).unwrap()).unwrap()
 }
 
 /// A record of events that nobody writes until it is flushed.

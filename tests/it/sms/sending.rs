@@ -29,10 +29,10 @@ async fn the_message_says_its_code_in_the_language_asked_for(store: Store) {
     for (locale, words) in [("en", "valid for 4 min"), ("zh-CN", "4 分钟内有效"), ("tlh", "valid for 4 min")]
     {
         let phone = phone();
-        let answer = sent(instance.ask(Ask { locale, ..ask(&phone, &address) }).await);
+        let answer = sent(instance.ask(CodeRequest { locale, ..ask(&phone, &address) }).await);
         assert_eq!(
             answer,
-            Sent { expires_in: 4 * MINUTE, resend_after: MINUTE, confirmed: true, short: false }
+            SendReceipt { expires_in: 4 * MINUTE, resend_after: MINUTE, confirmed: true, short: false }
         );
         let message = rig.sent().pop().unwrap();
         assert!(message.text.contains(message.code.expose()) && message.text.contains(words));
@@ -72,10 +72,10 @@ async fn real_clocks_hold_a_number_to_max_and_tell_the_true_wait(store: Store) {
     let rows = one.ledger().await;
     let ours = rig.clock.now();
     assert!(rows.iter().all(|row| ours.since(row.at).max(row.at.since(ours)) < MINUTE));
-    assert!(matches!(one.check(&phone, &newest_code(&rig, rows[0].id)).await, Checked::Right(_)));
+    assert!(matches!(one.check(&phone, &newest_code(&rig, rows[0].id)).await, CheckOutcome::Right(_)));
 }
 
-fn newest_code(rig: &Rig, id: MessageId) -> Code {
+fn newest_code(rig: &Rig, id: MessageId) -> SmsCode {
     rig.sent().into_iter().find(|message| message.id == id).expect("the newest row's message").code
 }
 
@@ -111,7 +111,7 @@ async fn resend_after_is_the_true_time(store: Store) {
     let (instance, phone) = (rig.instance().await, phone());
     for count in 1..=12 {
         let address = address();
-        let solved = Ask { solved: true, ..ask(&phone, &address) };
+        let solved = CodeRequest { solved: true, ..ask(&phone, &address) };
         let resend_after = sent(instance.ask(solved).await).resend_after;
         assert!(resend_after >= MINUTE, "{count}: {resend_after:?}");
         rig.advance(resend_after - MICRO);
@@ -129,8 +129,8 @@ async fn the_fourth_of_a_day_to_a_number_takes_a_challenge(store: Store) {
         rig.advance(MINUTE);
     }
     let asked = instance.send(&phone).await;
-    assert!(matches!(asked, Sending::Challenged { ref limit, .. } if limit == "sms-phone"), "{asked:?}");
-    sent(instance.ask(Ask { solved: true, ..ask(&phone, &address) }).await);
+    assert!(matches!(asked, SendOutcome::Challenged { ref limit, .. } if limit == "sms-phone"), "{asked:?}");
+    sent(instance.ask(CodeRequest { solved: true, ..ask(&phone, &address) }).await);
 }
 
 async fn a_store_that_forgot_a_number_lets_no_sixth_message_out(store: Store) {
@@ -173,10 +173,10 @@ async fn a_captcha_rule_asks_and_a_solved_one_passes_in_the_ledger_too(store: St
     sent(instance.send(&phone).await);
     for _ in 0..2 {
         let asked = instance.send(&phone).await;
-        assert_eq!(asked, Sending::Challenged { limit: "sms-phone".into(), retry_after: HOUR });
+        assert_eq!(asked, SendOutcome::Challenged { limit: "sms-phone".into(), retry_after: HOUR });
         instance.forget("sms-phone", phone.as_str().as_bytes()).await;
     }
-    let solved = Ask { solved: true, ..ask(&phone, &address) };
+    let solved = CodeRequest { solved: true, ..ask(&phone, &address) };
     assert_eq!(sent(instance.ask(solved).await).resend_after, HOUR, "the rule that nothing lifts");
     for _ in 0..2 {
         assert_eq!(throttled(instance.ask(solved).await).1, HOUR);
@@ -211,7 +211,7 @@ async fn every_budget_is_kept(store: Store) {
     let rig = Rig::new(store, toml).await;
     let (instance, crowd, address) = (rig.instance().await, phone(), address());
     // Of four, five and eight, three, four and six are open to everybody.
-    let refusal = |sending: Sending| spent_by(sending).0;
+    let refusal = |sending: SendOutcome| spent_by(sending).0;
     for _ in 0..3 {
         sent(instance.send_from(&neighbour(&crowd), &address).await);
     }

@@ -50,16 +50,16 @@ pub(super) fn owned(rig: &Rig) -> Phone {
     phone
 }
 
-async fn solved(instance: &Instance, phone: &Phone) -> Sending {
+async fn solved(instance: &Instance, phone: &Phone) -> SendOutcome {
     solved_from(instance, phone, &address()).await
 }
 
-pub(super) async fn solved_from(instance: &Instance, phone: &Phone, address: &[u8]) -> Sending {
-    instance.ask(Ask { solved: true, ..ask(phone, address) }).await
+pub(super) async fn solved_from(instance: &Instance, phone: &Phone, address: &[u8]) -> SendOutcome {
+    instance.ask(CodeRequest { solved: true, ..ask(phone, address) }).await
 }
 
 #[track_caller]
-pub(super) fn short(sending: Sending) -> Sent {
+pub(super) fn short(sending: SendOutcome) -> SendReceipt {
     let told = sent(sending);
     assert!(told.short && !told.confirmed, "{told:?}");
     told
@@ -91,11 +91,11 @@ pub(super) async fn after_a_loss(rig: &Rig, instance: Instance, store: Store) ->
 
 /// Until every message is settled.
 pub(super) async fn settled(instance: &Instance) {
-    let pending = |entry: &Entry| entry.state == State::Pending;
+    let pending = |entry: &LedgerEntry| entry.state == MessageState::Pending;
     until(async || !instance.ledger().await.iter().any(pending)).await;
 }
 
-async fn states(instance: &Instance) -> Vec<State> {
+async fn states(instance: &Instance) -> Vec<MessageState> {
     settled(instance).await;
     instance.ledger().await.iter().map(|entry| entry.state).collect()
 }
@@ -104,15 +104,15 @@ async fn what_is_kept_goes_to_numbers_of_accounts(store: Store) {
     let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
     let (mine, nobodys) = (owned(&rig), phone());
     let asked = instance.send(&mine).await;
-    assert!(matches!(asked, Sending::Challenged { ref limit, .. } if limit == "sms-total"), "{asked:?}");
+    assert!(matches!(asked, SendOutcome::Challenged { ref limit, .. } if limit == "sms-total"), "{asked:?}");
     let told = short(solved(&instance, &mine).await);
     assert_eq!(short(solved(&instance, &nobodys).await), told);
     settled(&instance).await;
     assert_eq!((rig.sent_to(&mine), rig.sent_to(&nobodys)), (1, 0));
-    assert!(matches!(instance.check(&mine, &rig.last_code()).await, Checked::Right(_)));
+    assert!(matches!(instance.check(&mine, &rig.last_code()).await, CheckOutcome::Right(_)));
     let states = states(&instance).await;
     let count = |state| states.iter().filter(|other| **other == state).count();
-    assert_eq!((count(State::Accepted), count(State::Withheld)), (9, 1));
+    assert_eq!((count(MessageState::Accepted), count(MessageState::Withheld)), (9, 1));
 }
 
 async fn nobody_is_told_apart_in_a_shortage(store: Store) {
@@ -135,7 +135,7 @@ async fn nobody_is_told_apart_in_a_shortage(store: Store) {
         ));
         // What anybody else may see of what is spent.
         let other = super::rig::phone();
-        let refused = instance.ask(Ask { purpose: Purpose::Register, ..ask(&other, &asker) }).await;
+        let refused = instance.ask(CodeRequest { purpose: Purpose::Register, ..ask(&other, &asker) }).await;
         assert_eq!(throttled(refused), ("sms-total".to_owned(), 24 * HOUR));
     }
     assert_eq!(told[0], told[1]);
@@ -174,14 +174,16 @@ async fn whoever_registers_is_refused_alike(store: Store) {
     for purpose in [Purpose::Register, Purpose::Verify] {
         for solved in [false, true] {
             for phone in [&owned(&rig), &phone()] {
-                let told = instance.ask(Ask { purpose, solved, ..ask(phone, &asker) }).await;
+                let told = instance.ask(CodeRequest { purpose, solved, ..ask(phone, &asker) }).await;
                 assert_eq!(throttled(told), ("sms-total".to_owned(), 24 * HOUR), "{purpose:?}");
             }
         }
     }
     let (mine, nobodys) = (owned(&rig), phone());
     for phone in [&mine, &nobodys] {
-        short(instance.ask(Ask { purpose: Purpose::Reset, solved: true, ..ask(phone, &asker) }).await);
+        short(
+            instance.ask(CodeRequest { purpose: Purpose::Reset, solved: true, ..ask(phone, &asker) }).await,
+        );
     }
     settled(&instance).await;
     assert_eq!((rig.sent_to(&mine), rig.sent_to(&nobodys)), (1, 0));
@@ -259,13 +261,13 @@ async fn in_a_shortage_the_same_request_is_the_same_message(store: Store) {
     let asker = address();
     for phone in [owned(&rig), phone()] {
         rig.mood(Mood::Hangs);
-        let named = Ask { solved: true, once: Some("click"), ..ask(&phone, &asker) };
+        let named = CodeRequest { solved: true, once: Some("click"), ..ask(&phone, &asker) };
         let first = short(instance.ask(named).await);
         assert_eq!(short(instance.ask(named).await), first, "while it is handed over");
         rig.gateway.let_go.add_permits(1);
         rig.mood(Mood::Accepts);
         settled(&instance).await;
-        assert_eq!(short(instance.ask(Ask { solved: false, ..named }).await), first, "and after it");
+        assert_eq!(short(instance.ask(CodeRequest { solved: false, ..named }).await), first, "and after it");
     }
     assert_eq!(instance.ledger().await.len(), 10);
     assert_eq!(rig.sent().len(), 9);
@@ -282,8 +284,8 @@ async fn guesses_are_answered_alike_in_a_shortage(store: Store) {
         let mut answers = Vec::new();
         for _ in 0..7 {
             answers.push(match instance.check(phone, &other_than(&code)).await {
-                Checked::Wrong => "wrong".to_owned(),
-                Checked::Throttled { limit, .. } => limit,
+                CheckOutcome::Wrong => "wrong".to_owned(),
+                CheckOutcome::Throttled { limit, .. } => limit,
                 other => panic!("{other:?}"),
             });
         }
@@ -310,7 +312,7 @@ async fn a_gateway_tells_nothing_in_a_shortage(store: Store) {
         told.push((first, second, third));
     }
     assert!(told.iter().all(|answers| *answers == told[0]), "{told:?}");
-    assert!(!states(&instance).await.contains(&State::Refused));
+    assert!(!states(&instance).await.contains(&MessageState::Refused));
 }
 
 async fn a_look_up_that_fails_fails_alike(store: Store) {
@@ -318,7 +320,7 @@ async fn a_look_up_that_fails_fails_alike(store: Store) {
     rig.owners.out.store(true, Ordering::SeqCst);
     let asker = address();
     for phone in [owned(&rig), phone()] {
-        let asked = Ask { solved: true, ..ask(&phone, &asker) };
+        let asked = CodeRequest { solved: true, ..ask(&phone, &asker) };
         assert!(instance.codes.send(instance.live(), asked).await.is_err());
         assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 0, "it is given back");
     }
@@ -371,12 +373,12 @@ async fn levels_are_recorded_once(store: Store) {
         instance.codes.watch_level(instance.live()).await;
     }
     let spent = instance.codes.spent(instance.live()).await.unwrap().unwrap();
-    assert_eq!((spent.count, spent.max, spent.level()), (8, 10, Level::Short));
+    assert_eq!((spent.count, spent.max, spent.level()), (8, 10, BudgetLevel::Short));
     let rows = async || {
         instance.audit.flush().await;
-        let filter = gatehouse::audit::Filter {
+        let filter = gatehouse::audit::EventFilter {
             action: Some(gatehouse::audit::Action::Budget),
-            ..gatehouse::audit::Filter::default()
+            ..gatehouse::audit::EventFilter::default()
         };
         let page = instance.audit.log().page(&filter, None, 10).await.unwrap();
         let mut names: Vec<_> = page.entries.into_iter().filter_map(|entry| entry.name).collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gatehouse::sms::{Delivery, Gateway};
+use gatehouse::sms::{DeliveryResult, SmsGateway};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -60,7 +60,7 @@ impl Server {
         server
     }
 
-    fn gateway(&self, scheme: &str) -> Arc<dyn Gateway> {
+    fn gateway(&self, scheme: &str) -> Arc<dyn SmsGateway> {
         let url = format!("{scheme}://127.0.0.1:{}/send?key=hunter2&to={{phone}}&code={{code}}", self.port);
         let config = format!("[sms]\ngateway = 'http'\n[sms.http]\nurl = '{url}'");
         opened(&config, PATIENCE).gateway
@@ -128,7 +128,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<()> {
 /// How a send came out. It takes no longer than the time-out, whatever happens, and says nothing that
 /// it must not.
 #[expect(clippy::disallowed_methods, reason = "measures how long a caller waits")]
-async fn outcome(gateway: &dyn Gateway) -> Delivery {
+async fn outcome(gateway: &dyn SmsGateway) -> DeliveryResult {
     let start = Instant::now();
     let delivery = send(gateway, some_id()).await;
     assert!(start.elapsed() < PATIENCE + Duration::from_secs(20), "{:?}", start.elapsed());
@@ -139,12 +139,12 @@ async fn outcome(gateway: &dyn Gateway) -> Delivery {
     delivery
 }
 
-fn is_unknown(delivery: &Delivery) -> bool {
-    matches!(delivery, Delivery::Unknown { .. })
+fn is_unknown(delivery: &DeliveryResult) -> bool {
+    matches!(delivery, DeliveryResult::Unknown { .. })
 }
 
-fn is_refused(delivery: &Delivery) -> bool {
-    matches!(delivery, Delivery::Refused { .. })
+fn is_refused(delivery: &DeliveryResult) -> bool {
+    matches!(delivery, DeliveryResult::Refused { .. })
 }
 
 #[tokio::test]
@@ -226,14 +226,14 @@ async fn a_connection_is_kept_and_one_that_was_closed_meanwhile_is_no_trouble() 
     let server = Server::start(Way::SayAndStay("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")).await;
     let gateway = server.gateway("http");
     for _ in 0..3 {
-        assert_eq!(outcome(&*gateway).await, Delivery::Accepted { reference: None });
+        assert_eq!(outcome(&*gateway).await, DeliveryResult::Accepted { reference: None });
     }
     assert_eq!((server.requests(), server.connections.load(Ordering::SeqCst)), (3, 1));
 
     let server = Server::start(Way::Say("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")).await;
     let gateway = server.gateway("http");
     for sent in 1..=3 {
-        assert_eq!(outcome(&*gateway).await, Delivery::Accepted { reference: None });
+        assert_eq!(outcome(&*gateway).await, DeliveryResult::Accepted { reference: None });
         assert_eq!(server.requests(), sent);
         // The close travels by itself; a real gateway's next message is later than that.
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -244,7 +244,7 @@ async fn a_connection_is_kept_and_one_that_was_closed_meanwhile_is_no_trouble() 
 #[tokio::test]
 async fn a_message_goes_straight_to_its_gateway() {
     let server = Server::start(Way::SayAndStay("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")).await;
-    assert_eq!(outcome(&*server.gateway("http")).await, Delivery::Accepted { reference: None });
+    assert_eq!(outcome(&*server.gateway("http")).await, DeliveryResult::Accepted { reference: None });
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use gatehouse::sms::Delivery;
+use gatehouse::sms::DeliveryResult;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -73,7 +73,7 @@ fn config(port: u16) -> String {
     format!("[sms]\ngateway = 'http'\n[sms.http]\nurl = 'https://127.0.0.1:{port}/'\n")
 }
 
-async fn delivery(config: &str) -> Delivery {
+async fn delivery(config: &str) -> DeliveryResult {
     send(&*opened(config, Duration::from_secs(5)).gateway, some_id()).await
 }
 
@@ -81,14 +81,14 @@ async fn delivery(config: &str) -> Delivery {
 async fn an_authority_of_ones_own_is_believed_where_it_is_named() {
     let authority = Authority::new();
     let (port, requests) = authority.vouches_for("127.0.0.1", false).await;
-    assert_eq!(delivery(&authority.config(port)).await, Delivery::Accepted { reference: None });
+    assert_eq!(delivery(&authority.config(port)).await, DeliveryResult::Accepted { reference: None });
     assert_eq!(requests.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
 async fn a_stranger_is_told_nothing() {
     let authority = Authority::new();
-    let refused = Delivery::Refused { reason: "the gateway cannot be reached".to_owned() };
+    let refused = DeliveryResult::Refused { reason: "the gateway cannot be reached".to_owned() };
     let (unknown, first) = authority.vouches_for("127.0.0.1", false).await;
     assert_eq!(delivery(&config(unknown)).await, refused, "an authority that nobody believes");
     assert_eq!(delivery(&Authority::new().config(unknown)).await, refused, "another authority");

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use actix_web::web::Data;
-use gatehouse::app::{Application, World};
+use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::clock::Clock;
-use gatehouse::config::{Loaded, Source, Watcher};
+use gatehouse::config::{ConfigSource, ConfigWatcher, LoadedConfig};
 use gatehouse::entropy::Entropy;
 use gatehouse::web::kit::services::Services;
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -83,7 +83,7 @@ pub struct TestApp {
     /// The configuration's file is in it: see [`TestApp::file`].
     folder: Arc<tempfile::TempDir>,
     file: PathBuf,
-    _watcher: Watcher,
+    _watcher: ConfigWatcher,
 }
 
 /// What instances of one installation share.
@@ -167,14 +167,15 @@ impl TestApp {
         let beside = || folder.path().join(format!("test-{}.toml", address.replace(':', "-")));
         let file = if first.exists() { beside() } else { first };
         std::fs::write(&file, toml).unwrap();
-        let source = Source::new(Some(&file), variables);
-        let Loaded { mut settings, live } = source.load().unwrap();
-        let watcher = Watcher::start(source, settings.clone(), live.clone(), clock.clone(), |_| {}).unwrap();
+        let source = ConfigSource::new(Some(&file), variables);
+        let LoadedConfig { mut settings, live, .. } = source.load().unwrap();
+        let watcher =
+            ConfigWatcher::start(source, settings.clone(), live.clone(), clock.clone(), |_| {}).unwrap();
         if !toml.contains("[password]") {
             settings.password.memory_kib = 64;
             settings.password.iterations = 1;
         }
-        let world = World { clock: clock.clone(), entropy: Entropy::Os };
+        let world = TimeAndEntropy { clock: clock.clone(), entropy: Entropy::Os };
         let application = Application::build(settings, live, world, recorder()).await.unwrap();
         let services = application.services.clone();
         let serving = application.serve().unwrap();

@@ -20,7 +20,11 @@ on_stores! {
 }
 
 fn calendar(max: u32, unit: CalendarUnit, zone: &str) -> Rule {
-    Rule { max, span: Span::Calendar { unit, zone: TimeZone::get(zone).unwrap() }, then: Then::Block }
+    Rule {
+        max,
+        span: RuleSpan::Calendar { unit, zone: TimeZone::get(zone).unwrap() },
+        then: RuleAction::Block,
+    }
 }
 
 fn at(text: &str) -> Micros {

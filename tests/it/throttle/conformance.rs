@@ -91,12 +91,12 @@ async fn one_hit_in_the_way_is_one_time_until_it_leaves(rig: &impl Rig) {
 }
 
 async fn a_monitored_limit_says_when_it_would_free(rig: &impl Rig) {
-    let watched = Limit::new("watched", vec![sliding(1, MINUTE)], Mode::Monitor).unwrap();
+    let watched = Limit::new("watched", vec![sliding(1, MINUTE)], LimitMode::Monitor).unwrap();
     let (bucket, start) = (rig.limiter().bucket(&watched, b"a"), rig.now());
     hit(rig, &[bucket]).await;
     rig.advance(SECOND);
     match hit(rig, &[bucket]).await {
-        Verdict::Admitted { noted: Some(noted), .. } => assert_eq!(noted.frees_at, start.plus(MINUTE)),
+        StoreVerdict::Admitted { noted: Some(noted), .. } => assert_eq!(noted.frees_at, start.plus(MINUTE)),
         other => panic!("expected an admission that is noted, got {other:?}"),
     }
 }
@@ -105,11 +105,11 @@ async fn whatever_is_admitted_or_kept_says_from_when_it_counts(rig: &impl Rig) {
     let limit = limit("ten", &[sliding(10, MINUTE)]);
     let (bucket, start) = (rig.limiter().bucket(&limit, b"a"), rig.now());
     match rig.limiter().reserve(&[bucket], false).await.unwrap() {
-        Decision::Admitted(admission) => assert_eq!(admission.at, start),
+        HitDecision::Admitted(admission) => assert_eq!(admission.at, start),
         other => panic!("expected an admission, got {other:?}"),
     }
     let held = rig.limiter().hold(&[bucket], false, SECOND).await.unwrap();
-    let Attempt::Held(hold) = held else { panic!("expected a hold") };
+    let HoldDecision::Held(hold) = held else { panic!("expected a hold") };
     assert_eq!(hold.at, start);
     rig.advance(SECOND);
     assert_eq!(hold.keep().await.unwrap(), start.plus(SECOND), "a failure counts from its outcome");
@@ -117,9 +117,9 @@ async fn whatever_is_admitted_or_kept_says_from_when_it_counts(rig: &impl Rig) {
     let id = self::hold(rig, bucket).await;
     rig.advance(30 * SECOND);
     hit(rig, &[bucket]).await;
-    let settled = rig.store().settle(&[bucket], id, &[Outcome::Keep]).await.unwrap();
+    let settled = rig.store().settle(&[bucket], id, &[HoldOutcome::Keep]).await.unwrap();
     assert_eq!(settled, start.plus(SECOND));
-    let refunded = rig.store().settle(&[bucket], fresh_id(), &[Outcome::Refund]).await.unwrap();
+    let refunded = rig.store().settle(&[bucket], fresh_id(), &[HoldOutcome::Refund]).await.unwrap();
     assert_eq!(refunded, rig.now());
 }
 
@@ -164,11 +164,11 @@ async fn refund_twice_is_one_refund(rig: &impl Rig) {
     let limit = limit("two", &[sliding(2, MINUTE)]);
     let bucket = rig.limiter().bucket(&limit, b"a");
     let id = fresh_id();
-    take(rig, &[bucket], id, Kind::Hit, false).await;
+    take(rig, &[bucket], id, ReserveKind::Hit, false).await;
     assert!(admitted(hit(rig, &[bucket]).await));
     refusal(hit(rig, &[bucket]).await);
     for _ in 0..2 {
-        settle(rig, bucket, id, Outcome::Refund).await;
+        settle(rig, bucket, id, HoldOutcome::Refund).await;
     }
     assert!(admitted(hit(rig, &[bucket]).await));
     refusal(hit(rig, &[bucket]).await);
@@ -178,10 +178,10 @@ async fn a_late_refund_takes_back_its_own_hit_only(rig: &impl Rig) {
     let limit = limit("one", &[sliding(1, MINUTE)]);
     let bucket = rig.limiter().bucket(&limit, b"a");
     let id = fresh_id();
-    take(rig, &[bucket], id, Kind::Hit, false).await;
+    take(rig, &[bucket], id, ReserveKind::Hit, false).await;
     rig.advance(MINUTE);
     assert!(admitted(hit(rig, &[bucket]).await));
-    settle(rig, bucket, id, Outcome::Refund).await;
+    settle(rig, bucket, id, HoldOutcome::Refund).await;
     refusal(hit(rig, &[bucket]).await);
 }
 
@@ -193,7 +193,7 @@ async fn hundred_parallel_admit_max<R: Rig>(rig: &R) {
         tasks.spawn(async move { limiter.reserve(&[limiter.bucket(&limit, b"a")], false).await.unwrap() });
     }
     while let Some(decision) = tasks.join_next().await {
-        admissions += u32::from(matches!(decision.unwrap(), Decision::Admitted(_)));
+        admissions += u32::from(matches!(decision.unwrap(), HitDecision::Admitted(_)));
     }
     assert_eq!(admissions, 7);
 }
@@ -238,47 +238,47 @@ async fn the_strictest_answer_wins(rig: &impl Rig) {
     let limit = limit(
         "login",
         &[
-            Rule::sliding(1, HOUR, Then::Captcha),
-            Rule::sliding(2, MINUTE, Then::Block),
+            Rule::sliding(1, HOUR, RuleAction::Captcha),
+            Rule::sliding(2, MINUTE, RuleAction::Block),
             sliding(3, SECOND * 90),
         ],
     );
     let bucket = rig.limiter().bucket(&limit, b"a");
     hit(rig, &[bucket]).await;
-    assert_eq!(refusal(hit(rig, &[bucket]).await).then, Then::Captcha);
-    take(rig, &[bucket], fresh_id(), Kind::Hit, true).await;
+    assert_eq!(refusal(hit(rig, &[bucket]).await).then, RuleAction::Captcha);
+    take(rig, &[bucket], fresh_id(), ReserveKind::Hit, true).await;
     let full = refusal(hit(rig, &[bucket]).await);
-    assert_eq!((full.then, full.rule, full.retry_after), (Then::Block, 1, MINUTE));
+    assert_eq!((full.then, full.rule, full.retry_after), (RuleAction::Block, 1, MINUTE));
     rig.advance(MINUTE);
-    take(rig, &[bucket], fresh_id(), Kind::Hit, true).await;
+    take(rig, &[bucket], fresh_id(), ReserveKind::Hit, true).await;
     let full = refusal(hit(rig, &[bucket]).await);
     assert_eq!(
         (full.then, full.rule, full.retry_after),
-        (Then::Block, 2, 30 * SECOND),
+        (RuleAction::Block, 2, 30 * SECOND),
         "of two blocks, the longer"
     );
 }
 
 async fn a_solved_challenge_lifts_captcha_rules_only(rig: &impl Rig) {
-    let limit = limit("login", &[Rule::sliding(3, MINUTE, Then::Captcha), sliding(5, HOUR)]);
+    let limit = limit("login", &[Rule::sliding(3, MINUTE, RuleAction::Captcha), sliding(5, HOUR)]);
     let bucket = rig.limiter().bucket(&limit, b"a");
     for _ in 0..3 {
         assert!(admitted(hit(rig, &[bucket]).await));
     }
-    assert_eq!(refusal(hit(rig, &[bucket]).await).then, Then::Captcha);
+    assert_eq!(refusal(hit(rig, &[bucket]).await).then, RuleAction::Captcha);
     for _ in 0..2 {
-        assert!(admitted(take(rig, &[bucket], fresh_id(), Kind::Hit, true).await));
+        assert!(admitted(take(rig, &[bucket], fresh_id(), ReserveKind::Hit, true).await));
     }
-    let full = refusal(take(rig, &[bucket], fresh_id(), Kind::Hit, true).await);
-    assert_eq!((full.then, full.retry_after), (Then::Block, HOUR));
+    let full = refusal(take(rig, &[bucket], fresh_id(), ReserveKind::Hit, true).await);
+    assert_eq!((full.then, full.retry_after), (RuleAction::Block, HOUR));
 }
 
 async fn monitored_limits_count_and_refuse_nothing(rig: &impl Rig) {
-    let limit = Limit::new("watched", vec![sliding(2, MINUTE)], Mode::Monitor).unwrap();
+    let limit = Limit::new("watched", vec![sliding(2, MINUTE)], LimitMode::Monitor).unwrap();
     let bucket = rig.limiter().bucket(&limit, b"a");
     for count in 0..10 {
         match hit(rig, &[bucket]).await {
-            Verdict::Admitted { noted, .. } => assert_eq!(noted.is_some(), count >= 2, "after {count}"),
+            StoreVerdict::Admitted { noted, .. } => assert_eq!(noted.is_some(), count >= 2, "after {count}"),
             other => panic!("{other:?}"),
         }
         assert!(rig.members(bucket) <= 2);
@@ -294,7 +294,7 @@ async fn a_limit_without_rules_admits_everything(rig: &impl Rig) {
     assert_eq!(rig.members(off), 0);
     assert!(admitted(hit(rig, &[off, two]).await) && admitted(hit(rig, &[off, two]).await));
     assert_eq!(refusal(hit(rig, &[off, two]).await).bucket, 1, "buckets are counted as they were asked for");
-    settle(rig, off, fresh_id(), Outcome::Keep).await;
+    settle(rig, off, fresh_id(), HoldOutcome::Keep).await;
     assert_eq!(rig.members(off), 0);
 }
 
@@ -324,7 +324,7 @@ async fn lowering_max_applies_to_what_was_counted(rig: &impl Rig) {
 }
 
 async fn peek_agrees_with_what_happens_next(rig: &impl Rig) {
-    let limit = limit("login", &[Rule::sliding(2, MINUTE, Then::Captcha), sliding(3, HOUR)]);
+    let limit = limit("login", &[Rule::sliding(2, MINUTE, RuleAction::Captcha), sliding(3, HOUR)]);
     let bucket = rig.limiter().bucket(&limit, b"a");
     let peek = rig.store().peek(bucket).await.unwrap();
     assert_eq!((peek.at, peek.holds, peek.rules.len()), (rig.now(), 0, 2));

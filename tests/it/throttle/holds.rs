@@ -38,10 +38,10 @@ async fn holds_fill_but_do_not_refuse(rig: &impl Rig) {
     let bucket = rig.limiter().bucket(&limit, b"a");
     let (first, second) = (hold(rig, bucket).await, hold(rig, bucket).await);
     assert!(held(hit(rig, &[bucket]).await), "its answer depends on how the holds end");
-    settle(rig, bucket, first, Outcome::Refund).await;
+    settle(rig, bucket, first, HoldOutcome::Refund).await;
     assert!(admitted(hit(rig, &[bucket]).await));
     assert!(held(hit(rig, &[bucket]).await));
-    settle(rig, bucket, second, Outcome::Keep).await;
+    settle(rig, bucket, second, HoldOutcome::Keep).await;
     refusal(hit(rig, &[bucket]).await);
 }
 
@@ -50,8 +50,8 @@ async fn a_kept_hold_counts_from_its_outcome(rig: &impl Rig) {
     let bucket = rig.limiter().bucket(&limit, b"a");
     let id = hold(rig, bucket).await;
     rig.advance(2 * SECOND);
-    settle(rig, bucket, id, Outcome::Keep).await;
-    settle(rig, bucket, id, Outcome::Keep).await;
+    settle(rig, bucket, id, HoldOutcome::Keep).await;
+    settle(rig, bucket, id, HoldOutcome::Keep).await;
     assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MINUTE);
     assert_eq!(rig.members(bucket), 1);
 }
@@ -74,15 +74,15 @@ async fn a_dead_hold_that_is_settled_late_counts_once(rig: &impl Rig) {
     let (late, refunded) = (hold(rig, bucket).await, hold(rig, bucket).await);
     rig.advance(window::HOLD_LIFE);
     refusal(hit(rig, &[bucket]).await);
-    settle(rig, bucket, late, Outcome::Keep).await;
-    settle(rig, bucket, refunded, Outcome::Refund).await;
+    settle(rig, bucket, late, HoldOutcome::Keep).await;
+    settle(rig, bucket, refunded, HoldOutcome::Refund).await;
     assert_eq!(rig.members(bucket), 1);
     assert!(admitted(hit(rig, &[bucket]).await));
 }
 
 /// Three failures, then a challenge; and a block behind it.
 fn guarded(block: u32) -> Limit {
-    limit("guarded", &[Rule::sliding(3, MINUTE, Then::Captcha), sliding(block, HOUR)])
+    limit("guarded", &[Rule::sliding(3, MINUTE, RuleAction::Captcha), sliding(block, HOUR)])
 }
 
 /// What its rules count.
@@ -93,8 +93,8 @@ async fn counts<R: Rig>(rig: &R, bucket: Bucket<'_>) -> Vec<u32> {
 /// A right password that came alone.
 async fn succeed<R: Rig>(rig: &R, bucket: Bucket<'_>) {
     let id = fresh_id();
-    assert!(admitted(take(rig, &[bucket], id, Kind::Hold, true).await));
-    settle(rig, bucket, id, Outcome::Forgive { up_to: rig.now() }).await;
+    assert!(admitted(take(rig, &[bucket], id, ReserveKind::Hold, true).await));
+    settle(rig, bucket, id, HoldOutcome::Forgive { up_to: rig.now() }).await;
 }
 
 async fn success_forgives_what_came_before_it_and_not_what_came_beside(rig: &impl Rig) {
@@ -106,8 +106,8 @@ async fn success_forgives_what_came_before_it_and_not_what_came_beside(rig: &imp
     let arrived = rig.now();
     let right = hold(rig, bucket).await;
     rig.advance(SECOND);
-    settle(rig, bucket, beside, Outcome::Keep).await;
-    settle(rig, bucket, right, Outcome::Forgive { up_to: arrived }).await;
+    settle(rig, bucket, beside, HoldOutcome::Keep).await;
+    settle(rig, bucket, right, HoldOutcome::Forgive { up_to: arrived }).await;
     assert_eq!(counts(rig, bucket).await, [1, 2], "the failure that was told beside it stays");
 }
 
@@ -117,9 +117,9 @@ async fn success_forgives_nothing_while_another_hold_is_in_flight(rig: &impl Rig
     hit(rig, &[bucket]).await;
     rig.advance(SECOND);
     let (right, beside) = (hold(rig, bucket).await, hold(rig, bucket).await);
-    settle(rig, bucket, right, Outcome::Forgive { up_to: rig.now() }).await;
+    settle(rig, bucket, right, HoldOutcome::Forgive { up_to: rig.now() }).await;
     assert_eq!(counts(rig, bucket).await, [1, 1]);
-    settle(rig, bucket, beside, Outcome::Forgive { up_to: rig.now() }).await;
+    settle(rig, bucket, beside, HoldOutcome::Forgive { up_to: rig.now() }).await;
     assert_eq!(counts(rig, bucket).await, [0, 1], "the last one was alone");
 }
 
@@ -136,8 +136,8 @@ async fn a_block_rule_forgives_nothing(rig: &impl Rig) {
         }
         rig.advance(MINUTE - SECOND);
     }
-    let full = refusal(take(rig, &[bucket], fresh_id(), Kind::Hold, true).await);
-    assert_eq!((full.then, full.retry_after), (Then::Block, 50 * MINUTE), "until the first one leaves");
+    let full = refusal(take(rig, &[bucket], fresh_id(), ReserveKind::Hold, true).await);
+    assert_eq!((full.then, full.retry_after), (RuleAction::Block, 50 * MINUTE), "until the first one leaves");
     rig.set(start.plus(HOUR));
     assert!(admitted(hit(rig, &[bucket]).await));
     assert_eq!(rig.members(bucket), 10);
@@ -161,7 +161,7 @@ async fn what_fails_after_a_success_counts_whatever_the_time(rig: &impl Rig) {
         for left in (0..3).rev() {
             assert_eq!(remaining(hit(rig, &[bucket]).await), left);
         }
-        assert_eq!(refusal(hit(rig, &[bucket]).await).then, Then::Captcha);
+        assert_eq!(refusal(hit(rig, &[bucket]).await).then, RuleAction::Captcha);
         succeed(rig, bucket).await;
         assert_eq!(counts(rig, bucket).await, [0, 3 * round]);
     }
@@ -175,13 +175,13 @@ async fn holds_fill_beside_what_was_forgiven(rig: &impl Rig) {
     }
     succeed(rig, bucket).await;
     let first = fresh_id();
-    let room = take(rig, &[bucket], first, Kind::Hold, false).await;
+    let room = take(rig, &[bucket], first, ReserveKind::Hold, false).await;
     assert_eq!(remaining(room), 2, "by both rules");
     let (second, _third) = (hold(rig, bucket).await, hold(rig, bucket).await);
-    assert!(held(take(rig, &[bucket], fresh_id(), Kind::Hold, true).await), "by the block rule alone");
-    settle(rig, bucket, first, Outcome::Refund).await;
-    settle(rig, bucket, second, Outcome::Keep).await;
-    assert_eq!(remaining(take(rig, &[bucket], fresh_id(), Kind::Hold, false).await), 0);
+    assert!(held(take(rig, &[bucket], fresh_id(), ReserveKind::Hold, true).await), "by the block rule alone");
+    settle(rig, bucket, first, HoldOutcome::Refund).await;
+    settle(rig, bucket, second, HoldOutcome::Keep).await;
+    assert_eq!(remaining(take(rig, &[bucket], fresh_id(), ReserveKind::Hold, false).await), 0);
 }
 
 async fn a_log_drops_what_was_forgiven_first(rig: &impl Rig) {
@@ -200,8 +200,8 @@ async fn a_log_drops_what_was_forgiven_first(rig: &impl Rig) {
 
 async fn succeed_unless_blocked<R: Rig>(rig: &R, bucket: Bucket<'_>) {
     let id = fresh_id();
-    if admitted(take(rig, &[bucket], id, Kind::Hold, true).await) {
-        settle(rig, bucket, id, Outcome::Forgive { up_to: rig.now() }).await;
+    if admitted(take(rig, &[bucket], id, ReserveKind::Hold, true).await) {
+        settle(rig, bucket, id, HoldOutcome::Forgive { up_to: rig.now() }).await;
     }
 }
 
@@ -209,10 +209,10 @@ async fn a_refund_takes_back_what_was_forgiven_too(rig: &impl Rig) {
     let limit = guarded(2);
     let bucket = rig.limiter().bucket(&limit, b"a");
     let id = fresh_id();
-    take(rig, &[bucket], id, Kind::Hit, false).await;
+    take(rig, &[bucket], id, ReserveKind::Hit, false).await;
     succeed(rig, bucket).await;
     assert_eq!(counts(rig, bucket).await, [0, 1]);
-    settle(rig, bucket, id, Outcome::Refund).await;
+    settle(rig, bucket, id, HoldOutcome::Refund).await;
     assert_eq!(counts(rig, bucket).await, [0, 0]);
     assert_eq!(rig.members(bucket), 0);
 }
@@ -224,7 +224,7 @@ async fn a_dead_hold_that_was_forgiven_stays_so(rig: &impl Rig) {
     let late = hold(rig, bucket).await;
     rig.advance(window::HOLD_LIFE);
     succeed(rig, bucket).await;
-    let told = rig.store().settle(&[bucket], late, &[Outcome::Keep]).await.unwrap();
+    let told = rig.store().settle(&[bucket], late, &[HoldOutcome::Keep]).await.unwrap();
     assert_eq!((told, counts(rig, bucket).await), (start, vec![0, 1]));
 }
 
@@ -241,20 +241,20 @@ async fn a_clock_that_steps_back_after_a_success_frees_nothing(rig: &impl Rig) {
 
 async fn calendar_rules_forgive_as_others_do(rig: &impl Rig) {
     let daily = |max, then| {
-        let span = Span::Calendar { unit: CalendarUnit::Day, zone: jiff::tz::TimeZone::UTC };
+        let span = RuleSpan::Calendar { unit: CalendarUnit::Day, zone: jiff::tz::TimeZone::UTC };
         Rule { max, span, then }
     };
-    let limit = limit("daily", &[daily(2, Then::Captcha), daily(4, Then::Block)]);
+    let limit = limit("daily", &[daily(2, RuleAction::Captcha), daily(4, RuleAction::Block)]);
     let bucket = rig.limiter().bucket(&limit, b"a");
     for _ in 0..2 {
         for _ in 0..2 {
             assert!(admitted(hit(rig, &[bucket]).await));
         }
-        assert!(matches!(hit(rig, &[bucket]).await, Verdict::Refused { .. }));
+        assert!(matches!(hit(rig, &[bucket]).await, StoreVerdict::Refused { .. }));
         succeed_unless_blocked(rig, bucket).await;
     }
-    let full = refusal(take(rig, &[bucket], fresh_id(), Kind::Hold, true).await);
-    assert_eq!((full.then, full.retry_after), (Then::Block, 12 * HOUR));
+    let full = refusal(take(rig, &[bucket], fresh_id(), ReserveKind::Hold, true).await);
+    assert_eq!((full.then, full.retry_after), (RuleAction::Block, 12 * HOUR));
     assert_eq!(counts(rig, bucket).await, [2, 4]);
 }
 
@@ -263,7 +263,7 @@ async fn what_is_written_back_from_before_a_success_is_forgiven(rig: &impl Rig) 
     let bucket = rig.limiter().bucket(&limit, b"a");
     hit(rig, &[bucket]).await;
     succeed(rig, bucket).await;
-    let kept = |age| (bucket, Kept { at: rig.now().minus(age), id: fresh_id() });
+    let kept = |age| (bucket, KeptHit { at: rig.now().minus(age), id: fresh_id() });
     rig.store().restore(&[kept(SECOND), kept(2 * SECOND)]).await.unwrap();
     assert_eq!(counts(rig, bucket).await, [0, 3]);
     rig.advance(SECOND);
@@ -273,10 +273,11 @@ async fn what_is_written_back_from_before_a_success_is_forgiven(rig: &impl Rig) 
 
 /// What one script moves is bounded; the oldest go first.
 async fn a_success_forgives_a_thousand_at_once(rig: &impl Rig) {
-    let limit = limit("many", &[Rule::sliding(1500, HOUR, Then::Captcha), sliding(2000, HOUR)]);
+    let limit = limit("many", &[Rule::sliding(1500, HOUR, RuleAction::Captcha), sliding(2000, HOUR)]);
     let bucket = rig.limiter().bucket(&limit, b"a");
-    let hits: Vec<_> =
-        (1..=1200).map(|age| (bucket, Kept { at: rig.now().minus(SECOND * age), id: fresh_id() })).collect();
+    let hits: Vec<_> = (1..=1200)
+        .map(|age| (bucket, KeptHit { at: rig.now().minus(SECOND * age), id: fresh_id() }))
+        .collect();
     rig.store().restore(&hits).await.unwrap();
     succeed(rig, bucket).await;
     assert_eq!(counts(rig, bucket).await, [200, 1200]);
@@ -289,6 +290,6 @@ async fn kept_after_a_clear_counts(rig: &impl Rig) {
     let bucket = rig.limiter().bucket(&limit, b"a");
     let id = hold(rig, bucket).await;
     rig.store().clear(bucket).await.unwrap();
-    settle(rig, bucket, id, Outcome::Keep).await;
+    settle(rig, bucket, id, HoldOutcome::Keep).await;
     refusal(hit(rig, &[bucket]).await);
 }

@@ -40,16 +40,16 @@ impl Model {
         now
     }
 
-    fn reserve(&mut self, clock: Micros, ask: &Ask<'_>) -> Answer {
+    fn reserve(&mut self, clock: Micros, ask: &ReserveRequest<'_>) -> Answer {
         let (mut refused, mut noted, mut held, mut room) = (vec![], vec![], None, None);
         for (index, bucket) in ask.buckets.iter().enumerate() {
             let now = self.now(index, clock);
             for (rule_index, rule) in bucket.limit.rules().iter().enumerate() {
-                if ask.solved && rule.then == Then::Captcha {
+                if ask.solved && rule.then == RuleAction::Captcha {
                     continue;
                 }
-                let Span::Sliding(window) = rule.span else { unreachable!("this model slides") };
-                let passed_over = |hit: &Hit| hit.forgiven && rule.then == Then::Captcha;
+                let RuleSpan::Sliding(window) = rule.span else { unreachable!("this model slides") };
+                let passed_over = |hit: &Hit| hit.forgiven && rule.then == RuleAction::Captcha;
                 let inside = |hit: &&Hit| hit.held || hit.at > now.minus(window) && !passed_over(hit);
                 let (holds, mut kept): (Vec<Hit>, Vec<Hit>) =
                     self.logs[index].iter().filter(inside).partition(|hit| hit.held);
@@ -57,9 +57,10 @@ impl Model {
                 let max = rule.max as usize;
                 if kept.len() >= max {
                     let wait = kept[kept.len() - max].at.plus(window).since(now);
-                    let list = if bucket.limit.mode() == Mode::Monitor { &mut noted } else { &mut refused };
+                    let list =
+                        if bucket.limit.mode() == LimitMode::Monitor { &mut noted } else { &mut refused };
                     list.push((rule.then, wait, index, rule_index));
-                } else if bucket.limit.mode() == Mode::Enforce {
+                } else if bucket.limit.mode() == LimitMode::Enforce {
                     match max.checked_sub(kept.len() + holds.len() + 1) {
                         Some(left) => room = Some(room.map_or(left, |other: usize| other.min(left))),
                         None => held = held.or(Some(index)),
@@ -68,7 +69,7 @@ impl Model {
             }
         }
         // Of equals the first stands.
-        let strictest = |list: Vec<(Then, Duration, usize, usize)>| {
+        let strictest = |list: Vec<(RuleAction, Duration, usize, usize)>| {
             list.into_iter()
                 .reduce(|best, other| if (other.0, other.1) > (best.0, best.1) { other } else { best })
         };
@@ -80,8 +81,13 @@ impl Model {
         }
         for index in 0..ask.buckets.len() {
             let at = self.now(index, clock);
-            self.logs[index].push(Hit { at, id: ask.id, held: ask.kind == Kind::Hold, forgiven: false });
-            if ask.kind == Kind::Hit {
+            self.logs[index].push(Hit {
+                at,
+                id: ask.id,
+                held: ask.kind == ReserveKind::Hold,
+                forgiven: false,
+            });
+            if ask.kind == ReserveKind::Hit {
                 self.forget_beyond_capacity(index, ask.buckets[index].limit);
             }
         }
@@ -91,8 +97,8 @@ impl Model {
 
     /// What a rule counts.
     fn count(&self, log: usize, rule: &Rule, now: Micros) -> u32 {
-        let Span::Sliding(window) = rule.span else { unreachable!("this model slides") };
-        let passed_over = |hit: &Hit| hit.forgiven && rule.then == Then::Captcha;
+        let RuleSpan::Sliding(window) = rule.span else { unreachable!("this model slides") };
+        let passed_over = |hit: &Hit| hit.forgiven && rule.then == RuleAction::Captcha;
         let counts = |hit: &&Hit| !hit.held && hit.at > now.minus(window) && !passed_over(hit);
         (self.logs[log].iter().filter(counts).count() as u32).min(rule.max)
     }
@@ -104,16 +110,16 @@ impl Model {
         self.logs[log].iter().any(|hit| hit.id == id && lives(hit))
     }
 
-    fn settle(&mut self, clock: Micros, log: usize, id: HitId, outcome: Outcome, limit: &Limit) {
+    fn settle(&mut self, clock: Micros, log: usize, id: HitId, outcome: HoldOutcome, limit: &Limit) {
         let now = self.now(log, clock);
         match outcome {
-            Outcome::Keep => {
+            HoldOutcome::Keep => {
                 let hold = self.logs[log].iter_mut().find(|hit| hit.id == id);
                 *hold.unwrap() = Hit { at: now, id, held: false, forgiven: false };
                 self.forget_beyond_capacity(log, limit);
             }
-            Outcome::Refund => self.logs[log].retain(|hit| hit.id != id),
-            Outcome::Forgive { up_to } => {
+            HoldOutcome::Refund => self.logs[log].retain(|hit| hit.id != id),
+            HoldOutcome::Forgive { up_to } => {
                 self.logs[log].retain(|hit| hit.id != id);
                 if limit.challenges() && self.logs[log].iter().all(|hit| !hit.held) {
                     self.logs[log].iter_mut().for_each(|hit| hit.forgiven |= hit.at <= up_to);
@@ -137,7 +143,7 @@ impl Model {
 enum Step {
     Ask {
         both: bool,
-        kind: Kind,
+        kind: ReserveKind,
         solved: bool,
     },
     /// Settles the n-th newest id so far, also one that was refused, or settled before.
@@ -153,7 +159,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let kind = prop_oneof![Just(Kind::Hit), Just(Kind::Hold)];
+    let kind = prop_oneof![Just(ReserveKind::Hit), Just(ReserveKind::Hold)];
     let near = prop_oneof![Just(0i64), Just(1), Just(99_999), Just(100_000), Just(100_001), Just(1_000_000)];
     prop_oneof![
         6 => (any::<bool>(), kind, prop::bool::weighted(0.25))
@@ -167,24 +173,24 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn rule() -> impl Strategy<Value = Rule> {
     let window = prop_oneof![Just(100u64), Just(1000), Just(20_000)].prop_map(Duration::from_millis);
-    let then = prop_oneof![Just(Then::Captcha), Just(Then::Block)];
+    let then = prop_oneof![Just(RuleAction::Captcha), Just(RuleAction::Block)];
     (1..5u32, window, then).prop_map(|(max, window, then)| Rule::sliding(max, window, then))
 }
 
 fn some_limit(name: &'static str) -> impl Strategy<Value = Limit> {
-    let mode = prop_oneof![4 => Just(Mode::Enforce), 1 => Just(Mode::Monitor)];
+    let mode = prop_oneof![4 => Just(LimitMode::Enforce), 1 => Just(LimitMode::Monitor)];
     (prop::collection::vec(rule(), 1..4), mode)
         .prop_filter_map("two rules of one span", move |(rules, mode)| Limit::new(name, rules, mode).ok())
 }
 
-fn answer(verdict: Verdict) -> Answer {
+fn answer(verdict: StoreVerdict) -> Answer {
     match verdict {
-        Verdict::Admitted { room, noted, .. } => Answer::Admitted {
+        StoreVerdict::Admitted { room, noted, .. } => Answer::Admitted {
             remaining: room.map(|room| room.remaining),
             noted: noted.map(|noted| (noted.bucket, noted.rule, noted.retry_after)),
         },
-        Verdict::Held { bucket, .. } => Answer::Held { bucket },
-        Verdict::Refused { refusal, .. } => {
+        StoreVerdict::Held { bucket, .. } => Answer::Held { bucket },
+        StoreVerdict::Refused { refusal, .. } => {
             Answer::Refused { bucket: refusal.bucket, rule: refusal.rule, wait: refusal.retry_after }
         }
     }
@@ -206,20 +212,20 @@ async fn replay<R: Rig>(
             Step::Ask { both, kind, solved } => {
                 let id = fresh_id();
                 ids.push(id);
-                let ask = Ask { buckets: &buckets[..if both { 2 } else { 1 }], id, kind, solved };
+                let ask = ReserveRequest { buckets: &buckets[..if both { 2 } else { 1 }], id, kind, solved };
                 let got = answer(rig.store().reserve(&ask).await.unwrap());
                 prop_assert_eq!(got, model.reserve(rig.now(), &ask), "step {}: {:?}", number, step);
             }
             Step::Settle { back, log, outcome } => {
                 let Some(index) = ids.len().checked_sub(back + 1) else { continue };
                 let outcomes = [
-                    Outcome::Keep,
-                    Outcome::Refund,
-                    Outcome::Forgive { up_to: rig.now().minus(Duration::from_millis(50)) },
+                    HoldOutcome::Keep,
+                    HoldOutcome::Refund,
+                    HoldOutcome::Forgive { up_to: rig.now().minus(Duration::from_millis(50)) },
                 ];
                 let outcome = outcomes[usize::from(outcome)];
                 // An owner speaks while its hold lives; what a late word does has cases of its own.
-                if outcome == Outcome::Keep && !model.may_keep(log, rig.now(), ids[index]) {
+                if outcome == HoldOutcome::Keep && !model.may_keep(log, rig.now(), ids[index]) {
                     continue;
                 }
                 rig.store().settle(&[buckets[log]], ids[index], &[outcome]).await.unwrap();

@@ -29,23 +29,23 @@ on_stores! {
 }
 
 async fn restore<R: Rig>(rig: &R, bucket: Bucket<'_>, hits: &[(Duration, HitId)]) {
-    let kept = |(age, id): &(Duration, HitId)| (bucket, Kept { at: rig.now().minus(*age), id: *id });
+    let kept = |(age, id): &(Duration, HitId)| (bucket, KeptHit { at: rig.now().minus(*age), id: *id });
     let hits: Vec<_> = hits.iter().map(kept).collect();
     rig.store().restore(&hits).await.unwrap();
 }
 
-async fn take<R: Rig>(rig: &R, bucket: Bucket<'_>, id: HitId, kind: Kind) -> Verdict {
-    rig.store().reserve(&Ask { buckets: &[bucket], id, kind, solved: false }).await.unwrap()
+async fn take<R: Rig>(rig: &R, bucket: Bucket<'_>, id: HitId, kind: ReserveKind) -> StoreVerdict {
+    rig.store().reserve(&ReserveRequest { buckets: &[bucket], id, kind, solved: false }).await.unwrap()
 }
 
-async fn hit<R: Rig>(rig: &R, bucket: Bucket<'_>) -> Verdict {
-    take(rig, bucket, fresh_id(), Kind::Hit).await
+async fn hit<R: Rig>(rig: &R, bucket: Bucket<'_>) -> StoreVerdict {
+    take(rig, bucket, fresh_id(), ReserveKind::Hit).await
 }
 
 #[track_caller]
-fn wait(verdict: Verdict) -> Duration {
+fn wait(verdict: StoreVerdict) -> Duration {
     match verdict {
-        Verdict::Refused { refusal, .. } => refusal.retry_after,
+        StoreVerdict::Refused { refusal, .. } => refusal.retry_after,
         other => panic!("expected a refusal, got {other:?}"),
     }
 }
@@ -59,7 +59,7 @@ async fn restored_hits_count_by_their_own_times(rig: &impl Rig) {
     rig.advance(10 * MINUTE - MICRO);
     assert_eq!(wait(hit(rig, bucket).await), MICRO);
     rig.advance(MICRO);
-    assert!(matches!(hit(rig, bucket).await, Verdict::Admitted { .. }));
+    assert!(matches!(hit(rig, bucket).await, StoreVerdict::Admitted { .. }));
     assert_eq!(wait(hit(rig, bucket).await), 30 * MINUTE, "the next oldest");
 }
 
@@ -77,7 +77,7 @@ async fn what_stands_stays_as_it_stands(rig: &impl Rig) {
     let limit = limit("one", &[sliding(1, HOUR)]);
     let bucket = rig.limiter().bucket(&limit, b"a");
     let id = fresh_id();
-    take(rig, bucket, id, Kind::Hit).await;
+    take(rig, bucket, id, ReserveKind::Hit).await;
     rig.advance(MINUTE);
     restore(rig, bucket, &[(Duration::ZERO, id)]).await;
     assert_eq!(rig.members(bucket), 1);
@@ -92,7 +92,7 @@ async fn a_log_takes_back_its_newest_only(rig: &impl Rig) {
     assert_eq!(rig.members(bucket), 6, "twice what it can count");
     assert_eq!(wait(hit(rig, bucket).await), 57 * MINUTE);
     rig.advance(57 * MINUTE);
-    assert!(matches!(hit(rig, bucket).await, Verdict::Admitted { .. }));
+    assert!(matches!(hit(rig, bucket).await, StoreVerdict::Admitted { .. }));
     assert_eq!(rig.members(bucket), 3, "the next one that is admitted tidies up");
 }
 
@@ -103,11 +103,11 @@ async fn hits_admitted_by_an_empty_log_push_out_nothing(rig: &impl Rig) {
     let bucket = rig.limiter().bucket(&limit, b"a");
     let admitted = [fresh_id(), fresh_id(), fresh_id()];
     for id in admitted {
-        take(rig, bucket, id, Kind::Hit).await;
+        take(rig, bucket, id, ReserveKind::Hit).await;
     }
     restore(rig, bucket, &[10, 20, 30].map(|age| (age * MINUTE, fresh_id()))).await;
     for id in admitted {
-        rig.store().settle(&[bucket], id, &[Outcome::Refund]).await.unwrap();
+        rig.store().settle(&[bucket], id, &[HoldOutcome::Refund]).await.unwrap();
     }
     assert_eq!(rig.members(bucket), 3);
     assert_eq!(wait(hit(rig, bucket).await), 30 * MINUTE);
@@ -130,12 +130,12 @@ async fn what_no_rule_can_see_is_left_out(rig: &impl Rig) {
 }
 
 async fn a_calendar_unit_takes_back_what_it_counts(rig: &impl Rig) {
-    let span = Span::Calendar { unit: CalendarUnit::Day, zone: TimeZone::UTC };
-    let limit = limit("day", &[Rule { max: 2, span, then: Then::Block }]);
+    let span = RuleSpan::Calendar { unit: CalendarUnit::Day, zone: TimeZone::UTC };
+    let limit = limit("day", &[Rule { max: 2, span, then: RuleAction::Block }]);
     let bucket = rig.limiter().bucket(&limit, b"a");
     // It is noon: eleven hours ago is today, thirteen is not.
     restore(rig, bucket, &[(11 * HOUR, fresh_id()), (13 * HOUR, fresh_id())]).await;
-    assert!(matches!(hit(rig, bucket).await, Verdict::Admitted { .. }));
+    assert!(matches!(hit(rig, bucket).await, StoreVerdict::Admitted { .. }));
     assert_eq!(wait(hit(rig, bucket).await), 12 * HOUR);
 }
 
@@ -143,11 +143,11 @@ async fn restoring_disturbs_no_hold(rig: &impl Rig) {
     let limit = limit("three", &[sliding(3, HOUR)]);
     let bucket = rig.limiter().bucket(&limit, b"a");
     let id = fresh_id();
-    take(rig, bucket, id, Kind::Hold).await;
+    take(rig, bucket, id, ReserveKind::Hold).await;
     restore(rig, bucket, &[1, 2, 3, 4].map(|age| (age * MINUTE, fresh_id()))).await;
     assert_eq!(rig.store().peek(bucket).await.unwrap().holds, 1);
     assert_eq!(rig.members(bucket), 5, "four kept and the hold");
-    rig.store().settle(&[bucket], id, &[Outcome::Keep]).await.unwrap();
+    rig.store().settle(&[bucket], id, &[HoldOutcome::Keep]).await.unwrap();
     assert_eq!(wait(hit(rig, bucket).await), 58 * MINUTE, "the kept one and the newest two");
 }
 
@@ -155,10 +155,10 @@ async fn a_hold_of_the_same_id_stays_a_hold(rig: &impl Rig) {
     let limit = limit("one", &[sliding(1, HOUR)]);
     let bucket = rig.limiter().bucket(&limit, b"a");
     let id = fresh_id();
-    take(rig, bucket, id, Kind::Hold).await;
+    take(rig, bucket, id, ReserveKind::Hold).await;
     restore(rig, bucket, &[(MINUTE, id)]).await;
-    assert!(matches!(hit(rig, bucket).await, Verdict::Held { .. }));
-    rig.store().settle(&[bucket], id, &[Outcome::Refund]).await.unwrap();
+    assert!(matches!(hit(rig, bucket).await, StoreVerdict::Held { .. }));
+    rig.store().settle(&[bucket], id, &[HoldOutcome::Refund]).await.unwrap();
     assert_eq!(rig.members(bucket), 0);
 }
 

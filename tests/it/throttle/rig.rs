@@ -131,11 +131,11 @@ pub fn fresh_id() -> HitId {
 }
 
 pub fn sliding(max: u32, window: Duration) -> Rule {
-    Rule::sliding(max, window, Then::Block)
+    Rule::sliding(max, window, RuleAction::Block)
 }
 
 pub fn limit(name: &str, rules: &[Rule]) -> Limit {
-    Limit::new(name, rules.to_vec(), Mode::Enforce).unwrap()
+    Limit::new(name, rules.to_vec(), LimitMode::Enforce).unwrap()
 }
 
 /// Each case becomes a test on each store.

@@ -13,7 +13,7 @@ use crate::support::process::Home;
 async fn on(nacos: &NacosServer, more: &str) -> TestApp {
     let address = nacos.address();
     let live = format!(
-        "[live]\nhome = \"nacos\"\npoll = \"100ms\"\n[live.nacos]\nserver = \"{address}\"\n{more}\
+        "[live]\nbackend = \"nacos\"\npoll = \"100ms\"\n[live.nacos]\nserver = \"{address}\"\n{more}\
          [sms]\ntimeout = \"4s\"\ncode_ttl = \"4m\"\n"
     );
     TestApp::with(Store::Memory, &format!("{live}{}", document(50))).await
@@ -21,7 +21,7 @@ async fn on(nacos: &NacosServer, more: &str) -> TestApp {
 
 async fn filled(nacos: &NacosServer, app: &TestApp) {
     let live = &app.services.live;
-    until("it is filled", async || nacos.get().await.is_some() && live.home_down().is_none()).await;
+    until("it is filled", async || nacos.get().await.is_some() && live.backend_down().is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,7 +31,7 @@ async fn a_save_through_one_is_in_force_on_all_that_share_a_config_centre() {
     let mut three = Three::start(
         |_| vec!["serve".to_owned()],
         |home, _| {
-            home.set("GATEHOUSE__LIVE__HOME", "nacos");
+            home.set("GATEHOUSE__LIVE__BACKEND", "nacos");
             home.set("GATEHOUSE__LIVE__POLL", "60s");
             home.set("GATEHOUSE__LIVE__NACOS__SERVER", nacos.address());
             home.set("HOME", home.path("home").display().to_string());
@@ -101,7 +101,7 @@ async fn nonsense_changes_nothing_and_is_told() {
         ("[limits.login-account]\nrules = 3\n", "limits.login-account.rules"),
         ("[server]\nworkers = 3\n", "server: is not live"),
         ("[sms]\ngateway = \"outbox\"\n", "sms.gateway: is not live"),
-        ("[live]\nhome = \"file\"\n", "live: is not live"),
+        ("[live]\nbackend = \"file\"\n", "live: is not live"),
     ];
     for (text, reason) in nonsense {
         nacos.set(text).await;
@@ -199,7 +199,7 @@ async fn no_secret_is_in_the_log() {
     let nacos = NacosServer::guarded().await;
     let mut home = Home::new();
     let live = format!(
-        "[live]\nhome = \"nacos\"\n[live.nacos]\nserver = \"{}\"\nusername = \"env:WHO\"\npassword = \"env:WORD\"\n",
+        "[live]\nbackend = \"nacos\"\n[live.nacos]\nserver = \"{}\"\nusername = \"env:WHO\"\npassword = \"env:WORD\"\n",
         nacos.address()
     );
     home.write("gatehouse.toml", &live);

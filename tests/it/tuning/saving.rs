@@ -243,7 +243,7 @@ async fn what_administrators_did_and_would_have_done_is_recorded() {
     assert_eq!(save(&boss, &version, &with_max(&limits, 7)).await.status, 200);
     assert_eq!(save(&boss, &version, &with_max(&limits, 8)).await.status, 412);
     app.services.audit.flush().await;
-    let filter = gatehouse::audit::Filter::default();
+    let filter = gatehouse::audit::EventFilter::default();
     let events = app.services.audit.log().page(&filter, None, 50).await.unwrap().entries;
     let acts: Vec<_> = events
         .iter()

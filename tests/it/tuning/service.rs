@@ -17,7 +17,8 @@ pub(super) fn document(max: u32) -> String {
 }
 
 async fn on(port: u16) -> TestApp {
-    let live = format!("[live]\nhome = \"redis\"\nurl = \"redis://127.0.0.1:{port}/\"\npoll = \"100ms\"\n");
+    let live =
+        format!("[live]\nbackend = \"redis\"\nurl = \"redis://127.0.0.1:{port}/\"\npoll = \"100ms\"\n");
     TestApp::with(
         Store::Memory,
         &format!("{live}[sms]\ntimeout = \"4s\"\ncode_ttl = \"4m\"\n{}", document(50)),
@@ -158,7 +159,7 @@ async fn without_it_a_start_goes_by_the_file_and_says_so() {
 #[test]
 fn a_home_on_redis_needs_a_redis() {
     let mut home = Home::new();
-    home.write("gatehouse.toml", "[live]\nhome = \"redis\"\n");
+    home.write("gatehouse.toml", "[live]\nbackend = \"redis\"\n");
     let ended = home.run(&["check-config"]);
     assert_eq!(ended.code, Some(2));
     assert!(
@@ -169,5 +170,5 @@ fn a_home_on_redis_needs_a_redis() {
     home.set("GATEHOUSE__LIVE__URL", "redis://127.0.0.1:1/");
     assert_eq!(home.run(&["check-config"]).code, Some(0));
     let told = home.run(&["limits", "show"]);
-    assert!(told.stdout.starts_with("home:    redis, key gh:live\nversion: unknown"), "{}", told.stdout);
+    assert!(told.stdout.starts_with("backend: redis, key gh:live\nversion: unknown"), "{}", told.stdout);
 }

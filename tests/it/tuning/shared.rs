@@ -64,7 +64,7 @@ impl Three {
 
 async fn on_redis(poll: &'static str) -> Three {
     let set = |home: &mut Home, _: &Home| {
-        home.set("GATEHOUSE__LIVE__HOME", "redis");
+        home.set("GATEHOUSE__LIVE__BACKEND", "redis");
         home.set("GATEHOUSE__LIVE__POLL", poll);
     };
     Three::start(|_| vec!["serve".to_owned()], set).await

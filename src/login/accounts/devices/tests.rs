@@ -32,7 +32,7 @@ async fn bench(database: TestDatabase) -> Bench {
 }
 
 impl Bench {
-    async fn fail(&self, device: DeviceId, max: u32) -> Failure {
+    async fn fail(&self, device: DeviceId, max: u32) -> FailureResult {
         self.accounts.count_device_failure(&self.alice, device, max).await.unwrap()
     }
 
@@ -65,7 +65,10 @@ async fn of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_ends_
     }
     let outcomes = tasks.join_all().await;
     let count = |wanted| outcomes.iter().filter(|outcome| **outcome == wanted).count();
-    assert_eq!((count(Failure::Counted), count(Failure::Disabled), count(Failure::Void)), (99, 1, 100));
+    assert_eq!(
+        (count(FailureResult::Counted), count(FailureResult::Disabled), count(FailureResult::Void)),
+        (99, 1, 100)
+    );
     assert_eq!(bench.standing(home()).await, (0, 100, true));
     assert_eq!(bench.standing(work()).await, (0, 0, false), "another has its own");
     assert!(bench.accounts.is_device_spent(bench.alice.id, home()).await.unwrap());
@@ -77,13 +80,15 @@ async fn a_right_password_begins_anew_but_not_once_the_device_is_spent(database:
     let forget = || bench.accounts.forget_device_failures(&bench.alice, home());
     for _ in 0..3 {
         for _ in 0..2 {
-            assert_eq!(bench.fail(home(), 3).await, Failure::Counted);
+            assert_eq!(bench.fail(home(), 3).await, FailureResult::Counted);
         }
         // Two right ones at once are right, both.
         assert!(forget().await.unwrap() && forget().await.unwrap());
         assert_eq!(bench.standing(home()).await, (0, 0, false));
     }
-    for expected in [Failure::Counted, Failure::Counted, Failure::Disabled, Failure::Void] {
+    for expected in
+        [FailureResult::Counted, FailureResult::Counted, FailureResult::Disabled, FailureResult::Void]
+    {
         assert_eq!(bench.fail(home(), 3).await, expected);
     }
     assert!(!forget().await.unwrap(), "somebody who was slower");
@@ -92,17 +97,17 @@ async fn a_right_password_begins_anew_but_not_once_the_device_is_spent(database:
 
 async fn one_wrong_one_may_be_too_many(database: TestDatabase) {
     let bench = bench(database).await;
-    assert_eq!(bench.fail(home(), 1).await, Failure::Disabled);
+    assert_eq!(bench.fail(home(), 1).await, FailureResult::Disabled);
     for _ in 0..2 {
-        assert_eq!(bench.fail(work(), 100).await, Failure::Counted);
+        assert_eq!(bench.fail(work(), 100).await, FailureResult::Counted);
     }
-    assert_eq!(bench.fail(work(), 2).await, Failure::Disabled, "a limit below what stands");
+    assert_eq!(bench.fail(work(), 2).await, FailureResult::Disabled, "a limit below what stands");
 }
 
 async fn a_new_password_forgets_what_stood_against_devices_and_opens_to_everyone(database: TestDatabase) {
     let bench = bench(database).await;
     let Bench { accounts, alice, .. } = &bench;
-    assert_eq!(accounts.count_failure(alice, 1).await.unwrap(), Failure::Disabled);
+    assert_eq!(accounts.count_failure(alice, 1).await.unwrap(), FailureResult::Disabled);
     bench.fail(home(), 1).await;
     let set = async |shown| accounts.set_password(alice.id, &Phc::stored("second".to_owned()), shown).await;
     assert_eq!(set(ShownBy::Password(0)).await.unwrap(), None, "as a stranger");
@@ -111,7 +116,7 @@ async fn a_new_password_forgets_what_stood_against_devices_and_opens_to_everyone
     assert_eq!(set(ShownBy::PasswordFrom(0, work())).await.unwrap(), Some(1));
     assert_eq!(bench.standing(home()).await, (0, 0, false));
     assert!(accounts.by_id(alice.id).await.unwrap().unwrap().open_hash().is_some());
-    assert_eq!(bench.fail(home(), 3).await, Failure::Void, "compared with the one before");
+    assert_eq!(bench.fail(home(), 3).await, FailureResult::Void, "compared with the one before");
     assert_eq!(bench.standing(home()).await, (0, 0, false));
 }
 

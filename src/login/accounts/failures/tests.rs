@@ -52,7 +52,10 @@ async fn of_two_hundred_failures_at_four_instances_a_hundred_count_and_one_disab
     }
     let outcomes = tasks.join_all().await;
     let count = |wanted| outcomes.iter().filter(|outcome| **outcome == wanted).count();
-    assert_eq!((count(Failure::Counted), count(Failure::Disabled), count(Failure::Void)), (99, 1, 100));
+    assert_eq!(
+        (count(FailureResult::Counted), count(FailureResult::Disabled), count(FailureResult::Void)),
+        (99, 1, 100)
+    );
     let now = again(&first, &alice).await;
     assert_eq!((now.password_failures, now.password_disabled_at), (100, Some(NOW)));
     assert_eq!((now.open_hash(), &now.password_hash), (None, &Some(phc("first"))));
@@ -63,12 +66,14 @@ async fn a_right_password_begins_anew_but_not_once_it_is_disabled(database: Test
     let alice = alice(&accounts).await;
     for _ in 0..3 {
         for _ in 0..2 {
-            assert_eq!(accounts.count_failure(&alice, 3).await.unwrap(), Failure::Counted);
+            assert_eq!(accounts.count_failure(&alice, 3).await.unwrap(), FailureResult::Counted);
         }
         assert!(accounts.forget_failures(&alice).await.unwrap());
         assert_eq!(again(&accounts, &alice).await.password_failures, 0);
     }
-    for expected in [Failure::Counted, Failure::Counted, Failure::Disabled, Failure::Void] {
+    for expected in
+        [FailureResult::Counted, FailureResult::Counted, FailureResult::Disabled, FailureResult::Void]
+    {
         assert_eq!(accounts.count_failure(&alice, 3).await.unwrap(), expected);
     }
     // Somebody whose password was compared equal before that, and who is slower.
@@ -82,14 +87,14 @@ async fn a_limit_below_what_stands_disables_at_the_next_failure(database: TestDa
     for _ in 0..50 {
         accounts.count_failure(&alice, 100).await.unwrap();
     }
-    assert_eq!(accounts.count_failure(&alice, 20).await.unwrap(), Failure::Disabled);
+    assert_eq!(accounts.count_failure(&alice, 20).await.unwrap(), FailureResult::Disabled);
 }
 
 async fn a_failure_counts_against_the_password_that_it_was_compared_with(database: TestDatabase) {
     let accounts = accounts(&database).await;
     let before = alice(&accounts).await;
     accounts.set_password(before.id, &phc("second"), ShownBy::Phone(&phone())).await.unwrap().unwrap();
-    assert_eq!(accounts.count_failure(&before, 1).await.unwrap(), Failure::Void);
+    assert_eq!(accounts.count_failure(&before, 1).await.unwrap(), FailureResult::Void);
     assert!(!accounts.forget_failures(&before).await.unwrap(), "the first one is right no more");
     assert_eq!(again(&accounts, &before).await.password_failures, 0);
 }
@@ -98,14 +103,14 @@ async fn only_a_code_or_an_administrator_opens_a_disabled_password(database: Tes
     let accounts = accounts(&database).await;
     let alice = alice(&accounts).await;
     assert!(!accounts.enable_password(alice.id).await.unwrap(), "it is not disabled");
-    assert_eq!(accounts.count_failure(&alice, 1).await.unwrap(), Failure::Disabled);
+    assert_eq!(accounts.count_failure(&alice, 1).await.unwrap(), FailureResult::Disabled);
     let by_password = ShownBy::Password(alice.password_version);
     assert_eq!(accounts.set_password(alice.id, &phc("second"), by_password).await.unwrap(), None);
     assert!(!accounts.remove_phone(alice.id).await.unwrap(), "the number is the only way in now");
     assert!(accounts.enable_password(alice.id).await.unwrap());
     let now = again(&accounts, &alice).await;
     assert_eq!((now.open_hash(), now.password_failures), (Some(&phc("first")), 0));
-    assert_eq!(accounts.count_failure(&alice, 1).await.unwrap(), Failure::Disabled);
+    assert_eq!(accounts.count_failure(&alice, 1).await.unwrap(), FailureResult::Disabled);
     let by_code = ShownBy::Phone(&phone());
     assert!(accounts.set_password(alice.id, &phc("second"), by_code).await.unwrap().is_some());
     let now = again(&accounts, &alice).await;
@@ -122,7 +127,7 @@ async fn another_number_or_another_hash_leaves_the_failures_as_they_are(database
     assert_eq!(accounts.set_phone(alice.id, &other).await.unwrap(), PhoneSet::Done);
     let now = again(&accounts, &alice).await;
     assert_eq!(now.password_failures, 1);
-    assert_eq!(accounts.count_failure(&now, 2).await.unwrap(), Failure::Disabled);
+    assert_eq!(accounts.count_failure(&now, 2).await.unwrap(), FailureResult::Disabled);
     assert!(accounts.rehash(alice.id, &phc("dearer"), &phc("dearest")).await.unwrap());
     assert_eq!(again(&accounts, &alice).await.open_hash(), None);
 }

@@ -4,7 +4,7 @@ use url::form_urlencoded;
 use super::*;
 use crate::config::BodyKind;
 use crate::entropy::Entropy;
-use crate::sms::{Code, MessageId, Phone};
+use crate::sms::{MessageId, Phone, SmsCode};
 
 /// Everything that means something somewhere.
 const HOSTILE: &str = "a\"b\\c<d>&e='f'%41 +\n\u{1}#?验证码😀{code}";
@@ -15,12 +15,15 @@ fn filled(template: &str, escape: Escape) -> String {
 
 fn filled_with(template: &str, escape: Escape, text: &str) -> String {
     let phone = Phone::parse("13800138000", "CN").unwrap();
-    let code = Code::parse("012345").unwrap();
+    let code = SmsCode::parse("012345").unwrap();
     let id = MessageId::random(&Entropy::seeded(1));
-    let message = Message { id, phone: &phone, code: &code, text };
-    let values =
-        Values { message: &message, report_token: "t0", report_url: "https://h.example/r?id=1&token=2" };
-    Template::parse(template).unwrap().open(escape).unwrap().fill(&values)
+    let message = SmsMessage { id, phone: &phone, code: &code, text };
+    let values = TemplateValues {
+        message: &message,
+        report_token: "t0",
+        report_url: "https://h.example/r?id=1&token=2",
+    };
+    GatewayTemplate::parse(template).unwrap().open(escape).unwrap().fill(&values)
 }
 
 #[test]
@@ -81,12 +84,12 @@ fn names_that_stand_for_nothing_are_refused() {
     let known =
         "{phone}, {phone_digits}, {text}, {text_utf16_hex}, {code}, {id}, {report_token}, {report_url}";
     assert_eq!(
-        Template::parse("a {nmae}").unwrap_err(),
+        GatewayTemplate::parse("a {nmae}").unwrap_err(),
         format!("{{nmae}} is not a placeholder; use {known}, {{env:NAME}} and {{file:PATH}}")
     );
-    assert!(Template::parse("{env:}").is_err());
+    assert!(GatewayTemplate::parse("{env:}").is_err());
     assert_eq!(
-        format!("{:?}", Template::parse("hunter2 {env:KEY}{id}").unwrap()),
+        format!("{:?}", GatewayTemplate::parse("hunter2 {env:KEY}{id}").unwrap()),
         "[Secret(env:KEY), Place(Id)]"
     );
 }
@@ -97,7 +100,7 @@ fn secrets_are_read_and_escaped_too() {
     std::io::Write::write_all(&mut file, b"p&w=1 2\n").unwrap();
     let template = format!("u={{file:{}}}&c={{code}}", file.path().display());
     assert_eq!(filled(&template, Escape::Url), "u=p%26w%3D1%202&c=012345");
-    let missing = Template::parse("{env:GATEHOUSE_NO_SUCH}").unwrap().open(Escape::Url);
+    let missing = GatewayTemplate::parse("{env:GATEHOUSE_NO_SUCH}").unwrap().open(Escape::Url);
     assert!(missing.is_err());
 }
 
@@ -147,7 +150,7 @@ proptest! {
     #[test]
     fn what_is_no_name_is_literal(template in "[a-z\" {}]{0,40}") {
         let placeholder = Placeholder::ALL.iter().any(|(name, _)| template.contains(&format!("{{{name}}}")));
-        if let Ok(parsed) = Template::parse(&template) {
+        if let Ok(parsed) = GatewayTemplate::parse(&template) {
             prop_assert!(placeholder || parsed.sample("") == template);
         }
     }

@@ -10,9 +10,9 @@ use super::truth::{run, run_changed};
 use super::week::{BEGIN, Shape, week};
 use crate::clock::Micros;
 use crate::config::{LimitName, Limits};
-use crate::throttle::{CalendarUnit, Limit, Mode, Rule, Span, Then};
+use crate::throttle::{CalendarUnit, Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use crate::tuning::replay::logs_of::{self, is_replayed};
-use crate::tuning::replay::{Counts, Side, replay};
+use crate::tuning::replay::{AttemptCounts, ComparisonSide, replay};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -20,16 +20,16 @@ const QUICK: Shape = Shape { days: 7, people: 60, slow: false };
 const SLOW: Shape = Shape { days: 7, people: 60, slow: true };
 
 fn captcha(max: u32, window: Duration) -> Rule {
-    Rule::sliding(max, window, Then::Captcha)
+    Rule::sliding(max, window, RuleAction::Captcha)
 }
 
 fn block(max: u32, window: Duration) -> Rule {
-    Rule::sliding(max, window, Then::Block)
+    Rule::sliding(max, window, RuleAction::Block)
 }
 
-fn per(max: u32, unit: CalendarUnit, then: Then) -> Rule {
+fn per(max: u32, unit: CalendarUnit, then: RuleAction) -> Rule {
     let zone = TimeZone::get("Asia/Shanghai").unwrap();
-    Rule { max, span: Span::Calendar { unit, zone }, then }
+    Rule { max, span: RuleSpan::Calendar { unit, zone }, then }
 }
 
 /// Those of the product, smaller, so that a small week meets all of them.
@@ -49,7 +49,7 @@ pub fn today() -> Limits {
     ])
 }
 
-fn pairs(counts: &Counts, counted: &Counted) -> Vec<(&'static str, u64, u64)> {
+fn pairs(counts: &AttemptCounts, counted: &Counted) -> Vec<(&'static str, u64, u64)> {
     vec![
         ("attempts", counts.attempts, counted.attempts),
         ("admitted", counts.admitted, counted.admitted),
@@ -65,7 +65,7 @@ fn pairs(counts: &Counts, counted: &Counted) -> Vec<(&'static str, u64, u64)> {
 }
 
 /// Every count of the report beside what really happened.
-fn beside(side: &Side, truth: &(Counted, Vec<Counted>)) -> Vec<(String, u64, u64)> {
+fn beside(side: &ComparisonSide, truth: &(Counted, Vec<Counted>)) -> Vec<(String, u64, u64)> {
     let named = |name: &str, pairs: Vec<(&'static str, u64, u64)>| {
         pairs
             .into_iter()
@@ -83,7 +83,7 @@ fn beside(side: &Side, truth: &(Counted, Vec<Counted>)) -> Vec<(String, u64, u64
     all
 }
 
-pub fn assert_exact(side: &Side, truth: &(Counted, Vec<Counted>)) {
+pub fn assert_exact(side: &ComparisonSide, truth: &(Counted, Vec<Counted>)) {
     for (what, count, counted) in beside(side, truth) {
         assert_eq!(count, counted, "{what}");
     }
@@ -109,21 +109,21 @@ fn tighter() -> Vec<Limits> {
         limits(&[
             enforced(
                 "login-account",
-                vec![captcha(3, MINUTE), block(8, HOUR), per(12, CalendarUnit::Day, Then::Block)],
+                vec![captcha(3, MINUTE), block(8, HOUR), per(12, CalendarUnit::Day, RuleAction::Block)],
             ),
             enforced(
                 "login-address",
-                vec![captcha(10, MINUTE), block(40, HOUR), per(10, CalendarUnit::Hour, Then::Captcha)],
+                vec![captcha(10, MINUTE), block(40, HOUR), per(10, CalendarUnit::Hour, RuleAction::Captcha)],
             ),
-            enforced("register-address", vec![block(3, HOUR), per(5, CalendarUnit::Week, Then::Block)]),
+            enforced("register-address", vec![block(3, HOUR), per(5, CalendarUnit::Week, RuleAction::Block)]),
             enforced(
                 "sms-phone",
-                vec![block(1, MINUTE), block(3, HOUR), per(4, CalendarUnit::Day, Then::Block)],
+                vec![block(1, MINUTE), block(3, HOUR), per(4, CalendarUnit::Day, RuleAction::Block)],
             ),
             enforced("sms-address", vec![block(8, HOUR)]),
             enforced("sms-network", vec![block(20, HOUR)]),
             enforced("sms-prefix", vec![block(30, 4 * HOUR)]),
-            enforced("sms-total", vec![block(60, 4 * HOUR), per(50, CalendarUnit::Day, Then::Block)]),
+            enforced("sms-total", vec![block(60, 4 * HOUR), per(50, CalendarUnit::Day, RuleAction::Block)]),
             enforced("sms-guess", vec![block(4, 10 * MINUTE)]),
         ]),
     ]
@@ -132,7 +132,7 @@ fn tighter() -> Vec<Limits> {
 /// Room for more, switched off, only watched, other windows.
 fn others() -> Vec<Limits> {
     let watched =
-        Limit::new("login-account", vec![captcha(3, MINUTE), block(8, HOUR)], Mode::Monitor).unwrap();
+        Limit::new("login-account", vec![captcha(3, MINUTE), block(8, HOUR)], LimitMode::Monitor).unwrap();
     vec![
         limits(&[
             enforced("login-account", vec![captcha(5, MINUTE), block(12, HOUR)]),
@@ -157,7 +157,7 @@ fn others() -> Vec<Limits> {
             enforced("login-device", vec![block(2, 5 * MINUTE)]),
             enforced("login-address", vec![captcha(4, 10 * MINUTE), block(30, 30 * MINUTE)]),
             enforced("sms-phone", vec![block(2, 5 * MINUTE)]),
-            enforced("sms-total", vec![block(20, HOUR), per(40, CalendarUnit::Day, Then::Block)]),
+            enforced("sms-total", vec![block(20, HOUR), per(40, CalendarUnit::Day, RuleAction::Block)]),
             enforced("sms-guess", vec![block(3, MINUTE)]),
         ]),
     ]

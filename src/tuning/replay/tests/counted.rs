@@ -3,9 +3,9 @@
 use super::truth::{Run, asked};
 use super::week::Attempt;
 use crate::config::{LimitName, Limits};
-use crate::throttle::Then;
+use crate::throttle::RuleAction;
 use crate::tuning::replay::logs_of;
-use crate::tuning::replay::row::Action;
+use crate::tuning::replay::row::ReplayAction;
 
 /// What a run came to, in the report's own terms, for the attempts that came at `from` or later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,27 +38,28 @@ pub fn count(
         .map(|limit| Counted { rules: vec![0; limit.rules().len()], ..Counted::default() })
         .collect();
     // Wrong answers are in no report: nothing refuses them.
-    let reported = |(_, attempt): &(usize, &Attempt)| attempt.action != Action::Answer && attempt.at >= from;
+    let reported =
+        |(_, attempt): &(usize, &Attempt)| attempt.action != ReplayAction::Answer && attempt.at >= from;
     for (number, attempt) in attempts.iter().enumerate().filter(reported) {
         let (was, is) = (&recorded.fates[number], &real.fates[number]);
         let add = |counted: &mut Counted, of: Option<LimitName>| {
             let refused =
                 is.refused.filter(|(limit, _)| of.is_none_or(|of| of == *limit)).map(|(_, why)| why);
             let admitted = is.refused.is_none();
-            let password = attempt.action != Action::Send && attempt.action != Action::Register;
+            let password = attempt.action != ReplayAction::Send && attempt.action != ReplayAction::Register;
             let known_wrong = password && !attempt.right && was.refused.is_none();
             counted.attempts += 1;
             counted.admitted += u64::from(admitted);
-            counted.challenged += u64::from(refused.is_some_and(|why| why.then == Then::Captcha));
-            counted.throttled += u64::from(refused.is_some_and(|why| why.then == Then::Block));
+            counted.challenged += u64::from(refused.is_some_and(|why| why.then == RuleAction::Captcha));
+            counted.throttled += u64::from(refused.is_some_and(|why| why.then == RuleAction::Block));
             counted.bothered += u64::from(refused.is_some() && recorded.honest[number]);
             counted.guesses_verified += u64::from(admitted && password && !attempt.right);
             counted.guesses_stopped += u64::from(refused.is_some() && known_wrong);
-            let message = attempt.action == Action::Send;
+            let message = attempt.action == ReplayAction::Send;
             counted.messages_sent += u64::from(message && admitted);
             counted.messages_stopped += u64::from(message && refused.is_some());
-            let asked_now = is.refused.is_some_and(|(_, why)| why.then == Then::Captcha);
-            let asked_then = was.refused.is_some_and(|(_, why)| why.then == Then::Captcha);
+            let asked_now = is.refused.is_some_and(|(_, why)| why.then == RuleAction::Captcha);
+            let asked_then = was.refused.is_some_and(|(_, why)| why.then == RuleAction::Captcha);
             let unknown = admitted && was.refused.is_some() || asked_now && !asked_then;
             counted.unknown += u64::from(unknown);
             if let (Some(why), Some(_)) = (refused, of) {

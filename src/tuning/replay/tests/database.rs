@@ -7,16 +7,16 @@ use super::counted::count;
 use super::drafts::{enforced, limits};
 use super::truth::{Run, run};
 use super::week::{Attempt, BEGIN, Shape, week};
-use crate::audit::{self, Audit, Event, FROM_DEVICE, NOT_FORGIVEN, Subject, Why};
+use crate::audit::{self, Audit, AuditEvent, EventRule, EventSubject, FROM_DEVICE, NOT_FORGIVEN};
 use crate::clock::{Clock, Micros};
 use crate::config::Limits;
 use crate::db::Db;
 use crate::db::tests::{TestDatabase, on_both_databases};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
-use crate::throttle::{Rule, Then};
-use crate::tuning::replay::preview::{Current, Incomplete, PreviewError, Previews};
-use crate::tuning::replay::row::Action;
+use crate::throttle::{Rule, RuleAction};
+use crate::tuning::replay::preview::{IncompleteReason, PreviewBase, PreviewError, PreviewService};
+use crate::tuning::replay::row::ReplayAction;
 use crate::tuning::replay::{read, replay};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -38,32 +38,32 @@ async fn record(audit: &Audit, clock: &Clock, attempts: &[Attempt], run: &Run) {
         let outcome = match (&fate.refused, attempt.action, attempt.right) {
             (Some((_, refusal)), ..) => audit::Outcome::refused(refusal),
             (None, _, true) => audit::Outcome::Ok,
-            (None, Action::Send, false) => audit::Outcome::Failed,
+            (None, ReplayAction::Send, false) => audit::Outcome::Failed,
             (None, ..) => audit::Outcome::Wrong,
         };
         let action = match attempt.action {
-            Action::SignIn | Action::DeviceSignIn => audit::Action::SignIn,
-            Action::Guess => audit::Action::Guess,
-            Action::Send => audit::Action::Send,
-            Action::Answer => audit::Action::Captcha,
+            ReplayAction::SignIn | ReplayAction::DeviceSignIn => audit::Action::SignIn,
+            ReplayAction::Guess => audit::Action::Guess,
+            ReplayAction::Send => audit::Action::Send,
+            ReplayAction::Answer => audit::Action::Captcha,
             _ => audit::Action::Register,
         };
-        let right = fate.action == Action::SignIn && attempt.right && fate.refused.is_none();
-        let device = attempt.subjects[5].filter(|_| fate.action == Action::DeviceSignIn);
-        audit.record(Event {
+        let right = fate.action == ReplayAction::SignIn && attempt.right && fate.refused.is_none();
+        let device = attempt.subjects[5].filter(|_| fate.action == ReplayAction::DeviceSignIn);
+        audit.record(AuditEvent {
             settled: fate.refused.is_none().then_some(Micros(fate.until)),
-            why: fate.refused.as_ref().map(|(limit, refusal)| Why::refused(limit.as_str(), refusal)),
+            why: fate.refused.as_ref().map(|(limit, refusal)| EventRule::refused(limit.as_str(), refusal)),
             name: device.map(|_| FROM_DEVICE),
             solved: attempt.solved,
-            account: words[0].as_deref().map(Subject::Login),
-            address: bytes[1].as_ref().map(|bytes| Subject::Address(bytes)),
-            network: bytes[2].as_ref().map(|bytes| Subject::Network(bytes)),
-            phone: words[3].as_deref().map(Subject::Phone),
-            prefix: words[4].as_deref().map(Subject::Prefix),
+            account: words[0].as_deref().map(EventSubject::Login),
+            address: bytes[1].as_ref().map(|bytes| EventSubject::Address(bytes)),
+            network: bytes[2].as_ref().map(|bytes| EventSubject::Network(bytes)),
+            phone: words[3].as_deref().map(EventSubject::Phone),
+            prefix: words[4].as_deref().map(EventSubject::Prefix),
             detail: device
                 .map(|device| format!(r#"{{"device":"{device}"}}"#))
                 .or((right && !fate.forgave).then(|| NOT_FORGIVEN.to_owned())),
-            ..Event::new(Micros(fate.at), action, outcome)
+            ..AuditEvent::new(Micros(fate.at), action, outcome)
         });
         if written % 200 == 0 {
             audit.flush().await;
@@ -107,8 +107,8 @@ async fn what_is_read_from_the_database_gives_what_a_draft_would_have_decided(da
     assert_exact(&replayed.draft, &count(&attempts, &today(), &decided, &real, BEGIN));
 }
 
-fn since_ever() -> Current {
-    Current { limits: today(), since: None }
+fn since_ever() -> PreviewBase {
+    PreviewBase { limits: today(), since: None }
 }
 
 async fn limits_that_came_into_force_within_the_span_are_told_of(database: TestDatabase) {
@@ -120,25 +120,25 @@ async fn limits_that_came_into_force_within_the_span_are_told_of(database: TestD
         clock.advance(Duration::from_secs(1));
         let reset = outcome == audit::Outcome::Ok;
         let action = if reset { audit::Action::Reset } else { audit::Action::SignIn };
-        let account = Some(Subject::Login("alice"));
-        let address = Some(Subject::Address(&[4, 203, 0, 113, 7]));
-        audit.record(Event { account, address, ..Event::new(clock.now(), action, outcome) });
+        let account = Some(EventSubject::Login("alice"));
+        let address = Some(EventSubject::Address(&[4, 203, 0, 113, 7]));
+        audit.record(AuditEvent { account, address, ..AuditEvent::new(clock.now(), action, outcome) });
     }
     audit.flush().await;
     clock.advance(Duration::from_secs(1));
     let begin = clock.now().minus(DAY);
     let tried = async |since, draft| {
-        let current = Current { limits: Limits::default(), since };
-        Previews::default().preview((&db, &clock), current, draft, DAY).await.unwrap()
+        let current = PreviewBase { limits: Limits::default(), since };
+        PreviewService::default().preview((&db, &clock), current, draft, DAY).await.unwrap()
     };
     for (since, changed) in [(None, false), (Some(begin), false), (Some(begin.plus(DAY / 2)), true)] {
         let report = tried(since, Limits::default()).await;
-        assert_eq!(report.incomplete.contains(&Incomplete::LimitsChanged), changed);
+        assert_eq!(report.incomplete.contains(&IncompleteReason::LimitsChanged), changed);
         assert_eq!(report.comparison.recorded.all.admitted, 4, "as it was decided");
         assert_eq!(report.comparison.draft, report.comparison.recorded);
     }
     // A code that set a new password has cleared the log.
-    let rule = |max| vec![Rule::sliding(max, DAY, Then::Block)];
+    let rule = |max| vec![Rule::sliding(max, DAY, RuleAction::Block)];
     let draft = |max| limits(&[enforced("login-account", rule(max))]);
     assert_eq!(tried(None, draft(3)).await.comparison.draft.all.admitted, 4);
     assert_eq!(tried(None, draft(2)).await.comparison.draft.all.admitted, 3);
@@ -150,15 +150,15 @@ async fn a_preview_tells_what_it_read_and_what_it_lacks(database: TestDatabase) 
     let attempts = week(22, Shape { days: 2, people: 10, slow: false });
     let decided = run(&attempts, &today()).await;
     record(&audit(&db, &clock), &clock, &attempts, &decided).await;
-    let previews = Previews::default();
+    let previews = PreviewService::default();
     let draft = || Limits::default();
     let report = previews.preview((&db, &clock), since_ever(), draft(), DAY).await.unwrap();
-    let reported = attempts.iter().filter(|attempt| attempt.action != Action::Answer);
+    let reported = attempts.iter().filter(|attempt| attempt.action != ReplayAction::Answer);
     let counted = reported.filter(|attempt| attempt.at > clock.now().0 - DAY.as_micros() as i64);
     let last = 1;
     let recorded = &report.comparison.recorded.all;
     assert_eq!(recorded.attempts, counted.count() as u64 - last, "the span ends before now");
-    assert_eq!(report.incomplete, [Incomplete::NotWarm], "the prefixes' day begins before the record");
+    assert_eq!(report.incomplete, [IncompleteReason::NotWarm], "the prefixes' day begins before the record");
     assert!(report.not_replayed.contains(&"captcha-total".to_owned()));
     assert!(!report.not_replayed.contains(&"login-device".to_owned()));
     clock.advance(Duration::from_secs(30));

@@ -1,7 +1,7 @@
 //! Sets of limits to try.
 
 use crate::config::{LimitName, Limits};
-use crate::throttle::{Limit, Mode, Rule};
+use crate::throttle::{Limit, LimitMode, Rule};
 
 /// The limits with some of them replaced.
 pub fn limits(changed: &[Limit]) -> Limits {
@@ -27,5 +27,5 @@ pub fn limits(changed: &[Limit]) -> Limits {
 }
 
 pub fn enforced(name: &str, rules: Vec<Rule>) -> Limit {
-    Limit::new(name, rules, Mode::Enforce).expect("within bounds")
+    Limit::new(name, rules, LimitMode::Enforce).expect("within bounds")
 }

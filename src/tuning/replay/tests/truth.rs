@@ -11,10 +11,13 @@ use crate::config::{LimitName, Limits};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
 use crate::throttle::{
-    Attempt as Asked, Bucket, Decision, HitId, Hold, Limit, Limiter, MemoryStore, OwnedBucket, Refusal, Then,
+    Bucket, HitDecision, HitId, Hold, HoldDecision as Asked, Limit, Limiter, MemoryStore, OwnedBucket,
+    Refusal, RuleAction,
 };
 use crate::tuning::replay::logs_of::{self, KEPT_ON_FAILURE, counts_devices};
-use crate::tuning::replay::row::{Action, DEVICE, HONEST, Intake, KINDS, Outcome, Recorded, Recording};
+use crate::tuning::replay::row::{
+    DEVICE, HONEST, KINDS, RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake,
+};
 
 /// What became of an attempt.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +26,7 @@ pub struct Fate {
     pub at: i64,
     pub until: i64,
     /// As what it was counted.
-    pub action: Action,
+    pub action: ReplayAction,
     /// Which limit refused it, and how.
     pub refused: Option<(LimitName, Refusal)>,
     pub forgave: bool,
@@ -37,21 +40,23 @@ pub struct Run {
 }
 
 /// Which limits count an attempt, and the place of whom they count.
-pub fn asked(action: Action) -> &'static [(LimitName, usize)] {
+pub fn asked(action: ReplayAction) -> &'static [(LimitName, usize)] {
     use LimitName::*;
     match action {
-        Action::SignIn => &[(LoginAccount, 0), (LoginAddress, 1), (LoginNetwork, 2)],
-        Action::DeviceSignIn => &[(LoginDevice, 5)],
-        Action::Guess => &[(SmsGuess, 3), (LoginAddress, 1), (LoginNetwork, 2)],
-        Action::Answer | Action::GuessApart => &[(LoginAddress, 1), (LoginNetwork, 2)],
-        Action::Send => &[(SmsPhone, 3), (SmsAddress, 1), (SmsNetwork, 2), (SmsPrefix, 4), (SmsTotal, 6)],
-        Action::Register => &[(RegisterAddress, 1)],
-        Action::DeviceGuess | Action::Clear => &[],
+        ReplayAction::SignIn => &[(LoginAccount, 0), (LoginAddress, 1), (LoginNetwork, 2)],
+        ReplayAction::DeviceSignIn => &[(LoginDevice, 5)],
+        ReplayAction::Guess => &[(SmsGuess, 3), (LoginAddress, 1), (LoginNetwork, 2)],
+        ReplayAction::Answer | ReplayAction::GuessApart => &[(LoginAddress, 1), (LoginNetwork, 2)],
+        ReplayAction::Send => {
+            &[(SmsPhone, 3), (SmsAddress, 1), (SmsNetwork, 2), (SmsPrefix, 4), (SmsTotal, 6)]
+        }
+        ReplayAction::Register => &[(RegisterAddress, 1)],
+        ReplayAction::DeviceGuess | ReplayAction::Clear => &[],
     }
 }
 
 /// As what it was decided on, and what was said.
-type Said = (Action, Asked<MemoryStore>);
+type Said = (ReplayAction, Asked<MemoryStore>);
 type Wait = JoinHandle<Said>;
 
 enum End {
@@ -105,7 +110,7 @@ pub async fn run_changed(attempts: &[Attempt], limits: [&Limits; 2], changes: i6
     assert!(machine.waiting.is_empty(), "everybody had their turn");
     let fates: Vec<Fate> = machine.fates.into_iter().map(|fate| fate.expect("decided")).collect();
     let rows = record(attempts, &fates);
-    let mut intake = Intake::default();
+    let mut intake = RowIntake::default();
     rows.iter().for_each(|(row, _)| intake.take(row));
     let recording = intake.finish();
     let honest = honest(attempts.len(), &rows, &recording);
@@ -117,16 +122,17 @@ impl Machine<'_> {
         self.limits[usize::from(at >= self.changes)]
     }
 
-    fn buckets(&self, attempt: &Attempt, action: Action) -> Vec<OwnedBucket> {
+    fn buckets(&self, attempt: &Attempt, action: ReplayAction) -> Vec<OwnedBucket> {
         let limits = logs_of::limits(self.limits(attempt.at));
         let bucket = |(limit, kind): &(LimitName, usize)| {
             let subject = attempt.subjects.get(*kind).map_or(0, |subject| subject.expect("it has one"));
             self.limiter.bucket(limits[*limit as usize], &subject.to_le_bytes()).to_owned()
         };
         // What refuses nothing is counted by no limit that blocks.
-        let blocks = |limit: &&Limit| limit.rules().iter().any(|rule| rule.then == Then::Block);
-        let counts =
-            |(limit, _): &&(LimitName, usize)| action != Action::Answer || !blocks(&limits[*limit as usize]);
+        let blocks = |limit: &&Limit| limit.rules().iter().any(|rule| rule.then == RuleAction::Block);
+        let counts = |(limit, _): &&(LimitName, usize)| {
+            action != ReplayAction::Answer || !blocks(&limits[*limit as usize])
+        };
         asked(action).iter().filter(counts).map(bucket).collect()
     }
 
@@ -155,19 +161,19 @@ impl Machine<'_> {
     async fn arrive(&mut self, number: usize) {
         let attempt = self.attempts[number];
         let action = match attempt.action {
-            Action::DeviceSignIn if !counts_devices(self.limits(attempt.at)) => Action::SignIn,
+            ReplayAction::DeviceSignIn if !counts_devices(self.limits(attempt.at)) => ReplayAction::SignIn,
             action => action,
         };
         let owned = self.buckets(&attempt, action);
         match action {
-            Action::SignIn | Action::DeviceSignIn | Action::Guess => {
+            ReplayAction::SignIn | ReplayAction::DeviceSignIn | ReplayAction::Guess => {
                 let limiter = self.limiter.clone();
-                let known = action == Action::DeviceSignIn;
-                let as_stranger = known.then(|| self.buckets(&attempt, Action::SignIn));
+                let known = action == ReplayAction::DeviceSignIn;
+                let as_stranger = known.then(|| self.buckets(&attempt, ReplayAction::SignIn));
                 let mut wait = tokio::spawn(async move {
                     let own = hold(&limiter, &owned, attempt.solved).await;
                     match (own, as_stranger) {
-                        (Asked::Refused(refusal), Some(owned)) if refusal.then == Then::Block => {
+                        (Asked::Refused(refusal), Some(owned)) if refusal.then == RuleAction::Block => {
                             match hold(&limiter, &owned, attempt.solved).await {
                                 Asked::Refused(other)
                                     if (refusal.then, refusal.retry_after)
@@ -175,7 +181,7 @@ impl Machine<'_> {
                                 {
                                     (action, Asked::Refused(refusal))
                                 }
-                                said => (Action::SignIn, said),
+                                said => (ReplayAction::SignIn, said),
                             }
                         }
                         (said, _) => (action, said),
@@ -194,17 +200,19 @@ impl Machine<'_> {
                 let buckets: Vec<Bucket<'_>> = owned.iter().map(OwnedBucket::borrow).collect();
                 let said = self.limiter.reserve_or_nothing(&buckets, attempt.solved).await;
                 match said.expect("a store in memory") {
-                    Decision::Admitted(admission) => {
+                    HitDecision::Admitted(admission) => {
                         self.sent.insert(number, admission.id);
                         let until = attempt.at + attempt.lasts;
                         self.tell(number, action, until, None, admission.noted);
-                        if attempt.action == Action::Send && !attempt.right {
+                        if attempt.action == ReplayAction::Send && !attempt.right {
                             self.ends.push((until, End::Refund(number)));
                             Box::pin(self.advance(attempt.at)).await;
                         }
                     }
-                    Decision::Refused(refusal) => self.tell(number, action, attempt.at, Some(refusal), None),
-                    Decision::Held => unreachable!("nothing here is held"),
+                    HitDecision::Refused(refusal) => {
+                        self.tell(number, action, attempt.at, Some(refusal), None)
+                    }
+                    HitDecision::Held => unreachable!("nothing here is held"),
                 }
             }
         }
@@ -240,7 +248,7 @@ impl Machine<'_> {
     fn tell(
         &mut self,
         number: usize,
-        action: Action,
+        action: ReplayAction,
         until: i64,
         refused: Option<Refusal>,
         noted: Option<Refusal>,
@@ -255,7 +263,7 @@ impl Machine<'_> {
     async fn verified(&mut self, number: usize, hold: Hold<MemoryStore>) {
         let attempt = self.attempts[number];
         match (attempt.right, attempt.action) {
-            (true, Action::SignIn | Action::DeviceSignIn) => {
+            (true, ReplayAction::SignIn | ReplayAction::DeviceSignIn) => {
                 let succeeded = hold.succeed(|bucket| bucket == 0).await;
                 self.fates[number].as_mut().expect("told").forgave = succeeded.expect("a store in memory").1;
             }
@@ -287,25 +295,25 @@ async fn settle_down() {
 
 /// The rows as they are written: what was admitted one by one, what was refused by the hit that stood in the
 /// way. Each with the attempts that are in it.
-pub fn record(attempts: &[Attempt], fates: &[Fate]) -> Vec<(Recorded, Vec<usize>)> {
-    let mut rows: Vec<(Recorded, Vec<usize>)> = Vec::new();
+pub fn record(attempts: &[Attempt], fates: &[Fate]) -> Vec<(RecordedEvent, Vec<usize>)> {
+    let mut rows: Vec<(RecordedEvent, Vec<usize>)> = Vec::new();
     let mut open: HashMap<_, usize> = HashMap::new();
     let mut order: Vec<usize> = (0..attempts.len()).collect();
     order.sort_by_key(|number| fates[*number].at);
     for number in order {
         let (attempt, fate) = (&attempts[number], &fates[number]);
         let outcome = match (fate.refused, attempt.right, attempt.action) {
-            (Some((_, Refusal { then: Then::Captcha, .. })), ..) => Outcome::Challenged,
-            (Some(_), ..) => Outcome::Throttled,
-            (None, true, _) => Outcome::Ok,
-            (None, false, Action::Send) => Outcome::Failed,
-            (None, false, _) => Outcome::Wrong,
+            (Some((_, Refusal { then: RuleAction::Captcha, .. })), ..) => ReplayOutcome::Challenged,
+            (Some(_), ..) => ReplayOutcome::Throttled,
+            (None, true, _) => ReplayOutcome::Ok,
+            (None, false, ReplayAction::Send) => ReplayOutcome::Failed,
+            (None, false, _) => ReplayOutcome::Wrong,
         };
         let mut keys = attempt.subjects;
-        keys[DEVICE] = keys[DEVICE].filter(|_| fate.action == Action::DeviceSignIn);
+        keys[DEVICE] = keys[DEVICE].filter(|_| fate.action == ReplayAction::DeviceSignIn);
         // Whether a known device's was to forgive is not recorded.
-        let told = fate.action == Action::SignIn && outcome == Outcome::Ok;
-        let row = Recorded {
+        let told = fate.action == ReplayAction::SignIn && outcome == ReplayOutcome::Ok;
+        let row = RecordedEvent {
             at: Micros(fate.at),
             until: Micros(fate.until),
             count: 1,
@@ -343,7 +351,7 @@ fn frees(fate: &Fate) -> i64 {
     fate.at + fate.refused.map_or(0, |(_, refusal)| refusal.retry_after.as_micros() as i64)
 }
 
-fn honest(count: usize, rows: &[(Recorded, Vec<usize>)], recording: &Recording) -> Vec<bool> {
+fn honest(count: usize, rows: &[(RecordedEvent, Vec<usize>)], recording: &Recording) -> Vec<bool> {
     let mut honest = vec![false; count];
     // As many rows as went in, in another order: known again by time, and by whom.
     let mut left: Vec<bool> = vec![true; recording.rows.len()];

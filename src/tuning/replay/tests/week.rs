@@ -1,6 +1,6 @@
 //! Attempts as honest people, attackers and programs make them; each seed makes another week.
 
-use crate::tuning::replay::row::Action;
+use crate::tuning::replay::row::ReplayAction;
 
 /// 2026-03-01 12:00:00 UTC.
 pub const BEGIN: i64 = 1_772_366_400_000_000;
@@ -12,7 +12,7 @@ pub const HOUR: i64 = 60 * MINUTE;
 pub struct Attempt {
     /// No two at the same time.
     pub at: i64,
-    pub action: Action,
+    pub action: ReplayAction,
     /// Account, address, network, phone, prefix, device.
     pub subjects: [Option<i64>; 6],
     pub right: bool,
@@ -89,17 +89,17 @@ impl Week {
         // A challenge that was not solved, now and then.
         if self.others.one_in(8) {
             let (action, subjects) =
-                (Action::Answer, [None, Some(address), Some(address / 4), None, None, None]);
+                (ReplayAction::Answer, [None, Some(address), Some(address / 4), None, None, None]);
             let answer = Attempt { at: at - 1, action, subjects, right: false, solved: true, lasts: 0 };
             self.attempts.push(answer);
         }
-        let action = if device.is_some() { Action::DeviceSignIn } else { Action::SignIn };
+        let action = if device.is_some() { ReplayAction::DeviceSignIn } else { ReplayAction::SignIn };
         self.attempts.push(Attempt { at, action, subjects, right, solved, lasts });
     }
 
-    fn code(&mut self, at: i64, action: Action, phone: i64, address: i64, right: bool) {
+    fn code(&mut self, at: i64, action: ReplayAction, phone: i64, address: i64, right: bool) {
         let lasts = if self.shape.slow { self.chance.below(SECOND) } else { 0 };
-        let send = action == Action::Send;
+        let send = action == ReplayAction::Send;
         let prefix = send.then_some(phone / 50);
         let subjects = [None, Some(address), Some(address / 4), Some(phone), prefix, None];
         let solved = self.chance.one_in(4);
@@ -112,13 +112,13 @@ impl Week {
             let mut at = BEGIN + self.chance.below(self.length());
             let address = 100 + person / 3;
             if self.chance.one_in(4) {
-                self.code(at, Action::Send, person, address, !self.chance.0.is_multiple_of(9));
+                self.code(at, ReplayAction::Send, person, address, !self.chance.0.is_multiple_of(9));
                 at += 20 * SECOND;
                 for _ in 0..self.chance.below(3) {
-                    self.code(at, Action::Guess, person, address, false);
+                    self.code(at, ReplayAction::Guess, person, address, false);
                     at += SECOND + self.chance.below(30 * SECOND);
                 }
-                self.code(at, Action::Guess, person, address, true);
+                self.code(at, ReplayAction::Guess, person, address, true);
                 continue;
             }
             let device = self.others.one_in(2).then_some(person);
@@ -181,10 +181,10 @@ impl Week {
             let (phone, address) = (first + self.chance.below(30), 970 + self.chance.below(6));
             if self.chance.one_in(4) {
                 let right = self.chance.one_in(20);
-                self.code(at, Action::Guess, phone, address, right);
+                self.code(at, ReplayAction::Guess, phone, address, right);
             } else {
                 let taken = !self.chance.one_in(5);
-                self.code(at, Action::Send, phone, address, taken);
+                self.code(at, ReplayAction::Send, phone, address, taken);
             }
         }
     }
@@ -193,8 +193,14 @@ impl Week {
         for _ in 0..60 {
             let at = BEGIN + self.chance.below(self.length());
             let subjects = [None, Some(980 + self.chance.below(3)), None, None, None, None];
-            let attempt =
-                Attempt { at, action: Action::Register, subjects, right: true, solved: false, lasts: 0 };
+            let attempt = Attempt {
+                at,
+                action: ReplayAction::Register,
+                subjects,
+                right: true,
+                solved: false,
+                lasts: 0,
+            };
             self.attempts.push(attempt);
         }
     }

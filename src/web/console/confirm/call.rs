@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::login::{Password, Token};
+use crate::login::{Password, SessionToken};
 use crate::web::account::phone_call::{FORM, verify};
 use crate::web::console::guard;
 use crate::web::form::fields::Typed;
@@ -41,8 +41,10 @@ pub async fn submit(
     if let Err(refusal) = verify(&call, &services, &live, &admin.who.account, password, solved).await? {
         return Ok(refusal);
     }
-    let token =
-        edge.session_token(request.headers()).and_then(Token::parse).ok_or(Problem::Unauthenticated)?;
+    let token = edge
+        .session_token(request.headers())
+        .and_then(SessionToken::parse)
+        .ok_or(Problem::Unauthenticated)?;
     let fresh = services.sessions.confirm(&token).await.map_err(|error| broken(&error))?;
     // None where the password was changed meanwhile, which ended the session.
     let fresh = fresh.ok_or(Problem::Unauthenticated)?;

@@ -5,7 +5,7 @@ use actix_web::web::{Form, Query};
 use serde_json::json;
 
 use crate::captcha;
-use crate::login::{Password, Token};
+use crate::login::{Password, SessionToken};
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::console::confirm::view::ConfirmPage;
 use crate::web::console::guard::{self, Admin, page::CONFIRM};
@@ -30,7 +30,7 @@ pub struct ConfirmForm {
     pub guarded: Guarded,
 }
 
-const FORM: captcha::Form = captcha::Form::PasswordChange;
+const FORM: captcha::CaptchaForm = captcha::CaptchaForm::PasswordChange;
 /// Where there is no better place.
 const CONSOLE: &str = "/admin";
 
@@ -70,11 +70,15 @@ pub async fn submit(visit: Visit, form: Form<ConfirmForm>, services: Shared) -> 
 }
 
 /// The session's new token, once the password was right; or the page that goes back.
-pub async fn verified(reply: &Reply<'_>, admin: &Admin, form: &ConfirmForm) -> Result<Token, HttpResponse> {
+pub async fn verified(
+    reply: &Reply<'_>,
+    admin: &Admin,
+    form: &ConfirmForm,
+) -> Result<SessionToken, HttpResponse> {
     let Reply { visit, services, .. } = *reply;
     let (password, solved) = reply.admit(&form.guarded, |errors| parse(&form.password, errors)).await?;
     reply.verify(&admin.who.account, password, Field::Password, solved).await?;
-    let fresh = match visit.session_token().and_then(Token::parse) {
+    let fresh = match visit.session_token().and_then(SessionToken::parse) {
         Some(token) => services.sessions.confirm(&token).await,
         None => Ok(None),
     };

@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::audit::{Action, Cursor, Entry, Filter, Outcome, Shown, Subject};
+use crate::audit::{Action, EventCursor, EventEntry, EventFilter, EventSubject, MaskedSubject, Outcome};
 use crate::clock::Micros;
 use crate::login::Username;
 use crate::sms::Phone;
@@ -89,14 +89,14 @@ struct Masked {
     mask: String,
 }
 
-impl From<Shown> for Masked {
-    fn from(Shown { key, mask }: Shown) -> Self {
+impl From<MaskedSubject> for Masked {
+    fn from(MaskedSubject { key, mask }: MaskedSubject) -> Self {
         Self { key: format!("{KEY}{key:016x}"), mask }
     }
 }
 
-impl From<Entry> for Told {
-    fn from(entry: Entry) -> Self {
+impl From<EventEntry> for Told {
+    fn from(entry: EventEntry) -> Self {
         Self {
             at: Moment(entry.at).iso(),
             until: Moment(entry.until).iso(),
@@ -132,7 +132,7 @@ pub async fn events(
         wanted.after.as_deref(),
         "after",
         "Use the value of next from the previous page.",
-        Cursor::parse,
+        EventCursor::parse,
     )?;
     let limit = wanted.limit.unwrap_or(USUAL);
     if !(1..=MOST).contains(&limit) {
@@ -144,11 +144,11 @@ pub async fn events(
     Ok(HttpResponse::Ok().json(Events { events: page.entries.into_iter().map(Told::from).collect(), next }))
 }
 
-async fn filter(services: &Services, wanted: &Wanted) -> Result<Filter, Problem> {
+async fn filter(services: &Services, wanted: &Wanted) -> Result<EventFilter, Problem> {
     const WHEN: &str = "Use a time such as 2026-03-01T12:00:00Z.";
     let time = |text: &str| text.parse::<Timestamp>().ok().map(|time| Micros(time.as_microsecond()));
     let truth = |text: &str| text.parse().ok();
-    Ok(Filter {
+    Ok(EventFilter {
         action: read(
             wanted.action.as_deref(),
             "action",
@@ -190,19 +190,19 @@ async fn account(services: &Services, text: Option<&str>) -> Result<Option<i64>,
     }
     let login = Username::parse(text).map_err(|_| wrong("account", HELP))?;
     let found = services.accounts.find(&login).await.map_err(|error| broken(&error))?;
-    let subject = found.as_ref().map_or(Subject::Login(login.as_str()), |account| account.recorded());
+    let subject = found.as_ref().map_or(EventSubject::Login(login.as_str()), |account| account.recorded());
     Ok(Some(services.audit.subject(&subject)))
 }
 
 fn address(services: &Services, text: &str) -> Option<i64> {
     let ip: IpAddr = text.trim().parse().ok()?;
     let client = ClientAddress::told_by(ip, std::iter::empty(), &TrustedProxies::default());
-    Some(services.audit.subject(&Subject::Address(client.subject().as_ref())))
+    Some(services.audit.subject(&EventSubject::Address(client.subject().as_ref())))
 }
 
 fn phone(services: &Services, text: &str) -> Option<i64> {
     let phone = Phone::parse(text, &services.live.snapshot().sms.default_region).ok()?;
-    Some(services.audit.subject(&Subject::Phone(phone.as_str())))
+    Some(services.audit.subject(&EventSubject::Phone(phone.as_str())))
 }
 
 fn key(text: &str) -> Option<i64> {

@@ -5,7 +5,7 @@ use actix_web::http::StatusCode;
 use actix_web::web::Query;
 use serde::Deserialize;
 
-use crate::audit::{Action, Cursor, Filter, Outcome};
+use crate::audit::{Action, EventCursor, EventFilter, Outcome};
 use crate::web::console::events::view::EventsPage;
 use crate::web::console::guard;
 use crate::web::kit::error_page::broken;
@@ -29,9 +29,9 @@ pub struct Wanted {
 
 impl Wanted {
     /// What cannot be read is no filter.
-    fn filter(&self) -> Filter {
+    fn filter(&self) -> EventFilter {
         let limit = self.limit.trim();
-        Filter {
+        EventFilter {
             action: Action::parse(&self.action),
             outcome: Outcome::parse(&self.outcome),
             limit: (!limit.is_empty() && limit.len() <= 80).then(|| limit.to_owned()),
@@ -51,7 +51,7 @@ pub async fn show(visit: Visit, wanted: Query<Wanted>, services: Shared) -> Http
         Ok(admin) => admin,
         Err(response) => return response,
     };
-    let (filter, after) = (wanted.filter(), Cursor::parse(&wanted.after));
+    let (filter, after) = (wanted.filter(), EventCursor::parse(&wanted.after));
     if after.is_none() {
         services.audit.flush().await;
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rust_i18n::t;
 
-use crate::audit::{Action, Entry, FROM_DEVICE, Outcome, Shown};
+use crate::audit::{Action, EventEntry, FROM_DEVICE, MaskedSubject, Outcome};
 use crate::web::console::words::{grouped, title};
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::Moment;
@@ -35,14 +35,14 @@ pub struct SubjectLink {
     pub href: String,
 }
 
-impl From<Entry> for EventRow {
-    fn from(entry: Entry) -> Self {
+impl From<EventEntry> for EventRow {
+    fn from(entry: EventEntry) -> Self {
         let subjects = [
             ("event.account", "account", &entry.account),
             ("event.phone", "phone", &entry.phone),
             ("event.address", "address", &entry.address),
         ];
-        let link = |(key, field, shown): (&'static str, &str, &Option<Shown>)| {
+        let link = |(key, field, shown): (&'static str, &str, &Option<MaskedSubject>)| {
             let shown = shown.as_ref()?;
             let href = format!("/admin/events?{field}={}", shown.key);
             Some(SubjectLink { key, mask: shown.mask.clone(), href })

@@ -3,7 +3,7 @@
 use askama::Template;
 use url::form_urlencoded;
 
-use crate::audit::{Action, Cursor, Filter, Outcome, Page};
+use crate::audit::{Action, EventCursor, EventFilter, EventPage, Outcome};
 use crate::config::Limits;
 use crate::web::console::events::row::{EventRow, action_key, outcome_key};
 use crate::web::kit::layout::Layout;
@@ -19,7 +19,7 @@ struct Choice {
 #[template(path = "pages/admin/events.html")]
 pub struct EventsPage {
     layout: Layout,
-    filter: Filter,
+    filter: EventFilter,
     limits: Vec<String>,
     rows: Vec<EventRow>,
     first: bool,
@@ -32,9 +32,9 @@ impl EventsPage {
     pub fn new(
         visit: &Visit,
         user: &str,
-        filter: Filter,
-        after: Option<Cursor>,
-        found: Page,
+        filter: EventFilter,
+        after: Option<EventCursor>,
+        found: EventPage,
         limits: &Limits,
     ) -> Self {
         let only = found.entries.first().and_then(|entry| {
@@ -92,7 +92,7 @@ impl EventsPage {
 
     /// The same list of everybody.
     fn of_all(&self) -> String {
-        address(&Filter { account: None, address: None, phone: None, ..self.filter.clone() }, None)
+        address(&EventFilter { account: None, address: None, phone: None, ..self.filter.clone() }, None)
     }
 
     fn newest(&self) -> String {
@@ -100,12 +100,12 @@ impl EventsPage {
     }
 }
 
-fn subjects(filter: &Filter) -> Vec<(&'static str, i64)> {
+fn subjects(filter: &EventFilter) -> Vec<(&'static str, i64)> {
     let all = [("account", filter.account), ("address", filter.address), ("phone", filter.phone)];
     all.into_iter().filter_map(|(name, key)| Some((name, key?))).collect()
 }
 
-fn address(filter: &Filter, after: Option<&Cursor>) -> String {
+fn address(filter: &EventFilter, after: Option<&EventCursor>) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     if let Some(action) = filter.action {
         query.append_pair("action", action.as_str());

@@ -9,17 +9,17 @@ pub mod page;
 
 use serde_json::{Value, json};
 
-use crate::audit::{Outcome, Subject, Who};
+use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::db::DbError;
-use crate::login::{Authenticated, Token};
-use crate::tuning::By;
+use crate::login::{AuthenticatedSession, SessionToken};
+use crate::tuning::ChangeActor;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::services::Services;
 
 /// An administrator whose request has passed the guard.
 #[derive(Debug)]
 pub struct Admin {
-    pub who: Authenticated,
+    pub who: AuthenticatedSession,
     client: ClientAddress,
 }
 
@@ -61,7 +61,7 @@ enum Why {
 struct Denied {
     why: Why,
     /// Nobody where it is for that.
-    who: Option<Authenticated>,
+    who: Option<AuthenticatedSession>,
 }
 
 impl Why {
@@ -105,8 +105,8 @@ impl Admin {
     }
 
     /// As the history of the limits names them.
-    pub fn by<'a>(&'a self, id: &'a str) -> By<'a> {
-        By { account: id, login: self.login() }
+    pub fn by<'a>(&'a self, id: &'a str) -> ChangeActor<'a> {
+        ChangeActor { account: id, login: self.login() }
     }
 }
 
@@ -117,7 +117,7 @@ async fn judge(
     wanted: Wanted,
 ) -> Result<Result<Admin, Denied>, DbError> {
     let Asking { token, client, path } = asking;
-    let who = match token.and_then(Token::parse) {
+    let who = match token.and_then(SessionToken::parse) {
         Some(token) => services.sessions.find(&token).await?,
         None => None,
     };
@@ -137,7 +137,7 @@ async fn judge(
 }
 
 /// In the order that tells somebody without the right the least.
-fn denied(services: &Services, who: &Authenticated, wanted: Wanted, path: &str) -> Option<Why> {
+fn denied(services: &Services, who: &AuthenticatedSession, wanted: Wanted, path: &str) -> Option<Why> {
     // A call of another site is refused for that, whoever's browser makes it.
     let foreign = matches!(wanted, Wanted::Confirm { ours: false } | Wanted::Change { ours: false });
     if foreign && path.starts_with("/api/") {
@@ -162,18 +162,20 @@ fn record(
     services: &Services,
     act: &str,
     outcome: Outcome,
-    who: Option<&Authenticated>,
+    who: Option<&AuthenticatedSession>,
     client: ClientAddress,
     detail: &Value,
 ) {
     let account = who.map(|who| &who.account);
     let actor = account.map(|account| account.id.to_string());
     let address = client.subject();
-    let who = Who {
+    let who = ConsoleActor {
         actor: actor.as_deref(),
-        account: account
-            .map(|account| Subject::Account { id: account.id.as_bytes(), login: account.login.as_str() }),
-        address: Some(Subject::Address(address.as_ref())),
+        account: account.map(|account| EventSubject::Account {
+            id: account.id.as_bytes(),
+            login: account.login.as_str(),
+        }),
+        address: Some(EventSubject::Address(address.as_ref())),
     };
     services.audit.act(act, outcome, who, Some(detail.to_string()));
 }

@@ -9,8 +9,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::config::{Limits, rule_json};
-use crate::throttle::{Limit, Mode};
-use crate::tuning::{Change, Current, Cursor, Draft, DraftError, Instance, NotWritten, SaveError, Saved};
+use crate::throttle::{Limit, LimitMode};
+use crate::tuning::{
+    ChangeCursor, CurrentLimits, DraftError, Instance, LimitsChange, LimitsDraft, NotWritten, SaveError,
+    SavedDraft,
+};
 use crate::web::console::guard::{self, Admin};
 use crate::web::kit::call::broken;
 use crate::web::kit::extract::{DOCUMENT_LIMIT, Unread};
@@ -79,7 +82,7 @@ pub async fn show(request: HttpRequest, services: Shared, edge: Data<Edge>) -> R
     let instances = services.tuning.instances().await.map_err(|error| broken(&error))?;
     let current = services.tuning.current();
     let sources = sources(&current);
-    let Current { version, home, home_down, live, toml, refused, .. } = current;
+    let CurrentLimits { version, backend: home, backend_down: home_down, live, toml, refused, .. } = current;
     let tag = tag(&version);
     let body = InForce {
         version,
@@ -111,13 +114,13 @@ fn limits_json(limits: &Limits) -> Value {
 
 fn limit_json(limit: &Limit) -> Value {
     let mode = match limit.mode() {
-        Mode::Enforce => "enforce",
-        Mode::Monitor => "monitor",
+        LimitMode::Enforce => "enforce",
+        LimitMode::Monitor => "monitor",
     };
     json!({ "mode": mode, "rules": limit.rules().iter().map(rule_json).collect::<Vec<_>>() })
 }
 
-fn sources(current: &Current) -> BTreeMap<String, &'static str> {
+fn sources(current: &CurrentLimits) -> BTreeMap<String, &'static str> {
     let source = |name: &str| match name {
         _ if current.is_overridden(name) => "environment",
         _ if current.set.iter().any(|set| set == name) => "document",
@@ -154,8 +157,8 @@ pub async fn save(
     let seen = seen(&request, &services.tuning.current().version)?;
     let reason = reason(&wanted.reason)?;
     let draft = match (&wanted.limits, &wanted.toml) {
-        (Some(limits), None) => Draft::Json(limits),
-        (None, Some(toml)) => Draft::Toml(toml),
+        (Some(limits), None) => LimitsDraft::Json(limits),
+        (None, Some(toml)) => LimitsDraft::Toml(toml),
         (Some(_), Some(_)) => return Err(wrong("toml", "Send either toml or limits, not both.")),
         (None, None) => return Err(wrong("limits", "Missing; send limits or toml.")),
     };
@@ -195,7 +198,7 @@ pub fn told(
     admin: &Admin,
     act: &str,
     mut detail: Value,
-    saved: &Result<Saved, SaveError>,
+    saved: &Result<SavedDraft, SaveError>,
 ) {
     // Sent by the caller, and as long as they like: none of ours is longer than this.
     for name in ["from", "change"] {
@@ -211,16 +214,16 @@ pub fn told(
         }
         Err(SaveError::NotWritten(NotWritten::Stale { .. })) => "stale",
         Err(SaveError::NotWritten(NotWritten::Invalid(_)) | SaveError::NoSuchChange) => "invalid",
-        Err(SaveError::NotWritten(NotWritten::Home(_))) => "home",
+        Err(SaveError::NotWritten(NotWritten::Backend(_))) => "home",
         Err(SaveError::Db(_)) => "database",
     };
     detail["why"] = refused.into();
     admin.failed(services, act, &detail);
 }
 
-fn answer(saved: Result<Saved, SaveError>) -> Result<HttpResponse, Problem> {
+fn answer(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Problem> {
     match saved {
-        Ok(Saved { version, changed, toml: _ }) => {
+        Ok(SavedDraft { version, changed, toml: _ }) => {
             let tag = tag(&version);
             Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(SavedBody { version, changed }))
         }
@@ -231,7 +234,7 @@ fn answer(saved: Result<Saved, SaveError>) -> Result<HttpResponse, Problem> {
             let told = |DraftError { field, message, line }| DraftProblem { field, message, line };
             Err(Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() })
         }
-        Err(SaveError::NotWritten(NotWritten::Home(reason))) => Err(Problem::NotSaved { reason }),
+        Err(SaveError::NotWritten(NotWritten::Backend(reason))) => Err(Problem::NotSaved { reason }),
         Err(SaveError::NoSuchChange) => Err(wrong("change", "Not in the history; use an id from there.")),
         Err(SaveError::Db(error)) => Err(broken(&error)),
     }
@@ -295,9 +298,9 @@ struct ChangeBody {
     toml: String,
 }
 
-impl From<Change> for ChangeBody {
-    fn from(change: Change) -> Self {
-        let Change { id, at, version, previous, actor, login, reason, document } = change;
+impl From<LimitsChange> for ChangeBody {
+    fn from(change: LimitsChange) -> Self {
+        let LimitsChange { id, at, version, previous, actor, login, reason, document } = change;
         Self { id, at: Moment(at).iso(), version, previous, actor, login, reason, toml: document }
     }
 }
@@ -313,7 +316,7 @@ pub async fn history(
     let before = match page.before.as_deref() {
         None | Some("") => None,
         Some(text) => Some(
-            Cursor::parse(text)
+            ChangeCursor::parse(text)
                 .ok_or_else(|| wrong("before", "Use the value of next from the previous page."))?,
         ),
     };

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::throttle::{Limit, Mode, Rule, Span, Then};
+use crate::throttle::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use crate::web::console::words::unit_key;
 use crate::web::kit::locale::Locale;
 
@@ -125,17 +125,17 @@ impl Default for RuleRow {
 impl From<&Rule> for RuleRow {
     fn from(rule: &Rule) -> Self {
         let (span, window, zone) = match &rule.span {
-            Span::Sliding(window) => {
+            RuleSpan::Sliding(window) => {
                 ("window".to_owned(), humantime::format_duration(*window).to_string(), String::new())
             }
-            Span::Calendar { unit, zone } => {
+            RuleSpan::Calendar { unit, zone } => {
                 let unit = unit_key(*unit).rsplit('-').next().unwrap_or_default();
                 (unit.to_owned(), String::new(), zone.iana_name().unwrap_or("UTC").to_owned())
             }
         };
         let then = match rule.then {
-            Then::Captcha => "captcha",
-            Then::Block => "block",
+            RuleAction::Captcha => "captcha",
+            RuleAction::Block => "block",
         };
         Self { max: rule.max.to_string(), span, window, zone, then: then.to_owned() }
     }
@@ -151,7 +151,7 @@ pub struct LimitForm {
 impl From<&Limit> for LimitForm {
     fn from(limit: &Limit) -> Self {
         let rows = limit.rules().iter().map(RuleRow::from).collect();
-        Self { monitor: limit.mode() == Mode::Monitor, rows }
+        Self { monitor: limit.mode() == LimitMode::Monitor, rows }
     }
 }
 
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_window_is_written_as_it_is_read() {
-        let rule = Rule::sliding(5, Duration::from_millis(100), Then::Block);
+        let rule = Rule::sliding(5, Duration::from_millis(100), RuleAction::Block);
         assert_eq!(RuleRow::from(&rule).window, "100ms");
     }
 }

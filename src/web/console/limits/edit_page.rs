@@ -5,7 +5,7 @@ use actix_web::web::{Form, Path};
 
 use crate::config::Limits;
 use crate::throttle::Limit;
-use crate::tuning::{Current, Draft, NotWritten, SaveError, with_limit};
+use crate::tuning::{CurrentLimits, LimitsDraft, NotWritten, SaveError, with_limit};
 use crate::web::console::guard::{self, Admin};
 use crate::web::console::limits::call::told;
 use crate::web::console::limits::diff;
@@ -33,7 +33,7 @@ pub async fn show(visit: Visit, name: Path<String>, services: Shared) -> HttpRes
     }
 }
 
-fn editor(visit: &Visit, admin: &Admin, current: &Current, limit: &Limit) -> EditorPage {
+fn editor(visit: &Visit, admin: &Admin, current: &CurrentLimits, limit: &Limit) -> EditorPage {
     let overridden = current.is_overridden(limit.name());
     EditorPage::new(visit, admin.login(), limit.clone(), overridden, &current.version)
 }
@@ -160,7 +160,7 @@ impl Saving<'_> {
         again: &dyn Fn(&Controls, Vec<Mistake>, Word) -> HttpResponse,
     ) -> HttpResponse {
         let Saving { visit, services, admin, action, pairs } = *self;
-        let mistakes = match services.tuning.parse(&Draft::Toml(draft)) {
+        let mistakes = match services.tuning.parse(&LimitsDraft::Toml(draft)) {
             Ok(_) => Vec::new(),
             Err(errors) => errors.into_iter().map(mistake).collect(),
         };
@@ -173,7 +173,7 @@ impl Saving<'_> {
             Err(response) => return response,
         };
         let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
-        let saved = services.tuning.save(Draft::Toml(draft), version, admin.by(&account), reason).await;
+        let saved = services.tuning.save(LimitsDraft::Toml(draft), version, admin.by(&account), reason).await;
         let detail = serde_json::json!({ "reason": reason, "from": version });
         told(services, admin, "limits.save", detail, &saved);
         let response = match saved {
@@ -186,7 +186,7 @@ impl Saving<'_> {
             Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
                 again(&controls, errors.into_iter().map(mistake).collect(), Word::None)
             }
-            Err(SaveError::NotWritten(NotWritten::Home(reason))) => {
+            Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
                 again(&controls, Vec::new(), Word::Home(reason))
             }
             Err(SaveError::NoSuchChange) => nothing(visit, admin),

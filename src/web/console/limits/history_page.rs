@@ -6,7 +6,7 @@ use actix_web::web::{Form, Path, Query};
 use serde::Deserialize;
 
 use crate::db::DbError;
-use crate::tuning::{Change, Current, Cursor, NotWritten, SaveError};
+use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, NotWritten, SaveError};
 use crate::web::console::guard::{self, Admin};
 use crate::web::console::limits::call::told;
 use crate::web::console::limits::diff;
@@ -35,7 +35,7 @@ pub async fn show(visit: Visit, wanted: Query<Wanted>, services: Shared) -> Http
         Ok(admin) => admin,
         Err(response) => return response,
     };
-    let before = Cursor::parse(&wanted.before);
+    let before = ChangeCursor::parse(&wanted.before);
     let here = before.as_ref().map_or_else(|| HERE.to_owned(), |before| format!("{HERE}?before={before}"));
     let later = before.is_some();
     match changes(&services, &services.tuning.current(), before, A_PAGE).await {
@@ -51,15 +51,15 @@ pub async fn show(visit: Visit, wanted: Query<Wanted>, services: Shared) -> Http
 /// At most `limit` changes, each beside the one before it, and where the next page begins.
 pub async fn changes(
     services: &Services,
-    current: &Current,
-    before: Option<Cursor>,
+    current: &CurrentLimits,
+    before: Option<ChangeCursor>,
     limit: u32,
-) -> Result<(Vec<ChangeRow>, Option<Cursor>), DbError> {
+) -> Result<(Vec<ChangeRow>, Option<ChangeCursor>), DbError> {
     // One more: what the last of them changed is told by the one before it.
     let first = before.is_none();
     let found = services.tuning.history(before, limit + 1).await?;
     let more = found.len() > limit as usize;
-    let next = more.then(|| found.get(limit as usize - 1).map(Change::cursor)).flatten();
+    let next = more.then(|| found.get(limit as usize - 1).map(LimitsChange::cursor)).flatten();
     let earlier = |index: usize| found.get(index + 1).map_or("", |change| change.document.as_str());
     let rows = found.iter().take(limit as usize).enumerate().map(|(index, change)| {
         let newest = first && index == 0;
@@ -68,7 +68,7 @@ pub async fn changes(
     Ok((rows.collect(), next))
 }
 
-fn row(change: &Change, earlier: &str, current: bool) -> ChangeRow {
+fn row(change: &LimitsChange, earlier: &str, current: bool) -> ChangeRow {
     ChangeRow {
         id: change.id.clone(),
         at: Moment(change.at),
@@ -152,7 +152,9 @@ pub async fn rollback(visit: Visit, pairs: Form<Pairs>, services: Shared) -> Htt
                 errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
             again(RollbackProblem::Refused(said.join("; "))).await
         }
-        Err(SaveError::NotWritten(NotWritten::Home(reason))) => again(RollbackProblem::Refused(reason)).await,
+        Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
+            again(RollbackProblem::Refused(reason)).await
+        }
         Err(SaveError::NoSuchChange) => {
             ErrorPage::new(visit.layout(HERE, Some(admin.login())), ErrorKind::NotFound).respond(&visit)
         }

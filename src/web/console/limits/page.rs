@@ -42,7 +42,7 @@ async fn page(visit: &Visit, services: &Services, admin: &Admin) -> Result<Limit
         visit,
         admin.login(),
         current.version.clone(),
-        current.home.as_str().to_owned(),
+        current.backend.as_str().to_owned(),
         cards.collect(),
     );
     let (latest, _) = changes(services, &current, None, LATEST).await?;

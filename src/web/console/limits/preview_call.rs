@@ -7,8 +7,8 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::tuning::replay::{Comparison, Incomplete, Side};
-use crate::tuning::{Draft, DraftError, PreviewError, Report};
+use crate::tuning::replay::{Comparison, ComparisonSide, IncompleteReason};
+use crate::tuning::{DraftError, LimitsDraft, PreviewError, PreviewReport};
 use crate::web::console::guard;
 use crate::web::kit::call::broken;
 use crate::web::kit::extract::{DOCUMENT_LIMIT, Unread};
@@ -37,18 +37,18 @@ struct Body {
     to: String,
     rows: u64,
     bytes: u64,
-    incomplete: Vec<Incomplete>,
+    incomplete: Vec<IncompleteReason>,
     /// As it was recorded.
-    current: Side,
-    draft: Side,
+    current: ComparisonSide,
+    draft: ComparisonSide,
     not_replayed: Vec<String>,
     read_ms: u64,
     replay_ms: u64,
 }
 
-impl From<Report> for Body {
-    fn from(report: Report) -> Self {
-        let Report { from, to, rows, bytes, incomplete, comparison, not_replayed, read_ms, replay_ms } =
+impl From<PreviewReport> for Body {
+    fn from(report: PreviewReport) -> Self {
+        let PreviewReport { from, to, rows, bytes, incomplete, comparison, not_replayed, read_ms, replay_ms } =
             report;
         let Comparison { recorded: current, draft } = comparison;
         let (from, to) = (Moment(from).iso(), Moment(to).iso());
@@ -66,8 +66,8 @@ pub async fn submit(
     guard::api::read(&request, &services, &edge).await?;
     let wanted = wanted.read().await?;
     let draft = match (&wanted.limits, &wanted.toml) {
-        (Some(limits), None) => Draft::Json(limits),
-        (None, Some(toml)) => Draft::Toml(toml),
+        (Some(limits), None) => LimitsDraft::Json(limits),
+        (None, Some(toml)) => LimitsDraft::Toml(toml),
         (Some(_), Some(_)) => {
             return Err(wrong("toml", "Send either toml or limits, not both.".to_owned()));
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::db::DbError;
-use crate::tuning::replay::{Comparison, Counts, Incomplete, LimitCounts};
-use crate::tuning::{Draft, DraftError, PreviewError, Report};
+use crate::tuning::replay::{AttemptCounts, Comparison, IncompleteReason, LimitCounts};
+use crate::tuning::{DraftError, LimitsDraft, PreviewError, PreviewReport};
 use crate::web::console::limits::draft::{Mistake, Stretch};
 use crate::web::console::limits::preview::{About, NOT_REPLAYED, PreviewLine, PreviewView, Trial};
 use crate::web::kit::services::Services;
@@ -19,7 +19,7 @@ pub async fn tried(
     draft: &str,
     stretch: Stretch,
 ) -> Result<Result<Trial, Vec<Mistake>>, DbError> {
-    let limits = match services.tuning.parse(&Draft::Toml(draft)) {
+    let limits = match services.tuning.parse(&LimitsDraft::Toml(draft)) {
         Ok(limits) => limits,
         Err(errors) => return Ok(Err(errors.into_iter().map(mistake).collect())),
     };
@@ -38,9 +38,9 @@ pub async fn tried(
 }
 
 /// `untried`: what the draft changes is of limits that cannot be replayed, too.
-fn view(report: Report, stretch: Stretch, untried: bool) -> PreviewView {
-    let Report { comparison: Comparison { recorded, draft }, incomplete, .. } = report;
-    let line = |key, of: fn(&Counts) -> u64, more_is_better| PreviewLine {
+fn view(report: PreviewReport, stretch: Stretch, untried: bool) -> PreviewView {
+    let PreviewReport { comparison: Comparison { recorded, draft }, incomplete, .. } = report;
+    let line = |key, of: fn(&AttemptCounts) -> u64, more_is_better| PreviewLine {
         about: About::All(key),
         recorded: of(&recorded.all),
         draft: of(&draft.all),
@@ -69,10 +69,10 @@ fn by_limit(recorded: &LimitCounts, draft: &LimitCounts) -> Option<PreviewLine> 
     (recorded != draft).then_some(PreviewLine { about, recorded, draft, more_is_better: None })
 }
 
-const fn caveat(why: Incomplete) -> &'static str {
+const fn caveat(why: IncompleteReason) -> &'static str {
     match why {
-        Incomplete::BeginsLater => "preview.begins-later",
-        Incomplete::NotWarm => "preview.not-warm",
-        Incomplete::LimitsChanged => "preview.limits-changed",
+        IncompleteReason::BeginsLater => "preview.begins-later",
+        IncompleteReason::NotWarm => "preview.not-warm",
+        IncompleteReason::LimitsChanged => "preview.limits-changed",
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use askama::Template;
 
 use crate::config::{LimitName, LimitUnit};
-use crate::throttle::{Limit, Mode};
+use crate::throttle::{Limit, LimitMode};
 use crate::web::console::limits::diff::DiffKind;
 use crate::web::console::limits::history_view::ChangeRow;
 use crate::web::console::words::{about, grouped, sentences, title};
@@ -43,7 +43,7 @@ impl LimitCard {
     }
 
     fn watches(&self) -> bool {
-        self.limit.mode() == Mode::Monitor
+        self.limit.mode() == LimitMode::Monitor
     }
 
     fn is_off(&self) -> bool {

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Micros;
-use crate::config::Live;
+use crate::config::LiveSettings;
 use crate::login::Account;
-use crate::lookup::{By, Kind, RuleStanding, Standing, Subject};
-use crate::throttle::{Mode, Rule};
+use crate::lookup::{LimitStatus, LookupActor, LookupKind, LookupSubject, RuleStatus};
+use crate::throttle::{LimitMode, Rule};
 use crate::web::console::guard;
 use crate::web::console::lookup::subject::read_as;
 use crate::web::kit::call::broken;
@@ -104,7 +104,12 @@ pub async fn clear(
     let (limit, subject) = parse(&path, &live)?;
     let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
     let (actor, address) = (admin.id(), ClientAddress::of(&request, &edge.trusted).subject());
-    let by = By { actor: &actor, account: &admin.who.account, address: address.as_ref(), reason: &reason };
+    let by = LookupActor {
+        actor: &actor,
+        account: &admin.who.account,
+        address: address.as_ref(),
+        reason: &reason,
+    };
     let cleared = services.lookup.clear(&live, limit, &subject, by).await;
     match cleared.map_err(|error| broken(&error))? {
         true => Ok(HttpResponse::NoContent().finish()),
@@ -122,10 +127,15 @@ pub async fn enable_password(
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let admin = guard::api::change(&request, &services, &edge).await?;
-    let subject = read_as(Kind::Login, &path, &services.live.snapshot()).ok_or(Problem::NotFound)?;
+    let subject = read_as(LookupKind::Login, &path, &services.live.snapshot()).ok_or(Problem::NotFound)?;
     let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
     let (actor, address) = (admin.id(), ClientAddress::of(&request, &edge.trusted).subject());
-    let by = By { actor: &actor, account: &admin.who.account, address: address.as_ref(), reason: &reason };
+    let by = LookupActor {
+        actor: &actor,
+        account: &admin.who.account,
+        address: address.as_ref(),
+        reason: &reason,
+    };
     match services.lookup.enable_password(&subject, by).await.map_err(|error| broken(&error))? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
@@ -133,9 +143,10 @@ pub async fn enable_password(
 }
 
 /// The limit that there is, and a subject that it can count.
-fn parse<'a>(path: &'a (String, String), live: &Live) -> Result<(&'a str, Subject), Problem> {
+fn parse<'a>(path: &'a (String, String), live: &LiveSettings) -> Result<(&'a str, LookupSubject), Problem> {
     let (limit, text) = path;
-    let kind = Kind::of(limit).filter(|_| live.limits.get(limit).is_some()).ok_or(Problem::UnknownLimit)?;
+    let kind =
+        LookupKind::of(limit).filter(|_| live.limits.get(limit).is_some()).ok_or(Problem::UnknownLimit)?;
     let subject = read_as(kind, text, live).ok_or(Problem::UnknownSubject)?;
     Ok((limit, subject))
 }
@@ -156,14 +167,14 @@ fn reason(query: &Clearing, body: &[u8]) -> Result<String, Problem> {
     })
 }
 
-fn told(standing: Standing, account: Option<Account>) -> Log {
-    let Standing { limit, of_this_instance, at, holds, hits, rules } = standing;
+fn told(standing: LimitStatus, account: Option<Account>) -> Log {
+    let LimitStatus { limit, of_this_instance, at, holds, hits, rules } = standing;
     Log {
         limit: limit.name().to_owned(),
         at: moment(at),
         holds,
         hits: hits.into_iter().map(moment).collect(),
-        monitored: limit.mode() == Mode::Monitor,
+        monitored: limit.mode() == LimitMode::Monitor,
         of_this_instance,
         rules: limit.rules().iter().zip(rules).map(rule_body).collect(),
         account: account.map(|account| AccountBody {
@@ -175,7 +186,7 @@ fn told(standing: Standing, account: Option<Account>) -> Log {
     }
 }
 
-fn rule_body((rule, standing): (&Rule, RuleStanding)) -> RuleBody {
+fn rule_body((rule, standing): (&Rule, RuleStatus)) -> RuleBody {
     let (window_ms, per) = span(rule);
     RuleBody {
         max: rule.max,

@@ -6,10 +6,10 @@ use actix_web::web::Form;
 use actix_web::{HttpRequest, HttpResponse};
 use rust_i18n::t;
 
-use crate::audit::Entry;
-use crate::config::Live;
+use crate::audit::EventEntry;
+use crate::config::LiveSettings;
 use crate::login::{Account, DeviceFailures};
-use crate::lookup::{By, Kind, LookupError, Subject};
+use crate::lookup::{LookupActor, LookupError, LookupKind, LookupSubject};
 use crate::web::console::guard::{self, Admin};
 use crate::web::console::lookup::password::{self, Pairs, Shown};
 use crate::web::console::lookup::subject;
@@ -99,8 +99,8 @@ pub async fn enable(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpR
 /// Something that is to be done about whoever was looked up.
 struct Act {
     admin: Admin,
-    live: Arc<Live>,
-    subject: Subject,
+    live: Arc<LiveSettings>,
+    subject: LookupSubject,
     reason: String,
     shown: Shown,
 }
@@ -133,8 +133,8 @@ impl Act {
         Ok(Self { admin, live, subject, reason, shown })
     }
 
-    fn by<'a>(&'a self, actor: &'a str, address: &'a [u8]) -> By<'a> {
-        By { actor, account: &self.admin.who.account, address, reason: &self.reason }
+    fn by<'a>(&'a self, actor: &'a str, address: &'a [u8]) -> LookupActor<'a> {
+        LookupActor { actor, account: &self.admin.who.account, address, reason: &self.reason }
     }
 }
 
@@ -169,8 +169,8 @@ async fn page(
 async fn person(
     visit: &Visit,
     services: &Services,
-    live: &Live,
-    subject: &Subject,
+    live: &LiveSettings,
+    subject: &LookupSubject,
     asked: &str,
 ) -> Result<Person, LookupError> {
     let lookup = &services.lookup;
@@ -181,9 +181,9 @@ async fn person(
     let all_events = events.first().and_then(|entry| all_events(subject.kind(), entry));
     Ok(Person {
         kind: match subject.kind() {
-            Kind::Login => "lookup.login",
-            Kind::Device => "lookup.device",
-            Kind::Phone => "lookup.phone",
+            LookupKind::Login => "lookup.login",
+            LookupKind::Device => "lookup.device",
+            LookupKind::Phone => "lookup.phone",
             _ => "lookup.address",
         },
         name: name(subject, asked),
@@ -196,32 +196,32 @@ async fn person(
 }
 
 /// As it is counted: a name in its one spelling, a number in E.164.
-fn name(subject: &Subject, asked: &str) -> String {
+fn name(subject: &LookupSubject, asked: &str) -> String {
     match subject {
-        Subject::Login(login) => login.as_str().to_owned(),
-        Subject::Phone(phone) => phone.as_str().to_owned(),
+        LookupSubject::Login(login) => login.as_str().to_owned(),
+        LookupSubject::Phone(phone) => phone.as_str().to_owned(),
         _ => asked.to_owned(),
     }
 }
 
 fn facts(
     visit: &Visit,
-    live: &Live,
-    subject: &Subject,
+    live: &LiveSettings,
+    subject: &LookupSubject,
     account: Option<&Account>,
     device: Option<DeviceFailures>,
 ) -> Vec<String> {
     let locale = visit.locale;
     let Some(account) = account else {
-        let unknown = matches!(subject, Subject::Login(_) | Subject::Device { .. })
+        let unknown = matches!(subject, LookupSubject::Login(_) | LookupSubject::Device { .. })
             .then(|| locale.t("lookup.no-account").into_owned());
         return unknown.into_iter().collect();
     };
     let mut facts = Vec::new();
-    if let (Subject::Login(_), Some(phone)) = (subject, &account.phone) {
+    if let (LookupSubject::Login(_), Some(phone)) = (subject, &account.phone) {
         facts.push(t!("lookup.has-number", locale = locale.code(), it = phone.as_str()).into_owned());
     }
-    if let Subject::Phone(_) = subject {
+    if let LookupSubject::Phone(_) = subject {
         facts.push(t!("lookup.number-of", locale = locale.code(), it = account.login.as_str()).into_owned());
     }
     let (count, max) = (account.password_failures, live.login.max_consecutive_failures);
@@ -242,10 +242,10 @@ fn device_fact(locale: Locale, device: DeviceFailures, max: u32) -> Option<Strin
 }
 
 /// Every event of whoever an entry is about.
-fn all_events(kind: Kind, entry: &Entry) -> Option<String> {
+fn all_events(kind: LookupKind, entry: &EventEntry) -> Option<String> {
     let (field, shown) = match kind {
-        Kind::Login | Kind::Device => ("account", &entry.account),
-        Kind::Phone => ("phone", &entry.phone),
+        LookupKind::Login | LookupKind::Device => ("account", &entry.account),
+        LookupKind::Phone => ("phone", &entry.phone),
         _ => ("address", &entry.address),
     };
     Some(format!("/admin/events?{field}={}", shown.as_ref()?.key))

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::value::{Error, MapDeserializer};
 
 use crate::captcha;
-use crate::login::Token;
+use crate::login::SessionToken;
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::console::confirm::page;
 use crate::web::console::confirm::page::ConfirmForm;
@@ -25,7 +25,7 @@ pub fn value<'a>(pairs: &'a [(String, String)], name: &str) -> &'a str {
 }
 
 /// Somebody may change something.
-pub struct Shown(Option<Token>);
+pub struct Shown(Option<SessionToken>);
 
 impl Shown {
     /// The answer, with the token that a shown password renewed.
@@ -58,7 +58,12 @@ pub async fn shown(
     let form = ConfirmForm::deserialize(MapDeserializer::<_, Error>::new(fields)).unwrap_or_default();
     let live = services.live.snapshot();
     let show = |notice, captcha: CaptchaBlock| page().notice(notice).captcha(captcha).respond(visit);
-    let reply =
-        Reply { visit, services, live: &Arc::clone(&live), form: captcha::Form::PasswordChange, show: &show };
+    let reply = Reply {
+        visit,
+        services,
+        live: &Arc::clone(&live),
+        form: captcha::CaptchaForm::PasswordChange,
+        show: &show,
+    };
     page::verified(&reply, admin, &form).await.map(|token| Shown(Some(token)))
 }

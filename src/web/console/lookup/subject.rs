@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use crate::config::Live;
+use crate::config::LiveSettings;
 use crate::login::{DeviceId, Username};
-use crate::lookup::{Kind, Subject};
+use crate::lookup::{LookupKind, LookupSubject};
 use crate::sms::Phone;
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
 
@@ -13,47 +13,49 @@ pub const LONGEST: usize = 256;
 
 /// What somebody typed who wants to know why somebody is refused: an address, a number, a device or a name. No
 /// text is two of them: a name has a letter, and no @, and no dot or colon with digits alone; a number has none.
-pub fn read(text: &str, live: &Live) -> Option<Subject> {
+pub fn read(text: &str, live: &LiveSettings) -> Option<LookupSubject> {
     let text = text.trim();
-    [Kind::Address, Kind::Phone, Kind::Device, Kind::Login]
+    [LookupKind::Address, LookupKind::Phone, LookupKind::Device, LookupKind::Login]
         .into_iter()
         .find_map(|kind| read_as(kind, text, live))
 }
 
 /// The subject of a limit that counts this kind.
-pub fn read_as(kind: Kind, text: &str, live: &Live) -> Option<Subject> {
+pub fn read_as(kind: LookupKind, text: &str, live: &LiveSettings) -> Option<LookupSubject> {
     match kind {
-        Kind::Login => Username::parse(text).ok().map(Subject::Login),
-        Kind::Device => device(text),
-        Kind::Phone => Phone::parse(text, &live.sms.default_region).ok().map(Subject::Phone),
-        Kind::Address => address(text),
-        Kind::Prefix => prefix(text, live),
-        Kind::Everyone => (text == "everyone").then_some(Subject::Everyone),
-        Kind::Custom => (1..=LONGEST).contains(&text.len()).then(|| Subject::Custom(text.to_owned())),
+        LookupKind::Login => Username::parse(text).ok().map(LookupSubject::Login),
+        LookupKind::Device => device(text),
+        LookupKind::Phone => Phone::parse(text, &live.sms.default_region).ok().map(LookupSubject::Phone),
+        LookupKind::Address => address(text),
+        LookupKind::Prefix => prefix(text, live),
+        LookupKind::Everyone => (text == "everyone").then_some(LookupSubject::Everyone),
+        LookupKind::Custom => {
+            (1..=LONGEST).contains(&text.len()).then(|| LookupSubject::Custom(text.to_owned()))
+        }
     }
 }
 
 /// `alice@` and the id of the device, as events have it.
-fn device(text: &str) -> Option<Subject> {
+fn device(text: &str) -> Option<LookupSubject> {
     let (login, id) = text.rsplit_once('@')?;
-    Some(Subject::Device { login: Username::parse(login).ok()?, id: DeviceId::parse(id)? })
+    Some(LookupSubject::Device { login: Username::parse(login).ok()?, id: DeviceId::parse(id)? })
 }
 
-fn address(text: &str) -> Option<Subject> {
+fn address(text: &str) -> Option<LookupSubject> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let ip: IpAddr = bare.parse().ok()?;
     let client = ClientAddress::told_by(ip, std::iter::empty(), &TrustedProxies::default());
     let (address, network) = (client.subject(), client.network());
-    Some(Subject::Address { address: address.as_ref().to_vec(), network: network.as_ref().to_vec() })
+    Some(LookupSubject::Address { address: address.as_ref().to_vec(), network: network.as_ref().to_vec() })
 }
 
 /// A prefix as the ledger shows it, or a number that has it.
-fn prefix(text: &str, live: &Live) -> Option<Subject> {
-    if let Some(Subject::Phone(phone)) = read_as(Kind::Phone, text, live) {
-        return Some(Subject::Prefix(phone.block().to_owned()));
+fn prefix(text: &str, live: &LiveSettings) -> Option<LookupSubject> {
+    if let Some(LookupSubject::Phone(phone)) = read_as(LookupKind::Phone, text, live) {
+        return Some(LookupSubject::Prefix(phone.block().to_owned()));
     }
     let digits = text.strip_prefix('+').filter(|digits| (1..=15).contains(&digits.len()))?;
-    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| Subject::Prefix(text.to_owned()))
+    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| LookupSubject::Prefix(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -62,16 +64,16 @@ mod tests {
 
     #[test]
     fn what_is_typed_is_an_address_a_number_or_a_name() {
-        let live = Live::default();
+        let live = LiveSettings::default();
         let kind = |text: &str| read(text, &live).map(|subject| subject.kind());
         for (text, expected) in [
-            ("203.0.113.7", Some(Kind::Address)),
-            (" [2001:db8::7] ", Some(Kind::Address)),
-            ("2001:db8::7", Some(Kind::Address)),
-            ("138 0013 8000", Some(Kind::Phone)),
-            ("+8613800138000", Some(Kind::Phone)),
-            ("alice", Some(Kind::Login)),
-            ("alice@00112233445566778899aabbccddeeff", Some(Kind::Device)),
+            ("203.0.113.7", Some(LookupKind::Address)),
+            (" [2001:db8::7] ", Some(LookupKind::Address)),
+            ("2001:db8::7", Some(LookupKind::Address)),
+            ("138 0013 8000", Some(LookupKind::Phone)),
+            ("+8613800138000", Some(LookupKind::Phone)),
+            ("alice", Some(LookupKind::Login)),
+            ("alice@00112233445566778899aabbccddeeff", Some(LookupKind::Device)),
             ("alice@example.com", None),
             ("", None),
             ("12", None),
@@ -83,7 +85,7 @@ mod tests {
 
     #[test]
     fn an_address_is_looked_up_as_it_is_counted() {
-        let live = Live::default();
+        let live = LiveSettings::default();
         let of = |text: &str| read(text, &live);
         assert_eq!(of("2001:db8:0:42::1"), of("2001:db8:0:42:ffff::2"), "by its /64");
         assert_ne!(of("2001:db8:0:42::1"), of("2001:db8:0:43::1"));
@@ -92,8 +94,8 @@ mod tests {
 
     #[test]
     fn a_prefix_is_one_or_that_of_a_number() {
-        let live = Live::default();
-        let prefix = |text: &str| read_as(Kind::Prefix, text, &live);
+        let live = LiveSettings::default();
+        let prefix = |text: &str| read_as(LookupKind::Prefix, text, &live);
         assert_eq!(prefix("+861380013"), prefix("+8613800138000"));
         assert_eq!(prefix("alice"), None);
     }

@@ -10,8 +10,8 @@ use askama::Template;
 use rust_i18n::t;
 
 use crate::clock::Micros;
-use crate::lookup::{RuleStanding, Standing};
-use crate::throttle::{Rule, Then, window};
+use crate::lookup::{LimitStatus, RuleStatus};
+use crate::throttle::{Rule, RuleAction, window};
 use crate::web::console::events::row::EventRow;
 use crate::web::console::words::{grouped, sentence, title};
 use crate::web::kit::layout::Layout;
@@ -64,9 +64,9 @@ struct RuleState {
 }
 
 impl LimitState {
-    pub fn new(standing: Standing) -> Self {
-        let Standing { limit, of_this_instance, at, holds, hits, rules } = standing;
-        let state = |(rule, standing): (&Rule, RuleStanding)| RuleState::new(rule, at, &hits, standing);
+    pub fn new(standing: LimitStatus) -> Self {
+        let LimitStatus { limit, of_this_instance, at, holds, hits, rules } = standing;
+        let state = |(rule, standing): (&Rule, RuleStatus)| RuleState::new(rule, at, &hits, standing);
         let empty = hits.is_empty() && holds == 0;
         let rules = limit.rules().iter().zip(rules).map(state).collect();
         Self { name: limit.name().to_owned(), rules, holds, empty, of_this_instance }
@@ -78,12 +78,12 @@ impl LimitState {
 }
 
 impl RuleState {
-    fn new(rule: &Rule, now: Micros, hits: &[Micros], standing: RuleStanding) -> Self {
+    fn new(rule: &Rule, now: Micros, hits: &[Micros], standing: RuleStatus) -> Self {
         let start = window::start(&rule.span, now);
         let whole = now.since(start).max(Duration::from_micros(1)).as_micros();
         let place = |at: &Micros| (at.since(start).as_micros() * u128::from(ACROSS) / whole) as u64;
         // What a success has forgiven is older than all that a captcha rule counts.
-        let most = if rule.then == Then::Captcha { standing.count as usize } else { hits.len() };
+        let most = if rule.then == RuleAction::Captcha { standing.count as usize } else { hits.len() };
         let counted = hits.iter().filter(|at| **at > start && **at <= now).take(most);
         let mut marks: Vec<u64> = counted.map(place).collect();
         marks.reverse();
@@ -196,16 +196,16 @@ impl LookupPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::throttle::{Limit, Mode, Then};
+    use crate::throttle::{Limit, LimitMode, RuleAction};
 
     fn state(hits: &[i64], frees: Option<i64>) -> LimitState {
-        let rule = Rule::sliding(2, Duration::from_secs(60), Then::Block);
-        let limit = Limit::new("login-account", vec![rule], Mode::Enforce).unwrap();
+        let rule = Rule::sliding(2, Duration::from_secs(60), RuleAction::Block);
+        let limit = Limit::new("login-account", vec![rule], LimitMode::Enforce).unwrap();
         let at = Micros::from_seconds(100);
         let hits: Vec<Micros> = hits.iter().map(|second| Micros::from_seconds(*second)).collect();
         let frees_at = frees.map(Micros::from_seconds);
-        let rules = vec![RuleStanding { count: hits.len() as u32, frees_at }];
-        LimitState::new(Standing { limit, of_this_instance: false, at, holds: 0, hits, rules })
+        let rules = vec![RuleStatus { count: hits.len() as u32, frees_at }];
+        LimitState::new(LimitStatus { limit, of_this_instance: false, at, holds: 0, hits, rules })
     }
 
     #[test]

@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::sms::{Cursor, Entry, Filter, HeldBrake, ReportState, State};
+use crate::sms::{HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessageState, ReportState};
 use crate::web::console::guard;
 use crate::web::kit::call::broken;
 use crate::web::kit::problem::{InputError, Problem};
@@ -57,8 +57,8 @@ struct Message {
     reported_at: Option<String>,
 }
 
-impl From<Entry> for Message {
-    fn from(entry: Entry) -> Self {
+impl From<LedgerEntry> for Message {
+    fn from(entry: LedgerEntry) -> Self {
         let iso = |at| Moment(at).iso();
         Self {
             id: entry.id.to_string(),
@@ -95,14 +95,14 @@ pub async fn messages(
     };
     let state = match wanted.state.as_deref() {
         None | Some("") => None,
-        Some(text) => Some(State::parse(text).ok_or_else(|| {
+        Some(text) => Some(MessageState::parse(text).ok_or_else(|| {
             wrong("state", "Use pending, accepted, refused, unknown or withheld, or leave it out.")
         })?),
     };
     let after = match wanted.after.as_deref() {
         None | Some("") => None,
         Some(text) => Some(
-            Cursor::parse(text)
+            LedgerCursor::parse(text)
                 .ok_or_else(|| wrong("after", "Use the value of next from the previous page."))?,
         ),
     };
@@ -111,7 +111,7 @@ pub async fn messages(
         return Err(wrong("limit", "Use 1 to 200."));
     }
     let prefix = wanted.prefix.clone().filter(|prefix| !prefix.is_empty());
-    let filter = Filter { state, prefix, ..Filter::default() };
+    let filter = LedgerFilter { state, prefix, ..LedgerFilter::default() };
     let page = services.codes.ledger().page(&filter, after.as_ref(), limit).await;
     let page = page.map_err(|error| broken(&error))?;
     let next = page.next.map(|cursor| cursor.to_string());

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::db::DbError;
-use crate::sms::{Cursor, Filter, State};
+use crate::sms::{LedgerCursor, LedgerFilter, MessageState};
 use crate::web::console::guard::{self, Admin};
 use crate::web::console::messages::view::{Asked, MessagesPage};
 use crate::web::kit::error_page::broken;
@@ -41,9 +41,9 @@ pub async fn show(visit: Visit, wanted: Query<Wanted>, services: Shared) -> Http
         Err(response) => return response,
     };
     let asked = Asked {
-        state: State::parse(&wanted.state),
+        state: MessageState::parse(&wanted.state),
         prefix: wanted.prefix.trim().chars().take(32).collect(),
-        after: Cursor::parse(&wanted.after),
+        after: LedgerCursor::parse(&wanted.after),
     };
     match page(&visit, &services, &admin, asked).await {
         Ok(page) => visit.page(StatusCode::OK, &page),
@@ -59,7 +59,7 @@ async fn page(
 ) -> Result<MessagesPage, DbError> {
     let ledger = services.codes.ledger();
     let prefix = Some(asked.prefix.clone()).filter(|prefix| !prefix.is_empty());
-    let filter = Filter { state: asked.state, prefix, ..Filter::default() };
+    let filter = LedgerFilter { state: asked.state, prefix, ..LedgerFilter::default() };
     let found = ledger.page(&filter, asked.after.as_ref(), A_PAGE).await?;
     let brakes = ledger.brakes().await?;
     Ok(MessagesPage::new(visit, admin.login(), asked, found, brakes))

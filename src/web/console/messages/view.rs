@@ -6,7 +6,7 @@ use askama::Template;
 use rust_i18n::t;
 use url::form_urlencoded;
 
-use crate::sms::{Cursor, Entry, HeldBrake, Page, Purpose, ReportState, State};
+use crate::sms::{HeldBrake, LedgerCursor, LedgerEntry, LedgerPage, MessageState, Purpose, ReportState};
 use crate::web::kit::layout::Layout;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::visit::Visit;
@@ -15,9 +15,9 @@ use crate::web::kit::wait::Moment;
 /// The filter, and where the page begins.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
-    pub state: Option<State>,
+    pub state: Option<MessageState>,
     pub prefix: String,
-    pub after: Option<Cursor>,
+    pub after: Option<LedgerCursor>,
 }
 
 struct MessageRow {
@@ -25,7 +25,7 @@ struct MessageRow {
     phone: String,
     purpose: &'static str,
     gateway: String,
-    state: State,
+    state: MessageState,
     reason: Option<String>,
     report: Option<ReportState>,
     report_detail: Option<String>,
@@ -56,7 +56,7 @@ pub struct MessagesPage {
 }
 
 impl MessagesPage {
-    pub fn new(visit: &Visit, user: &str, asked: Asked, found: Page, brakes: Vec<HeldBrake>) -> Self {
+    pub fn new(visit: &Visit, user: &str, asked: Asked, found: LedgerPage, brakes: Vec<HeldBrake>) -> Self {
         let here = address(&asked, asked.after.as_ref());
         Self {
             layout: visit.layout(here, Some(user)),
@@ -68,12 +68,12 @@ impl MessagesPage {
     }
 
     fn states(&self) -> Vec<Choice> {
-        let choice = |state: State| Choice {
+        let choice = |state: MessageState| Choice {
             value: state.as_str(),
             key: state_key(state),
             chosen: self.asked.state == Some(state),
         };
-        State::ALL.into_iter().map(choice).collect()
+        MessageState::ALL.into_iter().map(choice).collect()
     }
 
     /// Where the first page of the same filter is.
@@ -95,8 +95,9 @@ impl MessageRow {
     /// Of the mark beside it.
     fn tone(&self) -> &'static str {
         match (self.state, self.report) {
-            (State::Refused | State::Unknown | State::Withheld, _) | (_, Some(ReportState::Failed)) => "warn",
-            (State::Pending | State::Accepted, _) => "good",
+            (MessageState::Refused | MessageState::Unknown | MessageState::Withheld, _)
+            | (_, Some(ReportState::Failed)) => "warn",
+            (MessageState::Pending | MessageState::Accepted, _) => "good",
         }
     }
 
@@ -109,18 +110,18 @@ impl MessageRow {
     }
 }
 
-const fn state_key(state: State) -> &'static str {
+const fn state_key(state: MessageState) -> &'static str {
     match state {
-        State::Pending => "messages.state-pending",
-        State::Accepted => "messages.state-accepted",
-        State::Refused => "messages.state-refused",
-        State::Unknown => "messages.state-unknown",
-        State::Withheld => "messages.state-withheld",
+        MessageState::Pending => "messages.state-pending",
+        MessageState::Accepted => "messages.state-accepted",
+        MessageState::Refused => "messages.state-refused",
+        MessageState::Unknown => "messages.state-unknown",
+        MessageState::Withheld => "messages.state-withheld",
     }
 }
 
-impl From<Entry> for MessageRow {
-    fn from(entry: Entry) -> Self {
+impl From<LedgerEntry> for MessageRow {
+    fn from(entry: LedgerEntry) -> Self {
         Self {
             at: Moment(entry.at),
             phone: entry.phone,
@@ -147,7 +148,7 @@ impl From<HeldBrake> for BrakeRow {
     }
 }
 
-fn address(asked: &Asked, after: Option<&Cursor>) -> String {
+fn address(asked: &Asked, after: Option<&LedgerCursor>) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     if let Some(state) = asked.state {
         query.append_pair("state", state.as_str());

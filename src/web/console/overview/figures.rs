@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::audit::{Action, MINUTE, Outcome, Step, Sum};
+use crate::audit::{Action, EventCount, FiguresStep, MINUTE, Outcome};
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitUnit};
 use crate::web::console::limits::view::Hour;
@@ -36,7 +36,7 @@ impl Grid {
         Self { start: Micros(last - size * (steps as i64 - 1)), step, steps }
     }
 
-    fn counts(&self, series: &[Step], fits: impl Fn(&Sum) -> bool) -> Vec<u64> {
+    fn counts(&self, series: &[FiguresStep], fits: impl Fn(&EventCount) -> bool) -> Vec<u64> {
         let mut counts = vec![0; self.steps];
         for step in series {
             let place = step.at.0.saturating_sub(self.start.0) / self.step.as_micros() as i64;
@@ -49,15 +49,15 @@ impl Grid {
     }
 }
 
-fn many(sum: &Sum) -> u64 {
+fn many(sum: &EventCount) -> u64 {
     u64::try_from(sum.count).unwrap_or(0)
 }
 
-fn total(sums: &[Sum], fits: impl Fn(&Sum) -> bool) -> u64 {
+fn total(sums: &[EventCount], fits: impl Fn(&EventCount) -> bool) -> u64 {
     sums.iter().filter(|sum| fits(sum)).map(many).sum()
 }
 
-pub fn period(sums: &[Sum]) -> Period {
+pub fn period(sums: &[EventCount]) -> Period {
     let of =
         |action: Action, outcome: Outcome| total(sums, |sum| sum.action == action && sum.outcome == outcome);
     let refused = |outcome: Outcome| total(sums, |sum| sum.outcome == outcome);
@@ -79,7 +79,7 @@ pub fn period(sums: &[Sum]) -> Period {
 }
 
 /// Sign-ins and messages, by the minute and by the quarter hour.
-pub fn charts(now: Micros, hour: &[Step], day: &[Step]) -> Vec<Charts> {
+pub fn charts(now: Micros, hour: &[FiguresStep], day: &[FiguresStep]) -> Vec<Charts> {
     const SIGN_INS: [Kind; 4] = [
         ("overview.signed-in", "ok", &[Outcome::Ok]),
         ("overview.wrong", "wrong", &[Outcome::Wrong]),
@@ -97,7 +97,7 @@ pub fn charts(now: Micros, hour: &[Step], day: &[Step]) -> Vec<Charts> {
         ("overview.refused", "refused", &[Outcome::Throttled]),
     ];
     let (by_minute, by_quarter) = (Grid::hour(now), Grid::day(now));
-    let draw = |id, title, grid: Grid, steps: &[Step], action, kinds: &[Kind]| {
+    let draw = |id, title, grid: Grid, steps: &[FiguresStep], action, kinds: &[Kind]| {
         let series = |(key, tone, outcomes): &Kind| Series {
             key,
             tone,
@@ -123,11 +123,11 @@ pub fn charts(now: Micros, hour: &[Step], day: &[Step]) -> Vec<Charts> {
 type Kind = (&'static str, &'static str, &'static [Outcome]);
 
 /// What each limit did, in the hour and in the day, the busiest first. Those that did nothing are left out.
-pub fn uses(hour: &[Sum], day: &[Sum]) -> Vec<Use> {
+pub fn uses(hour: &[EventCount], day: &[EventCount]) -> Vec<Use> {
     let mut names: Vec<&str> = day.iter().chain(hour).map(|sum| sum.limit.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    let of = |name: &str, fits: fn(&Sum) -> bool| {
+    let of = |name: &str, fits: fn(&EventCount) -> bool| {
         [hour, day].map(|sums| total(sums, |sum| sum.limit == name && fits(sum)))
     };
     let mut uses: Vec<Use> = names
@@ -146,7 +146,7 @@ pub fn uses(hour: &[Sum], day: &[Sum]) -> Vec<Use> {
 }
 
 /// What came under one limit.
-pub fn hour_of(name: &str, sums: &[Sum]) -> Hour {
+pub fn hour_of(name: &str, sums: &[EventCount]) -> Hour {
     let unit = LimitName::parse(name).map(LimitName::unit);
     let action = unit.map(|unit| match unit {
         LimitUnit::SignIn => Action::SignIn,
@@ -155,10 +155,10 @@ pub fn hour_of(name: &str, sums: &[Sum]) -> Hour {
         LimitUnit::Message => Action::Send,
         LimitUnit::Guess => Action::Guess,
     });
-    let counts = |sum: &Sum| action == Some(sum.action);
+    let counts = |sum: &EventCount| action == Some(sum.action);
     let passed = [Outcome::Ok, Outcome::Wrong, Outcome::Unknown, Outcome::Asked];
     let images = unit == Some(LimitUnit::Image);
-    let mine = |sum: &Sum| sum.limit == name;
+    let mine = |sum: &EventCount| sum.limit == name;
     Hour {
         admitted: total(sums, |sum| {
             counts(sum) && passed.contains(&sum.outcome) && (!images || sum.outcome == Outcome::Asked)
@@ -173,8 +173,8 @@ pub fn hour_of(name: &str, sums: &[Sum]) -> Hour {
 mod tests {
     use super::*;
 
-    fn sum(action: Action, outcome: Outcome, limit: &str, noted: bool, count: i64) -> Sum {
-        Sum { action, outcome, limit: limit.to_owned(), noted, count }
+    fn sum(action: Action, outcome: Outcome, limit: &str, noted: bool, count: i64) -> EventCount {
+        EventCount { action, outcome, limit: limit.to_owned(), noted, count }
     }
 
     #[test]
@@ -182,8 +182,10 @@ mod tests {
         let now = Micros::from_seconds(100 * 3600 + 59);
         let grid = Grid::hour(now);
         let at = |minutes: i64| Micros::from_seconds((100 * 60 - minutes) * 60);
-        let step =
-            |minutes| Step { at: at(minutes), sums: vec![sum(Action::SignIn, Outcome::Ok, "", false, 2)] };
+        let step = |minutes| FiguresStep {
+            at: at(minutes),
+            sums: vec![sum(Action::SignIn, Outcome::Ok, "", false, 2)],
+        };
         let counts = grid.counts(&[step(70), step(59), step(0)], |_| true);
         assert_eq!((counts[0], counts[59], counts.iter().sum::<u64>()), (2, 2, 4), "70 minutes ago is past");
     }

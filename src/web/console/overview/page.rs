@@ -4,11 +4,11 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use rust_i18n::t;
 
-use crate::audit::{Ranked, SharedAddress, SubjectKind};
+use crate::audit::{RankedSubject, SharedAddress, SubjectKind};
 use crate::clock::Micros;
 use crate::db::DbError;
-use crate::sms::Level;
-use crate::tuning::{Current, Instance};
+use crate::sms::BudgetLevel;
+use crate::tuning::{CurrentLimits, Instance};
 use crate::web::console::guard;
 use crate::web::console::overview::figures::{self, DAY, Grid, HOUR};
 use crate::web::console::overview::view::{InstanceRow, Overview, OverviewPage, Part, Subject, Warning};
@@ -80,9 +80,9 @@ async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbErro
 async fn messages_spent(services: &Services) -> Option<Warning> {
     let spent = services.codes.spent(&services.live.snapshot()).await.ok()??;
     match spent.level() {
-        Level::Calm => None,
-        Level::Half => Some(Warning::MessagesSpent { spent, short: false }),
-        Level::Short => Some(Warning::MessagesSpent { spent, short: true }),
+        BudgetLevel::Calm => None,
+        BudgetLevel::Half => Some(Warning::MessagesSpent { spent, short: false }),
+        BudgetLevel::Short => Some(Warning::MessagesSpent { spent, short: true }),
     }
 }
 
@@ -95,7 +95,7 @@ async fn subjects(services: &Services, since: Micros) -> Result<Vec<Subject>, Db
     let mut subjects = Vec::new();
     for (kind, key, field) in KINDS {
         let found = services.audit.log().top(kind, since, TOP).await?;
-        subjects.extend(found.into_iter().map(|Ranked { subject, count }| Subject {
+        subjects.extend(found.into_iter().map(|RankedSubject { subject, count }| Subject {
             kind: key,
             href: format!("/admin/events?{field}={}", subject.key),
             mask: subject.mask,
@@ -107,7 +107,7 @@ async fn subjects(services: &Services, since: Micros) -> Result<Vec<Subject>, Db
     Ok(subjects)
 }
 
-async fn parts(visit: &Visit, services: &Services, current: &Current) -> Result<Vec<Part>, DbError> {
+async fn parts(visit: &Visit, services: &Services, current: &CurrentLimits) -> Result<Vec<Part>, DbError> {
     let locale = visit.locale;
     let state = |up: bool| locale.t(if up { "overview.up" } else { "overview.down" }).into_owned();
     let health = services.health.report().await;
@@ -118,10 +118,10 @@ async fn parts(visit: &Visit, services: &Services, current: &Current) -> Result<
         count => format!("{gateway}, {}", t!("overview.braked", locale = locale.code(), count = count)),
     };
     let (database, store) = (health.database == State::Up, health.store == State::Up);
-    let home_up = current.home_down.is_none();
+    let home_up = current.backend_down.is_none();
     let home = match home_up {
-        true => current.home.as_str().to_owned(),
-        false => format!("{}: {}", current.home.as_str(), state(false)),
+        true => current.backend.as_str().to_owned(),
+        false => format!("{}: {}", current.backend.as_str(), state(false)),
     };
     Ok(vec![
         Part { key: "overview.database", up: database, text: state(database) },
@@ -133,7 +133,7 @@ async fn parts(visit: &Visit, services: &Services, current: &Current) -> Result<
 
 fn warnings(
     services: &Services,
-    current: &Current,
+    current: &CurrentLimits,
     instances: &[Instance],
     shared: Option<SharedAddress>,
     parts: &[Part],
@@ -142,7 +142,7 @@ fn warnings(
     if parts.iter().any(|part| part.key == "overview.store" && !part.up) {
         warnings.push(Warning::StoreDown);
     }
-    if let Some(reason) = &current.home_down {
+    if let Some(reason) = &current.backend_down {
         warnings.push(Warning::HomeDown { reason: reason.clone() });
     }
     if let Some(refused) = &current.refused {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use askama::Template;
 use rust_i18n::t;
 
-use crate::sms::Spent;
+use crate::sms::SpentRule;
 use crate::web::console::overview::chart::Chart;
 use crate::web::console::words::{grouped, share, title};
 use crate::web::kit::layout::Layout;
@@ -94,7 +94,7 @@ pub enum Warning {
     },
     /// Half of the messages that may go to everyone, or with `short` as much as everybody may spend.
     MessagesSpent {
-        spent: Spent,
+        spent: SpentRule,
         short: bool,
     },
     CodesWithheld {
@@ -193,7 +193,7 @@ impl OverviewPage {
                 t!("warning.disabled-title", locale = code, count = grouped(*count)),
                 self.layout.t("warning.disabled-text"),
             ),
-            Warning::MessagesSpent { spent: Spent { count, max }, short } => {
+            Warning::MessagesSpent { spent: SpentRule { count, max }, short } => {
                 let (title, text) = if *short {
                     ("warning.short-title", "warning.short-text")
                 } else {

@@ -6,7 +6,7 @@ use actix_web::web::{Data, Path};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
-use crate::login::{NewToken, Scopes, TokenEntry, TokenId};
+use crate::login::{NewToken, TokenEntry, TokenId, TokenScopes};
 use crate::web::console::guard;
 use crate::web::console::tokens::page::{LONGEST_LIFE, about_scopes, end, make, parse_name};
 use crate::web::kit::call::broken;
@@ -113,7 +113,7 @@ fn parse(body: &Wanted) -> Result<NewToken, Problem> {
     let mut wrong = |field: &'static str, message| errors.push(InputError { field: field.into(), message });
     let said = |message: Message| message.text(Locale::En);
     let name = parse_name(&body.name).map_err(|error| wrong(Field::Name.name(), said(error))).ok();
-    let scopes = Scopes::parse(body.scopes.iter().map(String::as_str));
+    let scopes = TokenScopes::parse(body.scopes.iter().map(String::as_str));
     let scopes = scopes.map_err(|error| wrong(Field::Scopes.name(), said(about_scopes(error)))).ok();
     let expires_in = body.expires_in.map(Duration::from_secs);
     if expires_in.is_some_and(|span| span.is_zero() || span > LONGEST_LIFE) {

@@ -7,7 +7,7 @@ use actix_web::web::Form;
 use serde_json::json;
 
 use crate::db::DbError;
-use crate::login::{ApiToken, NewToken, Scopes, ScopesError, TokenId};
+use crate::login::{ApiToken, NewToken, ScopesError, TokenId, TokenScopes};
 use crate::web::console::guard::{self, Admin};
 use crate::web::kit::error_page::broken;
 use crate::web::kit::flash::Flash;
@@ -132,7 +132,7 @@ fn parse(form: &TokenMakingForm) -> Result<NewToken, FieldErrors> {
     let mut errors = FieldErrors::default();
     let name = errors.take(Field::Name, parse_name(&form.name));
     let names = form.scopes.split([' ', ',', '\t', '\r', '\n']).filter(|name| !name.is_empty());
-    let scopes = errors.take(Field::Scopes, Scopes::parse(names).map_err(about_scopes));
+    let scopes = errors.take(Field::Scopes, TokenScopes::parse(names).map_err(about_scopes));
     let expires_in = errors.take(Field::ExpiresDays, parse_days(form.expires_days.trim()));
     match (name, scopes, expires_in) {
         (Some(name), Some(scopes), Some(expires_in)) => Ok(NewToken { name, scopes, expires_in }),

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::nacos::NacosSettings;
-use super::reader::{Optional, Section, Within};
+use super::reader::{NoDefault, SectionReader, WithinSection};
 use super::section::section;
 use super::store::{StoreUrl, redis_url};
 use super::values::{MINUTE, SECOND, duration, text, word};
 
 /// Which kind of place it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum HomeKind {
+pub enum BackendKind {
     /// None: nothing reloads this configuration, and nothing can save it.
     #[default]
     Fixed,
@@ -23,7 +23,7 @@ pub enum HomeKind {
     Nacos,
 }
 
-impl HomeKind {
+impl BackendKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",
@@ -35,13 +35,13 @@ impl HomeKind {
 }
 
 section! {
-    HomeSettings in "live" {
+    BackendSettings in "live" {
         /// Where it is that: [`HomeKind::Nacos`].
-        nacos: Option<NacosSettings> = None, Within(nacos);
+        nacos: Option<NacosSettings> = None, WithinSection(nacos);
         /// [`HomeKind::File`], or a service.
-        home: HomeKind = HomeKind::File, word(&HOMES);
+        backend: BackendKind = BackendKind::File, word(&BACKENDS);
         /// Of Redis; `None`: that of the store.
-        url: Option<StoreUrl> = None, Optional(|node| redis_url(&text(node)?));
+        url: Option<StoreUrl> = None, NoDefault(|node| redis_url(&text(node)?));
         /// What the document is called there.
         key: String = "gh:live".to_owned(), text;
         /// How often a service is looked at, whatever it announces.
@@ -49,19 +49,19 @@ section! {
     }
 }
 
-const HOMES: [(&str, HomeKind); 3] =
-    [("file", HomeKind::File), ("redis", HomeKind::Redis), ("nacos", HomeKind::Nacos)];
+const BACKENDS: [(&str, BackendKind); 3] =
+    [("file", BackendKind::File), ("redis", BackendKind::Redis), ("nacos", BackendKind::Nacos)];
 
-fn nacos(section: &mut Section<'_>, key: &'static str) -> Option<Option<NacosSettings>> {
-    let chosen = section.place_of("home").filter(|_| section.says("home", "nacos"));
+fn nacos(section: &mut SectionReader<'_>, key: &'static str) -> Option<Option<NacosSettings>> {
+    let chosen = section.place_of("backend").filter(|_| section.says("backend", "nacos"));
     if let (Some(reason), Some(place)) = (missing_client(cfg!(feature = "nacos")), &chosen) {
-        section.refuse(place.clone(), section.path_of("home"), reason);
+        section.refuse(place.clone(), section.path_of("backend"), reason);
     }
     let nacos = section.section(key, |inner| NacosSettings::read(inner, chosen.as_ref()));
     Some(nacos.filter(|_| chosen.is_some()))
 }
 
-impl HomeSettings {
+impl BackendSettings {
     /// What the document is called where something is wrong with it, where it is not in the file.
     pub fn place(&self) -> PathBuf {
         self.nacos.as_ref().map_or_else(|| redis_place(&self.key), NacosSettings::place)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::Waker;
+use super::WatchWaker;
 
 /// The link that Kubernetes swaps when it updates a mounted ConfigMap; the file itself never changes.
 pub(super) const KUBERNETES_LINK: &str = "..data";
@@ -14,17 +14,17 @@ pub(super) const KUBERNETES_LINK: &str = "..data";
 /// The folder is watched and not the file: an editor's rename puts another file in its place, which
 /// a watch on the first one never hears of. Its path is taken as given: resolved, it would lead past
 /// the links that Kubernetes swaps.
-pub(super) struct Folder {
+pub(super) struct FolderWatch {
     path: PathBuf,
     file: PathBuf,
-    wake: Waker,
+    wake: WatchWaker,
     /// The watcher, and which folder (device, inode) it is on: another may take its place.
     watched: Option<(RecommendedWatcher, (u64, u64))>,
     complained: bool,
 }
 
-impl Folder {
-    pub fn of(file: &Path, wake: Waker) -> Self {
+impl FolderWatch {
+    pub fn of(file: &Path, wake: WatchWaker) -> Self {
         let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
         let path = parent.unwrap_or(Path::new(".")).to_owned();
         Self { path, file: file.to_owned(), wake, watched: None, complained: false }

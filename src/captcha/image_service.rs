@@ -6,10 +6,10 @@ mod share;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::turns::{Turn, Turns};
-use super::{Captchas, Challenge, Client, Form, ImageError, Redeemed};
-use crate::config::{LimitName, Live};
-use crate::throttle::{Bucket, Decision, Limit, Limiter, MemoryStore, Mode, Refusal, Then};
+use super::drawing_queue::{DrawingPermit, DrawingQueue};
+use super::{CaptchaClient, CaptchaForm, Captchas, Challenge, ImageError, RedeemResult};
+use crate::config::{LimitName, LiveSettings};
+use crate::throttle::{Bucket, HitDecision, Limit, LimitMode, Limiter, MemoryStore, Refusal, RuleAction};
 
 /// Everyone, as the subject of a total.
 const EVERYONE: &[u8] = b"everyone";
@@ -18,24 +18,24 @@ const EVERYONE: &[u8] = b"everyone";
 const LIMITS: [LimitName; 4] =
     [LimitName::CaptchaAddress, LimitName::CaptchaNetwork, LimitName::CaptchaTotal, LimitName::CaptchaTotal];
 
-pub struct Desk {
+pub struct ImageService {
     captchas: Captchas,
     drawing: Limiter<MemoryStore>,
-    turns: Turns,
+    queue: DrawingQueue,
 }
 
 /// Who asks for an image, as the limits count them.
 #[derive(Debug, Clone, Copy)]
-pub struct Requester<'a> {
+pub struct ImageRequester<'a> {
     pub address: &'a [u8],
     pub network: &'a [u8],
 }
 
 /// No image for this client, or for anyone, until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Later {
+pub struct ImageRefusal {
     pub retry_after: Duration,
-    pub form: Form,
+    pub form: CaptchaForm,
     /// By which limit, and how.
     pub limit: &'static str,
     pub refusal: Refusal,
@@ -43,28 +43,28 @@ pub struct Later {
 
 /// The image of a challenge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
+pub struct ChallengeImage {
     pub png: Arc<[u8]>,
-    pub form: Form,
+    pub form: CaptchaForm,
     /// It was not kept from before.
     pub drawn_now: bool,
 }
 
-impl Desk {
+impl ImageService {
     pub fn new(captchas: Captchas, drawing: Limiter<MemoryStore>) -> Self {
-        Self { captchas, drawing, turns: Turns::for_this_machine() }
+        Self { captchas, drawing, queue: DrawingQueue::for_this_machine() }
     }
 
     /// A challenge, if its image could be drawn now. Counts nothing: of ids there are any number.
     pub async fn issue(
         &self,
-        live: &Live,
-        form: Form,
-        client: &Client<'_>,
+        live: &LiveSettings,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
         network: &[u8],
-    ) -> Result<Challenge, Later> {
+    ) -> Result<Challenge, ImageRefusal> {
         let share = self.share(live).await;
-        let buckets = self.buckets(live, Requester { address: client.address, network }, &share);
+        let buckets = self.buckets(live, ImageRequester { address: client.address, network }, &share);
         match self.full(&buckets).await {
             Some(refusal) => Err(later(form, refusal)),
             None => Ok(self.captchas.issue(form, client, live.captcha.difficulty, live.captcha.ttl)),
@@ -72,7 +72,12 @@ impl Desk {
     }
 
     /// The image of a challenge; where it has to be drawn, that counts, and waits for its turn.
-    pub async fn image(&self, live: &Live, by: Requester<'_>, id: &str) -> Result<Picture, ImageError> {
+    pub async fn image(
+        &self,
+        live: &LiveSettings,
+        by: ImageRequester<'_>,
+        id: &str,
+    ) -> Result<ChallengeImage, ImageError> {
         let body = self.captchas.drawable(id).ok_or(ImageError::Unknown)?;
         let form = body.form();
         let mut drawn_now = false;
@@ -81,10 +86,16 @@ impl Desk {
             self.turn(live, by, form).await
         };
         let png = self.captchas.image(&body, turn).await?;
-        Ok(Picture { png, form, drawn_now })
+        Ok(ChallengeImage { png, form, drawn_now })
     }
 
-    pub async fn redeem(&self, form: Form, client: &Client<'_>, id: &str, answer: &str) -> Redeemed {
+    pub async fn redeem(
+        &self,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
+        id: &str,
+        answer: &str,
+    ) -> RedeemResult {
         self.captchas.redeem(form, client, id, answer).await
     }
 
@@ -94,13 +105,18 @@ impl Desk {
     }
 
     /// A hit on every limit, and a place at the drawing board: those who had least of late go first.
-    async fn turn(&self, live: &Live, by: Requester<'_>, form: Form) -> Result<Turn, ImageError> {
+    async fn turn(
+        &self,
+        live: &LiveSettings,
+        by: ImageRequester<'_>,
+        form: CaptchaForm,
+    ) -> Result<DrawingPermit, ImageError> {
         let share = self.share(live).await;
         let buckets = self.buckets(live, by, &share);
         let had = self.had(self.drawing.bucket(&share, by.network)).await;
         match self.drawing.reserve(&buckets, false).await {
-            Ok(Decision::Refused(refusal)) => Err(ImageError::Later(later(form, refusal))),
-            Ok(Decision::Admitted(admission)) => match self.turns.take(had).await {
+            Ok(HitDecision::Refused(refusal)) => Err(ImageError::Refused(later(form, refusal))),
+            Ok(HitDecision::Admitted(admission)) => match self.queue.take(had).await {
                 Some(turn) => Ok(turn),
                 None => {
                     // The in-process store does not fail.
@@ -109,11 +125,16 @@ impl Desk {
                 }
             },
             // Nothing here takes holds.
-            Ok(Decision::Held) | Err(_) => Err(ImageError::Busy),
+            Ok(HitDecision::Held) | Err(_) => Err(ImageError::Busy),
         }
     }
 
-    fn buckets<'a>(&self, live: &'a Live, by: Requester<'_>, share: &'a Limit) -> [Bucket<'a>; 4] {
+    fn buckets<'a>(
+        &self,
+        live: &'a LiveSettings,
+        by: ImageRequester<'_>,
+        share: &'a Limit,
+    ) -> [Bucket<'a>; 4] {
         let limits = &live.limits;
         [
             self.drawing.bucket(&limits.captcha_address, by.address),
@@ -124,7 +145,7 @@ impl Desk {
     }
 
     /// What the total leaves to one network; counted under the total's name, by its rules.
-    async fn share(&self, live: &Live) -> Limit {
+    async fn share(&self, live: &LiveSettings) -> Limit {
         let total = &live.limits.captcha_total;
         let spent = self.drawing.peek(self.drawing.bucket(total, EVERYONE)).await;
         share::of(total, &spent.map(|peek| peek.rules).unwrap_or_default())
@@ -140,7 +161,7 @@ impl Desk {
     async fn full(&self, buckets: &[Bucket<'_>]) -> Option<Refusal> {
         let mut longest: Option<Refusal> = None;
         for (index, bucket) in buckets.iter().enumerate() {
-            if bucket.limit.mode() == Mode::Monitor {
+            if bucket.limit.mode() == LimitMode::Monitor {
                 continue;
             }
             let peek = self.drawing.peek(*bucket).await.ok()?;
@@ -148,7 +169,8 @@ impl Desk {
                 let retry_after = standing.retry_after;
                 if retry_after > longest.map_or(Duration::ZERO, |refusal| refusal.retry_after) {
                     let frees_at = peek.at.plus(retry_after);
-                    longest = Some(Refusal { bucket: index, rule, then: Then::Block, retry_after, frees_at });
+                    longest =
+                        Some(Refusal { bucket: index, rule, then: RuleAction::Block, retry_after, frees_at });
                 }
             }
         }
@@ -156,8 +178,8 @@ impl Desk {
     }
 }
 
-const fn later(form: Form, refusal: Refusal) -> Later {
-    Later { retry_after: refusal.retry_after, form, limit: LIMITS[refusal.bucket].as_str(), refusal }
+const fn later(form: CaptchaForm, refusal: Refusal) -> ImageRefusal {
+    ImageRefusal { retry_after: refusal.retry_after, form, limit: LIMITS[refusal.bucket].as_str(), refusal }
 }
 
 #[cfg(test)]

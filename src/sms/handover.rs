@@ -5,35 +5,35 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-use super::budgets::Ticket;
-use super::ledger::Fate;
-use super::sending::Job;
-use super::share::Share;
+use super::budgets::BudgetTicket;
+use super::ledger::MessageOutcome;
+use super::sending::SendJob;
+use super::share::BudgetShare;
 use super::text::text;
-use super::{Code, Delivery, Message, MessageId};
+use super::{DeliveryResult, MessageId, SmsCode, SmsMessage};
 use crate::request_id;
 use crate::throttle::HitId;
 
 /// What is to be handed over of a message that stands in the ledger.
-pub struct Letter {
+pub struct PendingMessage {
     pub id: MessageId,
     pub hit: HitId,
-    pub code: Code,
+    pub code: SmsCode,
 }
 
-impl Job {
-    pub async fn deliver(&self, letter: Letter) -> Delivery {
+impl SendJob {
+    pub async fn deliver(&self, letter: PendingMessage) -> DeliveryResult {
         let (id, hit) = (letter.id, letter.hit);
         let delivery = self.hand_over(letter).await;
-        match self.codes.ledger().settle(id, &Fate::Told(&delivery)).await {
-            Ok(true) if matches!(delivery, Delivery::Refused { .. }) => {
+        match self.codes.ledger().settle(id, &MessageOutcome::Told(&delivery)).await {
+            Ok(true) if matches!(delivery, DeliveryResult::Refused { .. }) => {
                 self.codes.0.budgets.refund_all_but_asker(&self.watched, &self.keys, hit).await;
             }
             Ok(true) => {}
             // This process was stopped for minutes, and the ledger says so by now.
             Ok(false) => {
                 let reason = "it was given up before its gateway answered".to_owned();
-                return Delivery::Unknown { reason };
+                return DeliveryResult::Unknown { reason };
             }
             // It stays pending, and counts, in the window store as well.
             Err(error) => {
@@ -47,23 +47,25 @@ impl Job {
     /// is anything given back, or a code void, where the gateway refuses: that would tell it later.
     pub fn hand_over_later(
         self: &Arc<Self>,
-        letter: Letter,
-        share: Share,
-        ticket: Ticket,
+        letter: PendingMessage,
+        share: BudgetShare,
+        ticket: BudgetTicket,
         place: OwnedSemaphorePermit,
     ) {
         let (job, id) = (Arc::clone(self), letter.id);
         request_id::spawn(async move {
             let delivery = match share {
-                Share::Withheld => None,
-                Share::Open | Share::SpentAsker | Share::Reserve => Some(match job.hand_over(letter).await {
-                    Delivery::Refused { reason } => {
-                        Delivery::Unknown { reason: format!("refused: {reason}") }
-                    }
-                    other => other,
-                }),
+                BudgetShare::Withheld => None,
+                BudgetShare::Open | BudgetShare::SpentAsker | BudgetShare::Reserve => {
+                    Some(match job.hand_over(letter).await {
+                        DeliveryResult::Refused { reason } => {
+                            DeliveryResult::Unknown { reason: format!("refused: {reason}") }
+                        }
+                        other => other,
+                    })
+                }
             };
-            let fate = delivery.as_ref().map_or(Fate::Withheld, Fate::Told);
+            let fate = delivery.as_ref().map_or(MessageOutcome::Withheld, MessageOutcome::Told);
             if let Err(error) = job.codes.ledger().settle(id, &fate).await {
                 tracing::warn!(%error, message = %id, "the outcome of a message could not be recorded in the ledger");
             }
@@ -73,26 +75,26 @@ impl Job {
         });
     }
 
-    async fn hand_over(&self, letter: Letter) -> Delivery {
+    async fn hand_over(&self, letter: PendingMessage) -> DeliveryResult {
         let inner = &*self.codes.0;
-        let Letter { id, code, .. } = letter;
+        let PendingMessage { id, code, .. } = letter;
         let text = text(self.purpose, &code, self.code_ttl, &self.locale);
         let (gateway, phone) = (Arc::clone(&inner.gateway), self.phone.clone());
         // A gateway that panics takes this task along, and nothing else.
         let sending = request_id::spawn(async move {
-            gateway.send(Message { id, phone: &phone, code: &code, text: &text }).await
+            gateway.send(SmsMessage { id, phone: &phone, code: &code, text: &text }).await
         });
         let (stop, begun) = (sending.abort_handle(), Instant::now());
         let delivery = match tokio::time::timeout(inner.gateway_patience, sending).await {
             Ok(Ok(delivery)) => delivery,
-            Ok(Err(_)) => Delivery::Unknown { reason: "the gateway's code failed".to_owned() },
+            Ok(Err(_)) => DeliveryResult::Unknown { reason: "the gateway's code failed".to_owned() },
             Err(_) => {
                 stop.abort();
-                Delivery::Unknown { reason: "the gateway took too long".to_owned() }
+                DeliveryResult::Unknown { reason: "the gateway took too long".to_owned() }
             }
         };
         inner.metrics.gateway(begun.elapsed(), &delivery);
-        if let Delivery::Refused { reason } | Delivery::Unknown { reason } = &delivery {
+        if let DeliveryResult::Refused { reason } | DeliveryResult::Unknown { reason } = &delivery {
             let gateway = inner.gateway.name();
             tracing::info!(gateway, message = %id, reason, "the gateway did not confirm a message");
         }

@@ -29,12 +29,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::throttle::{Mode, Then};
+    use crate::throttle::{LimitMode, RuleAction};
 
     /// Of 6,000, where every network asks for all that it can get: what each has, and what is left.
     fn settled(networks: u32) -> (u32, u32) {
-        let rule = Rule::sliding(6_000, Duration::from_secs(60), Then::Block);
-        let total = Limit::new("total", vec![rule], Mode::Enforce).unwrap();
+        let rule = Rule::sliding(6_000, Duration::from_secs(60), RuleAction::Block);
+        let total = Limit::new("total", vec![rule], LimitMode::Enforce).unwrap();
         let (mut each, mut spent) = (0, 0);
         while spent + networks <= 6_000 {
             let share = of(&total, &[RulePeek { count: spent, retry_after: Duration::ZERO }]);

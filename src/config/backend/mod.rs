@@ -10,11 +10,11 @@ mod waker;
 use std::path::Path;
 use std::time::Duration;
 
-pub(super) use file::{FileHome, find};
-pub(super) use waker::Waker;
+pub(super) use file::{FileBackend, find};
+pub(super) use waker::WatchWaker;
 
-use self::redis::RedisHome;
-use super::live_home::{HomeKind, HomeSettings};
+use self::redis::RedisBackend;
+use super::live_backend::{BackendKind, BackendSettings};
 use super::settings::Settings;
 use super::store::StoreUrl;
 
@@ -23,7 +23,7 @@ pub(super) const LARGEST: u64 = 1024 * 1024;
 
 /// What was found there. Two that are equal need no second look.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum BackendRead {
     Bytes(Vec<u8>),
     Missing,
     /// Something stands there that cannot be taken for a document.
@@ -32,7 +32,7 @@ pub enum Found {
     Down(String),
 }
 
-impl Found {
+impl BackendRead {
     /// The document; of nothing it is the empty one.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         match self {
@@ -45,10 +45,10 @@ impl Found {
 
 /// What came of putting a document there.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Swapped {
+pub enum SwapResult {
     Done,
     /// Another one stands there than the caller expected; nothing was written.
-    Overtaken(Found),
+    Overtaken(BackendRead),
 }
 
 /// A place where the document is kept. One thread of an instance calls it, and may be kept waiting; any
@@ -58,20 +58,20 @@ pub enum Swapped {
 /// changed: too often does no harm, and too seldom is mended by polling. Everything else is done for it: its
 /// documents are judged, put in force or refused, and, where it is a service that has none, the one in force
 /// is put there.
-pub trait Home: Send {
-    fn kind(&self) -> HomeKind;
+pub trait LimitsBackend: Send {
+    fn kind(&self) -> BackendKind;
 
     /// What problems are told with: the path of the file, the name of the key.
     fn place(&self) -> &Path;
 
     /// What stands there now. May wait two seconds at most. `known` is what was judged last: a place whose
     /// documents can be seen half-written looks again until it has settled, unless it finds that one.
-    fn read(&mut self, known: Option<&Found>) -> Found;
+    fn read(&mut self, known: Option<&BackendRead>) -> BackendRead;
 
     /// Puts `next` there if what stands there is still `expected`, in one step: of several callers that
     /// expect the same one succeeds. `Err` says why it cannot be done, and what to do about it; then
     /// nothing was written. May wait five seconds at most.
-    fn swap(&mut self, expected: &Found, next: &str) -> Result<Swapped, String>;
+    fn swap(&mut self, expected: &BackendRead, next: &str) -> Result<SwapResult, String>;
 
     /// Called before every wait: sees to it that changes are told.
     fn listen(&mut self);
@@ -81,24 +81,24 @@ pub trait Home: Send {
 }
 
 /// The program that keeps the limits, if one does.
-pub(super) fn service(running: &Settings, waker: &Waker) -> Option<Box<dyn Home>> {
-    let HomeSettings { home, url, key, poll, .. } = &running.home;
-    match home {
-        HomeKind::Fixed | HomeKind::File => None,
-        HomeKind::Redis => {
+pub(super) fn service(running: &Settings, waker: &WatchWaker) -> Option<Box<dyn LimitsBackend>> {
+    let BackendSettings { backend, url, key, poll, .. } = &running.backend;
+    match backend {
+        BackendKind::Fixed | BackendKind::File => None,
+        BackendKind::Redis => {
             let url = match (url, &running.store.url) {
                 (Some(StoreUrl::Redis(url)), _) | (None, StoreUrl::Redis(url)) => url.clone(),
                 _ => return None,
             };
-            Some(Box::new(RedisHome::new(url, key.clone(), *poll, waker.clone())))
+            Some(Box::new(RedisBackend::new(url, key.clone(), *poll, waker.clone())))
         }
         #[cfg(feature = "nacos")]
-        HomeKind::Nacos => {
-            let nacos = running.home.nacos.clone()?;
-            Some(Box::new(nacos::NacosHome::new(nacos, *poll, waker.clone())))
+        BackendKind::Nacos => {
+            let nacos = running.backend.nacos.clone()?;
+            Some(Box::new(nacos::NacosBackend::new(nacos, *poll, waker.clone())))
         }
         // A configuration that asks for it is refused by this build.
         #[cfg(not(feature = "nacos"))]
-        HomeKind::Nacos => None,
+        BackendKind::Nacos => None,
     }
 }

@@ -1,4 +1,4 @@
-//! A string on Redis as the home of the limits, for any number of instances: replaced by compare and swap,
+//! A string on Redis as the backend of the limits, for any number of instances: replaced by compare and swap,
 //! announced, and looked at now and then behind the announcements.
 
 use std::path::{Path, PathBuf};
@@ -9,42 +9,42 @@ use redis::{Client, Connection, ErrorKind, RedisError, Script, ServerErrorKind};
 use sha1::{Digest, Sha1};
 use url::Url;
 
-use super::{Found, Home, LARGEST, Swapped, Waker};
-use crate::config::live_home::{HomeKind, redis_place};
+use super::{BackendRead, LARGEST, LimitsBackend, SwapResult, WatchWaker};
+use crate::config::live_backend::{BackendKind, redis_place};
 
 /// How long connecting, and an answer, may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is tried while it does not answer.
 const WHILE_DOWN: Duration = Duration::from_millis(500);
 /// How long the listener waits for a message before it looks whether it is still wanted.
-const EAR: Duration = Duration::from_millis(250);
+const SUBSCRIBER_WAIT: Duration = Duration::from_millis(250);
 /// After so many silent waits, 5 s, the listener asks whether anybody is there.
 const SILENT: u32 = 20;
 
-pub(in crate::config) struct RedisHome {
-    server: Server,
+pub(in crate::config) struct RedisBackend {
+    server: DocumentServer,
     place: PathBuf,
     poll: Duration,
     swap: Script,
     connection: Option<Connection>,
     down: bool,
-    waker: Waker,
+    waker: WatchWaker,
     listener: Option<JoinHandle<()>>,
 }
 
 #[derive(Clone)]
-struct Server {
+struct DocumentServer {
     url: Url,
     key: String,
 }
 
-impl RedisHome {
-    pub fn new(url: Url, key: String, poll: Duration, waker: Waker) -> Self {
+impl RedisBackend {
+    pub fn new(url: Url, key: String, poll: Duration, waker: WatchWaker) -> Self {
         // Whichever part of the program speaks TLS first chooses what computes it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
             place: redis_place(&key),
-            server: Server { url, key },
+            server: DocumentServer { url, key },
             poll,
             swap: Script::new(include_str!("../../../lua/swap.lua")),
             connection: None,
@@ -76,53 +76,53 @@ impl RedisHome {
         answer
     }
 
-    fn get(&mut self) -> Result<Found, RedisError> {
-        self.ask(|home, connection| {
-            let key = &home.server.key;
+    fn get(&mut self) -> Result<BackendRead, RedisError> {
+        self.ask(|backend, connection| {
+            let key = &backend.server.key;
             let length: u64 = redis::cmd("STRLEN").arg(key).query(connection)?;
             if length > LARGEST {
-                return Ok(Found::Unreadable("it is longer than 1 MiB".to_owned()));
+                return Ok(BackendRead::Unreadable("it is longer than 1 MiB".to_owned()));
             }
             let document: Option<Vec<u8>> = redis::cmd("GET").arg(key).query(connection)?;
-            Ok(document.map_or(Found::Missing, Found::Bytes))
+            Ok(document.map_or(BackendRead::Missing, BackendRead::Bytes))
         })
     }
 
-    fn compare_and_swap(&mut self, expected: &Found, next: &str) -> Result<bool, RedisError> {
+    fn compare_and_swap(&mut self, expected: &BackendRead, next: &str) -> Result<bool, RedisError> {
         let seen = match expected {
-            Found::Bytes(bytes) => hex(&Sha1::digest(bytes)),
+            BackendRead::Bytes(bytes) => hex(&Sha1::digest(bytes)),
             _ => String::new(),
         };
-        self.ask(|home, connection| {
-            let mut call = home.swap.key(&home.server.key);
-            call.arg(&seen).arg(next).arg(&home.server.key).invoke::<u8>(connection)
+        self.ask(|backend, connection| {
+            let mut call = backend.swap.key(&backend.server.key);
+            call.arg(&seen).arg(next).arg(&backend.server.key).invoke::<u8>(connection)
         })
         .map(|done| done == 1)
     }
 }
 
-impl Home for RedisHome {
-    fn kind(&self) -> HomeKind {
-        HomeKind::Redis
+impl LimitsBackend for RedisBackend {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Redis
     }
 
     fn place(&self) -> &Path {
         &self.place
     }
 
-    fn read(&mut self, _: Option<&Found>) -> Found {
-        let found = self.get().unwrap_or_else(|error| trouble(&error));
-        self.down = matches!(found, Found::Down(_));
+    fn read(&mut self, _: Option<&BackendRead>) -> BackendRead {
+        let found = self.get().unwrap_or_else(|error| failed_read(&error));
+        self.down = matches!(found, BackendRead::Down(_));
         found
     }
 
-    fn swap(&mut self, expected: &Found, next: &str) -> Result<Swapped, String> {
+    fn swap(&mut self, expected: &BackendRead, next: &str) -> Result<SwapResult, String> {
         // A swap whose answer was lost may have been done: what stands there says so, and is then in force.
         match self.compare_and_swap(expected, next) {
-            Ok(true) => Ok(Swapped::Done),
-            Ok(false) => match self.get().unwrap_or_else(|error| trouble(&error)) {
-                Found::Bytes(bytes) if bytes == next.as_bytes() => Ok(Swapped::Done),
-                found => Ok(Swapped::Overtaken(found)),
+            Ok(true) => Ok(SwapResult::Done),
+            Ok(false) => match self.get().unwrap_or_else(|error| failed_read(&error)) {
+                BackendRead::Bytes(bytes) if bytes == next.as_bytes() => Ok(SwapResult::Done),
+                found => Ok(SwapResult::Overtaken(found)),
             },
             Err(error) => Err(format!(
                 "{} cannot be written: {error}; try again once Redis answers",
@@ -134,7 +134,7 @@ impl Home for RedisHome {
     fn listen(&mut self) {
         if self.listener.as_ref().is_none_or(JoinHandle::is_finished) {
             let (server, waker) = (self.server.clone(), self.waker.clone());
-            let thread = std::thread::Builder::new().name("limits-ear".into());
+            let thread = std::thread::Builder::new().name("limits-subscriber".into());
             // Without a thread for it there is still the polling.
             self.listener = thread.spawn(move || server.listen(&waker)).ok();
         }
@@ -145,7 +145,7 @@ impl Home for RedisHome {
     }
 }
 
-impl Drop for RedisHome {
+impl Drop for RedisBackend {
     /// The listener ends with the watcher; it is waited for, so that nothing of it outlives the server.
     fn drop(&mut self) {
         if let Some(listener) = self.listener.take().filter(|_| self.waker.is_stopping()) {
@@ -154,7 +154,7 @@ impl Drop for RedisHome {
     }
 }
 
-impl Server {
+impl DocumentServer {
     fn connect(&self, patience: Duration) -> Result<Connection, RedisError> {
         let client = Client::open(self.url.as_str())?;
         let connection = client.get_connection_with_timeout(PATIENCE)?;
@@ -164,26 +164,26 @@ impl Server {
     }
 
     /// Hears announcements until the watcher stops, over as many connections as it takes.
-    fn listen(&self, waker: &Waker) {
+    fn listen(&self, waker: &WatchWaker) {
         while !waker.is_stopping() {
             // What is wrong with the server is told where the document is read.
-            let _ = self.hear(waker);
+            let _ = self.subscribe(waker);
             if !waker.is_stopping() {
-                std::thread::sleep(EAR);
+                std::thread::sleep(SUBSCRIBER_WAIT);
             }
         }
     }
 
-    fn hear(&self, waker: &Waker) -> Result<(), RedisError> {
+    fn subscribe(&self, waker: &WatchWaker) -> Result<(), RedisError> {
         let mut connection = self.connect(PATIENCE)?;
-        let mut ear = connection.as_pubsub();
-        ear.subscribe(&self.key)?;
-        // What was announced before this is found by looking.
+        let mut pubsub = connection.as_pubsub();
+        pubsub.subscribe(&self.key)?;
+        // What was announced before this is found by reading.
         waker.changed();
-        ear.set_read_timeout(Some(EAR))?;
+        pubsub.set_read_timeout(Some(SUBSCRIBER_WAIT))?;
         let mut silent = 0;
         while !waker.is_stopping() {
-            match ear.get_message() {
+            match pubsub.get_message() {
                 Ok(_) => {
                     waker.changed();
                     silent = 0;
@@ -192,9 +192,9 @@ impl Server {
                 Err(error) => return Err(error),
             }
             if silent >= SILENT {
-                ear.set_read_timeout(Some(PATIENCE))?;
-                ear.ping::<redis::Value>()?;
-                ear.set_read_timeout(Some(EAR))?;
+                pubsub.set_read_timeout(Some(PATIENCE))?;
+                pubsub.ping::<redis::Value>()?;
+                pubsub.set_read_timeout(Some(SUBSCRIBER_WAIT))?;
                 silent = 0;
             }
         }
@@ -211,10 +211,10 @@ fn is_broken(error: &RedisError) -> bool {
         || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly)
 }
 
-fn trouble(error: &RedisError) -> Found {
+fn failed_read(error: &RedisError) -> BackendRead {
     match error.code() {
-        Some("WRONGTYPE") => Found::Unreadable("it is not a string".to_owned()),
-        _ => Found::Down(error.to_string()),
+        Some("WRONGTYPE") => BackendRead::Unreadable("it is not a string".to_owned()),
+        _ => BackendRead::Down(error.to_string()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The configuration file as the home of the limits: read when it has settled, replaced as a whole.
+//! The configuration file as the backend of the limits: read when it has settled, replaced as a whole.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -6,9 +6,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::folder::{Folder, KUBERNETES_LINK};
-use super::{Found, Home, LARGEST, Swapped, Waker};
-use crate::config::live_home::HomeKind;
+use super::folder::{FolderWatch, KUBERNETES_LINK};
+use super::{BackendRead, LARGEST, LimitsBackend, SwapResult, WatchWaker};
+use crate::config::live_backend::BackendKind;
 use crate::files::open_regular;
 
 /// A file counts as written when two looks this far apart see the same.
@@ -19,23 +19,23 @@ const LOOKS: u32 = 8;
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-pub(in crate::config) struct FileHome {
+pub(in crate::config) struct FileBackend {
     path: PathBuf,
     poll: Duration,
-    folder: Folder,
-    waker: Waker,
+    folder: FolderWatch,
+    waker: WatchWaker,
 }
 
-impl FileHome {
-    pub fn new(path: &Path, poll: Duration, waker: Waker) -> Self {
-        Self { path: path.to_owned(), poll, folder: Folder::of(path, waker.clone()), waker }
+impl FileBackend {
+    pub fn new(path: &Path, poll: Duration, waker: WatchWaker) -> Self {
+        Self { path: path.to_owned(), poll, folder: FolderWatch::of(path, waker.clone()), waker }
     }
 
     /// Where the bytes are: behind every link.
     fn target(&self) -> Result<PathBuf, String> {
         if is_config_map(&self.path) {
             return Err(format!(
-                "{} is mounted from a Kubernetes ConfigMap, which cannot be written from here; change the ConfigMap, or keep the limits in Redis ([live] home = \"redis\")",
+                "{} is mounted from a Kubernetes ConfigMap, which cannot be written from here; change the ConfigMap, or keep the limits in Redis ([live] backend = \"redis\")",
                 self.path.display()
             ));
         }
@@ -51,10 +51,10 @@ impl FileHome {
         let file = self.path.display();
         match reason.kind() {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => format!(
-                "the folder of {file} cannot be written ({reason}); let the server write there, or keep the limits in Redis ([live] home = \"redis\")"
+                "the folder of {file} cannot be written ({reason}); let the server write there, or keep the limits in Redis ([live] backend = \"redis\")"
             ),
             ErrorKind::ResourceBusy => format!(
-                "{file} is mounted as a single file and cannot be replaced ({reason}); mount its folder instead, or keep the limits in Redis ([live] home = \"redis\")"
+                "{file} is mounted as a single file and cannot be replaced ({reason}); mount its folder instead, or keep the limits in Redis ([live] backend = \"redis\")"
             ),
             _ => format!("{file} cannot be replaced: {reason}"),
         }
@@ -72,9 +72,9 @@ impl FileHome {
     }
 }
 
-impl Home for FileHome {
-    fn kind(&self) -> HomeKind {
-        HomeKind::File
+impl LimitsBackend for FileBackend {
+    fn kind(&self) -> BackendKind {
+        BackendKind::File
     }
 
     fn place(&self) -> &Path {
@@ -82,7 +82,7 @@ impl Home for FileHome {
     }
 
     /// Once it has stopped changing: most editors write in several steps.
-    fn read(&mut self, known: Option<&Found>) -> Found {
+    fn read(&mut self, known: Option<&BackendRead>) -> BackendRead {
         let mut found = find(&self.path);
         if known == Some(&found) {
             return found;
@@ -101,15 +101,15 @@ impl Home for FileHome {
         found
     }
 
-    fn swap(&mut self, expected: &Found, next: &str) -> Result<Swapped, String> {
+    fn swap(&mut self, expected: &BackendRead, next: &str) -> Result<SwapResult, String> {
         let target = self.target()?;
         let _lock = lock(&beside(&target, "lock")).map_err(|reason| self.failed(&reason))?;
         let found = find(&self.path);
         if found != *expected {
-            return Ok(Swapped::Overtaken(found));
+            return Ok(SwapResult::Overtaken(found));
         }
         self.replace(&target, next).map_err(|reason| self.failed(&reason))?;
-        Ok(Swapped::Done)
+        Ok(SwapResult::Done)
     }
 
     fn listen(&mut self) {
@@ -122,16 +122,16 @@ impl Home for FileHome {
 }
 
 /// What stands at a path.
-pub(in crate::config) fn find(path: &Path) -> Found {
+pub(in crate::config) fn find(path: &Path) -> BackendRead {
     let read = open_regular(path).and_then(|file| {
         let mut bytes = Vec::new();
         file.take(LARGEST + 1).read_to_end(&mut bytes)?;
         Ok(bytes)
     });
     match read {
-        Ok(bytes) => Found::Bytes(bytes),
-        Err(reason) if reason.kind() == ErrorKind::NotFound => Found::Missing,
-        Err(reason) => Found::Unreadable(reason.to_string()),
+        Ok(bytes) => BackendRead::Bytes(bytes),
+        Err(reason) if reason.kind() == ErrorKind::NotFound => BackendRead::Missing,
+        Err(reason) => BackendRead::Unreadable(reason.to_string()),
     }
 }
 

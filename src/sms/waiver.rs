@@ -4,26 +4,26 @@ use sqlx::query;
 
 use super::ledger::Ledger;
 use super::ledger::hex;
-use super::{Codes, Phone, SmsError};
-use crate::config::Live;
+use super::{Phone, SmsCodes, SmsError};
+use crate::config::LiveSettings;
 use crate::db::{DbError, on_db};
-use crate::throttle::Key;
+use crate::throttle::SubjectKey;
 
-impl Codes {
+impl SmsCodes {
     /// Messages up to now count for the number's own limit no more. Everything else that they count for
     /// stays as it is: the prefix, the asker, everyone, and the brake.
-    pub async fn excuse(&self, live: &Live, phone: &Phone) -> Result<(), SmsError> {
-        Ok(self.0.ledger.excuse(self.phone_key(live, phone)).await?)
+    pub async fn waive(&self, live: &LiveSettings, phone: &Phone) -> Result<(), SmsError> {
+        Ok(self.0.ledger.waive(self.phone_key(live, phone)).await?)
     }
 
     /// Wrong codes up to now do not count on the codes that are good for the number.
-    pub async fn forget_tries(&self, live: &Live, phone: &Phone) -> Result<(), SmsError> {
+    pub async fn forget_tries(&self, live: &LiveSettings, phone: &Phone) -> Result<(), SmsError> {
         Ok(self.0.ledger.forget_tries(self.phone_key(live, phone)).await?)
     }
 }
 
 impl Ledger {
-    async fn excuse(&self, phone: Key) -> Result<(), DbError> {
+    async fn waive(&self, phone: SubjectKey) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO sms_excuses (phone_key, up_to) VALUES ($1, $2)
             ON CONFLICT (phone_key) DO UPDATE SET up_to = excluded.up_to
             WHERE sms_excuses.up_to < excluded.up_to";

@@ -5,19 +5,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Called from whichever thread hears of a change. Clones call the same.
 #[derive(Clone)]
-pub(in crate::config) struct Waker {
+pub(in crate::config) struct WatchWaker {
     changed: Arc<dyn Fn() + Send + Sync>,
     stopping: Arc<AtomicBool>,
 }
 
-impl Waker {
+impl WatchWaker {
     /// `stopping` is set when nobody waits for changes any more.
     pub fn new(changed: impl Fn() + Send + Sync + 'static, stopping: Arc<AtomicBool>) -> Self {
         Self { changed: Arc::new(changed), stopping }
     }
 
     /// For a document that is read once.
-    pub fn nobody() -> Self {
+    pub fn noop() -> Self {
         Self::new(|| {}, Arc::default())
     }
 

@@ -13,9 +13,9 @@ use crate::throttle::Rule;
 const MINUTE: Duration = Duration::from_secs(60);
 
 struct Office {
-    desk: Desk,
+    desk: ImageService,
     clock: Clock,
-    live: Live,
+    live: LiveSettings,
 }
 
 impl Office {
@@ -26,12 +26,12 @@ impl Office {
         let provider = Provider::Fixed { answer: "solo".to_owned() };
         let captchas = Captchas::new(&key, provider, clock.clone(), &entropy);
         let drawing = Limiter::new(MemoryStore::new(clock.clone()), key.derive("test"), &entropy);
-        Self { desk: Desk::new(captchas, drawing), clock, live: Live::default() }
+        Self { desk: ImageService::new(captchas, drawing), clock, live: LiveSettings::default() }
     }
 
     fn limit(mut self, name: &str, max: u32) -> Self {
-        let rule = Rule::sliding(max, MINUTE, Then::Block);
-        let limit = Limit::new(name, vec![rule], Mode::Enforce).unwrap();
+        let rule = Rule::sliding(max, MINUTE, RuleAction::Block);
+        let limit = Limit::new(name, vec![rule], LimitMode::Enforce).unwrap();
         let Limits { captcha_address, captcha_network, captcha_total, .. } = &mut self.live.limits;
         match name {
             "captcha-address" => *captcha_address = limit,
@@ -42,7 +42,7 @@ impl Office {
     }
 
     /// The whole way, from the challenge to its image.
-    async fn fetch(&self, address: u32) -> Result<Picture, Later> {
+    async fn fetch(&self, address: u32) -> Result<ChallengeImage, ImageRefusal> {
         let id = self.issue(address).await?.id;
         self.image(address, &id).await
     }
@@ -50,22 +50,22 @@ impl Office {
     /// Whether an image would be drawn; it is not, which would take minutes for thousands.
     async fn admits(&self, address: u32) -> bool {
         let address = Ipv4Addr::from_bits(address).octets();
-        let by = Requester { address: &address, network: &address[..3] };
-        self.desk.turn(&self.live, by, Form::Login).await.is_ok()
+        let by = ImageRequester { address: &address, network: &address[..3] };
+        self.desk.turn(&self.live, by, CaptchaForm::Login).await.is_ok()
     }
 
-    async fn issue(&self, address: u32) -> Result<Challenge, Later> {
+    async fn issue(&self, address: u32) -> Result<Challenge, ImageRefusal> {
         let address = Ipv4Addr::from_bits(address).octets();
-        let client = Client { address: &address, cookie: None };
-        self.desk.issue(&self.live, Form::Login, &client, &address[..3]).await
+        let client = CaptchaClient { address: &address, cookie: None };
+        self.desk.issue(&self.live, CaptchaForm::Login, &client, &address[..3]).await
     }
 
-    async fn image(&self, address: u32, id: &str) -> Result<Picture, Later> {
+    async fn image(&self, address: u32, id: &str) -> Result<ChallengeImage, ImageRefusal> {
         let address = Ipv4Addr::from_bits(address).octets();
-        let by = Requester { address: &address, network: &address[..3] };
+        let by = ImageRequester { address: &address, network: &address[..3] };
         match self.desk.image(&self.live, by, id).await {
             Ok(picture) => Ok(picture),
-            Err(ImageError::Later(later)) => Err(later),
+            Err(ImageError::Refused(later)) => Err(later),
             Err(error) => panic!("{error}"),
         }
     }
@@ -82,7 +82,7 @@ async fn an_image_is_charged_once_to_who_fetches_it_first() {
     assert!(office.image(1, &ids[0]).await.unwrap().drawn_now);
     assert!(!office.image(2, &ids[0]).await.unwrap().drawn_now, "kept from before");
     let later = office.image(1, &ids[1]).await.unwrap_err();
-    assert_eq!((later.limit, later.retry_after, later.form), ("captcha-address", MINUTE, Form::Login));
+    assert_eq!((later.limit, later.retry_after, later.form), ("captcha-address", MINUTE, CaptchaForm::Login));
     assert_eq!(office.issue(1).await.unwrap_err(), later, "and it is known before it is fetched");
     assert!(office.image(2, &ids[1]).await.unwrap().drawn_now);
 }

@@ -10,8 +10,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::sign_in::SignIn;
-use crate::config::home::Waker;
+use super::sign_in::NacosSignIn;
+use crate::config::backend::WatchWaker;
 use crate::config::nacos::NacosSettings;
 
 /// How long a first connection may take, and an answer.
@@ -22,54 +22,62 @@ const ANSWER: Duration = Duration::from_secs(1);
 const NOWHERE: &str = "/dev/null/gatehouse";
 
 /// A document as it stands there.
-pub(super) struct Document {
+pub(super) struct NacosDocument {
     pub content: String,
     /// As the server computes it: what a swap names.
     pub md5: String,
 }
 
-pub(super) struct Centre {
+pub(super) struct NacosClient {
     settings: NacosSettings,
-    sign_in: Option<Arc<SignIn>>,
+    sign_in: Option<Arc<NacosSignIn>>,
     /// None once it is dropped.
     runtime: Option<Runtime>,
-    reader: Line,
+    reader: NacosConnection,
     /// Apart from the reader, since a connection that listens to a document answers questions about it from
     /// what it last heard.
-    ear: Line,
+    subscriber: NacosConnection,
 }
 
 /// A connection. Once it stands, the library sees to it for ever; it may not be made often.
 #[derive(Default)]
-enum Line {
+enum NacosConnection {
     #[default]
     None,
     Connecting(JoinHandle<Result<ConfigService, Error>>),
     Up(ConfigService),
 }
 
-impl Centre {
+impl NacosClient {
     pub fn new(settings: NacosSettings) -> Result<Self, String> {
         let mut builder = Builder::new_multi_thread();
         let builder = builder.worker_threads(1).thread_name("limits-nacos").enable_all();
         let runtime = builder.build().map_err(|reason| format!("its thread cannot be started: {reason}"))?;
         let account = settings.account.clone();
         let sign_in =
-            account.map(|account| SignIn::new(&settings.server, account)).transpose()?.map(Arc::new);
-        Ok(Self { settings, sign_in, runtime: Some(runtime), reader: Line::None, ear: Line::None })
+            account.map(|account| NacosSignIn::new(&settings.server, account)).transpose()?.map(Arc::new);
+        Ok(Self {
+            settings,
+            sign_in,
+            runtime: Some(runtime),
+            reader: NacosConnection::None,
+            subscriber: NacosConnection::None,
+        })
     }
 
     /// What stands there, be it nothing.
-    pub fn get(&mut self) -> Result<Option<Document>, String> {
+    pub fn get(&mut self) -> Result<Option<NacosDocument>, String> {
         let (data_id, group) = (self.settings.data_id.clone(), self.settings.group.clone());
         let answer = self.ask(|service| {
             let (data_id, group) = (data_id.clone(), group.clone());
             async move { service.get_config(data_id, group).await }
         });
         match answer {
-            Ok(found) => Ok(Some(Document { content: found.content().clone(), md5: found.md5().clone() })),
-            Err(Trouble::Told(Error::ConfigNotFound(_))) => Ok(None),
-            Err(trouble) => Err(self.in_words(&trouble)),
+            Ok(found) => {
+                Ok(Some(NacosDocument { content: found.content().clone(), md5: found.md5().clone() }))
+            }
+            Err(NacosError::Answered(Error::ConfigNotFound(_))) => Ok(None),
+            Err(error) => Err(self.describe(&error)),
         }
     }
 
@@ -85,53 +93,53 @@ impl Centre {
         match answer {
             Ok(true) => Ok(()),
             Ok(false) => Err("the server did not accept it".to_owned()),
-            Err(trouble) => Err(self.in_words(&trouble)),
+            Err(trouble) => Err(self.describe(&trouble)),
         }
     }
 
-    /// Sees to it that changes are told. The library says nothing of a document's first appearance; it is
+    /// Subscribes to changes. The library says nothing of a document's first appearance; it is
     /// for a document that stands there.
-    pub fn listen(&mut self, waker: &Waker) {
+    pub fn listen(&mut self, waker: &WatchWaker) {
         let Some(runtime) = &self.runtime else { return };
-        match std::mem::take(&mut self.ear) {
-            Line::None => {
+        match std::mem::take(&mut self.subscriber) {
+            NacosConnection::None => {
                 let connecting = connect(self.settings.clone(), self.sign_in.clone());
                 let (settings, waker) = (self.settings.clone(), waker.clone());
-                self.ear = Line::Connecting(runtime.spawn(async move {
+                self.subscriber = NacosConnection::Connecting(runtime.spawn(async move {
                     let service = connecting.await?;
-                    let ear = Arc::new(Ear(waker.clone()));
-                    service.add_listener(settings.data_id, settings.group, ear).await?;
-                    // What came before this is found by looking.
+                    let subscriber = Arc::new(NacosSubscriber(waker.clone()));
+                    service.add_listener(settings.data_id, settings.group, subscriber).await?;
+                    // What came before this is found by reading.
                     waker.changed();
                     Ok(service)
                 }));
             }
             // Where it failed it is tried again before the next wait.
-            Line::Connecting(made) if made.is_finished() => {
+            NacosConnection::Connecting(made) if made.is_finished() => {
                 if let Ok(Ok(service)) = runtime.block_on(made) {
-                    self.ear = Line::Up(service);
+                    self.subscriber = NacosConnection::Up(service);
                 }
             }
-            line => self.ear = line,
+            line => self.subscriber = line,
         }
     }
 
     /// Asks, and once more with another token where the server did not like the question.
-    fn ask<T, F>(&mut self, question: impl Fn(ConfigService) -> F) -> Result<T, Trouble>
+    fn ask<T, F>(&mut self, question: impl Fn(ConfigService) -> F) -> Result<T, NacosError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Error>> + Send + 'static,
     {
-        let Some(runtime) = &self.runtime else { return Err(Trouble::Silent) };
+        let Some(runtime) = &self.runtime else { return Err(NacosError::Silent) };
         let (reader, settings, sign_in) = (&mut self.reader, &self.settings, &self.sign_in);
         runtime.block_on(async {
             let service = reader.up(settings, sign_in.as_ref()).await?;
             match (answer(question(service.clone())).await, sign_in) {
-                (Err(Trouble::Told(error)), Some(sign_in)) if is_refusal(&error) => {
+                (Err(NacosError::Answered(error)), Some(sign_in)) if is_refusal(&error) => {
                     if sign_in.renew().await {
                         answer(question(service)).await
                     } else {
-                        Err(Trouble::Told(error))
+                        Err(NacosError::Answered(error))
                     }
                 }
                 (answer, _) => answer,
@@ -139,19 +147,19 @@ impl Centre {
         })
     }
 
-    fn in_words(&self, trouble: &Trouble) -> String {
+    fn describe(&self, error: &NacosError) -> String {
         let server = &self.settings.server;
         let sign_in = self.sign_in.as_ref().and_then(|sign_in| sign_in.failed());
-        match (trouble, sign_in) {
+        match (error, sign_in) {
             (_, Some(reason)) => format!("the sign-in at {server} failed: {reason}"),
-            (Trouble::Silent, None) => format!("{server} does not answer"),
-            (Trouble::Told(error), None) => format!("{server}: {error}"),
-            (Trouble::Broken, None) => format!("{server} sent an answer that the client cannot read"),
+            (NacosError::Silent, None) => format!("{server} does not answer"),
+            (NacosError::Answered(error), None) => format!("{server}: {error}"),
+            (NacosError::Broken, None) => format!("{server} sent an answer that the client cannot read"),
         }
     }
 }
 
-impl Drop for Centre {
+impl Drop for NacosClient {
     /// Without waiting for what may still look up a name.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -160,12 +168,12 @@ impl Drop for Centre {
     }
 }
 
-impl Line {
+impl NacosConnection {
     async fn up(
         &mut self,
         settings: &NacosSettings,
-        sign_in: Option<&Arc<SignIn>>,
-    ) -> Result<ConfigService, Trouble> {
+        sign_in: Option<&Arc<NacosSignIn>>,
+    ) -> Result<ConfigService, NacosError> {
         let mut making = match std::mem::take(self) {
             Self::Up(service) => {
                 *self = Self::Up(service.clone());
@@ -178,10 +186,10 @@ impl Line {
             // It goes on by itself: the next question asks what has become of it.
             Err(_) => {
                 *self = Self::Connecting(making);
-                Err(Trouble::Silent)
+                Err(NacosError::Silent)
             }
             Ok(Err(died)) => Err(died.into()),
-            Ok(Ok(Err(_))) => Err(Trouble::Silent),
+            Ok(Ok(Err(_))) => Err(NacosError::Silent),
             Ok(Ok(Ok(service))) => {
                 *self = Self::Up(service.clone());
                 Ok(service)
@@ -191,14 +199,14 @@ impl Line {
 }
 
 /// Why there is no answer.
-enum Trouble {
+enum NacosError {
     Silent,
-    Told(Error),
+    Answered(Error),
     /// The library does not bear every answer.
     Broken,
 }
 
-impl From<JoinError> for Trouble {
+impl From<JoinError> for NacosError {
     fn from(_: JoinError) -> Self {
         Self::Broken
     }
@@ -207,15 +215,15 @@ impl From<JoinError> for Trouble {
 /// On a task of its own, so that a panic ends that alone.
 async fn answer<T: Send + 'static>(
     question: impl Future<Output = Result<T, Error>> + Send + 'static,
-) -> Result<T, Trouble> {
+) -> Result<T, NacosError> {
     match timeout(ANSWER, tokio::spawn(question)).await {
-        Err(_) => Err(Trouble::Silent),
+        Err(_) => Err(NacosError::Silent),
         Ok(Err(died)) => Err(died.into()),
         Ok(Ok(answer)) => answer.map_err(|error| match error {
             Error::TonicGrpcTransport(_) | Error::TonicGrpcStatus(_) | Error::GrpcBufferRequest(_) => {
-                Trouble::Silent
+                NacosError::Silent
             }
-            other => Trouble::Told(other),
+            other => NacosError::Answered(other),
         }),
     }
 }
@@ -224,7 +232,7 @@ const fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::ErrResult(_) | Error::ErrResponse(..))
 }
 
-async fn connect(settings: NacosSettings, sign_in: Option<Arc<SignIn>>) -> Result<ConfigService, Error> {
+async fn connect(settings: NacosSettings, sign_in: Option<Arc<NacosSignIn>>) -> Result<ConfigService, Error> {
     let NacosSettings { server, namespace, .. } = settings;
     let client = ClientProps::new()
         // Variables of other programs' clients are not this one's settings.
@@ -240,9 +248,9 @@ async fn connect(settings: NacosSettings, sign_in: Option<Arc<SignIn>>) -> Resul
     }
 }
 
-struct Ear(Waker);
+struct NacosSubscriber(WatchWaker);
 
-impl ConfigChangeListener for Ear {
+impl ConfigChangeListener for NacosSubscriber {
     fn notify(&self, _: ConfigResponse) {
         self.0.changed();
     }

@@ -19,15 +19,15 @@ const BETWEEN: Duration = Duration::from_secs(10);
 const LONGEST: usize = 64 * 1024;
 
 /// The client library's own plugin writes the password into the URL, and the URL into the log.
-pub(super) struct SignIn {
+pub(super) struct NacosSignIn {
     http: reqwest::Client,
     url: String,
     account: NacosAccount,
-    state: Mutex<State>,
+    state: Mutex<NacosSignInState>,
 }
 
 #[derive(Default)]
-struct State {
+struct NacosSignInState {
     token: Option<SecretString>,
     renew_at: Option<Instant>,
     tried_at: Option<Instant>,
@@ -36,13 +36,13 @@ struct State {
 
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Granted {
+struct GrantedToken {
     access_token: String,
     /// In seconds.
     token_ttl: u64,
 }
 
-impl SignIn {
+impl NacosSignIn {
     pub fn new(server: &str, account: NacosAccount) -> Result<Self, String> {
         // Whichever part of the program speaks TLS first chooses what computes it.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -80,8 +80,8 @@ impl SignIn {
         }
         let granted = self.ask().await;
         self.with(|state| match granted {
-            Ok(Granted { access_token, token_ttl }) => {
-                *state = State {
+            Ok(GrantedToken { access_token, token_ttl }) => {
+                *state = NacosSignInState {
                     token: Some(access_token.into()),
                     renew_at: Some(now + Duration::from_secs(token_ttl / 2)),
                     tried_at: Some(now),
@@ -102,7 +102,7 @@ impl SignIn {
         Ok(form.finish())
     }
 
-    async fn ask(&self) -> Result<Granted, String> {
+    async fn ask(&self) -> Result<GrantedToken, String> {
         let request = self.http.post(&self.url).body(self.form()?);
         let request = request.header("content-type", "application/x-www-form-urlencoded");
         let no_answer = |wrong: reqwest::Error| format!("no answer ({})", wrong.without_url());
@@ -121,12 +121,12 @@ impl SignIn {
         serde_json::from_slice(&body).map_err(|_| "the answer contains no token".to_owned())
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, read: impl FnOnce(&mut NacosSignInState) -> T) -> T {
+        read(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl AuthPlugin for SignIn {
+impl AuthPlugin for NacosSignIn {
     /// Called at the start of a connection, and every half a minute.
     fn login<'s, 'f>(
         &'s self,
@@ -148,10 +148,10 @@ impl AuthPlugin for SignIn {
 
     fn get_login_identity(&self, _: RequestResource) -> LoginIdentityContext {
         let token = self.with(|state| state.token.as_ref().map(|token| token.expose_secret().to_owned()));
-        let nobody = LoginIdentityContext::default();
+        let context = LoginIdentityContext::default();
         match token {
-            Some(token) => nobody.add_context("accessToken", token),
-            None => nobody,
+            Some(token) => context.add_context("accessToken", token),
+            None => context,
         }
     }
 }

@@ -12,26 +12,26 @@ const MOST_WAITING: usize = 1_024;
 
 /// Clones share everything.
 #[derive(Clone)]
-pub struct Turns(Arc<Mutex<Board>>);
+pub struct DrawingQueue(Arc<Mutex<DrawingSlots>>);
 
-struct Board {
+struct DrawingSlots {
     free: usize,
     most: usize,
     arrivals: u64,
     /// By what they had, then by when they came.
-    waiting: BTreeMap<(u32, u64), oneshot::Sender<Turn>>,
+    waiting: BTreeMap<(u32, u64), oneshot::Sender<DrawingPermit>>,
 }
 
 /// A core to draw on, until it is dropped.
-pub struct Turn(Option<Turns>);
+pub struct DrawingPermit(Option<DrawingQueue>);
 
-enum Joined {
-    Now(Turn),
-    Waits(oneshot::Receiver<Turn>),
+enum JoinResult {
+    Now(DrawingPermit),
+    Waits(oneshot::Receiver<DrawingPermit>),
     Full,
 }
 
-impl Turns {
+impl DrawingQueue {
     /// Half of the cores, so that the other half answers requests.
     pub fn for_this_machine() -> Self {
         let at_once = available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));
@@ -40,17 +40,17 @@ impl Turns {
 
     fn new(at_once: usize, most: usize) -> Self {
         let waiting = BTreeMap::new();
-        Self(Arc::new(Mutex::new(Board { free: at_once, most, arrivals: 0, waiting })))
+        Self(Arc::new(Mutex::new(DrawingSlots { free: at_once, most, arrivals: 0, waiting })))
     }
 
     /// Waits for a turn; None where too many wait, none of whom had more.
-    pub async fn take(&self, had: u32) -> Option<Turn> {
+    pub async fn take(&self, had: u32) -> Option<DrawingPermit> {
         let joined = self.0.lock().join(had);
         match joined {
-            Joined::Full => None,
-            Joined::Now(Turn(_)) => Some(Turn(Some(self.clone()))),
+            JoinResult::Full => None,
+            JoinResult::Now(DrawingPermit(_)) => Some(DrawingPermit(Some(self.clone()))),
             // Dropped unsaid where somebody came who had less, and there was no room for both.
-            Joined::Waits(turn) => turn.await.ok(),
+            JoinResult::Waits(turn) => turn.await.ok(),
         }
     }
 
@@ -63,7 +63,7 @@ impl Turns {
                 return;
             };
             drop(board);
-            match next.send(Turn(Some(self.clone()))) {
+            match next.send(DrawingPermit(Some(self.clone()))) {
                 Ok(()) => return,
                 // They went away; the core is still ours to hand on.
                 Err(mut unwanted) => drop(unwanted.0.take()),
@@ -72,11 +72,11 @@ impl Turns {
     }
 }
 
-impl Board {
-    fn join(&mut self, had: u32) -> Joined {
+impl DrawingSlots {
+    fn join(&mut self, had: u32) -> JoinResult {
         if self.free > 0 {
             self.free -= 1;
-            return Joined::Now(Turn(None));
+            return JoinResult::Now(DrawingPermit(None));
         }
         if self.waiting.len() >= self.most {
             self.waiting.retain(|_, waiting| !waiting.is_closed());
@@ -84,17 +84,17 @@ impl Board {
         if self.waiting.len() >= self.most {
             match self.waiting.last_key_value() {
                 Some((&(most, _), _)) if most > had => drop(self.waiting.pop_last()),
-                _ => return Joined::Full,
+                _ => return JoinResult::Full,
             }
         }
         let (sender, receiver) = oneshot::channel();
         self.waiting.insert((had, self.arrivals), sender);
         self.arrivals += 1;
-        Joined::Waits(receiver)
+        JoinResult::Waits(receiver)
     }
 }
 
-impl Drop for Turn {
+impl Drop for DrawingPermit {
     fn drop(&mut self) {
         if let Some(turns) = self.0.take() {
             turns.pass_on();
@@ -110,21 +110,21 @@ mod tests {
 
     use super::*;
 
-    type Waiting<'a> = Pin<Box<dyn Future<Output = Option<Turn>> + 'a>>;
+    type Waiting<'a> = Pin<Box<dyn Future<Output = Option<DrawingPermit>> + 'a>>;
 
-    fn wait(turns: &Turns, had: u32) -> Waiting<'_> {
+    fn wait(turns: &DrawingQueue, had: u32) -> Waiting<'_> {
         let mut waiting: Waiting<'_> = Box::pin(turns.take(had));
         assert!(poll(&mut waiting).is_pending());
         waiting
     }
 
-    fn poll(waiting: &mut Waiting<'_>) -> Poll<Option<Turn>> {
+    fn poll(waiting: &mut Waiting<'_>) -> Poll<Option<DrawingPermit>> {
         pin!(waiting).poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[tokio::test]
     async fn who_had_least_goes_first_and_of_equals_who_came_first() {
-        let turns = Turns::new(1, 8);
+        let turns = DrawingQueue::new(1, 8);
         let first = turns.take(9).await.unwrap();
         let (mut greedy, mut one, mut two) = (wait(&turns, 5), wait(&turns, 0), wait(&turns, 0));
         drop(first);
@@ -139,7 +139,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_comes_when_all_is_full_takes_the_place_of_who_had_more() {
-        let turns = Turns::new(1, 2);
+        let turns = DrawingQueue::new(1, 2);
         let _drawing = turns.take(0).await.unwrap();
         let (mut greedy, _fair) = (wait(&turns, 5), wait(&turns, 1));
         assert!(turns.take(5).await.is_none(), "who had as much does not");
@@ -149,7 +149,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_goes_away_leaves_neither_place_nor_core_taken() {
-        let turns = Turns::new(1, 2);
+        let turns = DrawingQueue::new(1, 2);
         let drawing = turns.take(0).await.unwrap();
         drop((wait(&turns, 0), wait(&turns, 0)));
         let (gone, mut stays) = (wait(&turns, 0), wait(&turns, 1));

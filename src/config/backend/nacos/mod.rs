@@ -1,14 +1,14 @@
-//! A document in a Nacos-compatible config centre as the home of the limits, for any number of instances.
+//! A document in a Nacos-compatible config centre as the backend of the limits, for any number of instances.
 //!
 //! A swap names the MD5 of the document it was made from. Nacos compares it, and where nothing stands yet it
-//! takes the first only; r-nacos (0.8) takes the MD5 and does not look at it. So every swap looks before it
+//! takes the first only; r-nacos (0.8) takes the MD5 and does not look at it. So every swap reads before it
 //! writes and again when it has settled, and is overtaken where another document stands there then: of two
-//! at once the one that wrote last is in force and the other is told so, as long as a look and the write
+//! at once the one that wrote last is in force and the other is told so, as long as a read and the write
 //! behind it take less than [`SETTLE`]. Where they take longer, and the server does not compare, a change
 //! that was confirmed meanwhile may be written over; the log says that this was possible. And a document
 //! that is overtaken there was in force for that moment, where Nacos would not have taken it.
 
-mod centre;
+mod client;
 mod sign_in;
 
 use std::path::{Path, PathBuf};
@@ -16,47 +16,47 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::centre::{Centre, Document};
-use super::{Found, Home, Swapped, Waker};
-use crate::config::live_home::HomeKind;
+use self::client::{NacosClient, NacosDocument};
+use super::{BackendRead, LimitsBackend, SwapResult, WatchWaker};
+use crate::config::live_backend::BackendKind;
 use crate::config::nacos::NacosSettings;
 
 /// How long a document has to stand until nobody who saw the one before it can still be writing.
 const SETTLE: Duration = Duration::from_millis(300);
 /// How long what was written may take to show: Nacos reads from a copy that follows its database.
-const SHOWN: Duration = Duration::from_millis(1200);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const SHOWN_WITHIN: Duration = Duration::from_millis(1200);
+const BETWEEN_READS: Duration = Duration::from_millis(50);
 /// How far apart nothing has to be found twice: a server that starts may not have its documents yet.
 const EMPTY: Duration = Duration::from_millis(500);
 /// What an MD5 is where there is no document: no other document has it, and it may not be left out.
 const MD5_OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
 
-pub(in crate::config) struct NacosHome {
-    centre: Result<Centre, String>,
+pub(in crate::config) struct NacosBackend {
+    client: Result<NacosClient, String>,
     server: String,
     place: PathBuf,
     poll: Duration,
-    waker: Waker,
+    waker: WatchWaker,
     /// Whether a document was seen there.
     seen: bool,
 }
 
-impl NacosHome {
-    pub fn new(settings: NacosSettings, poll: Duration, waker: Waker) -> Self {
+impl NacosBackend {
+    pub fn new(settings: NacosSettings, poll: Duration, waker: WatchWaker) -> Self {
         let (server, place) = (settings.server.clone(), settings.place());
-        Self { centre: Centre::new(settings), server, place, poll, waker, seen: false }
+        Self { client: NacosClient::new(settings), server, place, poll, waker, seen: false }
     }
 
-    fn get(&mut self) -> Result<Option<Document>, String> {
-        self.centre.as_mut().map_err(|reason| reason.clone())?.get()
+    fn get(&mut self) -> Result<Option<NacosDocument>, String> {
+        self.client.as_mut().map_err(|reason| reason.clone())?.get()
     }
 
     fn publish(&mut self, content: &str, md5: &str) -> Result<(), String> {
-        self.centre.as_mut().map_err(|reason| reason.clone())?.publish(content, md5)
+        self.client.as_mut().map_err(|reason| reason.clone())?.publish(content, md5)
     }
 
     /// Nothing has to be found twice: what is in force here would be put there.
-    fn find(&mut self) -> Result<Found, String> {
+    fn find(&mut self) -> Result<BackendRead, String> {
         match self.get()? {
             None => {
                 std::thread::sleep(EMPTY);
@@ -67,46 +67,51 @@ impl NacosHome {
     }
 
     /// What has become of a document that was sent, and `refused` if the server said that it did not take it.
-    fn settled(&mut self, before: &Found, next: &str, refused: Option<String>) -> Result<Swapped, String> {
+    fn settled(
+        &mut self,
+        before: &BackendRead,
+        next: &str,
+        refused: Option<String>,
+    ) -> Result<SwapResult, String> {
         std::thread::sleep(SETTLE);
-        let deadline = Instant::now() + SHOWN;
+        let deadline = Instant::now() + SHOWN_WITHIN;
         loop {
-            let looked = self.get().map(found);
-            match &looked {
-                Ok(Found::Bytes(bytes)) if bytes == next.as_bytes() => return Ok(Swapped::Done),
-                Ok(found) if found != before => return Ok(Swapped::Overtaken(found.clone())),
+            let reading = self.get().map(found);
+            match &reading {
+                Ok(BackendRead::Bytes(bytes)) if bytes == next.as_bytes() => return Ok(SwapResult::Done),
+                Ok(found) if found != before => return Ok(SwapResult::Overtaken(found.clone())),
                 _ => {}
             }
             if Instant::now() > deadline {
-                return Err(match (refused, looked) {
+                return Err(match (refused, reading) {
                     (Some(reason), _) | (None, Err(reason)) => reason,
                     (None, Ok(_)) => format!("{} accepted it, but does not return it", self.server),
                 });
             }
-            std::thread::sleep(BETWEEN_LOOKS);
+            std::thread::sleep(BETWEEN_READS);
         }
     }
 }
 
-impl Home for NacosHome {
-    fn kind(&self) -> HomeKind {
-        HomeKind::Nacos
+impl LimitsBackend for NacosBackend {
+    fn kind(&self) -> BackendKind {
+        BackendKind::Nacos
     }
 
     fn place(&self) -> &Path {
         &self.place
     }
 
-    fn read(&mut self, _: Option<&Found>) -> Found {
-        let found = self.find().unwrap_or_else(Found::Down);
-        if !self.seen && matches!(found, Found::Bytes(_)) {
+    fn read(&mut self, _: Option<&BackendRead>) -> BackendRead {
+        let found = self.find().unwrap_or_else(BackendRead::Down);
+        if !self.seen && matches!(found, BackendRead::Bytes(_)) {
             self.seen = true;
             self.listen();
         }
         found
     }
 
-    fn swap(&mut self, expected: &Found, next: &str) -> Result<Swapped, String> {
+    fn swap(&mut self, expected: &BackendRead, next: &str) -> Result<SwapResult, String> {
         let started = Instant::now();
         let stands = self.get().map_err(|reason| {
             let place = self.place.display();
@@ -115,7 +120,7 @@ impl Home for NacosHome {
         let md5 = stands.as_ref().map_or_else(|| MD5_OF_NOTHING.to_owned(), |document| document.md5.clone());
         let stands = found(stands);
         if stands != *expected {
-            return Ok(Swapped::Overtaken(stands));
+            return Ok(SwapResult::Overtaken(stands));
         }
         let refused = self.publish(next, &md5).err();
         let took = started.elapsed();
@@ -131,8 +136,8 @@ impl Home for NacosHome {
     }
 
     fn listen(&mut self) {
-        if let (true, Ok(centre)) = (self.seen, &mut self.centre) {
-            centre.listen(&self.waker);
+        if let (true, Ok(client)) = (self.seen, &mut self.client) {
+            client.listen(&self.waker);
         }
     }
 
@@ -141,6 +146,6 @@ impl Home for NacosHome {
     }
 }
 
-fn found(document: Option<Document>) -> Found {
-    document.map_or(Found::Missing, |document| Found::Bytes(document.content.into_bytes()))
+fn found(document: Option<NacosDocument>) -> BackendRead {
+    document.map_or(BackendRead::Missing, |document| BackendRead::Bytes(document.content.into_bytes()))
 }
