@@ -1,9 +1,9 @@
---[[ finish_rebuild: says that everything was written back, if nothing was lost meanwhile.
-  Why a script: between the look and the write the server may lose its data again.
-  KEYS[1]  what says so; no expiry, so that it goes only with the rest of the data
-  KEYS[2]  what this rebuild left when it began
-  ARGV     the id of the rebuild, and the shape that it is whole in
-  Output   {1} said; {0} the data was lost since it began, and nothing was written
+--[[ finish_rebuild: marks the windows as complete, if the server lost nothing in the meantime.
+  Why a script: between the check and the write the server may lose its data again.
+  KEYS[1]  the mark; no expiry, so that it is lost only with the rest of the data
+  KEYS[2]  the key that this rebuild wrote when it began
+  ARGV     the id of the rebuild, and the shape in which the windows are complete
+  Output   {1} marked; {0} the data was lost since the rebuild began, and nothing was written
 ]]
 if redis.call('EXISTS', KEYS[2]) == 0 then return { 0 } end
 redis.call('SET', KEYS[1], ARGV[1])

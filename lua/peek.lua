@@ -1,10 +1,10 @@
---[[ peek: what a log holds, rule by rule.
+--[[ peek: the state of a log, rule by rule.
   Why a script: one time for all rules, and one round trip.
   KEYS[1]  window log
-  ARGV     a rule: as for reserve
-  Output   {now, holds in flight, then a rule: kept hits it counts (at most max), wait us};
-           {-1, now} where now is outside a calendar unit that the caller sent
-  Edges    a captcha rule counts nothing that a success has forgiven
+  ARGV     per rule: as for reserve
+  Output   {now, holds in flight, then per rule: kept hits it counts (at most max), wait us};
+           {-1, now} if now is outside a calendar unit that the caller sent
+  Edges    a captcha rule does not count forgiven hits
 ]]
 local key = KEYS[1]
 local now, holds, newest = open(key)

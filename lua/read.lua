@@ -1,9 +1,9 @@
 --[[ read: the times of a log's newest hits.
-  Why a script: the hits and the time they are looked at by belong together, and holds are told apart by rank.
+  Why a script: the hits must be read at one time, and holds are found by rank.
   KEYS[1]  window log
-  ARGV     how many hits at most
+  ARGV     the most hits to return
   Output   {now, holds in flight, then the time us of each kept hit, newest first, forgiven or not}
-  Edges    writes nothing, but that holds whose owner died become kept hits (as peek does)
+  Edges    writes nothing, except that holds whose owner died become kept hits (as in peek)
 ]]
 local key = KEYS[1]
 local now, holds, newest = open(key)

@@ -2,20 +2,20 @@
   Why a script: test and add must be one step, and MULTI cannot branch.
   KEYS[b]  window log of bucket b (one slot)
   ARGV     id, kind (0 a hit, 1 a hold), solved (1: rules marked `captcha` let it pass);
-           then a bucket: capacity, life ms, number of rules;
-           then a rule: max, marks (1 captcha + 2 monitored + 4 a rule of this limit is marked captcha), window
+           then per bucket: capacity, life ms, number of rules;
+           then per rule: max, marks (1 captcha + 2 monitored + 4 a rule of this limit is marked captcha), window
            us or first us of the calendar unit, 0 or the first us after the calendar unit
   Output   {0, now, bucket, rule, remaining}  admitted; the tightest rule (bucket -1: none)
-           {0, now, bucket, rule, remaining, bucket, rule, wait us, frees at us}  and what a monitored
-                                             limit would have refused
+           {0, now, bucket, rule, remaining, bucket, rule, wait us, frees at us}  admitted, and what a
+                                             monitored limit would have refused
            {1, now, bucket}                  holds in flight fill that bucket; nothing was written
            {2, now, bucket, rule, wait us, frees at us}  refused; nothing was written
            {3, now}                          now is outside a calendar unit that the caller sent
            Buckets and rules count from 0.
-  Edges    a hit exactly `window` old has left; two hits in one microsecond are two (members are unique);
-           what a success has forgiven has a negative score, which no captcha rule takes for a time in its
-           window; a rule that blocks takes its time, and counts it apart where there may be any: by its mark,
-           and for holds, whose limit may have lost its captcha rule since
+  Edges    a hit exactly `window` old does not count; two in one microsecond are two (members are unique);
+           a forgiven hit has a negative score, which is outside every window of a captcha rule; a rule that
+           blocks counts forgiven hits separately if there may be any: if the limit has a captcha rule, and for
+           holds, because their limit may have lost its captcha rule since
 ]]
 local id, kind, solved = ARGV[1], ARGV[2], ARGV[3]
 local refused, noted, held, room
@@ -29,7 +29,7 @@ for b = 1, #KEYS do
   nows[b] = now
   if now > latest then latest = now end
   for r = 1, rules do
-    local max, marks = ARGV[at + 1], ARGV[at + 2] + 0 -- `max` is text: arithmetic makes a number of it
+    local max, marks = ARGV[at + 1], ARGV[at + 2] + 0 -- `max` is text; arithmetic converts it to a number
     local window, unit_end = ARGV[at + 3] + 0, ARGV[at + 4] + 0
     at = at + 4
     local start = now - window

@@ -1,12 +1,12 @@
---[[ restore: kept hits that the server may have lost, written back with their own times.
-  Why a script: a hit that stands must stay as it stands, and a life may only grow.
-  KEYS[i]  window log of hit i (one slot; a log may come more than once)
-  ARGV     a hit: capacity, life ms from its time, time us, id
+--[[ restore: writes back kept hits that the server may have lost, with their own times.
+  Why a script: a hit that is there must not change, and a log's life may only grow.
+  KEYS[i]  window log of hit i (one slot; a log may occur more than once)
+  ARGV     per hit: capacity, life ms from its time, time us, id
   Output   nothing
-  Edges    harmless when repeated; a hit whose life is over is left out; a hold of the same id stays a
-           hold; of more than twice the capacity the newest stay. Twice, because a log that has lost its
-           hits may have admitted as many as it has room for: they are about to be refunded, and must not
-           have pushed out what was written back. What is older than a hit that was forgiven is forgiven.
+  Edges    harmless if repeated; a hit whose life is over is left out; a hold with the same id stays a
+           hold; a log keeps its newest hits up to twice the capacity. Twice, because a log that lost its
+           hits may have admitted as many as it has room for: those are about to be refunded, and must not
+           push out what was written back. A hit older than a forgiven one is forgiven.
 ]]
 for i = 1, #KEYS do
   local key, at = KEYS[i], 4 * i - 3

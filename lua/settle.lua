@@ -1,12 +1,12 @@
 --[[ settle: how a reservation ended, bucket by bucket.
-  Why a script: a kept hold moves from among the holds to the time of its outcome in one step.
+  Why a script: a kept hold moves from the holds to the time of its outcome in one step.
   KEYS[b]  window log of bucket b (one slot)
-  ARGV     id; then a bucket: outcome, capacity, life ms, up_to us
-  Outcomes K  it counts, from now; written anew where the log was lost; left alone where it counts already
-           R  it never was; harmless when repeated
-           F  it never was, and kept hits up to `up_to` are forgiven, unless another hold is in flight: each
-              moves HOLDS below its time, once, so that captcha rules pass over it
-  Output   {time}: where a bucket kept it, that from which it counts (the latest of them); else now
+  ARGV     id; then per bucket: outcome, capacity, life ms, up_to us
+  Outcomes K  it counts, from now; written anew if the log was lost; unchanged if it counts already
+           R  it is removed; harmless if repeated
+           F  it is removed, and kept hits up to `up_to` are forgiven, unless another hold is in flight: each
+              moves HOLDS below its time, once, so that captcha rules ignore it
+  Output   {time}: if a bucket kept it, the time from which it counts (the latest of them); otherwise now
   Edges    at most MOST_FORGIVEN move at once, the oldest first
 ]]
 -- hits.rs: MOST_FORGIVEN.

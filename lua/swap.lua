@@ -1,10 +1,10 @@
---[[ swap: puts a document in the place of the one that the caller has seen, and tells who listens.
-  Why a script: between the look and the write another instance may write.
+--[[ swap: replaces the document that the caller has seen, and announces it.
+  Why a script: between the check and the write another instance may write.
   KEYS[1]  the document; no expiry
-  ARGV     the SHA-1 of the document that was seen, in hex, or nothing where there was none;
-           the document that is to stand there; the channel that it is announced on
-  Output   1 done; 0 another document stands there, and nothing was written
-  Edges    what is no string is an error, and stays
+  ARGV     the SHA-1 of the document that was seen, in hex, or empty if there was none;
+           the new document; the channel on which it is announced
+  Output   1 done; 0 another document is there, and nothing was written
+  Edges    a value that is not a string is an error, and stays
 ]]
 local stands = redis.call('GET', KEYS[1])
 if (stands and redis.sha1hex(stands) or '') ~= ARGV[1] then return 0 end
