@@ -1,4 +1,4 @@
-//! The store that the configuration chose: one type for the rest of the program.
+//! The store that the configuration selects: one type for the rest of the program.
 
 use super::memory::MemoryStore;
 use super::redis::RedisStore;

@@ -1,4 +1,5 @@
-//! One subject's log in process: its kept hits, its holds, and what the window arithmetic asks of them.
+//! One subject's log in this process: its kept hits, its holds, and the view of it that the window arithmetic
+//! needs.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -11,23 +12,23 @@ use super::store::{HitId, LogPeek, ReserveKind, ReserveRequest, RulePeek, Subjec
 use super::window::{self, HOLD_LIFE, RuleVerdict, WindowLog};
 use crate::clock::Micros;
 
-/// What every decision about a subject reads, and nearly every refusal is content with: one line of the
-/// cache, because with many subjects waiting for memory is most of a decision.
+/// What every decision about a subject reads, and almost every refusal needs nothing else. It fits in one
+/// cache line: with many subjects, waiting for memory is most of the cost of a decision.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct LogEntry {
     pub key: SubjectKey,
     pub kept: HitRing,
-    /// How many hits were not newer than the start that was last asked about: the next answer lies near.
+    /// How many hits were not newer than the last start that was asked about. The next answer is close to it.
     past: Cell<u32>,
-    /// The moment it ends with.
+    /// When the entry expires.
     expires: CoarseTime,
 }
 
 const _: () = assert!(size_of::<LogEntry>() == 64);
 
 impl LogEntry {
-    /// Without a hit: of a log that is about to get one.
+    /// An entry without a hit, for a log that is about to get one.
     pub fn new(key: SubjectKey, expires: Micros) -> Self {
         Self { key, kept: HitRing::default(), past: Cell::new(0), expires: moment(expires) }
     }
@@ -41,15 +42,15 @@ impl LogEntry {
     }
 }
 
-/// A little more than a second (2^20 µs), counted from the epoch: told without a division.
+/// In units of a little more than a second (2^20 µs) since the epoch, so that no division is needed.
 type CoarseTime = u32;
 
-/// In 2112 comes the last one that can be told; it never ends.
+/// The largest value is reached in 2112; such an entry never expires.
 fn moment(at: Micros) -> CoarseTime {
     (at.0 >> 20).clamp(0, CoarseTime::MAX.into()) as CoarseTime
 }
 
-/// Attempts in flight, by subject: few of the subjects have any.
+/// Attempts in flight, by subject. Few subjects have any.
 pub(super) type HoldTable = HashMap<SubjectKey, Vec<LogHit>, BuildHasherDefault<KeyHasher>>;
 
 /// A log with its holds.
@@ -59,8 +60,8 @@ pub(super) struct SubjectLog<'s> {
 }
 
 impl SubjectLog<'_> {
-    /// The time this log counts by: never older than its newest hit, whatever the clock says. Holds
-    /// whose owner died become kept hits on the way.
+    /// The time of this log: never older than its newest hit, whatever the clock says. Holds whose owner died
+    /// become kept hits here.
     #[inline]
     pub fn now(&mut self, clock: Micros) -> Micros {
         let newest = self.entry.kept.last().map_or(clock, |at| at.max(clock));
@@ -78,8 +79,8 @@ impl SubjectLog<'_> {
         now
     }
 
-    /// Notes what was asked for and admitted.
-    // Kept apart, so that refusals, which come in floods, run through little code.
+    /// Records what was asked for and admitted.
+    // A function of its own, so that refusals, which come in floods, run through little code.
     #[inline(never)]
     pub fn take(&mut self, ask: &ReserveRequest<'_>, now: Micros, limit: &Limit) {
         let hit = LogHit { at: now, id: ask.id };
@@ -106,16 +107,16 @@ impl SubjectLog<'_> {
         self.entry.kept.keep(hit, limit.capacity() as usize);
     }
 
-    /// Takes back a hit that was lost. Twice the capacity, because a log that has lost its hits may have
-    /// admitted as many as it has room for: they are about to be refunded, and must not have pushed out
-    /// what is written back.
+    /// Writes back a hit that was lost. The log may hold twice its capacity: a log that lost its hits may
+    /// have admitted as many as it has room for, and those are about to be refunded. They must not push out
+    /// the hits that are written back.
     pub fn restore(&mut self, hit: LogHit, limit: &Limit) {
         if !self.has(hit.id) {
             self.entry.kept.keep(hit, 2 * limit.capacity() as usize);
         }
     }
 
-    /// Answers the time from which it counts.
+    /// Returns the time from which it counts.
     pub fn settle_kept(&mut self, id: HitId, clock: Micros, limit: &Limit) -> Micros {
         let now = self.now(clock);
         let held = self.take_hold(id);
@@ -197,7 +198,7 @@ pub(super) trait PeekLog: WindowLog + Sized {
 
 impl<L: WindowLog> PeekLog for L {}
 
-/// Keys are keyed hashes already, so their own bits spread them.
+/// Keys are keyed hashes already, so their own bits are spread well enough.
 #[derive(Debug, Default)]
 pub(super) struct KeyHasher(u64);
 
@@ -212,6 +213,6 @@ impl Hasher for KeyHasher {
         }
     }
 
-    /// The length before an array: the same for every key.
+    /// The length before an array, which is the same for every key.
     fn write_usize(&mut self, _: usize) {}
 }

@@ -1,4 +1,4 @@
-//! The hits of one log in memory, oldest first: a ring whose ends are known without looking into it.
+//! The hits of one log in memory, oldest first: a ring buffer that also stores the times of its two ends.
 
 use super::store::HitId;
 use crate::clock::Micros;
@@ -9,11 +9,11 @@ pub struct LogHit {
     pub id: HitId,
 }
 
-/// The most hits that one success forgives: what one script moves at once. The oldest come first, so that a
-/// longer log errs towards asking for a challenge.
+/// The most hits that one success forgives: as many as one script can move at once. The oldest are forgiven
+/// first, so that a longer log errs towards a challenge.
 pub const MOST_FORGIVEN: usize = 1000;
 
-/// When a hit was, and whether a success has forgiven it: then it is negative. Times are not.
+/// The time of a hit, negative if a success has forgiven the hit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct HitStamp(i64);
 
@@ -35,7 +35,7 @@ impl HitStamp {
     }
 }
 
-/// A hit as the ring holds it, without gaps: the fewer lines of the cache a log spans, the better.
+/// A hit as the ring stores it, without padding: the fewer cache lines a log spans, the better.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, packed(2))]
 struct HitSlot {
@@ -43,8 +43,8 @@ struct HitSlot {
     id: [u8; 6],
 }
 
-/// Ordered by time; those that were forgiven are the oldest. The times of the two ends
-/// answer nearly every question by themselves.
+/// Ordered by time; forgiven hits are the oldest. The times of the two ends answer almost every question
+/// alone.
 #[derive(Debug, Clone)]
 pub struct HitRing {
     ring: Box<[HitSlot]>,
@@ -71,24 +71,24 @@ impl HitRing {
         self.len == 0
     }
 
-    /// When the newest was.
+    /// The time of the newest hit.
     pub fn last(&self) -> Option<Micros> {
         (self.len > 0).then_some(self.last.time())
     }
 
-    /// When the n-th newest was, from 1.
+    /// The time of the n-th newest hit, counted from 1.
     pub fn nth_newest(&self, n: usize) -> Option<Micros> {
         let index = self.len().checked_sub(n)?;
         Some(if index == 0 { self.first.time() } else { self.get(index).at })
     }
 
-    /// When the newest were, newest first, at most so many.
+    /// The times of the newest hits, newest first, at most `most`.
     pub fn newest(&self, most: usize) -> Vec<Micros> {
         self.iter().rev().take(most).map(|hit| hit.at).collect()
     }
 
-    /// How many are not newer than `start`, looked for from `near`: from one decision to the next it
-    /// changes by few.
+    /// How many hits are not newer than `start`. The search begins at `near`, because the answer changes
+    /// little from one decision to the next.
     pub fn not_newer(&self, start: Micros, near: usize) -> usize {
         let len = self.len();
         if len == 0 || self.first.time() > start {
@@ -114,7 +114,7 @@ impl HitRing {
         low
     }
 
-    /// How many of the newest no success has forgiven: all that are older, one has.
+    /// How many of the newest hits are not forgiven; all older ones are.
     #[inline]
     pub fn unforgiven(&self) -> usize {
         if self.len == 0 || !self.first.is_forgiven() { self.len() } else { self.look_for_unforgiven() }
@@ -130,7 +130,7 @@ impl HitRing {
         self.len() - low
     }
 
-    /// Forgives those that are not newer; at most [`MOST_FORGIVEN`].
+    /// Forgives the hits that are not newer than `up_to`, at most [`MOST_FORGIVEN`].
     pub fn forgive(&mut self, up_to: Micros) {
         let from = self.len() - self.unforgiven();
         let to = self.not_newer(up_to, from).min(from + MOST_FORGIVEN);
@@ -149,7 +149,7 @@ impl HitRing {
         self.iter().find(|hit| hit.id == id).map(|hit| hit.at)
     }
 
-    /// Puts one in its place, and drops the oldest beyond `capacity`.
+    /// Inserts a hit in order and drops the oldest beyond `capacity`.
     #[inline]
     pub fn keep(&mut self, hit: LogHit, capacity: usize) {
         let len = self.len();
@@ -170,7 +170,7 @@ impl HitRing {
         self.trim(capacity);
     }
 
-    /// Drops the oldest until no more than `capacity` are left.
+    /// Drops the oldest hits until at most `capacity` are left.
     pub fn trim(&mut self, capacity: usize) {
         if self.len() > capacity {
             (capacity..self.len()).for_each(|_| self.drop_oldest());
@@ -178,7 +178,7 @@ impl HitRing {
         }
     }
 
-    /// Puts the newest one behind the others, where there is room for it.
+    /// Appends the newest hit, if there is room.
     fn append(&mut self, hit: LogHit) {
         self.set(self.len(), hit);
         let at = HitStamp::new(hit.at);
@@ -187,8 +187,8 @@ impl HitRing {
         self.len += 1;
     }
 
-    /// Of several that are oldest it drops the one with the lowest id, as a sorted set would: that is all
-    /// that their order matters for, and so it is looked for only here.
+    /// If several hits are the oldest, drops the one with the lowest id, as a sorted set would. Their order
+    /// matters nowhere else, so it is found only here.
     fn drop_oldest(&mut self) {
         if self.len > 1 && self.stamp(1) == self.first {
             self.bring_lowest_first();
@@ -212,14 +212,14 @@ impl HitRing {
         self.put(found, oldest);
     }
 
-    /// Puts one in its place; one that is older than one forgiven is forgiven, too. `capacity` is how many the
-    /// log will ever be asked for: no memory is taken for more.
+    /// Inserts a hit in order. A hit that is older than a forgiven one is forgiven, too. `capacity` is the
+    /// most the log will ever hold; no memory is allocated for more.
     pub fn insert(&mut self, hit: LogHit, capacity: usize) {
         if self.len() == self.ring.len() {
             self.grow(capacity);
         }
         let newer = match self.len() {
-            // As when a log is written back, newest first.
+            // The usual case when a log is written back, newest first.
             len if len > 0 && hit.at < self.first.time() => len,
             _ => self.iter().rev().take_while(|other| other.at > hit.at).count(),
         };
@@ -232,7 +232,7 @@ impl HitRing {
         self.last = if newer == 0 { at } else { self.last };
     }
 
-    /// Whether there was one of that id.
+    /// Whether a hit with this id was there.
     pub fn remove(&mut self, id: HitId) -> bool {
         let before = self.len;
         self.retain(|hit| hit.id != id);
@@ -240,7 +240,7 @@ impl HitRing {
     }
 
     #[cfg(any(feature = "server", test))]
-    /// The same for one whose time is known: it is looked for there only.
+    /// The same for a hit whose time is known: only hits of that time are searched.
     pub fn take_out(&mut self, hit: LogHit) -> bool {
         let mut index = self.not_newer(hit.at, self.len());
         while index > 0 && self.get(index - 1).at == hit.at {
@@ -300,7 +300,7 @@ impl HitRing {
         if place < self.ring.len() { place } else { place - self.ring.len() }
     }
 
-    /// By half, for most logs stay short; but not past what the limit can ever fill.
+    /// Grows by half, because most logs stay short, but not beyond what the limit can fill.
     fn grow(&mut self, capacity: usize) {
         let len = self.len();
         let wanted = (len + len / 2).min(capacity).max(2).max(len + 1);
@@ -311,7 +311,7 @@ impl HitRing {
         (self.ring, self.head) = (ring, 0);
     }
 
-    /// Makes room at `index`; the fewer step aside.
+    /// Makes room at `index` by moving the shorter side.
     fn open(&mut self, index: usize) {
         let len = self.len();
         self.len += 1;
@@ -327,7 +327,7 @@ impl HitRing {
         }
     }
 
-    /// After hits have left: without any there is nothing to hold memory for.
+    /// Updates the ends after hits were removed. An empty log frees its memory.
     fn refresh_ends(&mut self) {
         match self.len() {
             0 => *self = Self::default(),
@@ -336,7 +336,7 @@ impl HitRing {
     }
 }
 
-/// How members of equal scores are ordered in a sorted set.
+/// The order of members with equal scores in a sorted set.
 fn rank([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }

@@ -23,10 +23,10 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens to it, it answers as a sorted list would.
+    /// After any steps it answers as a sorted list would.
     #[test]
     fn hits_answer_as_a_sorted_list(steps in proptest::collection::vec(step(), 0..60), capacity in 1usize..30, near in 0usize..40) {
-        // Of each: whether it was not forgiven, when it was, and its id; in the order of a sorted set.
+        // For each hit: whether it is not forgiven, its time and its id, in the order of a sorted set.
         let (mut hits, mut list) = (HitRing::default(), Vec::<(bool, i64, u8)>::new());
         for step in steps {
             match step {

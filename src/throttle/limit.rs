@@ -1,4 +1,4 @@
-//! What an owner may ask of the limiter: limits and their rules, checked when they are built.
+//! Limits and their rules, checked when they are built.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use jiff::tz::TimeZone;
 
 use crate::clock::Micros;
 
-/// The most hits a rule may admit in its window: what a log of that size still answers quickly.
+/// The most hits that a rule may admit in its window: a log of that size still answers quickly.
 pub const MAX_HITS: u32 = 1_000_000;
 pub const SHORTEST_WINDOW: Duration = Duration::from_millis(100);
 /// A leap year.
 pub const LONGEST_WINDOW: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-/// Every rule costs a look-up a decision; nobody has been seen to need more than four.
+/// Every rule costs a look-up in each decision; nobody is known to need more than four.
 pub const MOST_RULES: usize = 8;
 
 /// A named policy: one or more rules that read one log of each subject. Clones are cheap.
@@ -22,12 +22,12 @@ pub struct Limit(Arc<LimitInner>);
 #[derive(Debug, PartialEq)]
 struct LimitInner {
     name: String,
-    /// Stands for the name where a subject is hashed.
+    /// Replaces the name when a subject is hashed.
     tag: [u8; 8],
     rules: Vec<Rule>,
     /// The largest `max`.
     capacity: u32,
-    /// The longest window, where no rule goes by the calendar: how long a hit is in sight.
+    /// The longest window, if no rule follows the calendar: how long a hit can be counted.
     sight: Option<Duration>,
     mode: LimitMode,
 }
@@ -40,24 +40,24 @@ pub struct Rule {
     pub then: RuleAction,
 }
 
-/// The stretch of time that a rule counts over.
+/// The time span that a rule counts over.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RuleSpan {
-    /// The last `window`, wherever now is: a hit exactly that old has left.
+    /// The last `window` before now; a hit exactly that old no longer counts.
     Sliding(Duration),
-    /// The calendar unit that now falls into, in a named time zone; it starts afresh at its end.
+    /// The current calendar unit in a named time zone; counting starts again when it ends.
     Calendar { unit: CalendarUnit, zone: TimeZone },
 }
 
 impl RuleSpan {
-    /// How far back it can look at the most.
+    /// The longest time that it can look back.
     pub const fn longest(&self) -> Duration {
         match self {
             Self::Sliding(window) => *window,
             Self::Calendar { unit, .. } => match unit {
                 CalendarUnit::Minute => Duration::from_secs(60),
                 CalendarUnit::Hour => Duration::from_secs(60 * 60),
-                // A clock that is put back makes a day an hour longer, and some zones have moved by more.
+                // Putting a clock back makes a day an hour longer, and some zones have moved by more.
                 CalendarUnit::Day => Duration::from_secs(2 * 24 * 60 * 60),
                 CalendarUnit::Week => Duration::from_secs(8 * 24 * 60 * 60),
                 CalendarUnit::Month => Duration::from_secs(32 * 24 * 60 * 60),
@@ -79,7 +79,7 @@ pub enum CalendarUnit {
 }
 
 impl CalendarUnit {
-    /// As documents and answers call it.
+    /// The name in documents and answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Minute => "minute",
@@ -95,15 +95,15 @@ impl CalendarUnit {
 /// What happens to an attempt past a rule. Ordered by strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum RuleAction {
-    /// Refused unless a challenge was solved with it.
+    /// Refused unless a solved challenge came with the attempt.
     Captcha,
-    /// Refused whatever comes with it.
+    /// Always refused.
     #[default]
     Block,
 }
 
 impl RuleAction {
-    /// As documents and answers call it.
+    /// The name in documents and answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Captcha => "captcha",
@@ -120,7 +120,7 @@ pub enum LimitMode {
     Monitor,
 }
 
-/// Why a limit cannot be built; `rule` counts from 0 where one rule is at fault.
+/// Why a limit cannot be built; `rule` is the index of the rule at fault, from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     #[error("max is {max}; it must be from 1 to {MAX_HITS}")]
@@ -163,7 +163,7 @@ impl Limit {
         Ok(Self(Arc::new(LimitInner { name, tag, rules, capacity, sight, mode })))
     }
 
-    /// What tells this limit's subjects from another's, whatever the subjects are called: a hash of the name.
+    /// Separates this limit's subjects from those of other limits: a hash of the name.
     pub fn tag(&self) -> [u8; 8] {
         self.0.tag
     }
@@ -180,22 +180,23 @@ impl Limit {
         self.0.mode
     }
 
-    /// Whether this is the very same limit, and not another one of the same name.
+    /// Whether this is the same limit object, not just another one with the same name.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// How long a hit is in sight of its rules, where that is the same at any time: without the calendar.
+    /// How long a hit can be counted, if that is the same at any time, that is, if no rule follows the
+    /// calendar.
     pub fn sight(&self) -> Option<Duration> {
         self.0.sight
     }
 
-    /// Whether a rule of it asks for a challenge: only there a success forgives anything.
+    /// Whether a rule of it asks for a challenge. Only then does a success forgive anything.
     pub fn challenges(&self) -> bool {
         self.0.rules.iter().any(|rule| rule.then == RuleAction::Captcha)
     }
 
-    /// How many hits a log is kept for: the largest `max` of its rules.
+    /// How many hits a log keeps: the largest `max` of its rules.
     pub fn capacity(&self) -> u32 {
         self.0.capacity
     }
@@ -226,7 +227,7 @@ impl Rule {
     }
 }
 
-/// A stretch from `start` (inside) to `end` (outside).
+/// A time span from `start` (included) to `end` (excluded).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeStretch {
     pub start: Micros,

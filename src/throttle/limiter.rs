@@ -1,4 +1,4 @@
-//! The limiter itself: subjects become keys, and attempts in flight are waited for.
+//! The limiter: turns subjects into keys, and waits for attempts in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,20 +22,21 @@ struct LimiterInner<S> {
     queue: WaitQueue,
 }
 
-/// The answer to a reservation that counts at once.
+/// The answer to a reservation that counts immediately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HitDecision {
     Admitted(AdmittedHit),
     Refused(Refusal),
-    /// Only with limits whose slots are also taken by [`Limiter::hold`]: all are in flight.
+    /// All slots are held by attempts in flight. Possible only for limits that are also used with
+    /// [`Limiter::hold`].
     Held,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdmittedHit {
-    /// What to refund it by.
+    /// The id to refund it with.
     pub id: HitId,
-    /// The store's time: from then on it counts.
+    /// The store's time, from which it counts.
     pub at: Micros,
     pub room: Option<LimitRoom>,
     /// What a monitored limit would have refused.
@@ -47,12 +48,12 @@ pub struct AdmittedHit {
 pub enum HoldDecision<S: WindowStore + 'static> {
     Held(Hold<S>),
     Refused(Refusal),
-    /// It waited for others in flight as long as it may; or too many wait, in shorter lines.
+    /// It waited for others in flight for the full patience; or too many attempts wait, in shorter queues.
     OutOfPatience,
 }
 
 impl<S: WindowStore + 'static> Limiter<S> {
-    /// `subjects` keys the hash that subjects are known by; every instance on one store needs the same.
+    /// `subjects` is the key for hashing subjects; every instance on one store needs the same.
     pub fn new(store: S, subjects: SubKey, entropy: &Entropy) -> Self {
         Self(Arc::new(LimiterInner {
             store,
@@ -66,26 +67,25 @@ impl<S: WindowStore + 'static> Limiter<S> {
         &self.0.store
     }
 
-    /// The log of a subject under a limit. The same bytes are the same subject; two limits never share
-    /// a log.
+    /// A subject's log under a limit. The same bytes are the same subject; two limits never share a log.
     pub fn bucket<'a>(&self, limit: &'a Limit, subject: &[u8]) -> Bucket<'a> {
         Bucket { limit, key: SubjectKey(self.0.subjects.short_hash(limit.tag(), subject)) }
     }
 
-    /// A name for a hit that is written by [`Limiter::restore`].
+    /// An id for a hit that is written by [`Limiter::restore`].
     pub fn fresh_id(&self) -> HitId {
         self.0.ids.next()
     }
 
-    /// A hit in every bucket, or in none. One round trip, or two for who was refused
-    /// last time and may pass now; each waits at most the store's time-out.
+    /// Counts a hit in every bucket, or in none. Takes one round trip, or two if the attempt was refused a
+    /// moment ago and may pass now; each waits at most the store's timeout.
     pub async fn reserve(&self, buckets: &[Bucket<'_>], solved: bool) -> Result<HitDecision, StoreError> {
         let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hit, solved };
         self.0.store.reserve(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
-    /// As [`Limiter::reserve`], for what is not done unless it was admitted: where no answer comes, or
-    /// the asker goes away before it does, the hit that may stand all the same is given back.
+    /// Like [`Limiter::reserve`], for an action that happens only if it was admitted. If no answer comes, or
+    /// the caller is dropped before it comes, a hit that was written anyway is refunded.
     pub async fn reserve_or_nothing(
         &self,
         buckets: &[Bucket<'_>],
@@ -95,16 +95,15 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
-    /// As [`Limiter::reserve`], by the id of an earlier admission, which counts in further logs with it: so that
-    /// both are one hit to who refunds it, or writes it back.
+    /// Like [`Limiter::reserve`], with the id of an earlier admission. The hits in both calls are then one
+    /// hit for a refund and for a restore.
     pub async fn reserve_by(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<HitDecision, StoreError> {
         let ask = ReserveRequest { buckets, id, kind: ReserveKind::Hit, solved: true };
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
-    /// Takes a slot in every bucket for an attempt whose outcome decides whether it counts. Where the
-    /// free slots are all taken by attempts in flight it waits in line for one of them to end, at most
-    /// `patience`.
+    /// Takes a slot in every bucket for an attempt whose outcome decides whether it counts. If attempts in
+    /// flight hold all free slots, waits in a queue for one of them to end, at most `patience`.
     pub async fn hold(
         &self,
         buckets: &[Bucket<'_>],
@@ -158,17 +157,17 @@ impl<S: WindowStore + 'static> Limiter<S> {
         tokio::time::timeout(patience, waiting).await.unwrap_or(Ok(HoldDecision::OutOfPatience))
     }
 
-    /// Asks for a slot; where no answer comes, or the asker goes away before it does, gives back what it
-    /// may say.
+    /// Asks for a slot. If no answer comes, or the caller is dropped before it comes, refunds the slot that
+    /// may have been taken.
     async fn reserve_or_refund(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
         let mut unheard = UnansweredAsk { limiter: self, ask, answered: false };
         let verdict = self.0.store.reserve(ask).await;
-        // A question that timed out may be carried out all the same.
+        // A call that timed out may still be carried out.
         unheard.answered = verdict.is_ok();
         verdict
     }
 
-    /// What a verdict means for an attempt; where it must wait, for which log.
+    /// What a verdict means for an attempt; if the attempt must wait, for which log.
     fn attempt(
         &self,
         ask: &ReserveRequest<'_>,
@@ -190,7 +189,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         }
     }
 
-    /// Takes a hit back, by the id that its admission gave. Harmless when repeated.
+    /// Removes a hit by the id that its admission returned. Harmless if repeated.
     pub async fn refund(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<(), StoreError> {
         self.settle(buckets, id, &vec![HoldOutcome::Refund; buckets.len()]).await.map(drop)
     }
@@ -199,36 +198,36 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.0.store.peek(bucket).await
     }
 
-    /// The times that a subject's log holds.
+    /// The times in a subject's log.
     pub async fn read(&self, bucket: Bucket<'_>) -> Result<LogReading, StoreError> {
         self.0.store.read(bucket).await
     }
 
-    /// Forgets a subject's log whole.
+    /// Deletes a subject's log.
     pub async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
         let cleared = self.0.store.clear(bucket).await;
         self.0.queue.wake(bucket.key);
         cleared
     }
 
-    /// Writes hits back that are known from elsewhere; see [`WindowStore::restore`].
+    /// Writes back hits that are known from another record; see [`WindowStore::restore`].
     pub async fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
         self.0.store.restore(hits).await
     }
 
-    /// By which rebuild `name` is whole; see [`WindowStore::rebuild_generation`].
+    /// The rebuild generation of `name`; see [`WindowStore::rebuild_generation`].
     pub async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
         self.0.store.rebuild_generation(name, shape).await
     }
 
-    /// Starts to rebuild what `name` stands for.
+    /// Starts to rebuild the windows called `name`.
     pub async fn begin_rebuild(&self, name: &str) -> Result<HitId, StoreError> {
         let by = self.0.ids.next();
         self.0.store.begin_rebuild(name, by).await?;
         Ok(by)
     }
 
-    /// It is rebuilt. False where the store lost its data meanwhile: begin again.
+    /// Finishes the rebuild. False if the store lost its data in the meantime: begin again.
     pub async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
         self.0.store.finish_rebuild(name, shape, by).await
     }
@@ -247,8 +246,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
     }
 }
 
-/// A question to the store that its asker may drop, as a server drops the request of a client that
-/// hangs up. A slot given to nobody would hold others up and then count as a failure.
+/// A call to the store whose future may be dropped, as a server drops the request of a client that hangs up.
+/// A slot that nobody received would block others and then count as a failure.
 struct UnansweredAsk<'a, S: WindowStore + 'static> {
     limiter: &'a Limiter<S>,
     ask: &'a ReserveRequest<'a>,
@@ -264,8 +263,8 @@ impl<S: WindowStore + 'static> Drop for UnansweredAsk<'_, S> {
         let (limiter, id) = (self.limiter.clone(), self.ask.id);
         let buckets: Vec<OwnedBucket> =
             self.ask.buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
-        // On one connection it cannot overtake the question. Where it fails, or goes out on another one because
-        // that was lost, the slot expires by itself.
+        // On the same connection it cannot overtake the call. If it fails, or uses a new connection because
+        // the old one was lost, the slot expires by itself.
         runtime.spawn(async move {
             let buckets: Vec<Bucket<'_>> = buckets.iter().map(OwnedBucket::borrow).collect();
             let _ = limiter.refund(&buckets, id).await;
@@ -273,17 +272,17 @@ impl<S: WindowStore + 'static> Drop for UnansweredAsk<'_, S> {
     }
 }
 
-/// How an attempt came that did not have to wait.
+/// How an attempt arrived that did not have to wait.
 #[derive(Debug, Clone, Copy)]
 struct QueueArrival {
     /// The store's time.
     at: Micros,
-    /// Its number in each log.
+    /// Its arrival number in each log.
     numbers: [u64; MOST_BUCKETS],
 }
 
-/// A slot taken for an attempt in flight. Say how it ended. One that is dropped unsaid counts as a
-/// failure once [`window::HOLD_LIFE`](super::window::HOLD_LIFE) has passed.
+/// A slot taken for an attempt in flight. Settle it by how the attempt ended. A hold that is dropped
+/// unsettled counts as a failure after [`window::HOLD_LIFE`](super::window::HOLD_LIFE).
 #[derive(Debug)]
 #[must_use = "a hold that is never settled becomes a failure"]
 pub struct Hold<S: WindowStore + 'static> {
@@ -292,42 +291,43 @@ pub struct Hold<S: WindowStore + 'static> {
     id: HitId,
     /// When the slot was taken, by the store's clock.
     pub at: Micros,
-    /// None where it had to wait in line.
+    /// None if it had to wait.
     arrived: Option<QueueArrival>,
     pub room: Option<LimitRoom>,
     pub noted: Option<Refusal>,
 }
 
 impl<S: WindowStore + 'static> Hold<S> {
-    /// As what it stands in its logs.
+    /// Its id in the logs.
     pub const fn id(&self) -> HitId {
         self.id
     }
 
-    /// The logs that it stands in.
+    /// The logs that contain it.
     pub fn buckets(&self) -> &[OwnedBucket] {
         &self.buckets
     }
 
-    /// The attempt failed: it counts in every bucket, from the time that is answered.
+    /// The attempt failed: it counts in every bucket, from the returned time.
     pub async fn keep(self) -> Result<Micros, StoreError> {
         self.end(|_| HoldOutcome::Keep).await
     }
 
-    /// The attempt failed, but counts in the buckets chosen alone (by index).
+    /// The attempt failed, but counts only in the chosen buckets (by index).
     pub async fn keep_in(self, counts: impl Fn(usize) -> bool) -> Result<Micros, StoreError> {
         self.end(|bucket| if counts(bucket) { HoldOutcome::Keep } else { HoldOutcome::Refund }).await
     }
 
-    /// The attempt came to nothing, or counts nowhere.
+    /// The attempt was abandoned, or counts nowhere.
     pub async fn refund(self) -> Result<(), StoreError> {
         self.end(|_| HoldOutcome::Refund).await.map(drop)
     }
 
-    /// The attempt succeeded: it counts nowhere, and in the buckets chosen (by index) the failures from
-    /// before it came are forgiven, if it came alone. Where others came to the same log through this limiter
-    /// while it was in flight, or it had to wait for them, or another hold is in flight anywhere, it forgives nothing: under attack one success would buy the
-    /// attacker as many guesses again. When the store was told, and whether it was told to forgive.
+    /// The attempt succeeded: it counts nowhere. In the chosen buckets (by index), failures from before it
+    /// arrived are forgiven, if it was alone there. It forgives nothing if others came to the same log
+    /// through this limiter while it was in flight, if it had to wait for them, or if another hold is in
+    /// flight anywhere: otherwise, during an attack, one success would give the attacker as many guesses
+    /// again. Returns when the store recorded it, and whether forgiveness was requested.
     pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(Micros, bool), StoreError> {
         let arrived = self.arrived;
         let outcomes: Vec<HoldOutcome> = (0..self.buckets.len())
@@ -355,7 +355,7 @@ impl<S: WindowStore + 'static> Hold<S> {
     }
 }
 
-/// What a verdict means where what is asked for counts at once.
+/// What a verdict means for a request that counts immediately.
 fn decision(ask: &ReserveRequest<'_>, verdict: StoreVerdict) -> HitDecision {
     match verdict {
         StoreVerdict::Admitted { at, room, noted } => {
@@ -386,8 +386,8 @@ impl<S: std::fmt::Debug> std::fmt::Debug for LimiterInner<S> {
     }
 }
 
-/// Makes ids that no other instance makes: a random start for each process, and a mixed counter
-/// (SplitMix64, whose steps never repeat). 48 bits suffice: they need to differ within one log only.
+/// Makes ids that no other instance makes: a random start per process and a mixed counter (SplitMix64, whose
+/// steps never repeat). 48 bits are enough, because ids must differ only within one log.
 struct IdSource {
     start: u64,
     counter: AtomicU64,

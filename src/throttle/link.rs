@@ -1,8 +1,8 @@
-//! The connection to Redis: multiplexed, and watched over. A call never waits for a connection to be made:
-//! where there is none it fails at once, and a task tries until there is.
+//! The connection to Redis: multiplexed and monitored. A call never waits for a connection to be made: if
+//! there is none it fails immediately, while a task keeps trying to connect.
 //!
-//! A thread with a runtime of its own, as each worker of a web server has, gets a connection of its own
-//! beside the common one: an answer that arrives on another thread wakes two.
+//! A thread with its own runtime, as each worker of a web server has, gets its own connection beside the
+//! shared one: an answer that arrives on another thread would wake two threads.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,20 +19,20 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::store::StoreError;
 
-/// Between two attempts to connect while an outage is young: a restarted server is found at once.
+/// Between two attempts to connect early in an outage, so that a restarted server is found at once.
 const RETRY_SOON: Duration = Duration::from_millis(25);
-/// After so many attempts, about a second, the server is no longer asked as often.
+/// After this many attempts, about a second, the server is asked less often.
 const SOON: u32 = 40;
 const RETRY_LATER: Duration = Duration::from_millis(100);
-/// The common connection stands in for one that cannot be made.
+/// Between two attempts at a thread's own connection; the shared one is used until then.
 const RETRY_OWN: Duration = Duration::from_secs(1);
-/// Where the server refuses our name or password, somebody has to change that first.
+/// If the server refuses our name or password, somebody has to change that first.
 const RETRY_REFUSED: Duration = Duration::from_secs(1);
-/// Connecting takes several round trips (TCP, TLS, greeting), however short a call's time is.
+/// Connecting takes several round trips (TCP, TLS, greeting), however short the timeout of a call is.
 const CONNECT_AT_LEAST: Duration = Duration::from_millis(250);
-/// So many attempts in a row are no accident.
+/// This many failed attempts in a row are not an accident.
 const OWN_TROUBLE: u32 = 3;
-/// How often a connection that nobody complains of is tried.
+/// How often a connection without complaints is checked.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// After so many checks without trouble the same trouble is news again.
 const CALM: u32 = 10;
@@ -42,9 +42,9 @@ const CALM: u32 = 10;
 pub struct RedisLink(Arc<LinkInner>);
 
 struct LinkInner {
-    /// Everybody's.
+    /// The connection that all threads share.
     common: Arc<SharedConnection>,
-    /// The runtime that it was opened on, whose threads need no other.
+    /// The runtime that it was opened on; the threads of that runtime need no other connection.
     opened_on: runtime::Id,
     own: ThreadLocal<RefCell<Option<ThreadConnection>>>,
     options: ConnectionOptions,
@@ -52,7 +52,7 @@ struct LinkInner {
 
 /// A connection of one thread.
 struct ThreadConnection {
-    /// Where it is driven. A thread's place is taken by another one after it, whose runtime is another.
+    /// The runtime that drives it. A later thread may get this thread's slot, with another runtime.
     runtime: runtime::Id,
     shared: Arc<SharedConnection>,
 }
@@ -66,21 +66,21 @@ struct ConnectionOptions {
     scripts: Vec<Script>,
 }
 
-/// A connection, as its watch leaves it.
+/// A connection, as its watcher last saw it.
 #[derive(Default)]
 struct SharedConnection {
     connection: ArcSwapOption<MultiplexedConnection>,
-    /// The connection is gone, or a call on it got no answer in time.
+    /// Notified if the connection is gone, or if a call on it got no answer in time.
     doubt: Notify,
-    /// The last error that the server answered a call with, until the watch has seen it.
+    /// The last error that the server returned for a call, until the watcher has seen it.
     fault: ArcSwapOption<String>,
-    /// It answered calls with errors a moment ago.
+    /// It returned errors a moment ago.
     faulty: AtomicBool,
 }
 
 impl RedisLink {
-    /// Starts connecting in the background. `scripts` are loaded at every connection.
-    /// `timeout` bounds each call, and (where it is longer than 250 ms) each attempt to connect.
+    /// Starts connecting in the background. `scripts` are loaded at every connection. `timeout` bounds each
+    /// call and, if it is longer than 250 ms, each attempt to connect.
     pub fn open(client: Client, timeout: Duration, scripts: Vec<Script>) -> Self {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(timeout.max(CONNECT_AT_LEAST)))
@@ -90,13 +90,13 @@ impl RedisLink {
         Self(Arc::new(LinkInner { common, opened_on, own: ThreadLocal::new(), options }))
     }
 
-    /// Whether there is a connection, and the server takes what it is asked. An outage that no call ran
-    /// into is seen within a second.
+    /// Whether there is a connection and the server accepts calls. An outage that no call noticed is detected
+    /// within a second.
     pub fn is_up(&self) -> bool {
         self.0.common.is_up()
     }
 
-    /// Waits until the link is up, at most this long; answers whether it is.
+    /// Waits until the link is up, at most this long; returns whether it is.
     pub async fn ready(&self, at_most: Duration) -> bool {
         let up = async {
             while !self.is_up() {
@@ -116,7 +116,7 @@ impl RedisLink {
 }
 
 impl LinkInner {
-    /// This thread's own connection where it stands; else the common one.
+    /// This thread's own connection if it is up, otherwise the shared one.
     fn nearest(&self) -> Arc<SharedConnection> {
         let here = Handle::current();
         if here.runtime_flavor() != RuntimeFlavor::CurrentThread || here.id() == self.opened_on {
@@ -136,7 +136,7 @@ impl LinkInner {
 }
 
 impl ConnectionOptions {
-    /// Starts connecting in the background, on this runtime. `common` is what stands in for it.
+    /// Starts connecting in the background on this runtime. `common` is used until the connection is up.
     fn start(&self, common: Option<Weak<SharedConnection>>) -> Arc<SharedConnection> {
         let shared = Arc::<SharedConnection>::default();
         tokio::spawn(watch(
@@ -170,7 +170,8 @@ impl SharedConnection {
             Ok(Value::ServerError(error)) => Err(self.refused(connection, error.into())),
             Ok(value) => Ok(value),
             Err(error) if error.is_timeout() => {
-                // One slow call must not take the connection from all others: the watch tries it first.
+                // One slow call must not take the connection away from all others: the watcher checks it
+                // first.
                 self.doubt.notify_one();
                 Err(CallError::Store(StoreError::TimedOut))
             }
@@ -182,12 +183,12 @@ impl SharedConnection {
         }
     }
 
-    /// The server answered with an error.
+    /// The server returned an error.
     fn refused(&self, connection: &Arc<MultiplexedConnection>, error: RedisError) -> CallError {
         match error.kind() {
             // The caller loads the script and asks again.
             ErrorKind::Server(ServerErrorKind::NoScript) => {}
-            // A primary that became a replica. The name may stand for another server by now.
+            // A primary that became a replica. The name may resolve to another server by now.
             ErrorKind::Server(ServerErrorKind::ReadOnly) => {
                 self.faulty.store(true, Ordering::Relaxed);
                 self.lose(connection, &error.to_string());
@@ -201,7 +202,7 @@ impl SharedConnection {
         CallError::Server(error)
     }
 
-    /// Gives up this connection, unless another stands in its place already.
+    /// Drops this connection, unless another has already replaced it.
     fn lose(&self, broken: &Arc<MultiplexedConnection>, reason: &str) {
         let before = self.connection.compare_and_swap(broken, None);
         if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, broken)) {
@@ -211,14 +212,14 @@ impl SharedConnection {
     }
 }
 
-/// Why a call failed: the store is out of reach, or it answered with an error.
+/// Why a call failed: the store cannot be reached, or it returned an error.
 pub enum CallError {
     Store(StoreError),
     Server(RedisError),
 }
 
-/// Connects, tries the connection now and then and whenever it is in doubt, and connects again. Ends
-/// when nobody holds the link any more.
+/// Connects, checks the connection periodically and whenever it is in doubt, and reconnects. Ends when the
+/// link is dropped.
 async fn watch(shared: Weak<SharedConnection>, options: ConnectionOptions, mut faults: FaultLog) {
     let mut checks = interval(CHECK_EVERY);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -242,7 +243,7 @@ async fn watch(shared: Weak<SharedConnection>, options: ConnectionOptions, mut f
                     }
                 }
             }
-            // A connection that is lost as soon as it stands does not start the count again.
+            // A connection that is lost immediately does not reset the count.
             attempts = (attempts + 1).min(SOON);
             continue;
         };
@@ -270,7 +271,7 @@ async fn watch(shared: Weak<SharedConnection>, options: ConnectionOptions, mut f
     }
 }
 
-/// Whether anything at all comes back, be it an error.
+/// Whether anything at all comes back, even an error.
 async fn answers(connection: &MultiplexedConnection) -> Result<(), String> {
     match connection.clone().send_packed_command(&redis::cmd("PING")).await {
         Err(error) if error.is_timeout() || error.is_unrecoverable_error() => Err(error.to_string()),
@@ -288,7 +289,7 @@ fn pause(error: &RedisError, attempts: u32) -> Duration {
     }
 }
 
-/// What was logged of the trouble so far: each reason once, however often it comes.
+/// Which errors were logged so far: each one once, however often it occurs.
 #[derive(Default)]
 struct FaultLog {
     said: Vec<String>,
@@ -298,7 +299,7 @@ struct FaultLog {
 }
 
 impl FaultLog {
-    /// A server that finds new words each time is not followed for ever.
+    /// At most this many different errors are logged, in case a server words each one differently.
     const MOST: usize = 8;
 
     fn note(&mut self, fault: Option<&(impl AsRef<str> + ?Sized)>) {
@@ -313,8 +314,8 @@ impl FaultLog {
         }
     }
 
-    /// A thread's own connection cannot be made, though the common one stands: the server, or what is before
-    /// it, takes no more of them.
+    /// A thread's own connection cannot be made, although the shared one is up: the server, or a proxy before
+    /// it, accepts no more connections.
     fn note_own(&mut self, error: &RedisError, attempts: u32) {
         let common = self.common.as_ref().and_then(Weak::upgrade);
         if attempts == OWN_TROUBLE && common.is_some_and(|common| common.is_up()) {
@@ -324,7 +325,7 @@ impl FaultLog {
         }
     }
 
-    /// A look that found nothing wrong.
+    /// Records a check that found nothing wrong.
     fn calm(&mut self) {
         self.calm = (self.calm + 1).min(CALM);
         if self.calm == 1 && !self.said.is_empty() {

@@ -11,18 +11,19 @@ use super::store::*;
 use super::window::{self, GatheredVerdict, WindowLog};
 use crate::clock::{Clock, Micros};
 
-/// Enough that two cores seldom meet at one; a power of two, so that a key's bits choose.
+/// Enough that two cores seldom meet at one. A power of two, so that bits of the key select one.
 const SHARDS: usize = 64;
-/// A shard smaller than this is not worth sweeping when it grows.
+/// A shard smaller than this is not swept when it grows.
 const SWEEP_FROM: usize = 64;
 
-/// Window logs of this process. They are lost with it.
+/// Window logs of this process. They are lost when it ends.
 #[derive(Debug)]
 pub struct MemoryStore {
     clock: Clock,
-    /// Locks that spin for a moment before they sleep: what is done under them takes less than falling asleep.
+    /// Locks that spin for a moment before they sleep: the work under them takes less time than going to
+    /// sleep.
     shards: Box<[Mutex<LogShard>]>,
-    /// What was written back whole, in which shape, and by which writing back.
+    /// What was rebuilt, in which shape, and in which rebuild generation.
     whole: Mutex<HashMap<String, (String, HitId)>>,
 }
 
@@ -30,8 +31,8 @@ pub struct MemoryStore {
 struct LogShard {
     logs: HashTable<LogEntry>,
     holds: HoldTable,
-    /// The number of logs at which the expired ones are looked for again: twice those that lived
-    /// through the last sweep, so that a write pays for a bounded share of it.
+    /// The number of logs at which expired ones are swept next: twice those that survived the last sweep, so
+    /// that each write pays a bounded share of it.
     sweep_at: usize,
 }
 
@@ -40,8 +41,8 @@ impl MemoryStore {
         Self { clock, shards: (0..SHARDS).map(|_| Mutex::default()).collect(), whole: Mutex::default() }
     }
 
-    /// Drops the logs that no rule can see any more. Writes do a share of it as they come; this is for
-    /// the time when none come.
+    /// Drops the logs that no rule can count any more. Writes do a part of this as they come; this is for
+    /// times without writes.
     pub fn sweep(&self) {
         let now = self.clock.now();
         for shard in &self.shards {
@@ -52,7 +53,7 @@ impl MemoryStore {
         }
     }
 
-    /// How many logs there are, expired ones that were not swept yet included.
+    /// How many logs there are, including expired ones that were not swept yet.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().logs.len()).sum()
     }
@@ -61,12 +62,12 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// How many hits and holds a log holds, in and out of its windows.
+    /// How many hits and holds a log has, inside and outside its windows.
     pub fn members(&self, key: SubjectKey) -> usize {
         self.lock_one(key).find(key).map_or(0, |log| log.entry.kept.len() + log.holds() as usize)
     }
 
-    /// The answer itself: nothing here waits for anything but a short lock.
+    /// The answer without a future: nothing here waits except for a short lock.
     pub fn reserve_now(&self, ask: &ReserveRequest<'_>) -> StoreVerdict {
         let clock = self.clock.now();
         match ask.buckets {
@@ -75,7 +76,7 @@ impl MemoryStore {
         }
     }
 
-    /// One bucket is found once, where it is judged and written.
+    /// The case of one bucket, which is found once, then judged and written.
     fn decide_one(
         ask: &ReserveRequest<'_>,
         clock: Micros,
@@ -199,7 +200,7 @@ impl MemoryStore {
         self.shards[shard_of(key)].lock()
     }
 
-    /// Locks the shards of these buckets, lowest first, so that two callers never wait in a circle.
+    /// Locks the shards of these buckets, lowest first, so that two callers never deadlock.
     fn lock(&self, buckets: &[Bucket<'_>]) -> LockedShards<'_> {
         let mut wanted = 0u64;
         for bucket in buckets {
@@ -218,12 +219,12 @@ impl MemoryStore {
     }
 }
 
-/// The shards that one decision holds locked.
+/// The shards that one decision has locked.
 struct LockedShards<'a> {
     shards: [Option<(usize, MutexGuard<'a, LogShard>)>; MOST_BUCKETS],
 }
 
-/// Why what was gathered admits nothing; None where it does.
+/// Why the gathered rules refuse; None if they admit.
 fn verdict(gathered: &GatheredVerdict, at: Micros) -> Option<StoreVerdict> {
     if let Some(refusal) = gathered.refused() {
         return Some(StoreVerdict::Refused { at, refusal });
@@ -243,8 +244,8 @@ impl LockedShards<'_> {
     }
 }
 
-/// By the first half of the key, as [`spread`]: the hash tells it well before the second, and the processor
-/// goes on with it. Of the bits there the table uses the lowest and the highest.
+/// Uses the first half of the key, like [`spread`]: the hash has it well before the second half, so the
+/// processor can continue. The table itself uses the lowest and the highest bits of that half.
 fn shard_of(key: SubjectKey) -> usize {
     usize::from(key.0[6]) % SHARDS
 }
@@ -283,7 +284,7 @@ impl LogShard {
     }
 }
 
-/// Keys are keyed hashes already, so their own bits spread them.
+/// Keys are keyed hashes already, so their own bits are spread well enough.
 fn spread(key: SubjectKey) -> u64 {
     u64::from_le_bytes(*key.0.first_chunk().expect("16 bytes hold 8"))
 }
@@ -328,7 +329,7 @@ impl WindowStore for MemoryStore {
         Ok(whole.get(name).filter(|(of, _)| of == shape).map(|(_, by)| *by))
     }
 
-    /// Nothing is lost here but with the process, and the mark with it.
+    /// Data is lost here only with the process, and the mark is lost with it.
     async fn begin_rebuild(&self, _: &str, _: HitId) -> Result<(), StoreError> {
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The limiter: exact windows over logs of hits, in this process or on Redis.
 //!
-//! It knows of limits and subjects, not of HTTP, SQL or accounts, and serves as a library: make a
-//! [`Limiter`] over a [`MemoryStore`] or a [`RedisStore`], name a subject by [`Limiter::bucket`], and
+//! It knows limits and subjects, but no HTTP, SQL or accounts, and can be used as a library: create a
+//! [`Limiter`] over a [`MemoryStore`] or a [`RedisStore`], name a subject with [`Limiter::bucket`], and
 //! [`Limiter::reserve`] a hit, or [`Limiter::hold`] a slot until the outcome is known.
 
 #[cfg(feature = "redis")]

@@ -1,5 +1,5 @@
-//! Rebuilds windows that a store has lost from a record elsewhere. The store keeps a mark of the rebuild by which
-//! its windows became whole, the rebuild generation; the mark is lost with the rest of the data.
+//! Rebuilds windows that a store has lost from a record elsewhere. The store keeps a mark, the rebuild
+//! generation, that says which rebuild completed its windows; the mark is lost with the rest of the data.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use super::limiter::Limiter;
 use super::store::{HitId, StoreError, WindowStore};
 use crate::clock::{Clock, Micros};
 
-/// A store that loses its data again while it is rebuilt is given so many chances.
+/// How often a rebuild starts again if the store loses its data during it.
 const MOST_TRIES: usize = 3;
-/// How long a record that failed is left alone: so long the first time, twice as long each time after it, and
-/// never longer than a minute, so that the rebuild succeeds soon after the record is mended.
+/// How long a record that failed is not read again: this long the first time, doubled with each failure, and
+/// at most a minute, so that the rebuild succeeds soon after the record works again.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
@@ -22,19 +22,19 @@ const LONGEST_REST: Duration = Duration::from_secs(60);
 pub trait WindowRecord: Sync {
     type Error: Send;
 
-    /// Writes into the store what it lacks, and answers how many entries that were. Harmless when repeated.
+    /// Writes the missing entries into the store and returns how many there were. Harmless if repeated.
     fn restore(
         &self,
         found: StoreState,
     ) -> impl Future<Output = Result<usize, RebuildError<Self::Error>>> + Send;
 }
 
-/// In which state the store's windows were found.
+/// The state in which the store's windows were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreState {
-    /// They are marked as whole: an earlier rebuild finished, and the data is there since.
+    /// They are marked as complete: an earlier rebuild finished, and the data has been there since.
     Marked,
-    /// The mark is missing, and the data with it.
+    /// The mark is missing, and with it the data.
     Lost,
 }
 
@@ -46,18 +46,18 @@ pub enum RebuildError<E> {
     Record(E),
     #[error("the window store loses its data as fast as it is rebuilt")]
     LostAgain,
-    /// Another's run failed, and this one had waited for it or came soon after.
+    /// Another caller's run failed, and this one had waited for it or came soon after.
     #[error("a rebuild failed a moment ago")]
     FailedLately,
 }
 
-/// Rebuilds the windows that go by one name.
+/// Rebuilds the windows of one name.
 pub struct WindowRebuild<S> {
     limiter: Limiter<S>,
     name: &'static str,
     clock: Clock,
     turn: Mutex<RebuildBackoff>,
-    /// Runs of this process that failed so far.
+    /// Runs in this process that have failed so far.
     failed: AtomicU64,
 }
 
@@ -66,13 +66,14 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
         Self { limiter, name, clock, turn: Mutex::default(), failed: AtomicU64::new(0) }
     }
 
-    /// By which rebuild the windows are whole; see [`WindowStore::rebuild_generation`].
+    /// The rebuild generation in which the windows are complete; see [`WindowStore::rebuild_generation`].
     pub async fn generation(&self, shape: &str) -> Result<Option<HitId>, StoreError> {
         self.limiter.rebuild_generation(self.name, shape).await
     }
 
-    /// Makes the windows whole, unless they are; by which rebuild. One at a time in this process, and what
-    /// fails fails for all who waited for it; two instances that do it at once write the same.
+    /// Rebuilds the windows if they are incomplete and returns the rebuild generation. Runs once at a time in
+    /// this process, and a failure fails everybody who waited for it. Two instances that run at once write
+    /// the same.
     pub async fn run<R: WindowRecord>(
         &self,
         shape: &str,
@@ -89,7 +90,8 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
             Ok(_) => *rest = RebuildBackoff::default(),
             Err(error) => {
                 self.failed.fetch_add(1, Ordering::SeqCst);
-                // A store that is out ends the next run at its first question; anything else is spared.
+                // A store that is out ends the next run at its first call; after any other error the record
+                // is left alone for a while.
                 if !matches!(error, RebuildError::Store(StoreError::Down | StoreError::TimedOut)) {
                     *rest = rest.longer(self.clock.now());
                 }
@@ -123,16 +125,16 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
     }
 }
 
-/// How a record that failed is spared.
+/// How long a record that failed is left alone.
 #[derive(Default)]
 struct RebuildBackoff {
-    /// Failures without a success between them.
+    /// Failures since the last success.
     failures: u32,
     until: Option<Micros>,
 }
 
 impl RebuildBackoff {
-    /// One that lies further ahead than any rest does was begun before the clock stepped back.
+    /// A pause that ends further ahead than any pause lasts began before the clock stepped back.
     fn lasts_at(&self, now: Micros) -> bool {
         self.until.is_some_and(|until| now < until && until.since(now) <= LONGEST_REST)
     }

@@ -1,4 +1,4 @@
-//! The Redis store: the same windows by Lua scripts, one round trip a decision, the server's clock.
+//! The Redis store: the same windows in Lua scripts, one round trip per decision, by the server's clock.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -16,30 +16,30 @@ use super::store::*;
 use super::window::{self, HOLD_LIFE};
 use crate::clock::{Clock, Micros};
 
-/// How often a decision may be asked again because the server's clock stood in another calendar unit
-/// than ours, or had forgotten the script: once each is what happens.
+/// How often a decision is asked again because the server's clock was in another calendar unit than ours, or
+/// the server had lost the script. Each normally happens once.
 const MOST_TRIES: usize = 3;
 /// How many hits one script writes back: well under a millisecond of the server's time.
 const RESTORED_AT_ONCE: usize = 100;
-/// How long a writing back may take; what it left behind goes away by itself.
+/// How long a rebuild may take; what an abandoned one leaves behind expires after that.
 const RESTORING_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// Window logs on a Redis (or Valkey) server, shared by every instance that speaks to it.
+/// Window logs on a Redis (or Valkey) server, shared by every instance that uses it.
 pub struct RedisStore {
     link: RedisLink,
     prefix: String,
     scripts: Box<LuaScripts>,
     clock: Clock,
-    /// The server's clock less ours, in microseconds, as last seen where it mattered: it only chooses
-    /// which calendar unit is asked about first. The server decides.
+    /// The server's clock minus ours, in microseconds, as last seen when it mattered. It only selects the
+    /// calendar unit to ask about first; the server decides.
     skew: AtomicI64,
     /// None: every decision asks the server.
     remembered: Option<RememberedRefusals>,
 }
 
 impl RedisStore {
-    /// Starts connecting in the background; see [`RedisStore::link`] to wait for it.
-    /// Keys are named `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
+    /// Starts connecting in the background; wait for it with [`RedisStore::link`]. Keys are named
+    /// `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
     pub fn new(client: Client, timeout: Duration, prefix: impl Into<String>, clock: Clock) -> Self {
         let scripts = Box::<LuaScripts>::default();
         Self {
@@ -83,7 +83,7 @@ impl RedisStore {
         name
     }
 
-    /// The command that a reservation sends; bare, for those who measure what the rest costs.
+    /// The command that a reservation sends, for benchmarks of everything else.
     pub fn reservation(&self, ask: &ReserveRequest<'_>) -> Cmd {
         let buckets = || ask.buckets.iter().filter(|bucket| !bucket.limit.rules().is_empty());
         let now = self.now();
@@ -95,8 +95,8 @@ impl RedisStore {
         command
     }
 
-    /// What says that `name` is whole, and what a writing back leaves until its end. Neither is a log's
-    /// name: those have a third part.
+    /// The key that marks `name` as complete, and the key that exists while a rebuild runs. Neither can be a
+    /// log's name: those have a third part.
     fn rebuild_keys(&self, name: &str, by: HitId) -> [String; 2] {
         let by = URL_SAFE_NO_PAD.encode(by.0);
         [self.generation_key(name), format!("{}:restoring-{name}-{by}", self.prefix)]
@@ -124,8 +124,8 @@ impl RedisStore {
         command
     }
 
-    /// Runs a script, loading it again where the server has forgotten it (`SCRIPT FLUSH`, a restart
-    /// behind a proxy).
+    /// Runs a script, and loads it again if the server has lost it (`SCRIPT FLUSH`, a restart behind a
+    /// proxy).
     async fn run(&self, command: &Cmd, script: &Script) -> Result<Vec<i64>, StoreError> {
         for _ in 0..MOST_TRIES {
             match self.link.call(command).await {
@@ -157,7 +157,7 @@ impl WindowStore for RedisStore {
         }
         for _ in 0..MOST_TRIES {
             let reply = self.run(&self.reservation(ask), &self.scripts.reserve).await?;
-            // The script counts the buckets that it was sent; the caller counts those it asked for.
+            // The script counts the buckets that were sent to it; the caller counts those that it asked for.
             let place = |sent: i64| buckets().nth(sent as usize).map(|(index, _)| index);
             match verdict(&reply, ask, place)? {
                 ReserveReply::Verdict(verdict) => {
@@ -389,5 +389,5 @@ fn fault(error: CallError) -> StoreError {
     }
 }
 
-/// The scripts carry these constants too.
+/// The scripts contain these constants, too.
 const _: () = assert!(HOLD_LIFE.as_micros() == 15_000_000 && MOST_FORGIVEN == 1000);

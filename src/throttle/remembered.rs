@@ -1,8 +1,8 @@
-//! Refusals remembered for a moment: a flood of one and the same attempt need not ask the store each time.
+//! Remembers refusals for a moment, so that a flood of the same attempt does not ask the store each time.
 //!
-//! What is remembered only ever refuses, says the same wait less the time gone by, and never outlives the
-//! wait itself. Whatever this process writes to one of its logs makes it forget. What it cannot see is
-//! another instance clearing a log: that is noticed [`KEPT`] later, and errs towards refusing.
+//! A remembered refusal can only refuse. Its wait is shortened by the time that has passed, and it never
+//! outlives the wait. Any write by this process to one of its logs removes it. If another instance clears a
+//! log, this one notices [`KEPT`] later, which errs towards refusing.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,25 +12,25 @@ use super::limit::{Limit, RuleAction};
 use super::store::{Bucket, Refusal, ReserveRequest, StoreVerdict, SubjectKey};
 use crate::clock::Micros;
 
-/// How long a refusal is good for: nothing that a person notices, and a flood of any size asks the store
+/// How long a refusal is remembered: too short for a person to notice, and a flood of any size asks the store
 /// only twenty times a second.
 pub const KEPT: Duration = Duration::from_millis(50);
-/// A power of two. Two attempts that meet in one place take turns; they are right all the same.
+/// A power of two. Two attempts that share a place evict each other, which costs only time.
 const PLACES: usize = 4096;
 
 pub struct RememberedRefusals {
     refusals: Box<[Mutex<Option<RememberedRefusal>>]>,
-    /// How often this process has written to the logs that fall into a place.
+    /// How often this process has written to the logs of each place.
     writes: Box<[AtomicU32]>,
 }
 
-/// The writes to an ask's logs so far, taken before the store is asked.
+/// The number of writes to the logs of an ask, taken before the store is asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WriteCount(u32);
 
 struct RememberedRefusal {
     question: SubjectKey,
-    /// The limit that refused, to know it again: another set of limits may judge otherwise.
+    /// The limit that refused. Another set of limits may decide differently.
     limit: Limit,
     refusal: Refusal,
     /// The store's time, and ours.
@@ -54,7 +54,7 @@ impl RememberedRefusals {
         WriteCount(buckets.iter().map(count).fold(0, u32::wrapping_add))
     }
 
-    /// This process wrote, or is about to write, to these logs.
+    /// This process has written, or is about to write, to these logs.
     pub fn wrote(&self, buckets: &[Bucket<'_>]) {
         for bucket in buckets {
             self.writes[place(bucket.key)].fetch_add(1, Ordering::SeqCst);
@@ -75,7 +75,7 @@ impl RememberedRefusals {
         *self.refusals[place(question)].lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
     }
 
-    /// The refusal that the same attempt met a moment ago, where it still stands.
+    /// The refusal that the same attempt got a moment ago, if it is still valid.
     pub fn recall(&self, ask: &ReserveRequest<'_>, now: Micros) -> Option<StoreVerdict> {
         let question = question(ask.buckets);
         let place = self.refusals[place(question)].lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,13 +94,13 @@ impl RememberedRefusals {
     }
 }
 
-/// An attempt is known by its logs, in their order.
+/// An attempt is identified by its logs, in their order.
 fn question(buckets: &[Bucket<'_>]) -> SubjectKey {
     let mix = |sum: u128, bucket: &Bucket<'_>| sum.rotate_left(1) ^ u128::from_le_bytes(bucket.key.0);
     SubjectKey(buckets.iter().fold(0, mix).to_le_bytes())
 }
 
-/// Keys are keyed hashes already: any of their bits will do.
+/// Keys are keyed hashes already, so any of their bits will do.
 fn place(key: SubjectKey) -> usize {
     usize::from(u16::from_le_bytes([key.0[8], key.0[9]])) % PLACES
 }

@@ -1,4 +1,4 @@
-//! The Lua scripts of the Redis store, each behind what they all begin with.
+//! The Lua scripts of the Redis store, each with their common prelude.
 
 use redis::Script;
 
@@ -34,7 +34,7 @@ impl LuaScripts {
         [reserve, settle, peek, read, restore, finish_rebuild]
     }
 
-    /// To load one again that the server has forgotten.
+    /// The text to load a script again that the server has lost.
     pub fn text_of(&self, script: &Script) -> &'static str {
         let index = self.all().iter().position(|other| other.get_hash() == script.get_hash());
         SOURCES[index.expect("one of the six")]

@@ -1,4 +1,4 @@
-//! What a store of window logs must do, and the words that decisions are given in.
+//! What a store of window logs must do, and the types of its answers.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::limit::{Limit, RuleAction};
 use crate::clock::Micros;
 
-/// The most logs one decision may span: what one script may reasonably touch.
+/// The most logs in one decision: a reasonable number for one script.
 pub const MOST_BUCKETS: usize = 8;
 
 /// The most hits of one log that are read at once; a log may hold a million.
 pub const MOST_READ: usize = 1000;
 
-/// A subject of a limit as a store sees it: a keyed hash, which says nothing of whom it stands for.
+/// A subject of a limit as a store sees it: a keyed hash that does not reveal the subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubjectKey(pub [u8; 16]);
 
@@ -23,7 +23,7 @@ pub struct Bucket<'a> {
     pub key: SubjectKey,
 }
 
-/// A bucket that outlives the snapshot of the limits that it was made from.
+/// A bucket that outlives the snapshot of the limits that it came from.
 #[derive(Debug, Clone)]
 pub struct OwnedBucket {
     pub limit: Limit,
@@ -42,11 +42,11 @@ impl OwnedBucket {
     }
 }
 
-/// Names one hit in every log it stands in. Unique, not secret.
+/// Identifies one hit in all of its logs. Unique, not secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HitId(pub [u8; 6]);
 
-/// What a reservation leaves in the logs.
+/// What a reservation writes to the logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReserveKind {
     /// Counts from now on.
@@ -69,10 +69,10 @@ pub struct ReserveRequest<'a> {
 /// The answer to an [`ReserveRequest`]; `at` is the store's time, which is the only one that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreVerdict {
-    /// A hit stands in every log now.
+    /// A hit is in every log now.
     Admitted { at: Micros, room: Option<LimitRoom>, noted: Option<Refusal> },
-    /// Nothing was written: holds in flight fill this bucket, and whether there is room depends on
-    /// how they end. Ask again when one has.
+    /// Nothing was written: holds in flight fill this bucket, and how they end decides whether there is room.
+    /// Ask again when one has ended.
     Held { at: Micros, bucket: usize },
     /// Nothing was written.
     Refused { at: Micros, refusal: Refusal },
@@ -85,10 +85,9 @@ pub struct Refusal {
     pub bucket: usize,
     pub rule: usize,
     pub then: RuleAction,
-    /// Until the next slot frees, where nobody else takes it; to the microsecond.
+    /// Until the next slot frees, if nobody else takes it; to the microsecond.
     pub retry_after: Duration,
-    /// The same as a time of the store's: one and the same for as long as one and the same hit stands in
-    /// the way.
+    /// The same as a time of the store. It stays the same as long as the same hit is in the way.
     pub frees_at: Micros,
 }
 
@@ -105,33 +104,34 @@ pub struct LimitRoom {
     pub bucket: usize,
     pub rule: usize,
     pub remaining: u32,
-    /// Until the whole quota is free again, where nothing else happens.
+    /// Until the whole quota is free again, if nothing else happens.
     pub reset_after: Duration,
 }
 
-/// What became of a hold (or, for a refund, of a hit).
+/// How a hold (or, for a refund, a hit) ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HoldOutcome {
-    /// It counts, from the time of its outcome. Where the log has lost the hold, it is written anew.
+    /// It counts, from the time of its outcome. If the log has lost the hold, it is written anew.
     Keep,
-    /// It never was. Harmless when repeated.
+    /// It is removed. Harmless if repeated.
     Refund,
-    /// It never was, and the kept hits up to that time are forgiven, unless another hold is in flight: rules
-    /// that ask for a challenge pass over them from then on. Rules that block count them still, or whoever
-    /// guesses would have as many guesses again after each time that the owner comes. What was kept later,
-    /// beside the attempt that succeeded, stays whole: a burst cannot use one success to wipe its own
-    /// failures. At most a thousand at once, the oldest first. Under a limit that only blocks, a refund.
+    /// It is removed, and the kept hits up to that time are forgiven, unless another hold is in flight: rules
+    /// that ask for a challenge ignore them from then on. Rules that block still count them; otherwise a
+    /// guesser would get as many guesses again each time the owner signs in. Hits that were kept later,
+    /// beside the attempt that succeeded, still count: a burst cannot use one success to wipe its own
+    /// failures. At most a thousand at once, the oldest first. Under a limit that only blocks, this is a
+    /// refund.
     Forgive { up_to: Micros },
 }
 
-/// A kept hit as it is known elsewhere, to be written back to a store that may have lost it.
+/// A kept hit from another record, to be written back to a store that may have lost it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptHit {
     pub at: Micros,
     pub id: HitId,
 }
 
-/// What a log holds, rule by rule, without touching it.
+/// The state of a log, rule by rule; reading it changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPeek {
     pub at: Micros,
@@ -140,26 +140,26 @@ pub struct LogPeek {
     pub rules: Vec<RulePeek>,
 }
 
-/// The times that a log holds, for people to look at: also those that no rule counts any more.
+/// The times in a log, for people to look at, including those that no rule counts any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogReading {
     pub at: Micros,
     /// Holds in flight.
     pub holds: u32,
-    /// Of the kept hits, newest first; at most [`MOST_READ`].
+    /// The kept hits, newest first; at most [`MOST_READ`].
     pub hits: Vec<Micros>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RulePeek {
-    /// Kept hits that this rule counts now, never more than its `max`. One that asks for a challenge counts none
-    /// that a success has forgiven.
+    /// Kept hits that this rule counts now, at most its `max`. A rule that asks for a challenge does not
+    /// count forgiven hits.
     pub count: u32,
-    /// Until a slot frees; zero where there is room.
+    /// Until a slot frees; zero if there is room.
     pub retry_after: Duration,
 }
 
-/// The store could not answer. What that means for a request is its caller's policy.
+/// The store could not answer. The caller decides what that means for a request.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     #[error("the window store cannot be reached")]
@@ -170,18 +170,18 @@ pub enum StoreError {
     Broken(String),
 }
 
-/// A store of window logs. Every method decides by one clock, waits at most the store's configured
-/// time-out for each round trip (one, rarely two), and answers `Err` only where the store itself is at fault.
+/// A store of window logs. Every method uses one clock, waits at most the store's configured timeout for each
+/// round trip (one, rarely two), and returns `Err` only if the store itself fails.
 pub trait WindowStore: Send + Sync {
-    /// One atomic step over every bucket: a hit in each, or in none. A refusal writes nothing.
-    /// Two stores' worth of callers asking at once never admit more than a rule allows.
+    /// One atomic step over every bucket: a hit in each, or in none. A refusal writes nothing. Any number of
+    /// concurrent callers, from any number of instances, never get more admitted than a rule allows.
     fn reserve(
         &self,
         ask: &ReserveRequest<'_>,
     ) -> impl Future<Output = Result<StoreVerdict, StoreError>> + Send;
 
-    /// Says how a reservation ended, bucket by bucket (`outcomes` is as long as `buckets`), in one
-    /// atomic step. Answers the store's time: where a bucket kept it, that from which it counts.
+    /// Settles a reservation, bucket by bucket (`outcomes` is as long as `buckets`), in one atomic step.
+    /// Returns the store's time; in a bucket that kept the hit, it counts from then.
     fn settle(
         &self,
         buckets: &[Bucket<'_>],
@@ -189,34 +189,35 @@ pub trait WindowStore: Send + Sync {
         outcomes: &[HoldOutcome],
     ) -> impl Future<Output = Result<Micros, StoreError>> + Send;
 
-    /// Reads a log. Writes nothing, but that holds whose owner died become kept hits.
+    /// Reads the state of a log. Writes nothing, except that holds whose owner died become kept hits.
     fn peek(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<LogPeek, StoreError>> + Send;
 
     /// Reads the times of a log's newest hits. Writes as little as [`peek`](Self::peek).
     fn read(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<LogReading, StoreError>> + Send;
 
-    /// Forgets a log whole. A hold in flight is written anew when it is kept.
+    /// Deletes a log. A hold in flight is written anew when it is kept.
     fn clear(&self, bucket: Bucket<'_>) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Writes kept hits back, each with its own time and id, in any order and however often: one that
-    /// stands in its log stays as it stands, one that no rule can see any more is left out, and a log
-    /// keeps its newest: twice as many as its largest `max`, until the next hit that it admits. Atomic for each hit, not for all of them; some may stand where it fails.
+    /// Writes kept hits back, each with its own time and id, in any order and any number of times. A hit that
+    /// is in its log stays unchanged; a hit that no rule can count any more is left out. Until the next
+    /// admitted hit, a log keeps its newest hits up to twice its largest `max`. Atomic for each hit, not for
+    /// all of them: if it fails, some may have been written.
     fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// The rebuild by which what `name` stands for became whole in this store; none where it never
-    /// was, where the store has lost its data since, or where it was last made whole in another shape: what
-    /// a log keeps follows from its limit, so that it may not hold what an earlier shape had.
+    /// The rebuild that completed the windows called `name` in this store. None if they never were complete,
+    /// if the store has lost its data since, or if they were last completed in another shape: a log keeps
+    /// what its limit needs, so a log of an earlier shape may lack hits.
     fn rebuild_generation(
         &self,
         name: &str,
         shape: &str,
     ) -> impl Future<Output = Result<Option<HitId>, StoreError>> + Send;
 
-    /// Starts to rebuild what `name` stands for. `by` is new each time.
+    /// Starts to rebuild the windows called `name`. `by` is new each time.
     fn begin_rebuild(&self, name: &str, by: HitId) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// What `name` stands for is whole in this shape, and in no other. False, and it is not, where the store has lost its data since
-    /// [`begin_rebuild`](Self::begin_rebuild).
+    /// Marks the windows called `name` as complete in this shape, and in no other. Returns false, and marks
+    /// nothing, if the store has lost its data since [`begin_rebuild`](Self::begin_rebuild).
     fn finish_rebuild(
         &self,
         name: &str,

@@ -1,6 +1,7 @@
-//! The waiting lines: attempts that found every free slot held by attempts still in flight, in the order
-//! they came. Those with a solved challenge have lines of their own: for them more slots are free. Where too many
-//! wait, the longest line loses its youngest to a shorter one, so that a crowd at one log fills only its own.
+//! Wait queues: attempts that found every free slot held by attempts in flight, in the order of arrival.
+//! Attempts with a solved challenge have queues of their own, because more slots are free to them. If too
+//! many wait, the longest queue loses its last attempt to a shorter one, so that a crowd at one log fills
+//! only its own queue.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,19 +14,20 @@ use super::store::SubjectKey;
 
 /// The most attempts that may wait in this process: each is a parked request.
 const MOST_WAITING: usize = 1024;
-/// A hold of another instance resolves unseen by this one, so the first in line also looks this often.
+/// This instance does not see when a hold of another instance ends, so the first in the queue also asks this
+/// often.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 
-/// Places to count arrivals in, a power of two. Logs that share one only find themselves less alone.
+/// Counters of arrivals, a power of two. Logs that share one only see more company than they have.
 const ARRIVAL_SLOTS: usize = 16_384;
 
-/// A log, and whether those who wait for it solved a challenge.
+/// A log, and whether those who wait for it have solved a challenge.
 pub type QueueKey = (SubjectKey, bool);
 
 #[derive(Debug)]
 pub struct WaitQueue {
-    /// How many attempts have asked for a slot in the logs that fall into a place. Made at the first one:
-    /// where nothing is held it would be 128 KiB for nothing.
+    /// How many attempts have asked for a slot in the logs of each counter. Allocated at the first attempt: a
+    /// limiter that never holds does not need the 128 KiB.
     arrivals: LazyLock<Box<[AtomicU64]>>,
     queues: Mutex<QueueTable>,
     waiting: AtomicUsize,
@@ -34,7 +36,7 @@ pub struct WaitQueue {
 #[derive(Debug, Default)]
 struct QueueTable {
     queues: HashMap<QueueKey, VecDeque<Arc<QueueWaiter>>>,
-    /// The longest is last.
+    /// The longest queue is last.
     lengths: BTreeSet<(usize, QueueKey)>,
 }
 
@@ -52,7 +54,7 @@ pub struct QueuePosition<'a> {
     waiter: Arc<QueueWaiter>,
 }
 
-/// Another attempt has taken the place.
+/// Another attempt has taken the position.
 #[derive(Debug)]
 pub struct DisplacedWaiter;
 
@@ -64,22 +66,23 @@ impl Default for WaitQueue {
 }
 
 impl WaitQueue {
-    /// Counts an attempt at this log in; its number.
+    /// Counts an attempt at this log; returns its number.
     pub fn arrive(&self, key: SubjectKey) -> u64 {
         self.arrivals[arrival_slot(key)].fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Whether nobody has come to this log since the attempt with that number.
+    /// Whether no attempt has come to this log since the one with that number.
     pub fn is_last(&self, key: SubjectKey, number: u64) -> bool {
         self.arrivals[arrival_slot(key)].load(Ordering::SeqCst) == number
     }
 
-    /// Whether anybody waits for this log: who comes later must not pass them by.
+    /// Whether anybody waits for this log. A later attempt must not overtake them.
     pub fn has_waiters(&self, key: QueueKey) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0 && self.queues().queues.contains_key(&key)
     }
 
-    /// Takes the last place in a log's line, if need be from a longer one; none where there is none longer.
+    /// Takes the last position in a log's queue, if necessary from a longer queue; none if no queue is
+    /// longer.
     pub fn join(&self, key: QueueKey) -> Option<QueuePosition<'_>> {
         let mut queues = self.queues();
         if self.waiting.load(Ordering::SeqCst) < MOST_WAITING {
@@ -90,13 +93,13 @@ impl WaitQueue {
         let waiter = Arc::new(QueueWaiter::default());
         queues.change(key, |queue| queue.push_back(Arc::clone(&waiter)));
         if queues.length(key) == 1 {
-            // Something may have ended between the answer that sent it here and now.
+            // A hold may have ended since the answer that led here.
             waiter.notify.notify_one();
         }
         Some(QueuePosition { queue: self, key, waiter })
     }
 
-    /// Something changed in this log: whoever is first in line may look.
+    /// Something changed in this log: the first in its queue may ask.
     pub fn wake(&self, key: SubjectKey) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             let queues = self.queues();
@@ -126,7 +129,7 @@ impl QueueTable {
         }
     }
 
-    /// The last of the longest line goes, unless the newcomer's would be as long then.
+    /// Removes the last attempt of the longest queue, unless the newcomer's queue would then be as long.
     fn displace_for(&mut self, newcomer: QueueKey) -> bool {
         let Some(&(longest, key)) = self.lengths.last() else { return false };
         if self.length(newcomer) + 1 >= longest {
@@ -147,7 +150,7 @@ impl QueueTable {
     }
 }
 
-/// Keys are keyed hashes already: any of their bits will do.
+/// Keys are keyed hashes already, so any of their bits will do.
 fn arrival_slot(key: SubjectKey) -> usize {
     usize::from(u16::from_le_bytes([key.0[10], key.0[11]])) % ARRIVAL_SLOTS
 }
@@ -157,7 +160,7 @@ impl QueuePosition<'_> {
         self.key
     }
 
-    /// Waits until it is worth looking.
+    /// Waits until it is worth asking.
     pub async fn wait(&self) -> Result<(), DisplacedWaiter> {
         if self.is_first() {
             let _ = tokio::time::timeout(CHECK_EVERY, self.waiter.notify.notified()).await;
@@ -177,7 +180,7 @@ impl QueuePosition<'_> {
 impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
         let mut queues = self.queue.queues();
-        // Whoever displaced it has taken it over.
+        // The attempt that displaced it has the position now.
         if self.waiter.displaced.load(Ordering::SeqCst) {
             return;
         }

@@ -1,5 +1,5 @@
-//! The window arithmetic: pure functions from a log and a time to what a rule says of them.
-//! `lua/window.lua` says the same in the store's language; a conformance suite holds the two together.
+//! The window arithmetic: pure functions that judge a rule from a log and a time. `lua/window.lua` does the
+//! same in the store; a conformance suite compares the two.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use super::limit::{CalendarUnit, Limit, LimitMode, Rule, RuleAction, RuleSpan, T
 use super::store::{Bucket, LimitRoom, Refusal};
 use crate::clock::Micros;
 
-/// How long a hold may stay unresolved before it counts as a failure: its owner has died. Longer than
-/// any verification waits and runs (5 s in line, 5 s in the hashing queue, well under 1 s of hashing). Where a
-/// database that stalls makes it longer still, it counts until it is settled after all.
+/// How long a hold may stay unsettled before it counts as a failure, because its owner must have died. Longer
+/// than any verification waits and runs (5 s in the queue, 5 s in the hashing queue, well under 1 s of
+/// hashing). If a stalled database makes it longer still, the hold counts until it is settled.
 pub const HOLD_LIFE: Duration = Duration::from_secs(15);
 
-/// What is added to a log's life beyond its longest window, so that a clock that steps back by less
-/// does not find the log gone that it still counts by. A time server steps by far less at once.
+/// Added to a log's life beyond its longest window, so that the log still exists if the clock steps back by
+/// less. A time server steps by far less at once.
 const SLACK: Duration = Duration::from_secs(10);
 
 /// A subject's log as the arithmetic sees it.
 pub trait WindowLog {
-    /// When the n-th newest kept hit was, from 1.
+    /// The time of the n-th newest kept hit, counted from 1.
     fn nth_newest(&self, n: u32) -> Option<Micros>;
     /// How many kept hits are newer than `start`.
     fn newer_than(&self, start: Micros) -> u32;
-    /// How many of the newest kept hits no success has forgiven: all that are older, one has.
+    /// How many of the newest kept hits are not forgiven; all older ones are.
     fn unforgiven(&self) -> u32 {
         u32::MAX
     }
@@ -33,19 +33,19 @@ pub trait WindowLog {
     fn holds(&self) -> u32;
 }
 
-/// What one rule says of a log.
+/// The state of one rule for a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleVerdict {
     /// This many more hits fit.
     Free(u32),
-    /// Only holds in flight fill it: whether a hit fits depends on how they end.
+    /// Only holds in flight fill it: how they end decides whether a hit fits.
     Held,
     /// Kept hits alone fill it, until then.
     Full { frees_at: Micros },
 }
 
-/// Judges one rule. A sliding window is open at its start: a hit exactly `window` old has left. A rule that
-/// asks for a challenge passes over what a success has forgiven; one that blocks does not.
+/// Judges one rule. A sliding window is open at its start: a hit exactly `window` old no longer counts. A
+/// rule that asks for a challenge ignores forgiven hits; one that blocks counts them.
 #[inline]
 pub fn judge(rule: &Rule, log: &impl WindowLog, now: Micros) -> RuleVerdict {
     let start = start(&rule.span, now);
@@ -72,7 +72,7 @@ fn counted_since(rule: &Rule, log: &impl WindowLog, start: Micros) -> u32 {
     }
 }
 
-/// The last moment that no longer counts.
+/// The last moment that does not count any more.
 #[inline]
 pub fn start(span: &RuleSpan, now: Micros) -> Micros {
     match span {
@@ -99,8 +99,8 @@ pub fn reset_after(rule: &Rule, now: Micros) -> Duration {
     }
 }
 
-/// The calendar unit that `at` falls into. Where a clock change makes a midnight that does not exist,
-/// the unit starts at the first moment that does.
+/// The calendar unit that contains `at`. If a clock change removes midnight, the unit starts at the first
+/// moment that exists.
 pub fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> TimeStretch {
     let moment = Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH).to_zoned(zone.clone());
     let whole = |start: Option<Zoned>, end: Option<Zoned>| match (start, end) {
@@ -108,7 +108,7 @@ pub fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> TimeStretch {
             start: Micros(start.timestamp().as_microsecond()),
             end: Micros(end.timestamp().as_microsecond()),
         },
-        // Beyond the calendar's last year: one stretch without an end, which errs towards refusing.
+        // Beyond the calendar's last year: one span without an end, which errs towards refusing.
         _ => TimeStretch { start: Micros(0), end: Micros(i64::MAX) },
     };
     let midnight = moment.start_of_day().ok();
@@ -158,19 +158,19 @@ pub fn stretch(unit: CalendarUnit, zone: &TimeZone, at: Micros) -> TimeStretch {
     }
 }
 
-/// How long a log is worth keeping after a hit: no rule of the limit can see it for longer.
+/// How long a log must be kept after a hit: no rule of the limit can count the hit for longer.
 #[inline]
 pub fn life(limit: &Limit, now: Micros) -> Duration {
     let longest = || limit.rules().iter().map(|rule| reset_after(rule, now)).max().unwrap_or(Duration::ZERO);
     limit.sight().unwrap_or_else(longest).max(HOLD_LIFE) + SLACK
 }
 
-/// What all rules of a decision say together, gathered one rule at a time. It names rules by their place
-/// and puts nothing into words before all have spoken: few of them are told of in the end.
+/// What all rules of a decision say together, gathered one rule at a time. It stores indexes and builds
+/// answers only at the end, because few rules are reported.
 #[derive(Debug, Default)]
 pub struct GatheredVerdict {
     refused: Option<FullRule>,
-    /// The first bucket that only holds in flight fill.
+    /// The first bucket that is filled only by holds in flight.
     pub held: Option<usize>,
     room: Option<FreeRule>,
     noted: Option<FullRule>,
@@ -191,7 +191,7 @@ struct FreeRule {
     remaining: u32,
 }
 
-/// Which rule of which bucket, and the time that it was judged by.
+/// Which rule of which bucket, and the time at which it was judged.
 #[derive(Debug, Clone, Copy)]
 struct JudgedRule {
     bucket: u32,
@@ -200,8 +200,9 @@ struct JudgedRule {
 }
 
 impl GatheredVerdict {
-    /// `solved`: a challenge was solved with this attempt, so that `captcha` rules let it pass.
-    // As a call it costs a decision a tenth of its time: what is gathered would have to pass through memory.
+    /// `solved`: a challenge was solved with this attempt, so `captcha` rules let it pass.
+    // Inlined: as a call it costs a decision a tenth of its time, because the gathered state would pass
+    // through memory.
     #[inline(always)]
     pub fn add(&mut self, bucket: usize, limit: &Limit, log: &impl WindowLog, now: Micros, solved: bool) {
         for (index, rule) in limit.rules().iter().enumerate() {
@@ -266,7 +267,7 @@ impl FullRule {
     }
 }
 
-/// The strictest refusal stands; among equals the one that lasts longest, so that the wait is true.
+/// Keeps the strictest refusal; among equals the one that lasts longest, so that the wait is correct.
 #[inline]
 fn stricter(place: &mut Option<FullRule>, full: FullRule) {
     let beats = |other: &FullRule| (full.then, full.wait()) > (other.then, other.wait());
