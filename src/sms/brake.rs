@@ -1,6 +1,6 @@
-//! The brake: a dialling prefix that many messages go to and whose codes nobody enters is one that
-//! somebody is paid for by the message. For a while its codes are short: a solved challenge is asked for, and they
-//! go to numbers that were an account's before it began.
+//! The brake, against SMS pumping: if many messages go to a dialling prefix and hardly any code is entered,
+//! somebody is paid for each message. For a while codes are short for that prefix: a solved challenge is
+//! required, and codes go only to numbers that belonged to an account before the brake began.
 
 use std::time::Duration;
 
@@ -15,40 +15,40 @@ use crate::entropy::Entropy;
 pub const LIFT: &str =
     "UPDATE sms_brakes SET ends_at = $1, lifted_by = $2 WHERE prefix = $3 AND ends_at > $1";
 
-/// Unreturned messages that one network's asks can weigh, however many they are: of the 20 that trip a block a
-/// fifth, so that it takes five networks. One address, or one customer's /48, trips nothing.
+/// The most that unreturned messages requested from one network weigh. It is a fifth of the 20 that trip a
+/// block, so that it takes five networks. One address, or one customer's /48, trips nothing.
 const MOST_OF_A_NETWORK: u32 = 4;
 
-/// The number's prefix is braked.
+/// The number's prefix is under a brake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrakedPrefix {
     pub retry_after: Duration,
-    /// Only numbers that were an account's before then are sent to: the messages that it was put on for are
-    /// later, and whoever sent them may have made accounts for them.
+    /// Messages go only to numbers that belonged to an account before this time. The messages that tripped
+    /// the brake are later, and whoever requested them may have created accounts for them.
     pub proven_before: Micros,
-    /// This very question tripped it.
+    /// This request tripped it.
     pub tripped: bool,
 }
 
-/// A brake that holds, as an administrator sees it.
+/// A brake in force, as an administrator sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActiveBrake {
     /// A block or a range of numbers.
     pub prefix: String,
     pub began_at: Micros,
     pub ends_at: Micros,
-    /// What was counted when it was put on.
+    /// What was counted when it began.
     pub sent: i64,
     pub entered: i64,
 }
 
-/// How long a brake is known by heart: a flood at a braked prefix asks the database once in so long, and an
-/// administrator's lift is noticed by the other instances as late.
+/// How long a brake is remembered in this process: a flood at a braked prefix asks the database this often,
+/// and other instances notice that an administrator lifted a brake this much later.
 const REMEMBERED: Duration = Duration::from_secs(1);
-/// Prefixes known at once.
+/// Prefixes that are remembered at once.
 const MOST_REMEMBERED: usize = 10_000;
 
-/// Brakes that this process ran into a moment ago. What is remembered only ever refuses.
+/// Brakes that this process met a moment ago. A remembered brake can only refuse.
 pub struct RememberedBrakes(quick_cache::sync::Cache<String, RememberedBrake>);
 
 #[derive(Clone, Copy)]
@@ -96,23 +96,23 @@ impl BrakedPrefix {
     }
 }
 
-/// What was sent to a prefix, and what came of it.
+/// What was sent to a prefix, and how much of it was entered.
 #[derive(Debug, Clone, Copy, Default, sqlx::FromRow)]
 struct PrefixTraffic {
     sent: i64,
     entered: i64,
-    /// What did not come back, in half messages: one that came with a solved challenge weighs half, as that cost
-    /// somebody something; and no network's weigh more than [`MOST_OF_A_NETWORK`].
+    /// Messages without an entered code, in half messages: one requested with a solved challenge weighs half,
+    /// because that cost somebody something. No network's weigh more than [`MOST_OF_A_NETWORK`].
     weight: i64,
 }
 
-/// The most that one network's unreturned messages weigh: of few that trip a brake fewer, so that it still takes
-/// five networks.
+/// The most that one network's unreturned messages weigh. It is less if fewer messages trip the brake, so
+/// that it still takes five networks.
 fn most_of_a_network(min_sent: u32) -> u32 {
     MOST_OF_A_NETWORK.min(min_sent / 5).max(1)
 }
 
-/// Whether so few of so many codes came back that the prefix is to be braked.
+/// Whether so few of so many codes were entered that the prefix gets a brake.
 fn trips(traffic: PrefixTraffic, min_sent: u32, min_entered: f64) -> bool {
     let weighed = traffic.entered as f64 + traffic.weight as f64 / 2.0;
     weighed >= f64::from(min_sent) && (traffic.entered as f64) < min_entered * weighed
@@ -124,7 +124,7 @@ fn since(now: Micros, window: Duration, last_end: Option<Micros>) -> Micros {
     last_end.map_or(start, |end| end.max(start))
 }
 
-/// What a look at the brakes needs besides the database.
+/// What a check of the brakes needs besides the database.
 #[derive(Clone, Copy)]
 pub struct BrakeContext<'a> {
     pub remembered: &'a RememberedBrakes,
@@ -132,7 +132,7 @@ pub struct BrakeContext<'a> {
     pub entropy: &'a Entropy,
 }
 
-/// Whether the number's block or range is braked, or is to be from now on. The one that lasts longer.
+/// Whether the number's block or range is under a brake, or gets one now. Returns the one that lasts longer.
 pub async fn judge(
     tx: &mut Tx,
     phone: &Phone,
@@ -159,7 +159,8 @@ pub async fn judge(
                 if !trips(traffic, min_sent, brake.min_entered) {
                     continue;
                 }
-                // Others count beside this one, so that it may trip a few messages late; one of them puts it on.
+                // Requests that run at the same time are counted beside this one, so the brake may trip a few
+                // messages late; one of them sets it.
                 tx.lock(DbLock::brake(prefix)).await?;
                 match self::last(tx, prefix).await?.filter(|(_, end)| *end > now) {
                     Some((began, end)) => (began, end, false),
@@ -180,8 +181,8 @@ pub async fn judge(
     Ok(braked)
 }
 
-/// What counts to a brake, by its asker's network. Nothing of a shortage does: of that some went out and some did
-/// not, and everybody can see a brake trip.
+/// What counts for a brake, by the requester's network. Messages in a shortage do not count: some of them
+/// were sent and some were not, and everybody can see a brake trip.
 macro_rules! traffic {
     ($prefix:literal) => {
         concat!(
@@ -220,7 +221,8 @@ async fn put_on(
     let id = format!("{:032x}", u128::from_be_bytes(entropy.bytes()));
     on_tx!(tx, connection => query(SQL).bind(id).bind(prefix).bind(now.0).bind(end.0).bind(sent).bind(entered)
         .execute(connection).await.map(drop))?;
-    // Which prefix is on the administrator's page: a block of a short number says nearly all of it.
+    // The prefix is on the administrator's page, not in the log: the block of a short number reveals nearly
+    // all of it.
     tracing::warn!(sent, entered, "a dialling prefix is under a brake: hardly any of its codes were entered");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The budgets that a message is counted against: its number's, its asker's address' and network's, its
-//! dialling prefix', everyone's. A store that has lost its windows gets them back before anything is admitted by it.
+//! The budgets that a message counts in: those of its number, the requester's address and network, its
+//! dialling prefix, and everyone's. A store that has lost its windows is rebuilt before it admits anything.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,40 +17,41 @@ use crate::throttle::{
     StoreError,
 };
 
-/// A store that loses its data more often than this in one question has more wrong with it.
+/// A store that loses its data more often than this during one request has another problem.
 const MOST_TRIES: usize = 4;
-/// How long a request waits for the windows to be written back. That goes on without it.
+/// How long a request waits for the windows to be rebuilt. The rebuild continues without it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The budgets of whoever asks. What the gateway refuses counts there still: otherwise a number that no
-/// gateway takes could be asked for without end, each time with a call to it and a row of the ledger.
+/// The requester's own budgets. A message that the gateway refuses still counts there: otherwise a number
+/// that no gateway accepts could be requested without end, each time with a call to the gateway and a row of
+/// the ledger.
 const OF_THE_ASKER: [LimitName; 2] = [LimitName::SmsAddress, LimitName::SmsNetwork];
 
 /// The subject of the budget that everyone shares.
 pub const EVERYONE: &[u8] = b"everyone";
 
-/// What the store calls all windows of messages, where it says that they are whole.
+/// The name in the store for all windows of messages, used to mark them as complete.
 pub const MARK: &str = "sms";
 
-/// What the budgets say of a message.
+/// What the budgets answer for a message.
 pub enum BudgetAdmission {
-    /// It stands in every log now.
+    /// It is in every log now.
     In(BudgetTicket),
-    /// By which limit, and how.
+    /// The limit that refused, and how.
     Refused(String, Refusal),
-    /// The same request came before, and stands in the logs.
+    /// The same request came before and is in the logs.
     Repeated,
-    /// The store is out, or has yet to get its windows back.
+    /// The store is out, or its windows are not rebuilt yet.
     Out(Option<StoreError>),
 }
 
-/// An admission, and the state of the store that it holds for.
+/// An admission, and the state of the store in which it is valid.
 #[derive(Debug, Clone, Copy)]
 pub struct BudgetTicket {
     pub hit: HitId,
     /// From when it counts.
     pub at: Micros,
-    /// What a watching limit would have refused.
+    /// What a limit in monitor mode would have refused.
     pub noted: Option<Refusal>,
     generation: HitId,
 }
@@ -60,7 +61,7 @@ pub struct BudgetTicket {
 pub struct SmsBudgets {
     limiter: Limiter<AnyStore>,
     rebuild: Arc<LedgerRebuild>,
-    /// The writing back that the store was whole by when last looked at, and for which limits.
+    /// The rebuild generation in which the store was complete when last read, and for which limits.
     known_generation: Arc<Mutex<Option<(String, HitId)>>>,
 }
 
@@ -83,8 +84,8 @@ impl SmsBudgets {
         MessageKeys::new(&self.limiter, watched, of, once, ask.phone.block())
     }
 
-    /// A hit in every log, or in none. It is given by a store whose windows are whole, and were when it
-    /// was asked.
+    /// A hit in every log, or in none. It is only returned if the store's windows were complete before and
+    /// after.
     pub async fn admit(
         &self,
         watched: &Arc<SmsLimits>,
@@ -101,7 +102,7 @@ impl SmsBudgets {
                     let limit = buckets[refusal.bucket].limit.name();
                     return self.refused(watched, keys, limit, refusal).await;
                 }
-                // No log here knows holds.
+                // These logs have no holds.
                 Ok(HitDecision::Held) => return BudgetAdmission::Out(None),
                 Err(error) => return BudgetAdmission::Out(Some(error)),
             };
@@ -112,7 +113,7 @@ impl SmsBudgets {
             {
                 return BudgetAdmission::In(BudgetTicket { hit: id, at, noted, generation: whole_by });
             }
-            // It was admitted by windows with holes in them, or nobody can say that it was not.
+            // It was admitted by incomplete windows, or nobody can tell that it was not.
             let refunded = self.limiter.refund(&buckets, id).await;
             match (now, refunded) {
                 (Err(error), _) | (Ok(_), Err(error)) => return BudgetAdmission::Out(Some(error)),
@@ -131,22 +132,22 @@ impl SmsBudgets {
         limit: &str,
         refusal: Refusal,
     ) -> BudgetAdmission {
-        // The log of repetitions is not the one that is named, where another says a longer wait.
+        // If another limit has a longer wait, the refusal names that one, not the log of repetitions.
         if limit == once::NAME || self.is_repeated(watched, keys).await {
             return BudgetAdmission::Repeated;
         }
         BudgetAdmission::Refused(limit.to_owned(), refusal)
     }
 
-    /// Whether a request of that name stands in the store.
+    /// Whether a request with that name is in the store.
     pub async fn is_repeated(&self, watched: &SmsLimits, keys: &MessageKeys) -> bool {
         let Some(key) = keys.once else { return false };
         let peek = self.limiter.peek(Bucket { limit: watched.once(), key }).await;
         peek.is_ok_and(|peek| peek.rules.iter().any(|rule| rule.count > 0))
     }
 
-    /// In a shortage: a hit in the logs of the first share that has room, for a number of an account; for any
-    /// other one in logs that nobody reads. Which share that was; none is left where it is withheld.
+    /// In a shortage: takes a hit in the logs of the first share that has room if the number belongs to an
+    /// account, and in logs that nobody reads if not. Returns the share; none if it is withheld.
     pub async fn take(
         &self,
         shares: &[BudgetShare],
@@ -173,7 +174,7 @@ impl SmsBudgets {
         Ok(BudgetShare::Withheld)
     }
 
-    /// Whether one of them blocks. Asked before it is taken from, so that it is found out for every number alike.
+    /// Whether one of them blocks. Checked before a hit is taken, for every number alike.
     async fn is_spent(&self, logs: &[Bucket<'_>]) -> Result<bool, StoreError> {
         for log in logs.iter().filter(|log| log.limit.mode() == LimitMode::Enforce) {
             let peek = self.limiter.peek(*log).await?;
@@ -185,27 +186,28 @@ impl SmsBudgets {
         Ok(false)
     }
 
-    /// The message came to nothing. Where that cannot be written it counts, which errs towards refusing.
+    /// The message was not sent. If that cannot be written it still counts, which errs towards refusing.
     pub async fn refund(&self, buckets: &[Bucket<'_>], id: HitId) {
         if let Err(error) = self.limiter.refund(buckets, id).await {
             tracing::warn!(%error, "a message that was not sent could not be refunded and still counts");
         }
     }
 
-    /// The gateway would not have it: whom it was for got nothing, but whoever asked has asked.
+    /// The gateway refused the message: the number got nothing, but the request still counts for the
+    /// requester.
     pub async fn refund_all_but_asker(&self, watched: &SmsLimits, keys: &MessageKeys, id: HitId) {
         let mut buckets = watched.buckets(keys, BudgetShare::Open);
         buckets.retain(|bucket| OF_THE_ASKER.iter().all(|name| name.as_str() != bucket.limit.name()));
         self.refund(&buckets, id).await;
     }
 
-    /// What everybody has spent of the budget of all.
+    /// What everybody has spent of the total budget.
     pub async fn spent(&self, watched: &SmsLimits) -> Result<LogPeek, StoreError> {
         self.limiter.peek(self.limiter.bucket(&watched.total, EVERYONE)).await
     }
 
-    /// Writes a number's own window back: the ledger refused what the store had admitted, so that the store
-    /// has lost some of it without a trace. The next is refused without a transaction.
+    /// Writes a number's own window back: the ledger refused what the store had admitted, so the store has
+    /// lost hits unnoticed. The next message is then refused without a transaction.
     pub async fn restore_number(&self, watched: &SmsLimits, keys: &MessageKeys, sent: &[KeptHit]) {
         let bucket = Bucket { limit: &watched.phone, key: keys.phone };
         let hits: Vec<_> = sent.iter().map(|kept| (bucket, *kept)).collect();
@@ -214,14 +216,14 @@ impl SmsBudgets {
         }
     }
 
-    /// Whether the store has not lost its data since the ticket was given. Asked once the message stands in
-    /// the ledger: whatever is lost later is written back with it.
+    /// Whether the store has kept its data since the ticket was given. Asked after the message is in the
+    /// ledger: what the store loses later is rebuilt with it.
     pub async fn stands(&self, watched: &SmsLimits, ticket: &BudgetTicket) -> bool {
         matches!(self.limiter.rebuild_generation(MARK, &watched.shape()).await, Ok(Some(by)) if by == ticket.generation)
     }
 
-    /// Writes the windows back where the store lacks them; whether it is whole now. A request that has
-    /// no more patience leaves it to go on alone.
+    /// Rebuilds the windows if the store lacks them; returns whether they are complete now. If a request runs
+    /// out of patience, the rebuild continues without it.
     pub async fn rebuild_windows(&self, watched: &Arc<SmsLimits>) -> bool {
         let (budgets, watched) = (self.clone(), Arc::clone(watched));
         let task = tokio::spawn(async move {
@@ -230,7 +232,7 @@ impl SmsBudgets {
                     budgets.learn(&watched.shape(), by);
                     true
                 }
-                // Said once, by the run that failed.
+                // The run that failed has logged it.
                 Err(LedgerRebuildError::FailedLately) => false,
                 Err(error) => {
                     tracing::warn!(%error, "the windows of messages are incomplete; no message is sent until they are rebuilt");

@@ -1,4 +1,4 @@
-//! The code service: who may be sent one, and what a code that comes back proves.
+//! The code service: who gets a code, and what an entered code proves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SubKey};
 use crate::throttle::{AnyStore, Limit, Limiter, SubjectKey};
 
-/// Messages on their way at once in this process. Past it something behind us is stuck.
+/// Messages in flight at once in this process. Beyond this, something that they depend on is stuck.
 const MOST_UNDER_WAY: u32 = 256;
-/// How long a gateway may take, whatever its own time-out is.
+/// How long a gateway may take, whatever its own timeout is.
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
-/// What a caller is told while something that a message needs is out.
+/// The retry time that a caller gets while something that a message needs is out.
 pub(super) const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// The code service. Clones share it.
@@ -50,13 +50,13 @@ pub(super) struct CodesInner {
     askers: SubKey,
 }
 
-/// What the service stands on.
+/// What the service depends on.
 pub struct CodesParts {
     pub db: Db,
     /// Over the store that every instance shares.
     pub limiter: Limiter<AnyStore>,
     pub gateway: Arc<dyn SmsGateway>,
-    /// Who knows whose number it is, for when messages are short.
+    /// Knows which numbers belong to an account, for a shortage.
     pub owners: Arc<dyn PhoneOwners>,
     pub clock: Clock,
     pub entropy: Entropy,
@@ -68,38 +68,38 @@ pub struct CodesParts {
 pub struct CodeRequest<'a> {
     pub phone: &'a Phone,
     pub purpose: Purpose,
-    /// The asker's address as it is counted.
+    /// The requester's address in the form that limits count.
     pub address: &'a [u8],
-    /// The network that it is in.
+    /// The network of the address.
     pub network: &'a [u8],
-    /// The name of the browser that asks, if it has one: it has guesses of its own at the code.
+    /// The id of the requesting browser, if it has one: it gets guesses of its own at the code.
     pub browser: Option<&'a [u8]>,
-    /// A challenge was solved with it.
+    /// A challenge was solved with the request.
     pub solved: bool,
-    /// What the asker calls this request: the same again is the same request, whose message is not sent
+    /// The requester's name for this request: the same name is the same request, whose message is not sent
     /// twice.
     pub once: Option<&'a str>,
     /// The language of the message.
     pub locale: &'a str,
 }
 
-/// What became of a request for a code.
+/// The result of a request for a code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendOutcome {
     Sent(SendReceipt),
-    /// A challenge must be solved with it; without one not before that time.
+    /// A challenge must be solved with it; without one, not before that time.
     Challenged {
         limit: String,
         retry_after: Duration,
     },
-    /// Whatever comes with it, not before that time.
+    /// Refused until that time, even with a solved challenge.
     Throttled {
         limit: String,
         retry_after: Duration,
     },
-    /// The gateway has refused it: it did not go out, and counts nowhere.
+    /// The gateway refused it: it was not sent, and the number's limit does not count it.
     NotSent,
-    /// Something that a message needs is out: the window store, the gateway, or room for one more.
+    /// Something that a message needs is out: the window store, the gateway, or a free slot.
     Unavailable {
         retry_after: Duration,
     },
@@ -107,24 +107,24 @@ pub enum SendOutcome {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendReceipt {
-    /// How long its code is good.
+    /// How long its code is valid.
     pub expires_in: Duration,
     /// Until the number's rules admit the next message.
     pub resend_after: Duration,
-    /// The gateway said so. Otherwise it may have gone out, and will not be sent again.
+    /// The gateway confirmed it. Otherwise it may have been sent, and is not sent again.
     pub confirmed: bool,
-    /// Codes are short and go to numbers with accounts first: whether this is one is not told, and not
-    /// confirmed.
+    /// Codes are short and go to numbers with accounts first. The answer does not say whether this number has
+    /// one.
     pub short: bool,
 }
 
-/// What became of a guess.
+/// The result of a guess.
 #[derive(Debug)]
 pub enum CheckOutcome {
     Right(ProvenPhone),
-    /// It is not the code, or there is none (any more): the difference is nobody's business.
+    /// Wrong code, or no code (any more): the answer does not say which.
     Wrong,
-    /// Nothing was compared: a challenge must be solved with it; without one not before that time.
+    /// Nothing was compared: a challenge must be solved with it; without one, not before that time.
     Challenged {
         limit: String,
         retry_after: Duration,
@@ -140,12 +140,12 @@ pub enum CheckOutcome {
     },
 }
 
-/// A number that was just shown to be somebody's. Only a comparison makes one.
+/// A number that was just proved to belong to the client. Only a comparison creates one.
 #[derive(Debug)]
 pub struct ProvenPhone(Phone);
 
 impl ProvenPhone {
-    /// For the one that has compared a code, and nobody else.
+    /// Only for the code that has compared a code.
     pub(super) const fn of(phone: Phone) -> Self {
         Self(phone)
     }
@@ -155,7 +155,7 @@ impl ProvenPhone {
     }
 }
 
-/// The database is out: nothing was sent that is not in the ledger, and nothing is known to be right.
+/// The database is out: nothing was sent that is not in the ledger, and no code was accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum SmsError {
     #[error(transparent)]
@@ -199,13 +199,13 @@ impl SmsCodes {
         &*self.0.gateway
     }
 
-    /// How the ledger knows a number.
+    /// The key of a number in the ledger.
     pub fn phone_key(&self, live: &LiveSettings, phone: &Phone) -> SubjectKey {
         self.0.budgets.limiter().bucket(&live.limits.sms_phone, phone.as_str().as_bytes()).key
     }
 
-    /// Sees that the window store has the windows of what was sent before: for the start, so that the
-    /// first request need not wait for it. False where it could not be done yet.
+    /// Makes sure that the window store has the windows of earlier messages. Used at start, so that the first
+    /// request need not wait for it. False if that was not possible yet.
     pub async fn rebuild_windows(&self, live: &LiveSettings) -> bool {
         self.0.budgets.rebuild_windows(&self.watched(live)).await
     }
@@ -214,7 +214,7 @@ impl SmsCodes {
         self.0.watched.of(live)
     }
 
-    /// Waits until no message is on its way any more: for the end.
+    /// Waits until no message is in flight any more. Used at shutdown.
     pub async fn drain(&self) {
         let _ = self.0.places.acquire_many(MOST_UNDER_WAY).await;
     }
@@ -233,23 +233,24 @@ impl SmsCodes {
         blake3::Hash::from_bytes(self.0.key.hash(&parts)).to_hex().to_string()
     }
 
-    /// How the ledger knows a browser that asks for a number's codes.
+    /// The id of a browser that requests a number's codes, as the ledger stores it.
     pub(super) fn asker(&self, phone: SubjectKey, browser: &[u8]) -> String {
         hex(&self.0.askers.hash(&[&phone.0, browser]))
     }
 
-    /// Writes what a gateway reports, as it has been found authentic; how many messages it told of.
+    /// Writes the reports of a gateway, which were found authentic; returns how many messages they were
+    /// about.
     pub async fn report(&self, gateway: &str, reports: Vec<DeliveryReport>) -> Result<usize, SmsError> {
         Ok(self.0.ledger.report(gateway, &reports).await?)
     }
 
-    /// Says of messages whose process died that nobody knows what became of them; at most `batch`.
+    /// Marks messages whose process died as unknown; at most `batch`.
     pub async fn give_up(&self, batch: u32) -> Result<u64, SmsError> {
         Ok(self.0.ledger.give_up(batch).await?)
     }
 
-    /// Forgets at most `batch` messages that are older than the ledger is to remember, and as many codes
-    /// and brakes; how many of the kind of which most went. Never one that a window still needs.
+    /// Deletes at most `batch` messages older than the ledger's retention, and as many codes and brakes;
+    /// returns the largest of these counts. Never deletes one that a window still needs.
     pub async fn purge(&self, live: &LiveSettings, batch: u32) -> Result<u64, SmsError> {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
@@ -259,7 +260,7 @@ impl SmsCodes {
     }
 }
 
-/// How far back any rule of a limit looks.
+/// The longest time that any rule of a limit looks back.
 pub(super) fn longest_window(limit: &Limit) -> Duration {
     limit.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default()
 }

@@ -1,23 +1,24 @@
-//! Whose guesses at a number's codes count together.
+//! Whose guesses at a number's codes are counted together.
 
 use super::Phone;
 
-/// Each has a log of the limit `sms-guess` to itself, so that nobody else's guesses keep out who has one.
+/// Each has a log of its own under the limit `sms-guess`, so that other people's guesses do not lock out the
+/// owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guesser {
     /// Everyone, from everywhere.
     Anyone,
-    /// The browser that asked for the code.
+    /// The browser that requested the code.
     Asker,
-    /// Browsers that the number's account was signed in to before: together, so that it is one bound.
+    /// Browsers in which the number's account has signed in before; together, so that it is one bound.
     Known,
 }
 
 impl Guesser {
     pub const ALL: [Self; 3] = [Self::Anyone, Self::Asker, Self::Known];
 
-    /// Whom `sms-guess` counts. A guess that finds no code is counted elsewhere, so that it takes nothing from a
-    /// code that comes later, and its sender hears the same.
+    /// The subject for `sms-guess`. A guess that finds no code counts elsewhere: it uses up nothing of a
+    /// later code, and gets the same answer.
     pub fn subject(self, phone: &Phone, finds_code: bool) -> Vec<u8> {
         let lead = match (self, finds_code) {
             (Self::Anyone, true) => "",
@@ -30,7 +31,7 @@ impl Guesser {
         [lead.as_bytes(), phone.as_str().as_bytes()].concat()
     }
 
-    /// What an event says of it, where it is not what the number's own log counts.
+    /// What an event says about it, unless the number's own log counts it.
     pub const fn detail(self, finds_code: bool) -> Option<&'static str> {
         match (self, finds_code) {
             (Self::Known, _) => Some(r#"{"from":"known device"}"#),

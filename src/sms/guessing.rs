@@ -1,5 +1,5 @@
-//! Compares one guess, top to bottom: its place among the wrong ones of its number and of its address, the
-//! code, and what the outcome means for that place.
+//! Compares one guess, from top to bottom: a slot among the wrong guesses at its number and from its address,
+//! the comparison, and what the outcome means for the slot.
 
 use std::time::Duration;
 
@@ -19,28 +19,28 @@ use crate::throttle::{
 /// How long a guess may wait for others in flight to be compared.
 const GUESS_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A code that came back, and from where.
+/// An entered code, and its client.
 #[derive(Debug, Clone, Copy)]
 pub struct CodeGuess<'a> {
     pub phone: &'a Phone,
     pub purpose: Purpose,
     pub code: &'a SmsCode,
-    /// The client's address as it is counted.
+    /// The client's address in the form that limits count.
     pub address: &'a [u8],
-    /// The network that it is in.
+    /// The network of the address.
     pub network: &'a [u8],
-    /// The name of the browser that it comes from, if it has one.
+    /// The id of the client's browser, if it has one.
     pub browser: Option<&'a [u8]>,
-    /// The number's account was signed in to from that browser before.
+    /// The number's account has signed in from that browser before.
     pub known: bool,
     /// A challenge was solved with it.
     pub solved: bool,
 }
 
-/// The bucket of the number stands first.
+/// The bucket of the number comes first.
 const NUMBER: usize = 0;
 
-/// A guess that has its place, and is to be compared or given back.
+/// A guess that has its slot, and must now be compared or refunded.
 #[must_use = "a guess that is neither becomes a wrong one"]
 pub struct AdmittedGuess {
     codes: SmsCodes,
@@ -50,25 +50,25 @@ pub struct AdmittedGuess {
     purpose: Purpose,
     code: SmsCode,
     guesser: Guesser,
-    /// There was a code when it was looked for: the guess has its place among those compared with one.
+    /// There was a code when it was looked up: the guess counts among those compared with one.
     finds_code: bool,
-    /// What counts it where there is none.
+    /// Counts it if there is no code.
     without_code: OwnedBucket,
-    /// Wrong ones of one guesser that a single code survives.
+    /// How many wrong guesses of one guesser a single code survives.
     most: Option<u32>,
     address: Vec<u8>,
     network: Vec<u8>,
     solved: bool,
-    /// What a watching limit would have refused, and which.
+    /// What a limit in monitor mode would have refused, and which limit.
     noted: Option<(String, Refusal)>,
 }
 
-/// What comes of a comparison.
+/// The result of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GuessResult {
     Right,
     Wrong,
-    /// With no code, or none any more.
+    /// There was no code, or none any more.
     Nothing,
 }
 
@@ -81,10 +81,10 @@ impl SmsCodes {
         }
     }
 
-    /// A guess takes its place among the wrong ones before anything is compared, and gives it back where it
-    /// is right: among those of its guesser at the number, and those of the address and its network, which else could try
-    /// a few codes of every number there is. Whether there is a code is looked up first: where there is none the guess
-    /// has its place elsewhere and takes nothing from the number, and all else is the same.
+    /// A guess takes its slot among the wrong ones before anything is compared, and returns it if it is
+    /// right: a slot for its guesser at the number, and one for the address and its network, which otherwise
+    /// could try a few codes of every number. Whether there is a code is looked up first: if there is none,
+    /// the guess takes its slot elsewhere and costs the number nothing. Everything else is the same.
     pub async fn admit(
         &self,
         live: &LiveSettings,
@@ -114,7 +114,7 @@ impl SmsCodes {
         let at_number =
             |finds_code| limiter.bucket(&live.limits.sms_guess, &guesser.subject(phone, finds_code));
         let mut buckets = vec![at_number(finds_code)];
-        // A known device is held by neither, here as with a password.
+        // A known device is not limited by either, as with a password.
         if guesser != Guesser::Known {
             buckets.push(limiter.bucket(&live.limits.login_address, address));
             buckets.push(limiter.bucket(&live.limits.login_network, network));
@@ -181,7 +181,7 @@ impl SmsCodes {
 }
 
 impl SmsCodes {
-    /// Those who waited for one another when the code went are answered as if there had been none before.
+    /// If guesses waited for each other when the code went away, they are answered as if there had been none.
     async fn count_without_code(&self, bucket: &OwnedBucket) -> Option<Refusal> {
         match self.0.budgets.limiter().reserve(&[bucket.borrow()], false).await {
             Ok(HitDecision::Refused(refusal)) => Some(refusal),
@@ -192,11 +192,12 @@ impl SmsCodes {
 
 impl AdmittedGuess {
     pub async fn compare(self) -> Result<CheckOutcome, SmsError> {
-        // Whoever hangs up now must not leave the hold unsettled: this runs to its end without them.
+        // A client that hangs up now must not leave the hold unsettled, so this runs to its end on its own
+        // task.
         request_id::spawn(self.run()).await.expect("a comparison does not panic")
     }
 
-    /// It was not compared after all, and never was.
+    /// Returns the slot of a guess that was not compared.
     pub async fn refund(self) {
         settled(self.hold.refund().await);
     }
@@ -216,7 +217,8 @@ impl AdmittedGuess {
                 settled(self.hold.refund().await);
                 None
             }
-            // The code was used or ran out meanwhile: the number is not charged for what was not compared.
+            // The code was used or expired in the meantime: the number is not charged, because nothing was
+            // compared.
             GuessResult::Nothing if self.finds_code => {
                 let kept = self.hold.keep_in(|bucket| bucket != NUMBER).await;
                 refused = self.codes.count_without_code(&self.without_code).await;
@@ -257,7 +259,7 @@ impl AdmittedGuess {
         })
     }
 
-    /// The same work whether there is a code or not.
+    /// The same work whether or not there is a code.
     async fn compare_with_code(&self) -> Result<GuessResult, DbError> {
         let ledger = &self.codes.0.ledger;
         let current = if self.finds_code {
@@ -274,7 +276,8 @@ impl AdmittedGuess {
         if !equal || !ledger.redeem(self.key, self.purpose, &current).await? {
             return Ok(GuessResult::Wrong);
         }
-        // The code is used up, so it has to be right whatever happens here: only the brake asks for it.
+        // The code is used up, so the guess counts as right even if this write fails: only the brake needs
+        // it.
         if let Err(error) = ledger.note_entered(current.message).await {
             tracing::warn!(%error, "the ledger could not record that a code was entered");
         }
@@ -282,7 +285,7 @@ impl AdmittedGuess {
     }
 }
 
-/// A hold whose end cannot be told becomes a failure by itself.
+/// A hold that cannot be settled becomes a failure by itself.
 fn settled<T>(told: Result<T, StoreError>) -> Option<T> {
     told.inspect_err(|error| {
         tracing::debug!(%error, "the outcome of a guess did not reach the window store");
@@ -303,7 +306,7 @@ fn about<'a>(guess: CodeGuess<'a>, detail: Option<&str>, event: AuditEvent<'a>) 
     }
 }
 
-/// How often one code may be compared; None where guesses are not limited.
+/// How often one code may be compared; None if guesses are not limited.
 fn most(limit: &Limit) -> Option<u32> {
     let rules = limit.rules().iter().filter(|_| limit.mode() == LimitMode::Enforce);
     rules.map(|rule| rule.max).min()

@@ -1,4 +1,4 @@
-//! Hands a message to the gateway, once, and writes what became of it: in the ledger first, which decides.
+//! Hands a message to the gateway once, and writes the outcome: first to the ledger, which decides.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{DeliveryResult, MessageId, SmsCode, SmsMessage};
 use crate::request_id;
 use crate::throttle::HitId;
 
-/// What is to be handed over of a message that stands in the ledger.
+/// What to hand over for a message in the ledger.
 pub struct PendingMessage {
     pub id: MessageId,
     pub hit: HitId,
@@ -30,12 +30,12 @@ impl SendJob {
                 self.codes.0.budgets.refund_all_but_asker(&self.watched, &self.keys, hit).await;
             }
             Ok(true) => {}
-            // This process was stopped for minutes, and the ledger says so by now.
+            // This process was stopped for minutes, and the ledger has marked the message as unknown.
             Ok(false) => {
                 let reason = "it was given up before its gateway answered".to_owned();
                 return DeliveryResult::Unknown { reason };
             }
-            // It stays pending, and counts, in the window store as well.
+            // It stays pending and counts, in the window store as well.
             Err(error) => {
                 tracing::warn!(%error, message = %id, "the outcome of a message could not be recorded in the ledger");
             }
@@ -43,8 +43,8 @@ impl SendJob {
         delivery
     }
 
-    /// In a shortage nobody waits for the gateway: who is sent to and who is not would be told apart by it. Nor
-    /// is anything given back, or a code void, where the gateway refuses: that would tell it later.
+    /// In a shortage nobody waits for the gateway: the waiting time would show whether a message was sent. If
+    /// the gateway refuses, nothing is refunded and the code stays valid, because that would show it later.
     pub fn hand_over_later(
         self: &Arc<Self>,
         letter: PendingMessage,
@@ -80,7 +80,7 @@ impl SendJob {
         let PendingMessage { id, code, .. } = letter;
         let text = text(self.purpose, &code, self.code_ttl, &self.locale);
         let (gateway, phone) = (Arc::clone(&inner.gateway), self.phone.clone());
-        // A gateway that panics takes this task along, and nothing else.
+        // If a gateway panics, only this task ends.
         let sending = request_id::spawn(async move {
             gateway.send(SmsMessage { id, phone: &phone, code: &code, text: &text }).await
         });

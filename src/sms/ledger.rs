@@ -1,5 +1,5 @@
-//! The ledger: every message that was admitted, in SQL. It decides for good, whatever the window store
-//! remembers, and it holds the codes that are good now.
+//! The ledger: every admitted message, in SQL. It has the final decision, whatever the window store
+//! remembers, and it stores the valid codes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,10 +35,10 @@ pub struct Ledger {
     brakes: Arc<RememberedBrakes>,
 }
 
-/// A message that was sent by a request of the same name.
+/// A message that an earlier request with the same name sent.
 pub struct EarlierMessage {
     pub state: MessageState,
-    /// Codes were short: of those it is not told which were sent.
+    /// Codes were short: the answer does not say which were sent.
     pub short: bool,
     pub expires_in: Duration,
 }
@@ -48,7 +48,7 @@ impl Ledger {
         Self { db, clock, entropy, brakes: Arc::new(RememberedBrakes::new()) }
     }
 
-    /// The brake that the number is under, where this process ran into it a moment ago.
+    /// The brake that the number is under, if this process met it a moment ago.
     pub fn known_brake(&self, phone: &Phone) -> Option<BrakedPrefix> {
         self.brakes.recall(phone, self.clock.now())
     }
@@ -57,7 +57,7 @@ impl Ledger {
         &self.db
     }
 
-    /// This process's time: for what is not counted.
+    /// This process's time, for what is not counted.
     pub(super) const fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -67,7 +67,7 @@ impl Ledger {
         self.db.now(&self.clock).await
     }
 
-    /// The message that an earlier request of this name sent.
+    /// The message that an earlier request with this name sent.
     pub async fn earlier(&self, once: SubjectKey) -> Result<Option<EarlierMessage>, DbError> {
         let now = self.now().await?;
         let row: Option<EarlierRow> =
@@ -83,7 +83,7 @@ impl Ledger {
         Ok(wait(limit, &SentTimes(times.into_iter().map(Micros).collect()), now))
     }
 
-    /// What the window store is to have of a number.
+    /// What the window store should have of a number.
     pub async fn sent_to(&self, phone: SubjectKey, limit: &Limit) -> Result<Vec<KeptHit>, DbError> {
         const SQL: &str = "SELECT created_at, hit FROM sms_messages WHERE phone_key = $1 AND created_at > $2
             AND created_at > COALESCE((SELECT up_to FROM sms_excuses WHERE phone_key = $1), 0) AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
@@ -94,8 +94,8 @@ impl Ledger {
         Ok(rows.into_iter().map(kept).collect::<Result<_, sqlx::Error>>()?)
     }
 
-    /// What the window store is written back from: messages that count, newest first, later than `from`
-    /// and behind `place`.
+    /// What the window store is rebuilt from: messages that count, newest first, later than `from` and after
+    /// `place`.
     pub async fn hits(
         &self,
         from: Micros,
@@ -113,8 +113,8 @@ impl Ledger {
         Ok(rows.into_iter().map(rows::RawHit::parse).collect::<Result<_, _>>()?)
     }
 
-    /// Forgets at most `batch` messages from before that time, and as many codes and brakes that are
-    /// over; how many went of the kind of which most did. Less than a batch: there are no more of any.
+    /// Deletes at most `batch` messages from before that time, and as many expired codes and brakes; returns
+    /// the largest of these counts. Less than a batch means that none are left.
     pub async fn purge(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
         const MESSAGES: &str = "DELETE FROM sms_messages WHERE id IN (SELECT id FROM sms_messages
             WHERE created_at < $1 ORDER BY created_at LIMIT $2)";
@@ -139,7 +139,7 @@ const SENT: &str = "SELECT created_at FROM sms_messages WHERE phone_key = $1 AND
     AND created_at > COALESCE((SELECT up_to FROM sms_excuses WHERE phone_key = $1), 0) AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
 const EARLIER: &str = "SELECT state, share, expires_at FROM sms_messages WHERE once_key = $1";
 
-/// When messages went to a number, newest first: as many as its limit can ask for.
+/// When messages went to a number, newest first: as many as its limit can need.
 struct SentTimes(Vec<Micros>);
 
 impl WindowLog for SentTimes {
@@ -166,7 +166,7 @@ fn judge(limit: &Limit, sent: &SentTimes, now: Micros, solved: bool) -> Option<R
     gathered.refused()
 }
 
-/// Until the rules that nothing lifts admit one more.
+/// Until the rules that no challenge lifts admit one more.
 fn wait(limit: &Limit, sent: &SentTimes, now: Micros) -> Duration {
     judge(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
@@ -174,7 +174,7 @@ fn wait(limit: &Limit, sent: &SentTimes, now: Micros) -> Duration {
 type EarlierRow = (String, String, i64);
 
 impl EarlierMessage {
-    /// None where the name is free again: it lapses with its code.
+    /// None if the name is free again: it expires with its code.
     fn read(row: EarlierRow, now: Micros) -> Result<Option<Self>, sqlx::Error> {
         let (state, share, expires_at) = row;
         let known = now < Micros(expires_at);

@@ -1,4 +1,4 @@
-//! How much of the budget of all is spent: for the metrics, the record and the console.
+//! How much of the total budget is spent, for the metrics, the events and the console.
 
 use super::SmsCodes;
 use super::share::open_part;
@@ -6,14 +6,14 @@ use crate::audit::{Action, AuditEvent, Outcome};
 use crate::config::{LimitName, LiveSettings};
 use crate::throttle::{LimitMode, RuleAction, StoreError};
 
-/// How far it is spent, of what everybody may spend.
+/// How far the part that everybody may spend is spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum BudgetLevel {
     #[default]
     Calm,
     /// Half of the whole.
     Half,
-    /// The open part.
+    /// The open part is used up.
     Short,
 }
 
@@ -21,7 +21,7 @@ pub enum BudgetLevel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpentRule {
     pub count: u32,
-    /// What the rule admits, with what is kept.
+    /// The rule's `max`, including the reserve.
     pub max: u32,
 }
 
@@ -38,8 +38,8 @@ impl SpentRule {
 }
 
 impl SpentRule {
-    /// A level that was reached is left when a tenth less is spent, so that a window in which one goes and one
-    /// comes is recorded once.
+    /// A level is left again only when a tenth less is spent, so that a window in which one message leaves
+    /// and one arrives is recorded once.
     fn level_after(self, before: BudgetLevel) -> BudgetLevel {
         let with_a_tenth = u64::from(self.count) + (u64::from(self.count) / 9).max(1);
         let falling = Self { count: with_a_tenth.min(self.max.into()) as u32, ..self };
@@ -48,7 +48,7 @@ impl SpentRule {
 }
 
 impl BudgetLevel {
-    /// How the record names it.
+    /// Its name in the record.
     const fn name(self) -> Option<&'static str> {
         match self {
             Self::Calm => None,
@@ -59,7 +59,7 @@ impl BudgetLevel {
 }
 
 impl SmsCodes {
-    /// None where everybody may be sent as much as they like.
+    /// None if the total is not limited.
     pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {
         let watched = self.watched(live);
         let [.., total] = watched.whole();
@@ -72,10 +72,10 @@ impl SmsCodes {
         Ok(spent.max_by(|one, other| one.part().total_cmp(&other.part())))
     }
 
-    /// Sees how much is spent by now, for the metrics and the record. Now and then, and by no request: it is no
-    /// use to whoever asks.
+    /// Checks how much is spent, for the metrics and the record. Runs periodically, not in a request, because
+    /// no requester needs it.
     pub async fn watch_level(&self, live: &LiveSettings) {
-        // In turn, or what was read first might be told last.
+        // One at a time, so that levels are recorded in the order in which they were read.
         let mut last = self.0.level.lock().await;
         let Ok(spent) = self.spent(live).await else { return };
         self.0.metrics.spent.set(spent.map_or(0.0, SpentRule::part));

@@ -1,4 +1,4 @@
-//! What is counted of messages and guesses; the handles are kept, because refusals come by the million.
+//! The metrics of messages and guesses. The handles are kept, because refusals come by the million.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ pub struct SmsMetrics {
     messages: MessageCounters,
     pub guesses: GuessCounters,
     pub brakes: Counter,
-    /// `gatehouse_sms_total_spent_ratio`: of what `sms-total` admits, what everybody has spent; from 0.8 on
-    /// codes are short.
+    /// `gatehouse_sms_total_spent_ratio`: the part of `sms-total` that is spent; from 0.8 on codes are short.
     pub spent: Gauge,
     gateway_seconds: Histogram,
 }
 
-/// How the gateway is. A process has one. What it refuses may be about one number, three in a row hardly are.
+/// The state of the gateway; a process has one. A single refusal may be about one number, three in a row
+/// hardly are.
 static GATEWAY: DependencyStatus = DependencyStatus::new(
     "the SMS gateway",
     "gatehouse_sms_gateway_up",
@@ -29,7 +29,7 @@ static GATEWAY: DependencyStatus = DependencyStatus::new(
 );
 
 /// `gatehouse_sms_messages_total` by outcome; `repeated` is a request whose message was sent before;
-/// `withheld` one of those that in a shortage went to nobody.
+/// `withheld` is a message that was not sent in a shortage.
 struct MessageCounters {
     repeated: Counter,
     accepted: Counter,
@@ -78,7 +78,7 @@ impl SmsMetrics {
         }
     }
 
-    /// What a gateway made of a message, and how long it took over it.
+    /// The gateway's answer to a message, and how long it took.
     pub fn gateway(&self, took: Duration, delivery: &DeliveryResult) {
         self.gateway_seconds.record(took.as_secs_f64());
         match delivery {
@@ -90,7 +90,7 @@ impl SmsMetrics {
     pub fn count(&self, answer: &SendAnswer) {
         let counter = match &answer.sending {
             _ if answer.repeated => &self.messages.repeated,
-            // When it is known what became of it.
+            // Counted when its outcome is known.
             SendOutcome::Sent(sent) if sent.short => return,
             SendOutcome::Sent(sent) if sent.confirmed => &self.messages.accepted,
             SendOutcome::Sent(_) => &self.messages.unknown,
@@ -102,7 +102,7 @@ impl SmsMetrics {
         counter.increment(1);
     }
 
-    /// What became of a message in a shortage; none: it went to nobody.
+    /// The outcome of a message in a shortage; None: it was not sent.
     pub fn count_short(&self, delivery: Option<&DeliveryResult>) {
         let counter = match delivery {
             None => &self.messages.withheld,

@@ -1,4 +1,4 @@
-//! Codes by SMS: who may have one, how it is sent once, and what proves that it was received.
+//! Codes by SMS: who may have one, how it is sent only once, and what proves that it was received.
 
 mod brake;
 mod budgets;
@@ -43,13 +43,13 @@ pub use phone::{Phone, PhoneError};
 pub use sending::{InTurn, TurnResult};
 pub use share::PhoneOwners;
 
-/// What a code is good for; one that was sent for one purpose opens no other.
+/// The purpose of a code; a code for one purpose does not work for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Purpose {
     Login,
     Register,
     Reset,
-    /// To add a number to the account of who is signed in.
+    /// Adds a number to the account that is signed in.
     Verify,
 }
 
@@ -70,7 +70,7 @@ impl Purpose {
     }
 }
 
-/// Names one message, here and where its gateway reports on it. Random, not secret.
+/// Identifies one message, here and in the reports of its gateway. Random, not secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId(u128);
 
@@ -91,7 +91,7 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// Six digits that one person is to know. Wiped when dropped, never printed.
+/// Six digits that only one person should know. Wiped when dropped, never printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct SmsCode([u8; 6]);
 
@@ -99,7 +99,7 @@ impl SmsCode {
     /// Every code equally likely.
     pub fn random(entropy: &Entropy) -> Self {
         const CODES: u32 = 1_000_000;
-        // The part of the range that would make small codes likelier is thrown away.
+        // Values that would make small codes likelier are discarded.
         const FAIR: u32 = u32::MAX - u32::MAX % CODES;
         let mut number = u32::from_le_bytes(entropy.bytes());
         while number >= FAIR {
@@ -114,8 +114,7 @@ impl SmsCode {
         Self(digits)
     }
 
-    /// As people type it: spaces, dashes and full-width digits are understood. None where it is not six
-    /// digits.
+    /// Accepts what people type: spaces, dashes and full-width digits. None if it is not six digits.
     pub fn parse(text: &str) -> Option<Self> {
         let mut digits = [0; 6];
         let mut count = 0;
@@ -167,7 +166,7 @@ mod tests {
                 seen[place][usize::from(digit - b'0')] += 1;
             }
         }
-        // 1000 each are due; five standard deviations are 150.
+        // 1000 of each are expected; five standard deviations are 150.
         assert!(seen.iter().flatten().all(|&count| (850..=1150).contains(&count)), "{seen:?}");
         assert_eq!(format!("{:?}", SmsCode::random(&entropy)), "Code(…)");
     }

@@ -1,5 +1,5 @@
-//! One request, one message: what its caller calls a request is itself a window log with room for one,
-//! taken in the same step as the budgets, so that the second of two knows at once that it is the second.
+//! One request, one message: the caller's name for a request has a window log with room for one hit, taken in
+//! the same step as the budgets, so that the second of two requests knows immediately that it is the second.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,14 +11,13 @@ use crate::throttle::{AnyStore, Limit, LimitMode, Limiter, Rule, RuleAction, Sub
 
 pub const NAME: &str = "sms-once";
 
-/// A repetition is known for one as long as its code is good: after that there is nothing left that its
-/// answer could stand for.
+/// A repetition is recognised as long as the code is valid: after that, the earlier answer is of no use.
 pub fn limit(code_ttl: Duration) -> Limit {
     let rules = vec![Rule::sliding(1, code_ttl, RuleAction::Block)];
     Limit::new(NAME, rules, LimitMode::Enforce).expect("one rule, within bounds")
 }
 
-/// The parts: whom it is for, what for, and the caller's own name for it.
+/// The parts: the number, the purpose, and the caller's own name for the request.
 pub fn key(limiter: &Limiter<AnyStore>, limit: &Limit, parts: &[&[u8]]) -> SubjectKey {
     let mut subject = Vec::new();
     for part in parts {
@@ -28,13 +27,13 @@ pub fn key(limiter: &Limiter<AnyStore>, limit: &Limit, parts: &[&[u8]]) -> Subje
     limiter.bucket(limit, &subject).key
 }
 
-/// Who may wait for the turn of one name, and in all. Each holds a connection of its client's; whoever
-/// comes on top is told to come again.
+/// How many requests may wait for their turn, for one name and in all. Each holds a client's connection; any
+/// more are told to come back later.
 const MOST_WAITING_FOR_ONE: usize = 8;
 const MOST_WAITING: usize = 256;
 
-/// Lets the requests of this process that share a name in one at a time: the second finds out how the
-/// first ended instead of asking again and again.
+/// Admits requests with the same name one at a time in this process: the second learns how the first ended
+/// instead of polling.
 #[derive(Debug)]
 pub struct OnceQueue {
     doors: Mutex<HashMap<SubjectKey, Arc<tokio::sync::Mutex<()>>>>,
@@ -56,24 +55,24 @@ impl Default for OnceQueue {
 }
 
 impl OnceQueue {
-    /// None where too many wait already.
+    /// None if too many are waiting already.
     pub async fn wait(self: &Arc<Self>, key: SubjectKey) -> Option<OnceTurn> {
         let door = {
             let mut doors = self.doors();
             let door = doors.entry(key).or_default();
-            // The map has it, whoever is inside, and each who waits.
+            // The map has one reference, whoever is inside has one, and each who waits has one.
             if Arc::strong_count(door) > 1 + MOST_WAITING_FOR_ONE {
                 return None;
             }
             Arc::clone(door)
         };
-        // Made before the wait: who gives up waiting tidies up all the same.
+        // Created before the wait, so that a request that gives up waiting still cleans up.
         let mut turn = OnceTurn { turns: Arc::clone(self), key, guard: None };
         turn.guard = match Arc::clone(&door).try_lock_owned() {
             Ok(guard) => Some(guard),
             Err(_) => {
                 let Ok(_chair) = self.chairs.try_acquire() else {
-                    // Before the turn is, which tidies up where nobody else has it.
+                    // Dropped before the turn, which cleans up if nobody else has it.
                     drop(door);
                     return None;
                 };
@@ -92,7 +91,7 @@ impl Drop for OnceTurn {
     fn drop(&mut self) {
         let mut doors = self.turns.doors();
         self.guard = None;
-        // New ones come by the map, which is locked: where only the map has it, nobody waits.
+        // New ones come through the map, which is locked: if only the map has a reference, nobody waits.
         if doors.get(&self.key).is_some_and(|door| Arc::strong_count(door) == 1) {
             doors.remove(&self.key);
         }

@@ -1,4 +1,4 @@
-//! A telephone number that can take a message: parsed, canonical, and safe to print.
+//! A mobile number that can receive messages: parsed, canonical, and safe to print.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ mod tests;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Phone(String);
 
-/// Why a text is no number that a code can be sent to.
+/// Why a text is not a number that a code can be sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PhoneError {
     #[error("is missing")]
@@ -25,22 +25,22 @@ pub enum PhoneError {
     CountryNotAllowed,
 }
 
-/// In bytes: room for the longest number in full-width digits with something between them.
+/// In bytes: enough for the longest number in full-width digits with separators.
 const LONGEST_TEXT: usize = 64;
-/// E.164 has 15; before them may stand an international prefix, a carrier's code and a trunk zero.
+/// E.164 has 15; an international prefix, a carrier code and a trunk zero may come before them.
 const MOST_DIGITS: usize = 24;
 
 impl Phone {
-    /// Understands what people type and paste; `default_region` (ISO 3166-1) is where a number without
-    /// a country code is of. Anything but digits, a leading plus and what stands between digits is
-    /// refused: so no extension and no letter comes along.
+    /// Parses what people type and paste; `default_region` (ISO 3166-1) applies to a number without a country
+    /// code. Anything except digits, a leading plus and separators is refused, so that no extension or letter
+    /// is accepted.
     pub fn parse(text: &str, default_region: &str) -> Result<Self, PhoneError> {
         if text.len() > LONGEST_TEXT {
             return Err(PhoneError::NotANumber);
         }
         let dialled = dialled(text)?;
         let mut number = parsed(&dialled, default_region).ok_or(PhoneError::NotANumber)?;
-        // Written as from abroad, in a region where another prefix than 00 leads abroad.
+        // Dialled as from abroad, in a region whose international prefix is not 00.
         if let Some(rest) = dialled.strip_prefix("00").filter(|_| !number.is_valid()) {
             number = parsed(&format!("+{rest}"), default_region).ok_or(PhoneError::NotANumber)?;
         }
@@ -56,7 +56,7 @@ impl Phone {
         }
     }
 
-    /// As it was once parsed, from a row of ours.
+    /// A number that was parsed before, from one of our rows.
     pub fn stored(e164: String) -> Self {
         Self(e164)
     }
@@ -71,12 +71,12 @@ impl Phone {
         self.0.trim_start_matches('+')
     }
 
-    /// ISO 3166-1, two letters; none where the numbering plans no longer know the number.
+    /// ISO 3166-1, two letters; None if the numbering plans no longer contain the number.
     pub fn country(&self) -> Option<String> {
         self.number()?.get_region_code().map(|region| region.to_string())
     }
 
-    /// Refuses a number of any other country; an empty list is all of them.
+    /// Refuses a number of any other country; an empty list allows all.
     pub fn allowed_in(self, countries: &[String]) -> Result<Self, PhoneError> {
         if countries.is_empty() || self.country().is_some_and(|country| countries.contains(&country)) {
             return Ok(self);
@@ -89,15 +89,15 @@ impl Phone {
         self.without_last(4)
     }
 
-    /// The million numbers that an operator was given at once: all but the last six digits.
+    /// The million numbers that an operator gets at once: all but the last six digits.
     pub fn range(&self) -> &str {
         self.without_last(6)
     }
 
-    /// For its owner: `+86138****8000`. At least four digits are hidden, and of a number with no more
-    /// than eight after the country code, half.
+    /// For its owner: `+86138****8000`. Hides at least four digits, and half of a number with at most eight
+    /// digits after the country code.
     pub fn masked(&self) -> String {
-        // A row that was spoilt is no number, and nothing of it is shown.
+        // A corrupted row is not a number, and nothing of it is shown.
         let Some(number) = self.number() else { return "****".to_owned() };
         let national = number.get_national_significant_number();
         let last = (national.len() / 2).min(4);
@@ -105,7 +105,7 @@ impl Phone {
         format!("+{}{}****{}", number.country_code, &national[..first], &national[national.len() - last..])
     }
 
-    /// For whoever reads the ledger, which keeps [`Self::block`] in clear: just the rest is hidden.
+    /// For the ledger, which stores [`Self::block`] in clear: only the rest is hidden.
     pub fn ledger_mask(&self) -> String {
         format!("{}****", self.block())
     }
@@ -126,7 +126,7 @@ impl fmt::Debug for Phone {
     }
 }
 
-/// The digits of a text, after a plus where one leads it.
+/// The digits of a text, after a plus if it starts with one.
 fn dialled(text: &str) -> Result<String, PhoneError> {
     let mut out = String::new();
     for letter in text.trim().chars().filter(|letter| !is_invisible(*letter)) {
@@ -144,7 +144,7 @@ fn dialled(text: &str) -> Result<String, PhoneError> {
     }
 }
 
-/// As keyboards have them: ASCII, full-width, Arabic and Persian.
+/// Digits on keyboards: ASCII, full-width, Arabic and Persian.
 fn digit(letter: char) -> Option<char> {
     let zero = match letter {
         '0'..='9' => return Some(letter),
@@ -156,14 +156,14 @@ fn digit(letter: char) -> Option<char> {
     char::from_digit(u32::from(letter) - u32::from(zero), 10)
 }
 
-/// What people and address books put between digits.
+/// Separators that people and address books put between digits.
 fn is_between_digits(letter: char) -> bool {
     let dash = matches!(letter, '-' | '\u{2010}'..='\u{2015}' | '\u{2212}' | '－' | 'ー');
     let bracket = matches!(letter, '(' | ')' | '[' | ']' | '（' | '）');
     dash || bracket || matches!(letter, '.' | '．' | '/') || (letter.is_whitespace() && !letter.is_control())
 }
 
-/// Marks of no width and of direction: numbers pasted from an address book come wrapped in them.
+/// Zero-width and direction marks, which surround numbers pasted from an address book.
 fn is_invisible(letter: char) -> bool {
     matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
@@ -176,8 +176,8 @@ fn e164(number: &PhoneNumber) -> Cow<'_, str> {
     number.format_as(PhoneNumberFormat::E164)
 }
 
-/// Mexico did away with the digits that led to mobiles (1, 01, 044, 045) in 2019, and they are still
-/// written; the plans hold such a number for none at all.
+/// In 2019 Mexico abolished the digits before mobile numbers (1, 01, 044, 045), but people still write them;
+/// the plans treat such a number as invalid.
 fn current(number: PhoneNumber) -> PhoneNumber {
     const MEXICO: i32 = 52;
     const DIGITS: usize = 10;
@@ -191,8 +191,8 @@ fn current(number: PhoneNumber) -> PhoneNumber {
     }
 }
 
-/// Gabon's plan of before 2019 stands in the tables beside today's, with and without a leading zero:
-/// two names of one number that no longer works. Today's mobile numbers are 6x or 7x and six digits.
+/// The tables still contain Gabon's plan from before 2019, with and without a leading zero: two names of a
+/// number that no longer works. Today's mobile numbers are 6x or 7x and six digits.
 fn is_of_the_past(number: &PhoneNumber) -> bool {
     const GABON: i32 = 241;
     let national = number.get_national_significant_number();

@@ -1,4 +1,4 @@
-//! Rebuilds the windows of messages in a store that has lost them, from the ledger.
+//! Rebuilds the windows of messages from the ledger, in a store that has lost them.
 
 use super::budgets::MARK;
 use super::ledger::{Ledger, LedgerPosition};
@@ -30,7 +30,7 @@ impl LedgerRebuild {
         Self { limiter, ledger, rebuild }
     }
 
-    /// Makes the store whole, unless it is; by which rebuild.
+    /// Completes the store's windows if necessary; returns the rebuild generation.
     pub async fn run(&self, watched: &SmsLimits) -> Result<HitId, LedgerRebuildError> {
         let recorded = RecordedMessages { limiter: &self.limiter, ledger: &self.ledger, watched };
         self.rebuild.run(&watched.shape(), &recorded).await
@@ -40,7 +40,7 @@ impl LedgerRebuild {
 impl WindowRecord for RecordedMessages<'_> {
     type Error = DbError;
 
-    /// Every message that some window can still see, newest first.
+    /// Every message that a window can still count, newest first.
     async fn restore(&self, found: StoreState) -> Result<usize, LedgerRebuildError> {
         let Self { limiter, ledger, watched } = self;
         if found == StoreState::Marked {

@@ -1,4 +1,4 @@
-//! What the record of events has of requests for codes.
+//! How requests for codes are recorded as events.
 
 use super::DeliveryResult;
 use super::budgets::BudgetTicket;
@@ -9,8 +9,8 @@ use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::clock::Micros;
 
 impl SendJob {
-    /// A request that was answered before is no event: it changes nothing. One in a shortage is when it is
-    /// known what became of it.
+    /// A repeated request is not an event, because it changes nothing. One in a shortage is recorded when its
+    /// outcome is known.
     pub fn record(&self, answer: &SendAnswer) {
         if answer.repeated {
             return;
@@ -30,7 +30,7 @@ impl SendJob {
             (Some(limit), Some(refusal), _) => {
                 (audit.decided(refusal), Some(EventRule::refused(limit, refusal)))
             }
-            // A brake, which no hit holds up.
+            // A brake, which is not caused by a hit.
             (Some(limit), None, _) => {
                 (audit.now(), Some(EventRule { limit, rule: 0, frees_at: Micros(0), noted: false }))
             }
@@ -40,12 +40,12 @@ impl SendJob {
             }
             (None, _, None) => (audit.now(), None),
         };
-        // When what it was counted by was given back.
+        // When its hits were refunded.
         let settled = (outcome == Outcome::Failed).then(|| audit.now());
         audit.record(AuditEvent { settled, why, ..self.about(AuditEvent::new(at, Action::Send, outcome)) });
     }
 
-    /// None: it went to nobody.
+    /// None: it was not sent.
     pub fn record_short(&self, ticket: &BudgetTicket, delivery: Option<&DeliveryResult>) {
         let outcome = match delivery {
             None => Outcome::Withheld,

@@ -1,4 +1,4 @@
-//! Sends one code, top to bottom: budgets, ledger, gateway, and what its answer means for both.
+//! Sends one code, from top to bottom: budgets, ledger, gateway, and what its answer means for both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use crate::db::DbError;
 use crate::request_id;
 use crate::throttle::{Refusal, RuleAction};
 
-/// How often a request looks how another instance fares with the same one; and how often where that one
-/// stands in the ledger, but is not settled: its gateway is slow, or its process has died.
+/// How often a request checks on the same request at another instance; and how often if that one is in the
+/// ledger but not settled, because its gateway is slow or its process died.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const MOST_LOOKS: usize = 10;
 const MOST_LOOKS_AT_PENDING: usize = 4;
 
-/// One request on a task of its own: what it was asked with, and what was in force then.
+/// One request on its own task: its parameters, and the limits that were in force then.
 pub(super) struct SendJob {
     pub codes: SmsCodes,
     pub watched: Arc<SmsLimits>,
@@ -34,7 +34,7 @@ pub(super) struct SendJob {
     pub purpose: Purpose,
     pub address: Vec<u8>,
     pub network: Vec<u8>,
-    /// The browser that asks, as the ledger knows it.
+    /// The requesting browser, as the ledger stores it.
     asker: Option<String>,
     guess_window: Duration,
     pub solved: bool,
@@ -42,7 +42,8 @@ pub(super) struct SendJob {
 }
 
 impl SmsCodes {
-    /// Sends a code, if every budget admits it. Whoever asks may go away: what was begun is ended.
+    /// Sends a code if every budget admits it. The caller may be dropped: a send that has begun runs to its
+    /// end.
     pub async fn send(&self, live: &LiveSettings, ask: CodeRequest<'_>) -> Result<SendOutcome, SmsError> {
         match self.turn(live, ask, false).await? {
             TurnResult::Mine(turn) => self.send_in_turn(live, ask, turn).await,
@@ -50,9 +51,10 @@ impl SmsCodes {
         }
     }
 
-    /// Waits until no request of the same name is under way in this process, here and not on a task: whoever
-    /// goes away waits no more. With `look` also says what an earlier one was answered, and changes nothing:
-    /// for those that would be asked in vain for a challenge that the earlier one has used up.
+    /// Waits until no request with the same name is in progress in this process. Runs in the caller, not on a
+    /// task, so that a client that hangs up no longer waits. With `look` it also returns what an earlier
+    /// request was answered, and changes nothing: for requests that should not be asked for a challenge that
+    /// the earlier one has used up.
     pub async fn turn(
         &self,
         live: &LiveSettings,
@@ -72,7 +74,7 @@ impl SmsCodes {
         Ok(TurnResult::Answered(answer.sending))
     }
 
-    /// The same as [`send`](Self::send), for who has waited.
+    /// The same as [`send`](Self::send), for a request that has waited for its turn.
     pub async fn send_in_turn(
         &self,
         live: &LiveSettings,
@@ -86,31 +88,31 @@ impl SmsCodes {
     }
 }
 
-/// A request's turn among those of its name.
+/// A request's turn among those with its name.
 #[derive(Debug)]
 pub struct InTurn {
     _held: Option<OnceTurn>,
 }
 
-/// What comes of waiting for one.
+/// The result of waiting for a turn.
 #[derive(Debug)]
 pub enum TurnResult {
     Mine(InTurn),
-    /// An earlier request of the name had this answer, or too many wait.
+    /// An earlier request with the name had this answer, or too many wait.
     Answered(SendOutcome),
 }
 
-/// What a request is answered, and whether an earlier one of the same name was answered so.
+/// The answer to a request, and whether an earlier one with the same name got it.
 pub struct SendAnswer {
     pub sending: SendOutcome,
     pub repeated: bool,
-    /// What the windows said of it, where they let it in.
+    /// The ticket of the windows, if they admitted it.
     pub ticket: Option<BudgetTicket>,
     /// The rule that refused it.
     pub refusal: Option<Refusal>,
 }
 
-/// What comes of trying to write a message.
+/// The result of trying to write a message.
 enum WriteStep {
     Answer(Box<SendAnswer>),
     /// It is to be tried again, in this path.
@@ -154,7 +156,7 @@ impl SendJob {
         }
     }
 
-    /// The turn is over when this is.
+    /// The turn ends when this does.
     async fn recorded(self: Arc<Self>, _turn: InTurn) -> Result<SendAnswer, SmsError> {
         let answer = self.run().await?;
         self.record(&answer);
@@ -198,7 +200,7 @@ impl SendJob {
                 }
                 BudgetAdmission::Repeated => {}
             }
-            // Sent, being sent by another instance, or about to be given up by it.
+            // Sent, in progress at another instance, or about to be given up there.
             earlier = self.earlier().await?;
             if let Some(EarlierMessage { state, short, .. }) = &earlier {
                 pending += 1;
@@ -214,8 +216,8 @@ impl SendJob {
         }
     }
 
-    /// A flood at a braked prefix writes nothing and asks nobody. But who repeats a request is told what
-    /// became of it.
+    /// A flood at a braked prefix writes nothing and asks nobody. A repeated request still learns its
+    /// outcome.
     async fn known_brake(&self) -> Option<BrakedPrefix> {
         let inner = &*self.codes.0;
         let known = inner.ledger.known_brake(&self.phone).filter(|_| self.brake.enabled)?;
@@ -230,7 +232,7 @@ impl SendJob {
         }
     }
 
-    /// The answer that the first request of this name got, or would get now.
+    /// The answer that the first request with this name got, or would get now.
     async fn repeated(&self, earlier: EarlierMessage) -> Result<SendAnswer, DbError> {
         let resend_after = self.codes.ledger().resend_after(self.keys.phone, &self.watched.phone).await?;
         let (short, confirmed) = (earlier.short, earlier.state == MessageState::Accepted && !earlier.short);
@@ -238,8 +240,8 @@ impl SendJob {
         Ok(SendAnswer { repeated: true, ..SendOutcome::Sent(sent).into() })
     }
 
-    /// It stands in the window store. Where it does not come to stand in the ledger it never was, and may be
-    /// tried again: where the store lost its data meanwhile, or in a shortage that the ledger knows of.
+    /// The message is in the window store. If it does not get into the ledger, it is taken back and may be
+    /// tried again: if the store lost its data in the meantime, or in a shortage that only the ledger knows.
     async fn write(self: &Arc<Self>, ticket: BudgetTicket, path: SendPath) -> Result<WriteStep, SmsError> {
         let inner = &*self.codes.0;
         let Ok(place) = Arc::clone(&inner.places).try_acquire_owned() else {

@@ -1,4 +1,5 @@
-//! What of a shared budget is open to everybody, and what is kept for numbers that belong to an account.
+//! Which part of a shared budget is open to everybody, and which is reserved for numbers that belong to an
+//! account.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,32 +9,32 @@ use crate::clock::Micros;
 use crate::db::DbError;
 use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
 
-/// Who knows which numbers belong to an account. Asked by everybody who asks in a shortage, and by nobody else.
+/// Knows which numbers belong to an account. Asked for every request in a shortage, and never otherwise.
 pub trait PhoneOwners: Send + Sync {
-    /// Since when an account has had the number, by the database's clock; None where none has it.
+    /// Since when an account has had the number, by the database's clock; None if no account has it.
     fn since<'a>(
         &'a self,
         phone: &'a Phone,
     ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>>;
 }
 
-/// Out of which part of the shared budgets a message is.
+/// The part of the shared budgets that a message is counted in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BudgetShare {
     /// The part that everybody may spend.
     Open,
-    /// That part, for a number of an account: the asker's address or network had spent its own.
+    /// The open part, for a number of an account: the requester's address or network is used up.
     SpentAsker,
-    /// The part that is kept for numbers of accounts.
+    /// The part reserved for numbers of accounts.
     Reserve,
-    /// None: it was said to be sent, and was not.
+    /// None: the answer said that it was sent, but it was not.
     Withheld,
 }
 
 impl BudgetShare {
     const ALL: [Self; 4] = [Self::Open, Self::SpentAsker, Self::Reserve, Self::Withheld];
 
-    /// As the ledger has it.
+    /// The value in the ledger.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -48,18 +49,18 @@ impl BudgetShare {
     }
 }
 
-/// Of every five messages of a shared budget one is kept: enough for the owners of a small service's accounts
-/// through the worst day, and little enough that others notice it late.
+/// One of every five messages of a shared budget is reserved: enough for the account owners of a small
+/// service through the worst day, and so little that others notice it late.
 const KEPT_ONE_OF: u32 = 5;
 
-/// Of what a `block` rule admits, what everybody may spend: four fifths, and of one message that one.
+/// The part of a `block` rule's `max` that everybody may spend: four fifths, and at least one.
 pub const fn open_part(max: u32) -> u32 {
     let open = max - max.div_ceil(KEPT_ONE_OF);
     if open == 0 { 1 } else { open }
 }
 
-/// The same limit with its `block` rules at their open part. One that only watches refuses nobody, and is
-/// whole. The same rules in the same order, and the same log.
+/// The same limit with its `block` rules reduced to the open part. A limit in monitor mode refuses nobody and
+/// stays whole. Same rules in the same order, and the same log.
 pub fn open(limit: &Limit) -> Limit {
     let part = |rule: &Rule| match (limit.mode(), rule.then) {
         (LimitMode::Enforce, RuleAction::Block) => Rule { max: open_part(rule.max), ..rule.clone() },
@@ -68,8 +69,8 @@ pub fn open(limit: &Limit) -> Limit {
     of(limit.name(), limit.rules().iter().map(part).collect(), limit.mode())
 }
 
-/// The rest, which has a log of its own: what stands in it must not be seen by how long somebody else has to
-/// wait. None where nothing is kept.
+/// The rest, which has a log of its own: other people's waits must not show what is in it. None if nothing is
+/// reserved.
 pub fn reserve(limit: &Limit, name: &str) -> Option<Limit> {
     let enforced = limit.rules().iter().filter(|_| limit.mode() == LimitMode::Enforce);
     let kept = enforced.filter(|rule| rule.then == RuleAction::Block).map(|rule| {
@@ -79,7 +80,7 @@ pub fn reserve(limit: &Limit, name: &str) -> Option<Limit> {
     Some(of(name, kept.collect::<Option<_>>()?, LimitMode::Enforce))
 }
 
-/// The same limit, counting and without a say.
+/// The same limit, which counts but never refuses.
 pub fn counting(limit: &Limit) -> Limit {
     of(limit.name(), limit.rules().to_vec(), LimitMode::Monitor)
 }

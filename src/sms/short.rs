@@ -1,7 +1,7 @@
-//! When codes are short: the open part of a shared budget is spent, or the number's prefix is braked. Whoever
-//! solved a challenge is told the same, after as many writes; numbers of accounts are sent to. While only the
-//! asker's address or network is spent they are sent to out of the open part of the others, so that what is kept
-//! lasts until that is spent, too.
+//! When codes are short: the open part of a shared budget is spent, or the number's prefix is under a brake.
+//! Everybody who solved a challenge gets the same answer, after the same number of writes, but only numbers
+//! of accounts get a message. While only the requester's address or network is spent, their messages come out
+//! of the open part of the others, so that the reserve lasts until that is spent, too.
 
 use super::Purpose;
 use super::brake::BrakedPrefix;
@@ -12,20 +12,20 @@ use super::share::BudgetShare;
 use crate::config::{LimitName, LimitSubject};
 use crate::throttle::{Refusal, RuleAction};
 
-/// How a request goes its way.
+/// The lane of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendPath {
     Open,
-    /// The asker's address or network is spent.
+    /// The requester's address or network is spent.
     SpentAsker,
-    /// The prefix or everyone's is spent, or there is a brake.
+    /// The budget of the prefix or the total is spent, or there is a brake.
     Short {
         under: Option<BrakedPrefix>,
     },
 }
 
 impl SendPath {
-    /// What it counts in before it is known whose number it is.
+    /// What it counts in before it is known who owns the number.
     pub const fn counted_as(self) -> BudgetShare {
         match self {
             Self::Open => BudgetShare::Open,
@@ -52,7 +52,7 @@ impl SendPath {
         }
     }
 
-    /// The shares that a number of an account may be sent to out of, in turn.
+    /// The shares that a number of an account may use, in order.
     pub const fn shares(self) -> &'static [BudgetShare] {
         match self {
             Self::Open => &[],
@@ -63,8 +63,7 @@ impl SendPath {
 }
 
 impl SendJob {
-    /// What a shortage means for this request; none where it goes on in it. Never what follows from whose
-    /// number it is.
+    /// What a shortage means for this request; None if it continues. Never depends on who owns the number.
     pub fn in_shortage(&self, limit: String, retry_after: std::time::Duration) -> Option<SendOutcome> {
         match (self.purpose, self.solved) {
             (Purpose::Login | Purpose::Reset, true) => None,
@@ -73,8 +72,9 @@ impl SendJob {
         }
     }
 
-    /// Out of which part of the budgets the message is. Everybody is looked up, and a hit is taken for everybody,
-    /// so that it takes as long whoever has the number. The inner error is for the answer that all get alike.
+    /// The part of the budgets that the message uses. Every number is looked up, and a hit is taken for every
+    /// number, so that it takes the same time whoever owns it. The inner error is for the answer that all get
+    /// alike.
     pub async fn share(
         &self,
         ticket: &BudgetTicket,

@@ -1,4 +1,4 @@
-//! What a message says: which code, what for, how long, and that it is nobody else's.
+//! The text of a message: the code, its purpose, how long it is valid, and a warning not to share it.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::{Purpose, SmsCode};
 
-/// In one segment of a message, whatever the language. As secret as the code.
+/// Fits in one SMS segment in every language. As secret as the code.
 pub fn text(purpose: Purpose, code: &SmsCode, ttl: Duration, locale: &str) -> Zeroizing<String> {
     let key = match purpose {
         Purpose::Login => "sms.code.login",
@@ -15,7 +15,7 @@ pub fn text(purpose: Purpose, code: &SmsCode, ttl: Duration, locale: &str) -> Ze
         Purpose::Reset => "sms.code.reset",
         Purpose::Verify => "sms.code.verify",
     };
-    // Rounded down: nobody is told that a code is good for longer than it is.
+    // Rounded down, so that nobody is told a longer time than the code is valid.
     let minutes = (ttl.as_secs() / 60).max(1);
     Zeroizing::new(t!(key, locale = locale, code = code.expose(), minutes = minutes).into_owned())
 }
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
     use crate::entropy::Entropy;
 
-    /// What the alphabet of GSM 03.38 has of ASCII in one septet each.
+    /// The ASCII characters that take one septet in GSM 03.38.
     fn is_gsm(letter: char) -> bool {
         matches!(letter, '\n' | ' '..='Z' | 'a'..='z') && letter != '`'
     }

@@ -1,4 +1,4 @@
-//! A number that an administrator lets in again: what was sent to it does not count any more.
+//! Lets a number in again on behalf of an administrator: earlier messages to it no longer count.
 
 use sqlx::query;
 
@@ -10,13 +10,13 @@ use crate::db::{DbError, on_db};
 use crate::throttle::SubjectKey;
 
 impl SmsCodes {
-    /// Messages up to now count for the number's own limit no more. Everything else that they count for
-    /// stays as it is: the prefix, the asker, everyone, and the brake.
+    /// Messages up to now no longer count for the number's own limit. Everything else that they count for is
+    /// unchanged: the prefix, the requester, the total and the brake.
     pub async fn waive(&self, live: &LiveSettings, phone: &Phone) -> Result<(), SmsError> {
         Ok(self.0.ledger.waive(self.phone_key(live, phone)).await?)
     }
 
-    /// Wrong codes up to now do not count on the codes that are good for the number.
+    /// Wrong guesses up to now no longer count for the valid codes of the number.
     pub async fn forget_tries(&self, live: &LiveSettings, phone: &Phone) -> Result<(), SmsError> {
         Ok(self.0.ledger.forget_tries(self.phone_key(live, phone)).await?)
     }

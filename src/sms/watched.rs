@@ -1,4 +1,4 @@
-//! The limits on messages of one moment, and the window logs that a message counts in by them.
+//! The limits on messages of one moment, and the window logs that a message counts in.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::throttle::{AnyStore, Bucket, Limit, Limiter, SubjectKey, window};
 
-/// The limits of one moment. The shared ones stand here with what of them is open to everybody.
+/// The limits of one moment; the shared ones reduced to the part that is open to everybody.
 #[derive(Debug)]
 pub struct SmsLimits {
     pub phone: Limit,
@@ -21,17 +21,17 @@ pub struct SmsLimits {
     prefix: Limit,
     pub total: Limit,
     once: Limit,
-    /// The asker's two, which in a shortage count and refuse nothing: an address is shared, and what strangers
-    /// ask for there must not keep an owner out.
+    /// The requester's two limits, which in a shortage count but refuse nothing: an address is shared, and
+    /// requests of strangers there must not lock out an owner.
     asker: [Limit; 2],
-    /// What is kept of the prefix' and of everyone's; none where one of them keeps nothing.
+    /// The reserves of the prefix and the total; None if one of them reserves nothing.
     reserve: Option<[Limit; 2]>,
-    /// As they are written.
+    /// The limits as configured.
     whole: [Limit; 5],
     code_ttl: Duration,
 }
 
-/// Whom a message counts against: names of window logs, which say nothing of whom they stand for.
+/// What a message counts against: keys of window logs, which do not reveal the subjects.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageKeys {
     pub phone: SubjectKey,
@@ -40,12 +40,12 @@ pub struct MessageKeys {
     prefix: SubjectKey,
     total: SubjectKey,
     pub once: Option<SubjectKey>,
-    /// Of what is kept.
+    /// Of the reserves.
     reserve: [SubjectKey; 2],
 }
 
-/// The limits as they were last asked for: made anew only where others are in force, so that a refusal which
-/// the store remembers is known again.
+/// The limits as last used: recreated only if others are in force, so that a refusal which the store
+/// remembers is recognised.
 #[derive(Debug, Default)]
 pub struct LastSmsLimits(Mutex<Option<Arc<SmsLimits>>>);
 
@@ -86,7 +86,7 @@ impl SmsLimits {
         same && self.code_ttl == live.sms.code_ttl
     }
 
-    /// As they are written: of number, address, network, prefix and everyone.
+    /// As configured: number, address, network, prefix and total.
     pub const fn whole(&self) -> &[Limit; 5] {
         &self.whole
     }
@@ -95,7 +95,8 @@ impl SmsLimits {
         &self.once
     }
 
-    /// What every message counts in before it is known whose number it is; one of the open part all at once.
+    /// What every message counts in before it is known who owns the number; one in the open part counts in
+    /// all at once.
     pub fn buckets(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
         let [address, network] = match share {
             BudgetShare::Open => [&self.address, &self.network],
@@ -112,7 +113,7 @@ impl SmsLimits {
         all
     }
 
-    /// What it counts in of its prefix' and of everyone's budget, by its share.
+    /// What it counts in of the prefix and total budgets, by its share.
     pub fn shared(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
         let logs: Vec<_> = match share {
             BudgetShare::Open | BudgetShare::SpentAsker => {
@@ -124,7 +125,7 @@ impl SmsLimits {
         logs.into_iter().map(|(limit, key)| Bucket { limit, key }).collect()
     }
 
-    /// All that a message counts in.
+    /// Everything that a message counts in.
     pub fn all(&self, keys: &MessageKeys, share: BudgetShare) -> Vec<Bucket<'_>> {
         let mut buckets = self.buckets(keys, share);
         if share != BudgetShare::Open {
@@ -144,14 +145,14 @@ impl SmsLimits {
         self.whole.iter().chain([&self.once])
     }
 
-    /// Nothing at this time or before it counts any more.
+    /// Nothing at or before this time counts any more.
     pub fn horizon(&self, now: Micros) -> Micros {
         let rules = self.every().flat_map(Limit::rules);
         rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
     }
 
-    /// What the store's mark is for. A limit that is raised, or looks back further than before, wants
-    /// more than the store has kept by then: so it is whole for limits of these sizes only.
+    /// What the store's mark is valid for. A limit that was raised or looks back further needs more than the
+    /// store has kept, so the windows are complete only for limits of these sizes.
     pub fn shape(&self) -> String {
         let size = |limit: &Limit| {
             let span = limit.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default();
@@ -162,7 +163,7 @@ impl SmsLimits {
 }
 
 impl MessageKeys {
-    /// Of number, address, network and request; what they leave out follows from the block.
+    /// Of number, address, network and request; the others follow from the block.
     pub fn new(
         limiter: &Limiter<AnyStore>,
         watched: &SmsLimits,
@@ -187,7 +188,7 @@ impl MessageKeys {
         }
     }
 
-    /// As the ledger has them.
+    /// From a row of the ledger.
     pub fn of_row(limiter: &Limiter<AnyStore>, watched: &SmsLimits, row: &HitRow) -> Self {
         Self::new(limiter, watched, [row.phone, row.address, row.network], row.once, &row.block)
     }

@@ -1,5 +1,5 @@
-//! Alibaba Cloud SMS (Dysmsapi 2017-05-25, SendSms), signed with ACS3-HMAC-SHA256; reports that it
-//! pushes in batches, each of which proves itself.
+//! Alibaba Cloud SMS (Dysmsapi 2017-05-25, SendSms), signed with ACS3-HMAC-SHA256. It pushes reports in
+//! batches, and each report carries its own token.
 
 use hmac::{Hmac, KeyInit, Mac};
 use reqwest::header::AUTHORIZATION;
@@ -21,7 +21,7 @@ use crate::entropy::Entropy;
 
 const NAME: &str = "aliyun";
 const ALGORITHM: &str = "ACS3-HMAC-SHA256";
-/// A message's id in hex; its token follows.
+/// A message's id in hex, which its token follows.
 const ID_LENGTH: usize = 32;
 
 pub(super) struct AliyunGateway {
@@ -36,7 +36,7 @@ pub(super) struct AliyunGateway {
     template_code: String,
 }
 
-/// What is signed of a request; its body is empty.
+/// The signed parts of a request; its body is empty.
 struct SignedRequest<'a> {
     host: &'a str,
     action: &'a str,
@@ -92,7 +92,7 @@ impl AliyunGateway {
             ("SignName", &self.sign_name),
             ("TemplateCode", &self.template_code),
             ("TemplateParam", &parameter),
-            // Comes back with the report, which nothing else authenticates.
+            // Returned with the report, which nothing else authenticates.
             ("OutId", &format!("{}{}", message.id, self.tokens.of(message.id))),
         ]);
         let host = match (self.url.host_str().unwrap_or_default(), self.url.port()) {
@@ -125,7 +125,7 @@ impl AliyunGateway {
 }
 
 impl SignedRequest<'_> {
-    /// In the order of their names, which is the order that they are signed in.
+    /// In the order of their names, in which they are signed.
     fn headers(&self) -> [(&'static str, String); 6] {
         [
             ("host", self.host.to_owned()),
@@ -152,7 +152,7 @@ impl SignedRequest<'_> {
     }
 }
 
-/// Sorted by name, and encoded as RFC 3986 has it.
+/// Sorted by name, and encoded as in RFC 3986.
 fn canonical_query(parameters: &mut [(&str, &str)]) -> String {
     parameters.sort_unstable();
     let mut out = String::new();
@@ -167,7 +167,7 @@ fn canonical_query(parameters: &mut [(&str, &str)]) -> String {
     out
 }
 
-/// As the service wants it: in mainland China without the country code, elsewhere without the plus.
+/// In the service's form: in mainland China without the country code, elsewhere without the plus.
 fn called(phone: &Phone) -> String {
     phone.as_str().strip_prefix("+86").unwrap_or_else(|| phone.digits()).to_owned()
 }
@@ -181,7 +181,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The service tells most of its refusals by a code in an answer that is 200.
+/// The service reports most refusals by a code in an answer with status 200.
 fn judge(answer: &GatewayAnswer) -> DeliveryResult {
     let said: Option<AliyunAnswer> = serde_json::from_slice(&answer.body).ok();
     let code = said.as_ref().and_then(|said| said.code.as_deref()).and_then(word);
@@ -190,7 +190,7 @@ fn judge(answer: &GatewayAnswer) -> DeliveryResult {
     }
     match code.as_deref() {
         Some("OK") => DeliveryResult::Accepted { reference: said.and_then(|said| reference(&said.biz_id?)) },
-        // isv: the caller's fault; VALVE, FILTER: its own limits. isp: its systems failed, somewhere.
+        // isv: the caller's fault; VALVE, FILTER: the service's own limits. isp: a failure in its systems.
         Some(code) if is_refusal(code) => refused(&format!("answered {code}")),
         Some(code) => unknown(&format!("answered {code}")),
         None => unknown("sent an answer without a code"),
@@ -211,8 +211,8 @@ impl SmsGateway for AliyunGateway {
         Box::pin(self.ask(message))
     }
 
-    /// A list, and of other programs on the same account, too: those are passed over. One in which none is
-    /// ours is not believed.
+    /// A list that may include messages of other programs on the same account: those are ignored. A list
+    /// without any of ours is not believed.
     fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
         let pushed: Vec<AliyunReport> = serde_json::from_slice(call.body)
             .map_err(|_| ReportError::Unreadable("it is not a list of reports".to_owned()))?;
@@ -230,7 +230,7 @@ impl SmsGateway for AliyunGateway {
         if reports.is_empty() { Err(ReportError::NotAuthentic) } else { Ok(reports) }
     }
 
-    /// Anything else is pushed again.
+    /// Any other answer makes it push again.
     fn acknowledgement(&self) -> Option<ReportAcknowledgement<'_>> {
         Some(ReportAcknowledgement { content_type: "application/json", body: r#"{"code":0,"msg":"OK"}"# })
     }

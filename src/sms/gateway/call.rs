@@ -1,5 +1,4 @@
-//! One request to a gateway, and what its outcome means for the message: gone out, not gone out, or who
-//! knows.
+//! One request to a gateway, and what its outcome means for the message: sent, not sent, or unknown.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use super::{DeliveryResult, OpenError};
 
 /// Longer than any gateway's answer.
 const LONGEST_ANSWER: usize = 64 * 1024;
-/// A connection that rested longer may be gone by now; a request on one that is may have been taken.
+/// A connection that was idle for longer may be closed; a request on a closed one may have been processed.
 const REST: Duration = Duration::from_secs(15);
 
 /// Connections to a gateway, kept for the next message.
@@ -30,16 +29,16 @@ pub(super) struct GatewayAnswer {
 }
 
 impl GatewayClient {
-    /// `timeout` is for a message as a whole: a third of it for a connection, which is tried twice, so
-    /// that whoever runs out of time has had a connection.
+    /// `timeout` is for the whole message. Connecting may take a third of it and is tried twice, so that a
+    /// call that runs out of time has had a connection.
     pub fn open(timeout: Duration, authorities: Option<&Path>) -> Result<Self, OpenError> {
         let client = Client::builder()
             .user_agent(concat!("gatehouse/", env!("CARGO_PKG_VERSION")))
             .tls_backend_preconfigured(tls(authorities)?)
             .connect_timeout(timeout / 3)
             .pool_idle_timeout(REST)
-            // A redirect or a proxy that nobody configured would hand the code to strangers, and a
-            // repeated request would send it twice.
+            // An unconfigured redirect or proxy would send the code to strangers, and a repeated request
+            // would send it twice.
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .retry(reqwest::retry::never())
@@ -49,8 +48,8 @@ impl GatewayClient {
         Ok(Self { client, timeout })
     }
 
-    /// What the gateway answers to the request, or what the lack of an answer means. `request` is asked
-    /// a second time where the first never had a connection.
+    /// The gateway's answer, or what the lack of an answer means. `request` is repeated only if the first
+    /// attempt never had a connection.
     pub async fn call(
         &self,
         request: impl Fn(&Client) -> RequestBuilder,
@@ -69,15 +68,15 @@ impl GatewayClient {
                 Err(_) => Err(unknown("closed the connection without an answer")),
             }
         };
-        // The clock that tests move cannot hurry another machine: this is the runtime's timer.
+        // Tests cannot advance the clock of another machine, so this uses the runtime's timer.
         let answered = tokio::time::timeout(self.timeout, whole).await;
         answered.unwrap_or_else(|_| Err(unknown("did not answer in time")))
     }
 }
 
 impl GatewayAnswer {
-    /// What a status means that is no success, whatever else the answer says. After a server's own
-    /// error, and after a redirect, the message may have gone out.
+    /// What a status other than success means, whatever else the answer says. After a server error or a
+    /// redirect the message may have been sent.
     pub fn unless_success(&self, said: Option<&str>) -> Option<DeliveryResult> {
         let said = said.map(|code| format!(" ({code})")).unwrap_or_default();
         let reason = format!("answered {}{said}", self.status.as_u16());
@@ -97,23 +96,23 @@ pub(super) fn unknown(reason: &str) -> DeliveryResult {
     DeliveryResult::Unknown { reason: format!("the gateway {reason}") }
 }
 
-/// A gateway's own word for something, where it has the form of one: what else it says may hold the
-/// number or the code.
+/// A gateway's own error word, if it has the form of one. Anything else it says may contain the number or the
+/// code.
 pub(super) fn word(text: &str) -> Option<String> {
     let form = |letter: u8| letter.is_ascii_alphanumeric() || b"._:-".contains(&letter);
     let short = (1..=64).contains(&text.len()) && text.bytes().all(form);
-    // Six digits in a row may be the code, and more the number.
+    // Six digits in a row may be the code, and more may be the number.
     let digits = text.split(|letter: char| !letter.is_ascii_digit()).all(|run| run.len() < 6);
     (short && digits).then(|| text.to_owned())
 }
 
-/// What a gateway calls a message, where it can be kept.
+/// The gateway's id for a message, if it can be stored.
 pub(super) fn reference(text: &str) -> Option<String> {
     let fits = (1..=64).contains(&text.len()) && text.bytes().all(|letter| letter.is_ascii_graphic());
     fits.then(|| text.to_owned())
 }
 
-/// The body, to its end. A success that cannot be read is none; for the rest the status says enough.
+/// Reads the whole body. A success that cannot be read is not one; otherwise the status is enough.
 async fn read(mut response: Response) -> Result<GatewayAnswer, DeliveryResult> {
     let status = response.status();
     let mut body = Vec::new();
@@ -130,8 +129,8 @@ async fn read(mut response: Response) -> Result<GatewayAnswer, DeliveryResult> {
     }
 }
 
-/// Certificates are held to Mozilla's list of authorities, which is built in: the same on every machine,
-/// with or without a list of its own. A company's own authorities come on top.
+/// Certificates are checked against Mozilla's list of authorities, which is built in, so that it is the same
+/// on every machine. A company's own authorities are added.
 fn tls(authorities: Option<&Path>) -> Result<ClientConfig, OpenError> {
     let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     if let Some(path) = authorities {

@@ -1,4 +1,4 @@
-//! How a value is written where it stands: in an address, a form, JSON, XML or a header.
+//! How a value is escaped for the place where it is written: a URL, a form, JSON, XML or a header.
 
 use std::fmt::Write as _;
 
@@ -6,10 +6,10 @@ use url::form_urlencoded;
 
 use crate::config::BodyKind;
 
-/// How a value is kept from being more than a value where it stands.
+/// Keeps a value from changing the structure around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Escape {
-    /// Percent-encoded, all but RFC 3986's unreserved characters.
+    /// Percent-encoded, except RFC 3986's unreserved characters.
     Url,
     Form,
     Json,
@@ -37,7 +37,7 @@ impl Escape {
     }
 }
 
-/// RFC 3986, section 2.3: what needs no encoding anywhere.
+/// RFC 3986, section 2.3: characters that need no encoding.
 pub(super) fn percent_encode(out: &mut String, value: &str) {
     for byte in value.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
@@ -56,7 +56,7 @@ fn push_xml(out: &mut String, letter: char) {
         '&' => out.push_str("&amp;"),
         '"' => out.push_str("&quot;"),
         '\'' => out.push_str("&apos;"),
-        // XML 1.0 has no way to write these.
+        // XML 1.0 cannot express these.
         '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => {}
         _ => out.push(letter),
     }

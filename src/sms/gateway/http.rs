@@ -1,4 +1,4 @@
-//! Any gateway that takes a message in one HTTP request: Kannel, Jasmin, a company's own.
+//! Any gateway that accepts a message in one HTTP request: Kannel, Jasmin, or a company's own.
 
 use std::collections::HashMap;
 
@@ -137,8 +137,8 @@ impl SmsGateway for HttpGateway {
         Box::pin(self.ask(message))
     }
 
-    /// `id`, `token` and `status`, each from the query or, where it is not there, from a body that is a
-    /// form or a JSON object: Kannel puts all into the query, Jasmin posts its own words to it.
+    /// `id`, `token` and `status`, each from the query or, if it is not there, from a body that is a form or
+    /// a JSON object: Kannel puts all of them into the query, Jasmin posts its own fields.
     fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError> {
         let query = form_fields(call.query.as_bytes());
         let body = body_fields(call);
@@ -166,7 +166,7 @@ fn header(name: &str, value: &SecretRef) -> Result<(HeaderName, HeaderTemplate),
     let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| setting("contains an invalid name"))?;
     if let SecretRef::Literal(text) = value {
         let template = GatewayTemplate::parse(text).map_err(|wrong| setting(&wrong))?;
-        // One without placeholders is known now, and says what the body is.
+        // A value without placeholders is final and tells the content type of the body.
         if template.sample("") != *text {
             let ready = template.open(Escape::Line).map_err(OpenError::secret(field()))?;
             return Ok((header, HeaderTemplate::Filled(ready)));
@@ -175,12 +175,12 @@ fn header(name: &str, value: &SecretRef) -> Result<(HeaderName, HeaderTemplate),
     let secret = value.read().map_err(OpenError::secret(field()))?;
     let mut value = HeaderValue::from_bytes(secret.expose_secret().as_bytes())
         .map_err(|_| setting("contains an invalid value"))?;
-    // So that no debug line of the client's shows it.
+    // Hides it from the client's debug logs.
     value.set_sensitive(header != CONTENT_TYPE);
     Ok((header, HeaderTemplate::Fixed(value)))
 }
 
-/// Kannel's numbers, the words of SMPP that Jasmin and others pass on, and plain ones.
+/// Kannel's numbers, the SMPP words that Jasmin and others pass on, and plain words.
 fn state_of(said: &str) -> Option<ReportState> {
     Some(match said.to_ascii_lowercase().as_str() {
         "1" | "delivered" | "delivrd" | "success" | "ok" => ReportState::Delivered,
@@ -188,7 +188,7 @@ fn state_of(said: &str) -> Option<ReportState> {
         | "rejectd" | "rejected" | "deleted" | "error" => ReportState::Failed,
         "4" | "8" | "32" | "pending" | "sent" | "queued" | "buffered" | "accepted" | "acceptd"
         | "enroute" | "submitted" | "unknown" | "esme_rok" => ReportState::Pending,
-        // Jasmin reports how the operator took a message by SMPP's error names.
+        // Jasmin reports how the operator accepted a message with SMPP's error names.
         other if other.starts_with("esme_r") => ReportState::Failed,
         _ => return None,
     })

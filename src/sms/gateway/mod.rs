@@ -1,4 +1,4 @@
-//! What carries a message to a telephone, behind one trait; a file each.
+//! The gateways, one file each, behind one trait.
 
 mod aliyun;
 mod call;
@@ -33,7 +33,7 @@ pub struct SmsMessage<'a> {
     pub id: MessageId,
     pub phone: &'a Phone,
     pub code: &'a SmsCode,
-    /// The whole text, the code in it. As secret as the code.
+    /// The whole text including the code. As secret as the code.
     pub text: &'a str,
 }
 
@@ -43,34 +43,33 @@ impl fmt::Debug for SmsMessage<'_> {
     }
 }
 
-/// What became of a message, as far as its gateway says.
+/// The outcome of a message, as far as the gateway says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeliveryResult {
-    /// The gateway has taken it. `reference` is what the gateway calls it.
+    /// The gateway has accepted it. `reference` is the gateway's id for it.
     Accepted { reference: Option<String> },
-    /// It has certainly not gone out. `reason` is for the log and the ledger: no number, no code.
+    /// It was certainly not sent. `reason` is for the log and the ledger: no number, no code.
     Refused { reason: String },
-    /// It may have gone out: it counts, and is never sent again.
+    /// It may have been sent: it counts, and is never sent again.
     Unknown { reason: String },
 }
 
-/// What comes of a send.
+/// The result of a send.
 pub type SendFuture<'a> = Pin<Box<dyn Future<Output = DeliveryResult> + Send + 'a>>;
 
-/// Carries messages.
+/// Sends messages.
 pub trait SmsGateway: Send + Sync {
-    /// As in the configuration, the ledger and the address of its reports.
+    /// The name in the configuration, in the ledger and in the URL of its reports.
     fn name(&self) -> &'static str;
 
-    /// Tries once; only a connection that was never made is tried again. Waits at most the gateway's
-    /// time-out.
+    /// Tries once; only a failed connection is tried again. Waits at most the gateway's timeout.
     fn send<'a>(&'a self, message: SmsMessage<'a>) -> SendFuture<'a>;
 
-    /// What a call to `/sms/reports/{gateway}` says, where it is authentic.
+    /// The content of a call to `/sms/reports/{gateway}`, if it is authentic.
     fn reports(&self, call: &ReportCall<'_>) -> Result<Vec<DeliveryReport>, ReportError>;
 
-    /// What a call that was understood has to be answered with, status 200, so that it is not made
-    /// again; `None` where an empty answer does.
+    /// The answer to a valid report, with status 200, so that the gateway does not repeat it; `None` if an
+    /// empty answer is enough.
     fn acknowledgement(&self) -> Option<ReportAcknowledgement<'_>> {
         None
     }
@@ -83,16 +82,16 @@ pub struct ReportAcknowledgement<'a> {
     pub body: &'a str,
 }
 
-/// A delivery report as it came in.
+/// A delivery report as it was received.
 pub struct ReportCall<'a> {
-    /// The address that was called, as the gateway was told it: with `server.public_url` and the query.
+    /// The URL that was called, as the gateway knows it: with `server.public_url` and the query.
     pub url: &'a str,
     pub query: &'a str,
     pub header: &'a dyn Fn(&str) -> Option<String>,
     pub body: &'a [u8],
 }
 
-/// How one message fared on its way from the gateway to the telephone.
+/// What happened to one message between the gateway and the telephone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryReport {
     pub message: ReportedMessage,
@@ -105,13 +104,13 @@ pub struct DeliveryReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReportedMessage {
     Id(MessageId),
-    /// What the gateway called it when it accepted it.
+    /// The gateway's id from when it accepted the message.
     Reference(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReportState {
-    /// On its way still.
+    /// Still on its way.
     Pending,
     Delivered,
     Failed,
@@ -128,11 +127,11 @@ pub enum ReportError {
     NotOffered,
 }
 
-/// The gateway that the configuration chooses.
+/// The gateway that the configuration selects.
 #[derive(Clone)]
 pub struct OpenedGateway {
     pub gateway: Arc<dyn SmsGateway>,
-    /// The same gateway, where it is the outbox: for the page that shows it.
+    /// The same gateway, if it is the outbox: for the page that shows it.
     pub outbox: Option<Outbox>,
 }
 
@@ -154,10 +153,10 @@ impl OpenError {
     }
 }
 
-/// What every gateway stands on.
+/// What every gateway needs.
 pub struct GatewayParts<'a> {
     pub master: &'a MasterKey,
-    /// Under which gateways call back with their reports.
+    /// The base URL to which gateways send their reports.
     pub public_url: &'a Url,
     /// `sms.timeout`
     pub timeout: Duration,
@@ -165,7 +164,7 @@ pub struct GatewayParts<'a> {
     pub entropy: Entropy,
 }
 
-/// Opens the gateway that is chosen; its secrets are read now.
+/// Opens the selected gateway and reads its secrets.
 pub fn open(chosen: &config::GatewaySettings, parts: GatewayParts<'_>) -> Result<OpenedGateway, OpenError> {
     let tokens = ReportTokens::new(parts.master, parts.public_url);
     let gateway: Arc<dyn SmsGateway> = match chosen {

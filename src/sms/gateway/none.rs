@@ -1,4 +1,4 @@
-//! No gateway: nothing is sent. No page or call that needs a code is there, so that it is not asked.
+//! No gateway: nothing is sent. The pages and calls that need a code do not exist, so it is never called.
 
 use super::{DeliveryReport, DeliveryResult, ReportCall, ReportError, SendFuture, SmsGateway, SmsMessage};
 

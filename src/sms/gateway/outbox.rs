@@ -10,7 +10,7 @@ use super::{
 };
 use crate::clock::{Clock, Micros};
 
-/// How many messages stay; the oldest goes first.
+/// How many messages are kept; the oldest are dropped first.
 const KEPT: usize = 1000;
 
 /// Clones share the messages.
@@ -41,7 +41,7 @@ impl Outbox {
         Self { messages: Arc::default(), clock }
     }
 
-    /// The newest first; those to one number where one is given.
+    /// Newest first; only those to one number if one is given.
     pub fn messages(&self, to: Option<&Phone>) -> Vec<OutboxMessage> {
         let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         messages

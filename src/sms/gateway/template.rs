@@ -1,4 +1,4 @@
-//! Filling a message into a template, each value escaped for where it is written.
+//! Fills a message into a template, with each value escaped for its place.
 
 use secrecy::ExposeSecret;
 
@@ -9,13 +9,13 @@ use crate::config::{GatewayTemplate, Placeholder, SecretError, TemplatePiece};
 #[cfg(test)]
 mod tests;
 
-/// A template whose secrets are read.
+/// A template whose secrets have been read.
 pub(super) struct ReadyTemplate {
     pieces: Vec<TemplatePiece>,
     escape: Escape,
 }
 
-/// What a message fills in.
+/// The values that a message fills in.
 pub(super) struct TemplateValues<'a> {
     pub message: &'a SmsMessage<'a>,
     pub report_token: &'a str,
@@ -23,7 +23,7 @@ pub(super) struct TemplateValues<'a> {
 }
 
 impl GatewayTemplate {
-    /// Reads the secrets that it names.
+    /// Reads the secrets that it refers to.
     pub(super) fn open(&self, escape: Escape) -> Result<ReadyTemplate, SecretError> {
         let read = |piece: &TemplatePiece| match piece {
             TemplatePiece::Secret(secret) => {

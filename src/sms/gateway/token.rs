@@ -1,5 +1,5 @@
-//! What a delivery report proves itself with: a keyed hash of its message's id, which only the gateway
-//! was told.
+//! The token that authenticates a delivery report: a keyed hash of the message's id, which only the gateway
+//! received.
 
 use url::Url;
 
@@ -16,19 +16,19 @@ impl ReportTokens {
         Self { key: master.derive("sms.report"), public_url: public_url.clone() }
     }
 
-    /// 128 bits in hex: they go where digits and letters go, unescaped.
+    /// 128 bits in hex, which need no escaping anywhere.
     pub fn of(&self, id: MessageId) -> String {
         let hash = self.key.hash(&[id.to_string().as_bytes()]);
         hash[..16].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The message that id and token name, where the token is the id's.
+    /// The message of this id, if the token belongs to it.
     pub fn verify(&self, id: &str, token: &str) -> Option<MessageId> {
         let id = MessageId::parse(id)?;
         same(self.of(id).as_bytes(), token.as_bytes()).then_some(id)
     }
 
-    /// Where a gateway is to report on one message.
+    /// The URL at which a gateway reports on one message.
     pub fn url(&self, gateway: &str, id: MessageId) -> Url {
         let mut url = self.public_url.clone();
         url.set_path(&format!("/sms/reports/{gateway}"));
@@ -36,7 +36,7 @@ impl ReportTokens {
         url
     }
 
-    /// Whether anything outside this machine can call back.
+    /// Whether anything outside this machine can call us.
     pub fn can_be_called(&self) -> bool {
         match self.public_url.host() {
             Some(url::Host::Domain(name)) => name != "localhost" && !name.ends_with(".localhost"),

@@ -30,7 +30,7 @@ pub(super) struct TwilioGateway {
     from: String,
 }
 
-/// What is read of an answer, be it a message or an error.
+/// The parts of an answer that are read, for a message or an error.
 #[derive(Deserialize)]
 struct TwilioAnswer {
     sid: Option<String>,
@@ -58,7 +58,7 @@ impl TwilioGateway {
     fn form(&self, message: &SmsMessage<'_>) -> String {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.append_pair("To", message.phone.as_str()).append_pair("Body", message.text);
-        // The id of a messaging service has this form; all else is a sender's number or name.
+        // The id of a messaging service has this form; anything else is a sender's number or name.
         let service = self.from.len() == 34 && self.from.starts_with("MG");
         form.append_pair(if service { "MessagingServiceSid" } else { "From" }, &self.from);
         // Twilio refuses a message whose reports it could not deliver.
@@ -83,8 +83,8 @@ impl TwilioGateway {
         }
     }
 
-    /// As Twilio describes it: HMAC-SHA1 with the account's token over the address and, in the order of
-    /// their names, every field's name and value.
+    /// As Twilio documents it: HMAC-SHA1 with the account's token over the URL and every field's name and
+    /// value, in the order of the names.
     fn signature(&self, url: &str, fields: &[(String, String)]) -> String {
         let mut sorted: Vec<_> = fields.iter().collect();
         sorted.sort();
@@ -143,7 +143,7 @@ impl SmsGateway for TwilioGateway {
         }
         let field =
             |name: &str| fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
-        // The signature covers the query, and so the id that we wrote there.
+        // The signature covers the query, including the id that we put there.
         let ours = form_urlencoded::parse(call.query.as_bytes())
             .find_map(|(name, value)| (name == "id").then(|| MessageId::parse(&value)).flatten());
         let theirs = || field("MessageSid").and_then(reference).map(ReportedMessage::Reference);

@@ -1,4 +1,4 @@
-//! The codes that are good now: who may guess at them, how often, and the one guess that uses one up.
+//! The valid codes: who may guess at them, how often, and the one guess that uses a code up.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::sms::guesser::Guesser;
 use crate::sms::{MessageId, Purpose};
 use crate::throttle::SubjectKey;
 
-/// A code is compared with one guess, and counts it first: the window store may forget guesses, and the code
-/// outlives it.
+/// A code is compared with one guess, and counts the guess first: the window store may forget guesses, and
+/// the code outlives it.
 const TRY_ANYONE: &str = "UPDATE sms_codes SET tries = tries + 1 WHERE phone_key = $1 AND purpose = $2
     AND expires_at > $3 AND tries < $4 RETURNING message, code_hash";
 const TRY_ASKER: &str =
@@ -32,14 +32,14 @@ pub struct CurrentCode {
 /// What a guess finds.
 #[derive(Debug, Clone, Copy)]
 pub struct FoundCode {
-    /// A code that is good.
+    /// There is a valid code.
     pub code: bool,
-    /// The browser is the one that asked for it.
+    /// The browser is the one that requested it.
     pub asked: bool,
 }
 
 impl Ledger {
-    /// What a guess would be compared with; the same read whatever there is.
+    /// What a guess would be compared with; reads the same rows whether or not there is a code.
     pub async fn find_code(
         &self,
         phone: SubjectKey,
@@ -55,7 +55,8 @@ impl Ledger {
         Ok(FoundCode { code: codes > 0, asked: askers > 0 })
     }
 
-    /// The code to compare one guess with. None where there is none any more, or these have guessed so often.
+    /// The code to compare one guess with. None if there is none any more, or if this guesser has used up its
+    /// guesses.
     pub async fn try_code(
         &self,
         phone: SubjectKey,
@@ -71,8 +72,8 @@ impl Ledger {
         self.try_row(sql, &hex(&phone.0), purpose.as_str(), most.map_or(i64::MAX, i64::from)).await
     }
 
-    /// The same work where there is no code, on one of 256 rows, so that guesses at different numbers seldom meet.
-    /// Nothing that is compared with it is right.
+    /// The same work if there is no code, on one of 256 rows, so that guesses at different numbers seldom
+    /// collide. No guess matches it.
     pub async fn try_decoy(&self, phone: SubjectKey) -> Result<Option<CurrentCode>, DbError> {
         let decoy = format!("decoy-{}", phone.0[0]);
         self.try_row(TRY_ANYONE, &decoy, "decoy", i64::MAX).await
@@ -92,7 +93,7 @@ impl Ledger {
         Ok(Some(CurrentCode { message: stored_id(&message)?, code_hash }))
     }
 
-    /// Uses a code up. Of any number of callers that show it at once, one is told that it was there.
+    /// Uses a code up. If several callers show it at once, only one gets true.
     pub async fn redeem(
         &self,
         phone: SubjectKey,
@@ -108,7 +109,7 @@ impl Ledger {
         Ok(rows == 1)
     }
 
-    /// The code of this message came back, and was right.
+    /// The code of this message was entered correctly.
     pub async fn note_entered(&self, message: MessageId) -> Result<(), DbError> {
         const SQL: &str = "UPDATE sms_messages SET entered_at = $1 WHERE id = $2";
         let now = self.now().await?;
@@ -117,7 +118,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Wrong guesses up to now do not count on the codes that are good for the number.
+    /// Wrong guesses up to now no longer count for the valid codes of the number.
     pub async fn forget_tries(&self, phone: SubjectKey) -> Result<(), DbError> {
         const SQL: &str =
             "UPDATE sms_codes SET tries = 0, asker_tries = 0, known_tries = 0 WHERE phone_key = $1";
@@ -125,7 +126,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Forgets at most `batch` browsers that asked; how many. `window` is how far back guesses count.
+    /// Deletes at most `batch` browsers that requested codes; returns how many. `window` is how far back
+    /// guesses count.
     pub async fn forget_askers(&self, window: Duration, batch: u32) -> Result<u64, DbError> {
         const SQL: &str = "DELETE FROM sms_askers WHERE phone_key IN (SELECT phone_key FROM sms_askers
             WHERE acts_until <= $1 ORDER BY acts_until LIMIT $2)";
@@ -135,7 +137,7 @@ impl Ledger {
     }
 }
 
-/// Who asks for a code, as the ledger keeps it.
+/// The requester of a code, as the ledger stores it.
 #[derive(Debug, Clone, Copy)]
 pub struct AskedBy<'a> {
     pub asker: &'a str,
@@ -143,7 +145,7 @@ pub struct AskedBy<'a> {
     pub window: Duration,
 }
 
-/// The browser has the asker's guesses of the number from now on, unless another still has them.
+/// From now on the browser has the requester's own guesses for the number, unless another still has them.
 pub async fn note_asker(
     tx: &mut Tx,
     phone_key: &str,

@@ -1,4 +1,4 @@
-//! The ledger as an administrator reads it, and what gateways report into it.
+//! The ledger for administrators, and what gateways report to it.
 
 use sqlx::{query, query_as, query_scalar};
 
@@ -9,7 +9,7 @@ use crate::sms::Purpose;
 use crate::sms::brake::{self, ActiveBrake};
 use crate::sms::{DeliveryReport, ReportState, ReportedMessage};
 
-/// What of the ledger is asked for. Everything where all is None.
+/// Which part of the ledger to read. If all are None, everything.
 #[derive(Debug, Clone, Default)]
 pub struct LedgerFilter {
     pub state: Option<MessageState>,
@@ -23,7 +23,7 @@ pub struct LedgerFilter {
 pub type LedgerCursor = db::RowCursor<MessageId>;
 pub type LedgerPage = db::RowPage<LedgerEntry, MessageId>;
 
-/// One message as an administrator sees it: nothing in it is a number or a code.
+/// One message as an administrator sees it: it contains no number and no code.
 #[derive(Debug, Clone)]
 pub struct LedgerEntry {
     pub id: MessageId,
@@ -34,11 +34,11 @@ pub struct LedgerEntry {
     pub purpose: Purpose,
     pub gateway: String,
     pub state: MessageState,
-    /// What the gateway calls it.
+    /// The gateway's id for it.
     pub reference: Option<String>,
-    /// Why it was refused, or why nobody knows.
+    /// Why it was refused, or why the outcome is unknown.
     pub reason: Option<String>,
-    /// When its code came back, and was right.
+    /// When its code was entered correctly.
     pub entered_at: Option<Micros>,
     pub report: Option<ReportState>,
     pub report_detail: Option<String>,
@@ -55,7 +55,7 @@ const COLUMNS: &str = "id, created_at, block, purpose, gateway, state, reference
     report_detail, reported_at";
 
 impl Ledger {
-    /// At most `limit` messages, newest first, behind the cursor.
+    /// At most `limit` messages, newest first, after the cursor.
     pub async fn page(
         &self,
         filter: &LedgerFilter,
@@ -64,7 +64,7 @@ impl Ledger {
     ) -> Result<LedgerPage, DbError> {
         let place = after
             .map_or(LedgerPosition::NEWEST, |last| LedgerPosition { at: last.at, id: last.id.to_string() });
-        // PostgreSQL takes no NUL in a text, and no prefix has one.
+        // PostgreSQL accepts no NUL in a text, and no prefix contains one.
         if filter.prefix.as_ref().is_some_and(|prefix| prefix.contains('\0')) {
             return Ok(LedgerPage::empty());
         }
@@ -85,7 +85,7 @@ impl Ledger {
         }
         let wanted: String = wanted.into_iter().map(|test| format!(" AND {test}")).collect();
         let rows = format!("SELECT {COLUMNS} FROM sms_messages WHERE (created_at, id) < ($1, $2){wanted}");
-        // Numbers and prefixes have one index of what counts, and one of what was refused.
+        // Numbers and prefixes have one index for what counts and one for what was refused.
         let rows = match filter {
             LedgerFilter { state: None, prefix: None, phone: None } => rows,
             _ => format!("{rows} AND state <> 'refused' UNION ALL {rows} AND state = 'refused'"),
@@ -103,7 +103,7 @@ impl Ledger {
         Ok(LedgerPage::of(rows.into_iter().map(RawLedgerEntry::parse), limit, place)?)
     }
 
-    /// How long a prefix is depends on its country, so the rows are asked which of the two it is.
+    /// The length of a prefix depends on its country, so the rows show which of the two it is.
     async fn prefix_column(&self, prefix: &str) -> Result<&'static str, DbError> {
         const SQL: &str = "SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM sms_messages
             WHERE block = $1 AND state <> 'refused' LIMIT 1) AS counted) + (SELECT COUNT(*) FROM (SELECT 1
@@ -112,7 +112,7 @@ impl Ledger {
         Ok(if rows > 0 { "block" } else { "number_range" })
     }
 
-    /// The brakes that hold now, the newest first; at most 1000.
+    /// The brakes in force, newest first; at most 1000.
     pub async fn brakes(&self) -> Result<Vec<ActiveBrake>, DbError> {
         const SQL: &str = "SELECT prefix, began_at, ends_at, sent, entered FROM sms_brakes WHERE ends_at > $1
             ORDER BY began_at DESC, id LIMIT 1000";
@@ -129,8 +129,8 @@ impl Ledger {
         Ok(rows.into_iter().map(held).collect())
     }
 
-    /// Lifts the brake on a prefix; false where there is none. `by` is whom the ledger names for it: an
-    /// account's id. What was sent before counts for no brake after.
+    /// Lifts the brake on a prefix; false if there is none. `by` is the account id that the ledger records.
+    /// Messages from before no longer count for any later brake.
     pub async fn lift(&self, prefix: &str, by: &str) -> Result<bool, DbError> {
         if prefix.contains('\0') {
             return Ok(false);
@@ -142,8 +142,8 @@ impl Ledger {
         Ok(rows > 0)
     }
 
-    /// Writes what a gateway reports of its messages. What was delivered stays delivered, and a failure
-    /// does not become pending again. How many rows changed; an id that is not known changes none.
+    /// Writes what a gateway reports about its messages. A delivered message stays delivered, and a failed
+    /// one does not become pending again. Returns how many rows changed; unknown ids change none.
     pub async fn report(&self, gateway: &str, reports: &[DeliveryReport]) -> Result<usize, DbError> {
         const BY_ID: &str = "UPDATE sms_messages SET report = $1, report_detail = $2, reported_at = $3
             WHERE gateway = $4 AND id = $5 AND (report IS NULL OR report = 'pending'

@@ -4,21 +4,22 @@ use super::{MessageId, Micros, SubjectKey};
 use crate::sms::share::BudgetShare;
 use crate::throttle::HitId;
 
-/// The most of a gateway's own words that is kept.
+/// The most of a gateway's own words that is stored.
 const LONGEST_WORDS: usize = 200;
 
-/// What became of a message.
+/// The state of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MessageState {
-    /// It was admitted, and its gateway has not answered yet. Counts; unknown if its process has died.
+    /// It was admitted, and its gateway has not answered yet. It counts, and becomes unknown if its process
+    /// dies.
     Pending,
-    /// The gateway has taken it.
+    /// The gateway has accepted it.
     Accepted,
-    /// It did not go out, and counts nowhere.
+    /// It was not sent, and its number's limit does not count it.
     Refused,
-    /// It may have gone out. Counts, and is never sent again.
+    /// It may have been sent. It counts, and is never sent again.
     Unknown,
-    /// Codes were short, and it went to nobody: its number was told to be sent to like any other.
+    /// Codes were short, and it was not sent: the answer was the same as for any other number.
     Withheld,
 }
 
@@ -44,7 +45,7 @@ impl MessageState {
     }
 }
 
-/// A row's place in the order of the ledger, newest first.
+/// A row's position in the ledger, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerPosition {
     pub at: Micros,
@@ -67,7 +68,7 @@ pub struct HitRow {
     pub hit: HitId,
     pub block: String,
     pub share: BudgetShare,
-    /// It counts for its number's own limit no more.
+    /// It no longer counts for its number's own limit.
     pub waived: bool,
 }
 
@@ -142,7 +143,7 @@ pub fn decode(what: &str) -> sqlx::Error {
     sqlx::Error::Decode(format!("a column holds {what}").into())
 }
 
-/// A gateway may find many words.
+/// A gateway's text may be long.
 pub fn short(words: &str) -> &str {
     let end = words.char_indices().nth(LONGEST_WORDS).map_or(words.len(), |(at, _)| at);
     &words[..end]

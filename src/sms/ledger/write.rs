@@ -1,4 +1,4 @@
-//! How a message comes into the ledger: judged and written in one step, settled by its gateway's answer.
+//! How a message enters the ledger: judged and written in one step, settled by the gateway's answer.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::sms::watched::MessageKeys;
 use crate::sms::{DeliveryResult, MessageId, Phone, Purpose};
 use crate::throttle::{HitId, Limit, Refusal, SubjectKey};
 
-/// A message that is pending for so long has nobody any more who would settle it: its gateway has half a minute,
-/// and the database some seconds on either side.
+/// A message that is pending for this long has nobody left to settle it: the gateway has half a minute, and
+/// the database some seconds before and after.
 const PENDING_AT_MOST: Duration = Duration::from_secs(5 * 60);
 const NEVER_SETTLED: &str = "the process that sent it ended before the gateway answered";
 
@@ -31,27 +31,27 @@ pub struct MessageDraft<'a> {
     pub gateway: &'static str,
     pub code_hash: &'a str,
     pub code_ttl: Duration,
-    /// The browser that asks, if it has a name.
+    /// The requesting browser, if it has an id.
     pub asked_by: Option<AskedBy<'a>>,
-    /// A challenge was solved with it.
+    /// A challenge was solved with the request.
     pub solved: bool,
     /// The number's own limit.
     pub limit: &'a Limit,
     pub brake: &'a Brake,
     pub share: BudgetShare,
-    /// In a shortage: the brake that it was decided under whether it is sent.
+    /// In a shortage: the brake under which it was decided whether to send.
     pub under: Option<BrakedPrefix>,
 }
 
-/// What became of a message.
+/// The outcome of a message.
 pub enum MessageOutcome<'a> {
     Told(&'a DeliveryResult),
     Withheld,
 }
 
-/// What the ledger says of a draft.
+/// The ledger's answer to a draft.
 pub enum WriteResult {
-    /// It stands, and its code is the number's code for its purpose.
+    /// It was written, and its code is now the number's code for its purpose.
     New {
         /// Until the number's rules admit the next.
         resend_after: Duration,
@@ -61,7 +61,7 @@ pub enum WriteResult {
 
 /// Why a draft was not written.
 pub enum WhyNot {
-    /// The same request stands already.
+    /// The same request is already there.
     Repeated(EarlierMessage),
     /// The number's rules, which the ledger knows better than the window store.
     Refused(Refusal),
@@ -69,8 +69,8 @@ pub enum WhyNot {
 }
 
 impl Ledger {
-    /// Judges a draft and writes it, in one step beside which nothing is written of its number. A brake that
-    /// it trips stays, though the draft is refused.
+    /// Judges a draft and writes it in one step, during which nothing else is written for its number. A brake
+    /// that it trips stays even if the draft is refused.
     pub async fn write(&self, draft: &MessageDraft<'_>) -> Result<WriteResult, DbError> {
         let mut tx = self.db.begin_exclusive(DbLock::number(&draft.keys.phone.0)).await?;
         let mut now = tx.now(&self.clock).await?;
@@ -80,7 +80,7 @@ impl Ledger {
             return Ok(WriteResult::Not(WhyNot::Repeated(earlier)));
         }
         let mut sent = sent_to(&mut tx, draft.keys.phone, draft.limit, now).await?;
-        // Never older than the newest, whatever the clock says.
+        // Never older than the newest message, whatever the clock says.
         now = sent.0.first().map_or(now, |&newest| newest.max(now));
         if let Some(refusal) = judge(draft.limit, &sent, now, draft.solved) {
             return Ok(WriteResult::Not(WhyNot::Refused(refusal)));
@@ -99,8 +99,7 @@ impl Ledger {
         Ok(WriteResult::New { resend_after: wait(draft.limit, &sent, now) })
     }
 
-    /// Takes back a draft that no gateway has seen: it never was. The number's older code is gone all the
-    /// same.
+    /// Removes a draft that no gateway has seen. The number's older code is still gone.
     pub async fn withdraw(&self, draft: &MessageDraft<'_>) -> Result<(), DbError> {
         const MESSAGE: &str = "DELETE FROM sms_messages WHERE id = $1";
         const CODE: &str = "DELETE FROM sms_codes WHERE message = $1";
@@ -112,8 +111,9 @@ impl Ledger {
         tx.commit().await
     }
 
-    /// Writes what became of a message. Of one that did not go out the code is void, and its caller may
-    /// ask again by the same name. False if it was given up meanwhile: then it stays unknown, and counts.
+    /// Writes the outcome of a message. If it was not sent, its code becomes invalid and the caller may ask
+    /// again with the same name. False if the message was given up in the meantime: then it stays unknown,
+    /// and counts.
     pub async fn settle(&self, id: MessageId, fate: &MessageOutcome<'_>) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE sms_messages SET state = $1, reference = $2, reason = $3, settled_at = $4,
             once_key = CASE WHEN $5 = 1 THEN NULL ELSE once_key END WHERE id = $6 AND state = 'pending'";
@@ -141,8 +141,8 @@ impl Ledger {
         Ok(rows > 0)
     }
 
-    /// Messages whose process died before their gateway answered become unknown: they count, and their codes
-    /// open if they come. At most `batch`; how many.
+    /// Messages whose process died before the gateway answered become unknown: they count, and their codes
+    /// work if they arrive. At most `batch`; returns how many.
     pub async fn give_up(&self, batch: u32) -> Result<u64, DbError> {
         const SQL: &str = "UPDATE sms_messages SET state = 'unknown', settled_at = $1, reason = $2
             WHERE state = 'pending' AND id IN (SELECT id FROM sms_messages
@@ -162,7 +162,7 @@ impl Ledger {
 }
 
 impl MessageDraft<'_> {
-    /// Whether it was decided under that brake, or one that spares fewer.
+    /// Whether it was decided under that brake, or under one that exempts fewer numbers.
     fn knows(&self, braked: BrakedPrefix) -> bool {
         let under = self.under.filter(|_| self.share != BudgetShare::Open);
         under.is_some_and(|under| under.proven_before <= braked.proven_before)

@@ -155,14 +155,14 @@ fn masks_hide_what_they_must() {
         assert_eq!(format!("{}****", phone.block()), ledger);
         assert_eq!(format!("{phone:?}"), "Phone(…)");
     }
-    // A row that somebody spoilt is no reason to fall over.
+    // A corrupted row must not panic.
     for row in ["", "+", "+86", "x", "+86138", "电"] {
         let phone = Phone::stored(row.to_owned());
         let _ = (phone.masked(), phone.ledger_mask(), phone.range().len(), phone.country());
     }
 }
 
-/// A spelling of a number: a way to begin, and something between the digits, whatever their shape.
+/// A spelling of a number: a prefix, and separators between digits of any shape.
 fn spelling(national: String) -> impl Strategy<Value = String> {
     let begin = prop::sample::select(vec!["", "+86", "0086", "86", "+86 (0)", "＋86", "(+86)"]);
     let between = prop::sample::select(vec!["", "", "", " ", "-", ".", "\u{a0}", "\u{200b}", "）", "–"]);
@@ -189,7 +189,7 @@ proptest! {
         prop_assert_eq!(e164_of(&text, "CN"), Ok(format!("+86{national}")));
     }
 
-    /// Whatever is accepted is E.164, and is itself whoever reads it anew, wherever they are.
+    /// An accepted number is E.164, and parses to itself in every region.
     #[test]
     fn what_is_accepted_is_canonical(
         text in prop_oneof!["\\PC{0,24}", "[+＋0-9０-９ ().-]{6,20}", "\\+[1-9][0-9]{8,14}", "0[0-9]{8,14}"],

@@ -6,7 +6,7 @@ use crate::config::BodyKind;
 use crate::entropy::Entropy;
 use crate::sms::{MessageId, Phone, SmsCode};
 
-/// Everything that means something somewhere.
+/// Every character with a special meaning in one of the formats.
 const HOSTILE: &str = "a\"b\\c<d>&e='f'%41 +\n\u{1}#?验证码😀{code}";
 
 fn filled(template: &str, escape: Escape) -> String {
@@ -130,7 +130,7 @@ fn a_body_is_what_its_header_or_its_shape_says() {
 }
 
 proptest! {
-    /// Whatever stands in a message, the other side reads just that, in just that place.
+    /// For any text in a message, the other side reads exactly that text in exactly that place.
     #[test]
     fn any_text_comes_back_whole(text in any::<String>()) {
         let json = filled_with(r#"{"a":["{text}"],"b":1}"#, Escape::Json, &text);
@@ -146,7 +146,7 @@ proptest! {
         prop_assert!(!line.contains(char::is_control));
     }
 
-    /// What an owner wrote around the placeholders stays as it is, braces too.
+    /// What an owner wrote around the placeholders stays unchanged, including braces.
     #[test]
     fn what_is_no_name_is_literal(template in "[a-z\" {}]{0,40}") {
         let placeholder = Placeholder::ALL.iter().any(|(name, _)| template.contains(&format!("{{{name}}}")));
