@@ -1,4 +1,4 @@
-//! Accounts in the database: who there is, what opens them, and their recent sign-ins.
+//! Accounts in the database: their data, what opens them, and their recent sign-ins.
 
 mod devices;
 mod failures;
@@ -25,29 +25,29 @@ pub use phones::PhoneSet;
 pub struct Account {
     pub id: AccountId,
     pub login: Username,
-    /// None: no password opens it.
+    /// None: no password opens the account.
     pub password_hash: Option<Phc>,
-    /// One more with each password that was set: a session starts only for the one that was verified.
+    /// Incremented whenever a password is set: a session starts only for the version that was verified.
     pub password_version: i64,
-    /// Wrong passwords in a row from strangers; those from known devices are counted apart.
+    /// Wrong passwords in a row from strangers; those from known devices are counted separately.
     pub password_failures: i64,
-    /// Since when the password opens nothing to strangers, because it had too many of them.
+    /// Since when the password is disabled for strangers, after too many wrong ones.
     pub password_disabled_at: Option<Micros>,
-    /// None: no code opens it.
+    /// None: no code opens the account.
     pub phone: Option<Phone>,
     pub roles: Roles,
-    /// The password was given out once, and is to be changed before anything else.
+    /// The password is a one-time password, and must be changed before anything else.
     pub must_change_password: bool,
     pub created_at: Micros,
 }
 
-/// What an account may do. Everyone is a user.
+/// The roles of an account. Everyone is a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Roles {
     pub admin: bool,
 }
 
-/// A sign-in that succeeded, as its account's owner is shown it.
+/// A successful sign-in, as shown to the account's owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastSignIn {
     pub at: Micros,
@@ -78,13 +78,13 @@ impl Accounts {
         Self { db, clock, entropy }
     }
 
-    /// Makes an account that a password opens. Of any number that ask for one login at once, one gets it:
-    /// the table decides.
+    /// Creates an account with a password. If several ask for one login at once, one gets it: the table
+    /// decides.
     pub async fn create(&self, login: &Username, phc: &Phc, roles: Roles) -> Result<Account, CreateError> {
         self.insert(self.fresh(login, Some(phc), None, roles)).await
     }
 
-    /// The same with a number that was shown to be theirs, which no two accounts have.
+    /// The same with a number that was proved to be theirs. No two accounts have the same number.
     pub async fn create_with_phone(
         &self,
         login: &Username,
@@ -95,7 +95,7 @@ impl Accounts {
     }
 
     async fn insert(&self, account: Account) -> Result<Account, CreateError> {
-        // By the clock that messages are counted by, which it is compared with.
+        // By the clock that messages are counted by, because the two are compared.
         let since = match &account.phone {
             Some(_) => Some(self.db.now(&self.clock).await.map_err(CreateError::Db)?),
             None => None,
@@ -111,8 +111,8 @@ impl Accounts {
         }
     }
 
-    /// Makes an administrator with a one-time password, unless there is one by now; None where there is.
-    /// Of any number of instances that start at once, one makes it.
+    /// Creates an administrator with a one-time password, unless there is an administrator (then None). If
+    /// several instances start at once, one creates it.
     pub async fn create_first_admin(
         &self,
         login: &Username,
@@ -174,7 +174,7 @@ impl Accounts {
         Ok(count > 0)
     }
 
-    /// The newest sign-ins, newest first; at most 20.
+    /// The newest sign-ins first; at most 20.
     pub async fn last_sign_ins(&self, account: AccountId) -> Result<Vec<PastSignIn>, DbError> {
         const SQL: &str = "SELECT signed_in_at, network, user_agent FROM sign_ins WHERE account = $1
             ORDER BY signed_in_at DESC, id LIMIT 20";
@@ -186,19 +186,19 @@ impl Accounts {
 }
 
 impl Account {
-    /// As an event names it.
+    /// The account as an event names it.
     pub fn recorded(&self) -> EventSubject<'_> {
         EventSubject::Account { id: self.id.as_bytes(), login: self.login.as_str() }
     }
 
-    /// What a stranger's password is compared with; none where no password opens the account, or none any more.
+    /// What a stranger's password is compared with; None if the account has no password or it is disabled.
     pub fn open_hash(&self) -> Option<&Phc> {
         self.password_hash.as_ref().filter(|_| self.password_disabled_at.is_none())
     }
 }
 
 impl Roles {
-    /// As the API names them.
+    /// The names in the API.
     pub fn names(self) -> Vec<&'static str> {
         if self.admin { vec!["user", "admin"] } else { vec!["user"] }
     }
@@ -214,8 +214,8 @@ const BY_LOGIN: &str = "SELECT * FROM accounts WHERE login = $1";
 const BY_ID: &str = "SELECT * FROM accounts WHERE id = $1";
 const BY_PHONE: &str = "SELECT * FROM accounts WHERE phone = $1";
 const HAS_ADMIN: &str = "SELECT COUNT(*) FROM accounts WHERE admin = 1";
-/// No row where the login or the number is taken. Not left to fail on the key: PostgreSQL would log it,
-/// login and all.
+/// Inserts nothing if the login or the number is taken. It must not fail on the key, because PostgreSQL would
+/// log the login.
 const INSERT: &str = "INSERT INTO accounts (id, login, password_hash, admin, must_change_password,
     created_at, phone, phone_since) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING";
 

@@ -1,4 +1,4 @@
-//! What a code that came to a number opens: signing in, a new password, a number for an account.
+//! What an SMS code can do: sign in, set a new password, give a number to an account.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,12 +34,12 @@ struct ByCodeInner {
     signed_in: Counter,
 }
 
-/// Why a code opened nothing.
+/// Why a code was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotOpened {
-    /// Wrong, expired, used or never sent, whichever.
+    /// Wrong, expired, used or never sent; the answer does not say which.
     Wrong,
-    /// Nothing was compared: after so many wrong ones from this address a CAPTCHA must be solved first.
+    /// Nothing was compared: after too many wrong codes from this address a CAPTCHA must be solved first.
     Challenged { limit: String, retry_after: Duration },
     /// Nothing was compared: too many wrong codes for this number, or from this address.
     Throttled { limit: String, retry_after: Duration },
@@ -47,15 +47,16 @@ pub enum NotOpened {
     Unavailable { retry_after: Duration },
 }
 
-/// A number, and a code that is said to have come to it.
+/// A number, and the code entered for it.
 #[derive(Clone, Copy)]
 pub struct CodeEntry<'a> {
     pub phone: &'a Phone,
     pub code: &'a SmsCode,
     pub origin: &'a RequestOrigin,
-    /// The browser's name, if it has one: the one that asked for the code has guesses of its own.
+    /// The browser's id, if it has one: the one that requested the code has guesses of its own.
     pub browser: Option<&'a [u8]>,
-    /// As what it is known at accounts: at the number's it has guesses of its own, too.
+    /// The accounts where the browser is a known device: at the number's account it has guesses of its own,
+    /// too.
     pub known: &'a KnownDevices,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
@@ -65,10 +66,10 @@ pub struct CodeEntry<'a> {
 pub enum ByCodeOutcome {
     SignedIn {
         account: Box<Account>,
-        /// There was none with this number before.
+        /// No account had this number before.
         made: bool,
     },
-    /// An administrator's account: told to who has shown that the number is theirs.
+    /// An administrator's account. Only somebody who has proved that the number is theirs learns this.
     PasswordRequired,
     Not(NotOpened),
 }
@@ -82,11 +83,11 @@ pub struct ResetRequest<'a> {
 
 #[derive(Debug)]
 pub enum ResetOutcome {
-    /// Every session has ended, and the account's failures are forgiven. The account as it is now.
+    /// Every session has ended, and the account's failures are forgiven. Contains the account as it is now.
     Done(Box<Account>),
-    /// Told to who has shown that the number is theirs.
+    /// Only somebody who has proved that the number is theirs learns this.
     NoAccount,
-    /// An administrator's account: told to who has shown that the number is theirs.
+    /// An administrator's account. Only somebody who has proved that the number is theirs learns this.
     PasswordRequired,
     Not(NotOpened),
     Unfit(PasswordError),
@@ -98,7 +99,7 @@ pub enum ResetOutcome {
 #[derive(Debug, PartialEq, Eq)]
 pub enum PhoneOutcome {
     Done,
-    /// Told to who has shown that the number is theirs.
+    /// Only somebody who has proved that the number is theirs learns this.
     PhoneTaken,
     Not(NotOpened),
 }
@@ -121,8 +122,8 @@ impl ByCode {
         }))
     }
 
-    /// What the number's account knows of the browser is looked up for whoever is known anywhere: that they look
-    /// tells what their own cookie does.
+    /// For a browser that is known at any account, looks up whether the number's account knows it. That this
+    /// look-up happens reveals only what the browser's own cookie says.
     async fn guess<'a>(
         &self,
         live: &LiveSettings,
@@ -139,7 +140,7 @@ impl ByCode {
         Ok(CodeGuess { phone, purpose, code, address, network, browser, known, solved })
     }
 
-    /// A first sign-in with a number makes its account, under a name of ours.
+    /// A first sign-in with a number creates its account, with a generated name.
     pub async fn sign_in(
         &self,
         live: &LiveSettings,
@@ -152,7 +153,8 @@ impl ByCode {
         };
         loop {
             if let Some(account) = accounts.find_by_phone(proven.phone()).await? {
-                // Whoever talks a carrier into another SIM has the number: too little for what all depends on.
+                // Somebody who talks a carrier into another SIM has the number. That is not enough for an
+                // administrator.
                 if account.roles.admin {
                     return Ok(ByCodeOutcome::PasswordRequired);
                 }
@@ -165,20 +167,21 @@ impl ByCode {
                     self.signed_in(&account, entry);
                     return Ok(ByCodeOutcome::SignedIn { account: Box::new(account), made: true });
                 }
-                // Made by another sign-in meanwhile: found when looked for again. A taken name: another is drawn.
+                // The number: another sign-in created the account in the meantime, and the next look finds
+                // it. The login: another name is drawn.
                 Err(CreateError::PhoneTaken | CreateError::LoginTaken) => {}
                 Err(CreateError::Db(error)) => return Err(error.into()),
             }
         }
     }
 
-    /// Apart from the guess that was right: no limit on passwords has counted anything.
+    /// Apart from the guess, which was right: no password limit has counted anything.
     fn signed_in(&self, account: &Account, entry: CodeEntry<'_>) {
         self.0.signed_in.increment(1);
         self.record(account, entry, (Action::SignIn, Some("code")));
     }
 
-    /// What a code did for an account, beside the guess that was right.
+    /// Records what a code did for an account, beside the guess.
     fn record(&self, account: &Account, entry: CodeEntry<'_>, (action, name): (Action, Option<&str>)) {
         let audit = self.0.guard.audit();
         audit.record(AuditEvent {
@@ -192,7 +195,7 @@ impl ByCode {
         });
     }
 
-    /// Like `user-7k3m9q2x`, of letters and digits that are not taken for one another.
+    /// A name such as `user-7k3m9q2x`, of letters and digits that are not easily confused.
     fn name(&self) -> Username {
         const ALPHABET: &[u8; 32] = b"23456789abcdefghijkmnpqrstuvwxyz";
         let letters = self.0.entropy.bytes::<8>().map(|byte| char::from(ALPHABET[usize::from(byte % 32)]));
@@ -200,8 +203,8 @@ impl ByCode {
         Username::parse(&name).expect("small letters, digits and a dash")
     }
 
-    /// Everything that can be judged without the code is judged before it, and the same whoever has the
-    /// number. A try has its place among the wrong codes before that, since each has us compute a hash.
+    /// Everything that does not need the code is checked before it, in the same way whoever has the number.
+    /// Before that, the attempt takes a slot among the wrong codes, because each makes us compute a hash.
     pub async fn reset(
         &self,
         live: &LiveSettings,
@@ -218,7 +221,8 @@ impl ByCode {
         };
         let (service, phone) = (self.clone(), ask.entry.phone.clone());
         let password = Zeroizing::new(ask.new_password.to_owned());
-        // Whoever hangs up now must not leave the place unsettled: this runs to its end without them.
+        // A client that hangs up now must not leave the slot unsettled, so this runs to its end on its own
+        // task.
         let compared = request_id::spawn(async move {
             let not = match service.0.hasher.hash_beside(&caller, &password, phone.as_str()).await {
                 Ok(Ok(hash)) => return Ok((hash, admitted.compare().await)),
@@ -245,7 +249,7 @@ impl ByCode {
         }
         let set = self.0.accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?;
         let Some(version) = set else { return Ok(ResetOutcome::NoAccount) };
-        // In an outage of the store there are none to forgive that would last.
+        // In an outage of the store there are no failures there to forgive.
         if let Err(error) = guard.forgive(&live.limits, account.id).await {
             tracing::debug!(%error, "an account's failures could not be forgiven");
         }
@@ -264,8 +268,8 @@ impl ByCode {
         Ok(ResetOutcome::Done(Box::new(account)))
     }
 
-    /// Gives an account the number, in place of the one that it may have. A number opens the account, so
-    /// the account is one whose password was just verified.
+    /// Gives an account the number, replacing any earlier one. A number opens the account, so the account's
+    /// password must just have been verified.
     pub async fn give(
         &self,
         live: &LiveSettings,
@@ -280,18 +284,18 @@ impl ByCode {
         match self.0.accounts.set_phone(account.id, proven.phone()).await? {
             PhoneSet::Done => Ok(PhoneOutcome::Done),
             PhoneSet::Taken => Ok(PhoneOutcome::PhoneTaken),
-            // Removed under its own session, which has ended with it.
+            // The account was removed during its own session, which has ended with it.
             PhoneSet::Gone => Ok(PhoneOutcome::Not(NotOpened::Wrong)),
         }
     }
 
-    /// Takes an account's number away. False where it is the only way in.
+    /// Removes an account's number. False if it is the only way to sign in.
     pub async fn take_away(&self, account: &Account) -> Result<bool, DbError> {
         self.0.accounts.remove_phone(account.id).await
     }
 }
 
-/// Whoever solved nothing is asked for a challenge.
+/// A client without a solved challenge is asked for one.
 fn no_room(caller: &HashCaller, HasherBusy { retry_after }: HasherBusy) -> ResetOutcome {
     match caller.solved() {
         true => ResetOutcome::Busy { retry_after },
@@ -299,7 +303,7 @@ fn no_room(caller: &HashCaller, HasherBusy { retry_after }: HasherBusy) -> Reset
     }
 }
 
-/// An owner may have everyone be a stranger.
+/// An owner may configure that everyone is a stranger.
 fn are_devices_known(live: &LiveSettings) -> bool {
     let limit = &live.limits.login_device;
     limit.mode() == LimitMode::Enforce && !limit.rules().is_empty()

@@ -1,4 +1,4 @@
-//! What is known of where somebody signs in from: enough to recognise a place, too little to find it.
+//! What is stored about a sign-in's client: enough to recognise a place, too little to find it.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use super::KnownDevices;
 
-/// Where a request comes from, as limits count it.
+/// The origin of a request in the form that limits count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestOrigin {
     /// The address; of an IPv6 one its /64.
@@ -17,7 +17,7 @@ pub struct RequestOrigin {
 
 const MAX_USER_AGENT_CHARS: usize = 200;
 
-/// The client of one request: as its account's owner is shown it later, and as what it has shown itself.
+/// The client of one request: as its account's owner sees it later, and its known devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignInClient {
     pub(super) network: String,
@@ -26,14 +26,14 @@ pub struct SignInClient {
 }
 
 impl SignInClient {
-    /// Masks the address to its /24 (IPv6: /48) and cuts the user agent to 200 characters here, so that
-    /// what was not to be stored goes no further.
+    /// Masks the address to its /24 (IPv6: /48) and cuts the user agent to 200 characters, so that nothing
+    /// that must not be stored goes further.
     pub fn new(address: IpAddr, user_agent: &str) -> Self {
         let user_agent = user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT_CHARS).collect();
         Self { network: network(address), user_agent, devices: KnownDevices::default() }
     }
 
-    /// Somebody has signed in from there before.
+    /// The browser has signed in before.
     pub fn known_as(self, devices: KnownDevices) -> Self {
         Self { devices, ..self }
     }

@@ -20,40 +20,41 @@ use super::{
 };
 use crate::db::DbError;
 
-/// How long an attempt may wait for others to end: with the hashing queue behind it, this stays well under
+/// How long an attempt may wait for others to end. Together with the hashing queue this stays well under
 /// [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// For how many names that no password opens it is known how often they were tried.
+/// The number of names without a password for which failures are remembered.
 const NAMES: usize = 100_000;
 
 pub struct ConsecutiveFailures {
     accounts: Accounts,
     in_flight: Arc<InFlightTable>,
-    /// Wrong passwords at names that no password opens, so that attempts there wait for each other as they would
-    /// at an account. Kept by this process for those that were tried last: nothing hangs on it but how it looks.
+    /// Wrong passwords at names without a password, so that attempts there wait for each other as they would
+    /// at an account. Kept in this process for the names tried last; only the observable behaviour depends on
+    /// it.
     unheld: quick_cache::sync::Cache<Username, u64>,
     disabled: Counter,
     tried: Counter,
     spent: Counter,
 }
 
-/// Whom a login names, and the leave to compare one password with theirs.
+/// The account of a login, and permission to compare one password with it.
 pub struct LoginLookup {
     pub account: Option<Account>,
-    /// What stands against the known device that it came from.
+    /// The failures of the known device that the attempt comes from.
     pub device: Option<DeviceFailures>,
     pub permit: Option<ComparisonPermit>,
 }
 
 impl LoginLookup {
-    /// What the password is compared with; none where that is a decoy.
+    /// What the password is compared with; None for a decoy.
     pub fn open_hash(&self) -> Option<&Phc> {
         let account = self.account.as_ref()?;
         if self.device.is_some() { account.password_hash.as_ref() } else { account.open_hash() }
     }
 
-    /// The device has had too many wrong ones.
+    /// The device has had too many wrong passwords.
     pub fn is_spent(&self) -> bool {
         self.device.is_some_and(|device| device.spent)
     }
@@ -114,7 +115,7 @@ impl ConsecutiveFailures {
         Ok(LoginLookup { account, device, permit: None })
     }
 
-    /// Wrong passwords in a row so far; None where there were too many.
+    /// Wrong passwords in a row so far; None if there were too many.
     fn failures(&self, login: &Username, lookup: &LoginLookup, max: u32) -> Option<u64> {
         let counted = |failures: i64| u64::try_from(failures).unwrap_or(0);
         match (&lookup.account, &lookup.device) {
@@ -127,9 +128,9 @@ impl ConsecutiveFailures {
         }
     }
 
-    /// Whether a password that was compared equal is right still. One statement, where wrong ones stood before.
-    /// Where none did, nobody in this process can have disabled it meanwhile, and where another instance has, no
-    /// session starts. What came from a known device says nothing of strangers: theirs stay as they are.
+    /// Whether a password that was compared equal is still right. Takes one statement if there were wrong
+    /// ones before. If not, nobody in this process can have disabled it, and if another instance has, no
+    /// session starts. A right password from a known device does not reset the count of strangers.
     pub async fn confirm(&self, lookup: &LoginLookup) -> Result<bool, DbError> {
         match (&lookup.account, lookup.device) {
             (Some(_), Some(DeviceFailures { failures: 0, .. })) => Ok(true),
@@ -142,7 +143,7 @@ impl ConsecutiveFailures {
         }
     }
 
-    /// A password was wrong. Whether that was the last one that strangers had, or the device that it came from.
+    /// Counts a wrong password. Returns whether it was the last one allowed to strangers, or to its device.
     pub async fn count(&self, login: &Username, lookup: &LoginLookup, max: u32) -> Result<bool, DbError> {
         match (&lookup.account, lookup.device) {
             (Some(account), Some(from)) => self.count_from(account, from.device, max).await,
@@ -187,27 +188,27 @@ impl ConsecutiveFailures {
     }
 }
 
-/// Of passwords that were disabled and open their accounts again, or were replaced.
+/// Counts disabled passwords that were re-enabled or replaced.
 pub fn password_enabled_counter() -> Counter {
     counter("enabled")
 }
 
-/// `gatehouse_disabled_passwords_total` by outcome: what became of passwords, and of known devices (`device`),
-/// that had too many wrong ones.
+/// `gatehouse_disabled_passwords_total` by outcome: passwords with too many wrong ones in a row, and known
+/// devices with too many (`device`).
 fn counter(outcome: &'static str) -> Counter {
     metrics::counter!("gatehouse_disabled_passwords_total", "outcome" => outcome)
 }
 
-/// The attempts of this process, by where they are counted.
+/// The attempts in flight in this process, by the count that they belong to.
 #[derive(Default)]
 struct InFlightTable(Mutex<HashMap<InFlightKey, InFlightCount>>);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum InFlightKey {
     Account(AccountId),
-    /// From a device that is known there.
+    /// At an account, from a known device.
     Device(AccountId, DeviceId),
-    /// Of no account.
+    /// At a name without an account.
     Name(Username),
 }
 
@@ -215,14 +216,14 @@ enum InFlightKey {
 struct InFlightCount {
     /// Being compared.
     comparing: u64,
-    /// Ended since this entry is here.
+    /// Ended since this entry was created.
     ended: u64,
     /// Being compared, or waiting for it.
     holders: usize,
     freed: Arc<Notify>,
 }
 
-/// A part in the attempts at one account, until it is dropped.
+/// Membership in the attempts at one account, until it is dropped.
 pub struct ComparisonPermit {
     table: Arc<InFlightTable>,
     key: InFlightKey,
@@ -232,7 +233,7 @@ pub struct ComparisonPermit {
 
 enum StartResult {
     Started,
-    /// Somebody has ended since the failures were read: read them again.
+    /// An attempt has ended since the failures were read: read them again.
     Stale,
     /// If all that are being compared were wrong, there would be no room for this one.
     Full,
@@ -252,7 +253,7 @@ impl ComparisonPermit {
         Self { table: Arc::clone(table), key, comparing: false, freed: Arc::clone(&count.freed) }
     }
 
-    /// How many attempts have ended; to be asked before the failures are read.
+    /// How many attempts have ended; must be read before the failures.
     fn ended(&self) -> u64 {
         self.table.lock()[&self.key].ended
     }
@@ -262,7 +263,7 @@ impl ComparisonPermit {
         let mut all = self.table.lock();
         let count = all.get_mut(&self.key).expect("here until the last permit is dropped");
         let since = count.ended - ended;
-        // One alone always may: the setting may have been lowered to less than there were failures.
+        // A single attempt always may: the setting may have been lowered below the number of failures.
         let room = failures + since + count.comparing < u64::from(max) || since + count.comparing == 0;
         if room {
             count.comparing += 1;

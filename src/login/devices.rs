@@ -1,8 +1,9 @@
-//! Device cookies (OWASP, "Slow Down Online Guessing Attacks with Device Cookies"): where an account was signed
-//! in to before, its owner is counted apart from strangers, so that nobody keeps them out by failing.
+//! Device cookies (OWASP, "Slow Down Online Guessing Attacks with Device Cookies"): in a browser in which an
+//! account has signed in before, failures are counted apart from those of strangers, so that nobody can lock
+//! its owner out by failing.
 //!
-//! Nothing is stored: an entry says of which account it is, of which device, of which password, and since
-//! when, under a keyed hash. It opens nothing by itself, and ends with the password or after [`LIFE`].
+//! Nothing is stored: an entry names the account, the device, the version of the password and a time, under a
+//! keyed hash. It opens nothing by itself, and expires with the password or after [`LIFE`].
 
 use std::fmt;
 use std::time::Duration;
@@ -16,40 +17,42 @@ use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::{SubKey, same};
 
-/// How long a device is known after the last sign-in on it: for who signs in twice a year. Browsers keep a
-/// cookie 400 days at most (RFC 6265bis), but a machine that was given away is to be a stranger's before that.
+/// How long a device is known after its last sign-in: long enough for somebody who signs in twice a year.
+/// Browsers keep a cookie for 400 days at most (RFC 6265bis), but a machine that was given away should become
+/// a stranger's sooner.
 pub const LIFE: Duration = Duration::from_secs(180 * 24 * 60 * 60);
-/// Accounts that one browser is known at; past that, the one that signed in longest ago goes.
+/// The number of accounts at which one browser is known; beyond it, the one that signed in longest ago is
+/// dropped.
 const MOST: usize = 5;
 
-/// Account, device, version of the password, time; each as long as it is.
+/// Account, device, version of the password, time, by their lengths.
 const SAID: usize = 16 + 16 + 8 + 8;
-/// What is said, and the hash over it.
+/// The data and its hash.
 const ENTRY: usize = SAID + 32;
 /// The same in base64url.
 const TEXT: usize = (ENTRY * 4).div_ceil(3);
 const SEPARATOR: char = '.';
 
 random_id! {
-    /// One browser at one account. Opens nothing, and says nothing of the machine.
+    /// One browser at one account. Opens nothing, and identifies no machine.
     DeviceId
 }
 
-/// A browser that somebody has signed in to this account from.
+/// A browser in which somebody has signed in to this account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownDevice {
     pub account: AccountId,
     pub id: DeviceId,
-    /// Of the password that was in force then. With another it is a stranger's.
+    /// The password that was in force then. With another version it is a stranger's.
     pub password_version: i64,
     issued_at: Micros,
 }
 
-/// As what a browser has shown itself: at most one device for each account, the newest sign-in first.
+/// The known devices of a browser: at most one for each account, the newest sign-in first.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct KnownDevices(Vec<KnownDevice>);
 
-/// Writes the cookie, and reads it.
+/// Writes and reads the cookie.
 #[derive(Clone)]
 pub struct DeviceCookies {
     key: SubKey,
@@ -62,8 +65,8 @@ impl DeviceCookies {
         Self { key, clock, entropy }
     }
 
-    /// What a cookie shows. Of what is forged, cut off, too long or too old there is nothing to say: whoever
-    /// sends it is a stranger.
+    /// The devices that a cookie proves. A cookie that is forged, truncated, too long or too old proves none:
+    /// its sender is a stranger.
     pub fn recognise(&self, cookie: &str) -> KnownDevices {
         let mut known = KnownDevices::default();
         if cookie.len() > MOST * (TEXT + SEPARATOR.len_utf8()) {
@@ -77,8 +80,8 @@ impl DeviceCookies {
         known
     }
 
-    /// The cookie for a browser that somebody has proven an account to be theirs from. A device that is known
-    /// there already stays the same one: whoever has a copy of its cookie shares its guesses, and gets no more.
+    /// The cookie for a browser in which somebody has proved that an account is theirs. A device that is
+    /// already known there keeps its id: a copy of its cookie shares its guesses and gets no more.
     pub fn remember(&self, known: &KnownDevices, account: &Account) -> String {
         let id = known
             .at(account.id)
@@ -114,7 +117,7 @@ impl DeviceCookies {
 }
 
 impl KnownDevice {
-    /// Whom the limit on devices counts: the device at its account.
+    /// The subject of the limit on devices: the device at its account.
     pub fn subject(&self) -> [u8; 32] {
         device_subject(self.account, self.id)
     }
@@ -145,13 +148,13 @@ impl KnownDevices {
         self.0.is_empty()
     }
 
-    /// As what it is known at an account.
+    /// The known device at an account.
     pub fn at(&self, account: AccountId) -> Option<KnownDevice> {
         self.0.iter().copied().find(|device| device.account == account)
     }
 }
 
-/// What stands for a device in its limit.
+/// The subject of a device in its limit.
 pub fn device_subject(account: AccountId, device: DeviceId) -> [u8; 32] {
     let mut subject = [0; 32];
     subject[..16].copy_from_slice(account.as_bytes());

@@ -1,5 +1,5 @@
-//! Wrong passwords in the database, for as long as some window may count them: what the windows of sign-ins are
-//! rebuilt from, and what decides while the window store is out. Each is written before its answer is given.
+//! Wrong passwords in the database, as long as a window may count them: the windows of sign-ins are rebuilt
+//! from them, and they decide while the window store is out. Each is written before its attempt is answered.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db};
 use crate::throttle::{HitId, KeptHit, OwnedBucket, SubjectKey};
 
-/// An instance that gave no sign of life for this long is not counted; it gives one every 5 s.
+/// An instance without a sign of life for this long is not counted; it gives one every 5 s.
 const LIVE_WITHIN: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// The record over its database. Clones share it.
@@ -24,23 +24,23 @@ struct RecordParts {
     clock: Clock,
 }
 
-/// A wrong password, and the logs that it is in. Keys are keyed hashes, of names that nobody has, too.
+/// A wrong password, and the logs that contain it. Keys are keyed hashes, also for names without an account.
 #[derive(Debug, Clone)]
 pub struct FailedAttempt {
     pub hit: HitId,
-    /// The account's log, or the device's in its place.
+    /// The account's log, or the device's log instead.
     pub own: SubjectKey,
     pub logs: Vec<(String, SubjectKey)>,
 }
 
-/// A row's place in the order of the record, newest first.
+/// A row's position in the record, newest first.
 #[derive(Debug, Clone)]
 pub struct RecordPlace {
     at: Micros,
     hit: String,
 }
 
-/// One row, read back.
+/// One row, as read.
 #[derive(Debug, Clone)]
 pub struct RecordedFailure {
     pub place: RecordPlace,
@@ -49,7 +49,7 @@ pub struct RecordedFailure {
 }
 
 impl FailedAttempt {
-    /// Of what stands in these logs, its own first.
+    /// For the hit in these logs, of which the first is its own.
     pub fn of(hit: HitId, buckets: &[OwnedBucket]) -> Self {
         let log = |bucket: &OwnedBucket| (bucket.limit.name().to_owned(), bucket.key);
         Self { hit, own: buckets[0].key, logs: buckets.iter().map(log).collect() }
@@ -66,22 +66,22 @@ impl FailureRecord {
         Self(Arc::new(RecordParts { db, clock }))
     }
 
-    /// This process's clock: for what is not counted.
+    /// This process's clock, for what is not counted.
     pub fn clock(&self) -> &Clock {
         &self.0.clock
     }
 
-    /// Fails where the database is known to take nothing that is written.
+    /// Fails if the database is known to refuse writes.
     pub fn writable(&self) -> Result<(), DbError> {
         if self.0.db.is_writable() { Ok(()) } else { Err(sqlx::Error::PoolTimedOut.into()) }
     }
 
-    /// The time that it is kept by.
+    /// The database's time, by which the record is kept.
     pub async fn now(&self) -> Result<Micros, DbError> {
         self.0.db.now(&self.0.clock).await
     }
 
-    /// Writes one down, with the database's time.
+    /// Writes a failure with the database's time.
     pub async fn write(&self, attempt: &FailedAttempt) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO failed_attempts (at, hit, own, logs) VALUES ($1, $2, $3, $4)
             ON CONFLICT DO NOTHING RETURNING at";
@@ -108,7 +108,8 @@ impl FailureRecord {
         Ok(())
     }
 
-    /// When the newest failures of a log of its own were, newest first, at most `most` of those after `from`.
+    /// The times of the newest failures of an account's or a device's log after `from`, newest first, at most
+    /// `most`.
     pub async fn newest(&self, own: SubjectKey, from: Micros, most: u32) -> Result<Vec<Micros>, DbError> {
         const SQL: &str =
             "SELECT at FROM failed_attempts WHERE own = $1 AND at > $2 ORDER BY at DESC LIMIT $3";
@@ -117,7 +118,7 @@ impl FailureRecord {
         Ok(times.into_iter().map(Micros).collect())
     }
 
-    /// Failures later than `from` and behind `place`, newest first.
+    /// Failures later than `from` and after `place`, newest first.
     pub async fn page(
         &self,
         from: Micros,
@@ -131,23 +132,24 @@ impl FailureRecord {
         Ok(rows.into_iter().map(parse).collect::<Result<_, _>>()?)
     }
 
-    /// Forgets the failures of a log of its own: its owner has proven themselves, or was let in again.
+    /// Deletes the failures of an account's or a device's log: its owner has proved who they are, or was let
+    /// in again.
     pub async fn forget(&self, own: SubjectKey) -> Result<(), DbError> {
         const SQL: &str = "DELETE FROM failed_attempts WHERE own = $1";
         on_db!(&self.0.db, pool => query(SQL).bind(text(&own.0)).execute(pool).await.map(drop))?;
         Ok(())
     }
 
-    /// Forgets the failures of a log that many share: an administrator cleared it.
+    /// Deletes the failures of a shared log that an administrator cleared.
     pub async fn forget_shared(&self, limit: &str, key: SubjectKey) -> Result<(), DbError> {
         const SQL: &str = "UPDATE failed_attempts SET logs = REPLACE(logs, $1, '') WHERE logs LIKE $2";
-        // Neither a limit's name nor base64url has a % in it; a _ stands for itself, too.
+        // Neither a limit's name nor base64url contains %; a _ matches itself, too.
         let log = format!("{limit}:{}", text(&key.0));
         on_db!(&self.0.db, pool => query(SQL).bind(&log).bind(format!("%{log}%")).execute(pool).await.map(drop))?;
         Ok(())
     }
 
-    /// Forgets at most `batch` failures from before that time; how many went.
+    /// Deletes at most `batch` failures from before that time; returns how many.
     pub async fn purge(&self, before: Micros, batch: u32) -> Result<u64, DbError> {
         const SQL: &str =
             "DELETE FROM failed_attempts WHERE (at, hit) IN (SELECT at, hit FROM failed_attempts
@@ -156,7 +158,7 @@ impl FailureRecord {
             .map(|done| done.rows_affected()))?)
     }
 
-    /// How many instances are alive, this one among them.
+    /// How many instances are alive, including this one.
     pub async fn live_instances(&self, now: Micros) -> Result<u32, DbError> {
         const SQL: &str = "SELECT COUNT(*) FROM instances WHERE seen_at > $1";
         let since = now.minus(LIVE_WITHIN).0;

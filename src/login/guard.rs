@@ -1,5 +1,5 @@
-//! The limits that stand before every password: on a device that is known at the account, or else on the account
-//! and on the client's address and network; and what becomes of them while the store is out.
+//! The limits in front of every password: on the known device, or otherwise on the account and on the
+//! client's address and network; and what replaces them while the store is out.
 
 mod in_flight;
 mod outage;
@@ -36,30 +36,30 @@ pub use path::SignInPath;
 pub use slot::AttemptSlot;
 pub use subject::{AccountSubject, account_subject};
 
-/// How long an attempt may wait for others in flight to end. With the hashing queue behind it this stays
-/// well under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
+/// How long an attempt may wait for others in flight to end. Together with the hashing queue this stays well
+/// under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A store that loses its data more often than this in one question has more wrong with it.
+/// A store that loses its data more often than this during one request has another problem.
 const MOST_TRIES: usize = 3;
-/// What a caller who waited in vain is told: about as long as the attempts before it take.
+/// The retry time of a caller who waited in vain: about as long as the attempts before it take.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
-/// Which account a login names, for this many logins: what keeps refusals away from the database.
+/// The number of logins whose account is remembered, so that refusals do not need the database.
 const KNOWN_LOGINS: usize = 100_000;
 
-/// What everyone meets while the store is out: no hit stands in the way.
+/// The refusal that everyone gets while the store is out; no hit causes it.
 const ASKED: Refusal =
     Refusal { bucket: OWN, rule: 0, then: RuleAction::Captcha, retry_after: BUSY_RETRY, frees_at: Micros(0) };
 
 /// Reserves before a password is verified.
 pub struct LoginGuard {
     limiter: Limiter<AnyStore>,
-    /// Windows of addresses in this process, stricter, for as long as the store is out.
+    /// Windows of addresses in this process, with stricter limits, used while the store is out.
     insurance: Limiter<MemoryStore>,
-    /// What decides on accounts meanwhile, and what the store is rebuilt from.
+    /// Decides on accounts while the store is out, and is what the store is rebuilt from.
     failures: FailureRecord,
     in_flight: InFlightAttempts,
     rebuild: throttle::WindowRebuild<AnyStore>,
-    /// A return to the store is under way.
+    /// A return to the store is in progress.
     returning: AtomicBool,
     accounts: Accounts,
     audit: Audit,
@@ -81,7 +81,7 @@ pub enum GuardAdmission {
     },
 }
 
-/// Who tries, and with what.
+/// The client of an attempt.
 #[derive(Clone, Copy)]
 pub struct GuardRequest<'a> {
     pub login: &'a Username,
@@ -90,7 +90,7 @@ pub struct GuardRequest<'a> {
     pub solved: bool,
 }
 
-/// Something that was admitted: when, and what a watching limit would have refused.
+/// An admitted attempt: when, and what a limit in monitor mode would have refused.
 #[derive(Debug, Clone, Copy)]
 pub struct CountedAttempt {
     pub at: Micros,
@@ -120,7 +120,7 @@ impl LoginGuard {
         }
     }
 
-    /// Where what becomes of attempts is recorded.
+    /// Where the outcome of attempts is recorded.
     pub const fn audit(&self) -> &Audit {
         &self.audit
     }
@@ -141,12 +141,12 @@ impl LoginGuard {
         self.logins.get(login)
     }
 
-    /// By which way an attempt comes first, from a device that is known there.
+    /// The path that an attempt takes first, given its known device.
     pub fn path(limits: &Limits, device: Option<KnownDevice>) -> SignInPath {
         SignInPath::of(device, limits.into())
     }
 
-    /// What the database says of a login just now. Whether it is of whom `assumed` said.
+    /// Remembers what the database says about a login. Returns whether that is what was `assumed`.
     pub fn learn(&self, login: &Username, found: Option<&Account>, assumed: AccountSubject) -> bool {
         let found = AccountSubject::of(found);
         if assumed != found {
@@ -155,13 +155,14 @@ impl LoginGuard {
         assumed.account() == found.account()
     }
 
-    /// An account was made just now. It starts afresh, whatever was tried at its name before.
+    /// An account was just created. It starts without the failures at its name.
     pub fn made(&self, account: &Account) {
         self.logins.insert(account.login.clone(), AccountSubject::of(Some(account)));
     }
 
-    /// Takes a slot on the account, the address and the network, or says why there is none. In an outage of the
-    /// store: stricter windows of this process, and a CAPTCHA for everyone.
+    /// Takes a slot on the account, the address and the network, or returns why there is none. In an outage
+    /// of the store: a CAPTCHA for everyone, the record in SQL for accounts, and stricter windows of this
+    /// process for addresses and networks.
     pub async fn admit(
         self: &Arc<Self>,
         limits: &Limits,
@@ -171,7 +172,7 @@ impl LoginGuard {
         self.admit_known(limits, subject, who, None).await
     }
 
-    /// The same for who comes from a device that is known there: on the device, as long as that has a slot.
+    /// The same for an attempt that may come from a known device: on the device, as long as that has a slot.
     pub async fn admit_known(
         self: &Arc<Self>,
         limits: &Limits,
@@ -185,7 +186,7 @@ impl LoginGuard {
             if let Some(admission) = self.admit_by_store(limits, (subject, who), path).await {
                 return admission;
             }
-            // Boxed, as what is hardly ever run would make every attempt's future larger.
+            // Boxed, because it rarely runs and would make the future of every attempt larger.
             if let Some(admission) = Box::pin(self.admit_in_outage(before, (subject, who), path)).await {
                 return admission;
             }
@@ -193,7 +194,8 @@ impl LoginGuard {
         GuardAdmission::Busy { retry_after: BUSY_RETRY }
     }
 
-    /// By windows that are whole, and were when the slot was taken. None: the store is out, or lacks something.
+    /// By windows that were complete before and after the slot was taken. None: the store is out or
+    /// incomplete.
     async fn admit_by_store(
         self: &Arc<Self>,
         limits: &Limits,
@@ -225,7 +227,7 @@ impl LoginGuard {
                             failures,
                         )));
                     }
-                    // It was given by windows with holes, or nobody can say that it was not.
+                    // It was given by incomplete windows, or nobody can tell that it was not.
                     match (hold.refund().await, now) {
                         (Ok(()), Ok(_)) => None,
                         (Err(error), _) | (Ok(()), Err(error)) => Some(error),
@@ -242,8 +244,8 @@ impl LoginGuard {
         None
     }
 
-    /// Whether the next attempt of the same kind would be asked for a CAPTCHA. The same question for an
-    /// account that does not exist.
+    /// Whether the next attempt of this kind would be asked for a CAPTCHA. The same check for an account that
+    /// does not exist.
     pub async fn challenges_next(
         &self,
         limits: &Limits,
@@ -255,8 +257,8 @@ impl LoginGuard {
             || path::challenges_next(&self.limiter, limits.into(), (subject, who), path).await.unwrap_or(true)
     }
 
-    /// Counts one thing that an address did, where the outcome does not matter; or says why it may not.
-    /// In an outage: a stricter window of this process.
+    /// Counts one action of an address whose outcome does not matter, or returns why it is refused. In an
+    /// outage: by a stricter window of this process.
     pub async fn count_address(
         &self,
         limit: &Limit,
@@ -277,15 +279,15 @@ impl LoginGuard {
             HitDecision::Admitted(throttle::AdmittedHit { at, noted, .. }) => {
                 Ok(CountedAttempt { at, noted })
             }
-            // Nothing here takes holds, and the in-process store does not fail.
+            // These limits have no holds, and the in-process store does not fail.
             HitDecision::Held => Ok(CountedAttempt { at: self.audit.now(), noted: None }),
         }
     }
 
-    /// Counts a wrong answer to a challenge, as a failure of its address and network. It brings on challenges and
-    /// nothing else: a limit with a `block` rule does not count it, or answers, which take no account and no
-    /// hash, would be the cheapest way to shut an address that many share. In an outage, when everybody is asked
-    /// anyway, nothing counts it.
+    /// Counts a wrong answer to a challenge as a failure of its address and network. It only ever leads to
+    /// challenges: a limit with a `block` rule does not count it; otherwise answers, which need no account
+    /// and no hash, would be the cheapest way to block an address that many share. In an outage nothing
+    /// counts it, because everybody is asked anyway.
     pub async fn count_answer(&self, limits: &Limits, origin: &RequestOrigin) -> Option<CountedAttempt> {
         let asks = |limit: &Limit| limit.rules().iter().all(|rule| rule.then == RuleAction::Captcha);
         let counting = [(&limits.login_address, &origin.address), (&limits.login_network, &origin.network)];
@@ -294,7 +296,7 @@ impl LoginGuard {
         if buckets.is_empty() {
             return None;
         }
-        // As solved: rules that ask for an answer do not stand in the way of counting one.
+        // As if solved, so that rules that ask for an answer do not prevent counting one.
         match self.limiter.reserve(&buckets, true).await {
             Ok(HitDecision::Admitted(throttle::AdmittedHit { at, noted, .. })) => {
                 Some(CountedAttempt { at, noted })
@@ -307,8 +309,8 @@ impl LoginGuard {
         }
     }
 
-    /// Forgets an account's failures: its owner has proven themselves another way. In the record first, so that
-    /// a store that is being rebuilt does not get back what is forgiven.
+    /// Deletes an account's failures, because its owner has proved who they are in another way. First in the
+    /// record, so that a rebuild does not bring back what was forgiven.
     pub async fn forgive(&self, limits: &Limits, account: AccountId) -> Result<(), StoreError> {
         let bucket = self.limiter.bucket(&limits.login_account, &account_key(account));
         if let Err(error) = self.failures.forget(bucket.key).await {
@@ -327,7 +329,7 @@ fn refused(path: SignInPath, refusal: Refusal) -> GuardAdmission {
     GuardAdmission::Refused { path, limit: path.limits()[refusal.bucket].as_str(), refusal }
 }
 
-/// Half of everything, for one instance that cannot see what the others admit.
+/// Half of everything, because one instance does not see what the others admit.
 fn stricter(limit: &Limit) -> Limit {
     let halved = |rule: &Rule| Rule { max: (rule.max / 2).max(1), ..rule.clone() };
     let rules = limit.rules().iter().map(halved).collect();

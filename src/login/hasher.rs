@@ -1,4 +1,4 @@
-//! The bounded pool that all password hashing goes through (argon2id).
+//! The bounded pool for all password hashing (argon2id).
 
 mod arena;
 mod fair;
@@ -25,13 +25,14 @@ use crate::secret;
 pub use scheduler::{HashCaller, HashLane};
 
 const OUTPUT_BYTES: usize = 32;
-/// Nobody waits longer for a worker: a slot taken at the limiter is not to die meanwhile.
+/// The longest wait for a worker: a slot taken at the limiter must not expire meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// A stranger who solved nothing has an answer sooner, if only a challenge: half of what they may wait in all.
+/// A stranger without a solved challenge gets an answer sooner, even if only a challenge: half of the longest
+/// wait.
 const LONGEST_WAIT_UNSOLVED: Duration = Duration::from_millis(2500);
-/// How long a caller who solved nothing waits to hear that there is no room. A flood sends its next attempt when
-/// it has its answer: without this, 1,500 connections kept the threads that answer so busy that a sign-in, which
-/// has its turn there some seven times, took more than a second.
+/// How long a caller without a solved challenge waits to be told that there is no room. A flood sends its
+/// next attempt when it has its answer. Without this delay, 1,500 connections kept the worker threads so busy
+/// that a sign-in, which needs about seven turns there, took more than a second.
 const REFUSAL_TAKES: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 1024;
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
@@ -42,7 +43,7 @@ pub struct PasswordHasher(Arc<HasherPool>);
 
 struct HasherPool {
     params: Params,
-    /// In the shape of a hash with these parameters, but of nothing: its output is random.
+    /// Shaped like a hash with these parameters, but its output is random.
     decoy: StoredHash,
     entropy: Entropy,
     workers: HashWorkers,
@@ -57,12 +58,11 @@ struct HasherPool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyResult {
     pub ok: bool,
-    /// Right, but hashed with other parameters than today's: hash it again while it is at hand.
+    /// Right, but hashed with other parameters than today's: should be hashed again now.
     pub rehash: bool,
 }
 
-/// There was no room to wait, or another caller had a better claim to it, or it took too long. Nothing was
-/// computed.
+/// There was no room to wait, another caller had priority, or it took too long. Nothing was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("password hashing is busy")]
 pub struct HasherBusy {
@@ -92,8 +92,8 @@ impl PasswordHasher {
         })))
     }
 
-    /// Whether there is room for this caller at the moment. To be asked before anything else is taken for them;
-    /// whoever hashes is told again. A refusal takes a second.
+    /// Whether there is room for this caller now. Check it before anything else is taken for the caller;
+    /// hashing checks again. A refusal takes a second.
     pub async fn has_room(&self, caller: &HashCaller) -> Result<(), HasherBusy> {
         if self.0.workers.has_room(caller) {
             return Ok(());
@@ -104,8 +104,8 @@ impl PasswordHasher {
         Err(self.0.busy())
     }
 
-    /// The hash to store for a password that is being chosen, if it will do. Whether it is guessable takes
-    /// up to 30 ms to estimate where the input is made to be slow, so that is a worker's business too.
+    /// The hash to store for a new password, if it is acceptable. Estimating whether it is guessable takes up
+    /// to 30 ms for an adversarial input, so a worker does that, too.
     pub async fn hash_new_for(
         &self,
         caller: &HashCaller,
@@ -124,7 +124,7 @@ impl PasswordHasher {
         self.hash_new_for(&HashCaller::OPERATOR, input, login).await
     }
 
-    /// The same for an account of which only something else is known: `own` is what it must not be made of.
+    /// The same for an account of which only something else is known: the password must not consist of `own`.
     pub async fn hash_beside(
         &self,
         caller: &HashCaller,
@@ -143,20 +143,20 @@ impl PasswordHasher {
         .await
     }
 
-    /// The hash to store for a password that was judged already, with a salt of its own.
+    /// The hash to store for a password that was checked already, with its own salt.
     pub async fn hash(&self, caller: &HashCaller, password: &Password) -> Result<Phc, HasherBusy> {
         let password = password.clone();
         self.work(caller, pending(), move |pool| pool.hash(&password)).await
     }
 
-    /// Whether the password is the one that was hashed. With no hash (no such account, or none that a
-    /// password opens) a decoy is computed, so that the answer `false` takes as long; the same where
-    /// the stored hash is damaged or its parameters are out of bounds, which is logged.
+    /// Whether the password matches the hash. Without a hash (no account, or no usable password) a decoy is
+    /// computed, so that the answer `false` takes as long. The same happens if the stored hash is damaged or
+    /// its parameters are out of bounds, which is logged.
     ///
-    /// A hash stored with other parameters takes the time that those take, until it is hashed again:
-    /// after the parameters have been changed, such an account can be told by a stopwatch from none.
+    /// A hash that was stored with other parameters takes the time of those until it is hashed again: after a
+    /// change of the parameters, the response time tells such an account from none.
     ///
-    /// Where `hung_up` comes first, the caller waits no longer; a hash that has begun goes on to its end.
+    /// If `hung_up` resolves first, the caller stops waiting; a hash that has begun runs to its end.
     pub async fn verify(
         &self,
         caller: &HashCaller,
@@ -193,9 +193,9 @@ impl PasswordHasher {
         self.0.workers.waiting(lane)
     }
 
-    /// Keeps every worker from hashing until what is answered is dropped, for tests of what happens meanwhile.
-    /// `patient`: whoever waits does so for as long as it takes, however slow the machine that tests, and refusals
-    /// are told at once.
+    /// Keeps every worker busy until the returned value is dropped, for tests of what happens meanwhile.
+    /// `patient`: callers wait as long as it takes, however slow the test machine is, and refusals are
+    /// immediate.
     #[doc(hidden)]
     pub async fn keep_busy(&self, patient: bool) -> Vec<mpsc::Sender<Infallible>> {
         self.0.patient.store(patient, Ordering::SeqCst);
@@ -215,12 +215,12 @@ impl PasswordHasher {
         kept
     }
 
-    /// How many hashes were computed so far, for whatever reason.
+    /// How many hashes were computed so far, for any reason.
     pub fn verifications(&self) -> u64 {
         self.0.computed.load(Ordering::SeqCst)
     }
 
-    /// How many of them were decoys: whatever the password, it was not right.
+    /// How many of them were decoys, which no password matches.
     pub fn decoys(&self) -> u64 {
         self.0.decoys.load(Ordering::SeqCst)
     }
@@ -234,7 +234,7 @@ impl PasswordHasher {
         let (tell, mut told) = oneshot::channel();
         let pool = Arc::clone(&self.0);
         let work = Box::new(move || {
-            // Nobody may be listening any more.
+            // The receiver may be gone.
             let _ = tell.send(job(&pool));
         });
         let busy = || self.0.busy();
@@ -245,7 +245,7 @@ impl PasswordHasher {
             () = self.0.lose_patience(caller) => {}
             () = hung_up => {}
         }
-        // What has begun is waited for: its outcome counts.
+        // A hash that has begun is waited for, because its outcome counts.
         if waiting.withdraw() { Err(busy()) } else { told.await.map_err(|_| busy()) }
     }
 }
@@ -259,7 +259,7 @@ impl HasherPool {
         tokio::time::sleep(if unsolved { LONGEST_WAIT_UNSOLVED } else { LONGEST_WAIT }).await;
     }
 
-    /// Come back when those who wait now will have been served; whole seconds, as Retry-After counts.
+    /// The time in which all who wait now will have been served, in whole seconds for Retry-After.
     fn busy(&self) -> HasherBusy {
         let waiting: usize = HashLane::ALL.iter().map(|lane| self.workers.waiting(*lane)).sum();
         let rounds = (waiting + self.worker_count).div_ceil(self.worker_count) as u64;
@@ -283,7 +283,7 @@ impl HasherPool {
         Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
             .hash_password_into_with_memory(password.bytes(), salt, &mut output, &mut arena[..blocks])
             .expect("parameters and lengths were checked");
-        // What a dearer stored hash needed is given back.
+        // The extra memory of an expensive stored hash is freed.
         if arena.len() <= self.params.block_count() {
             self.arenas.put_back(arena);
         }

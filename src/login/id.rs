@@ -1,10 +1,10 @@
-//! Ids of rows: 128 random bits, so that they neither count nor can be guessed.
+//! Row ids: 128 random bits, so that they do not reveal counts and cannot be guessed.
 
 use std::fmt;
 
 use crate::entropy::Entropy;
 
-/// Written as 32 lower-case hexadecimal digits, and read back from nothing else: one id has one text.
+/// Written as 32 lower-case hexadecimal digits, and parsed from nothing else: one id has one text.
 macro_rules! random_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -42,17 +42,17 @@ macro_rules! random_id {
 }
 
 random_id! {
-    /// An account, for good: the login may change, this does not.
+    /// An account, permanently: the login may change, the id does not.
     AccountId
 }
 random_id! {
-    /// A session as its owner sees and ends it. Opens nothing: the token does.
+    /// A session in its owner's list, used to end it. It opens nothing: the token does.
     SessionId
 }
 
 pub(super) use random_id;
 
-/// An id out of a column that only ever held one.
+/// An id from a column that only ever contains ids.
 pub(super) fn stored<T>(id: Option<T>) -> Result<T, sqlx::Error> {
     id.ok_or_else(|| sqlx::Error::Decode("an id is not 32 hexadecimal digits".into()))
 }

@@ -1,4 +1,4 @@
-//! Who people are: user names, passwords and their hashes, accounts, and where they are signed in.
+//! Identity: usernames, passwords and their hashes, accounts, and sessions.
 
 mod accounts;
 mod by_code;
@@ -42,7 +42,7 @@ pub use sign_in::{BUSY, SignInAttempt, SignInOutcome, SignInService, SignedInOwn
 pub use tokens::{ApiToken, ApiTokens, MOST_TOKENS, NewToken, TokenBearer, TokenEntry, TokenId};
 pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
 
-/// What a service stands on has failed; its caller hears no more than that.
+/// Something that a service depends on has failed; the caller learns no more than that.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     #[error(transparent)]

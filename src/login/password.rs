@@ -1,4 +1,4 @@
-//! Passwords: one form for every keyboard, and what a new one has to be.
+//! Passwords: one form for every keyboard, and the rules for new ones.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,20 +9,22 @@ use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 use zxcvbn::Score;
 
-/// NIST SP 800-63B-4, 3.1.1.2: 15 where a password stands alone. In characters (code points), once normalised.
+/// NIST SP 800-63B-4, 3.1.1.2: 15 if a password is the only factor. In characters (code points) after
+/// normalisation.
 pub const MIN_CHARS: usize = 15;
-/// NIST asks for at least 64; more costs nothing, as the hash reads its input once.
+/// NIST asks for at least 64; more costs nothing, because the hash reads its input once.
 pub const MAX_CHARS: usize = 256;
-/// The most that is read at all, before anything else looks at it: 256 characters of four bytes.
+/// The most bytes that are read at all: 256 characters of four bytes.
 pub const MAX_INPUT: usize = 1024;
-/// What the strength estimate reads. Its time grows with the square of the length: characters that each
-/// stand for several letters took 28 ms at 32 characters, 54 at 48, 212 at 100 (optimised).
+/// The number of characters that the strength estimate reads. Its time grows with the square of the length:
+/// characters that each stand for several letters took 28 ms at 32 characters, 54 at 48, 212 at 100
+/// (optimised build).
 const ESTIMATED_CHARS: usize = 32;
-/// zxcvbn's highest: 10^10 guesses or more. One lower (10^8) lets through a common word with a year and
-/// a run of marks, or twice the same season and year, which is what 15 characters tempt people into.
+/// zxcvbn's highest: 10^10 guesses or more. One lower (10^8) accepts a common word with a year and some
+/// punctuation, or the same season and year twice, which a minimum of 15 characters invites.
 const MIN_SCORE: Score = Score::Four;
 
-/// What was typed, normalised by RFC 8265's OpaqueString; wiped when dropped, never printed.
+/// The input, normalised by RFC 8265's OpaqueString. Wiped when dropped, never printed.
 #[derive(Clone)]
 pub struct Password(SecretString);
 
@@ -41,8 +43,8 @@ pub enum PasswordError {
 }
 
 impl Password {
-    /// A password that is being chosen, its length judged; `guessable` judges the rest. There are no
-    /// composition rules (NIST SP 800-63B-4).
+    /// A new password with an acceptable length; `guessable` checks the rest. There are no composition rules
+    /// (NIST SP 800-63B-4).
     pub(super) fn choose(input: &str) -> Result<Self, PasswordError> {
         bound(input)?;
         let normal = normalised(input).ok_or(PasswordError::Character)?;
@@ -54,19 +56,19 @@ impl Password {
         }
     }
 
-    /// The block-list: common passwords, dates, keyboard runs, repeats, and the words of this place and of
-    /// its owner (a name, a number). Up to 30 ms of work where the input is made to be slow.
+    /// The block-list: common passwords, dates, keyboard runs, repeats, the name of this service, and words
+    /// of the owner (a name, a number). Takes up to 30 ms for an adversarial input.
     pub(super) fn guessable(&self, own: &str) -> bool {
         let head = self.0.expose_secret().chars().take(ESTIMATED_CHARS).collect::<String>();
         let head = Zeroizing::new(head);
         zxcvbn::zxcvbn(&head, &[own, "gatehouse"]).score() < MIN_SCORE
     }
 
-    /// A password that is tried at sign-in: only its length is bounded (1 to 1024 bytes), since a short
-    /// or odd one is a wrong one, and is to look and cost the same as any other.
+    /// A password tried at sign-in. Only its length is checked (1 to 1024 bytes): a short or odd one is
+    /// simply wrong, and must look and cost the same as any other.
     pub fn attempt(input: &str) -> Result<Self, PasswordError> {
         bound(input)?;
-        // What cannot be normalised was never stored either: as it stands, it matches nothing.
+        // Input that cannot be normalised was never stored either, so as it is it matches nothing.
         Ok(Self(SecretString::from(normalised(input).unwrap_or(Cow::Borrowed(input)).into_owned())))
     }
 
@@ -75,8 +77,8 @@ impl Password {
     }
 }
 
-/// By RFC 8265's OpaqueString, which maps printable ASCII to itself; it takes longer to find that out by its rules than
-/// all else that a refusal takes.
+/// By RFC 8265's OpaqueString, which maps printable ASCII to itself. Finding that out by its rules would take
+/// longer than everything else in a refusal.
 fn normalised(input: &str) -> Option<Cow<'_, str>> {
     match input.bytes().all(|letter| (b' '..=b'~').contains(&letter)) {
         true => Some(Cow::Borrowed(input)),

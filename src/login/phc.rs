@@ -1,24 +1,24 @@
-//! Password hashes as text (PHC strings), and what of a stored one is trusted.
+//! Password hashes as text (PHC strings), and which stored ones are accepted.
 
 use std::fmt;
 
 use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{ARGON2ID_IDENT, Params, Version};
 
-/// No PHC string of ours comes near it.
+/// Longer than any PHC string of ours.
 const MAX_PHC_BYTES: usize = 512;
-/// A stored hash brings its own parameters, and whoever can write one must not be able to hold a worker
-/// for long (m = 1 GiB takes seconds). RFC 9106's second recommended option is the dearest that is
-/// computed, unless the settings ask for more.
+/// A stored hash brings its own parameters, and somebody who can write one must not be able to occupy a
+/// worker for long (m = 1 GiB takes seconds). RFC 9106's second recommended option is the most expensive that
+/// is computed, unless the settings ask for more.
 const MAX_STORED_MEMORY_KIB: u32 = 64 * 1024;
 const MAX_STORED_WORK_KIB: u64 = 3 * 64 * 1024;
 const MAX_STORED_LANES: u32 = 16;
 
-/// A password hash as it is stored (`$argon2id$v=19$m=…`); never printed.
+/// A stored password hash (`$argon2id$v=19$m=…`); never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Phc(String);
 
-/// A hash taken apart, its parameters within bounds.
+/// A parsed hash with parameters within bounds.
 #[derive(Clone)]
 pub(super) struct StoredHash {
     pub(super) params: Params,
@@ -27,7 +27,7 @@ pub(super) struct StoredHash {
 }
 
 impl StoredHash {
-    /// None where it is no argon2id hash, or asks for more than is computed; `current` always passes.
+    /// None if it is not an argon2id hash, or exceeds the bounds; `current` always passes.
     pub(super) fn parse(phc: &str, current: &Params) -> Option<Self> {
         let hash = (phc.len() <= MAX_PHC_BYTES).then(|| PasswordHash::new(phc).ok())??;
         let params = Params::try_from(&hash).ok()?;
@@ -38,7 +38,7 @@ impl StoredHash {
             && params.p_cost() <= current.p_cost().max(MAX_STORED_LANES)
             && work(&params) <= work(current).max(MAX_STORED_WORK_KIB);
         let (salt, output) = (hash.salt?, hash.hash?);
-        // A short output would be met by chance.
+        // A short output could be matched by chance.
         (sound && output.len() >= 16 && salt.len() >= argon2::MIN_SALT_LEN).then(|| Self {
             params,
             salt: salt.to_vec(),

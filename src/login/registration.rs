@@ -1,4 +1,4 @@
-//! Making an account with a name and a password, with or without a number, and changing that password.
+//! Creating an account with a name and a password, with or without a number, and changing that password.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,15 +27,15 @@ struct RegistrationInner {
     codes: SmsCodes,
 }
 
-/// Who wants an account.
+/// A request for an account.
 #[derive(Clone, Copy)]
 pub struct RegistrationRequest<'a> {
     pub login: &'a Username,
     pub password: &'a str,
-    /// A number, and the code that came to it.
+    /// A number, and the code entered for it.
     pub phone: Option<(&'a Phone, &'a SmsCode)>,
     pub origin: &'a RequestOrigin,
-    /// The browser's name, if it has one: the one that asked for the code has guesses of its own.
+    /// The browser's id, if it has one: the one that requested the code has guesses of its own.
     pub browser: Option<&'a [u8]>,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
@@ -45,7 +45,7 @@ pub struct RegistrationRequest<'a> {
 pub enum RegistrationOutcome {
     Made(Box<Account>),
     LoginTaken,
-    /// Told to who has shown that the number is theirs.
+    /// Only somebody who has proved that the number is theirs learns this.
     PhoneTaken,
     WrongCode,
     Unfit(PasswordError),
@@ -68,9 +68,9 @@ pub enum RegistrationOutcome {
 
 #[derive(Debug)]
 pub enum PasswordChangeOutcome {
-    /// Every session has ended; this is the account as it is now.
+    /// Every session has ended; contains the account as it is now.
     Done(Box<Account>),
-    /// Another password was set meanwhile.
+    /// Another password was set in the meantime.
     Stale,
     Unfit(PasswordError),
     /// There is no room to hash it: a CAPTCHA must be solved first.
@@ -85,8 +85,8 @@ impl Registration {
         Self(Arc::new(RegistrationInner { guard, accounts, hasher, codes }))
     }
 
-    /// Counts the address first: a hash is what an attacker would have us compute. The code is looked at
-    /// last, so that none is spent on a mistake.
+    /// Counts the address first, because an attacker would want us to compute hashes. The code is checked
+    /// last, so that a mistake does not use it up.
     pub async fn register(
         &self,
         live: &LiveSettings,
@@ -140,7 +140,7 @@ impl Registration {
         if accounts.find(login).await?.is_some() {
             return Ok(RegistrationOutcome::LoginTaken);
         }
-        // Where an account has the number already, no code makes another.
+        // If an account has the number already, no code creates another.
         let purpose = Purpose::Register;
         let guess = CodeGuess { phone, purpose, code, address, network, browser, known: false, solved };
         self.with_number(live, login, &hash, guess).await
@@ -193,7 +193,7 @@ impl Registration {
         audit.record(about(newcomer, AuditEvent::new(audit.now(), Action::Register, audit::Outcome::Busy)));
     }
 
-    /// Each that was admitted by itself: all of them count, however they end.
+    /// Events of attempts that were admitted: all of them count, however they end.
     fn record(
         &self,
         newcomer: RegistrationRequest<'_>,
@@ -207,7 +207,7 @@ impl Registration {
             RegistrationOutcome::PhoneTaken => (audit::Outcome::Failed, Some("phone-taken")),
             RegistrationOutcome::Unfit(_) => (audit::Outcome::Failed, Some("unfit-password")),
             RegistrationOutcome::Busy { .. } => (audit::Outcome::Failed, Some("busy")),
-            // Which is an event of its own.
+            // Which has its own event.
             RegistrationOutcome::WrongCode
             | RegistrationOutcome::Challenged { .. }
             | RegistrationOutcome::Throttled { .. }
@@ -222,9 +222,9 @@ impl Registration {
         });
     }
 
-    /// Sets a new password for somebody who has just proven the old one, with the account as it was then.
-    /// From a known device it opens the account to everyone again, where the old one was disabled.
-    /// It is hashed with the strangers', whoever it is: accounts are to be had by registering.
+    /// Sets a new password for somebody who has just proved the old one, with the account as it was then.
+    /// From a known device it also re-enables a disabled password. It is hashed in the strangers' lane for
+    /// everybody, because anybody can register accounts.
     pub async fn change_password(
         &self,
         caller: &HashCaller,
@@ -261,7 +261,7 @@ impl Registration {
     }
 }
 
-/// Nobody has the name yet, or it is somebody else's.
+/// The name has no account yet, or belongs to somebody else.
 fn about<'a>(newcomer: RegistrationRequest<'a>, event: AuditEvent<'a>) -> AuditEvent<'a> {
     let phone = newcomer.phone.map(|(phone, _)| phone);
     AuditEvent {
@@ -274,7 +274,7 @@ fn about<'a>(newcomer: RegistrationRequest<'a>, event: AuditEvent<'a>) -> AuditE
     }
 }
 
-/// There is no room to hash: whoever solved nothing is asked for a challenge.
+/// There is no room to hash: a client without a solved challenge is asked for one.
 const fn refused(solved: bool, HasherBusy { retry_after }: HasherBusy) -> RegistrationOutcome {
     if solved {
         RegistrationOutcome::Busy { retry_after }

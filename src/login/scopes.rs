@@ -1,14 +1,14 @@
-//! Which custom limits a token is good for.
+//! The custom limits that a token is valid for.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::config::is_custom_name;
 
-/// The most that one token names; more is `*`.
+/// The most limits that one token names; for more, use `*`.
 pub const MOST_SCOPES: usize = 64;
 
-/// Names of custom limits as `[limits.custom]` has them, or all of them. A limit need not be there yet.
+/// Names of custom limits as in `[limits.custom]`, or all of them. A limit need not exist yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenScopes {
     All,
@@ -26,7 +26,7 @@ pub enum ScopesError {
 }
 
 impl TokenScopes {
-    /// `*` alone is all of them.
+    /// `*` alone means all of them.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, ScopesError> {
         let names: BTreeSet<&str> = names.into_iter().collect();
         if names.is_empty() {
@@ -59,7 +59,7 @@ impl TokenScopes {
     }
 }
 
-/// As it is stored: separated by spaces.
+/// The stored form: separated by spaces.
 impl fmt::Display for TokenScopes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.names().join(" "))

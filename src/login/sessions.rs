@@ -1,5 +1,5 @@
-//! Sessions: who is signed in where. They live in SQL, not in the window store, because they are to
-//! outlive a restart and be listed by account, and no decision of the limiter depends on them.
+//! Sessions: where each account is signed in. They are in SQL, not in the window store, because they must
+//! survive a restart and be listed by account, and no decision of the limiter depends on them.
 
 mod start;
 #[cfg(test)]
@@ -21,10 +21,10 @@ use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 
-/// How often a session in use writes when it was last seen.
+/// How often a session in use records when it was last seen.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
 
-/// What the browser holds: 256 random bits, never stored; wiped when dropped, never printed.
+/// The browser's token: 256 random bits, never stored. Wiped when dropped, never printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct SessionToken([u8; 32]);
 
@@ -35,28 +35,28 @@ pub struct Session {
     pub created_at: Micros,
     /// To within a minute.
     pub last_seen: Micros,
-    /// When it ends unless it is used; never later than `ends_at`.
+    /// When it ends if it is not used; never later than `ends_at`.
     pub idle_until: Micros,
     pub ends_at: Micros,
-    /// When the password was last shown in it; the beginning of time where it never was.
+    /// When the password was last entered in it; the earliest time if never.
     pub verified_at: Micros,
     /// The client's address, masked.
     pub network: String,
     pub user_agent: String,
 }
 
-/// What somebody showed who signed in.
+/// How somebody signed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedInBy {
-    /// The one in force, or one that was set in the same step.
+    /// By the password in force, or by one set in the same step.
     Password,
-    /// The one in force, from a known device: for strangers it may be disabled.
+    /// By the password in force, from a known device: it may be disabled for strangers.
     PasswordFrom(DeviceId),
-    /// A code that went to the account's number.
+    /// By a code sent to the account's number.
     Code,
 }
 
-/// Whom a token speaks for.
+/// The session and account of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthenticatedSession {
     pub session: Session,
@@ -73,13 +73,13 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// `key` is what tokens are hashed with: without it, a copy of the table opens nothing.
+    /// `key` is the key for hashing tokens: without it, a copy of the table opens nothing.
     pub const fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey, settings: SessionSettings) -> Self {
         Self { db, clock, entropy, key, settings }
     }
 
-    /// Whom the token speaks for; None where it is unknown, ended or expired. Notes that the session is
-    /// in use, at most once a minute: every other request only reads.
+    /// The session of the token; None if it is unknown, ended or expired. Records at most once a minute that
+    /// the session is in use; every other request only reads.
     pub async fn find(&self, token: &SessionToken) -> Result<Option<AuthenticatedSession>, DbError> {
         const SQL: &str = "SELECT s.id AS session_id, s.created_at AS started_at, s.last_seen, s.idle_until,
             s.ends_at, s.verified_at, s.network, s.user_agent, a.* FROM sessions s JOIN accounts a ON a.id = s.account
@@ -99,9 +99,9 @@ impl Sessions {
         Ok(Some(AuthenticatedSession { session, account }))
     }
 
-    /// Whoever holds the session has shown the account's password just now. Gives it a new token, and the
-    /// old one opens nothing any more (OWASP ASVS 5.0, 7.2.4). None where it has ended meanwhile, as it does
-    /// when the password is changed.
+    /// The account's password was just entered in this session. Replaces its token, and the old one becomes
+    /// invalid (OWASP ASVS 5.0, 7.2.4). None if the session has ended in the meantime, as it does when the
+    /// password is changed.
     pub async fn confirm(&self, token: &SessionToken) -> Result<Option<SessionToken>, DbError> {
         const SQL: &str = "UPDATE sessions SET token_hash = $1, verified_at = $2
             WHERE token_hash = $3 AND idle_until > $2";
@@ -111,10 +111,10 @@ impl Sessions {
         Ok((rows > 0).then_some(fresh))
     }
 
-    /// Whether the password was shown in it lately.
+    /// Whether the password was entered in it recently.
     pub fn is_confirmed(&self, session: &Session) -> bool {
         let now = self.clock.now();
-        // A time to come is none that the password was shown at, but for clocks that differ by little.
+        // A time in the future is not valid, except for small differences between clocks.
         session.verified_at <= now.plus(self.settings.confirm)
             && now.since(session.verified_at) < self.settings.confirm
     }
@@ -138,25 +138,27 @@ impl Sessions {
         Ok(rows.into_iter().map(|row| row.parse(account)).collect::<Result<_, _>>()?)
     }
 
-    /// Ends one of the account's own sessions. False where it has no such session, whoever else may.
+    /// Ends one of the account's own sessions. False if the account has no such session, even if another
+    /// account has.
     pub async fn revoke(&self, account: AccountId, session: SessionId) -> Result<bool, DbError> {
         let ids = [session.to_string(), account.to_string()];
         Ok(self.delete("DELETE FROM sessions WHERE id = $1 AND account = $2", &ids).await? > 0)
     }
 
-    /// Signs out. Harmless where the session has ended already.
+    /// Signs out. Harmless if the session has ended already.
     pub async fn end(&self, token: &SessionToken) -> Result<(), DbError> {
         self.delete("DELETE FROM sessions WHERE token_hash = $1", &[self.hash(token)]).await.map(drop)
     }
 
-    /// Ends all of the account's sessions but `keep` (after a change of password, say); how many.
+    /// Ends all of the account's sessions except `keep`, for example after a change of the password; returns
+    /// how many.
     pub async fn end_others(&self, account: AccountId, keep: SessionId) -> Result<u64, DbError> {
         let ids = [account.to_string(), keep.to_string()];
         self.delete("DELETE FROM sessions WHERE account = $1 AND id <> $2", &ids).await
     }
 
-    /// Removes at most `batch` expired sessions; how many. Few at a time, so that no sign-in waits long
-    /// for the write lock: call it again while it returns `batch`.
+    /// Removes at most `batch` expired sessions; returns how many. A few at a time, so that no sign-in waits
+    /// long for the write lock: call it again while it returns `batch`.
     pub async fn purge_expired(&self, batch: u32) -> Result<u64, DbError> {
         const SQL: &str = "DELETE FROM sessions WHERE token_hash IN (SELECT token_hash FROM sessions
             WHERE idle_until <= $1 ORDER BY idle_until LIMIT $2)";
@@ -180,14 +182,14 @@ impl Sessions {
 }
 
 impl SessionToken {
-    /// From a cookie; None where it cannot be one of ours.
+    /// From a cookie; None if it cannot be one of ours.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         let length = (text.len() == 43).then(|| URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok())??;
         (length == bytes.len()).then_some(Self(bytes))
     }
 
-    /// The cookie's value: 43 characters of base64url. For the Set-Cookie field and nothing else.
+    /// The cookie's value: 43 characters of base64url. Only for the Set-Cookie header.
     pub fn expose(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
     }

@@ -27,13 +27,13 @@ use crate::throttle::{Refusal, RuleAction};
 
 pub use counters::signed_in_counter;
 
-/// What asks for a challenge where no limit does: there is more to hash than there is room for.
+/// Named in a challenge that no limit asks for: there is more to hash than there is room for.
 pub const BUSY: &str = "busy";
 
-/// What a caller who waited in vain for others is told: about as long as those take.
+/// The retry time of a caller who waited in vain for others: about as long as those take.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 
-/// Resolves once a client has hung up.
+/// Resolves when the client has hung up.
 type HungUp = oneshot::Receiver<Infallible>;
 
 /// The sign-in service. Clones share it.
@@ -48,12 +48,12 @@ struct SignInInner {
     counters: SignInCounters,
 }
 
-/// One try at one account's password.
+/// One attempt at one account's password.
 pub struct SignInAttempt {
     pub login: Username,
     pub password: Password,
     pub origin: RequestOrigin,
-    /// What the account's owner is shown of it, and as what it is known there.
+    /// The client as its account's owner sees it, and its known devices.
     pub client: SignInClient,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
@@ -62,12 +62,13 @@ pub struct SignInAttempt {
 #[derive(Debug)]
 pub enum SignInOutcome {
     SignedIn(Box<SignedInOwner>),
-    /// The name or the password is wrong, whichever. Whether the next try needs a CAPTCHA.
+    /// The name or the password is wrong; the answer does not say which. Says whether the next attempt needs
+    /// a CAPTCHA.
     Rejected {
         captcha_required: bool,
     },
-    /// Nothing was verified: a CAPTCHA must be solved first. Without one, not before that time. By which limit;
-    /// or [`BUSY`].
+    /// Nothing was verified: a CAPTCHA must be solved first; without one, not before that time. Names the
+    /// limit, or [`BUSY`].
     Challenged {
         limit: &'static str,
         retry_after: Duration,
@@ -77,13 +78,13 @@ pub enum SignInOutcome {
         limit: &'static str,
         retry_after: Duration,
     },
-    /// Nothing was verified: too much else is.
+    /// Nothing was verified, because too many others are.
     Busy {
         retry_after: Duration,
     },
 }
 
-/// An account whose password was shown just now, and from which of the devices that are known there.
+/// An account whose password was just verified, and the known device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedInOwner {
     pub account: Account,
@@ -99,7 +100,7 @@ impl std::ops::Deref for SignedInOwner {
 }
 
 impl SignedInOwner {
-    /// As what their session starts.
+    /// How their session starts.
     pub fn shown(&self) -> SignedInBy {
         self.device.map_or(SignedInBy::Password, SignedInBy::PasswordFrom)
     }
@@ -137,8 +138,8 @@ impl SignInService {
         live: &Arc<LiveSettings>,
         mut attempt: SignInAttempt,
     ) -> Result<SignInOutcome, DbError> {
-        // Twice where the account was made or removed a moment ago, or its password changed since the device
-        // was known; the second look is at the database.
+        // Twice if the account was created or removed a moment ago, or its password changed since the device
+        // was known; the second time reads the database.
         for _ in 0..2 {
             let subject = match self.subject(&attempt).await? {
                 Ok(subject) => subject,
@@ -171,7 +172,8 @@ impl SignInService {
                     return Ok(self.record_busy(&attempt, subject, SignInPath::Stranger, retry_after));
                 }
             };
-            // Whoever hangs up now must not leave the slot unsettled: this runs to its end without them.
+            // A client that hangs up now must not leave the slot unsettled, so this runs to its end on its
+            // own task.
             let (service, live) = (self.clone(), Arc::clone(live));
             let (_here, hung_up) = oneshot::channel();
             let verified = request_id::spawn(async move {
@@ -189,7 +191,7 @@ impl SignInService {
         Ok(SignInOutcome::Busy { retry_after: BUSY_RETRY })
     }
 
-    /// None where the slot was taken on the wrong subject; it is given back.
+    /// None if the slot was taken on the wrong subject; it is refunded.
     async fn verify(
         &self,
         live: &LiveSettings,
@@ -249,7 +251,7 @@ impl SignInService {
         }
     }
 
-    /// With the account's own password where that opens it to who tries, else with a decoy.
+    /// With the account's own password if it is usable for this client, otherwise with a decoy.
     async fn compare(
         &self,
         attempt: &SignInAttempt,
@@ -267,8 +269,8 @@ impl SignInService {
         Ok(compared)
     }
 
-    /// Whether there is any use in trying an account's password from this client: once it is disabled, only from
-    /// a device that is known and not spent. To be told to who is signed in to the account, and nobody else.
+    /// Whether this client may try an account's password at all: once it is disabled, only from a known
+    /// device that is not spent. Only for somebody who is signed in to the account.
     pub async fn is_open_to(
         &self,
         live: &LiveSettings,
@@ -302,7 +304,7 @@ impl SignInService {
         guard.subject(&attempt.login).await.map(Ok)
     }
 
-    /// Nothing was hashed: whoever solved nothing is asked for a challenge, so that a flood has to pay.
+    /// Nothing was hashed: a client without a solved challenge is asked for one, so that a flood has to pay.
     fn record_busy(
         &self,
         attempt: &SignInAttempt,
@@ -362,8 +364,8 @@ impl SignInService {
         });
     }
 
-    /// The parameters have changed since this password was hashed. Nobody waits for it; where it does not
-    /// come to pass, the next sign-in tries again.
+    /// The parameters have changed since this password was hashed. Nobody waits for this; if it fails, the
+    /// next sign-in tries again.
     fn rehash(&self, account: Account, password: Password, caller: HashCaller) {
         let service = self.clone();
         tokio::spawn(async move {
@@ -378,18 +380,18 @@ impl SignInService {
     }
 }
 
-/// How an attempt ended, as it is recorded.
+/// How an attempt ended, for the record.
 #[derive(Clone, Copy)]
 enum AttemptEnd {
     Refused(&'static str, Refusal),
     Busy,
-    /// Taken then, given back then; and whether the account's failures were to be forgiven with it.
+    /// When it was taken and when it was refunded, and whether forgiveness was requested.
     Right(CountedAttempt, Micros, bool),
-    /// Taken then, and from when it counts.
+    /// When it was taken, and from when it counts.
     Wrong(CountedAttempt, Micros),
 }
 
-/// As an event names what came from a known device.
+/// The event fields for an attempt from a known device.
 fn from_device(device: Option<&KnownDevice>) -> (Option<&'static str>, Option<String>) {
     let detail = device.map(|device| json!({ "device": device.id.to_string() }).to_string());
     (device.map(|_| audit::FROM_DEVICE), detail)
@@ -399,7 +401,7 @@ fn why_noted(path: SignInPath, taken: &CountedAttempt) -> Option<EventRule<'stat
     taken.noted.as_ref().map(|refusal| EventRule::noted(path.limits()[refusal.bucket].as_str(), refusal))
 }
 
-/// Who a password is hashed for: the lane is that of the way by which it was admitted.
+/// The caller of the hash: its lane follows from the path on which it was admitted.
 fn caller(attempt: &SignInAttempt, path: SignInPath) -> HashCaller {
     HashCaller::of(&attempt.origin, attempt.solved, path.known())
 }

@@ -1,8 +1,8 @@
-//! Tokens of other programs: what they show instead of a session when they ask for hits on custom limits.
+//! Tokens of other programs, which they send instead of a session when they use custom limits.
 //!
-//! There are a hundred at most, so each instance knows all of them, and a token that nobody made costs a look
-//! into memory. Since it may have been made elsewhere a moment ago, it also waits for the next read of them all,
-//! which is one for however many wait.
+//! There are at most a hundred, so each instance keeps all of them in memory, and an invalid token costs a
+//! look-up there. Because it may have been created elsewhere a moment ago, it also waits for the next read of
+//! all tokens, which is shared by all who wait.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,28 +23,28 @@ use crate::db::{Db, DbError, DbLock, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 
-/// What every token begins with, so that one in a log or a repository is recognised for what it is.
+/// The start of every token, so that one in a log or a repository is recognised.
 const MARK: &str = "ght_";
-/// The most that are good at one time.
+/// The most that are valid at one time.
 pub const MOST_TOKENS: i64 = 100;
-/// How long a token is believed without asking the database: so late this instance learns that another one
-/// revoked it.
+/// How long a token is accepted without asking the database. This instance learns that much later that
+/// another one revoked it.
 const BELIEVED: Duration = Duration::from_millis(900);
-/// Past that age of what is known one caller asks again, while the others go on.
+/// When the known tokens are older than this, one caller reads them again while the others continue.
 const FRESH: Duration = Duration::from_millis(500);
-/// How often it is written that a token is in use.
+/// How often the use of a token is recorded.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
-/// From one read of all tokens to the next: 50 a second at most, however many unknown ones are shown. One takes
-/// a fifth of a millisecond, and the first use of a token waits no longer than this for it.
+/// Between two reads of all tokens: at most 50 a second, however many unknown tokens are sent. A read takes a
+/// fifth of a millisecond, and the first use of a token waits at most this long for it.
 const PACE: Duration = Duration::from_millis(20);
 const UNREAD: &str = "the tokens could not be read";
 
 random_id! {
-    /// A token as it is listed and revoked. Opens nothing: the token does.
+    /// A token's id, for listing and revoking it. It opens nothing: the token does.
     TokenId
 }
 
-/// What a program shows: 256 random bits, never stored; wiped when dropped, never printed.
+/// A program's token: 256 random bits, never stored. Wiped when dropped, never printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct ApiToken([u8; 32]);
 
@@ -54,7 +54,7 @@ pub struct TokenEntry {
     pub id: TokenId,
     pub name: String,
     pub scopes: TokenScopes,
-    /// The login of who made it; none where that account is gone.
+    /// The login of its creator; None if that account is gone.
     pub made_by: Option<String>,
     pub created_at: Micros,
     /// To within a minute.
@@ -62,7 +62,7 @@ pub struct TokenEntry {
     pub expires_at: Option<Micros>,
 }
 
-/// What is wanted of a new one.
+/// The properties of a new token.
 #[derive(Debug, Clone)]
 pub struct NewToken {
     pub name: String,
@@ -70,7 +70,7 @@ pub struct NewToken {
     pub expires_in: Option<Duration>,
 }
 
-/// Whom a token that is shown speaks for.
+/// A valid token, as its use needs it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TokenBearer {
     pub id: TokenId,
@@ -88,14 +88,14 @@ pub struct ApiTokens {
     reads: Arc<TokenReads>,
 }
 
-/// All tokens that are good, as the database had them when it was asked last.
+/// All valid tokens, as of the last read of the database.
 #[derive(Default)]
 struct KnownTokens {
     tokens: HashMap<[u8; 32], KnownToken>,
     asked_at: Option<Micros>,
-    /// Somebody is asking again.
+    /// A read is in progress.
     asking: bool,
-    /// How often one was revoked here: what was read before that is not believed after it.
+    /// How often a token was revoked here; a read from before the last revocation is not used.
     revoked: u64,
 }
 
@@ -104,7 +104,7 @@ struct KnownToken {
     touched_at: Option<Micros>,
 }
 
-/// One read at a time, which all who wait for one share.
+/// One read at a time, shared by all who wait for one.
 #[derive(Default)]
 struct TokenReads {
     begun: AtomicU64,
@@ -119,12 +119,12 @@ struct LastRead {
 }
 
 impl ApiTokens {
-    /// `key` is what tokens are hashed with: without it, a copy of the table opens nothing.
+    /// `key` is the key for hashing tokens: without it, a copy of the table opens nothing.
     pub fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey) -> Self {
         Self { db, clock, entropy, key, known: Arc::default(), reads: Arc::default() }
     }
 
-    /// Makes a token; it is told here and nowhere else. None where there are 100 good ones already.
+    /// Creates a token, which is returned only here. None if there are 100 valid ones already.
     pub async fn create(
         &self,
         new: &NewToken,
@@ -137,7 +137,7 @@ impl ApiTokens {
         let (token, id) = (ApiToken(self.entropy.bytes()), TokenId::random(&self.entropy));
         let now = self.clock.now();
         let expires_at = new.expires_in.map(|span| now.plus(span).0);
-        // Two that make one at the same time must not both find the last place free.
+        // Two simultaneous requests must not both find the last place free.
         let mut tx = self.db.begin_exclusive(DbLock::on("tokens")).await?;
         let live: i64 =
             on_tx!(&mut tx, connection => query_scalar(LIVE).bind(now.0).fetch_one(connection).await)?;
@@ -151,7 +151,7 @@ impl ApiTokens {
         Ok(Some((token, id)))
     }
 
-    /// Those that were not revoked, expired ones too, newest first; at most 200.
+    /// The tokens that were not revoked, including expired ones, newest first; at most 200.
     pub async fn list(&self) -> Result<Vec<TokenEntry>, DbError> {
         const SQL: &str = "SELECT t.id, t.name, t.scopes, a.login, t.created_at, t.last_used_at, t.expires_at
             FROM api_tokens t LEFT JOIN accounts a ON a.id = t.created_by WHERE t.revoked_at IS NULL
@@ -160,8 +160,8 @@ impl ApiTokens {
         Ok(rows.into_iter().map(EntryRow::parse).collect::<Result<_, _>>()?)
     }
 
-    /// From now on it opens nothing: at once here, on other instances within a second. False where there is
-    /// no such token, or it was revoked before.
+    /// Revokes a token: at once here, within a second on other instances. False if there is no such token or
+    /// it was revoked before.
     pub async fn revoke(&self, id: TokenId, by: AccountId) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE api_tokens SET revoked_at = $1, revoked_by = $2
             WHERE id = $3 AND revoked_at IS NULL";
@@ -174,7 +174,7 @@ impl ApiTokens {
         Ok(revoked > 0)
     }
 
-    /// Whom a token speaks for, if it is good.
+    /// The token's data, if it is valid.
     pub async fn admit(&self, token: &ApiToken) -> Result<Option<Arc<TokenBearer>>, DbError> {
         let hash = self.hash(token);
         let bearer = match self.known_bearer(&hash) {
@@ -190,10 +190,10 @@ impl ApiTokens {
         Ok(bearer)
     }
 
-    /// What is known of a token without asking the database. None where it is unknown or what is known is old.
+    /// What is known about a token without asking the database. None if it is unknown or the data is old.
     fn known_bearer(&self, hash: &[u8; 32]) -> Option<Arc<TokenBearer>> {
         let (now, mut known) = (self.clock.now(), self.known());
-        // A clock that was put back says nothing of how old it is.
+        // After a clock was put back, the age is unknown.
         let age = known.asked_at.filter(|asked_at| *asked_at <= now).map(|asked_at| now.since(asked_at))?;
         if age >= BELIEVED || (age >= FRESH && !known.asking) {
             known.asking = true;
@@ -202,9 +202,8 @@ impl ApiTokens {
         known.good(hash, now)
     }
 
-    /// Waits for a read of all tokens that began after this call did, and makes one where there is none to
-    /// wait for: a token that was made elsewhere just now is known by then, and however many ask, no read
-    /// begins before the last one has ended.
+    /// Waits for a read of all tokens that began after this call, and starts one if there is none to wait
+    /// for: it sees a token that was just created elsewhere, and however many ask, reads run one at a time.
     async fn read_anew(&self) -> Result<(), DbError> {
         let begun = self.reads.begun.load(Ordering::SeqCst);
         let mut last = self.reads.last.lock().await;
@@ -215,7 +214,7 @@ impl ApiTokens {
             tokio::time::sleep_until(at + PACE).await;
         }
         last.at = Some(Instant::now());
-        // Not kept in `last` yet: whoever reads may be gone before it is done.
+        // Not stored in `last` yet: the reader may be dropped before it is done.
         let number = self.reads.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let read = self.read().await;
         (last.number, last.failed) = (number, read.is_err());
@@ -238,7 +237,7 @@ impl ApiTokens {
         }
     }
 
-    /// Writes once a minute that it is in use. Nobody is refused because that cannot be written down.
+    /// Records once a minute that it is in use. A failure to record this refuses nobody.
     async fn touch(&self, hash: &[u8; 32], id: TokenId) {
         const SQL: &str = "UPDATE api_tokens SET last_used_at = $1
             WHERE id = $2 AND (last_used_at IS NULL OR last_used_at < $1)";
@@ -265,7 +264,7 @@ impl ApiTokens {
 impl KnownTokens {
     fn learn(&mut self, mut tokens: HashMap<[u8; 32], KnownToken>, asked_at: Micros) {
         for (hash, believed) in &mut tokens {
-            // What is written here may not have been there when they were read.
+            // A use that was recorded here may be newer than what was read.
             let touched_at = self.tokens.get(hash).and_then(|before| before.touched_at);
             believed.touched_at = believed.touched_at.max(touched_at);
         }
@@ -294,7 +293,7 @@ impl TokenBearer {
 }
 
 impl ApiToken {
-    /// From an `Authorization` field; None where it cannot be one of ours.
+    /// From an `Authorization` header; None if it cannot be one of ours.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];
         let text = text.strip_prefix(MARK).filter(|text| text.len() == 43)?;
@@ -302,7 +301,7 @@ impl ApiToken {
         (length == bytes.len()).then_some(Self(bytes))
     }
 
-    /// `ght_` and 43 characters of base64url. For who made it, once, and nothing else.
+    /// `ght_` and 43 characters of base64url. Only for its creator, once.
     pub fn expose(&self) -> String {
         format!("{MARK}{}", URL_SAFE_NO_PAD.encode(self.0))
     }

@@ -1,4 +1,4 @@
-//! User names: what may be one, and the one form in which two spellings of it are the same.
+//! Usernames: which are valid, and the canonical form in which two spellings of one are the same.
 
 use std::fmt;
 
@@ -7,16 +7,15 @@ use precis_profiles::precis_core::Error as Precis;
 use precis_profiles::precis_core::profile::PrecisFastInvocation;
 use unicode_security::{RestrictionLevel, RestrictionLevelDetection};
 
-/// Characters, once mapped. Enough for an e-mail's local part (RFC 5321: 64).
+/// Characters after mapping. Enough for the local part of an e-mail address (RFC 5321: 64).
 pub const MAX_CHARS: usize = 64;
-/// Bytes, once mapped: no key or column is longer, whatever the script.
+/// Bytes after mapping: no key or column is longer, in any script.
 pub const MAX_BYTES: usize = 255;
-/// Bytes before mapping: 64 characters may be written with combining marks, but nothing is mapped that
-/// could not come down to a name.
+/// Bytes before mapping: 64 characters may have combining marks, but longer input cannot map to a valid name.
 const MAX_INPUT: usize = 1024;
 
-/// A user name in its canonical form (RFC 8265, UsernameCaseMapped): lower case, normal width, NFC. Equal
-/// names are equal bytes, so this is what a database and a limit's key know an account by.
+/// A username in its canonical form (RFC 8265, UsernameCaseMapped): lower case, normal width, NFC. Equal
+/// names are equal bytes, so databases and limits identify an account by it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Username(String);
 
@@ -43,8 +42,8 @@ pub enum UsernameError {
 }
 
 impl Username {
-    /// Maps `input` to its canonical form and checks it. The same rules hold at registration and at
-    /// sign-in, so that a refusal here tells nothing about who has an account.
+    /// Maps `input` to its canonical form and checks it. Registration and sign-in use the same rules, so that
+    /// a refusal does not show who has an account.
     pub fn parse(input: &str) -> Result<Self, UsernameError> {
         if input.is_empty() {
             return Err(UsernameError::Empty);
@@ -59,13 +58,13 @@ impl Username {
             return Err(UsernameError::Whitespace);
         }
         let name = UsernameCaseMapped::enforce(input).map_err(|error| match error {
-            // The characters have passed by then: what is left is the Bidi rule (RFC 5893).
+            // The characters were accepted by then; what is left is the Bidi rule (RFC 5893).
             Precis::Invalid => UsernameError::Direction,
             Precis::BadCodepoint(_) | Precis::Unexpected(_) => UsernameError::Character,
         })?;
         Self::check(&name)?;
-        // Where mapping a second time gives another name, the two would be one account or two
-        // depending on how often a program maps (RFC 8264, section 7).
+        // If a second mapping gives another name, the number of mappings would decide whether the two are one
+        // account (RFC 8264, section 7).
         if UsernameCaseMapped::enforce(&*name).ok().as_deref() != Some(&*name) {
             return Err(UsernameError::Character);
         }
@@ -76,23 +75,23 @@ impl Username {
         if name.len() > MAX_BYTES || name.chars().count() > MAX_CHARS {
             return Err(UsernameError::TooLong);
         }
-        // A full-width @ is one only after mapping.
+        // A full-width @ becomes one only after mapping.
         if name.contains('@') {
             return Err(UsernameError::At);
         }
         if !name.chars().any(char::is_alphabetic) {
             return Err(UsernameError::NoLetter);
         }
-        // UTS 39, Highly Restrictive: one script, or the mixtures that Chinese, Japanese and Korean are
-        // written in (with Latin). This catches a Cyrillic letter in a Latin name; a name that is
-        // Cyrillic throughout and happens to look Latin is let through, as it may be an honest one.
+        // UTS 39, Highly Restrictive: one script, or the mixtures in which Chinese, Japanese and Korean are
+        // written (with Latin). This catches a Cyrillic letter in a Latin name. A name that is entirely
+        // Cyrillic and happens to look Latin is accepted, because it may be honest.
         if !name.is_ascii() && !name.check_restriction_level(RestrictionLevel::HighlyRestrictive) {
             return Err(UsernameError::MixedScripts);
         }
         Ok(())
     }
 
-    /// From a column that only ever held a parsed name.
+    /// From a column that only ever contains parsed names.
     pub(super) fn stored(name: String) -> Self {
         Self(name)
     }
@@ -102,15 +101,15 @@ impl Username {
     }
 }
 
-/// What most names are written in, and what RFC 8265 maps to itself: it takes longer to find that out by its rules
-/// than all else that a refusal takes.
+/// Most names are plain, and RFC 8265 maps them to themselves. Finding that out by its rules would take
+/// longer than everything else in a refusal.
 fn is_plain(input: &str) -> bool {
     input
         .bytes()
         .all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"._-".contains(&letter))
 }
 
-/// A login name is in no log line in clear.
+/// A log line never contains a login in clear.
 impl fmt::Debug for Username {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Username(…)")

@@ -6,22 +6,22 @@ use super::{Account, AccountRow, Accounts, FailureResult};
 use crate::db::{Db, DbError, on_db};
 use crate::login::{AccountId, DEVICE_LIFE, DeviceId, Username};
 
-/// Devices of one account whose failures are kept; past that, those that failed longest ago go. Each was signed
-/// in from: nobody has as many but to fill the table.
+/// The number of an account's devices whose failures are kept; beyond it, those that failed longest ago are
+/// removed. Each device has signed in before, so only somebody who wants to fill the table has this many.
 const MOST: i64 = 100;
 
-/// What stands against a known device.
+/// The failures of a known device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceFailures {
     pub device: DeviceId,
     /// Wrong passwords in a row.
     pub failures: i64,
-    /// There were too many of them: it is a stranger until there is a new password.
+    /// There were too many: it is treated as a stranger until there is a new password.
     pub spent: bool,
 }
 
 impl Accounts {
-    /// The account with what stands against one of its devices, in one look.
+    /// The account together with the failures of one of its devices, in one query.
     pub async fn find_from(
         &self,
         login: &Username,
@@ -45,8 +45,8 @@ impl Accounts {
         Ok(row.map(parse).transpose()?)
     }
 
-    /// Counts a wrong password against the device that it came from, and ends at the `max`-th in a row that it is
-    /// known. Of any number at once each counts, and one of them ends it.
+    /// Counts a wrong password of a device, and at the `max`-th in a row the device is no longer known.
+    /// Simultaneous ones all count, and one of them ends it.
     pub async fn count_device_failure(
         &self,
         account: &Account,
@@ -67,8 +67,8 @@ impl Accounts {
         Ok(FailureResult::of(spent))
     }
 
-    /// The password that came from there was right: the wrong ones before it count no more. False where they
-    /// were too many meanwhile, and then it was not right after all.
+    /// The device's password was right: earlier wrong ones no longer count. False if there were too many in
+    /// the meantime; then it was not right after all.
     pub async fn forget_device_failures(&self, account: &Account, device: DeviceId) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE device_failures SET failures = 0
             WHERE account = $1 AND device = $2 AND spent_at IS NULL";
@@ -77,7 +77,7 @@ impl Accounts {
         Ok(rows > 0)
     }
 
-    /// Whether a device has had too many wrong ones.
+    /// Whether a device has had too many wrong passwords.
     pub async fn is_device_spent(&self, account: AccountId, device: DeviceId) -> Result<bool, DbError> {
         const SQL: &str = "SELECT COUNT(*) FROM device_failures
             WHERE account = $1 AND device = $2 AND spent_at IS NOT NULL";
@@ -86,7 +86,7 @@ impl Accounts {
         Ok(count > 0)
     }
 
-    /// Removes what stands against devices whose cookies have ended, and what any account has too much of.
+    /// Removes failures of devices whose cookies have expired, and those beyond an account's maximum.
     pub async fn purge_device_failures(&self) -> Result<(), DbError> {
         const OLD: &str = "DELETE FROM device_failures WHERE failed_at <= $1";
         const TOO_MANY: &str = "DELETE FROM device_failures WHERE (account, device) IN (

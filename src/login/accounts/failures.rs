@@ -1,4 +1,4 @@
-//! Wrong passwords in a row from strangers, and what becomes of a password that had too many of them.
+//! Wrong passwords in a row from strangers, and the disabling of a password that had too many.
 
 use sqlx::{query, query_scalar};
 
@@ -6,22 +6,21 @@ use super::{Account, Accounts};
 use crate::db::{DbError, on_db};
 use crate::login::{AccountId, Username};
 
-/// Rows of `unheld_failures`, at most: so many that two names seldom meet at one.
+/// Rows of `unheld_failures`: so many that two names seldom share one.
 const SLOTS: u16 = 1024;
 
-/// What one more wrong password came to.
+/// The effect of one more wrong password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureResult {
     Counted,
-    /// It was the last one that the password could have from strangers, or from that device: there it opens
-    /// nothing now.
+    /// It was the last one allowed to strangers or to that device: the password is disabled for them.
     Disabled,
-    /// The password was changed, or disabled there, meanwhile.
+    /// The password was changed, or disabled for them, in the meantime.
     Void,
 }
 
 impl FailureResult {
-    /// By what the statement that counted it returned.
+    /// From the result of the statement that counted it.
     pub(super) const fn of(returned: Option<i32>) -> Self {
         match returned {
             None => Self::Void,
@@ -32,8 +31,8 @@ impl FailureResult {
 }
 
 impl Accounts {
-    /// Counts a wrong password against the one that it was compared with, and disables that at the `max`-th in
-    /// a row. Of any number at once each counts, and one of them disables.
+    /// Counts a wrong password against the one that it was compared with, and disables that at the `max`-th
+    /// in a row. Simultaneous ones all count, and one of them disables.
     pub async fn count_failure(&self, account: &Account, max: u32) -> Result<FailureResult, DbError> {
         const SQL: &str =
             "UPDATE accounts SET password_failures = password_failures + 1, password_disabled_at =
@@ -46,8 +45,8 @@ impl Accounts {
         Ok(FailureResult::of(disabled))
     }
 
-    /// As dear, where there is no password that a wrong one could count against: one name always meets one
-    /// row, so that those at once wait for each other as they would at an account.
+    /// As expensive as counting, for a name without a password. Each name always uses the same row, so that
+    /// simultaneous attempts wait for each other as they would at an account.
     pub async fn count_unheld_failure(&self, login: &Username) -> Result<(), DbError> {
         const SQL: &str = "INSERT INTO unheld_failures (slot, count) VALUES ($1, 1)
             ON CONFLICT (slot) DO UPDATE SET count = unheld_failures.count + 1 RETURNING slot";
@@ -59,8 +58,8 @@ impl Accounts {
         Ok(())
     }
 
-    /// The account's password was right: the wrong ones before it count no more. False where it was changed or
-    /// disabled since the account was read, and then it was not right after all.
+    /// The account's password was right: earlier wrong ones no longer count. False if it was changed or
+    /// disabled after the account was read; then it was not right after all.
     pub async fn forget_failures(&self, account: &Account) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE accounts SET password_failures = 0
             WHERE id = $1 AND password_version = $2 AND password_disabled_at IS NULL";
@@ -69,7 +68,7 @@ impl Accounts {
         Ok(rows > 0)
     }
 
-    /// Lets a disabled password open its account again. False where it is not disabled.
+    /// Re-enables a disabled password. False if it is not disabled.
     pub async fn enable_password(&self, id: AccountId) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE accounts SET password_failures = 0, password_disabled_at = NULL
             WHERE id = $1 AND password_disabled_at IS NOT NULL";

@@ -1,4 +1,4 @@
-//! An account's password in the database, and what its change ends.
+//! An account's password in the database, and what a change of it ends.
 
 use sqlx::{query, query_scalar};
 
@@ -7,14 +7,14 @@ use crate::db::{DbError, DbLock, on_db, on_tx};
 use crate::login::{AccountId, DeviceId, Phc};
 use crate::sms::Phone;
 
-/// By what somebody has shown that they may set a password.
+/// How somebody has proved that they may set a password.
 #[derive(Debug, Clone, Copy)]
 pub enum ShownBy<'a> {
-    /// The password of that version, as a stranger.
+    /// By the password of that version, as a stranger.
     Password(i64),
     /// The same, from a known device.
     PasswordFrom(i64, DeviceId),
-    /// A code that came to the account's number.
+    /// By a code sent to the account's number.
     Phone(&'a Phone),
 }
 
@@ -30,10 +30,10 @@ const SET_PROVEN: &str = "UPDATE accounts SET password_hash = $1, must_change_pa
     WHERE id = $2 AND phone = $3 RETURNING password_version";
 
 impl Accounts {
-    /// Sets a password that its owner chose, and ends every session of the account, at once: whoever
-    /// verified another password meanwhile starts no session with it. The version it has now; None where
-    /// what was shown does not hold any more. By a code, or from a known device, it opens the account to everyone
-    /// again where the one before was disabled. What stood against devices goes with the password that they knew.
+    /// Sets a password that the owner chose, and ends every session of the account in the same step: an
+    /// attempt that verified the old password starts no session. Returns the new version; None if the proof
+    /// is no longer valid. A code or a known device also re-enables a disabled password. The failures of
+    /// devices are deleted with the password that the devices knew.
     pub async fn set_password(
         &self,
         id: AccountId,
@@ -44,7 +44,7 @@ impl Accounts {
         const FORGET_DEVICES: &str = "DELETE FROM device_failures WHERE account = $1";
         let account = id.to_string();
         let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
-        // The account first: a session that starts at the same time holds its row, or finds it changed.
+        // The account first: a session that starts at the same time either holds its row or finds it changed.
         let version: Option<i64> = on_tx!(&mut tx, connection => {
             let set = match shown {
                 ShownBy::Password(version) => query_scalar(SET_VERIFIED).bind(phc.as_str()).bind(&account).bind(version),
@@ -63,7 +63,8 @@ impl Accounts {
         Ok(version)
     }
 
-    /// Replaces the hash of the same password. False where the password was changed meanwhile: that one stays.
+    /// Replaces the hash of the same password. False, and nothing changes, if the password was changed in the
+    /// meantime.
     pub async fn rehash(&self, id: AccountId, old: &Phc, new: &Phc) -> Result<bool, DbError> {
         const SQL: &str = "UPDATE accounts SET password_hash = $1 WHERE id = $2 AND password_hash = $3";
         let rows = on_db!(&self.db, pool => query(SQL).bind(new.as_str()).bind(id.to_string()).bind(old.as_str())

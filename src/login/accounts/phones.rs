@@ -1,4 +1,4 @@
-//! The number of an account: no two have the same.
+//! The number of an account; no two accounts have the same.
 
 use std::pin::Pin;
 
@@ -10,21 +10,22 @@ use crate::db::{DbError, on_db};
 use crate::login::AccountId;
 use crate::sms::{Phone, PhoneOwners};
 
-/// What became of the wish to have a number.
+/// The result of setting a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PhoneSet {
     Done,
     /// Another account has it.
     Taken,
-    /// The account is no more.
+    /// The account no longer exists.
     Gone,
 }
 
 impl Accounts {
-    /// Gives the account a number in place of the one that it may have.
+    /// Gives the account a number, replacing any earlier one.
     pub async fn set_phone(&self, id: AccountId, phone: &Phone) -> Result<PhoneSet, DbError> {
-        // Asked first, because a statement that fails on the index is logged by PostgreSQL, number and all.
-        // Whoever was let in by the older number meanwhile starts no session; those that run go on.
+        // Checked first, because PostgreSQL would log a statement that fails on the index, including the
+        // number. A client that was admitted by the older number in the meantime starts no session; existing
+        // sessions continue.
         const SQL: &str =
             "UPDATE accounts SET phone_since = CASE WHEN phone = $1 THEN phone_since ELSE $3 END, phone = $1,
             password_version = password_version + 1 WHERE id = $2
@@ -42,8 +43,8 @@ impl Accounts {
         }
     }
 
-    /// Takes the number away, and with it every sign-in by it that has no session yet. False where it is
-    /// the only way in.
+    /// Removes the number, and with it every sign-in by it that has no session yet. False if it is the only
+    /// way to sign in.
     pub async fn remove_phone(&self, id: AccountId) -> Result<bool, DbError> {
         const SQL: &str =
             "UPDATE accounts SET phone = NULL, phone_since = NULL, password_version = password_version + 1
@@ -59,7 +60,7 @@ impl PhoneOwners for Accounts {
         &'a self,
         phone: &'a Phone,
     ) -> Pin<Box<dyn Future<Output = Result<Option<Micros>, DbError>> + Send + 'a>> {
-        // An older version, which may run beside this one, leaves it out.
+        // An older version that runs beside this one leaves it out.
         const SQL: &str = "SELECT COALESCE(phone_since, created_at) FROM accounts WHERE phone = $1";
         Box::pin(async {
             let since: Option<i64> =

@@ -14,7 +14,7 @@ fn phc(text: &str) -> Phc {
     Phc::stored(text.to_owned())
 }
 
-/// The password that an account was made with.
+/// The password with which an account was created.
 const FIRST: ShownBy<'static> = ShownBy::Password(0);
 
 fn phone(last: u8) -> Phone {
@@ -70,7 +70,7 @@ async fn of_two_instances_that_start_at_once_one_makes_the_first_admin(database:
     let tasks: Vec<_> = (0..8)
         .map(|n| {
             let url = url.clone();
-            // Other logins on purpose: it is the administrator that there is to be one of.
+            // Other logins on purpose: there must be only one administrator.
             let login = name(&format!("admin{n}"));
             tokio::spawn(
                 async move { accounts(&url).await.create_first_admin(&login, &phc("x")).await.unwrap() },

@@ -33,7 +33,7 @@ impl Bench {
         }
     }
 
-    /// A browser that alice has signed in from.
+    /// A browser in which alice has signed in.
     fn device(&self) -> KnownDevice {
         let key = MasterKey::from_bytes([7; 32]).derive("test.device");
         let devices = DeviceCookies::new(key, Clock::manual(Micros(1_000_000)), Entropy::Os);
@@ -46,7 +46,7 @@ impl Bench {
         lookup.unwrap().expect("a turn within patience")
     }
 
-    /// Each looks, takes its time where it may compare, and ends as `right` says; how many could compare.
+    /// Each looks up, waits if it may compare, and ends as `right` says. Returns how many could compare.
     async fn all_at_once(&self, right: fn(usize) -> bool, many: usize) -> usize {
         self.all_at_once_from(None, right, many).await
     }
@@ -118,7 +118,8 @@ async fn right_ones_are_not_refused_for_one_another_however_little_is_left(datab
 async fn a_right_one_among_many_wrong_ones_gives_them_another_hundred_and_no_more(database: TestDatabase) {
     let bench = bench(database).await;
     let compared = bench.all_at_once(|number| number == 7, 400).await;
-    // Wherever in line it stood: before it at most 99 wrong ones, after it a hundred; or it came too late.
+    // For any position in the order: at most 99 wrong ones before it and a hundred after it, unless it came
+    // too late.
     assert!((100..=200).contains(&compared), "{compared}");
     let now = bench.accounts.by_id(bench.alice.id).await.unwrap().unwrap();
     assert_eq!((now.password_failures, now.password_disabled_at.is_some()), (100, true));
@@ -138,7 +139,7 @@ async fn whoever_gives_up_while_they_wait_takes_no_word_with_them(database: Test
     assert!(third.await.unwrap().unwrap().unwrap().permit.is_some());
 }
 
-/// How many are compared at once with a name's password, were it asked by as many as could all be wrong.
+/// How many attempts at a name are compared at once, if as many come as could all be wrong.
 async fn side_by_side(bench: &Bench, login: &Username, expected: Option<AccountId>) -> usize {
     let mut lookup = Vec::new();
     for _ in 0..5 {
@@ -170,7 +171,7 @@ async fn a_name_that_nobody_has_is_waited_at_as_an_account_is(database: TestData
     assert_eq!(side_by_side(&bench, &nobody, None).await, 5);
 }
 
-/// At a name that nobody has.
+/// At a name without an account.
 fn none() -> LoginLookup {
     LoginLookup { account: None, device: None, permit: None }
 }
@@ -188,7 +189,7 @@ fn there_is_room_while_all_in_the_air_may_be_wrong() {
     assert!(matches!(first.try_start(98, 0, MAX), StartResult::Started));
     assert!(matches!(second.try_start(98, 0, MAX), StartResult::Started));
     assert!(matches!(third.try_start(98, 0, MAX), StartResult::Full));
-    // The failures that the third has read may be those from before, or from after.
+    // The third may have read the failures before or after this.
     drop(second);
     assert!(matches!(third.try_start(98, 0, MAX), StartResult::Stale));
     let ended = third.ended();

@@ -1,4 +1,4 @@
-//! What a browser is known as, and what it is not.
+//! When a browser is known, and when it is not.
 
 use super::*;
 use crate::login::{Roles, Username};

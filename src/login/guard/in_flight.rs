@@ -1,5 +1,5 @@
-//! The attempts of this process whose passwords are being compared, and whether the window store may decide on
-//! others: not while it may lack one of these, or a failure that this process could not tell it.
+//! The attempts of this process whose passwords are being compared, and whether the window store may decide
+//! on others: not while it may lack one of these, or a failure that this process could not write to it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,18 +28,18 @@ struct InFlightState {
     ended: u64,
 }
 
-/// Who decides on the next attempt.
+/// What decides on the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DecisionSource {
-    /// The store, whose windows were whole by that rebuild.
+    /// The store, whose windows are complete by that rebuild generation.
     Store(HitId),
-    /// The record: the store was last known to have everything at that time of this process.
+    /// The record. The store was last known to be complete at that time of this process.
     Record { since: Micros },
-    /// Nobody for a moment: what is in flight is being told to the store.
+    /// Nothing for a moment: attempts in flight are being written to the store.
     Neither { since: Micros },
 }
 
-/// One attempt: the logs that it is in, its own first.
+/// One attempt and its logs, its own first.
 struct InFlightAttempt {
     at: Micros,
     buckets: Vec<OwnedBucket>,
@@ -63,15 +63,15 @@ pub enum NotYet {
 }
 
 impl InFlightAttempts {
-    /// The record decides first: the store's windows are not known to be whole, nor what an earlier process of
-    /// this instance could not tell it.
+    /// The record decides first: the store's windows are not known to be complete, and an earlier process of
+    /// this instance may have failed to write to them.
     pub fn new(clock: Clock) -> Self {
         let decided_by = DecisionSource::Record { since: Micros(0) };
         let state = InFlightState { decided_by, attempts: HashMap::new(), ended: 0 };
         Self(Arc::new(InFlightShared { clock, state: Mutex::new(state), ended: Arc::default() }))
     }
 
-    /// By which rebuild the store's windows are whole, where it decides.
+    /// The rebuild generation in which the store's windows are complete, if the store decides.
     pub fn generation(&self) -> Option<HitId> {
         match self.lock().decided_by {
             DecisionSource::Store(generation) => Some(generation),
@@ -89,7 +89,7 @@ impl InFlightAttempts {
         }
     }
 
-    /// The store is out, has lost its data, or was not told of a failure.
+    /// The store is out, has lost its data, or missed a failure.
     pub fn leave_store(&self) {
         self.0.leave_store();
     }
@@ -115,7 +115,7 @@ impl InFlightAttempts {
         }
     }
 
-    /// It could not be told.
+    /// The store could not be written to.
     pub fn give_up_return(&self) {
         let mut state = self.lock();
         if let DecisionSource::Neither { since } = state.decided_by {
@@ -123,19 +123,19 @@ impl InFlightAttempts {
         }
     }
 
-    /// An attempt that the store has given a hold.
+    /// An attempt to which the store has given a hold.
     pub fn begin(&self, id: HitId, at: Micros, buckets: Vec<OwnedBucket>) -> InFlightTicket {
         self.lock().attempts.insert(id, InFlightAttempt { at, buckets });
         InFlightTicket { shared: Arc::clone(&self.0), id }
     }
 
-    /// How many have ended so far, to be asked before the record is read; and how the next end is waited for.
+    /// How many have ended so far, which must be read before the record; and a way to wait for the next end.
     pub fn ended(&self) -> (u64, OwnedNotified) {
         let next = Arc::clone(&self.0.ended).notified_owned();
         (self.lock().ended, next)
     }
 
-    /// An attempt that the record allows, with so many others at its own log in flight, if `fits` says so.
+    /// An attempt that the record admits, if `fits` accepts the number of others in flight at its own log.
     pub fn begin_by_record(
         &self,
         (id, at, buckets): (HitId, Micros, &[OwnedBucket]),
@@ -167,7 +167,7 @@ impl InFlightTicket {
         self.shared.leave_store();
     }
 
-    /// The attempt stays in flight for so long: it failed, and nothing could be told of it.
+    /// Keeps the attempt in flight for this long: it failed, and that could not be recorded.
     pub fn keep_for(self, span: Duration) {
         tokio::spawn(async move {
             tokio::time::sleep(span).await;
@@ -195,8 +195,8 @@ impl InFlightShared {
 }
 
 impl InFlightState {
-    /// How many are in flight at a log of their own: all are looked through, which are no more than hashes
-    /// that wait to be computed.
+    /// How many are in flight at an account's or a device's log. All are searched; there are no more than
+    /// hashes that wait to be computed.
     fn at(&self, own: SubjectKey) -> u32 {
         self.attempts.values().filter(|attempt| attempt.buckets[0].key == own).count() as u32
     }

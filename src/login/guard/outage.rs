@@ -1,7 +1,7 @@
-//! Who is let in while the window store is out or its windows have holes: everybody is challenged, and the record
-//! of failures in the database decides, with what this process has in flight. The instances see each other's
-//! failures there, and each allows for as many in flight at the others: together they verify at most one each more
-//! than one alone would.
+//! Decides on attempts while the window store is out or incomplete: everybody is challenged, and the record
+//! of failures in the database decides, together with what this process has in flight. The instances see each
+//! other's failures there, and each assumes that the others have as many in flight: together they verify at
+//! most one more each than a single instance would.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::db::DbError;
 use crate::throttle::window::{self, GatheredVerdict, WindowLog};
 use crate::throttle::{Bucket, HitId, HoldDecision, Limit, MemoryStore, OwnedBucket, Refusal, RuleAction};
 
-/// How long one that finds no slot waits at most before it reads the record again: others may free theirs on
-/// another instance.
+/// How long an attempt without a slot waits before it reads the record again, because another instance may
+/// have freed one.
 const READ_AGAIN: Duration = Duration::from_millis(200);
 
-/// Between two looks whether the store has been told of what is in flight: a few scripts.
+/// Between two checks whether the attempts in flight are in the store: the time of a few scripts.
 const RETURNS_SOON: Duration = Duration::from_millis(10);
 
-/// What the record says of an attempt.
+/// What the record decides on an attempt.
 enum RecordDecision {
     Allowed(InFlightTicket, TakenHit),
     Refused(Refusal),
@@ -31,7 +31,7 @@ enum RecordDecision {
     StoreIsBack,
 }
 
-/// When, and as what.
+/// When it was taken, and its id.
 struct TakenHit {
     at: Micros,
     id: HitId,
@@ -57,7 +57,7 @@ impl LoginGuard {
             Ok(hold) => hold,
             Err(admission) => return Some(admission),
         };
-        // Nobody signs in unchallenged while the windows that count are out of sight.
+        // Nobody signs in without a challenge while the real windows cannot be read.
         let refused_by = if who.solved {
             let buckets: Vec<OwnedBucket> = buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
             let asking = tokio::time::timeout(PATIENCE, self.ask_record(own.limit, &buckets)).await;
@@ -94,7 +94,7 @@ impl LoginGuard {
         }
     }
 
-    /// The logs of address and network: this process's own, half as wide.
+    /// The logs of address and network in this process, with half the limits.
     async fn hold_elsewhere(
         &self,
         others: &[Bucket<'_>],
@@ -120,7 +120,7 @@ impl LoginGuard {
 
     async fn ask_record(&self, limit: &Limit, buckets: &[OwnedBucket]) -> Result<RecordDecision, DbError> {
         let id = self.limiter.fresh_id();
-        // What could not be written down would count nowhere.
+        // A failure that cannot be written would count nowhere.
         self.failures.writable()?;
         loop {
             let (ended, next_end) = self.in_flight.ended();
@@ -137,7 +137,7 @@ impl LoginGuard {
             if let Some(refusal) = judge(0).refused() {
                 return Ok(RecordDecision::Refused(refusal));
             }
-            // As if the others had as many in flight.
+            // Assumes that each other instance has as many in flight.
             let fits = |in_flight: u32| judge(in_flight.saturating_mul(instances)).held.is_none();
             match self.in_flight.begin_by_record((id, now, buckets), ended, fits) {
                 Ok(ticket) => return Ok(RecordDecision::Allowed(ticket, TakenHit { at: now, id })),
@@ -152,7 +152,7 @@ impl LoginGuard {
     }
 }
 
-/// Of two refusals the one that is over sooner; what is no refusal stands.
+/// Of two refusals the one that ends sooner; anything else is returned unchanged.
 fn milder(one: GuardAdmission, other: GuardAdmission) -> GuardAdmission {
     let told = |admission: &GuardAdmission| match admission {
         GuardAdmission::Refused { refusal, .. } => Some((refusal.then, refusal.retry_after)),

@@ -1,5 +1,5 @@
-//! Which logs one attempt is counted in: a stranger's in the account's, the address's and the network's; one
-//! from a known device in the device's alone.
+//! The logs that count one attempt: a stranger's counts for the account, the address and the network; one
+//! from a known device for the device only.
 
 use super::subject::{AccountSubject, account_key, account_subject};
 use super::{GuardRequest, PATIENCE};
@@ -9,25 +9,25 @@ use crate::throttle::{
     Bucket, HoldDecision, Limit, LimitMode, Limiter, Rule, RuleAction, StoreError, WindowStore,
 };
 
-/// The account's bucket, or the device's in its place, stands first.
+/// The account's bucket, or the device's instead, comes first.
 pub const OWN: usize = 0;
-/// Where there are such: the address's and the network's, which no success forgives.
+/// The buckets of address and network, if there are any; no success forgives them.
 pub const SHARED: [usize; 2] = [1, 2];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignInPath {
     Stranger,
-    /// Not counted for the account, the address or the network at all: what strangers do there neither stops it
-    /// nor is forgiven by it.
+    /// Not counted for the account, the address or the network: what strangers do there neither stops it nor
+    /// is forgiven by it.
     Known(KnownDevice),
-    /// A stranger's, because the limit on devices only watches: it is counted by that, too.
+    /// Counted as a stranger's, because the limit on devices is in monitor mode; that limit counts it, too.
     Watched(KnownDevice),
-    /// Counted as a stranger's, because the account's limit refuses nobody; its wrong passwords in a row are its
-    /// own all the same.
+    /// Counted as a stranger's, because the account's limit refuses nobody; the device still has its own
+    /// count of wrong passwords in a row.
     Open(KnownDevice),
 }
 
-/// The limits that stand before a password.
+/// The limits in front of a password.
 #[derive(Clone, Copy)]
 pub struct BeforePasswords<'a> {
     pub account: &'a Limit,
@@ -54,8 +54,8 @@ impl<'a> BeforePasswords<'a> {
 }
 
 impl SignInPath {
-    /// A limit that refuses nobody gives nobody a way past another; and where the account's refuses nobody,
-    /// the device's is not to be the stricter one.
+    /// A limit that refuses nobody must not be a way around another one; and if the account's limit refuses
+    /// nobody, the device's must not be stricter.
     pub fn of(device: Option<KnownDevice>, limits: BeforePasswords<'_>) -> Self {
         let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
         match device {
@@ -66,7 +66,7 @@ impl SignInPath {
         }
     }
 
-    /// Of whoever comes to an account with these cookies.
+    /// The path of a client with these cookies.
     pub fn at(account: &Account, devices: &KnownDevices, limits: &Limits) -> Self {
         Self::of(devices.at(account.id), limits.into())
     }
@@ -81,7 +81,7 @@ impl SignInPath {
         }
     }
 
-    /// The device whose log stands in place of the account's.
+    /// The device whose log replaces the account's.
     pub const fn device(&self) -> Option<&KnownDevice> {
         match self {
             Self::Known(device) => Some(device),
@@ -89,7 +89,7 @@ impl SignInPath {
         }
     }
 
-    /// The device whose wrong passwords in a row are its own.
+    /// The device that has its own count of wrong passwords in a row.
     pub const fn known(&self) -> Option<&KnownDevice> {
         match self {
             Self::Known(device) | Self::Open(device) => Some(device),
@@ -97,7 +97,7 @@ impl SignInPath {
         }
     }
 
-    /// Whether the device was known by another password than the account has.
+    /// Whether the device knew another password than the account has now.
     pub fn is_void(&self, account: Option<&Account>) -> bool {
         let version = account.map(|account| account.password_version);
         self.known().is_some_and(|device| Some(device.password_version) != version)
@@ -125,9 +125,9 @@ impl SignInPath {
     }
 }
 
-/// Takes a slot, and says by which way. Once the device's log blocks, who comes with its cookie is as good as
-/// any stranger, so that they are never the worse for it: of two refusals the milder is told. A CAPTCHA that
-/// the device's log asks for is asked for, as it would be of a stranger with as many failures.
+/// Takes a slot and returns the path used. If the device's log blocks, the client is treated as a stranger,
+/// so that a cookie never makes things worse: of two refusals the milder is returned. A CAPTCHA that the
+/// device's log asks for is required, as it would be for a stranger with as many failures.
 pub async fn hold<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
     limits: BeforePasswords<'_>,
@@ -156,7 +156,7 @@ pub async fn hold<S: WindowStore + 'static>(
     })
 }
 
-/// Whether the next attempt by this way would be asked for a CAPTCHA.
+/// Whether the next attempt on this path would be asked for a CAPTCHA.
 pub async fn challenges_next<S: WindowStore + 'static>(
     limiter: &Limiter<S>,
     limits: BeforePasswords<'_>,

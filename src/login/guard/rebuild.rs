@@ -1,6 +1,6 @@
-//! The way back to the window store: what it lacks is written into it from the record of failures and from what
-//! is in flight here, before it decides again. An instance that was out does so even where the store has kept
-//! its data, since its own failures meanwhile are not there.
+//! The return to the window store: what it lacks is written to it from the record of failures and from the
+//! attempts in flight here, before it decides again. An instance that was cut off does this even if the store
+//! has kept its data, because its own failures are missing there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,16 +17,17 @@ use crate::throttle::{
     AnyStore, Bucket, HitId, Limiter, RebuildError, StoreError, StoreState, WindowRecord, window,
 };
 
-/// What the store calls the windows of sign-ins, where it says that they are whole.
+/// The name in the store for the windows of sign-ins, used to mark them as complete.
 pub const NAME: &str = "sign-ins";
-/// The same whatever the limits are. A limit that is raised counts what the store has kept; another shape for
-/// each set of limits would challenge everybody where two instances run different ones.
+/// The same for all limits. A limit that is raised counts what the store has kept; another shape for each set
+/// of limits would challenge everybody while two instances run different ones.
 pub const SHAPE: &str = "";
 /// Failures read at once: a page of the record, a few scripts of the store.
 const PAGE: u32 = 250;
-/// How long whoever starts a return waits for it. It goes on without them, and they are challenged.
+/// How long the attempt that starts a return waits for it. The return continues without it, and the attempt
+/// is challenged.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How much further back than necessary the record is read: for statements that were under way, and for clocks.
+/// How much further back than necessary the record is read, for statements in progress and clock differences.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// The record, for the limits of one moment.
@@ -38,8 +39,8 @@ struct RecordedFailures<'a> {
 }
 
 impl LoginGuard {
-    /// Lets the store decide again, where it can; by which rebuild. Whoever finds a return under way does not
-    /// wait for it.
+    /// Lets the store decide again if possible; returns the rebuild generation. A caller that finds a return
+    /// in progress does not wait for it.
     pub(super) async fn return_to_store(self: &Arc<Self>, limits: &Limits) -> Option<HitId> {
         if self.returning.swap(true, Ordering::SeqCst) {
             return None;
@@ -52,7 +53,7 @@ impl LoginGuard {
         tokio::time::timeout(PATIENCE, task).await.ok()?.ok()?
     }
 
-    /// The same, unless the store decides already: so that nobody has to come first.
+    /// The same, unless the store decides already, so that no sign-in has to start it.
     pub async fn rebuild_if_lost(self: &Arc<Self>, limits: &Limits) {
         if self.in_flight.generation().is_none() {
             self.return_to_store(limits).await;
@@ -76,14 +77,14 @@ impl LoginGuard {
         None
     }
 
-    /// Forgets failures that no window can see any more; how many went.
+    /// Deletes failures that no window counts any more; returns how many.
     pub async fn purge(&self, limits: &Limits, batch: u32) -> Result<u64, DbError> {
         let horizon = horizon(limits, self.failures.now().await?);
         self.failures.purge(horizon.minus(MARGIN), batch).await
     }
 }
 
-/// However it ends, another may be tried.
+/// However it ends, another return may be tried.
 struct StoreReturn<'g>(&'g LoginGuard);
 
 impl Drop for StoreReturn<'_> {
@@ -100,10 +101,10 @@ impl WindowRecord for RecordedFailures<'_> {
         let begun = self.failures.now().await.map_err(RebuildError::Record)?;
         let horizon = horizon(self.limits, begun);
         let missed = begun.minus(self.in_flight.away_for()).minus(MARGIN);
-        // Most of it while the record still decides.
+        // Most of it is written while the record still decides.
         let from = if found == StoreState::Lost { horizon } else { horizon.max(missed) };
         let mut entries = self.restore_since(from).await?;
-        // What is in flight first: it is in the record by the time that it no longer is.
+        // In flight first: an attempt is in the record before it stops being in flight.
         let in_flight = self.in_flight.begin_return();
         let hits: Vec<_> = in_flight.iter().map(|(bucket, kept)| (bucket.borrow(), *kept)).collect();
         self.limiter.restore(&hits).await?;
@@ -113,7 +114,7 @@ impl WindowRecord for RecordedFailures<'_> {
 }
 
 impl RecordedFailures<'_> {
-    /// Every failure after that time, newest first.
+    /// Restores every failure after that time, newest first.
     async fn restore_since(&self, from: Micros) -> Result<usize, RebuildError<DbError>> {
         let (mut place, mut entries) = (RecordPlace::NEWEST, 0);
         loop {
@@ -137,7 +138,7 @@ impl RecordedFailures<'_> {
     }
 }
 
-/// No window of a sign-in looks further back from `now`.
+/// The longest that any window of sign-ins looks back from `now`.
 fn horizon(limits: &Limits, now: Micros) -> Micros {
     let rules = BeforePasswords::from(limits).all().into_iter().flat_map(|limit| limit.rules());
     rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)

@@ -1,4 +1,4 @@
-//! A slot that an attempt holds, and what becomes of it.
+//! A slot that an attempt holds, and how it is settled.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::throttle::{
 };
 use tokio::runtime::Handle;
 
-/// A slot of whoever decided on it, and which logs it stands in.
+/// A slot from the store or the record, and the logs that it is in.
 pub struct AttemptSlot {
     hold: SlotHold,
     path: SignInPath,
-    /// Given back when everything else is done.
+    /// Dropped last.
     ticket: InFlightTicket,
     failures: FailureRecord,
 }
@@ -27,7 +27,7 @@ pub(super) enum SlotHold {
     Outage(HeldInOutage),
 }
 
-/// A hold that has no attempt yet. Where its asker goes away before it has one, it is given back.
+/// A hold without an attempt yet. If the caller is dropped before there is one, it is refunded.
 pub(super) struct UnclaimedHold<S: WindowStore + 'static>(Option<Hold<S>>);
 
 impl<S: WindowStore + 'static> UnclaimedHold<S> {
@@ -39,7 +39,7 @@ impl<S: WindowStore + 'static> UnclaimedHold<S> {
         self.0.take().expect("claimed once")
     }
 
-    /// Runs to its end, whoever goes away meanwhile.
+    /// Runs to its end even if the caller is dropped.
     pub async fn refund(self) -> Result<(), StoreError> {
         tokio::spawn(self.claim().refund()).await.expect("a refund does not panic").map(drop)
     }
@@ -53,12 +53,12 @@ impl<S: WindowStore + 'static> Drop for UnclaimedHold<S> {
     }
 }
 
-/// By the record of failures alone.
+/// Taken by the record of failures alone.
 pub(super) struct HeldInOutage {
     pub id: HitId,
     pub at: Micros,
     pub buckets: Vec<OwnedBucket>,
-    /// In the address' and the network's logs of this process.
+    /// In this process's logs of the address and the network.
     pub elsewhere: Option<Box<Hold<MemoryStore>>>,
     /// Of the store that is out.
     pub limiter: Limiter<AnyStore>,
@@ -74,7 +74,7 @@ impl AttemptSlot {
         Self { hold, path, ticket, failures }
     }
 
-    /// When it was taken, and what a watching limit would have refused.
+    /// When it was taken, and what a limit in monitor mode would have refused.
     pub const fn taken(&self) -> CountedAttempt {
         match &self.hold {
             SlotHold::Store(hold) => CountedAttempt { at: hold.at, noted: hold.noted },
@@ -87,8 +87,8 @@ impl AttemptSlot {
         self.path
     }
 
-    /// The attempt failed and counts; from when, where the store could say. It is in the record when this
-    /// returns, or nobody may be told that it failed.
+    /// The attempt failed and counts; returns from when, if the store could say. It is in the record when
+    /// this returns; on an error the client must not be told that it failed.
     pub async fn keep(self) -> Result<Option<Micros>, DbError> {
         let Self { hold, ticket, failures, .. } = self;
         let (kept, written) = match hold {
@@ -103,7 +103,7 @@ impl AttemptSlot {
             SlotHold::Outage(hold) => {
                 let written = failures.write(&FailedAttempt::of(hold.id, &hold.buckets)).await;
                 if written.is_err() {
-                    // Nothing else has it: as if it were in flight it counts, here and at the store's return.
+                    // No record has it: it counts as if it were in flight, here and when the store returns.
                     ticket.keep_for(longest_window(&hold.buckets));
                 }
                 if let Some(elsewhere) = hold.elsewhere {
@@ -115,7 +115,7 @@ impl AttemptSlot {
         written.map(|()| kept)
     }
 
-    /// Nothing was verified: it never was.
+    /// Nothing was verified: it is removed.
     pub async fn refund(self) {
         match self.hold {
             SlotHold::Store(hold) => drop(settled(hold.refund().await)),
@@ -123,12 +123,13 @@ impl AttemptSlot {
         }
     }
 
-    /// The owner signed in: rules that ask for a challenge pass over the failures from before, in the log that
-    /// theirs would stand in. Of a stranger that is the account's. From a known device it is the device's alone:
-    /// those at the account are somebody else's, and not in the owner's way. Rules that block count them still, or
-    /// a stranger would have as many guesses again after each time that the owner comes. A log that only watches is
-    /// forgiven as it would be if it did not. The address's and the network's stay, or an attacker's own account
-    /// would wipe them. When that was, and whether it was asked for, where the store could say.
+    /// The owner signed in: rules that ask for a challenge ignore the earlier failures in the attempt's own
+    /// log. For a stranger that is the account's log. For a known device it is only the device's: failures at
+    /// the account belong to somebody else and are not in the owner's way. Rules that block still count them;
+    /// otherwise a stranger would get as many guesses again each time the owner signs in. A log in monitor
+    /// mode is forgiven as if it were enforced. Failures of the address and the network stay, because
+    /// otherwise an attacker could sign in to an account of their own to wipe them. Returns when that was,
+    /// and whether forgiveness was requested, if the store could say.
     pub async fn succeed(self) -> Option<(Micros, bool)> {
         match self.hold {
             SlotHold::Store(hold) => settled(hold.succeed(is_own).await),
@@ -141,7 +142,7 @@ impl AttemptSlot {
 }
 
 impl HeldInOutage {
-    /// The store has it as a failure, where it came back meanwhile.
+    /// The store has it as a failure if it came back in the meantime.
     async fn refund(self, ticket: &InFlightTicket) {
         if let Some(elsewhere) = self.elsewhere {
             let _ = elsewhere.refund().await;
@@ -158,7 +159,7 @@ fn longest_window(buckets: &[OwnedBucket]) -> Duration {
     spans.max().unwrap_or_default()
 }
 
-/// Of who signs in, not of everybody at an address or in a network.
+/// A log of the client alone, not of everybody at an address or in a network.
 fn is_own(bucket: usize) -> bool {
     !SHARED.contains(&bucket)
 }

@@ -1,22 +1,22 @@
-//! Whom the account's and the device's windows count.
+//! The subjects of the account's and the device's windows.
 
 use crate::audit;
 use crate::login::{Account, AccountId, KnownDevice, KnownDevices, Username};
 
-/// Whom an account's window counts. One that does not exist is counted by its name, so that nothing
-/// tells it apart.
+/// The subject of an account's window. An account that does not exist is counted by its name, so that no
+/// difference shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AccountSubject(Option<KnownAccount>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct KnownAccount {
     id: AccountId,
-    /// The newest that was heard of.
+    /// The newest version seen.
     password_version: i64,
 }
 
 impl AccountSubject {
-    /// Whom nobody has looked up.
+    /// Not looked up yet.
     pub const UNKNOWN: Self = Self(None);
 
     pub(super) fn of(account: Option<&Account>) -> Self {
@@ -29,7 +29,7 @@ impl AccountSubject {
         self.0.map(|known| known.id)
     }
 
-    /// As an event names it.
+    /// The account as an event names it.
     pub fn recorded<'a>(&'a self, login: &'a Username) -> audit::EventSubject<'a> {
         match &self.0 {
             Some(known) => audit::EventSubject::Account { id: known.id.as_bytes(), login: login.as_str() },
@@ -37,15 +37,16 @@ impl AccountSubject {
         }
     }
 
-    /// As what a browser is known there. A newer password than was heard of is one: our cookies do not lie.
-    /// That an older one is void needs no look at the database, so that refusals stay free of it.
+    /// The browser's known device there. A newer password than the one remembered is accepted, because our
+    /// cookies are authentic. An older one is void without a look at the database, so that refusals need
+    /// none.
     pub fn known_device(&self, devices: &KnownDevices) -> Option<KnownDevice> {
         let known = self.0?;
         devices.at(known.id).filter(|device| device.password_version >= known.password_version)
     }
 }
 
-/// What stands for an account in its limit; for one that does not exist, its name.
+/// The subject of an account in its limit; for one that does not exist, its name.
 pub fn account_subject(login: &Username, account: Option<AccountId>) -> Vec<u8> {
     match account {
         Some(id) => account_key(id).to_vec(),

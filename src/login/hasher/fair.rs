@@ -1,14 +1,14 @@
-//! A bounded queue that many owners share. The owner that was served least recently goes first, so that a
-//! crowd of busy ones cannot make a quiet one wait a whole round (as the new flows of fq_codel, RFC 8290). In a
-//! full queue the owner with the most jobs gives way. Whoever was turned away before any service counts as served
-//! then: a crowd of new ones is new only once.
+//! A bounded queue that many owners share. The owner served least recently goes first, so that a crowd of
+//! busy owners cannot make a quiet one wait a whole round (like new flows in fq_codel, RFC 8290). In a full
+//! queue the owner with the most jobs gives way. An owner that is turned away before its first service counts
+//! as served then, so that a crowd of new owners is new only once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// For so many owners it is known when they were last served, some 2 MB; any other was served longer ago.
+/// The number of owners whose last service is remembered, about 2 MB; any other was served longer ago.
 const MOST_REMEMBERED: usize = 16_384;
 
-/// Who shares a queue: an account, or a network.
+/// An owner of jobs in the queue: an account or a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueOwner(u128);
 
@@ -16,7 +16,7 @@ impl QueueOwner {
     /// Other than any that [`QueueOwner::of`] makes of some bytes that are not all zero.
     pub const NOBODY: Self = Self(0);
 
-    /// Of at most 16 bytes, of which no two owners of one length are the same.
+    /// `bytes` are at most 16, and no two owners of the same length share them.
     pub fn of(bytes: &[u8]) -> Self {
         let mut padded = [0; 16];
         padded[..bytes.len()].copy_from_slice(bytes);
@@ -35,7 +35,7 @@ pub struct FairQueue<J> {
     owners: HashMap<QueueOwner, OwnerJobs<J>>,
     /// Owners with a job that may start; the next one first.
     turns: BTreeSet<StartOrder>,
-    /// Owners by how much of the queue is theirs; the one that gives way is last.
+    /// Owners by their share of the queue; the one that gives way is last.
     shares: BTreeSet<ShareOrder>,
     running: HashSet<QueueSource>,
     served: LastServed,
@@ -76,7 +76,7 @@ impl<J> FairQueue<J> {
         self.length
     }
 
-    /// Whether a job of this owner would find a position, be it another's.
+    /// Whether a job of this owner would get a position, possibly another's.
     pub fn has_room(&mut self, owner: QueueOwner) -> bool {
         let room = self.length < self.capacity || self.gives_way_to(owner).is_some();
         if !room {
@@ -85,8 +85,9 @@ impl<J> FairQueue<J> {
         room
     }
 
-    /// Puts a job behind the others of its owner. In a full queue it displaces the youngest of the owner with
-    /// most, which is handed back; or it is refused, if nobody has more than its own owner would have then.
+    /// Adds a job after the others of its owner. In a full queue it displaces the youngest job of the owner
+    /// with the most jobs, which is returned; it is refused if no owner has more jobs than its own would
+    /// have.
     pub fn push(
         &mut self,
         owner: QueueOwner,
@@ -110,7 +111,7 @@ impl<J> FairQueue<J> {
         Ok(displaced)
     }
 
-    /// The next job, of which [`FairQueue::finished`] must be told.
+    /// The next job; report its end with [`FairQueue::finished`].
     pub fn take(&mut self) -> Option<TakenJob<J>> {
         let &(_, id, owner) = self.turns.first()?;
         let (source, job) = self.owners.get_mut(&owner)?.jobs.remove(&id)?;
@@ -127,7 +128,7 @@ impl<J> FairQueue<J> {
         }
     }
 
-    /// Takes a job out that is not to be done; none if it has started or was displaced.
+    /// Removes a job that should not run; None if it has started or was displaced.
     pub fn remove(&mut self, owner: QueueOwner, id: JobId) -> Option<J> {
         let (_, job) = self.owners.get_mut(&owner)?.jobs.remove(&id)?;
         self.length -= 1;
@@ -136,7 +137,7 @@ impl<J> FairQueue<J> {
         Some(job)
     }
 
-    /// Among owners with as many jobs the one that was served last gives way.
+    /// Among owners with equally many jobs, the one served last gives way.
     fn gives_way_to(&self, newcomer: QueueOwner) -> Option<(QueueOwner, JobId)> {
         let &(most, served, youngest, owner) = self.shares.last()?;
         let own = self.owners.get(&newcomer).map_or(0, |owner| owner.jobs.len());
@@ -162,7 +163,7 @@ impl<J> FairQueue<J> {
     }
 }
 
-/// Who was served when, by a count of services. Forgets the one whose service was longest ago.
+/// When each owner was last served, by a count of services. Forgets the one served longest ago.
 #[derive(Default)]
 struct LastServed {
     services: u64,
@@ -176,7 +177,7 @@ impl LastServed {
         self.times.get(&owner).copied().unwrap_or(0)
     }
 
-    /// The same for one that was turned away, if it is not known.
+    /// The same for an owner that was turned away, if it is not known yet.
     fn note_first(&mut self, owner: QueueOwner) {
         if !self.times.contains_key(&owner) {
             self.note(owner);

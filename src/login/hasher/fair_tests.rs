@@ -158,7 +158,7 @@ fn of_those_served_a_bounded_number_is_remembered() {
     assert_eq!(served.at(QueueOwner::of(&1_u32.to_le_bytes())), 2);
 }
 
-/// Whatever is done, the indexes say what the jobs say, and nothing is lost.
+/// After any steps the indexes agree with the jobs, and no job is lost.
 #[test]
 fn the_indexes_agree_with_the_jobs() {
     proptest::proptest!(|(steps: Vec<(u8, u8)>)| {

@@ -1,31 +1,32 @@
 //! Which password is hashed next, and who may wait. Pure: no clock, no threads.
 //!
-//! Known devices and strangers have lanes of their own, served in turn while both wait. Known devices share
-//! theirs by account, with one hash in flight a device; strangers by network. Strangers who solved a challenge
-//! go before those who did not, and each of the two has positions that the other cannot fill.
+//! Known devices and strangers have separate lanes, which are served in turn while both have waiting jobs.
+//! Known devices share their lane by account, with one hash in flight per device; strangers share theirs by
+//! network. Strangers with a solved challenge go before those without, and each of the two has positions that
+//! the other cannot fill.
 
 use super::fair::{FairQueue, JobId, QueueOwner, QueueSource, TakenJob};
 use crate::login::{KnownDevice, RequestOrigin};
 
-/// Who wants a hash.
+/// The caller of a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HashCaller {
-    /// Where the account was signed in to before.
+    /// The known device and its account.
     pub(super) device: Option<(QueueOwner, QueueSource)>,
     pub(super) network: QueueOwner,
     pub(super) solved: bool,
 }
 
-/// Where a job waits.
+/// A lane of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HashLane {
     KnownDevice,
-    /// A stranger who solved a challenge.
+    /// A stranger with a solved challenge.
     Solved,
     Unsolved,
 }
 
-/// Where in the queue a job is.
+/// A job's position in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobPosition {
     pub lane: HashLane,
@@ -33,13 +34,13 @@ pub struct JobPosition {
     id: JobId,
 }
 
-/// A job that has its worker.
+/// A job that has a worker.
 pub struct StartedJob<J> {
     pub job: J,
     pub ticket: RunningJob,
 }
 
-/// To be handed back when the job is done.
+/// Return it when the job is done.
 #[derive(Debug, Clone, Copy)]
 pub struct RunningJob {
     pub lane: HashLane,
@@ -57,7 +58,7 @@ pub struct HashScheduler<J> {
 }
 
 impl HashCaller {
-    /// Somebody at the machine itself: among strangers who solved a challenge, of no network.
+    /// Somebody at the machine itself: treated as a stranger with a solved challenge and no network.
     pub const OPERATOR: Self = Self { device: None, network: QueueOwner::NOBODY, solved: true };
 
     /// `network` is at most 16 bytes long.
@@ -76,12 +77,12 @@ impl HashCaller {
         self.device.is_some()
     }
 
-    /// Whether a challenge was solved: who finds no room without is asked for one.
+    /// Whether a challenge was solved. Without one, a caller that finds no room is asked for one.
     pub const fn solved(&self) -> bool {
         self.solved
     }
 
-    /// The lanes to wait in, the best first: a known device is as good as any stranger.
+    /// The lanes to wait in, best first: a known device may use the lane of any stranger.
     fn lanes(&self) -> impl Iterator<Item = (HashLane, QueueOwner, Option<QueueSource>)> + use<> {
         let known = self.device.map(|(account, device)| (HashLane::KnownDevice, account, Some(device)));
         let stranger = if self.solved { HashLane::Solved } else { HashLane::Unsolved };
@@ -102,8 +103,8 @@ impl HashLane {
 }
 
 impl<J> HashScheduler<J> {
-    /// Half of the queue is for strangers who solved nothing, a quarter for those who solved a challenge, a
-    /// quarter for known devices; and each has room for as many as can start at once.
+    /// Half of the queue is for strangers without a solved challenge, a quarter for those with one, and a
+    /// quarter for known devices; each has room for at least as many as can start at once.
     pub fn new(queue: usize, workers: usize) -> Self {
         let share = |part: usize| FairQueue::new(queue.div_ceil(part).max(workers));
         Self { known: share(4), solved: share(4), unsolved: share(2), known_is_next: true, last_id: 0 }
@@ -118,7 +119,7 @@ impl<J> HashScheduler<J> {
         caller.lanes().any(|(lane, owner, _)| self.queue_mut(lane).has_room(owner))
     }
 
-    /// Where the job waits, and the job that gave way to it; or the job, for which there is no room.
+    /// The job's position, and the job that it displaced; or the job itself, if there is no room.
     pub fn push(&mut self, caller: &HashCaller, mut job: J) -> Result<(JobPosition, Option<J>), J> {
         self.last_id += 1;
         let id = self.last_id;
@@ -131,12 +132,12 @@ impl<J> HashScheduler<J> {
         Err(job)
     }
 
-    /// Takes a job out that is not to be done; none if it has started or was displaced.
+    /// Removes a job that should not run; None if it has started or was displaced.
     pub fn remove(&mut self, position: JobPosition) -> Option<J> {
         self.queue_mut(position.lane).remove(position.owner, position.id)
     }
 
-    /// The next job to do. While both lanes wait, every second one is a known device's.
+    /// The next job. While both lanes have jobs, every second one is a known device's.
     pub fn take(&mut self) -> Option<StartedJob<J>> {
         let order = match self.known_is_next {
             true => [HashLane::KnownDevice, HashLane::Solved, HashLane::Unsolved],

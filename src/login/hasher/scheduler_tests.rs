@@ -54,7 +54,7 @@ fn workers_are_never_idle_while_somebody_waits() {
     scheduler.push(&stranger(1, false), "one").unwrap();
     scheduler.push(&stranger(1, false), "two").unwrap();
     assert_eq!((take(&mut scheduler), take(&mut scheduler)), (Some("one"), Some("two")));
-    // A device whose hash is in flight holds up nobody but itself.
+    // A device with a hash in flight delays only itself.
     for job in ["first", "second"] {
         scheduler.push(&known(1, 1), job).unwrap();
     }
@@ -100,7 +100,7 @@ fn among_known_devices_of_500_busy_accounts_a_quiet_one_is_next_but_one() {
         device: Some((QueueOwner::of(&number.to_be_bytes()), QueueSource::from(number))),
         ..stranger(200, false)
     };
-    // Each asks again as soon as it was served or turned away; strangers flood meanwhile.
+    // Each asks again after it was served or turned away, while strangers flood.
     let ask = |scheduler: &mut HashScheduler<&'static str>| {
         for number in 1..=500 {
             let _ = scheduler.push(&busy(number), "busy");

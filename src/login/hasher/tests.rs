@@ -1,10 +1,10 @@
 use super::*;
 
-/// The cheapest that argon2 computes.
+/// The cheapest parameters that argon2 accepts.
 const CHEAP: HashSettings =
     HashSettings { memory_kib: 8, iterations: 1, parallelism: 1, workers: 1, queue: 256 };
 
-/// One of a network that solved nothing.
+/// A caller from a network, without a solved challenge.
 const STRANGER: HashCaller = HashCaller { solved: false, ..HashCaller::OPERATOR };
 
 fn hasher(settings: HashSettings) -> PasswordHasher {
@@ -186,7 +186,7 @@ async fn nobody_waits_for_ever() {
     assert_eq!(hasher.waiting(HashLane::Unsolved), 0);
 }
 
-/// A caller that leaves must not learn less than it is charged for: what has begun goes on to its end.
+/// A caller that leaves must not learn less than it is charged for: a hash that has begun runs to its end.
 #[tokio::test]
 async fn a_hash_that_has_begun_is_told_to_whoever_hung_up() {
     let hasher = hasher(HashSettings { memory_kib: 19_456, iterations: 4, ..CHEAP });

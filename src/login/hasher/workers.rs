@@ -1,4 +1,4 @@
-//! The threads that hash, and the queue in front of them.
+//! The hashing threads and their queue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::telemetry::QUEUE_SECONDS;
 
 type HashWork = Box<dyn FnOnce() + Send>;
 
-/// Threads of their own, which take the next job without having slept: where each hash had its thread
-/// woken first, a seventh of two cores stood idle. They end when this is dropped.
+/// Dedicated threads that take the next job without sleeping in between: when each hash had to wake its
+/// thread first, a seventh of two cores was idle. They end when this is dropped.
 pub struct HashWorkers(Arc<WorkersShared>);
 
 struct WorkersShared {
@@ -37,7 +37,7 @@ struct LaneMetrics {
     wait: Histogram,
 }
 
-/// A job's position in the queue; the job is taken out of it where this is dropped before it has started.
+/// A job's position in the queue; dropping this before the job has started removes it.
 pub struct WaitingJob<'a> {
     workers: &'a HashWorkers,
     position: JobPosition,
@@ -62,7 +62,7 @@ impl HashWorkers {
         self.0.queue.lock().jobs.has_room(caller)
     }
 
-    /// Queues work; none if there is no room. Work that gives way to other work later is dropped undone.
+    /// Queues work; None if there is no room. Work that is displaced later is dropped without running.
     pub fn push(&self, caller: &HashCaller, work: HashWork) -> Option<WaitingJob<'_>> {
         let job = HashJob { work, queued: now() };
         let mut queue = self.0.queue.lock();
@@ -101,7 +101,7 @@ impl WorkersShared {
             self.note_depth(&queue, ticket.lane);
             drop(queue);
             self.lanes[ticket.lane as usize].wait.record(job.queued.elapsed());
-            // One that panics answers nobody, and takes no worker with it.
+            // A job that panics answers nobody, and its worker survives.
             let _ = catch_unwind(AssertUnwindSafe(job.work));
             queue = self.queue.lock();
             queue.jobs.finished(ticket);
@@ -114,7 +114,7 @@ impl WorkersShared {
 }
 
 impl WaitingJob<'_> {
-    /// Stops waiting. False if the job has started, or gave way to another's: its end will be told.
+    /// Stops waiting. False if the job has started or was displaced: its end will be reported.
     pub fn withdraw(&self) -> bool {
         let Self { workers: HashWorkers(shared), position } = self;
         let mut queue = shared.queue.lock();

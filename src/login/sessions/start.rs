@@ -1,5 +1,5 @@
-//! What a sign-in writes, in one step: the new session, the end of what it replaces, the entry in the
-//! account's recent sign-ins, and what both lists have too many of.
+//! What a sign-in writes, in one step: the new session, the end of the one that it replaces, the entry in the
+//! account's recent sign-ins, and the removal of what both lists have too many of.
 
 use sqlx::query_scalar;
 
@@ -8,20 +8,20 @@ use crate::clock::Micros;
 use crate::db::{Db, DbError};
 use crate::login::{Account, SessionId, SignInClient};
 
-/// What both are given, in this order: $1 hash of the token, $2 the session's id, $3 now, $4 `idle_until`,
-/// $5 `ends_at`, $6 network, $7 user agent, $8 account, $9 its password's version, $10 `verified_at`, $11 hash
-/// of the old token, $12 the sign-in's id, $13 whether it was by the password, $14 from which known device. A
-/// session is inserted only where the password or the number that was verified is the account's still, and opens
-/// it still; nothing else is done where none was.
+/// The parameters of both, in this order: $1 hash of the token, $2 the session's id, $3 now, $4 `idle_until`,
+/// $5 `ends_at`, $6 network, $7 user agent, $8 account, $9 its password's version, $10 `verified_at`, $11
+/// hash of the old token, $12 the sign-in's id, $13 whether it was by the password, $14 from which known
+/// device. A session is inserted only if the password or the number that was verified still belongs to the
+/// account and still opens it; if none was inserted, nothing else happens.
 const SQLITE: &str =
     "INSERT INTO sign_in VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
     RETURNING (SELECT account FROM sessions WHERE token_hash = $1)";
 
-/// SQLite's way to a statement that does several things: a view whose insertion is a program. As one
-/// statement it is a transaction by itself, and wakes its caller once; as seven, between BEGIN and COMMIT,
-/// they cost several times as much in waking. The numbers are written out: a statement is planned anew
-/// whenever a number is bound to its LIMIT. 100 sessions are kept, the new one and the 99 others that were used
-/// last; few accounts have more, and a count tells.
+/// SQLite's form of a statement that does several things: a view with a trigger on INSERT. As one statement
+/// it is its own transaction and wakes its caller once; as seven statements between BEGIN and COMMIT it cost
+/// several times as much in waking. The numbers are literals, because a statement is planned anew whenever a
+/// parameter is bound to its LIMIT. 100 sessions are kept, the new one and the 99 others used last; few
+/// accounts have more, and a count finds them.
 const SQLITE_SETUP: &str = "
     CREATE TEMP VIEW IF NOT EXISTS sign_in (token_hash, session, now, idle_until, ends_at, network, user_agent,
         account, password_version, verified_at, replaces, id, by_password, device)
@@ -49,9 +49,9 @@ const SQLITE_SETUP: &str = "
             ORDER BY signed_in_at DESC, id LIMIT -1 OFFSET 20);
     END";
 
-/// One statement, whose parts all see the tables as they were before it. The account's row is locked: a
-/// change of the password at the same time is waited for, or waits and ends this session; another sign-in
-/// of this account waits. One that waited may leave a row too many, which the next one removes.
+/// One statement, whose parts all see the tables as they were before it. The account's row is locked, so a
+/// simultaneous change of the password is waited for, or waits and ends this session; another sign-in of this
+/// account waits. One that waited may leave a row too many, which the next one removes.
 const POSTGRES: &str = "WITH started AS (
     INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
         network, user_agent, verified_at) SELECT $1, $2, id, $3, $3, $4, $5, $6, $7, $10 FROM accounts
@@ -75,10 +75,10 @@ macro_rules! bind {
 }
 
 impl Sessions {
-    /// Starts a session for an account as it was when it was verified; None where its password or its
-    /// number was changed since, or the password disabled that it was verified by. Always with a new token, so
-    /// that none from before the sign-in carries over. Of the account's sessions the 100 used last go on, of its
-    /// sign-ins the newest 20 are remembered.
+    /// Starts a session for an account as it was when it was verified; None if its password or number was
+    /// changed since, or if the password that was verified was disabled. Always with a new token, so that no
+    /// token from before the sign-in stays valid. The account keeps its 100 sessions used last and its newest
+    /// 20 sign-ins.
     pub async fn start(
         &self,
         account: &Account,
@@ -88,7 +88,7 @@ impl Sessions {
         self.renew(account, client, by, None).await
     }
 
-    /// The same, and the session that the browser came with ends, whosever it is.
+    /// The same, and ends the session that the browser came with, whoever owns it.
     pub async fn renew(
         &self,
         account: &Account,

@@ -218,7 +218,7 @@ async fn a_sign_in_verified_with_the_old_password_starts_nothing_after_the_chang
     let bench = bench(database).await;
     let before = bench.start(bench.alice).await;
     let bobs = bench.start(bench.bob).await;
-    // Verified, and then held up on its way to a session.
+    // Verified, and then delayed before its session starts.
     let verified = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
     let shown = ShownBy::Password(verified.password_version);
     let set = bench.accounts.set_password(bench.alice, &Phc::stored("new".into()), shown).await.unwrap();
@@ -232,7 +232,7 @@ async fn a_sign_in_verified_with_the_old_password_starts_nothing_after_the_chang
     assert!(bench.session(&bobs).await.is_some(), "bob's are his");
 }
 
-/// Strangers' hundred keeps no known device out, and a device's own no stranger.
+/// A sign-in by a number starts no session once the account no longer has the number.
 async fn a_sign_in_by_a_number_starts_nothing_once_the_account_has_it_no_more(database: TestDatabase) {
     let bench = bench(database).await;
     let number = |last: u8| Phone::stored(format!("+86138001380{last:02}"));
@@ -289,7 +289,7 @@ async fn past_a_hundred_sessions_the_one_used_longest_ago_ends(database: TestDat
     for token in [&tokens[0], &tokens[2], &tokens[99], &newest, &bobs] {
         assert!(bench.session(token).await.is_some());
     }
-    // A clock that stands still makes the newest no older than the rest.
+    // With a clock that stands still, the newest is not older than the rest.
     for _ in 0..3 {
         let newest = bench.start(bench.alice).await;
         assert!(bench.session(&newest).await.is_some());

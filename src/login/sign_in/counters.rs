@@ -4,12 +4,12 @@ use metrics::Counter;
 
 use super::SignInOutcome;
 
-/// Of every sign-in that succeeded, by whatever way.
+/// Every successful sign-in, by any method.
 pub fn signed_in_counter() -> Counter {
     metrics::counter!("gatehouse_sign_ins_total", "outcome" => "signed-in")
 }
 
-/// By outcome; the handles are kept, because refusals come by the million.
+/// By outcome. The handles are kept, because refusals come by the million.
 pub struct SignInCounters {
     signed_in: Counter,
     rejected: Counter,

@@ -176,7 +176,7 @@ async fn one_that_was_made_elsewhere_is_good_at_once_however_many_are_not(databa
     };
     let reads = || elsewhere.reads.begun.load(Ordering::SeqCst);
     junk().await;
-    // One that was under way when the last of them came, and the one that it waited for.
+    // The one in progress when the last of them came, and the one that it waited for.
     assert!(reads() <= 2, "{} reads for 500 tokens", reads());
     let (token, id) = bench.create("*", None).await;
     let ((), found) = tokio::join!(junk(), shown(&elsewhere, &token));
@@ -188,7 +188,7 @@ async fn whoever_leaves_while_reading_takes_nobody_along(database: TestDatabase)
     let bench = bench(database).await;
     let (token, id) = bench.create("*", None).await;
     for _ in 0..20 {
-        // Polled once: it may have begun a read, and never ends it.
+        // Polled once: it may have started a read, and never finishes it.
         let mut gone = Box::pin(bench.tokens.admit(&token));
         let once =
             std::future::poll_fn(|context| std::task::Poll::Ready(gone.as_mut().poll(context).is_ready()));

@@ -36,7 +36,7 @@ impl Bench {
         self.accounts.count_device_failure(&self.alice, device, max).await.unwrap()
     }
 
-    /// The strangers' failures, and the device's.
+    /// The failures of strangers, and those of the device.
     async fn standing(&self, device: DeviceId) -> (i64, i64, bool) {
         let found = self.accounts.find_from(&self.alice.login, device).await.unwrap();
         let (account, failures) = found.unwrap();
@@ -82,7 +82,7 @@ async fn a_right_password_begins_anew_but_not_once_the_device_is_spent(database:
         for _ in 0..2 {
             assert_eq!(bench.fail(home(), 3).await, FailureResult::Counted);
         }
-        // Two right ones at once are right, both.
+        // Two right ones at once are both right.
         assert!(forget().await.unwrap() && forget().await.unwrap());
         assert_eq!(bench.standing(home()).await, (0, 0, false));
     }

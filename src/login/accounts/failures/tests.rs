@@ -76,7 +76,7 @@ async fn a_right_password_begins_anew_but_not_once_it_is_disabled(database: Test
     {
         assert_eq!(accounts.count_failure(&alice, 3).await.unwrap(), expected);
     }
-    // Somebody whose password was compared equal before that, and who is slower.
+    // A slower attempt whose password was compared equal before that.
     assert!(!accounts.forget_failures(&alice).await.unwrap());
     assert_eq!(again(&accounts, &alice).await.password_failures, 3);
 }
