@@ -4,13 +4,13 @@ use super::id::VerifiedId;
 use super::{Difficulty, Provider};
 use crate::secret::{MasterKey, SubKey, same};
 
-/// Letters that are told apart when bent, and in either case, as some are drawn small. Left out: I J L (each
-/// other, and 1), O Q (each other, and 0), U V (each other), G (C, and g as q), B S Z (8 5 2), F (an E that lost
-/// its foot), N (H and M), K and Y (H, T and X that lean); and every digit, so that a phone's keyboard need not
-/// change over.
+/// Letters that can be told apart when bent, and in either case, because some are drawn small. Left out: I J
+/// L (each other, and 1), O Q (each other, and 0), U V (each other), G (C, and g as q), B S Z (8 5 2), F (an
+/// E without its foot), N (H and M), K and Y (H, T and X that lean); and every digit, so that a phone's
+/// keyboard need not switch.
 pub const ALPHABET: &[u8; 11] = b"ACDEHMPRTWX";
 
-/// In bytes. An answer longer than this is wrong whatever it says, a fixed one included.
+/// In bytes. A longer answer is always wrong, including a fixed one.
 const LONGEST: usize = 128;
 
 pub struct CaptchaAnswers {
@@ -32,7 +32,7 @@ impl CaptchaAnswers {
         }
     }
 
-    /// Whether a typed answer is the right one; the time it takes says nothing of where it is wrong.
+    /// Whether a typed answer is right, in constant time.
     pub fn accepts(&self, body: &VerifiedId, typed: &str) -> bool {
         let Some(typed) = normalise(typed) else { return false };
         let Some(right) = normalise(&self.text(body)) else { return false };
@@ -53,8 +53,8 @@ impl CaptchaAnswers {
     }
 }
 
-/// Upper case without white space; full-width forms, as Chinese input methods type them, are made plain.
-/// Nothing for what can be no answer: empty, or too long.
+/// Upper case without white space; full-width forms, as Chinese input methods type them, become plain. None
+/// if it cannot be an answer: empty, or too long.
 fn normalise(answer: &str) -> Option<String> {
     if answer.len() > LONGEST {
         return None;

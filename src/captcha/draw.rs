@@ -1,8 +1,8 @@
-//! Draws a challenge's letters: in ink of an uneven weight, bent by waves, on uneven paper.
+//! Draws a challenge's letters: in ink of uneven weight, bent by waves, on uneven paper.
 //!
-//! The letterforms and the drawing are ours: the `captcha` crate's images were read by comparing them with
-//! its own glyphs, as its waves always start at the same phase, its letters stand upright, and its noise only
-//! ever adds black. Here nothing is the same in two images. Difficulty changes the amounts only.
+//! The letterforms and the drawing are ours: the `captcha` crate's images could be read by comparing them
+//! with its own glyphs, because its waves always start at the same phase, its letters stand upright, and its
+//! noise only adds black. Here nothing is the same in two images. Difficulty changes only the amounts.
 
 use super::Difficulty;
 use super::letters::Point;
@@ -11,10 +11,10 @@ use super::writing::{DrawnLetter, SeededRandom, SineWave, amounts, shifted, writ
 pub const WIDTH: usize = 240;
 pub const HEIGHT: usize = 100;
 
-/// By how much of its width the pen may be pressed more, or less.
+/// By how much of its width the pen may vary.
 const PRESSURE: f32 = 0.4;
 
-/// The text as a PNG of 16 greys; blank paper where it has a letter that is not of the alphabet.
+/// The text as a PNG with 16 greys; blank paper if it has a letter outside the alphabet.
 pub fn png(text: &str, difficulty: Difficulty, seed: [u8; 32]) -> Result<Vec<u8>, lodepng::Error> {
     let mut dice = SeededRandom::new(&seed);
     let amounts = amounts(difficulty);
@@ -33,7 +33,7 @@ fn ink(letters: &[DrawnLetter], wave: f32, dice: &mut SeededRandom) -> Vec<f32> 
         let pressure = SineWave::draw(0.55, (50.0, 120.0), dice);
         for piece in &letter.pieces {
             let pen = letter.pen * (1.0 + pressure.shift(piece.0).0.clamp(-PRESSURE, PRESSURE));
-            // No pixel shows what is further away from it than the waves reach together.
+            // No pixel shows anything further away than the combined reach of the waves.
             stroke(&mut ink, &bent, *piece, pen, pen + 1.0 + 4.0 * wave);
         }
     }
@@ -59,7 +59,7 @@ fn stroke(ink: &mut [f32], bent: &[Point], (from, to): (Point, Point), pen: f32,
     }
 }
 
-/// Ink on paper of an uneven grey, in 16 steps: half the bytes of 256, and no difference to the eye.
+/// Ink on paper of an uneven grey, in 16 steps: half the bytes of 256, and no visible difference.
 fn print(ink: &[f32], dice: &mut SeededRandom) -> Vec<u8> {
     let paper = dice.between(228.0, 250.0);
     let (tilt_x, tilt_y) = (dice.around(12.0), dice.around(12.0));

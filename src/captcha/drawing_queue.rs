@@ -1,4 +1,5 @@
-//! Whose image is drawn next: of those who wait, whoever had least of late; of several, who came first.
+//! Whose image is drawn next: among those who wait, the one with the fewest recent images; among several, the
+//! first to come.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::thread::available_parallelism;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// An image takes about 2 ms in a release build: some two seconds' wait for the last of them.
+/// An image takes about 2 ms in a release build: the last one waits about two seconds.
 const MOST_WAITING: usize = 1_024;
 
 /// Clones share everything.
@@ -18,11 +19,11 @@ struct DrawingSlots {
     free: usize,
     most: usize,
     arrivals: u64,
-    /// By what they had, then by when they came.
+    /// By the number of recent images, then by arrival.
     waiting: BTreeMap<(u32, u64), oneshot::Sender<DrawingPermit>>,
 }
 
-/// A core to draw on, until it is dropped.
+/// A core to draw on, until this is dropped.
 pub struct DrawingPermit(Option<DrawingQueue>);
 
 enum JoinResult {
@@ -43,18 +44,18 @@ impl DrawingQueue {
         Self(Arc::new(Mutex::new(DrawingSlots { free: at_once, most, arrivals: 0, waiting })))
     }
 
-    /// Waits for a turn; None where too many wait, none of whom had more.
+    /// Waits for a turn; None if too many wait, none of whom had more images.
     pub async fn take(&self, had: u32) -> Option<DrawingPermit> {
         let joined = self.0.lock().join(had);
         match joined {
             JoinResult::Full => None,
             JoinResult::Now(DrawingPermit(_)) => Some(DrawingPermit(Some(self.clone()))),
-            // Dropped unsaid where somebody came who had less, and there was no room for both.
+            // Dropped without an answer if somebody with fewer images came and there was no room for both.
             JoinResult::Waits(turn) => turn.await.ok(),
         }
     }
 
-    /// Hands a core on, or keeps it for who comes next.
+    /// Passes the core to the next, or keeps it free.
     fn pass_on(self) {
         loop {
             let mut board = self.0.lock();
@@ -65,7 +66,7 @@ impl DrawingQueue {
             drop(board);
             match next.send(DrawingPermit(Some(self.clone()))) {
                 Ok(()) => return,
-                // They went away; the core is still ours to hand on.
+                // The receiver is gone; the core is still ours to pass on.
                 Err(mut unwanted) => drop(unwanted.0.take()),
             }
         }

@@ -1,7 +1,7 @@
-//! The challenge's id: what it holds, how it is signed, and whom it belongs to.
+//! The challenge's id: its contents, its signature, and the client that it is bound to.
 //!
-//! base64url of `nonce 12 | expiry 4 | flags 1 | client tag 8 | MAC 16`, 55 characters. No nonce
-//! comes twice; the MAC covers everything before it.
+//! base64url of `nonce 12 | expiry 4 | flags 1 | client tag 8 | MAC 16`, 55 characters. No nonce is used
+//! twice; the MAC covers everything before it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -15,7 +15,7 @@ pub type ChallengeNonce = [u8; 12];
 const SIGNED: usize = 25;
 const BYTES: usize = SIGNED + 16;
 const CHARS: usize = 55;
-/// The flag that says whether the client tag covers a cookie; form and difficulty stand below it.
+/// The flag for a client tag that covers a cookie; form and difficulty are in the bits below it.
 const WITH_COOKIE: u8 = 0x80;
 
 pub struct ChallengeIds {
@@ -24,7 +24,7 @@ pub struct ChallengeIds {
     spent: SubKey,
 }
 
-/// An id whose MAC was right.
+/// An id with a valid MAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifiedId {
     pub nonce: ChallengeNonce,
@@ -80,7 +80,7 @@ impl ChallengeIds {
         }
     }
 
-    /// Expiry is rounded up to a whole second, so nobody gets less time than was promised.
+    /// Expiry is rounded up to a whole second, so that nobody gets less time than was promised.
     pub fn sign(
         &self,
         nonce: ChallengeNonce,
@@ -100,7 +100,7 @@ impl ChallengeIds {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Nothing for whatever we did not sign; a huge id is refused by its length alone.
+    /// None for anything that we did not sign; a huge id is refused by its length.
     pub fn parse(&self, id: &str) -> Option<VerifiedId> {
         if id.len() != CHARS {
             return None;
@@ -118,8 +118,8 @@ impl ChallengeIds {
         })
     }
 
-    /// Whether the challenge was given to this client for this form. Where it was given without a
-    /// cookie, a cookie that came since does not count.
+    /// Whether the challenge was issued to this client for this form. If it was issued without a cookie, a
+    /// later cookie is ignored.
     pub fn belongs(&self, body: &VerifiedId, form: CaptchaForm, client: &CaptchaClient<'_>) -> bool {
         let cookie = if body.flags & WITH_COOKIE == 0 {
             None
@@ -131,14 +131,14 @@ impl ChallengeIds {
         body.flags & 0x0f == form_bits(form) && same(&tag, &body.tag)
     }
 
-    /// What marks the challenge as spent: a keyed hash, so that a store's keys are of no use elsewhere.
+    /// The mark of the challenge as spent: a keyed hash, so that a store's keys are of no use elsewhere.
     pub fn mark(&self, body: &VerifiedId) -> [u8; 16] {
         let mut mark = [0; 16];
         mark.copy_from_slice(&self.spent.hash(&[&body.nonce])[..16]);
         mark
     }
 
-    /// Differs from one challenge to the next, so that two ids do not tell that they had one client.
+    /// Differs from one challenge to the next, so that two ids do not reveal that they have one client.
     fn tag(&self, nonce: &ChallengeNonce, client: &CaptchaClient<'_>) -> [u8; 8] {
         let hash = match client.cookie {
             Some(cookie) => self.client.hash(&[nonce, client.address, cookie]),

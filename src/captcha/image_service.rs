@@ -1,5 +1,5 @@
-//! Where challenges are handed out and drawn. A challenge's id costs nothing; its image costs this
-//! process's time, so what is counted, in this process, are the images drawn.
+//! Issues and draws challenges. A challenge's id costs nothing; its image costs this process's time, so the
+//! images drawn are counted, in this process.
 
 mod share;
 
@@ -11,10 +11,10 @@ use super::{CaptchaClient, CaptchaForm, Captchas, Challenge, ImageError, RedeemR
 use crate::config::{LimitName, LiveSettings};
 use crate::throttle::{Bucket, HitDecision, Limit, LimitMode, Limiter, MemoryStore, Refusal, RuleAction};
 
-/// Everyone, as the subject of a total.
+/// The subject of a total.
 const EVERYONE: &[u8] = b"everyone";
 
-/// What refuses, by the index of its bucket. A network's share of the total is part of the total.
+/// The limits by the index of their buckets. A network's share of the total is part of the total.
 const LIMITS: [LimitName; 4] =
     [LimitName::CaptchaAddress, LimitName::CaptchaNetwork, LimitName::CaptchaTotal, LimitName::CaptchaTotal];
 
@@ -24,7 +24,7 @@ pub struct ImageService {
     queue: DrawingQueue,
 }
 
-/// Who asks for an image, as the limits count them.
+/// The requester of an image, as the limits count it.
 #[derive(Debug, Clone, Copy)]
 pub struct ImageRequester<'a> {
     pub address: &'a [u8],
@@ -36,7 +36,7 @@ pub struct ImageRequester<'a> {
 pub struct ImageRefusal {
     pub retry_after: Duration,
     pub form: CaptchaForm,
-    /// By which limit, and how.
+    /// The limit that refused, and how.
     pub limit: &'static str,
     pub refusal: Refusal,
 }
@@ -46,7 +46,7 @@ pub struct ImageRefusal {
 pub struct ChallengeImage {
     pub png: Arc<[u8]>,
     pub form: CaptchaForm,
-    /// It was not kept from before.
+    /// It was not in the cache.
     pub drawn_now: bool,
 }
 
@@ -55,7 +55,7 @@ impl ImageService {
         Self { captchas, drawing, queue: DrawingQueue::for_this_machine() }
     }
 
-    /// A challenge, if its image could be drawn now. Counts nothing: of ids there are any number.
+    /// A challenge, if its image could be drawn now. Counts nothing, because ids are unlimited.
     pub async fn issue(
         &self,
         live: &LiveSettings,
@@ -71,7 +71,7 @@ impl ImageService {
         }
     }
 
-    /// The image of a challenge; where it has to be drawn, that counts, and waits for its turn.
+    /// The image of a challenge. If it has to be drawn, that counts and waits for its turn.
     pub async fn image(
         &self,
         live: &LiveSettings,
@@ -99,12 +99,12 @@ impl ImageService {
         self.captchas.redeem(form, client, id, answer).await
     }
 
-    /// Drops counts that no rule can see any more.
+    /// Drops counts that no rule uses any more.
     pub fn sweep(&self) {
         self.drawing.store().sweep();
     }
 
-    /// A hit on every limit, and a place at the drawing board: those who had least of late go first.
+    /// A hit on every limit, and a turn to draw: networks with the fewest recent images go first.
     async fn turn(
         &self,
         live: &LiveSettings,
@@ -124,7 +124,7 @@ impl ImageService {
                     Err(ImageError::Busy)
                 }
             },
-            // Nothing here takes holds.
+            // These limits have no holds.
             Ok(HitDecision::Held) | Err(_) => Err(ImageError::Busy),
         }
     }
@@ -144,20 +144,20 @@ impl ImageService {
         ]
     }
 
-    /// What the total leaves to one network; counted under the total's name, by its rules.
+    /// The part of the total that is open to one network; counted under the total's name, by its rules.
     async fn share(&self, live: &LiveSettings) -> Limit {
         let total = &live.limits.captcha_total;
         let spent = self.drawing.peek(self.drawing.bucket(total, EVERYONE)).await;
         share::of(total, &spent.map(|peek| peek.rules).unwrap_or_default())
     }
 
-    /// How many images a network had of late.
+    /// How many images a network had recently.
     async fn had(&self, share: Bucket<'_>) -> u32 {
         let rules = self.drawing.peek(share).await.map(|peek| peek.rules).unwrap_or_default();
         rules.iter().map(|rule| rule.count).max().unwrap_or(0)
     }
 
-    /// The refusal that an image would meet now, the longest of several.
+    /// The refusal that an image would get now, the longest of several.
     async fn full(&self, buckets: &[Bucket<'_>]) -> Option<Refusal> {
         let mut longest: Option<Refusal> = None;
         for (index, bucket) in buckets.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The letterforms: movements of a pen, in units of a capital's height, from its top left corner.
 //!
-//! Ours, and no font's: a font's outlines can be looked for in an image, a line that is bent anew each time
-//! less so.
+//! They are not from a font: a font's outlines can be searched for in an image, a line that is bent
+//! differently each time hardly.
 
 /// One movement of the pen through these points.
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ pub type LetterForm = &'static [Stroke];
 
 use Stroke::{Bent, Straight};
 
-/// The ways to write a letter, in either case; none where it is not of the alphabet.
+/// The ways to write a letter, in either case; none if it is not in the alphabet.
 #[rustfmt::skip]
 pub const fn forms(letter: char) -> &'static [LetterForm] {
     match letter.to_ascii_uppercase() {

@@ -41,16 +41,16 @@ pub use picture::ImageError;
 pub use redis_marks::RedisMarks;
 pub use spent::{LocalMarks, MarksError, SpendFuture, SpentMarks};
 
-/// How long a mark outlives its challenge: instances judge expiry by their own clocks, and one that is
-/// behind would otherwise still take an id whose mark has gone.
+/// How long a mark outlives its challenge: instances check expiry by their own clocks, and one that is behind
+/// would otherwise accept an id whose mark has expired.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
-/// What a challenge is asked for; solved for one form, it is worth nothing on another.
+/// The form that a challenge is for; solved for one form, it is invalid on another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CaptchaForm {
     Login,
     Register,
-    /// The current password, asked for before it is changed.
+    /// The current password, entered before it is changed.
     PasswordChange,
     SmsCode,
     PasswordReset,
@@ -68,9 +68,9 @@ impl CaptchaForm {
     }
 }
 
-/// Whom a challenge is bound to: the address as it is counted, and the browser's cookie where the
-/// request that was given the challenge carried one. A first visit has no cookie yet, so a challenge
-/// issued without one stays good when the browser comes back with one.
+/// The client that a challenge is bound to: the address in the form that limits count, and the browser's
+/// cookie if the request that received the challenge had one. A first visit has no cookie yet, so a challenge
+/// issued without one stays valid when the browser comes back with one.
 #[derive(Debug, Clone, Copy)]
 pub struct CaptchaClient<'a> {
     pub address: &'a [u8],
@@ -83,7 +83,7 @@ pub struct Challenge {
     pub expires_in: Duration,
 }
 
-/// What became of an answer. Only `Solved` and `Wrong` used the challenge up just now.
+/// The result of an answer. Only `Solved` and `Wrong` used the challenge up just now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum RedeemResult {
@@ -92,8 +92,8 @@ pub enum RedeemResult {
     Expired,
     /// Answered before, right or wrong; or there was no room to mark it as answered.
     Spent,
-    /// Given to another client or for another form. It stays good where it belongs, so that seeing
-    /// somebody's id is not enough to use their challenge up.
+    /// Issued to another client or for another form. It stays valid there, so that seeing somebody's id is
+    /// not enough to use up their challenge.
     Foreign,
     /// Not an id that we signed.
     Malformed,
@@ -104,7 +104,7 @@ impl RedeemResult {
         matches!(self, Self::Solved)
     }
 
-    /// As records and metrics name it.
+    /// The name in events and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Solved => "solved",
@@ -117,7 +117,7 @@ impl RedeemResult {
     }
 }
 
-/// Issues, draws and redeems challenges. Instances that share a master key take each other's.
+/// Issues, draws and redeems challenges. Instances with the same master key accept each other's.
 pub struct Captchas {
     ids: ChallengeIds,
     answers: CaptchaAnswers,
@@ -141,9 +141,9 @@ impl Captchas {
         }
     }
 
-    /// Also asks marks that other instances see. Without them a challenge can be redeemed once on each
-    /// instance, and once more after a restart within its time, so anything but a single instance
-    /// needs them.
+    /// Also uses marks that other instances see. Without them a challenge can be redeemed once on each
+    /// instance, and once more after a restart within its lifetime, so every setup with more than one
+    /// instance needs them.
     #[must_use]
     pub fn with_shared_marks(self, shared: Arc<dyn SpentMarks>) -> Self {
         Self { shared: Some(shared), ..self }
@@ -167,8 +167,8 @@ impl Captchas {
         self.ids.parse(id).filter(|body| !body.expired(self.clock.now()))
     }
 
-    /// The challenge's image as PNG: the same bytes whenever and wherever it is asked for. `turn` is waited
-    /// for only where it has to be drawn.
+    /// The challenge's image as PNG: the same bytes at any time and on any instance. `turn` is only awaited
+    /// if it has to be drawn.
     async fn image(
         &self,
         body: &VerifiedId,
@@ -177,11 +177,11 @@ impl Captchas {
         self.pictures.of(body, self.answers.text(body), turn).await
     }
 
-    /// Takes an answer, once: the challenge is marked as spent before the verdict is known, so of any
-    /// number of parallel redemptions at most one is `Solved`.
+    /// Redeems an answer once: the challenge is marked as spent before the verdict is known, so of any number
+    /// of parallel redemptions at most one is `Solved`.
     ///
-    /// In an outage of the shared marks the verdict of this instance's own stands: with N instances one
-    /// solved challenge is then good for at most N redemptions, and never for a second one here.
+    /// In an outage of the shared marks this instance's own marks decide: with N instances one solved
+    /// challenge is then valid at most N times, but never twice on one instance.
     pub async fn redeem(
         &self,
         form: CaptchaForm,
@@ -211,7 +211,7 @@ impl Captchas {
         }
         let Some(shared) = &self.shared else { return true };
         shared.spend(mark, ttl).await.unwrap_or_else(|error| {
-            // The link says once that the store is out; a line an answer would be for senders to write.
+            // The link logs the outage once; with a line per answer, clients could fill the log.
             metrics::counter!("gatehouse_store_errors_total").increment(1);
             tracing::debug!(%error, "captcha: the shared record of used challenges failed; this instance uses its own");
             true

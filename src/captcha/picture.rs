@@ -1,4 +1,4 @@
-//! Images of challenges: drawn off the async threads, and kept a short while.
+//! Images of challenges: drawn off the async threads, and cached for a short while.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use super::id::{ChallengeNonce, VerifiedId};
 use super::image_service::ImageRefusal;
 use crate::secret::{MasterKey, SubKey};
 
-/// About 2,000 images; an image that was dropped is drawn again, to the same bytes, and counts again.
+/// About 2,000 images. A dropped image is drawn again with the same bytes, and counts again.
 const CACHE_BYTES: u64 = 8 << 20;
 const CACHE_IMAGES: usize = 2_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// Expired, or no id of ours: one answer to both, there is nothing to draw.
+    /// Expired, or not one of our ids: both get the same answer, because there is nothing to draw.
     #[error("no such challenge")]
     Unknown,
     #[error("too many images were drawn recently")]
@@ -51,9 +51,9 @@ impl ChallengeImages {
         }
     }
 
-    /// One id, one image: every random choice in it comes from the nonce, so that asking again (here, on
-    /// another instance, or after the cache dropped it) yields no second picture to average with. However
-    /// many ask for one at once, one draws it.
+    /// One id, one image: every random choice comes from the nonce, so that asking again (here, on another
+    /// instance, or after the cache dropped it) gives no second picture to average with. If many ask for one
+    /// at once, it is drawn once.
     pub async fn of(
         &self,
         body: &VerifiedId,
@@ -72,7 +72,7 @@ impl ChallengeImages {
     ) -> Result<Arc<[u8]>, ImageError> {
         let seed = self.seed.hash(&[&body.nonce]);
         let difficulty = body.difficulty();
-        // The turn goes along: a caller who leaves does not free a core that is still drawing.
+        // Moved into the task: a caller that leaves does not free a core that is still drawing.
         let drawn = tokio::task::spawn_blocking(move || {
             let png = draw::png(&text, difficulty, seed);
             drop(turn);

@@ -1,4 +1,4 @@
-//! Marks of answered challenges on Redis, for every instance to see.
+//! Marks of answered challenges on Redis, visible to every instance.
 
 use std::time::Duration;
 

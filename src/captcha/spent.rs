@@ -1,4 +1,4 @@
-//! Marks of the challenges that were answered: the trait, and the marks kept in this process.
+//! Marks of answered challenges: the trait, and the marks of this process.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -18,10 +18,10 @@ pub enum MarksError {
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Where spent challenges are marked, for several instances to see.
+/// Where spent challenges are marked for several instances.
 pub trait SpentMarks: Send + Sync {
-    /// Marks `id_hash` for at least `ttl` and says whether this call was the first to: one atomic step,
-    /// so that of any number of callers one hears `true`. Waits at most the store's time-out.
+    /// Marks `id_hash` for at least `ttl` and returns whether this call was the first: one atomic step, so of
+    /// any number of callers one gets `true`. Waits at most the store's timeout.
     fn spend(&self, id_hash: [u8; 16], ttl: Duration) -> SpendFuture<'_>;
 }
 
@@ -29,11 +29,11 @@ const SHARDS: usize = 16;
 /// A million marks, about 50 MB at worst: 4,000 answers a second for four minutes.
 const MARKS_PER_SHARD: usize = 65_536;
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
-/// A full shard is not walked for every caller that finds it full.
+/// A full shard is not swept for every caller that finds it full.
 const SWEEP_WHEN_FULL: Duration = Duration::from_secs(1);
 
-/// Marks in this process. Only ids that we signed get here, so what they take is bounded by what the
-/// limits on issuing let through; past the capacity new marks are refused, never old ones forgotten.
+/// Marks in this process. Only ids that we signed get here, so their number is bounded by the limits on
+/// issuing. When it is full, new marks are refused; old ones are never dropped.
 pub struct LocalMarks {
     shards: [Mutex<SpentShard>; SHARDS],
     per_shard: usize,
@@ -56,7 +56,7 @@ impl LocalMarks {
         Self { shards, per_shard, clock }
     }
 
-    /// [`SpentMarks::spend`], which never waits here.
+    /// [`SpentMarks::spend`] without waiting.
     pub fn spend_now(&self, id_hash: [u8; 16], ttl: Duration) -> Result<bool, MarksError> {
         let now = self.clock.now();
         let shard = &self.shards[usize::from(id_hash[0]) % SHARDS];

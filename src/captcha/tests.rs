@@ -1,4 +1,4 @@
-//! What a challenge promises: one use, one client, one form, for a while.
+//! What a challenge guarantees: one use, one client, one form, a limited time.
 
 use std::sync::Mutex;
 
@@ -224,7 +224,7 @@ async fn empty_fixed_answer_is_never_solved() {
     assert_eq!(captchas.redeem(CaptchaForm::Login, &HERE, &id, "").await, RedeemResult::Wrong);
 }
 
-/// Says one thing to every call, and counts them.
+/// Gives every call the same answer, and counts the calls.
 struct Scripted(Option<bool>, Mutex<Vec<Duration>>);
 
 impl SpentMarks for Scripted {

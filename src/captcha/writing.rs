@@ -1,8 +1,8 @@
-//! How a challenge's letters are written: each turned, leaning, lifted, stretched and with a pen of its own,
-//! and so close to the one before it that they run into each other.
+//! How a challenge's letters are written: each turned, slanted, raised, stretched, with its own pen width,
+//! and so close to the one before it that they touch.
 //!
-//! What stops a reader made for print is that there is no line to find and nothing to cut apart; lines and
-//! dots across the letters stop people only, as a median takes them away.
+//! A reader made for print fails because there is no line to find and nothing to cut apart. Lines and dots
+//! across the letters would stop only people, because a median filter removes them.
 
 use std::f32::consts::TAU;
 
@@ -10,25 +10,25 @@ use super::Difficulty;
 use super::draw::{HEIGHT, WIDTH};
 use super::letters::{LetterForm, Point, forms};
 
-/// What is left free at the sides, and above and below where the pen is.
+/// The free margin at the sides, and above and below the pen.
 const MARGIN: (f32, f32) = (7.0, 6.0);
-/// Pixels of a capital, before it is stretched.
+/// The height of a capital in pixels, before it is stretched.
 const TALL: f32 = 50.0;
-/// Around what a letter turns, in its own units.
+/// The point around which a letter turns, in its own units.
 const MIDDLE: Point = (0.33, 0.52);
 
-/// How much of each disturbance there is, as the most of a range.
+/// The maximum of each disturbance.
 pub struct DistortionAmounts {
     turn: f32,
     lean: f32,
     /// In pixels, up and down.
     lift: f32,
     stretch: (f32, f32),
-    /// Of a stroke off its way, in units of the letter.
+    /// The deviation of a stroke, in units of the letter.
     jitter: f32,
     /// Of the whole image, in pixels.
     pub wave: f32,
-    /// Pixels by which neighbours run into each other.
+    /// By how many pixels neighbours overlap.
     overlap: f32,
 }
 
@@ -66,7 +66,7 @@ pub const fn amounts(difficulty: Difficulty) -> DistortionAmounts {
     }
 }
 
-/// Random choices out of one seed.
+/// Random choices from one seed.
 pub struct SeededRandom(blake3::OutputReader);
 
 impl SeededRandom {
@@ -90,13 +90,13 @@ impl SeededRandom {
         all.get(self.between(0.0, all.len() as f32) as usize).copied()
     }
 
-    /// From -1 to 1, on the other side than the last: neighbours that stood alike would be a line.
+    /// From -1 to 1, with the opposite sign of the last: neighbours with the same slant would form a line.
     fn across(&mut self, last: f32, least: f32) -> f32 {
         self.between(least, 1.0) * -last.signum()
     }
 }
 
-/// A sine that runs in one direction and shifts in another, both drawn.
+/// A sine wave with a random direction and a random shift.
 pub struct SineWave {
     step: Point,
     phase: f32,
@@ -104,7 +104,7 @@ pub struct SineWave {
 }
 
 impl SineWave {
-    /// `length` is the range it is drawn from. Shorter waves tear letters apart, longer ones only move them.
+    /// `length` is the range of its wavelength. Shorter waves tear letters apart, longer ones only move them.
     pub fn draw(most: f32, length: (f32, f32), dice: &mut SeededRandom) -> Self {
         let (along, sideways) = (dice.between(0.0, TAU), dice.between(0.0, TAU));
         let step = TAU / dice.between(length.0, length.1);
@@ -122,21 +122,21 @@ impl SineWave {
     }
 }
 
-/// Where the waves together lead from there.
+/// Where the waves together move a point.
 pub fn shifted(waves: &[SineWave], point: Point) -> Point {
     waves.iter().map(|wave| wave.shift(point)).fold(point, |(x, y), (dx, dy)| (x + dx, y + dy))
 }
 
-/// A letter in its place: the pieces of its strokes, and half the width of the pen.
+/// A letter at its position: the pieces of its strokes, and half the width of the pen.
 pub struct DrawnLetter {
     pub pieces: Vec<(Point, Point)>,
     pub pen: f32,
 }
 
-/// The text in its place; nothing where it has a letter that nobody can write.
+/// The text at its position; empty if it has a letter without a form.
 pub fn write(text: &str, amounts: &DistortionAmounts, dice: &mut SeededRandom) -> Vec<DrawnLetter> {
     let count = text.chars().count();
-    // Six letters have to be smaller than five.
+    // Six letters must be smaller than five.
     let size = TALL * (5.2 / count.max(1) as f32).min(1.0);
     let (mut turned, mut lifted) = (dice.around(1.0), dice.around(1.0));
     let mut letters = Vec::with_capacity(count);
@@ -163,7 +163,7 @@ impl DrawnLetter {
         let lean = dice.around(amounts.lean);
         let (narrow, broad) = (amounts.stretch.0 * size, amounts.stretch.1 * size);
         let (wide, high) = (dice.between(narrow, broad), dice.between(narrow, broad));
-        // A field, not a throw of the dice for each point: strokes that meet still meet.
+        // A field, not a random value for each point: strokes that meet still meet.
         let bends: [SineWave; 2] = std::array::from_fn(|_| SineWave::draw(amounts.jitter, (0.7, 1.6), dice));
         let place = |point: Point| {
             let (x, y) = shifted(&bends, point);
@@ -199,9 +199,9 @@ fn range(values: impl Iterator<Item = f32>) -> Point {
 
 /// Moves each letter up to the one before it.
 fn join(letters: &mut [DrawnLetter], amounts: &DistortionAmounts, dice: &mut SeededRandom) {
-    /// Points this close to one height may touch.
+    /// Points within this distance in height may touch.
     const LEVEL: f32 = 5.0;
-    /// The part of a letter's width that may stand below, or above, its neighbour.
+    /// The part of a letter's width that may be below or above its neighbour.
     const NESTED: f32 = 0.12;
     for next in 1..letters.len() {
         let (before, after) = letters.split_at_mut(next);
@@ -218,7 +218,7 @@ fn join(letters: &mut [DrawnLetter], amounts: &DistortionAmounts, dice: &mut See
     }
 }
 
-/// Presses the letters together where they are too wide, and puts them somewhere between the sides.
+/// Compresses the letters if they are too wide, and places them randomly between the sides.
 fn fit(letters: &mut [DrawnLetter], dice: &mut SeededRandom) {
     let (left, right) = range(letters.iter().flat_map(DrawnLetter::ends).map(|end| end.0));
     let room = WIDTH as f32 - 2.0 * MARGIN.0;

@@ -1,19 +1,19 @@
-//! What one network may have of a total that all networks share.
+//! The share of one network in a total that all networks share.
 //!
-//! A share that shrinks with what is left, as the buffers of switches are shared (Choudhury and Hahne,
-//! "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN 6(2), 1998): whoever
-//! had that much already waits, whoever had less does not. Nobody need count the networks, and something
-//! is left for one that comes late.
+//! The share shrinks with what is left, as the buffers of switches are shared (Choudhury and Hahne, "Dynamic
+//! Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN 6(2), 1998): a network that has
+//! that much already waits, one that has less does not. The number of networks need not be known, and
+//! something is left for one that comes late.
 
 use crate::throttle::{Limit, Rule, RulePeek};
 
-/// Their threshold is linear. The fifth power lets one network alone have a quarter of the total, ten that
-/// ask for all they can get 275 of 6,000 each, and a thousand four each, with a quarter still left for
-/// those who had none.
+/// Their threshold is linear. With the fifth power, one network alone gets a quarter of the total, ten that
+/// ask for all they can get have 275 of 6,000 each, and a thousand have four each, with a quarter still left
+/// for new ones.
 const POWER: i32 = 5;
 
-/// The total's rules as they hold for one network. One image may always be had: whether anything is left
-/// is for the total to say.
+/// The total's rules as they apply to one network. One image is always allowed: the total itself decides
+/// whether any is left.
 pub fn of(total: &Limit, spent: &[RulePeek]) -> Limit {
     let shared = |(rule, spent): (&Rule, &RulePeek)| {
         let left = f64::from(rule.max.saturating_sub(spent.count)) / f64::from(rule.max);
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
     use crate::throttle::{LimitMode, RuleAction};
 
-    /// Of 6,000, where every network asks for all that it can get: what each has, and what is left.
+    /// Of 6,000, if every network asks for all that it can get: what each has, and what is left.
     fn settled(networks: u32) -> (u32, u32) {
         let rule = Rule::sliding(6_000, Duration::from_secs(60), RuleAction::Block);
         let total = Limit::new("total", vec![rule], LimitMode::Enforce).unwrap();

@@ -1,4 +1,4 @@
-//! Who has an image when many want one.
+//! Who gets an image when many want one.
 
 use std::net::Ipv4Addr;
 
@@ -22,7 +22,7 @@ impl Office {
     fn new() -> Self {
         let (clock, entropy) = (Clock::manual(Micros::from_seconds(1_700_000_000)), Entropy::seeded(5));
         let key = MasterKey::from_bytes([3; 32]);
-        // Blank images, since who has one is what is looked at here.
+        // Blank images, because only who gets one matters here.
         let provider = Provider::Fixed { answer: "solo".to_owned() };
         let captchas = Captchas::new(&key, provider, clock.clone(), &entropy);
         let drawing = Limiter::new(MemoryStore::new(clock.clone()), key.derive("test"), &entropy);
@@ -41,13 +41,13 @@ impl Office {
         self
     }
 
-    /// The whole way, from the challenge to its image.
+    /// The whole path, from the challenge to its image.
     async fn fetch(&self, address: u32) -> Result<ChallengeImage, ImageRefusal> {
         let id = self.issue(address).await?.id;
         self.image(address, &id).await
     }
 
-    /// Whether an image would be drawn; it is not, which would take minutes for thousands.
+    /// Whether an image would be drawn. It is not drawn, because that would take minutes for thousands.
     async fn admits(&self, address: u32) -> bool {
         let address = Ipv4Addr::from_bits(address).octets();
         let by = ImageRequester { address: &address, network: &address[..3] };
@@ -118,8 +118,8 @@ async fn when_the_total_is_short_networks_that_had_less_are_served_still() {
     office.fetch(network(0)).await.unwrap();
 }
 
-/// The default limits; a thousand networks take all that they can get for two minutes, and meanwhile six a
-/// second come from networks that had none.
+/// The default limits. A thousand networks take all that they can get for two minutes; meanwhile six new
+/// networks come every second.
 #[tokio::test]
 async fn a_thousand_greedy_networks_leave_others_their_image() {
     let office = Office::new();
