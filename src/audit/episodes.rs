@@ -1,5 +1,5 @@
-//! Refusals folded into episodes: what repeats itself while nothing else changes is one row with a count,
-//! so that a flood of any size writes a bounded number of rows, and takes a bounded amount of memory.
+//! Folds refusals into episodes: a refusal that repeats while nothing else changes is one row with a count,
+//! so that a flood of any size writes a bounded number of rows and takes a bounded amount of memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -12,18 +12,19 @@ use super::row::{AuditRow, EventKeys};
 use crate::clock::Micros;
 use crate::config::{LimitName, LimitSubject, SMS_BRAKE};
 
-/// A power of two. Two requests seldom meet at one, and looking through one for what is due is short.
+/// A power of two. Two requests seldom meet at one shard, and searching one for what is due is quick.
 const SHARDS: usize = 16;
-/// Open episodes of a shard with everyone who has a part in them; past that, only with whom the limit counts.
+/// Open episodes of a shard that name everyone who takes part; beyond this, only the subject that the limit
+/// counts.
 const DETAILED: usize = 256;
 /// Open episodes of a shard; past that, unnamed is named.
 const MOST: usize = 1024;
-/// Open episodes at one subject of one rule, each with somebody else (an address at an account, an account
-/// from an address).
+/// Open episodes at one subject of one rule, each with a different partner (an address at an account, an
+/// account from an address).
 const MOST_AT_ONE: u32 = 64;
-/// How long an episode stays open before it is written as it is.
+/// How long an episode stays open before it is written.
 const LIFE: Duration = Duration::from_secs(10);
-/// The same for challenges, of which nearly everybody has some and few have many.
+/// The same for challenges: nearly everybody has some and few have many.
 const CAPTCHA_LIFE: Duration = Duration::from_secs(60);
 
 pub struct EpisodeTable {
@@ -34,7 +35,7 @@ pub struct EpisodeTable {
 #[derive(Default)]
 struct EpisodeShard {
     open: HashMap<u64, OpenEpisode>,
-    /// How many open ones there are at one subject of one rule.
+    /// The number of open episodes at one subject of one rule.
     at_one: HashMap<u64, u32>,
 }
 
@@ -43,20 +44,20 @@ struct OpenEpisode {
     frees_at: Micros,
     /// By this process's clock.
     due: Micros,
-    /// Where it is counted among those at one subject.
+    /// The key under which it is counted among those at one subject.
     at_one: Option<u64>,
 }
 
-/// What became of an event.
+/// The result of folding an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FoldResult {
-    /// Counted in an episode that was open.
+    /// Counted in an open episode.
     Counted,
-    /// It began one.
+    /// It started an episode.
     Began,
 }
 
-/// How much of an event's subjects an episode names.
+/// How many of an event's subjects an episode names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NamedSubjects {
     All,
@@ -70,13 +71,13 @@ impl Default for EpisodeTable {
     }
 }
 
-/// Whether events of this kind are folded. What was admitted never is: each is a hit somewhere.
+/// Whether events of this kind are folded. Admitted attempts never are: each is a hit somewhere.
 pub fn folds(event: &AuditEvent<'_>) -> bool {
     match (event.action, event.outcome) {
-        // A wrong answer is a hit on its address.
+        // A wrong answer is a hit for its address.
         (Action::Captcha, outcome) => outcome != Outcome::Wrong,
         (Action::Admin, outcome) => outcome == Outcome::Refused && event.name == Some("access"),
-        // Others may write to where the limits are kept, as often as they like.
+        // Others may write to the backend of the limits as often as they like.
         (Action::Reload, outcome) => outcome == Outcome::Refused,
         (_, outcome) => matches!(
             outcome,
@@ -86,8 +87,8 @@ pub fn folds(event: &AuditEvent<'_>) -> bool {
 }
 
 impl EpisodeTable {
-    /// Counts an event in its episode, or begins one; `begin` makes its row, `ended` takes the row of one that
-    /// this event ends.
+    /// Counts an event in its episode, or starts one; `begin` creates its row, `ended` receives the row of an
+    /// episode that this event ends.
     pub fn fold(
         &self,
         event: &AuditEvent<'_>,
@@ -101,7 +102,7 @@ impl EpisodeTable {
         let mut shard = lock(&self.shards[at_one as usize % SHARDS]);
         let mut place = (self.identity(event, keys, NamedSubjects::All), keys, NamedSubjects::All);
         if !shard.open.contains_key(&place.0) {
-            // Where it names no more than what is counted, being one of many saves nothing.
+            // If it names no more than the counted subject, being one of many saves nothing.
             let bare = keys == counted && event.detail.is_none();
             place = if shard.has_room_for_all(at_one) || bare && shard.open.len() < MOST {
                 place
@@ -116,7 +117,7 @@ impl EpisodeTable {
             };
         }
         let (identity, keys, named) = place;
-        // Where several subjects share a row, so do several hits that stand in the way.
+        // If several subjects share a row, so do the several hits that cause their waits.
         let frees_at = match named {
             NamedSubjects::Unnamed => Micros(0),
             NamedSubjects::All | NamedSubjects::Counted => event.why.map_or(Micros(0), |why| why.frees_at),
@@ -136,9 +137,9 @@ impl EpisodeTable {
         FoldResult::Began
     }
 
-    /// Ends what has been open for long enough; everything, where no time is given.
+    /// Ends the episodes that have been open long enough; all of them if no time is given.
     pub fn end(&self, now: Option<Micros>, mut ended: impl FnMut(AuditRow)) {
-        // A clock that stepped back must not keep one open for as long as the step was.
+        // A clock that stepped back must not keep an episode open for as long as the step.
         let is_due =
             |open: &OpenEpisode| now.is_none_or(|now| open.due <= now || open.due > now.plus(CAPTCHA_LIFE));
         for shard in &self.shards {
@@ -156,7 +157,7 @@ impl EpisodeTable {
 
     fn identity(&self, event: &AuditEvent<'_>, keys: EventKeys, named: NamedSubjects) -> u64 {
         let why = event.why.map(|why| (why.limit, why.rule, why.noted));
-        // Only as one of all is an episode told apart by who else has a part in it.
+        // Without any subject named, who takes part no longer separates episodes.
         let unnamed = named == NamedSubjects::Unnamed;
         let detail = (event.actor, event.detail.as_deref());
         let detail = if named == NamedSubjects::All { detail } else { (None, None) };
@@ -191,7 +192,7 @@ impl EpisodeShard {
     }
 }
 
-/// The one that the limit counts, which the name of the limit says: of `login-account` the account. Of what no
+/// The subject that the limit counts, which follows from its name: the account for `login-account`. If no
 /// limit refused, the address. An address is in one network, which may be named with it.
 fn counted(event: &AuditEvent<'_>, keys: EventKeys) -> EventKeys {
     let limit = event.why.map_or("", |why| why.limit);

@@ -1,9 +1,9 @@
-//! What an event says: who tried what, how it ended, and which rule of which limit had a say in it.
+//! The contents of an event: who tried what, how it ended, and which rule of which limit decided.
 
 use crate::clock::Micros;
 use crate::throttle::{Refusal, RuleAction};
 
-/// Each variant with the text that stands for it in SQL and in the API.
+/// Each variant with its text in SQL and in the API.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $variant:ident => $text:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -29,28 +29,28 @@ macro_rules! words {
 }
 
 words! {
-    /// What was tried.
+    /// What was attempted.
     Action {
-        /// A password.
+        /// A sign-in with a password.
         SignIn => "sign-in",
-        /// A new password, set by a code that came by SMS. It forgives the account's failures.
+        /// A new password, set with an SMS code. It forgives the account's failures.
         Reset => "reset",
-        /// An account's password was disabled: it had too many wrong ones in a row.
+        /// An account's password was disabled after too many wrong ones in a row.
         PasswordDisabled => "password-disabled",
-        /// A code that came by SMS; `name` is its purpose.
+        /// An SMS code was entered; `name` is its purpose.
         Guess => "guess",
-        /// To be sent a code; `name` is its purpose.
+        /// An SMS code was requested; `name` is its purpose.
         Send => "send",
         Register => "register",
-        /// Much of what may be sent to everybody is spent; `name` says how much.
+        /// A large part of the total SMS budget is spent; `name` says how much.
         Budget => "budget",
-        /// A challenge: asked for, or answered.
+        /// A challenge was requested or answered.
         Captcha => "captcha",
-        /// A hit on a limit of the owner's own.
+        /// A hit on a custom limit.
         Custom => "custom",
-        /// Another configuration.
+        /// A configuration was loaded.
         Reload => "reload",
-        /// An act of an administrator; `name` is which.
+        /// An administrator's action; `name` says which.
         Admin => "admin",
     }
 }
@@ -59,20 +59,20 @@ words! {
     /// How it ended.
     Outcome {
         Ok => "ok",
-        /// It was looked at, and is not right.
+        /// It was checked, and is wrong.
         Wrong => "wrong",
         /// A challenge must be solved with it.
         Challenged => "challenged",
         Throttled => "throttled",
-        /// Too much else was going on.
+        /// The server was too busy.
         Busy => "busy",
-        /// A challenge was handed out.
+        /// A challenge was issued.
         Asked => "asked",
-        /// Sent perhaps: the gateway did not say.
+        /// Possibly sent: the gateway did not say.
         Unknown => "unknown",
-        /// Codes were short: it was said to be sent, and went to nobody.
+        /// Codes were short: the answer said that it was sent, but it was not.
         Withheld => "withheld",
-        /// It came to nothing, for a reason that is no limit's; `name` or `detail` says which.
+        /// It failed for a reason other than a limit; `name` or `detail` says which.
         Failed => "failed",
         /// Something that it needs is out.
         Unavailable => "unavailable",
@@ -81,25 +81,25 @@ words! {
     }
 }
 
-/// The detail of a right password that came beside others: the failures of its account were not forgiven.
+/// The detail of a right password beside other attempts: the failures of its account were not forgiven.
 pub const NOT_FORGIVEN: &str = r#"{"forgave":false}"#;
-/// The name of a password that came from a known device: no log of the account counts it. Which, its detail says.
+/// The name of a password attempt from a known device, which no log of the account counts. The detail says
+/// which device.
 pub const FROM_DEVICE: &str = "device";
 
-/// One thing that happened. Everything in clear stays in memory: of subjects, a keyed hash and a mask are
-/// written.
+/// One event. What is in clear stays in memory: of subjects, only a keyed hash and a mask are written.
 #[derive(Clone)]
 pub struct AuditEvent<'a> {
     /// When it was decided, by the clock that decided.
     pub at: Micros,
-    /// Of a failure: when it began to count.
+    /// For a failure: from when it counts.
     pub settled: Option<Micros>,
     pub action: Action,
     pub outcome: Outcome,
     pub name: Option<&'a str>,
-    /// The rule that refused it, or (noted) would have.
+    /// The rule that refused it or, if noted, would have refused it.
     pub why: Option<EventRule<'a>>,
-    /// The limit that it is about, where no rule had a say.
+    /// The limit that it is about, if no rule decided.
     pub limit: Option<&'a str>,
     /// A challenge was solved with it.
     pub solved: bool,
@@ -108,13 +108,13 @@ pub struct AuditEvent<'a> {
     pub network: Option<EventSubject<'a>>,
     pub phone: Option<EventSubject<'a>>,
     pub prefix: Option<EventSubject<'a>>,
-    /// The account of who acted, for acts of the console.
+    /// The account that acted in the console.
     pub actor: Option<&'a str>,
     pub detail: Option<String>,
 }
 
 impl AuditEvent<'_> {
-    /// Of nobody in particular; the rest is filled in by `..`.
+    /// About nobody in particular; the rest is filled in with `..`.
     pub const fn new(at: Micros, action: Action, outcome: Outcome) -> Self {
         Self {
             at,
@@ -136,21 +136,21 @@ impl AuditEvent<'_> {
     }
 }
 
-/// The rule that had a say.
+/// The rule that decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventRule<'a> {
     pub limit: &'a str,
-    /// Which of its rules, from 0.
+    /// The index of the rule, from 0.
     pub rule: usize,
-    /// When the hit that stands in the way leaves: attempts that the same hit stops are one episode. Zero
-    /// where no hit does.
+    /// When the hit that causes the wait stops counting: attempts stopped by the same hit are one episode.
+    /// Zero if no hit causes it.
     pub frees_at: Micros,
-    /// The limit only watches.
+    /// The limit is in monitor mode.
     pub noted: bool,
 }
 
 impl Outcome {
-    /// What a refusal means for who is refused.
+    /// What a refusal means for the client.
     pub const fn refused(refusal: &Refusal) -> Self {
         match refusal.then {
             RuleAction::Captcha => Self::Challenged,
@@ -160,30 +160,30 @@ impl Outcome {
 }
 
 impl<'a> EventRule<'a> {
-    /// By a limit that is enforced.
+    /// By an enforced limit.
     pub const fn refused(limit: &'a str, refusal: &Refusal) -> Self {
         Self { limit, rule: refusal.rule, frees_at: refusal.frees_at, noted: false }
     }
 
-    /// By a limit that only watches.
+    /// By a limit in monitor mode.
     pub const fn noted(limit: &'a str, refusal: &Refusal) -> Self {
         Self { noted: true, ..Self::refused(limit, refusal) }
     }
 }
 
-/// Whom an event is about.
+/// The subject of an event.
 #[derive(Clone, Copy)]
 pub enum EventSubject<'a> {
     Account {
         id: &'a [u8; 16],
-        /// To be masked.
+        /// Will be masked.
         login: &'a str,
     },
-    /// A name that no account has.
+    /// A name without an account.
     Login(&'a str),
-    /// Whom a limit of the owner's own counts.
+    /// A subject of a custom limit.
     Custom(&'a str),
-    /// The bytes that limits count: a 4 or a 6, and the address (of IPv6 its first half).
+    /// The bytes that limits count: a 4 or a 6, and the address (for IPv6 its first half).
     Address(&'a [u8]),
     Network(&'a [u8]),
     /// In E.164.
@@ -193,7 +193,7 @@ pub enum EventSubject<'a> {
 }
 
 impl EventSubject<'_> {
-    /// What its key is made of: a tag of its kind, and what is unmistakably it.
+    /// The input of its key: a tag for its kind, and bytes that identify it.
     pub(super) fn input(&self) -> ([u8; 8], &[u8]) {
         match self {
             Self::Account { id, .. } => (*b"account ", *id),

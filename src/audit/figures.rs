@@ -1,4 +1,4 @@
-//! What events add up to: over time, from the sums of each minute; by subject, from the newest rows.
+//! Sums of events: over time, from the sums of each minute; by subject, from the newest rows.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::log::{EventLog, MaskedSubject, SubjectKind, action, outcome};
 use crate::clock::Micros;
 use crate::db::{DbError, on_db};
 
-/// The least that is told apart in time.
+/// The smallest step in time.
 pub const MINUTE: Duration = Duration::from_secs(60);
-/// Rows that are looked at for a list of subjects: a quarter of a second of SQLite's time.
+/// Rows that are searched for a list of subjects: a quarter of a second of SQLite's time.
 const MOST_ROWS: i64 = 100_000;
 
 /// How often one thing happened.
@@ -19,31 +19,31 @@ const MOST_ROWS: i64 = 100_000;
 pub struct EventCount {
     pub action: Action,
     pub outcome: Outcome,
-    /// Empty where no limit had a say.
+    /// Empty if no limit decided.
     pub limit: String,
     pub noted: bool,
     pub count: i64,
 }
 
-/// What happened from `at` on, until the next.
+/// What happened from `at` until the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FiguresStep {
     pub at: Micros,
     pub sums: Vec<EventCount>,
 }
 
-/// A subject, and how many attempts it has a part in.
+/// A subject, and the number of attempts in which it takes part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankedSubject {
     pub subject: MaskedSubject,
     pub count: i64,
 }
 
-/// What comes from the busiest address.
+/// The traffic of the busiest address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedAddress {
     pub address: MaskedSubject,
-    /// Attempts from there, and from everywhere.
+    /// Attempts from there, and in total.
     pub count: i64,
     pub of: i64,
     /// Different accounts and names tried from there.
@@ -55,9 +55,9 @@ type SharedRow = (Option<i64>, Option<String>, i64, i64, i64);
 type SumRow = (i64, String, String, String, i64, i64);
 
 impl EventLog {
-    /// How often what happened, step by step, from `since` (rounded down to a whole step) until `until`. Steps
-    /// in which nothing happened are left out. Reads the sums of minutes: of a day some ten thousand rows,
-    /// whatever the traffic was. An episode counts where it began.
+    /// How often each thing happened, step by step, from `since` (rounded down to a whole step) until
+    /// `until`. Steps without events are left out. Reads the sums of minutes: some ten thousand rows for a
+    /// day, whatever the traffic was. An episode counts at its start.
     pub async fn series(
         &self,
         since: Micros,
@@ -85,8 +85,8 @@ impl EventLog {
         Ok(steps)
     }
 
-    /// How often what happened from `since` (rounded down to a whole minute) until `until`, the most frequent
-    /// first.
+    /// How often each thing happened from `since` (rounded down to a whole minute) until `until`, the most
+    /// frequent first.
     pub async fn totals(&self, since: Micros, until: Micros) -> Result<Vec<EventCount>, DbError> {
         const SQL: &str = "SELECT CAST(0 AS BIGINT), action, outcome, limit_name, noted,
             CAST(SUM(count) AS BIGINT) AS total FROM event_counts WHERE minute >= $1 AND minute < $2
@@ -98,7 +98,7 @@ impl EventLog {
         Ok(rows.into_iter().map(|row| parse(row).1).collect::<Result<_, _>>()?)
     }
 
-    /// Who has a part in most attempts since then, out of the newest 100,000 rows.
+    /// The subjects with the most attempts since then, among the newest 100,000 rows.
     pub async fn top(
         &self,
         kind: SubjectKind,
@@ -124,9 +124,9 @@ impl EventLog {
         Ok(rows.into_iter().map(ranked).collect())
     }
 
-    /// What share of attempts comes from one address, and at how many accounts: where nearly all do, a proxy
-    /// stands before us whose word is not taken. Out of the newest 100,000 rows; acts of the console and
-    /// reloads are no attempts. None where nobody tried.
+    /// The share of attempts from one address, and at how many accounts. If nearly all come from one, there
+    /// is a proxy that we do not trust. Among the newest 100,000 rows; console actions and reloads are not
+    /// attempts. None if there were no attempts.
     pub async fn shared_address(&self, since: Micros) -> Result<Option<SharedAddress>, DbError> {
         const SQL: &str = "SELECT address_key, MAX(address_mask), CAST(SUM(count) AS BIGINT) AS total,
             COUNT(DISTINCT account_key), CAST(SUM(SUM(count)) OVER () AS BIGINT)

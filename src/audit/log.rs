@@ -1,4 +1,4 @@
-//! The events as they are read back: page by page, newest first, by what they are about.
+//! Reads events: page by page, newest first, by subject and other filters.
 
 use sqlx::{AssertSqlSafe, query_as};
 
@@ -6,13 +6,14 @@ use super::event::{Action, Outcome};
 use crate::clock::Micros;
 use crate::db::{self, Db, DbError, on_db};
 
-/// Reads what was recorded. Ask [`Audit::flush`](super::Audit::flush) first for what was recorded just now.
+/// Reads recorded events. Call [`Audit::flush`](super::Audit::flush) first to include what was recorded just
+/// now.
 #[derive(Debug, Clone)]
 pub struct EventLog {
     pub(super) db: Db,
 }
 
-/// What is asked for. Everything where all is None.
+/// A filter of events; everything if all are None.
 #[derive(Debug, Clone, Default)]
 pub struct EventFilter {
     pub action: Option<Action>,
@@ -22,11 +23,11 @@ pub struct EventFilter {
     pub account: Option<i64>,
     pub address: Option<i64>,
     pub phone: Option<i64>,
-    /// What began then or later.
+    /// Events that began at this time or later.
     pub since: Option<Micros>,
-    /// What began before.
+    /// Events that began before this time.
     pub until: Option<Micros>,
-    /// Only what a watching limit would have refused; or only the rest.
+    /// Only what a limit in monitor mode would have refused, or only the rest.
     pub noted: Option<bool>,
 }
 
@@ -38,7 +39,7 @@ pub type EventPage = db::RowPage<EventEntry, i64>;
 pub struct EventEntry {
     pub at: Micros,
     pub id: i64,
-    /// Of an episode, the last time; of a failure, when it began to count.
+    /// The last time of an episode; for a failure, from when it counts.
     pub until: Micros,
     pub count: i64,
     pub action: Action,
@@ -57,11 +58,11 @@ pub struct EventEntry {
     /// The id of an account.
     pub actor: Option<String>,
     pub detail: Option<String>,
-    /// What the request is called, of an episode the first.
+    /// The request id; for an episode, of the first request.
     pub request: Option<String>,
 }
 
-/// A subject as it may be shown, with the key by which more of it is found.
+/// A subject as it may be shown, with the key to find more of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaskedSubject {
     pub key: i64,
@@ -77,15 +78,15 @@ impl EventCursor {
 }
 
 impl EventLog {
-    /// At most `limit` rows, newest first, behind the cursor. Costs what it answers where one thing is asked
-    /// for; where several are, it may have to look past what only one of them fits.
+    /// At most `limit` rows, newest first, after the cursor. With one filter it reads only what it returns;
+    /// with several it may have to skip rows that match only one of them.
     pub async fn page(
         &self,
         filter: &EventFilter,
         after: Option<EventCursor>,
         limit: u32,
     ) -> Result<EventPage, DbError> {
-        // What no text of PostgreSQL can hold stands in none.
+        // A text that PostgreSQL cannot store matches nothing.
         if filter.limit.as_ref().is_some_and(|name| name.contains('\0')) {
             return Ok(EventPage::empty());
         }
@@ -112,7 +113,7 @@ impl EventLog {
         Ok(EventPage::of(rows.into_iter().map(RawEventEntry::parse), limit, place)?)
     }
 
-    /// The newest of one subject, which `filter` names.
+    /// The newest events of one subject, which `filter` names.
     pub async fn by_subject(
         &self,
         kind: SubjectKind,
@@ -130,7 +131,7 @@ impl EventLog {
     }
 }
 
-/// What events can be looked for and added up by.
+/// Kinds of subjects by which events can be found and summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubjectKind {
     Account,
@@ -139,7 +140,7 @@ pub enum SubjectKind {
 }
 
 impl EventFilter {
-    /// The tests in SQL, and what is bound in them: numbers from `$4` on, texts behind them.
+    /// The conditions in SQL and their parameters: numbers from `$4` on, then texts.
     fn tests(&self) -> (String, Vec<i64>, Vec<&str>) {
         let numbers = [
             ("at >=", self.since.map(|at| at.0)),
@@ -158,7 +159,7 @@ impl EventFilter {
         let tests = numbers.iter().map(|(test, _)| test).chain(texts.iter().map(|(test, _)| test));
         let mut sql: String =
             tests.enumerate().map(|(index, test)| format!(" AND {test} ${}", index + 4)).collect();
-        // In clear: an index holds just what is noted.
+        // As a literal, because a partial index covers noted rows.
         sql.push_str(match self.noted {
             Some(true) => " AND noted = 1",
             Some(false) => " AND noted = 0",

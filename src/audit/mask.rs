@@ -1,4 +1,4 @@
-//! What is shown of a subject: enough to recognise it by who knows it already, too little to find it.
+//! The visible part of a subject: enough to recognise it, too little to find it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,15 +19,16 @@ pub fn mask(subject: &EventSubject<'_>) -> String {
     }
 }
 
-/// The first letter; of a name that has six or more, two. Subjects of custom limits are any text: what would
-/// turn around a line that it stands in, and what PostgreSQL takes in no text (NUL), is shown as unreadable.
+/// The first letter, or two if a name has six or more. Subjects of custom limits are any text: characters
+/// that could reorder the surrounding line, and those that PostgreSQL does not accept (NUL), are replaced.
 fn name(login: &str) -> String {
     let shown = if login.chars().nth(5).is_some() { 2 } else { 1 };
     let readable = |letter: char| if is_unseen(letter) { char::REPLACEMENT_CHARACTER } else { letter };
     login.chars().take(shown).map(readable).chain(['…']).collect()
 }
 
-/// Controls, and the marks that say which way text runs or join letters (Unicode, general category Cf).
+/// Control characters, and marks that set the direction of text or join letters (Unicode, general category
+/// Cf).
 fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -1,8 +1,8 @@
 //! Security events: what was tried, how it ended and why, for the console and for trying out new limits.
 //!
-//! [`Audit::record`] waits for nothing and fails never: what repeats itself is folded (`episodes.rs`), the
-//! rest waits in memory for a task that writes it (`writer.rs`), and past the bounds of both it is dropped and
-//! counted. Nothing is kept in clear: a subject is a keyed hash to find it by, and a mask (`mask.rs`).
+//! [`Audit::record`] never waits and never fails: repetitions are folded (`episodes.rs`), the rest waits in
+//! memory for the task that writes it (`writer.rs`), and beyond the bounds of both, events are dropped and
+//! counted. Nothing is stored in clear: a subject is a keyed hash to find it by, and a mask (`mask.rs`).
 
 mod episodes;
 mod event;
@@ -36,7 +36,7 @@ pub use log::{EventCursor, EventEntry, EventFilter, EventLog, EventPage, MaskedS
 use row::{AuditRow, EventKeys};
 use writer::EventWriter;
 
-/// Between two looks for what is to be written.
+/// Between two checks for rows to write.
 const WRITE_EVERY: Duration = Duration::from_millis(500);
 
 /// The record of events. Clones share it.
@@ -53,12 +53,13 @@ struct AuditInner {
     log: EventLog,
     room: purge::RowExcess,
     folded: Counter,
-    /// How many rows were begun.
+    /// How many rows were started.
     recorded: AtomicU32,
 }
 
 impl Audit {
-    /// `key` keys the hashes that subjects are found by; every instance on one database needs the same.
+    /// `key` is the key of the hashes by which subjects are found; every instance on one database needs the
+    /// same.
     pub fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey, settings: Settings) -> Self {
         Self(Arc::new(AuditInner {
             clock,
@@ -89,42 +90,43 @@ impl Audit {
         }
     }
 
-    /// An act in the console: `who` did `name`, or was not allowed to.
+    /// An action in the console: `who` did `name`, or was not allowed to.
     pub fn act(&self, name: &str, outcome: Outcome, who: ConsoleActor<'_>, detail: Option<String>) {
         let ConsoleActor { actor, account, address } = who;
         let event = AuditEvent::new(self.0.clock.now(), Action::Admin, outcome);
         self.record(AuditEvent { name: Some(name), actor, account, address, detail, ..event });
     }
 
-    /// All that was recorded before is in the database, where that takes it: for who reads, and for the end.
+    /// When this returns, everything recorded before is in the database, if that accepts it. Used by readers
+    /// and at shutdown.
     pub async fn flush(&self) {
         self.end_episodes(true);
         self.0.writer.write().await;
     }
 
-    /// What was recorded, as far as it is in the database.
+    /// The recorded events, as far as they are in the database.
     pub fn log(&self) -> &EventLog {
         &self.0.log
     }
 
-    /// The time that an event has of which no store has said when it was.
+    /// The time of an event for which no store has given one.
     pub fn now(&self) -> Micros {
         self.0.clock.now()
     }
 
-    /// When a refusal was decided, also where no hit stands in the way of who was refused.
+    /// When a refusal was decided, also if no hit caused it.
     pub fn decided(&self, refusal: &Refusal) -> Micros {
         if refusal.frees_at == Micros(0) { self.now() } else { refusal.at() }
     }
 
-    /// The key that a subject stands under.
+    /// The key of a subject.
     pub fn subject(&self, subject: &EventSubject<'_>) -> i64 {
         let (tag, input) = subject.input();
         let hash = self.0.key.short_hash(tag, input);
         i64::from_le_bytes(*hash.first_chunk().expect("16 bytes hold 8"))
     }
 
-    /// Writes what is due until it is told to stop, and then ends between two writes. To be spawned once.
+    /// Writes what is due until it is stopped, and then ends between two writes. Spawn it once.
     pub async fn keep_writing(self, mut stop: StopSignal) {
         let mut tick = tokio::time::interval(WRITE_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -138,12 +140,12 @@ impl Audit {
         }
     }
 
-    /// How many episodes are open and how many rows wait: what it holds in memory.
+    /// The number of open episodes and of waiting rows, which are what it holds in memory.
     pub fn held(&self) -> (usize, usize) {
         (self.0.episodes.len(), self.0.writer.len())
     }
 
-    /// How many events could not be kept since this process started.
+    /// How many events were lost since this process started.
     pub fn lost(&self) -> u64 {
         self.0.writer.lost()
     }
@@ -168,8 +170,8 @@ impl Audit {
         }
     }
 
-    /// What one process recorded in the same microsecond is in the order in which it did; what several did is
-    /// told apart by chance.
+    /// Events that one process recorded in the same microsecond keep their order; those of several processes
+    /// are ordered randomly.
     fn id(&self) -> i64 {
         let number = self.0.recorded.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1);
         i64::from(number) << 32 | i64::from(u32::from_le_bytes(self.0.entropy.bytes()))
@@ -179,7 +181,7 @@ impl Audit {
 /// Who acts in the console.
 #[derive(Clone, Copy, Default)]
 pub struct ConsoleActor<'a> {
-    /// The id of the account whose session it is.
+    /// The id of the session's account.
     pub actor: Option<&'a str>,
     pub account: Option<EventSubject<'a>>,
     pub address: Option<EventSubject<'a>>,

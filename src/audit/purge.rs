@@ -1,4 +1,4 @@
-//! Forgets events that are older than they are to be kept, or more than there is to be room for.
+//! Deletes events that are older than the retention, or more than the maximum number of rows.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use super::{Audit, EventLog};
 use crate::clock::Micros;
 use crate::db::{DbError, on_db};
 
-/// Between two counts of all rows, where this process wrote few: other instances write, too.
+/// Between two counts of all rows if this process wrote few: other instances write, too.
 const COUNT_EVERY: Duration = Duration::from_secs(60 * 60);
-/// Counting ten million rows takes SQLite most of a second, so it is done once for so many written: a share of
-/// the room that there is.
+/// Counting ten million rows takes SQLite most of a second, so it is done once per this fraction of the
+/// maximum written.
 const COUNTED_SHARE: u64 = 100;
 
-/// How many rows too many there were when they were last counted.
+/// The number of excess rows when they were last counted.
 #[derive(Default)]
 pub(super) struct RowExcess(Mutex<ExcessCount>);
 
@@ -28,7 +28,7 @@ struct ExcessCount {
 }
 
 impl Audit {
-    /// Forgets at most `batch` rows; how many there were.
+    /// Deletes at most `batch` rows; returns how many.
     pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
         let retention = self.settings().retention;
         let before = self.0.clock.now().minus(retention);
@@ -45,7 +45,7 @@ impl Audit {
         Ok(gone)
     }
 
-    /// How many rows there are too many, counted again where it is time.
+    /// The number of excess rows, counted again when it is time.
     async fn excess(&self) -> Result<u64, DbError> {
         let (now, written) = (self.0.clock.now(), self.0.writer.rows_written());
         let most = u64::from(self.settings().max_rows);
@@ -77,8 +77,8 @@ impl EventLog {
             .map(|done| done.rows_affected()))?)
     }
 
-    /// The oldest first, but for what administrators did: whoever makes events, as anybody can, must not wash
-    /// away the trace of it.
+    /// The oldest first, except administrators' actions: anybody can create events, but must not push out the
+    /// record of those.
     async fn purge_oldest(&self, batch: u32) -> Result<u64, DbError> {
         const SQL: &str = "DELETE FROM events WHERE (at, id) IN (SELECT at, id FROM events
             WHERE NOT (action = 'admin' AND name <> 'access') ORDER BY at, id LIMIT $1)";

@@ -5,7 +5,7 @@ use super::mask::mask;
 use crate::clock::Micros;
 use crate::request_id::RequestId;
 
-/// The keys that an event's subjects stand under.
+/// The keys of an event's subjects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct EventKeys {
     pub account: Option<i64>,
@@ -18,7 +18,7 @@ pub struct EventKeys {
 #[derive(Debug, Clone)]
 pub struct AuditRow {
     pub at: Micros,
-    /// Grows with each row of this process, and ends in chance.
+    /// Increases with each row of this process, and ends in random bits.
     pub id: i64,
     pub until: Micros,
     pub count: i64,
@@ -38,11 +38,11 @@ pub struct AuditRow {
     pub request: Option<Box<str>>,
 }
 
-/// What a detail may take, in bytes: what stands there comes from us, but a reason is typed by somebody.
+/// The maximum size of a detail in bytes. Details come from us, but a reason is typed by somebody.
 const LONGEST_DETAIL: usize = 4096;
 
 impl AuditRow {
-    /// Of those subjects only that have a key.
+    /// Only subjects with a key.
     pub fn of(event: &AuditEvent<'_>, keys: EventKeys, id: i64) -> Self {
         let shown = |key: Option<i64>, subject: Option<&EventSubject<'_>>| {
             key.and(subject).map(|subject| mask(subject).into_boxed_str())

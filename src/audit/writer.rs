@@ -1,5 +1,5 @@
-//! Writes rows, many at a time, beside the requests that they come from. A database that does not take them
-//! is tried again; what waits meanwhile is bounded, and what does not fit is counted.
+//! Writes rows in batches, apart from the requests that they come from. If the database does not accept them,
+//! it tries again; what waits meanwhile is bounded, and what does not fit is counted.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,19 +13,19 @@ use crate::db::{Db, DbError, Tx, on_tx};
 
 /// Rows of one transaction.
 const BATCH: usize = 500;
-/// Rows of one statement. SQLite looks each of its values up among all the others, so that ten times as many
-/// would take ten times as long a row.
+/// Rows of one statement. SQLite compares each of its values with all the others, so that ten times as many
+/// rows would take ten times as long per row.
 const AT_ONCE: usize = 20;
-/// Rows that may wait, some ten megabytes: twice what all episodes leave that can be open at once.
+/// Rows that may wait, some ten megabytes: twice as many as all episodes that can be open at once.
 const MOST_WAITING: usize = 32_768;
 const MINUTE: i64 = 60_000_000;
 
 pub struct EventWriter {
     db: Db,
     waiting: Mutex<VecDeque<AuditRow>>,
-    /// Wakes whoever writes when there is a batch.
+    /// Wakes the writer when there is a batch.
     pub batch: tokio::sync::Notify,
-    /// What is being written, for as long as the database has not said that it is.
+    /// The rows being written, until the database has confirmed them.
     in_hand: tokio::sync::Mutex<Vec<AuditRow>>,
     failing: AtomicBool,
     full: AtomicBool,
@@ -52,7 +52,7 @@ impl EventWriter {
         }
     }
 
-    /// Takes a row, if there is room: nothing here waits for the database.
+    /// Adds a row if there is room; never waits for the database.
     pub fn push(&self, row: AuditRow) {
         let mut waiting = self.waiting();
         if waiting.len() >= MOST_WAITING {
@@ -71,7 +71,7 @@ impl EventWriter {
         }
     }
 
-    /// How many events found no room since the start.
+    /// How many events did not fit since the start.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -86,7 +86,7 @@ impl EventWriter {
         self.rows.load(Ordering::Relaxed)
     }
 
-    /// Writes what waits now. Ends at the first failure, which leaves everything where it was.
+    /// Writes what waits now. Stops at the first failure, which leaves everything in place.
     pub async fn write(&self) {
         let mut in_hand = self.in_hand.lock().await;
         let mut due = self.len() + in_hand.len();
@@ -123,8 +123,8 @@ impl EventWriter {
         }
     }
 
-    /// One by one, so that a row which the database will never take does not keep all others waiting for ever:
-    /// that one is lost, and counted.
+    /// One by one, so that a row which the database never accepts does not keep all others waiting: that one
+    /// is lost, and counted.
     async fn write_each(&self, rows: &mut Vec<AuditRow>) -> Result<(), DbError> {
         while let Some(row) = rows.last() {
             match insert(&self.db, std::slice::from_ref(row)).await {
@@ -155,14 +155,14 @@ impl EventWriter {
     }
 }
 
-/// All rows or none, with what they add up to. Written once, also where the database did it before and its
+/// All rows or none, together with their sums. Written once, even if the database wrote them before and its
 /// answer was lost.
 async fn insert(db: &Db, rows: &[AuditRow]) -> Result<(), DbError> {
     let mut tx = db.begin().await?;
     let whole = rows.chunks_exact(AT_ONCE);
     let rest = whole.remainder();
     let mut written = 0;
-    // Statements of two lengths only, each of which is prepared once.
+    // Statements of only two lengths, each of which is prepared once.
     for some in whole.chain(rest.chunks(1)) {
         written += insert_rows(&mut tx, some).await?;
     }
@@ -197,7 +197,7 @@ async fn insert_rows(tx: &mut Tx, rows: &[AuditRow]) -> Result<u64, DbError> {
     })?)
 }
 
-/// In the order of the keys, so that two instances never wait for each other in a circle.
+/// In the order of the keys, so that two instances never deadlock.
 async fn add_up(tx: &mut Tx, rows: &[AuditRow]) -> Result<(), DbError> {
     let mut sums = BTreeMap::new();
     for row in rows {
