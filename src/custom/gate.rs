@@ -1,4 +1,4 @@
-//! Whether a token that a program shows is good, and how many that are not an address may show.
+//! Checks a program's token, and bounds how many invalid ones an address may send.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use crate::db::DbError;
 use crate::login::{ApiToken, ApiTokens, TokenBearer};
 use crate::throttle::{HitDecision, Limit, LimitMode, Limiter, MemoryStore, Rule, RuleAction};
 
-/// Tokens that turn out unknown, of one address, in this process. A program that was given the wrong one and
-/// asks again at once meets it; 256 bits are not found at any rate.
+/// Unknown tokens of one address, in this process. A program with a wrong token that retries at once reaches
+/// it; 256 bits cannot be guessed at any rate.
 const UNKNOWN_A_MINUTE: u32 = 20;
 pub const NAME: &str = "token-address";
 
@@ -18,13 +18,13 @@ pub struct TokenGate {
     limit: Limit,
 }
 
-/// What a token that was shown is worth.
+/// The validity of a token.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TokenCheck {
     Good(Arc<TokenBearer>),
-    /// Never made, revoked or expired.
+    /// Never created, revoked or expired.
     Unknown,
-    /// Unknown, and its address has shown too many of those.
+    /// Unknown, and its address has sent too many of those.
     TooMany {
         limit: &'static str,
         retry_after: Duration,
@@ -38,7 +38,7 @@ impl TokenGate {
         Self { tokens, unknown, limit }
     }
 
-    /// A token that is good is good whatever else its address has shown.
+    /// A valid token is accepted whatever else its address has sent.
     pub async fn admit(&self, token: &ApiToken, address: &[u8]) -> Result<TokenCheck, DbError> {
         if let Some(bearer) = self.tokens.admit(token).await? {
             return Ok(TokenCheck::Good(bearer));
@@ -48,12 +48,12 @@ impl TokenGate {
             Ok(HitDecision::Refused(refusal)) => {
                 TokenCheck::TooMany { limit: NAME, retry_after: refusal.retry_after }
             }
-            // The in-process store does not fail, and nothing here takes holds.
+            // The in-process store does not fail, and this limit has no holds.
             Ok(HitDecision::Admitted(_) | HitDecision::Held) | Err(_) => TokenCheck::Unknown,
         })
     }
 
-    /// Drops counts that no rule can see any more.
+    /// Drops counts that no rule uses any more.
     pub fn sweep(&self) {
         self.unknown.store().sweep();
     }

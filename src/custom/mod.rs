@@ -1,5 +1,5 @@
-//! Hits on the owner's own limits (`[limits.custom]`), which other programs ask for. A subject is any text of
-//! theirs; it is hashed before it goes anywhere, and is in no log.
+//! Hits on custom limits (`[limits.custom]`), which other programs request. A subject is any text; it is
+//! hashed before it goes anywhere, and is never logged.
 
 mod gate;
 
@@ -18,16 +18,16 @@ pub struct CustomLimits {
     outages: metrics::Counter,
 }
 
-/// Who asks for a hit, and for whom.
+/// The program that requests a hit, and the subject.
 #[derive(Clone, Copy)]
 pub struct CustomRequest<'a> {
     pub limit: &'a Limit,
     pub subject: &'a str,
-    /// Of the program, as it is counted.
+    /// The program's address in the form that limits count.
     pub address: &'a [u8],
 }
 
-/// What became of the wish for a hit.
+/// The result of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CustomDecision {
     Admitted(AdmittedHit),
@@ -39,8 +39,8 @@ impl CustomLimits {
         Self { limiter, audit, outages: metrics::counter!("gatehouse_store_errors_total") }
     }
 
-    /// Takes a hit, or says when there is one to be had. Where the store is out there is none: whoever asked
-    /// does not go on, and a hit that may have been taken all the same is given back.
+    /// Takes a hit, or returns when one is possible. If the store is out there is none: the program must not
+    /// go on, and a hit that may have been taken anyway is refunded.
     pub async fn reserve(&self, ask: CustomRequest<'_>) -> Result<CustomDecision, StoreError> {
         match self.failing(self.limiter.reserve_or_nothing(&[self.bucket(ask)], false).await)? {
             HitDecision::Admitted(admission) => {
@@ -57,12 +57,12 @@ impl CustomLimits {
         }
     }
 
-    /// What the subject's log holds. Takes nothing.
+    /// The state of the subject's log. Takes nothing.
     pub async fn peek(&self, ask: CustomRequest<'_>) -> Result<LogPeek, StoreError> {
         self.failing(self.limiter.peek(self.bucket(ask)).await)
     }
 
-    /// Gives a hit back. Harmless where it is not there: given back before, out of its window, or another's.
+    /// Refunds a hit. Harmless if it is not there: refunded before, out of its window, or another's.
     pub async fn refund(&self, ask: CustomRequest<'_>, hit: HitId) -> Result<(), StoreError> {
         self.failing(self.limiter.refund(&[self.bucket(ask)], hit).await)
     }
@@ -71,8 +71,8 @@ impl CustomLimits {
         self.limiter.bucket(ask.limit, ask.subject.as_bytes())
     }
 
-    /// Refusals only, those that a watching limit would have made too: each hit would be a row otherwise, as
-    /// many as programs like to ask for.
+    /// Records only refusals, including those of a limit in monitor mode: otherwise each hit would be a row,
+    /// as many as programs like.
     fn record(&self, ask: CustomRequest<'_>, refusal: &Refusal, noted: bool) {
         let why = EventRule { noted, ..EventRule::refused(ask.limit.name(), refusal) };
         let event = AuditEvent::new(refusal.at(), Action::Custom, Outcome::Throttled);
