@@ -1,5 +1,5 @@
-//! Why somebody is refused: what the limits have of a subject, and what was tried by it of late. And letting
-//! them in again.
+//! Why somebody is refused: the state of the limits for a subject, and its recent events; and how to let them
+//! in again.
 
 mod passwords;
 mod subject;
@@ -23,30 +23,30 @@ pub use subject::{LookupKind, LookupSubject};
 #[derive(Clone)]
 pub struct Lookup(Arc<LookupParts>);
 
-/// What it stands on.
+/// What it depends on.
 pub struct LookupParts {
     pub limiter: Limiter<AnyStore>,
-    /// This process's windows, which count while the store is out.
+    /// This process's windows, used while the store is out.
     pub insurance: Limiter<MemoryStore>,
-    /// What those of accounts are rebuilt from.
+    /// What the windows of accounts are rebuilt from.
     pub failures: FailureRecord,
-    /// Challenges handed out by this process.
+    /// Limits on challenges issued by this process.
     pub issuing: Limiter<MemoryStore>,
     pub accounts: Accounts,
     pub codes: SmsCodes,
     pub audit: Audit,
 }
 
-/// What one limit has of a subject.
+/// The state of one limit for a subject.
 #[derive(Debug, Clone)]
 pub struct LimitStatus {
     pub limit: Limit,
-    /// Counted by every instance for itself: this is what this one has.
+    /// Each instance counts this for itself; these are the counts of this one.
     pub of_this_instance: bool,
     pub at: Micros,
     /// Attempts in flight.
     pub holds: u32,
-    /// When it was hit, newest first, at most 1000 times: also what no rule counts any more.
+    /// The times of its hits, newest first, at most 1000, including those that no rule counts any more.
     pub hits: Vec<Micros>,
     /// In the order of the limit's rules.
     pub rules: Vec<RuleStatus>,
@@ -56,22 +56,22 @@ pub struct LimitStatus {
 pub struct RuleStatus {
     /// Hits that it counts now.
     pub count: u32,
-    /// Where it is full: when the next place frees.
+    /// If it is full: when the next slot frees.
     pub frees_at: Option<Micros>,
 }
 
-/// Who lets somebody in again, and why.
+/// The administrator who lets somebody in again, and the reason.
 #[derive(Clone, Copy)]
 pub struct LookupActor<'a> {
     /// The id of their account.
     pub actor: &'a str,
     pub account: &'a Account,
-    /// Their address as it is counted.
+    /// Their address in the form that limits count.
     pub address: &'a [u8],
     pub reason: &'a str,
 }
 
-/// Something that it stands on is out.
+/// Something that it depends on is out.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
     #[error(transparent)]
@@ -87,8 +87,8 @@ impl Lookup {
         Self(Arc::new(parts))
     }
 
-    /// The account behind a name or a number: for administrators only, because nobody else learns which
-    /// there are.
+    /// The account of a name or a number. Only for administrators, because nobody else may learn which
+    /// accounts exist.
     pub async fn account(&self, subject: &LookupSubject) -> Result<Option<Account>, DbError> {
         match subject {
             LookupSubject::Login(login) | LookupSubject::Device { login, .. } => {
@@ -99,14 +99,14 @@ impl Lookup {
         }
     }
 
-    /// What stands against a known device of an account.
+    /// The failures of a known device of an account.
     pub async fn device_failures(&self, subject: &LookupSubject) -> Result<Option<DeviceFailures>, DbError> {
         let LookupSubject::Device { login, id } = subject else { return Ok(None) };
         Ok(self.0.accounts.find_from(login, *id).await?.map(|(_, failures)| failures))
     }
 
-    /// What every limit that counts such subjects has of it, in the order of the documentation. Of the
-    /// owner's own limits none: each calls its subjects as it likes.
+    /// The state of every limit that counts such subjects, in the order of the documentation. Custom limits
+    /// are left out: their subjects can be anything.
     pub async fn all(
         &self,
         live: &LiveSettings,
@@ -119,7 +119,8 @@ impl Lookup {
         Ok(all)
     }
 
-    /// What one limit has of a subject; None where there is no such limit, or it counts no such subject.
+    /// The state of one limit for a subject; None if there is no such limit, or it does not count such
+    /// subjects.
     pub async fn standing(
         &self,
         live: &LiveSettings,
@@ -140,7 +141,7 @@ impl Lookup {
         Ok(Some(standing))
     }
 
-    /// Of the logs of wrong codes that a number has, the one that is nearest to refusing.
+    /// Of a number's logs of wrong codes, the one that is closest to refusing.
     async fn guesses(&self, limit: Limit, phone: &Phone) -> Result<LimitStatus, StoreError> {
         let mut fullest: Option<LimitStatus> = None;
         for guesser in Guesser::ALL {
@@ -153,7 +154,7 @@ impl Lookup {
         Ok(fullest.expect("there are guessers"))
     }
 
-    /// What was tried by a subject, newest first. Nothing is kept of a prefix or of everyone.
+    /// The events of a subject, newest first. None are stored for a prefix or for everyone.
     pub async fn events(
         &self,
         subject: &LookupSubject,
@@ -167,10 +168,10 @@ impl Lookup {
         audit.log().by_subject(kind, audit.subject(&named), since, most).await
     }
 
-    /// Forgets what a limit has of a subject: in the store, in this process's own windows, and for messages
-    /// in the ledger, which would refuse the number still. False where there is no such limit, or it counts
-    /// no such subject. Done to its end and recorded, whoever hangs up meanwhile; recorded too where it fails
-    /// half-way, because the first half of it holds.
+    /// Clears what a limit has counted for a subject: in the store, in this process's own windows, and for
+    /// messages in the ledger, which would still refuse the number. False if there is no such limit, or it
+    /// does not count such subjects. Runs to its end and is recorded even if the client hangs up; a partial
+    /// failure is recorded, too, because the first part took effect.
     pub async fn clear(
         &self,
         live: &Arc<LiveSettings>,
@@ -201,7 +202,7 @@ impl Lookup {
         bytes: &[u8],
     ) -> Result<(), LookupError> {
         let LookupParts { limiter, insurance, failures, issuing, codes, .. } = &*self.0;
-        // The records first: a store that is being rebuilt must not get back what is excused.
+        // The records first: a rebuild of the store must not bring back what was cleared.
         let name = LimitName::parse(limit.name());
         match (name, subject) {
             (Some(LimitName::SmsPhone), LookupSubject::Phone(phone)) => codes.waive(live, phone).await?,
@@ -228,7 +229,7 @@ impl Lookup {
         Ok(())
     }
 
-    /// The limit, and what it counts the subject as.
+    /// The limit, and the key of the subject in it.
     async fn counted(
         &self,
         live: &LiveSettings,
@@ -246,9 +247,9 @@ impl Lookup {
         Ok(Some((limit.clone(), subject.bytes(limit.name(), account))))
     }
 
-    /// An event of the subject, so that whoever looks it up sees who let it in; and of the limit with the key
-    /// that it counts by, so that a replay clears the same log. Where the subject is no account the
-    /// administrator's own stands beside it, and their address where it is none.
+    /// An event of the subject, so that whoever looks it up sees who let it in; and of the limit with its
+    /// key, so that a replay clears the same log. If the subject is not an account, the event also names the
+    /// administrator's; if it is not an address, theirs.
     fn record(
         &self,
         limit: &Limit,

@@ -1,4 +1,4 @@
-//! Passwords that had too many wrong ones in a row, enabled again.
+//! Re-enables passwords that were disabled after too many wrong ones in a row.
 
 use serde_json::json;
 
@@ -9,8 +9,8 @@ use crate::login::password_enabled_counter;
 use crate::request_id;
 
 impl Lookup {
-    /// Lets the disabled password of whoever has this name or number open their account again. False where there
-    /// is none such. Done to its end and recorded, whoever hangs up meanwhile.
+    /// Re-enables the disabled password of the account with this name or number. False if there is none. Runs
+    /// to its end and is recorded, even if the client hangs up.
     pub async fn enable_password(
         &self,
         subject: &LookupSubject,

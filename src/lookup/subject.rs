@@ -1,11 +1,11 @@
-//! Whom limits count, as people write them.
+//! The subjects of limits, as people write them.
 
 use crate::audit::{self, AuditEvent, SubjectKind};
 use crate::config::{LimitName, LimitSubject};
 use crate::login::{Account, AccountId, DeviceId, Username, account_subject, device_subject};
 use crate::sms::Phone;
 
-/// What the subjects of a limit are.
+/// The kind of a limit's subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookupKind {
     Login,
@@ -16,7 +16,7 @@ pub enum LookupKind {
     /// A dialling prefix.
     Prefix,
     Everyone,
-    /// Any text, of a custom limit.
+    /// Any text, for a custom limit.
     Custom,
 }
 
@@ -29,7 +29,7 @@ pub enum LookupSubject {
         id: DeviceId,
     },
     Phone(Phone),
-    /// As it is counted, alone and as one of its network.
+    /// As it is counted, alone and as part of its network.
     Address {
         address: Vec<u8>,
         network: Vec<u8>,
@@ -40,7 +40,7 @@ pub enum LookupSubject {
 }
 
 impl LookupKind {
-    /// What a limit of this name counts, as people write it; None if there can be no such limit.
+    /// The kind of subject that a limit of this name counts; None if there can be no such limit.
     pub fn of(limit: &str) -> Option<Self> {
         let Some(name) = LimitName::parse(limit) else {
             return limit.starts_with("custom.").then_some(Self::Custom);
@@ -69,7 +69,7 @@ impl LookupSubject {
         }
     }
 
-    /// A number is counted by its prefix, too.
+    /// A number is also counted by its prefix.
     pub(super) fn is_counted_by(&self, limit: &str) -> bool {
         match LookupKind::of(limit) {
             Some(LookupKind::Prefix) => matches!(self, Self::Prefix(_) | Self::Phone(_)),
@@ -77,12 +77,12 @@ impl LookupSubject {
         }
     }
 
-    /// What stands for it in a limit that counts it.
+    /// The bytes of the subject in a limit that counts it.
     pub(super) fn bytes(&self, limit: &str, account: Option<AccountId>) -> Vec<u8> {
         let counted = LimitName::parse(limit).map(LimitName::subject);
         match self {
             Self::Login(login) => account_subject(login, account),
-            // At an account that there is not none is known.
+            // At a name without an account, no device is known.
             Self::Device { login, id } => account.map_or_else(
                 || account_subject(login, None),
                 |account| device_subject(account, *id).to_vec(),
@@ -96,7 +96,7 @@ impl LookupSubject {
         }
     }
 
-    /// As what it stands in events that are found by it.
+    /// The subject in events that are found by it.
     pub(super) fn recorded<'a>(
         &'a self,
         account: Option<&'a Account>,
@@ -113,7 +113,7 @@ impl LookupSubject {
         })
     }
 
-    /// Puts it in its place in an event about this limit, and beside it what the limit counts it by.
+    /// Puts it into an event about this limit, together with the key that the limit counts it by.
     pub(super) fn note<'a>(&'a self, limit: &str, account: Option<&'a Account>, event: &mut AuditEvent<'a>) {
         match (self, self.recorded(account)) {
             (Self::Prefix(prefix), _) => event.prefix = Some(audit::EventSubject::Prefix(prefix)),
