@@ -8,7 +8,7 @@ use super::values::{DAY, duration, integer};
 section! {
     AuditSettings in "audit" {
         retention: Duration = DAY * 30, duration(DAY..=DAY * 3660);
-        /// The oldest events go where there are more rows, however young they are.
+        /// Beyond this many rows the oldest events are deleted, whatever their age.
         max_rows: u32 = 10_000_000, integer(10_000..=1_000_000_000);
     }
 }

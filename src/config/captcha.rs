@@ -1,4 +1,5 @@
-//! `[captcha]`: who makes the challenges (until a restart), how hard and how long (live).
+//! `[captcha]`: who makes the challenges (fixed until a restart), how hard they are and how long they last
+//! (live).
 
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ pub enum CaptchaProvider {
     /// Distorted letters, drawn by this process.
     #[default]
     Image,
-    /// The same answer every time, of 1 to 128 bytes besides white space: for tests, on loopback only. The image is
-    /// blank if one of its letters is not of the alphabet.
+    /// The same answer every time, of 1 to 128 bytes without white space: for tests, on loopback only. The
+    /// image is blank if a letter is not in the alphabet.
     Fixed { answer: String },
 }
 
-/// How much an image is disturbed. Easy ones stock OCR reads in part; hard ones cost people more than machines.
+/// How much an image is distorted. Stock OCR reads some easy ones; hard ones cost people more than machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Difficulty {
@@ -33,14 +34,14 @@ const DIFFICULTIES: [(&str, Difficulty); 3] =
     [("easy", Difficulty::Easy), ("medium", Difficulty::Medium), ("hard", Difficulty::Hard)];
 
 section! {
-    /// What takes a restart.
+    /// Settings that need a restart.
     CaptchaSettings in "captcha" {
         provider: CaptchaProvider = CaptchaProvider::Image, WithinSection(provider);
     }
 }
 
 section! {
-    /// What may change while the server runs.
+    /// Settings that are live.
     #[derive(Copy)]
     CaptchaTunables in "captcha" {
         difficulty: Difficulty = Difficulty::Medium, word(&DIFFICULTIES);

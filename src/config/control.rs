@@ -1,4 +1,4 @@
-//! What the watcher's thread is asked for, and the handle that asks.
+//! Requests to the watcher's thread, and the handle that sends them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +10,14 @@ use super::backend::WatchWaker;
 use super::draft::{DraftEdit, DraftSaveError, SavedDraft};
 
 pub(super) enum WatchMessage {
-    /// Something happened to the document, or may have.
+    /// The document changed, or may have changed.
     Changed,
     OnDemand,
     Save(Box<SaveRequest>),
     Stop,
 }
 
-/// A draft that is to be put in force, if its author has seen the document that stands there.
+/// A draft to put in force, if its author has seen the current document.
 pub(super) struct SaveRequest {
     pub edit: DraftEdit,
     /// The version that the author has seen.
@@ -27,12 +27,12 @@ pub(super) struct SaveRequest {
 
 impl SaveRequest {
     pub fn answer(self, saved: Result<SavedDraft, DraftSaveError>) {
-        // Whoever asked may have gone; what was saved stays.
+        // The caller may be gone; what was saved stays.
         self.answer.send(saved).ok();
     }
 }
 
-/// The watcher's thread, for those who ask something of it.
+/// The watcher's thread, for callers that need something from it.
 #[derive(Debug, Clone)]
 pub struct WatchControl {
     wake: Sender<WatchMessage>,
@@ -45,7 +45,7 @@ impl WatchControl {
         (Self { wake, stopping: Arc::default() }, woken)
     }
 
-    /// For what keeps the document.
+    /// For the backend of the document.
     pub(super) fn waker(&self) -> WatchWaker {
         let wake = self.wake.clone();
         // The thread is gone only if the hook panicked, which has been reported as such.
@@ -61,7 +61,7 @@ impl WatchControl {
         self.wake.send(WatchMessage::Stop).ok();
     }
 
-    /// Puts a draft into the document and in force: when this answers with `Ok`, it is.
+    /// Writes a draft into the document and puts it in force: after `Ok` it is in force.
     pub async fn save(&self, edit: DraftEdit, seen: &str) -> Result<SavedDraft, DraftSaveError> {
         let (answer, answered) = oneshot::channel();
         let request = SaveRequest { edit, seen: seen.to_owned(), answer };

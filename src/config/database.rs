@@ -1,4 +1,4 @@
-//! `[database]`: where accounts, sessions and the ledger are kept.
+//! `[database]`: where accounts, sessions and the ledger are stored.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,9 +24,9 @@ pub enum DatabaseUrl {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SqliteFile {
-    /// Made, with its folder, where it is missing.
+    /// Created, with its folder, if it is missing.
     Path(PathBuf),
-    /// Gone when the process ends.
+    /// Lost when the process ends.
     Memory,
 }
 
@@ -36,7 +36,7 @@ impl Default for DatabaseUrl {
     }
 }
 
-/// Without the password, so that a debug line tells nobody.
+/// Without the password, so that a debug line does not reveal it.
 impl fmt::Debug for DatabaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! The TOML document as a tree in which every value knows where it was written.
+//! The TOML document as a tree in which every value knows its place.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, ConfigLocation, ConfigProblem};
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Debug, Clone)]
 pub(super) struct ValueNode {
     pub value: ConfigValue,
@@ -18,33 +18,33 @@ pub(super) struct ValueNode {
 #[derive(Debug, Clone)]
 pub(super) enum ConfigValue {
     Text(String),
-    /// Digits that fit no i64 are kept as the text that was written.
+    /// Digits that do not fit an i64 are kept as text.
     Integer(Result<i64, String>),
     Fraction(f64),
     Boolean(bool),
-    /// A date, or a fraction too large to be kept: no setting takes one, so that only its kind matters.
+    /// A date, or a fraction that is too large. No setting takes one, so only its kind matters.
     Other(&'static str),
     Array(Vec<ValueNode>),
     Table(ConfigTable),
-    /// An environment variable's value: TOML where the reader wants it so, text otherwise.
+    /// An environment variable's value: TOML if the reader wants another type, text otherwise.
     Raw(String),
 }
 
 pub(super) type ConfigTable = BTreeMap<String, TableEntry>;
 
-/// How many mistakes in its grammar a text is told: who wrote so many wants none of the others listed.
+/// The most syntax errors that are reported for a text.
 const MOST_PROBLEMS: usize = 100;
-/// Bytes between two places of a text up to which its letters were counted.
+/// The number of bytes between two places up to which letters were counted.
 const STEP: usize = 1024;
 
-/// A table's value, and where its key stands.
+/// A table's value, and the place of its key.
 #[derive(Debug, Clone)]
 pub(super) struct TableEntry {
     pub key: ConfigLocation,
     pub node: ValueNode,
 }
 
-/// A file's bytes as the text that TOML is.
+/// A file's bytes as text.
 pub(super) fn text<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b str, ConfigError> {
     std::str::from_utf8(bytes).map_err(|wrong| {
         let before = String::from_utf8_lossy(&bytes[..wrong.valid_up_to()]);
@@ -57,7 +57,7 @@ pub(super) fn text<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b str, ConfigEr
     })
 }
 
-/// Parses a whole file, or says everything that is no TOML in it.
+/// Parses a whole file, or returns all of its syntax errors.
 pub(super) fn parse(path: &Path, text: &str) -> Result<ConfigTable, ConfigError> {
     let lines = LineIndex::of(&path.into(), text);
     let (root, errors) = DeTable::parse_recoverable(text);
@@ -76,7 +76,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<ConfigTable, ConfigError>
     Err(ConfigError::new(problems.collect()))
 }
 
-/// Parses one value, such as an environment variable holds; `None` where it is no TOML.
+/// Parses one value, such as that of an environment variable; `None` if it is not TOML.
 pub(super) fn parse_value(text: &str, place: &ConfigLocation) -> Option<ValueNode> {
     let value = DeValue::parse(text.trim()).ok()?;
     Some(ValueNode { value: convert(value.into_inner(), &|_| place.clone()), place: place.clone() })
@@ -116,8 +116,9 @@ fn convert(from: DeValue<'_>, place: &dyn Fn(usize) -> ConfigLocation) -> Config
     }
 }
 
-/// Where lines begin and how many letters there are before, so that asking for the place of each of a hundred
-/// thousand values reads the text once: drafts come from people, and documents from stores that others write to.
+/// The starts of lines and the number of letters before them, so that the text is read once to find the
+/// places of a hundred thousand values: drafts come from people, and documents from stores that others write
+/// to.
 struct LineIndex<'t> {
     path: Arc<Path>,
     text: &'t [u8],
@@ -155,12 +156,12 @@ impl<'t> LineIndex<'t> {
     }
 }
 
-/// In UTF-8 every letter has one byte that continues none.
+/// In UTF-8 every letter has exactly one byte that is not a continuation byte.
 fn letters_in(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
 }
 
-/// The dotted path of a key that the parser refused, from the text itself: there is no tree to ask.
+/// The dotted path of a key that the parser refused, from the text itself, because there is no tree.
 fn field_at(text: &str, offset: usize, key: &str) -> String {
     let header = |line: &str| {
         line.trim()
@@ -181,7 +182,7 @@ fn field_at(text: &str, offset: usize, key: &str) -> String {
 const FRACTION: &str = "a number with a fraction";
 
 impl ConfigValue {
-    /// The kind of the value in an owner's words, with its article.
+    /// The kind of the value in plain words, with its article.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Text(_) | Self::Raw(_) => "text",
@@ -209,7 +210,7 @@ impl TableEntry {
 }
 
 impl ValueNode {
-    /// The value with TOML's type: an environment variable's is found here.
+    /// The value with its TOML type; an environment variable's is determined here.
     pub fn typed(self) -> Self {
         match &self.value {
             ConfigValue::Raw(raw) => match parse_value(raw, &self.place) {
@@ -220,7 +221,7 @@ impl ValueNode {
         }
     }
 
-    /// The value as text: an environment variable needs no quotes, and may have them.
+    /// The value as text. An environment variable may be written with or without quotes.
     pub fn text(self) -> Result<String, String> {
         let kind = self.value.kind();
         match self.value {

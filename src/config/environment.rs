@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::document::{ConfigTable, ConfigValue, TableEntry, ValueNode, parse_value};
 use super::error::{ConfigLocation, ConfigProblem};
 
-/// Two underscores: `GATEHOUSE_ANYTHING` is somebody else's and is left alone.
+/// Two underscores: `GATEHOUSE_ANYTHING` belongs to something else and is ignored.
 const PREFIX: &str = "GATEHOUSE__";
 
-/// Names and values, as the process was started with them.
+/// Names and values, as at the start of the process.
 pub type Environment = Vec<(String, String)>;
 
 /// This process's variables that are meant for the configuration.
@@ -19,8 +19,8 @@ pub fn of_process() -> Environment {
         .collect()
 }
 
-/// Lays the variables over the file's tree, outer tables before what is inside them, whatever order the
-/// system lists them in: what is in force depends on names and values alone.
+/// Puts the variables over the file's tree, outer tables before inner ones, in an order that does not depend
+/// on the system: the result depends only on names and values.
 pub(super) fn overlay(
     root: &mut ConfigTable,
     environment: &[(String, String)],
@@ -39,7 +39,7 @@ pub(super) fn overlay(
     }
 }
 
-/// The keys of the setting that a variable is for; none where it is not ours.
+/// The keys of the setting that a variable sets; None if it is not ours.
 pub(super) fn keys_of(name: &str) -> Option<Vec<String>> {
     name.strip_prefix(PREFIX).map(keys)
 }
@@ -57,8 +57,8 @@ fn check(name: &str, value: &str, keys: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// The keys that a variable's name stands for. Shells allow no `-` in a name, so `_` stands for it
-/// where our names have one: limits and HTTP headers; other keys are written with `_`.
+/// The keys in a variable's name. Shells allow no `-` in a name, so `_` is used where our names have one: in
+/// limits and HTTP headers. Other keys are written with `_`.
 fn keys(rest: &str) -> Vec<String> {
     let mut keys: Vec<String> = rest.split("__").map(str::to_lowercase).collect();
     let dashed = match keys.iter().map(String::as_str).collect::<Vec<_>>()[..] {

@@ -1,35 +1,35 @@
-//! What is wrong with a configuration: every problem with its place, its field and the remedy.
+//! The problems of a configuration, each with its place, its field and what would be right.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The most that is told of one document. Others write to stores that documents are kept in, and what is wrong
-/// with theirs is logged, shown and kept by every instance.
+/// The most problems reported for one document. Others can write to stores that keep documents, and every
+/// instance logs, shows and stores the problems of theirs.
 const MOST_PROBLEMS: usize = 100;
-/// Letters of a field, and of a reason.
+/// The longest field and reason, in letters.
 const LONGEST_FIELD: usize = 200;
 const LONGEST_REASON: usize = 1000;
 
-/// Everything that was found wrong, in the order of the file; environment variables come last.
+/// Every problem found, in the order of the file; environment variables come last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     problems: Vec<ConfigProblem>,
-    /// What is wrong besides, and not told.
+    /// The number of problems that are not listed.
     more: usize,
 }
 
-/// One thing wrong. Displayed as `gatehouse.toml:12: limits.login-account.rules[0].max: 0 is out of range; …`.
+/// One problem. Displayed as `gatehouse.toml:12: limits.login-account.rules[0].max: 0 is out of range; …`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigProblem {
     pub place: ConfigLocation,
-    /// The dotted path of the field, or nothing where the trouble is with no single one.
+    /// The dotted path of the field; empty if it is not a single field.
     pub field: String,
-    /// What is wrong, and what would be right. Never quotes a value that may be a secret.
+    /// What is wrong, and what would be right. Never contains a value that may be a secret.
     pub reason: String,
 }
 
-/// Where a value was written.
+/// The place of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigLocation {
     /// Lines and columns (in characters) count from 1.
@@ -41,7 +41,8 @@ pub enum ConfigLocation {
 }
 
 impl ConfigError {
-    /// Sorted by place. One place is told one problem a field: a second one there follows from the first.
+    /// Sorted by place. Of several problems with the same field at one place only the first is kept, because
+    /// the others follow from it.
     pub(super) fn new(mut problems: Vec<ConfigProblem>) -> Self {
         problems.sort_by_key(|problem| problem.place.order());
         problems.dedup_by(|later, first| later.place == first.place && later.field == first.field);
@@ -63,8 +64,8 @@ impl ConfigError {
     }
 }
 
-/// A key of the document may hold anything: what is no letter would forge a line of the log, or be taken by no
-/// text of PostgreSQL.
+/// A key of the document may contain anything: other characters could forge a log line, or could not be
+/// stored in PostgreSQL.
 fn on_one_line(text: &str, most: usize) -> String {
     let letter = |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
     let cut = text.char_indices().nth(most).map(|(end, _)| &text[..end]);
@@ -77,7 +78,7 @@ fn on_one_line(text: &str, most: usize) -> String {
 
 impl std::error::Error for ConfigError {}
 
-/// One problem a line.
+/// One problem per line.
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, problem) in self.problems.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `[limits.*]`: every limit there is with its default, and the owner's own ones.
+//! `[limits.*]`: every limit with its default, and custom limits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,12 +13,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The one table of our own limits: variant, field, name, whom it counts, what a hit is, whether a rule may ask for a
+/// The table of the built-in limits: variant, field, name, subject, unit, whether a rule may ask for a
 /// CAPTCHA, default rules.
 macro_rules! limits {
     ($($(#[$doc:meta])* $variant:ident, $field:ident = $name:literal, $subject:ident, $unit:ident, $captcha:ident,
         [$($rule:expr),+];)+) => {
-        /// Our own limits by name. What differs by limit is a method here, so that a new limit cannot forget it.
+        /// The built-in limits by name. What differs by limit is a method here, so that a new limit cannot
+        /// miss it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum LimitName {
             $($(#[$doc])* $variant,)+
@@ -32,7 +33,7 @@ macro_rules! limits {
                 match self { $(Self::$variant => $name,)+ }
             }
 
-            /// Whom it counts.
+            /// The kind of subject that it counts.
             pub const fn subject(self) -> LimitSubject {
                 match self { $(Self::$variant => LimitSubject::$subject,)+ }
             }
@@ -46,7 +47,7 @@ macro_rules! limits {
                 match self { $(Self::$variant => CaptchaRules::$captcha,)+ }
             }
 
-            /// The keys of its title and of what is said about it, in the locales.
+            /// The locale keys of its title and its description.
             pub const fn words(self) -> (&'static str, &'static str) {
                 match self { $(Self::$variant => (concat!("limit-name.", $name), concat!("limit-about.", $name)),)+ }
             }
@@ -56,7 +57,7 @@ macro_rules! limits {
         #[derive(Debug, Clone, PartialEq)]
         pub struct Limits {
             $($(#[$doc])* pub $field: Limit,)+
-            /// The owner's own, by their names without `custom.`.
+            /// Custom limits, by their names without `custom.`.
             pub custom: BTreeMap<String, Limit>,
         }
 
@@ -67,7 +68,7 @@ macro_rules! limits {
         }
 
         impl Limits {
-            /// What the document names replaces its default wholly; the rest keep theirs.
+            /// A limit in the document replaces its default completely; the others keep theirs.
             pub(super) fn read(section: &mut SectionReader<'_>) -> Self {
                 let default = Self::default();
                 Self {
@@ -76,7 +77,7 @@ macro_rules! limits {
                 }
             }
 
-            /// Our own limits in the order of the documentation, then the owner's.
+            /// The built-in limits in the order of the documentation, then custom limits.
             pub fn iter(&self) -> impl Iterator<Item = &Limit> {
                 [$(&self.$field),+].into_iter().chain(self.custom.values())
             }
@@ -88,51 +89,53 @@ limits! {
     /// Failed sign-ins to one account.
     LoginAccount, login_account = "login-account", Account, SignIn, Possible,
         [Rule::sliding(3, MINUTE, RuleAction::Captcha), Rule::sliding(20, HOUR, RuleAction::Block)];
-    /// Failed sign-ins to one account from one device that it was signed in to before, in place of
-    /// `login-account`. Without rules there is no such place.
+    /// Failed sign-ins to one account from one known device, counted here instead of in `login-account`.
+    /// Without rules, devices are strangers.
     LoginDevice, login_device = "login-device", Device, SignIn, Possible,
         [Rule::sliding(3, MINUTE, RuleAction::Captcha), Rule::sliding(10, HOUR, RuleAction::Block)];
-    /// Failed sign-ins of strangers from one client address, which many may share: it asks, and blocks nobody.
+    /// Failed sign-ins of strangers from one client address. Many may share it, so it challenges and blocks
+    /// nobody.
     LoginAddress, login_address = "login-address", Address, SignIn, Possible,
         [Rule::sliding(20, MINUTE, RuleAction::Captcha), Rule::sliding(60, HOUR, RuleAction::Captcha)];
-    /// The same from one network: a /48 is 65,536 addresses as they are counted, a /24 256. As many as ten of its
+    /// The same from one network: a /48 is 65,536 addresses as they are counted, a /24 is 256. As many as ten
     /// addresses may have.
     LoginNetwork, login_network = "login-network", Network, SignIn, Possible, [Rule::sliding(600, HOUR, RuleAction::Captcha)];
-    /// Accounts made from one client address.
+    /// Accounts created from one client address.
     RegisterAddress, register_address = "register-address", Address, Registration, Possible, [Rule::sliding(100, HOUR, RuleAction::Block)];
-    /// Challenge images drawn for one client address. Many may share it, so half of what its network has.
+    /// Challenge images drawn for one client address. Many may share it, so it gets half of what its network
+    /// gets.
     CaptchaAddress, captcha_address = "captcha-address", Address, Image, IsTheThing, [Rule::sliding(600, MINUTE, RuleAction::Block)];
-    /// Challenge images drawn for one network: a fifth of what there is.
+    /// Challenge images drawn for one network: a fifth of the total.
     CaptchaNetwork, captcha_network = "captcha-network", Network, Image, IsTheThing, [Rule::sliding(1_200, MINUTE, RuleAction::Block)];
-    /// Challenge images drawn for everyone: one takes about 2 ms of a core, so 6000 are a fifth of one. As it
-    /// runs out each network may have less of it.
+    /// Challenge images drawn for everyone: one takes about 2 ms of a core, so 6000 a minute are a fifth of
+    /// one. As it runs out, each network may draw fewer.
     CaptchaTotal, captcha_total = "captcha-total", Everyone, Image, IsTheThing, [Rule::sliding(6_000, MINUTE, RuleAction::Block)];
-    /// Messages to one number. Alibaba Cloud refuses more than the blocks by itself; without the challenge ten
-    /// asks of a stranger spend a number's day.
+    /// Messages to one number. Alibaba Cloud itself refuses more than the blocks; without the challenge, ten
+    /// requests of a stranger would use up a number's day.
     SmsPhone, sms_phone = "sms-phone", Phone, Message, Possible,
         [Rule::sliding(1, MINUTE, RuleAction::Block), Rule::sliding(3, DAY, RuleAction::Captcha),
          Rule::sliding(5, HOUR, RuleAction::Block), Rule::sliding(10, DAY, RuleAction::Block)];
-    /// Messages asked for from one client address.
+    /// Messages requested from one client address.
     SmsAddress, sms_address = "sms-address", Address, Message, Possible,
         [Rule::sliding(10, HOUR, RuleAction::Captcha), Rule::sliding(20, HOUR, RuleAction::Block)];
-    /// Messages asked for from one network, as one customer or one machine room has it: a /48 is 65,536
+    /// Messages requested from one network, such as one customer or one data centre: a /48 is 65,536
     /// addresses as they are counted.
     SmsNetwork, sms_network = "sms-network", Network, Message, Possible,
         [Rule::sliding(20, HOUR, RuleAction::Captcha), Rule::sliding(100, HOUR, RuleAction::Block)];
     /// Messages to one dialling prefix.
     SmsPrefix, sms_prefix = "sms-prefix", Prefix, Message, Possible,
         [Rule::sliding(40, DAY, RuleAction::Captcha), Rule::sliding(200, DAY, RuleAction::Block)];
-    /// Messages to everyone: what the owner is ready to pay for, and a tenth of it without a challenge.
+    /// All messages: what the owner is ready to pay for, and a tenth of it without a challenge.
     SmsTotal, sms_total = "sms-total", Everyone, Message, Possible,
         [Rule::sliding(1_000, DAY, RuleAction::Captcha), Rule::sliding(10_000, DAY, RuleAction::Block)];
-    /// Wrong codes for one number, whatever code was the current one.
+    /// Wrong codes for one number; a new code does not reset the count.
     SmsGuess, sms_guess = "sms-guess", Phone, Guess, WouldGiveAway, [Rule::sliding(5, SECOND * 600, RuleAction::Block)];
 }
 
-/// How a refusal by the brake is named, beside the names of limits.
+/// The name of a refusal by the brake, next to the names of limits.
 pub const SMS_BRAKE: &str = "sms-brake";
 
-/// Whom a limit counts.
+/// The kind of subject of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitSubject {
     Account,
@@ -151,7 +154,7 @@ pub enum LimitSubject {
 pub enum LimitUnit {
     SignIn,
     Registration,
-    /// Of a challenge, drawn by this process.
+    /// A challenge image, drawn by this process.
     Image,
     Message,
     Guess,
@@ -167,14 +170,14 @@ impl LimitName {
         self.captcha() == CaptchaRules::Possible
     }
 
-    /// Whether each instance counts for itself.
+    /// Whether each instance counts separately.
     pub fn is_of_one_instance(self) -> bool {
         self.unit() == LimitUnit::Image
     }
 }
 
 impl Limits {
-    /// Those that count messages sent, which the ledger must remember as long as they look back.
+    /// The limits on messages. The ledger must remember messages for as long as they look back.
     pub fn on_messages(&self) -> [&Limit; 5] {
         [&self.sms_phone, &self.sms_address, &self.sms_network, &self.sms_prefix, &self.sms_total]
     }
@@ -213,7 +216,7 @@ fn custom_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Whether a limit of the owner's own may be called so.
+/// Whether this is a valid name for a custom limit.
 pub fn is_custom_name(name: &str) -> bool {
     let fits = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
     (1..=64).contains(&name.len()) && name.bytes().all(fits)

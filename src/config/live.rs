@@ -1,4 +1,4 @@
-//! The live configuration in force: taken as one snapshot, replaced as one.
+//! The live configuration in force: read as one snapshot, replaced as one.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -16,7 +16,7 @@ use super::live_backend::BackendKind;
 use super::settings::LiveSettings;
 use super::source::{CheckedDocument, ConfigSource, Fingerprint};
 
-/// What is in force, for everyone who asks. Clones share it.
+/// The configuration in force. Clones share it.
 #[derive(Debug, Clone)]
 pub struct LiveHandle(Arc<LiveShared>);
 
@@ -24,24 +24,24 @@ pub struct LiveHandle(Arc<LiveShared>);
 struct LiveShared {
     in_force: ArcSwap<InForceConfig>,
     refused: Mutex<Option<RefusedChange>>,
-    /// What the document is read with.
+    /// How the document is read.
     source: ConfigSource,
     backend: BackendKind,
-    /// Why the backend does not answer, while it does not.
+    /// Why the backend does not answer; `None` while it does.
     backend_down: Mutex<Option<String>>,
-    /// Of the watcher, once there is one.
+    /// The watcher's control, once there is a watcher.
     control: OnceLock<WatchControl>,
-    /// Tells what waits for a change; holds the version.
+    /// Notifies those who wait for a change; holds the version.
     changed: watch::Sender<u64>,
 }
 
-/// One configuration and what it is known by.
+/// One configuration with its identity.
 #[derive(Debug, Clone)]
 pub struct InForceConfig {
     pub live: Arc<LiveSettings>,
-    /// From 1; one more with each content that is applied.
+    /// Starts at 1 and increases with each content that is applied.
     pub version: u64,
-    /// Of the document; `None` where the configuration came from none.
+    /// Of the document; `None` if the configuration came from none.
     pub fingerprint: Option<Fingerprint>,
     /// The document itself.
     pub document: Arc<str>,
@@ -60,7 +60,7 @@ impl LiveHandle {
         Self::starting(config.live, Some(fingerprint), document, source, backend)
     }
 
-    /// A configuration that nothing reloads, as tests and the library's users want it.
+    /// A configuration that is never reloaded, for tests and users of the library.
     pub fn fixed(live: LiveSettings) -> Self {
         let nowhere = ConfigSource::optional(Path::new("configuration"), Vec::new());
         Self::starting(live, None, Arc::from(""), nowhere, BackendKind::Fixed)
@@ -85,7 +85,7 @@ impl LiveHandle {
         }))
     }
 
-    /// What is in force now. Take it once a request: a second one may be another.
+    /// The configuration in force. Take it once per request: a second one may differ.
     pub fn snapshot(&self) -> Arc<LiveSettings> {
         Arc::clone(&self.0.in_force.load().live)
     }
@@ -99,7 +99,7 @@ impl LiveHandle {
         self.0.in_force.load().version
     }
 
-    /// The change that waits to be put right; `None` when what is in force is what the file says.
+    /// The last change that was refused; `None` if the configuration in force is what the document says.
     pub fn last_refused(&self) -> Option<RefusedChange> {
         self.0.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -121,13 +121,13 @@ impl LiveHandle {
         &self.0.source
     }
 
-    /// The names of the limits that environment variables set, whatever the document says. `*` stands for
-    /// all, and `custom.*` for all of the owner's own.
+    /// The names of the limits that environment variables set, whatever the document says. `*` means all, and
+    /// `custom.*` all custom limits.
     pub fn overridden(&self) -> Vec<String> {
         draft::overridden(self.0.source.environment())
     }
 
-    /// The limits that would be in force if a draft stood in the document that is in force.
+    /// The limits that would be in force if the draft were written into the document in force.
     pub fn parse(&self, draft: LimitsDraft<'_>) -> Result<Limits, Vec<DraftError>> {
         let in_force = self.in_force();
         let edit = DraftEdit::read(draft)?;
@@ -142,22 +142,22 @@ impl LiveHandle {
         })
     }
 
-    /// What a draft is saved through; `None` where nothing watches a backend.
+    /// Saves drafts; `None` if no backend is watched.
     pub fn control(&self) -> Option<&WatchControl> {
         self.0.control.get()
     }
 
-    /// Told whenever another configuration is in force, or one was refused.
+    /// Notified whenever another configuration is in force, or one was refused.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
     }
 
     pub(super) fn controlled_by(&self, control: WatchControl) {
-        // The first watcher keeps it: a second one on the same handle is a mistake that changes nothing.
+        // The first watcher wins; a second one on the same handle is a mistake that changes nothing.
         self.0.control.set(control).ok();
     }
 
-    /// Puts `live` in force; gives its version. Only the watcher's thread calls it.
+    /// Puts `live` in force; returns its version. Only the watcher's thread calls it.
     pub(super) fn replace(&self, live: LiveSettings, fingerprint: Fingerprint, document: Arc<str>) -> u64 {
         let version = self.version() + 1;
         let next = InForceConfig { live: Arc::new(live), version, fingerprint: Some(fingerprint), document };
@@ -171,7 +171,7 @@ impl LiveHandle {
         self.0.changed.send_replace(self.version());
     }
 
-    /// Whether the backend answers; true where that is news.
+    /// Whether the backend answers; returns true if that has changed.
     pub(super) fn note_backend(&self, down: Option<&str>) -> bool {
         let mut noted = self.0.backend_down.lock().unwrap_or_else(PoisonError::into_inner);
         let news = noted.is_some() != down.is_some();

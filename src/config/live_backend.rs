@@ -15,11 +15,11 @@ pub enum BackendKind {
     /// None: nothing reloads this configuration, and nothing can save it.
     #[default]
     Fixed,
-    /// The configuration file itself, which holds everything else, too.
+    /// The configuration file itself, which contains everything else, too.
     File,
-    /// A string on Redis, with what is live alone.
+    /// A string on Redis with the live settings only.
     Redis,
-    /// A document in a Nacos-compatible config centre, with what is live alone.
+    /// A document in a Nacos-compatible config centre with the live settings only.
     Nacos,
 }
 
@@ -40,11 +40,11 @@ section! {
         nacos: Option<NacosSettings> = None, WithinSection(nacos);
         /// [`HomeKind::File`], or a service.
         backend: BackendKind = BackendKind::File, word(&BACKENDS);
-        /// Of Redis; `None`: that of the store.
+        /// The Redis server; `None`: that of the store.
         url: Option<StoreUrl> = None, NoDefault(|node| redis_url(&text(node)?));
-        /// What the document is called there.
+        /// The name of the document there.
         key: String = "gh:live".to_owned(), text;
-        /// How often a service is looked at, whatever it announces.
+        /// How often a service is read, whatever it announces.
         poll: Duration = SECOND * 5, duration(Duration::from_millis(100)..=MINUTE * 60);
     }
 }
@@ -62,18 +62,18 @@ fn nacos(section: &mut SectionReader<'_>, key: &'static str) -> Option<Option<Na
 }
 
 impl BackendSettings {
-    /// What the document is called where something is wrong with it, where it is not in the file.
+    /// The name of the document in problems, if it is not the file.
     pub fn place(&self) -> PathBuf {
         self.nacos.as_ref().map_or_else(|| redis_place(&self.key), NacosSettings::place)
     }
 }
 
-/// What a string on Redis is called where something is wrong with it.
+/// The name of a string on Redis in problems.
 pub(super) fn redis_place(key: &str) -> PathBuf {
     PathBuf::from(format!("redis {key}"))
 }
 
-/// What a build is told that cannot speak to a config centre.
+/// What a build without the client answers.
 pub(super) const fn missing_client(built_in: bool) -> Option<&'static str> {
     if built_in {
         return None;

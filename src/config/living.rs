@@ -1,4 +1,5 @@
-//! Which part of a document is live: what a backend other than the file holds, over the rest of the file.
+//! The live part of a document: the contents of a backend other than the file, which apply over the rest of
+//! the file.
 
 use toml_edit::DocumentMut;
 
@@ -9,7 +10,7 @@ use super::login::LoginTunables;
 use super::section::SectionTable;
 use super::sms::SmsTunables;
 
-/// Sections, and what of them is live; all of it where nothing is listed.
+/// Sections with their live keys; all keys if none are listed.
 pub(super) const LIVE: [(&str, &[&str]); 4] = [
     ("limits", &[]),
     (LoginTunables::NAME, &[]),
@@ -21,7 +22,7 @@ fn live_keys(section: &str) -> Option<&'static [&'static str]> {
     LIVE.iter().find(|(name, _)| *name == section).map(|(_, keys)| *keys)
 }
 
-/// The file without what is live in it.
+/// The file without its live part.
 pub(super) fn rest(mut file: ConfigTable) -> ConfigTable {
     for (section, keys) in LIVE {
         if keys.is_empty() {
@@ -35,7 +36,7 @@ pub(super) fn rest(mut file: ConfigTable) -> ConfigTable {
     file
 }
 
-/// A live document over the rest of the file; refused where it names what is not live.
+/// A live document over the rest of the file; refused if it contains settings that are not live.
 pub(super) fn over(rest: &ConfigTable, document: ConfigTable) -> Result<ConfigTable, ConfigError> {
     let mut root = rest.clone();
     let mut problems = Vec::new();
@@ -76,7 +77,7 @@ fn foreign(entry: &TableEntry, field: String) -> ConfigProblem {
     ConfigProblem { place: entry.key.clone(), field, reason }
 }
 
-/// What is live, as an owner writes it: `[limits]`, `captcha.ttl`.
+/// The live settings as an owner writes them: `[limits]`, `captcha.ttl`.
 pub(super) fn live_names() -> Vec<String> {
     let names = LIVE.iter().flat_map(|(section, keys)| {
         let whole = keys.is_empty().then(|| format!("[{section}]"));
@@ -85,7 +86,7 @@ pub(super) fn live_names() -> Vec<String> {
     names.collect()
 }
 
-/// The live part of a configuration file, with its comments: what an empty backend is filled with.
+/// The live part of a configuration file, with its comments, with which an empty backend is filled.
 pub(super) fn seed(file: &str) -> String {
     let Ok(mut document) = file.parse::<DocumentMut>() else { return String::new() };
     document.retain(|section, item| match live_keys(section) {
@@ -110,5 +111,5 @@ pub(super) fn seed(file: &str) -> String {
     }
 }
 
-/// Stands for a document that sets nothing: an empty one may be one that is being written.
+/// A document that sets nothing: an empty one may be one that is being written.
 pub(super) const NOTHING_SET: &str = "# Nothing is set here: every setting has its default.\n";

@@ -1,4 +1,4 @@
-//! A configuration that was read without a fault, and what is live of it.
+//! A valid configuration, and its live part.
 
 use super::backend::{self, BackendRead, WatchWaker};
 use super::error::{ConfigError, ConfigProblem};
@@ -8,7 +8,7 @@ use super::living;
 use super::settings::Settings;
 use super::source::ConfigSource;
 
-/// A configuration that was read without a fault.
+/// A valid configuration.
 #[derive(Debug)]
 pub struct LoadedConfig {
     pub warnings: Vec<ConfigProblem>,
@@ -17,7 +17,7 @@ pub struct LoadedConfig {
 }
 
 impl ConfigSource {
-    /// Reads everything, or says everything that is wrong with it.
+    /// Reads everything, or returns everything that is wrong with it.
     pub fn load(&self) -> Result<LoadedConfig, ConfigError> {
         let judged = self.interpret(&backend::find(self.path()))?;
         let settings = judged.config.settings.clone();
@@ -28,7 +28,7 @@ impl ConfigSource {
             }
             kind @ (BackendKind::Redis | BackendKind::Nacos) => {
                 let source = self.over_the_rest(settings.backend.place(), &judged.document)?;
-                // Until the backend was read once, what the file says is in force.
+                // Until the backend was read once, the file applies.
                 let seed = BackendRead::Bytes(living::seed(&judged.document).into_bytes());
                 LiveHandle::new(source.interpret(&seed)?, source, kind)
             }
@@ -42,20 +42,20 @@ pub fn check(source: &ConfigSource) -> Result<(), ConfigError> {
     source.load().map(drop)
 }
 
-/// What the backend said.
+/// The result of reading the backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReloadResult {
     /// Its document is what [`LoadedConfig::live`] holds now.
     Followed,
-    /// There is none yet: the first server puts there what the file says.
+    /// There is none yet: the first server writes the live part of the file there.
     Empty,
     Refused(ConfigError),
     Down(String),
 }
 
 impl LoadedConfig {
-    /// One look at the backend of the limits, for commands that run no server: follows what it says, and writes
-    /// nothing there.
+    /// Reads the backend of the limits once, for commands that run no server: applies its document, and
+    /// writes nothing there.
     pub fn read_once(&self) -> ReloadResult {
         let found = match self.live.backend() {
             BackendKind::Fixed | BackendKind::File => return ReloadResult::Followed,

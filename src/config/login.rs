@@ -1,4 +1,4 @@
-//! `[login]`: what becomes of a password after many wrong ones. Live.
+//! `[login]`: when a password is disabled after many wrong ones. Live.
 
 use super::section::section;
 use super::values::integer;
@@ -6,8 +6,8 @@ use super::values::integer;
 section! {
     #[derive(Copy)]
     LoginTunables in "login" {
-        /// Wrong passwords in a row after which an account's password is disabled; 0: never. The default is the
-        /// most that NIST SP 800-63B-4 (3.2.2) allows.
+        /// Wrong passwords in a row after which an account's password is disabled; 0: never. The default is
+        /// the most that NIST SP 800-63B-4 (3.2.2) allows.
         max_consecutive_failures: u32 = 100, integer(0..=100);
     }
 }

@@ -1,4 +1,4 @@
-//! `[live.nacos]`: where a Nacos config centre is, and which of its documents holds the limits.
+//! `[live.nacos]`: the Nacos config centre, and which of its documents contains the limits.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ use super::values::{SecretRef, secret, text};
 
 const GROUP: &str = "DEFAULT_GROUP";
 const DATA_ID: &str = "gatehouse.toml";
-/// Its clients call a port this far above the one that is named.
+/// Its clients also use a port this far above the configured one.
 const ABOVE: u16 = 1000;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NacosSettings {
-    /// `host:port` of its HTTP side.
+    /// `host:port` of its HTTP server.
     pub server: String,
-    /// The id of a namespace; nothing for the public one.
+    /// The id of a namespace; empty for the public one.
     pub namespace: String,
     pub group: String,
     pub data_id: String,
-    /// Where it wants a sign-in.
+    /// The account, if the server requires a sign-in.
     pub account: Option<NacosAccount>,
 }
 
@@ -31,7 +31,8 @@ pub struct NacosAccount {
 }
 
 impl NacosSettings {
-    /// `chosen` is where this backend is chosen, and `None` where another one is: then keys may be missing.
+    /// `chosen` is the place where this backend is selected, and `None` if another one is: then keys may be
+    /// missing.
     pub(super) fn read(section: &mut SectionReader<'_>, chosen: Option<&ConfigLocation>) -> Option<Self> {
         let place = chosen.map(|chosen| section.place().unwrap_or(chosen).clone());
         let missing = "is missing; live.backend = \"nacos\" requires it: \"host:8848\"";
@@ -55,7 +56,7 @@ impl NacosSettings {
         Some(Self { server: server?, namespace, group, data_id, account })
     }
 
-    /// What the document is called where something is wrong with it.
+    /// The name of the document in problems.
     pub fn place(&self) -> PathBuf {
         let Self { namespace, group, data_id, .. } = self;
         let before = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
@@ -75,7 +76,7 @@ fn server(node: ValueNode) -> ParseResult<String> {
     Ok(text)
 }
 
-/// What a Nacos server takes for a name.
+/// A valid name on a Nacos server.
 fn name(node: ValueNode, may_be_empty: bool) -> ParseResult<String> {
     let text = node.text()?;
     let fits = |letter: char| letter.is_ascii_alphanumeric() || ".:-_".contains(letter);

@@ -1,4 +1,4 @@
-//! Reads a document strictly: each key once, by its type and bounds; what nobody asked for is refused.
+//! Reads a document strictly: each key once, with its type and bounds; unknown keys are refused.
 
 use std::cell::RefCell;
 
@@ -6,10 +6,10 @@ use super::document::{ConfigTable, ConfigValue, ValueNode};
 use super::error::{ConfigLocation, ConfigProblem};
 use super::section::SectionTable;
 
-/// A value, or why it is none; the reason becomes a problem at the value's place.
+/// A value, or why it is not valid; the reason becomes a problem at the value's place.
 pub(super) type ParseResult<T> = Result<T, String>;
 
-/// Where problems are gathered while the rest is read on.
+/// Collects problems while the rest is read.
 pub(super) type ProblemList = RefCell<Vec<ConfigProblem>>;
 
 /// How the value of a key is read.
@@ -25,7 +25,7 @@ impl<T, F: FnOnce(ValueNode) -> ParseResult<T>> KeyReader<T> for F {
     }
 }
 
-/// A value that has no default.
+/// A value without a default.
 pub(super) struct NoDefault<F>(pub F);
 
 impl<T, F: FnOnce(ValueNode) -> ParseResult<T>> KeyReader<Option<T>> for NoDefault<F> {
@@ -43,7 +43,7 @@ impl<T, F: FnMut(ValueNode) -> ParseResult<T>> KeyReader<Vec<T>> for ListOf<F> {
     }
 }
 
-/// With other keys of the section, or as a section of its own.
+/// Read together with other keys of the section, or as a section of its own.
 pub(super) struct WithinSection<F>(pub F);
 
 impl<T, F: FnOnce(&mut SectionReader<'_>, &'static str) -> Option<T>> KeyReader<T> for WithinSection<F> {
@@ -56,11 +56,11 @@ pub(super) fn subsection<S: SectionTable>(section: &mut SectionReader<'_>, key: 
     Some(section.section(key, S::read))
 }
 
-/// A table being read. What a key fails to give is replaced with its default so that reading can go
-/// on: the whole is refused at the end anyway.
+/// A table being read. A key that cannot be read gets its default, so that reading can continue; the whole
+/// configuration is refused at the end.
 pub(super) struct SectionReader<'p> {
     path: String,
-    /// Where the table stands; `None` where the document has none and every key is at its default.
+    /// The place of the table; `None` if the document has none and every key has its default.
     place: Option<ConfigLocation>,
     rest: ConfigTable,
     asked: Vec<&'static str>,
@@ -83,7 +83,7 @@ impl<'p> SectionReader<'p> {
         out
     }
 
-    /// The section under `key`, empty where there is none.
+    /// The section under `key`, empty if there is none.
     pub fn section<T>(&mut self, key: &'static str, read: impl FnOnce(&mut SectionReader<'p>) -> T) -> T {
         let path = self.path_of(key);
         let (place, rest) = match self.take(key).map(|node| self.table_of(&path, node)) {
@@ -102,7 +102,7 @@ impl<'p> SectionReader<'p> {
         reader.read(self, key)
     }
 
-    /// As [`Self::section`], and `None` where the document has no such section.
+    /// Like [`Self::section`], but `None` if the document has no such section.
     pub fn optional_section<T>(
         &mut self,
         key: &'static str,
@@ -113,7 +113,7 @@ impl<'p> SectionReader<'p> {
         stands.then_some(out)
     }
 
-    /// The value under `key`, or `None` where it is left out or wrong.
+    /// The value under `key`, or `None` if it is left out or wrong.
     pub fn optional<T>(
         &mut self,
         key: &'static str,
@@ -134,8 +134,8 @@ impl<'p> SectionReader<'p> {
         self.optional(key, parse).unwrap_or(default)
     }
 
-    /// As [`Self::optional`], and refused with `missing` at `place` where it is left out. Where there is
-    /// no `place`, nothing asks for the key and it may be left out.
+    /// Like [`Self::optional`], but refused with `missing` at `place` if it is left out. Without a `place` it
+    /// may be left out.
     pub fn required<T>(
         &mut self,
         key: &'static str,
@@ -149,7 +149,7 @@ impl<'p> SectionReader<'p> {
         self.optional(key, parse)
     }
 
-    /// A list, each item with its own place; empty where left out.
+    /// A list, each item with its own place; empty if left out.
     pub fn list<T>(
         &mut self,
         key: &'static str,
@@ -182,7 +182,7 @@ impl<'p> SectionReader<'p> {
         Some(parsed.collect())
     }
 
-    /// Every entry of a table whose keys are the owner's own names.
+    /// Every entry of a table whose keys are names of the owner's choice.
     pub fn entries<T>(
         &mut self,
         mut name: impl FnMut(&str) -> ParseResult<()>,
@@ -203,7 +203,7 @@ impl<'p> SectionReader<'p> {
         entries.collect()
     }
 
-    /// Every pair of a table whose keys are the owner's own names and whose values are no tables.
+    /// Every pair of a table whose keys are names of the owner's choice and whose values are not tables.
     pub fn pairs<T>(&mut self, mut parse: impl FnMut(&str, ValueNode) -> ParseResult<T>) -> Vec<(String, T)> {
         let pairs = std::mem::take(&mut self.rest).into_iter().filter_map(|(key, entry)| {
             let place = entry.node.place.clone();
@@ -218,7 +218,7 @@ impl<'p> SectionReader<'p> {
         pairs.collect()
     }
 
-    /// Whether a key that is yet to be read has this text.
+    /// Whether a key that was not read yet has this text.
     pub fn says(&self, key: &str, word: &str) -> bool {
         self.rest.get(key).is_some_and(|entry| entry.node.clone().text().is_ok_and(|text| text == word))
     }
@@ -227,12 +227,12 @@ impl<'p> SectionReader<'p> {
         self.rest.contains_key(key)
     }
 
-    /// Where the key's value stands, if it has not been read yet; the table itself where there is none.
+    /// The place of the key's value, if it has not been read yet; otherwise that of the table.
     pub fn place_of(&self, key: &str) -> Option<ConfigLocation> {
         self.rest.get(key).map(|entry| entry.node.place.clone()).or_else(|| self.place.clone())
     }
 
-    /// The same of a key in a section below that is yet to be read; `None` if there is no such section.
+    /// The same for a key in a subsection that was not read yet; `None` if there is no such section.
     pub fn place_in(&self, section: &str, key: &str) -> Option<ConfigLocation> {
         let section = self.rest.get(section)?;
         let entry = section.table().and_then(|table| table.get(key)).unwrap_or(section);

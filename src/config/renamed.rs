@@ -3,10 +3,11 @@
 use super::document::{ConfigTable, ConfigValue};
 use super::error::ConfigProblem;
 
-/// Section, former name, present name.
+/// Section, former name, current name.
 const RENAMED: [(&str, &str, &str); 1] = [("live", "home", "backend")];
 
-/// Moves values to the present names of their keys, with a warning for each. A key under both names is a problem.
+/// Moves values to the current names of their keys, with a warning for each. A key under both names is a
+/// problem.
 pub(super) fn apply(root: &mut ConfigTable, problems: &mut Vec<ConfigProblem>) -> Vec<ConfigProblem> {
     let mut warnings = Vec::new();
     for (section, former, present) in RENAMED {

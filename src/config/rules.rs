@@ -1,4 +1,4 @@
-//! One limit as it is written: its rules and its mode.
+//! One limit in the configuration: its rules and its mode.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use super::values::{duration, integer, word};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CaptchaRules {
     Possible,
-    /// The limit is on challenges themselves.
+    /// The limit counts challenges themselves.
     IsTheThing,
-    /// The limit is called by the owner's own programs, which show no form of ours.
+    /// Other programs use the limit, and have no form of ours.
     NobodyToAsk,
-    /// The limit keeps a secret of six digits, which whoever has CAPTCHAs solved could try one by one.
+    /// The limit protects a secret of six digits, which anybody who has CAPTCHAs solved could try one by one.
     WouldGiveAway,
 }
 
@@ -35,7 +35,7 @@ const UNITS: [(&str, CalendarUnit); 6] = [
     ("year", CalendarUnit::Year),
 ];
 
-/// The limit that a section describes; `None` where something in it was refused.
+/// The limit in a section; `None` if something in it was refused.
 pub(super) fn limit(section: &mut SectionReader<'_>, name: &str, captcha: CaptchaRules) -> Option<Limit> {
     let mode = section.value(
         "mode",
@@ -67,7 +67,7 @@ pub(super) fn limit(section: &mut SectionReader<'_>, name: &str, captcha: Captch
 }
 
 fn rule(section: &mut SectionReader<'_>, captcha: CaptchaRules) -> Option<Rule> {
-    // All are read before the first that failed ends it: every mistake is told.
+    // All are read before the first failure ends it, so that every mistake is reported.
     let missing = "is missing; write how many hits the rule admits";
     let max = section.required("max", missing, section.place().cloned(), integer(1..=MAX_HITS));
     let then = section.value("then", RuleAction::Block, |node| then(node, captcha));

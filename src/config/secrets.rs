@@ -1,4 +1,4 @@
-//! `[secrets]`: where the master key is.
+//! `[secrets]`: the file of the master key.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use super::values::path;
 
 section! {
     Secrets in "secrets" {
-        /// 32 bytes; made at the first start, mode 0600.
+        /// 32 bytes; created at the first start with mode 0600.
         key_file: PathBuf = "data/secret.key".into(), path;
     }
 }

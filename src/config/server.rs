@@ -1,4 +1,4 @@
-//! `[server]`: where Gatehouse listens, what it is called, and whose word it takes for addresses.
+//! `[server]`: the listening address, the public URL, and the trusted proxies.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -12,9 +12,9 @@ use super::values::{integer, network, origin, socket_address};
 section! {
     Server in "server" {
         bind: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)), socket_address;
-        /// Scheme, host and port alone. With https cookies are `Secure`.
+        /// Only scheme, host and port. With https, cookies are `Secure`.
         public_url: Url = Url::parse("http://127.0.0.1:8080").expect("a URL"), origin;
-        /// Proxies whose word about the client's address is taken.
+        /// Proxies whose information about the client's address is believed.
         trusted_proxies: Vec<IpNet> = Vec::new(), ListOf(network);
         /// Who may read `/metrics`.
         metrics_from: Vec<IpNet> =
@@ -25,7 +25,7 @@ section! {
 }
 
 impl Server {
-    /// Whether nobody but this machine can reach the server.
+    /// Whether only this machine can reach the server.
     pub fn on_loopback(&self) -> bool {
         match self.bind.ip().to_canonical() {
             IpAddr::V4(address) => address.is_loopback(),

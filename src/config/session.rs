@@ -1,4 +1,4 @@
-//! `[session]`: how long somebody stays signed in.
+//! `[session]`: how long a session lasts.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use super::values::{DAY, MINUTE, SECOND, duration, shown};
 section! {
     #[derive(Copy)]
     SessionSettings in "session" {
-        /// A session that is not used this long ends (up to a minute earlier: see `Session::last_seen`).
+        /// A session that is not used for this long ends (up to a minute earlier: see `Session::last_seen`).
         idle: Duration = DAY * 14, duration(SECOND..=DAY * 366);
-        /// A session ends this long after sign-in however much it is used.
+        /// A session ends this long after sign-in, however much it is used.
         absolute: Duration = DAY * 30, duration(SECOND..=DAY * 366);
-        /// A change in the console wants the password to have been shown within so long.
+        /// A change in the console requires that the password was entered within this time.
         confirm: Duration = MINUTE * 15, duration(MINUTE..=DAY);
     }
 }
 
-/// Refuses what can never be reached, too.
+/// Also refuses values that can never be reached.
 pub(super) fn read(section: &mut SectionReader<'_>) -> SessionSettings {
     let place = section.place_of("idle");
     let session = SessionSettings::read(section);

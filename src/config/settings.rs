@@ -1,4 +1,4 @@
-//! The whole configuration: what stays until a restart, and what may change while the server runs.
+//! The whole configuration: what is fixed until a restart, and what is live.
 
 use super::audit::AuditSettings;
 use super::captcha::{CaptchaProvider, CaptchaSettings, CaptchaTunables};
@@ -19,7 +19,7 @@ use super::store::{StoreSettings, StoreUrl};
 use super::values::shown;
 use crate::throttle::Limit;
 
-/// What one document says.
+/// The contents of one document.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
     /// Keys by their former names, which are still read.
@@ -28,7 +28,7 @@ pub struct Config {
     pub live: LiveSettings,
 }
 
-/// What is read once, when the server starts.
+/// Read once, when the server starts.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settings {
     pub server: Server,
@@ -43,7 +43,7 @@ pub struct Settings {
     pub audit: AuditSettings,
 }
 
-/// What is swapped as a whole when the document changes. A request takes one snapshot of it.
+/// Replaced as a whole when the document changes. A request takes one snapshot of it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LiveSettings {
     pub limits: Limits,
@@ -55,9 +55,9 @@ pub struct LiveSettings {
 impl Config {
     pub(super) fn read(root: &mut SectionReader<'_>) -> Self {
         let (bind_at, backend_at) = (root.place_in("server", "bind"), root.place_in("live", "backend"));
-        // Without a place there is nothing to point at but the limit.
+        // Without a place the only thing to point at is the limit.
         let retention_at = root.place_in("sms", "retention").or_else(|| root.place_of("limits"));
-        // A gateway that was refused is read as the outbox; it must not be blamed a second time.
+        // A gateway that was refused is read as the outbox, which must not cause a second problem.
         let mut sms_failed = false;
         let (sms, live_sms) = root.section("sms", |section| {
             let read = (SmsSettings::read(section), SmsTunables::read(section));
@@ -102,7 +102,8 @@ fn refuse_no_redis(root: &SectionReader<'_>, place: Option<ConfigLocation>, sett
     }
 }
 
-/// The outbox shows everyone's codes and the fixed CAPTCHA stops nobody: neither may be reachable.
+/// The outbox shows everybody's codes, and the fixed CAPTCHA stops nobody: neither may be reachable from
+/// outside.
 fn refuse_development_parts(
     root: &SectionReader<'_>,
     place: Option<ConfigLocation>,
@@ -125,7 +126,7 @@ fn refuse_development_parts(
     root.refuse(place, "server.bind".to_owned(), reason);
 }
 
-/// A limit that looks back further than the ledger would be wrong once it has to be rebuilt from it.
+/// A limit that looks back further than the ledger would be wrong after it was rebuilt from it.
 fn refuse_short_memory(
     root: &SectionReader<'_>,
     place: Option<ConfigLocation>,
@@ -149,7 +150,7 @@ fn refuse_short_memory(
 }
 
 impl Settings {
-    /// The keys that `other` has different from these, which take a restart to follow.
+    /// The keys that differ in `other` and need a restart.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let Self { server, database, store, backend, secrets, password, session, captcha, sms, audit } = self;
         [

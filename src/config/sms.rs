@@ -1,4 +1,4 @@
-//! `[sms]`: through whom codes are sent (until a restart), to whom and for how long (live).
+//! `[sms]`: the gateway (fixed until a restart), and to whom and for how long codes are sent (live).
 
 use std::time::Duration;
 
@@ -11,41 +11,41 @@ use super::sms_gateways::{self, GatewaySettings};
 use super::values::{DAY, HOUR, MINUTE, SECOND, duration, integer, share, yes_or_no};
 
 section! {
-    /// What takes a restart.
+    /// Settings that need a restart.
     SmsSettings in "sms" {
         gateway: GatewaySettings = GatewaySettings::Outbox, WithinSection(sms_gateways::read);
-        /// How long a gateway may take for one message; whoever asked for it waits as long.
+        /// How long a gateway may take for one message; the client waits as long.
         timeout: Duration = SECOND * 5, duration(SECOND..=SECOND * 10);
     }
 }
 
 section! {
-    /// What may change while the server runs.
+    /// Settings that are live.
     SmsTunables in "sms" {
         /// For numbers written without a country code (ISO 3166-1, two letters).
         default_region: String = "CN".to_owned(), country;
-        /// Countries that codes are sent to; empty: all.
+        /// Countries to which codes are sent; empty: all.
         countries: Vec<String> = Vec::new(), ListOf(country);
-        /// How long a code can be used; NIST SP 800-63B-4 allows ten minutes at most.
+        /// How long a code is valid; NIST SP 800-63B-4 allows ten minutes at most.
         code_ttl: Duration = MINUTE * 5, duration(SECOND..=MINUTE * 10);
-        /// How long the ledger keeps a message: at least what the brake looks back at most, and as long as any limit
-        /// on messages looks back, which is seen to where both are known.
+        /// How long the ledger keeps a message: at least the longest window of the brake, and at least as
+        /// long as any limit on messages looks back, which is checked where both are known.
         retention: Duration = DAY * 90, duration(DAY * 7..=DAY * 3660);
         brake: Brake = Brake::default(), WithinSection(subsection);
     }
 }
 
 section! {
-    /// What is done about a dialling prefix whose codes nobody enters.
+    /// The brake on a dialling prefix whose codes nobody enters.
     Brake in "sms.brake" {
         enabled: bool = true, yes_or_no;
         /// How far it looks back.
         window: Duration = HOUR, duration(MINUTE..=DAY * 7);
-        /// Fewer messages to a block (10,000 neighbouring numbers) say nothing yet.
+        /// Fewer messages to a block (10,000 neighbouring numbers) do not trip it.
         min_sent: u32 = 20, integer(1..=1_000_000);
         /// The same for an operator's range (a million numbers).
         min_sent_range: u32 = 100, integer(1..=1_000_000);
-        /// The share of codes that have to come back.
+        /// The share of codes that must be entered.
         min_entered: f64 = 0.1, share;
         lifts_after: Duration = HOUR, duration(MINUTE..=DAY * 30);
     }

@@ -1,4 +1,4 @@
-//! `[sms.http]`, `[sms.twilio]`, `[sms.aliyun]`: what each gateway needs to be reached.
+//! `[sms.http]`, `[sms.twilio]`, `[sms.aliyun]`: how each gateway is reached.
 
 use std::path::PathBuf;
 
@@ -15,29 +15,29 @@ pub enum GatewaySettings {
     /// Keeps messages on a page for developers: on loopback only.
     #[default]
     Outbox,
-    /// No codes are sent, and what needs one is not there.
+    /// No codes are sent, and pages and calls that need one do not exist.
     None,
     Twilio(TwilioSettings),
     Aliyun(AliyunSettings),
     Http(HttpGatewaySettings),
 }
 
-/// Any gateway that takes a message in one HTTP request.
+/// Any gateway that accepts a message in one HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpGatewaySettings {
     pub method: HttpMethod,
     pub url: GatewayTemplate,
-    /// A value that is no reference to a secret is a template, too.
+    /// A value that does not refer to a secret is a template, too.
     pub headers: Vec<(String, SecretRef)>,
-    /// None where the method takes none.
+    /// None if the method has no body.
     pub body: Option<GatewayTemplate>,
-    /// What a success has to say: one that does not counts as unknown.
+    /// Text that a success must contain; without it the outcome is unknown.
     pub accepted_if: Option<String>,
-    /// What a success says that is none.
+    /// Text in a success that means refused.
     pub refused_if: Option<String>,
-    /// Certificate authorities (PEM) that are believed besides those that everyone believes.
+    /// Certificate authorities (PEM) that are trusted in addition to the built-in ones.
     pub ca_file: Option<PathBuf>,
-    /// What a delivery report is answered with.
+    /// The answer to a delivery report.
     pub report_answer: Option<String>,
 }
 
@@ -71,7 +71,7 @@ const DEFAULT_BODY: &str = r#"{"to":"{phone}","text":"{text}"}"#;
 const TWILIO: &str = "https://api.twilio.com";
 const ALIYUN: &str = "https://dysmsapi.aliyuncs.com";
 
-/// The chosen gateway. Every gateway's section is checked, also those that are not chosen.
+/// The selected gateway. Every gateway's section is checked, even if it is not selected.
 pub(super) fn read(section: &mut SectionReader<'_>, key: &'static str) -> Option<GatewaySettings> {
     let place = section.place_of(key);
     let names = ["outbox", "none", "twilio", "aliyun", "http"].map(|name| (name, name));
@@ -89,7 +89,8 @@ pub(super) fn read(section: &mut SectionReader<'_>, key: &'static str) -> Option
     }
 }
 
-/// `chosen` is where the gateway is chosen, and `None` where another one is: then keys may be missing.
+/// `chosen` is the place where the gateway is selected, and `None` if another one is: then keys may be
+/// missing.
 fn required<T>(
     section: &mut SectionReader<'_>,
     key: &'static str,
@@ -151,7 +152,7 @@ impl AliyunSettings {
 }
 
 fn header(name: &str, node: ValueNode) -> ParseResult<SecretRef> {
-    // RFC 9110, section 5.6.2: a field's name is a token.
+    // RFC 9110, section 5.6.2: a field name is a token.
     let token = |letter: u8| letter.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&letter);
     if name.is_empty() || !name.bytes().all(token) {
         return Err("is not a valid HTTP header name".to_owned());
@@ -167,7 +168,7 @@ fn header(name: &str, node: ValueNode) -> ParseResult<SecretRef> {
     Ok(value)
 }
 
-/// Where a provider's service is. Its secrets go there, so that nothing may listen in on the way.
+/// The address of a provider's service. Secrets are sent there, so the connection must be encrypted.
 fn service(node: ValueNode) -> ParseResult<Url> {
     let wanted = "is not the address of a service; write only scheme and host: \"https://api.example\"";
     let url = origin(node).map_err(|_| wanted.to_owned())?;
@@ -187,7 +188,7 @@ fn template(node: ValueNode) -> ParseResult<GatewayTemplate> {
     GatewayTemplate::parse(&node.text()?)
 }
 
-/// `content_type` is the header that goes with it.
+/// `content_type` is the header of the body.
 fn body(
     method: HttpMethod,
     content_type: Option<&SecretRef>,
@@ -197,7 +198,7 @@ fn body(
         return Err("is set, but GET has no body; put the data into url, or use POST".to_owned());
     }
     let template = template(node)?;
-    // Placeholders stand for text inside quotation marks and for numbers without.
+    // Placeholders stand for text inside quotation marks and for numbers outside.
     let sample = template.sample("0");
     let kind = match content_type {
         Some(SecretRef::Literal(value)) => BodyKind::of_type(value),

@@ -1,4 +1,4 @@
-//! Where the configuration is read from: a file that must be there or may be missing, and variables.
+//! Where the configuration is read from: a file that must exist or may be missing, and variables.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::reader::{self, ProblemList};
 use super::renamed;
 use super::settings::Config;
 
-/// Read where no file is named; missing, it stands for the defaults.
+/// Read if no file is given; if it is missing, the defaults apply.
 pub const DEFAULT_FILE: &str = "gatehouse.toml";
 
 #[derive(Debug, Clone)]
@@ -21,11 +21,11 @@ pub struct ConfigSource {
     path: PathBuf,
     must_exist: bool,
     environment: Environment,
-    /// Where the document is not the file itself but what is live of it: the rest of the file.
+    /// If the document has only the live part: the rest of the file.
     beneath: Option<Arc<ConfigTable>>,
 }
 
-/// Names a file's content: instances that show the same one have read the same bytes.
+/// Identifies a file's content: instances with the same fingerprint have read the same bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint([u8; 32]);
 
@@ -49,7 +49,7 @@ impl fmt::Debug for Fingerprint {
 }
 
 impl ConfigSource {
-    /// The file named, which must be there, or else [`DEFAULT_FILE`], which need not.
+    /// The given file, which must exist, or else [`DEFAULT_FILE`], which may be missing.
     pub fn new(file: Option<&Path>, environment: Environment) -> Self {
         match file {
             Some(path) => Self { path: path.to_owned(), must_exist: true, environment, beneath: None },
@@ -57,7 +57,7 @@ impl ConfigSource {
         }
     }
 
-    /// A file that stands for the defaults while it is not there.
+    /// A file for which the defaults apply while it is missing.
     pub fn optional(path: &Path, environment: Environment) -> Self {
         Self { path: path.to_owned(), must_exist: false, environment, beneath: None }
     }
@@ -70,7 +70,7 @@ impl ConfigSource {
         &self.environment
     }
 
-    /// For a backend that holds what is live alone: its documents stand over the rest of this file.
+    /// For a backend with only the live part: its documents apply over the rest of this file.
     pub(super) fn over_the_rest(&self, path: PathBuf, file: &str) -> Result<Self, ConfigError> {
         let rest = living::rest(self.tree(file)?);
         Ok(Self {
@@ -108,20 +108,20 @@ impl ConfigSource {
         }
     }
 
-    /// What a tree says, with the variables over it.
+    /// The configuration in a tree, with the variables over it.
     pub(super) fn read(&self, root: ConfigTable) -> Result<Config, ConfigError> {
         read(root, &self.environment)
     }
 }
 
-/// A document that was read without a fault.
+/// A valid document.
 pub(super) struct CheckedDocument {
     pub config: Config,
     pub fingerprint: Fingerprint,
     pub document: Arc<str>,
 }
 
-/// A document with the variables over it; `path` is what its problems are told with.
+/// A document with the variables over it; `path` names it in problems.
 pub fn parse(path: &Path, text: &str, environment: &[(String, String)]) -> Result<Config, ConfigError> {
     read(document::parse(path, text)?, environment)
 }

@@ -1,4 +1,4 @@
-//! `[store]`: where window logs are kept, and how long an answer from there is waited for.
+//! `[store]`: where window logs are kept, and how long an answer may take.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use super::values::{SECOND, duration, text, without_password};
 section! {
     StoreSettings in "store" {
         url: StoreUrl = StoreUrl::Memory, store_url;
-        /// After this long the store counts as down for the call.
+        /// After this time the store counts as down for the call.
         timeout: Duration = Duration::from_millis(100), duration(Duration::from_millis(10)..=SECOND * 5);
     }
 }
 
 #[derive(Clone, PartialEq, Eq, Default)]
 pub enum StoreUrl {
-    /// In this process: right for one instance, forgotten when it ends.
+    /// In this process: for a single instance, and lost when it ends.
     #[default]
     Memory,
     /// `redis://` or `rediss://`
     Redis(Url),
 }
 
-/// Without the password, so that a debug line tells nobody.
+/// Without the password, so that a debug line does not reveal it.
 impl fmt::Debug for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,14 +1,14 @@
-//! Text with placeholders that a message is filled into, as it is written in the configuration.
+//! A configured text with placeholders for the parts of a message.
 
 use super::values::SecretRef;
 
-/// What a placeholder stands for.
+/// The value of a placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placeholder {
     Phone,
     PhoneDigits,
     Text,
-    /// For gateways that take Unicode as hexadecimal UTF-16 (big-endian) only.
+    /// For gateways that take Unicode only as hexadecimal UTF-16 (big-endian).
     TextUtf16Hex,
     Code,
     Id,
@@ -32,18 +32,18 @@ impl Placeholder {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TemplatePiece {
-    /// As it stands, escaped by whoever wrote it.
+    /// As it is; its author has escaped it.
     Literal(String),
     Place(Placeholder),
     Secret(SecretRef),
 }
 
-/// A template, as written. Its Debug form shows no literal text, which may hold what is secret.
+/// A template, as written. Its Debug form shows no literal text, which may contain a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GatewayTemplate(Vec<TemplatePiece>);
 
 impl GatewayTemplate {
-    /// Braces around anything but a name are the text's own, as in JSON.
+    /// Braces around anything other than a name are literal, as in JSON.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut literal = String::new();
@@ -66,7 +66,7 @@ impl GatewayTemplate {
         Ok(Self(pieces))
     }
 
-    /// With every placeholder replaced by the same text: to see whether the rest has the right form.
+    /// With every placeholder replaced by the same text, to check the form of the rest.
     pub(crate) fn sample(&self, value: &str) -> String {
         let shown = |piece: &TemplatePiece| match piece {
             TemplatePiece::Literal(text) => text.clone(),
@@ -87,7 +87,7 @@ impl std::fmt::Debug for GatewayTemplate {
     }
 }
 
-/// What a body is, and so how values in it are escaped.
+/// The format of a body, which decides how values in it are escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyKind {
     Json,
@@ -97,7 +97,7 @@ pub(crate) enum BodyKind {
 }
 
 impl BodyKind {
-    /// By what its Content-Type header says.
+    /// From its Content-Type header.
     pub fn of_type(content_type: &str) -> Self {
         let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         match essence.as_str() {
@@ -110,7 +110,7 @@ impl BodyKind {
         }
     }
 
-    /// By the shape of a sample of it, where no header says.
+    /// From the shape of a sample, if there is no header.
     pub fn of_shape(sample: &str) -> Self {
         let body = sample.trim_start();
         let is_key = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.[]%+".contains(&byte);

@@ -1,4 +1,4 @@
-//! What a value may be: numbers, words, spans of time, addresses, URLs and references to secrets.
+//! The types of values: numbers, words, durations, addresses, URLs and references to secrets.
 
 use std::fmt::{self, Display};
 use std::io::Read;
@@ -37,7 +37,7 @@ pub(super) fn integer<T: TryFrom<i64> + PartialOrd + Display>(
     }
 }
 
-/// A part of a whole, from 0 to 1.
+/// A fraction from 0 to 1.
 pub(super) fn share(node: ValueNode) -> ParseResult<f64> {
     let value = match node.typed().value {
         ConfigValue::Fraction(value) => value,
@@ -74,7 +74,7 @@ pub(super) fn word<T: Copy>(words: &[(&'static str, T)]) -> impl Fn(ValueNode) -
     }
 }
 
-/// A span of time within bounds, as `"100ms"`, `"3m"`, `"24h"` or `"1h 30m"`.
+/// A duration within bounds, such as `"100ms"`, `"3m"`, `"24h"` or `"1h 30m"`.
 pub(super) fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(ValueNode) -> ParseResult<Duration> {
     move |node| {
         let text = node.text().map_err(|wrong| format!("{wrong}, such as \"10s\", \"3m\" or \"24h\""))?;
@@ -86,7 +86,7 @@ pub(super) fn duration(bounds: RangeInclusive<Duration>) -> impl Fn(ValueNode) -
     }
 }
 
-/// Whole days as days: past a month they would be told in average months and years otherwise.
+/// Shows whole days as days; otherwise more than a month would be shown in average months and years.
 pub(super) fn shown(span: Duration) -> String {
     const DAY: u64 = 24 * 60 * 60;
     match span.as_secs() / DAY {
@@ -97,7 +97,7 @@ pub(super) fn shown(span: Duration) -> String {
 
 fn span(text: &str) -> ParseResult<Duration> {
     let word = |unit: &str| text.split(|letter: char| !letter.is_alphabetic()).any(|word| word == unit);
-    // As spans these are averages (a month of 30.44 days), and "1M" is too easily meant for a minute.
+    // As durations these are averages (a month of 30.44 days), and "1M" is easily mistaken for a minute.
     if ["M", "month", "months", "y", "year", "years"].into_iter().any(word) {
         return Err(format!(
             "{text:?} is in months or years, whose length varies; write days (\"30d\"), or minutes as \"m\""
@@ -125,7 +125,7 @@ pub(super) fn socket_address(node: ValueNode) -> ParseResult<SocketAddr> {
     })
 }
 
-/// A network, or one address of it alone.
+/// A network, or a single address.
 pub(super) fn network(node: ValueNode) -> ParseResult<IpNet> {
     let text = node.text()?;
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
@@ -134,7 +134,7 @@ pub(super) fn network(node: ValueNode) -> ParseResult<IpNet> {
         .map_err(|_| format!("{text:?} is not a network; write it as \"10.0.0.0/8\" or \"2001:db8::/32\""))
 }
 
-/// What people see in their browser's address bar, up to the first slash.
+/// The origin that people see in their browser's address bar.
 pub(super) fn origin(node: ValueNode) -> ParseResult<Url> {
     let text = node.text()?;
     let wanted = "write only scheme and host: \"https://login.example\"";
@@ -151,21 +151,21 @@ pub(super) fn origin(node: ValueNode) -> ParseResult<Url> {
     Ok(url)
 }
 
-/// A secret that stands elsewhere. That the variable or the file is there is not looked at here.
+/// A reference to a secret. Whether the variable or the file exists is not checked here.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretRef {
     /// `env:NAME`
     Variable(String),
-    /// `file:PATH`, less the line break at its end
+    /// `file:PATH`, without the line break at its end
     File(PathBuf),
-    /// The value itself, where the setting is not always a secret.
+    /// The value itself, if the setting is not always a secret.
     Literal(String),
 }
 
-/// More than any key is long; a line of this many bytes is no secret, and is refused where it is used.
+/// Longer than any key; a line of this many bytes is not a secret, and is refused when it is used.
 const LONGEST_SECRET: u64 = 64 * 1024;
 
-/// Why a secret cannot be had.
+/// Why a secret cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     #[error("the environment variable {name} is not set, or is not text")]
@@ -187,7 +187,7 @@ impl fmt::Debug for SecretRef {
 }
 
 impl SecretRef {
-    /// The secret. Waits for the file, where it stands in one.
+    /// The secret. May block to read a file.
     pub fn read(&self) -> Result<SecretString, SecretError> {
         let text = match self {
             Self::Literal(text) => return Ok(text.clone().into()),
@@ -201,7 +201,7 @@ impl SecretRef {
         let text = SecretString::from(text);
         let line = text.expose_secret().strip_suffix('\n').unwrap_or(text.expose_secret());
         let line = line.strip_suffix('\r').unwrap_or(line);
-        // What is quoted here is never the secret.
+        // Only the reference is quoted here, never the secret.
         if line.is_empty() || line.contains(char::is_control) {
             return Err(SecretError::Unfit { place: format!("{self:?}") });
         }
@@ -229,7 +229,7 @@ impl SecretRef {
     }
 }
 
-/// A secret, which may not stand in the file itself.
+/// A secret, which must not be in the configuration file itself.
 pub(super) fn secret(node: ValueNode) -> ParseResult<SecretRef> {
     match SecretRef::parse(text(node)?)? {
         SecretRef::Literal(_) => Err(
@@ -240,11 +240,11 @@ pub(super) fn secret(node: ValueNode) -> ParseResult<SecretRef> {
     }
 }
 
-/// For a Debug line: the URL without the password and the query that it may carry.
+/// For a Debug line: the URL without its password and query, which may be secret.
 pub(super) fn without_password(url: &Url) -> String {
     let mut shown = url.clone();
     if shown.password().is_some() {
-        // Refused only for URLs that can carry no password, and those carry none.
+        // Refused only for URLs that cannot have a password, and those have none.
         shown.set_password(Some("***")).ok();
     }
     shown.set_query(None);

@@ -11,11 +11,11 @@ use super::{BackendRead, LARGEST, LimitsBackend, SwapResult, WatchWaker};
 use crate::config::live_backend::BackendKind;
 use crate::files::open_regular;
 
-/// A file counts as written when two looks this far apart see the same.
+/// A file counts as written if two reads this far apart are equal.
 const QUIET: Duration = Duration::from_millis(50);
-/// After so many looks a file that keeps changing is taken as it is; the next change follows it.
+/// After this many reads a file that keeps changing is used as it is; the next change follows.
 const LOOKS: u32 = 8;
-/// How often, and how far apart, another's lock is tried: two seconds in all.
+/// How often another process's lock is tried, and in which interval: two seconds in all.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -31,7 +31,7 @@ impl FileBackend {
         Self { path: path.to_owned(), poll, folder: FolderWatch::of(path, waker.clone()), waker }
     }
 
-    /// Where the bytes are: behind every link.
+    /// The file behind all links.
     fn target(&self) -> Result<PathBuf, String> {
         if is_config_map(&self.path) {
             return Err(format!(
@@ -67,7 +67,7 @@ impl FileBackend {
             fs::remove_file(&draft).ok();
         }
         written?;
-        // Without it a power cut may bring the old file back, which is then in force as it was.
+        // Without it a power failure may bring back the old file, which was valid, too.
         folder_of(target).and_then(|folder| File::open(folder)?.sync_all())
     }
 }
@@ -81,7 +81,7 @@ impl LimitsBackend for FileBackend {
         &self.path
     }
 
-    /// Once it has stopped changing: most editors write in several steps.
+    /// Reads the file when it has stopped changing: most editors write in several steps.
     fn read(&mut self, known: Option<&BackendRead>) -> BackendRead {
         let mut found = find(&self.path);
         if known == Some(&found) {
@@ -121,7 +121,7 @@ impl LimitsBackend for FileBackend {
     }
 }
 
-/// What stands at a path.
+/// What is at a path.
 pub(in crate::config) fn find(path: &Path) -> BackendRead {
     let read = open_regular(path).and_then(|file| {
         let mut bytes = Vec::new();
@@ -135,16 +135,17 @@ pub(in crate::config) fn find(path: &Path) -> BackendRead {
     }
 }
 
-/// Kubernetes mounts each key as a link through `..data`, which it swaps; what is written behind it is
-/// lost at the next swap, and the mount is read-only as a rule.
+/// Kubernetes mounts each key as a link through `..data`, which it swaps. A file written behind it is lost at
+/// the next swap, and the mount is normally read-only.
 fn is_config_map(path: &Path) -> bool {
     let through = |link: &Path| link.components().any(|part| part.as_os_str() == KUBERNETES_LINK);
     fs::read_link(path).is_ok_and(|link| through(&link))
 }
 
-/// Held until it is dropped, by one process at a time. The file stays: to remove it would let two hold it.
+/// Held until it is dropped, by one process at a time. The file is not removed, because then two processes
+/// could hold it.
 fn lock(path: &Path) -> std::io::Result<File> {
-    // Not to be held up where somebody has put a FIFO there.
+    // Does not block if somebody has put a FIFO there.
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true).custom_flags(libc::O_NONBLOCK);
     let file = options.open(path)?;
@@ -158,7 +159,7 @@ fn lock(path: &Path) -> std::io::Result<File> {
     Err(std::io::Error::new(ErrorKind::TimedOut, "another instance is writing it; try again"))
 }
 
-/// A hidden name in the same folder: what is renamed has to be on the same file system.
+/// A hidden name in the same folder, because a rename only works within a file system.
 fn beside(target: &Path, ending: &str) -> PathBuf {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     target.with_file_name(format!(".{name}.{ending}"))
@@ -172,17 +173,19 @@ fn folder_of(target: &Path) -> std::io::Result<&Path> {
     }
 }
 
-/// Writes the draft with the owner and the mode of what it will replace, and waits until it is on the disk.
+/// Writes the new file with the owner and the mode of the one that it replaces, and waits until it is on the
+/// disk.
 fn write(draft: &Path, target: &Path, next: &str) -> std::io::Result<()> {
-    // Left by one that was killed at it: whoever has the lock may take it away.
+    // Left behind by a process that was killed; the holder of the lock may remove it.
     fs::remove_file(draft).ok();
     let before = fs::metadata(target).ok();
     let mode = before.as_ref().map_or(0o644, |file| file.mode() & 0o7777);
-    // What it holds is nobody else's to read before its mode is that of the old one.
+    // Nobody else may read it before it has the mode of the old file.
     let first = if before.is_some() { 0o600 } else { mode };
     let mut file = OpenOptions::new().write(true).create_new(true).mode(first).open(draft)?;
     if let Some(before) = before {
-        // Only root may give a file away, and its owner to a group of theirs alone: one need not go with the other.
+        // Only root may change a file's owner, and its owner may only set one of their own groups: each may
+        // fail alone.
         let stands = file.metadata()?;
         if stands.gid() != before.gid() {
             fchown(&file, None, Some(before.gid())).ok();
@@ -197,7 +200,7 @@ fn write(draft: &Path, target: &Path, next: &str) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// What the old file's group might do is nothing that another group may: that one does what everybody may.
+/// Another group must not get the permissions of the old file's group; it gets those of everybody.
 const fn mode_for(mode: u32, same_group: bool) -> u32 {
     if same_group { mode } else { mode & !0o2070 | (mode & 0o007) << 3 & mode }
 }

@@ -1,4 +1,4 @@
-//! The operating system's events about the file, by way of the folder that it is in.
+//! The operating system's events for the file, through its folder.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
@@ -11,14 +11,13 @@ use super::WatchWaker;
 /// The link that Kubernetes swaps when it updates a mounted ConfigMap; the file itself never changes.
 pub(super) const KUBERNETES_LINK: &str = "..data";
 
-/// The folder is watched and not the file: an editor's rename puts another file in its place, which
-/// a watch on the first one never hears of. Its path is taken as given: resolved, it would lead past
-/// the links that Kubernetes swaps.
+/// Watches the folder, not the file: an editor's rename replaces the file, which a watch on the old file does
+/// not see. The path is used as given: resolved, it would bypass the links that Kubernetes swaps.
 pub(super) struct FolderWatch {
     path: PathBuf,
     file: PathBuf,
     wake: WatchWaker,
-    /// The watcher, and which folder (device, inode) it is on: another may take its place.
+    /// The watcher, and the folder (device, inode) that it watches, which may be replaced.
     watched: Option<(RecommendedWatcher, (u64, u64))>,
     complained: bool,
 }
@@ -30,7 +29,7 @@ impl FolderWatch {
         Self { path, file: file.to_owned(), wake, watched: None, complained: false }
     }
 
-    /// Watches the folder that stands at the path now, if it is not watched already.
+    /// Watches the folder that is at the path now, unless it is watched already.
     pub fn watch(&mut self) {
         let stands = std::fs::metadata(&self.path).ok().map(|folder| (folder.dev(), folder.ino()));
         if stands == self.watched.as_ref().map(|(_, identity)| *identity) {
@@ -51,7 +50,7 @@ impl FolderWatch {
     fn watcher(&self) -> notify::Result<RecommendedWatcher> {
         let (wake, name) = (self.wake.clone(), self.file.file_name().map(OsStr::to_owned));
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            // An error may have swallowed events: look.
+            // An error may have dropped events, so read the file.
             if event.map_or(true, |event| concerns(&event, name.as_deref())) {
                 wake.changed();
             }
@@ -61,7 +60,7 @@ impl FolderWatch {
     }
 }
 
-/// Our own reading is reported as well, and answering it with another look would never end.
+/// Our own reads are reported, too, and reacting to them would never end.
 fn concerns(event: &Event, name: Option<&OsStr>) -> bool {
     let ours = |path: &PathBuf| {
         path.file_name().is_some_and(|file| Some(file) == name || file == OsStr::new(KUBERNETES_LINK))

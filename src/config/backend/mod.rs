@@ -1,4 +1,4 @@
-//! Where the document with the limits is kept: what every such place has to do, and which there are.
+//! The backends that keep the document with the limits, and what each of them must do.
 
 mod file;
 mod folder;
@@ -18,22 +18,22 @@ use super::live_backend::{BackendKind, BackendSettings};
 use super::settings::Settings;
 use super::store::StoreUrl;
 
-/// Far beyond any real document: a wrong path (a log, a device) must not fill the memory.
+/// Far larger than any real document: a wrong path (a log, a device) must not fill the memory.
 pub(super) const LARGEST: u64 = 1024 * 1024;
 
-/// What was found there. Two that are equal need no second look.
+/// What was found there. An equal result need not be judged again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BackendRead {
     Bytes(Vec<u8>),
     Missing,
-    /// Something stands there that cannot be taken for a document.
+    /// There is something that cannot be a document.
     Unreadable(String),
-    /// Nobody knows what stands there: what keeps it does not answer.
+    /// Unknown, because the backend does not answer.
     Down(String),
 }
 
 impl BackendRead {
-    /// The document; of nothing it is the empty one.
+    /// The document; empty if there is none.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -43,44 +43,45 @@ impl BackendRead {
     }
 }
 
-/// What came of putting a document there.
+/// The result of writing a document.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SwapResult {
     Done,
-    /// Another one stands there than the caller expected; nothing was written.
+    /// There is another document than the caller expected; nothing was written.
     Overtaken(BackendRead),
 }
 
-/// A place where the document is kept. One thread of an instance calls it, and may be kept waiting; any
-/// number of instances may use the same place.
+/// A place where the document is kept. One thread of an instance calls it, and may block; any number of
+/// instances may use the same place.
 ///
-/// A place is given a `Waker` when it is made, and calls its `changed` whenever the document may have
-/// changed: too often does no harm, and too seldom is mended by polling. Everything else is done for it: its
-/// documents are judged, put in force or refused, and, where it is a service that has none, the one in force
-/// is put there.
+/// A place gets a `WatchWaker` when it is created, and calls its `changed` whenever the document may have
+/// changed: too often does no harm, and too seldom is made up for by polling. Everything else is done for it:
+/// its documents are judged and put in force or refused. If it is a service without a document, the one in
+/// force is written to it.
 pub trait LimitsBackend: Send {
     fn kind(&self) -> BackendKind;
 
-    /// What problems are told with: the path of the file, the name of the key.
+    /// The name of the place in problems: the path of the file, or the name of the key.
     fn place(&self) -> &Path;
 
-    /// What stands there now. May wait two seconds at most. `known` is what was judged last: a place whose
-    /// documents can be seen half-written looks again until it has settled, unless it finds that one.
+    /// The current document. May block for at most two seconds. `known` is what was judged last: a place
+    /// whose documents can be seen half-written reads again until the document has settled, unless it finds
+    /// that one.
     fn read(&mut self, known: Option<&BackendRead>) -> BackendRead;
 
-    /// Puts `next` there if what stands there is still `expected`, in one step: of several callers that
-    /// expect the same one succeeds. `Err` says why it cannot be done, and what to do about it; then
-    /// nothing was written. May wait five seconds at most.
+    /// Replaces the document with `next` if it is still `expected`, in one step: of several callers that
+    /// expect the same one succeeds. `Err` says why it cannot be done and what to do about it; then nothing
+    /// was written. May block for at most five seconds.
     fn swap(&mut self, expected: &BackendRead, next: &str) -> Result<SwapResult, String>;
 
-    /// Called before every wait: sees to it that changes are told.
+    /// Called before every wait: makes sure that changes are announced.
     fn listen(&mut self);
 
-    /// How long to wait at the most before looking again, whatever was told.
+    /// How long to wait at most before reading again, without an announcement.
     fn poll(&self) -> Duration;
 }
 
-/// The program that keeps the limits, if one does.
+/// The service that keeps the limits, if one does.
 pub(super) fn service(running: &Settings, waker: &WatchWaker) -> Option<Box<dyn LimitsBackend>> {
     let BackendSettings { backend, url, key, poll, .. } = &running.backend;
     match backend {
@@ -97,7 +98,7 @@ pub(super) fn service(running: &Settings, waker: &WatchWaker) -> Option<Box<dyn 
             let nacos = running.backend.nacos.clone()?;
             Some(Box::new(nacos::NacosBackend::new(nacos, *poll, waker.clone())))
         }
-        // A configuration that asks for it is refused by this build.
+        // This build refuses a configuration that asks for it.
         #[cfg(not(feature = "nacos"))]
         BackendKind::Nacos => None,
     }

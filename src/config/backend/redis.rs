@@ -1,5 +1,5 @@
 //! A string on Redis as the backend of the limits, for any number of instances: replaced by compare and swap,
-//! announced, and looked at now and then behind the announcements.
+//! announced, and polled in case an announcement is lost.
 
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -12,13 +12,13 @@ use url::Url;
 use super::{BackendRead, LARGEST, LimitsBackend, SwapResult, WatchWaker};
 use crate::config::live_backend::{BackendKind, redis_place};
 
-/// How long connecting, and an answer, may take.
+/// How long connecting may take, and how long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often it is tried while it does not answer.
 const WHILE_DOWN: Duration = Duration::from_millis(500);
-/// How long the listener waits for a message before it looks whether it is still wanted.
+/// How long the subscriber waits for a message before it checks whether it should stop.
 const SUBSCRIBER_WAIT: Duration = Duration::from_millis(250);
-/// After so many silent waits, 5 s, the listener asks whether anybody is there.
+/// After this many silent waits, 5 s, the subscriber checks the connection.
 const SILENT: u32 = 20;
 
 pub(in crate::config) struct RedisBackend {
@@ -40,7 +40,7 @@ struct DocumentServer {
 
 impl RedisBackend {
     pub fn new(url: Url, key: String, poll: Duration, waker: WatchWaker) -> Self {
-        // Whichever part of the program speaks TLS first chooses what computes it.
+        // The part of the program that uses TLS first selects the crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
             place: redis_place(&key),
@@ -54,7 +54,7 @@ impl RedisBackend {
         }
     }
 
-    /// Asks on the connection that stands, and, where that one has broken, once more on a new one.
+    /// Asks on the existing connection and, if that is broken, once more on a new one.
     fn ask<T>(
         &mut self,
         ask: impl Fn(&Self, &mut Connection) -> Result<T, RedisError>,
@@ -117,7 +117,8 @@ impl LimitsBackend for RedisBackend {
     }
 
     fn swap(&mut self, expected: &BackendRead, next: &str) -> Result<SwapResult, String> {
-        // A swap whose answer was lost may have been done: what stands there says so, and is then in force.
+        // A swap whose answer was lost may have been done; the current document shows it, and is then in
+        // force.
         match self.compare_and_swap(expected, next) {
             Ok(true) => Ok(SwapResult::Done),
             Ok(false) => match self.get().unwrap_or_else(|error| failed_read(&error)) {
@@ -135,7 +136,7 @@ impl LimitsBackend for RedisBackend {
         if self.listener.as_ref().is_none_or(JoinHandle::is_finished) {
             let (server, waker) = (self.server.clone(), self.waker.clone());
             let thread = std::thread::Builder::new().name("limits-subscriber".into());
-            // Without a thread for it there is still the polling.
+            // Without its thread there is still polling.
             self.listener = thread.spawn(move || server.listen(&waker)).ok();
         }
     }
@@ -146,7 +147,7 @@ impl LimitsBackend for RedisBackend {
 }
 
 impl Drop for RedisBackend {
-    /// The listener ends with the watcher; it is waited for, so that nothing of it outlives the server.
+    /// The subscriber ends with the watcher; it is waited for, so that nothing of it outlives the server.
     fn drop(&mut self) {
         if let Some(listener) = self.listener.take().filter(|_| self.waker.is_stopping()) {
             listener.join().ok();
@@ -163,10 +164,10 @@ impl DocumentServer {
         Ok(connection)
     }
 
-    /// Hears announcements until the watcher stops, over as many connections as it takes.
+    /// Receives announcements until the watcher stops, reconnecting as often as necessary.
     fn listen(&self, waker: &WatchWaker) {
         while !waker.is_stopping() {
-            // What is wrong with the server is told where the document is read.
+            // A fault of the server is reported when the document is read.
             let _ = self.subscribe(waker);
             if !waker.is_stopping() {
                 std::thread::sleep(SUBSCRIBER_WAIT);
@@ -178,7 +179,7 @@ impl DocumentServer {
         let mut connection = self.connect(PATIENCE)?;
         let mut pubsub = connection.as_pubsub();
         pubsub.subscribe(&self.key)?;
-        // What was announced before this is found by reading.
+        // Earlier announcements are found by reading.
         waker.changed();
         pubsub.set_read_timeout(Some(SUBSCRIBER_WAIT))?;
         let mut silent = 0;
@@ -202,8 +203,8 @@ impl DocumentServer {
     }
 }
 
-/// A connection that may still have an answer to an earlier question in it is of no more use; nor is one
-/// to a server that takes no writes any more.
+/// A connection that may still receive an answer to an earlier command cannot be used any more, nor can one
+/// to a server that no longer accepts writes.
 fn is_broken(error: &RedisError) -> bool {
     error.is_io_error()
         || error.is_timeout()

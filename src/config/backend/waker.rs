@@ -1,9 +1,9 @@
-//! What a backend tells changes with.
+//! How a backend announces changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Called from whichever thread hears of a change. Clones call the same.
+/// Called from any thread that learns of a change. Clones call the same.
 #[derive(Clone)]
 pub(in crate::config) struct WatchWaker {
     changed: Arc<dyn Fn() + Send + Sync>,

@@ -1,4 +1,4 @@
-//! One limit of a document at a time; comments and order stay as `toml_edit` keeps them.
+//! Edits one limit of a document at a time; comments and order are kept as `toml_edit` keeps them.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::view::{above, has_header, headers};
 use super::written::limit_toml;
 use crate::throttle::Limit;
 
-/// The draft `toml` with the limit `name` (`login-account`, `custom.reply`) as `table` has it, a document of
-/// that one table. Everything else, comments too, stays as it is; so does the place of the limit.
+/// The draft `toml` with the limit `name` (`login-account`, `custom.reply`) as in `table`, a document with
+/// that one table. Everything else is unchanged, including comments and the limit's position.
 pub fn with_limit(toml: &str, name: &str, table: &str) -> Result<String, DraftError> {
     let whole = |message: String| DraftError::at("", message, None);
     let parse = |text: &str| {
@@ -24,13 +24,13 @@ pub fn with_limit(toml: &str, name: &str, table: &str) -> Result<String, DraftEr
     Ok(document.to_string())
 }
 
-/// Writes what a limit is to mean; what is the same in it stays as it is written.
+/// Writes the meaning of a limit; parts with the same meaning keep their form.
 pub(super) fn write(document: &mut DocumentMut, limit: &Limit) -> Result<(), String> {
     merge_table(table_like(limit_in(document, limit.name()))?, &limit_toml(limit));
     Ok(())
 }
 
-/// Takes a limit as a draft has it, with its comments.
+/// Copies a limit from a draft, with its comments.
 pub(super) fn take(document: &mut DocumentMut, draft: &DocumentMut, name: &str) -> Result<(), String> {
     let new = find(draft, name).ok_or(NO_TABLE)?;
     match (limit_in(document, name), new) {
@@ -48,7 +48,7 @@ pub(super) fn take(document: &mut DocumentMut, draft: &DocumentMut, name: &str) 
     Ok(())
 }
 
-/// What is hidden above it stays, above what follows it.
+/// Removes a limit. Hidden text above it is kept above what follows it.
 pub(super) fn remove(document: &mut DocumentMut, name: &str) {
     let limits = document.get_mut("limits").and_then(Item::as_table_like_mut);
     let removed = limits.and_then(|limits| match name.strip_prefix("custom.") {
@@ -88,7 +88,7 @@ fn find<'d>(document: &'d DocumentMut, name: &str) -> Option<&'d Item> {
     }
 }
 
-/// A limit of the document; a new one is written behind the others.
+/// A limit of the document; a new one is written after the others.
 fn limit_in<'d>(document: &'d mut DocumentMut, name: &str) -> Option<&'d mut Item> {
     let limits = inner(document.as_item_mut(), "limits", true)?;
     match name.strip_prefix("custom.") {
@@ -116,7 +116,7 @@ fn above_all(table: &Table) -> &str {
     table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default()
 }
 
-/// Makes a table say what another says; what stays keeps the spaces and comments around it.
+/// Makes a table equal to another; what stays keeps its spaces and comments.
 fn merge_table(old: &mut dyn TableLike, new: &dyn TableLike) {
     let keys: Vec<String> = old.iter().map(|(key, _)| key.to_owned()).collect();
     for key in keys.iter().filter(|key| !new.contains_key(key)) {
@@ -126,7 +126,7 @@ fn merge_table(old: &mut dyn TableLike, new: &dyn TableLike) {
         let Ok(value) = item.clone().into_value() else { continue };
         match old.get_mut(key).and_then(Item::as_value_mut) {
             Some(old) => merge_value(old, value),
-            // It stands for itself where it is left out.
+            // It is the default if it is left out.
             None if key == "then" && value.as_str() == Some("block") => {}
             None => drop(old.insert(key, Item::Value(value))),
         }
@@ -152,7 +152,7 @@ fn span(value: &Value) -> Option<Duration> {
 
 fn merge_array(old: &mut Array, new: Array) {
     while old.len() > new.len() {
-        // A comment behind the one before it is written above it.
+        // A comment after the previous item belongs above this one.
         let last = old.remove(old.len() - 1);
         let above = last.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
         if above.contains('\n') {

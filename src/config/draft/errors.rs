@@ -1,45 +1,45 @@
-//! Why a draft is not saved, and what was saved where it is.
+//! Why a draft was not saved, and what was saved.
 
 use std::path::Path;
 
 use crate::config::error::{ConfigError, ConfigLocation};
 
-/// What problems in a draft are placed in.
+/// The place name of problems in a draft.
 pub(super) const DRAFT: &str = "draft";
 
-/// One thing that is wrong with a draft.
+/// One problem in a draft.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DraftError {
-    /// Its dotted path, as `limits.login-account.rules[0].max`; empty where it is no single field.
+    /// The dotted path, for example `limits.login-account.rules[0].max`; empty if it is not a single field.
     pub field: String,
     /// What is wrong, and what would be right.
     pub message: String,
-    /// In a draft of TOML, from 1.
+    /// The line in a draft in TOML, from 1.
     pub line: Option<usize>,
 }
 
-/// What is in force once a draft was saved.
+/// What is in force after a draft was saved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedDraft {
-    /// Of the document.
+    /// The version of the document.
     pub version: String,
-    /// Whether any limit is another than before: a draft may say the same in other words.
+    /// Whether any limit differs from before: a draft may say the same in other words.
     pub changed: bool,
-    /// The limits of it, with their comments.
+    /// Its limits, with their comments.
     pub toml: String,
 }
 
-/// Why a draft was not saved. Then the document is as it was, and so is what is in force.
+/// Why a draft was not saved. The document and what is in force are unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DraftSaveError {
-    /// Somebody else changed the document meanwhile.
+    /// Somebody else changed the document in the meantime.
     Stale {
         version: String,
-        /// Unified: from what is in the document to what the draft would make of it.
+        /// A unified diff from the current document to the one with the draft.
         diff: String,
     },
     Invalid(Vec<DraftError>),
-    /// The document cannot be written: why, and what to do about it.
+    /// The document cannot be written: the reason, and what to do about it.
     Backend(String),
 }
 
@@ -49,7 +49,7 @@ impl DraftError {
     }
 }
 
-/// The place of a draft's values that have no line.
+/// The place of a draft's values without a line.
 pub(super) fn whole_draft() -> ConfigLocation {
     ConfigLocation::WholeFile { path: Path::new(DRAFT).into() }
 }

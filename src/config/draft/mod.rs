@@ -1,4 +1,4 @@
-//! A draft of the limits: read as strictly as the document itself, and put into it.
+//! A draft of the limits: read as strictly as the document itself, and written into it.
 
 mod edit;
 mod errors;
@@ -28,30 +28,30 @@ use crate::throttle::Limit;
 use errors::{DRAFT, draft_errors, line, whole_draft};
 use overridden::covers;
 
-/// Limits as somebody would have them. They replace those of the document as a whole: what a draft does
-/// not name returns to its default.
+/// Limits as an administrator wants them. They replace those of the document completely: a limit that the
+/// draft leaves out returns to its default.
 #[derive(Debug, Clone, Copy)]
 pub enum LimitsDraft<'a> {
-    /// `[limits.…]` tables, and nothing else.
+    /// `[limits.…]` tables only.
     Toml(&'a str),
-    /// An object as `[limits]` is a table.
+    /// An object with the structure of the `[limits]` table.
     Json(&'a serde_json::Value),
 }
 
-/// A draft without a mistake of its own; the document that it is put into may still not go with it.
+/// A valid draft. It may still conflict with the document that it is written into.
 #[derive(Debug, Clone)]
 pub struct DraftEdit {
     limits: Limits,
-    /// The limits that it names, and the line of each in a draft of TOML.
+    /// The limits that it names, with the line of each if the draft is in TOML.
     names: Vec<(String, Option<usize>)>,
-    /// As its author wrote it. `None`: a draft of JSON, of which what is new is written.
+    /// As its author wrote it. `None`: a draft in JSON, of which the differences are written.
     toml: Option<DocumentMut>,
-    /// Limits that the environment sets stay as they are, whatever the draft says of them.
+    /// Limits that the environment sets are left unchanged, whatever the draft says about them.
     but_overridden: bool,
 }
 
 impl DraftEdit {
-    /// Says everything that is wrong with the draft.
+    /// Returns all problems of the draft.
     pub fn read(draft: LimitsDraft<'_>) -> Result<Self, Vec<DraftError>> {
         let (root, toml) = match draft {
             LimitsDraft::Json(value) => {
@@ -59,7 +59,7 @@ impl DraftEdit {
                 (ConfigTable::from([("limits".to_owned(), limits)]), None)
             }
             LimitsDraft::Toml(text) => {
-                // As browsers send them.
+                // Browsers send it like this.
                 let text = text.replace("\r\n", "\n");
                 let root = document::parse(DRAFT.as_ref(), &text).map_err(|error| draft_errors(&error))?;
                 (root, Some(text))
@@ -72,13 +72,14 @@ impl DraftEdit {
         Ok(Self { limits, names, toml, but_overridden: false })
     }
 
-    /// For a document that was in force once: what the environment has taken over since is left out of it.
+    /// For a document that was in force once: leaves out limits that the environment sets by now.
     #[must_use]
     pub fn but_overridden(self) -> Self {
         Self { but_overridden: true, ..self }
     }
 
-    /// The document with this draft in it, its comments and its order kept, and the limits then in force.
+    /// The document with this draft in it, with comments and order kept, and the limits that it puts in
+    /// force.
     pub(super) fn put_into(
         &self,
         source: &ConfigSource,
@@ -97,7 +98,7 @@ impl DraftEdit {
         if !self.but_overridden {
             self.refuse_overridden(&kept, &limits, &theirs)?;
         }
-        // What is written has to say what the draft says.
+        // The result must mean what the draft says.
         let same =
             |limit: &Limit| kept(limit.name()) || limits.get(limit.name()) == self.limits.get(limit.name());
         if !self.limits.iter().chain(limits.iter()).all(same) {
@@ -137,15 +138,16 @@ impl DraftEdit {
         }
         let mut merged = document.to_string();
         if merged.trim().is_empty() {
-            // One that is left empty would be taken for one that is being written.
+            // An empty document would look like one that is being written.
             merged = NOTHING_SET.to_owned();
         }
-        // Its line ends and the mark of its encoding are the owner's; `toml_edit` knows neither.
+        // Line ends and byte order mark are the owner's; `toml_edit` handles neither.
         let merged = if text.contains("\r\n") { merged.replace('\n', "\r\n") } else { merged };
         Ok(if text.starts_with('\u{feff}') { format!("\u{feff}{merged}") } else { merged })
     }
 
-    /// A limit that a variable sets cannot be saved; it may be sent back as it is shown, or as it stands.
+    /// A limit that a variable sets cannot be changed; a draft may contain it as it is shown or as it is in
+    /// the document.
     fn refuse_overridden(
         &self,
         kept: &dyn Fn(&str) -> bool,
@@ -167,7 +169,7 @@ impl DraftEdit {
     }
 }
 
-/// What the limits of a document mean, without the variables; `None` if one of them has a mistake.
+/// The limits of a document without the variables; `None` if one of them has a mistake.
 fn stands(root: &ConfigTable) -> Option<Limits> {
     let limits = root.get("limits").map(|entry| ("limits".to_owned(), entry.clone()));
     tree::limits(limits.into_iter().collect()).ok()
@@ -177,7 +179,7 @@ fn parsed(text: &str) -> Result<DocumentMut, String> {
     text.parse().map_err(|error: toml_edit::TomlError| format!("is not TOML: {}", error.message()))
 }
 
-/// The full names of the limits that a document names; the others are at their defaults.
+/// The full names of the limits in a document; the others have their defaults.
 pub fn named(text: &str) -> Vec<String> {
     let root = document::parse(DRAFT.as_ref(), text).unwrap_or_default();
     tree::named(&root).into_iter().map(|(name, _)| name).collect()
@@ -193,7 +195,7 @@ fn refused(source: &ConfigSource, theirs: ConfigTable, error: &ConfigError) -> D
     }
 }
 
-/// What is wrong with the document where nobody touched it.
+/// What is wrong with the document outside the draft.
 fn not_ours(source: &ConfigSource, error: &ConfigError) -> DraftSaveError {
     DraftSaveError::Backend(format!(
         "{} has a mistake outside its limits; correct it there first: {error}",
@@ -201,7 +203,7 @@ fn not_ours(source: &ConfigSource, error: &ConfigError) -> DraftSaveError {
     ))
 }
 
-/// Who saves has not seen what stands there now: what it is, and what the draft would change in it.
+/// The author has not seen the current document: its version, and what the draft would change in it.
 pub(super) fn stale(edit: &DraftEdit, source: &ConfigSource, found: &BackendRead) -> DraftSaveError {
     let bytes = found.bytes().unwrap_or_default();
     let text = String::from_utf8_lossy(bytes);

@@ -1,8 +1,8 @@
-//! Limits that environment variables set: those are not the document's to change.
+//! Limits set by environment variables, which the document cannot change.
 
 use crate::config::environment;
 
-/// Their full names; `*` stands for all of them, and `custom.*` for all of the owner's own.
+/// Their full names; `*` means all limits, and `custom.*` all custom limits.
 pub(in crate::config) fn overridden(variables: &[(String, String)]) -> Vec<String> {
     let mut names: Vec<String> = variables
         .iter()

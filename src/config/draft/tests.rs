@@ -356,7 +356,7 @@ fn what_is_not_shown_of_a_document_stays_in_it() {
         assert!(changed.contains(hidden), "{changed}");
     }
     assert!(limits_toml(&changed).contains("max = 4") && !limits_toml(&changed).contains("secret"));
-    // Where the limits stand together, the document is the same but for what was changed.
+    // With the limits side by side, the document is the same except for the change.
     let together = SECRETS.replace("[sms]\ncode_ttl = \"5m\"\n# key = \"second-secret\"\n\n", "");
     let changed =
         put(&together, LimitsDraft::Toml(&limits_toml(&together).replace("max = 3", "max = 4")), &[]);

@@ -30,7 +30,7 @@ pub(super) fn of_json(from: &Json) -> ConfigValue {
     }
 }
 
-/// The limits that a document names by their full names; the others are at their defaults.
+/// The limits of a document by their full names; the others have their defaults.
 pub(super) fn named(root: &ConfigTable) -> Vec<(String, &TableEntry)> {
     let limits = || root.get("limits").and_then(TableEntry::table).into_iter().flatten();
     let custom = limits().filter(|(name, _)| *name == "custom").filter_map(|(_, custom)| custom.table());
@@ -39,7 +39,7 @@ pub(super) fn named(root: &ConfigTable) -> Vec<(String, &TableEntry)> {
     built_in.chain(custom).collect()
 }
 
-/// The limits of a document that has nothing else in it, without the variables.
+/// The limits of a document that contains nothing else, without the variables.
 pub(super) fn limits(root: ConfigTable) -> Result<Limits, ConfigError> {
     let problems = ProblemList::default();
     let limits = reader::read(root, &problems, |root| root.section("limits", Limits::read));

@@ -1,7 +1,8 @@
-//! What is shown of a document: its limits, with the comments that are theirs.
+//! The visible part of a document: its limits and their comments.
 //!
-//! A comment is a limit's own if it touches it. One that an empty line sets apart may belong to another section and
-//! hold a secret that was commented out, and everybody in the console reads this: it is hidden, and stays.
+//! A comment belongs to a limit if it touches it. A comment after an empty line may belong to another section
+//! and contain a secret that was commented out. Everybody in the console can read this view, so such a
+//! comment is hidden, and kept.
 
 use toml_edit::{DocumentMut, Item, Table};
 
@@ -24,13 +25,13 @@ pub fn limits_toml(document: &str) -> String {
     alone.to_string().trim_start_matches('\n').to_owned()
 }
 
-/// What is written above a table: what is hidden, and its own comments.
+/// The text above a table: the hidden part, and its own comments.
 pub(super) fn above(table: &Table) -> (&str, &str) {
     let prefix = table.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default();
     prefix.split_at(empty_lines(prefix).last().map_or(0, |line| line.end))
 }
 
-/// What is written behind the last table of a document: the comments that are the limits' own, and the others.
+/// The text after the last table of a document: the comments of the limits, and the others.
 pub(super) fn behind(document: &DocumentMut) -> (&str, &str) {
     let trailing = document.trailing().as_str().unwrap_or_default();
     let last = |item: &Item| {
@@ -43,14 +44,14 @@ pub(super) fn behind(document: &DocumentMut) -> (&str, &str) {
     trailing.split_at(if ours { own } else { 0 })
 }
 
-/// Ends a document with what its draft ends with, in the place of the comments that are the limits' own.
+/// Replaces the limits' comments at the end of a document with those of the draft.
 pub(super) fn put_end(document: &mut DocumentMut, draft: &DocumentMut) {
     let own = draft.trailing().as_str().unwrap_or_default();
     let end = format!("{own}{}", behind(document).1);
     document.set_trailing(end);
 }
 
-/// What is behind another section is not to touch the first limits of a document, which are written there.
+/// Text after another section must not touch the first limits of a document, which are written there.
 pub(super) fn set_end_apart(document: &mut DocumentMut) {
     let end = document.trailing().as_str().unwrap_or_default();
     if !end.is_empty() && !end.starts_with('\n') {
@@ -68,7 +69,7 @@ fn empty_lines(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
     })
 }
 
-/// Every table under an item that has a line of its own: `[limits.sms-phone]`.
+/// Every table under an item that has a header line: `[limits.sms-phone]`.
 pub(super) fn headers(item: &mut Item, visit: &mut dyn FnMut(&mut Table)) {
     let tables: Vec<&mut Table> = match item {
         Item::Table(table) => vec![table],

@@ -1,4 +1,4 @@
-//! A limit as it is written down: in TOML for the document, in JSON for the API.
+//! Writes a limit: in TOML for the document, in JSON for the API.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use toml_edit::{Array, InlineTable, Table};
 
 use crate::throttle::{Limit, LimitMode, Rule, RuleSpan};
 
-/// The table of a limit. What it enforces without saying so is not written.
+/// The table of a limit, without the defaults.
 pub(super) fn limit_toml(limit: &Limit) -> Table {
     let mut rules: Array = limit.rules().iter().map(rule_toml).collect();
     if rules.len() > 2 {
@@ -53,11 +53,11 @@ pub fn rule_json(rule: &Rule) -> Json {
     }
 }
 
-/// A span of time as the document takes it, to the nanosecond: `1m`, `24h`, `7d`, `1h 30m`.
+/// A duration as the document takes it, to the nanosecond: `1m`, `24h`, `7d`, `1h 30m`.
 pub fn span_text(span: Duration) -> String {
     const HOUR: u64 = 60 * 60;
     let hours = span.as_secs() / HOUR;
-    // A day is written as most would: 24h.
+    // A day is usually written as 24h.
     let days = if hours < 48 { 0 } else { hours / 24 };
     let rest = span - Duration::from_secs(hours * HOUR);
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! Documents that are right, and what they come to.
+//! Valid documents and their results.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::throttle::{CalendarUnit, LimitMode, Rule, RuleAction, RuleSpan};
 
 use super::read;
 
-/// The configuration in the description of Gatehouse's edge, as it is written there.
+/// The configuration in the description of the public interface, as it is written there.
 const DESCRIBED: &str = r#"
 [server]
 bind = "127.0.0.1:8080"

@@ -6,7 +6,7 @@ use crate::config::living::live_names;
 
 const EXAMPLE: &str = include_str!("../../../gatehouse.example.toml");
 
-/// The example with every setting that it comments out.
+/// The example with all of its commented-out settings.
 fn whole() -> String {
     let setting = |line: &'static str| {
         line.strip_prefix('#').filter(|rest| rest.starts_with(char::is_alphabetic) || rest.starts_with('['))
@@ -14,7 +14,7 @@ fn whole() -> String {
     EXAMPLE.lines().map(|line| format!("{}\n", setting(line).unwrap_or(line))).collect()
 }
 
-/// What can be set in a table; `None` if there is none of this name.
+/// The keys of a table; `None` if there is no table of this name.
 fn keys_in(table: &str) -> Option<Vec<String>> {
     let told = refusal(&format!("{table}zzzzz = 1"));
     let (_, keys) = told.lines().find_map(|line| line.split_once("allowed here: "))?;

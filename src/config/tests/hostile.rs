@@ -1,10 +1,10 @@
-//! Documents of somebody who means harm: what is told of them, and how much of it.
+//! Hostile documents: what is reported about them, and how much.
 
 use super::{read, refusal};
 use crate::config::error::ConfigLocation;
 
-/// A place is told in lines and letters; whoever counts both from the start of the text for each value takes
-/// minutes for this, a request's thread or the watcher's long.
+/// A place consists of line and letter. Counting both from the start of the text for each value would take
+/// minutes for this document, and block a request's thread or the watcher's.
 #[test]
 fn a_document_of_nothing_but_mistakes_is_refused_while_its_author_waits() {
     let line = format!("limits.login-account = {{ rules = [{}] }}", "1,".repeat(500_000));

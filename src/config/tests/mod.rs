@@ -1,4 +1,4 @@
-//! What a document may say, what it must not, and how it is told.
+//! Valid and invalid documents, and their messages.
 
 mod accepted;
 mod example;
@@ -21,7 +21,7 @@ fn read_with(text: &str, variables: &[(&str, &str)]) -> Result<Config, ConfigErr
     parse(Path::new("gatehouse.toml"), text, &variables)
 }
 
-/// The message that a bad document is refused with.
+/// The message for an invalid document.
 fn refusal(text: &str) -> String {
     refusal_with(text, &[])
 }

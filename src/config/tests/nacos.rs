@@ -1,4 +1,4 @@
-//! `[live.nacos]`: what it takes, and what it is refused with.
+//! `[live.nacos]`: what it accepts, and its messages.
 
 #[cfg(feature = "nacos")]
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::config::*;
 
 use super::read;
 
-/// Reads `[live.nacos]` with these lines in it, in a build that has the client.
+/// Reads `[live.nacos]` with these lines, in a build with the client.
 fn nacos(lines: &str) -> Result<NacosSettings, String> {
     let text = format!("[live]\nbackend = 'nacos'\n[live.nacos]\n{lines}");
     let read = read(&text).map(|config| config.settings.backend.nacos.expect("the chosen backend"));

@@ -1,15 +1,15 @@
-//! A fixture for each kind of mistake, and the message that it is told with.
+//! One fixture for each kind of mistake, with its message.
 
 use super::{read, refusal};
 
-/// One mistake a line, each in a document of its own, with the message less its place.
+/// One mistake per line, each in a document of its own, with the message without its place.
 fn told(cases: &[(&str, &str)]) {
     for (text, expected) in cases {
         assert_eq!(refusal(text), format!("gatehouse.toml:1: {expected}"), "for {text}");
     }
 }
 
-/// As [`told`], for one rule of one limit.
+/// Like [`told`], for one rule of one limit.
 fn rule_told(cases: &[(&str, &str)]) {
     for (rule, expected) in cases {
         let text = format!("limits.login-account.rules = [{rule}]");

@@ -1,4 +1,5 @@
-//! Keeps what is in force in step with its backend: on a thread of its own, by events, by polling, on demand.
+//! Keeps the configuration in force equal to its backend: on a thread of its own, by events, by polling, and
+//! on demand.
 
 mod reload;
 
@@ -17,15 +18,15 @@ use super::settings::Settings;
 use super::source::ConfigSource;
 use crate::clock::Clock;
 
-/// Events get lost on network file systems, and where the file is a link into another folder. Half a
-/// second and the settling after it stay under the second in which a change is promised to be in
-/// force; reading a few kilobytes twice a second costs nothing that shows.
+/// Events get lost on network file systems, and if the file is a link into another folder. Half a second and
+/// the settling time stay below the second within which a change is promised to be in force; reading a few
+/// kilobytes twice a second costs practically nothing.
 const POLL: Duration = Duration::from_millis(500);
 
 /// How long a start waits for a service that keeps the limits.
 const FIRST_READ: Duration = Duration::from_secs(3);
 
-/// Reloads while it lives; dropping it stops the thread.
+/// Reloads until it is dropped, which stops the thread.
 #[derive(Debug)]
 pub struct ConfigWatcher {
     control: WatchControl,
@@ -33,8 +34,8 @@ pub struct ConfigWatcher {
 }
 
 impl ConfigWatcher {
-    /// Watches the backend of the limits; `running` is what the server was started with, which a change
-    /// is told against. `on_reload` is called on the watcher's thread after each outcome.
+    /// Watches the backend of the limits; `running` is what the server was started with, and a change is
+    /// compared with it. `on_reload` is called on the watcher's thread after each outcome.
     pub fn start(
         source: ConfigSource,
         running: Settings,
@@ -64,20 +65,20 @@ impl ConfigWatcher {
         let mut watching = WatchThread { waker, woken, backend, reloader, on_reload, first_read: looked };
         let thread = std::thread::Builder::new().name("config-watch".into()).spawn(move || watching.run())?;
         if service {
-            // What stands there is in force from the first request on, if it can be had.
+            // The current document is in force from the first request on, if it can be read.
             first_look.recv_timeout(FIRST_READ).ok();
         }
         Ok(Self { control, thread: Some(thread) })
     }
 
-    /// Looks at the backend now and reports what came of it, also where nothing did: what SIGHUP asks for.
+    /// Reads the backend now and reports the result, even if nothing changed. Used for SIGHUP.
     pub fn reload_now(&self) {
         self.control.reload();
     }
 }
 
 impl Drop for ConfigWatcher {
-    /// Waits for the thread, which takes one settling look (50 ms) at most where the backend is a file.
+    /// Waits for the thread, which needs at most one settling read (50 ms) if the backend is a file.
     fn drop(&mut self) {
         self.control.stop();
         if let Some(thread) = self.thread.take() {
@@ -92,11 +93,11 @@ struct WatchThread<F> {
     backend: Box<dyn LimitsBackend>,
     reloader: ConfigReloader,
     on_reload: F,
-    /// Told once the backend was looked at.
+    /// Notified once the backend was read.
     first_read: SyncSender<()>,
 }
 
-/// What queued up while the thread was waiting: one look answers it all.
+/// Wake-ups that queued up while the thread was waiting; one read answers them all.
 #[derive(Default)]
 struct WatchRequests {
     on_demand: bool,
@@ -105,7 +106,7 @@ struct WatchRequests {
 
 impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
     fn run(&mut self) {
-        // Before the first wait, since the document may have changed between being loaded and being watched.
+        // Before the first wait, because the document may have changed between loading and watching.
         let mut asked = WatchRequests::default();
         while !self.waker.is_stopping() {
             self.backend.listen();
@@ -124,8 +125,8 @@ impl<F: Fn(&ReloadOutcome)> WatchThread<F> {
         }
     }
 
-    /// Where a service has no document, what is in force is put there: at a first start what the file says,
-    /// later what stood there before it was lost. Of several instances one is first.
+    /// If a service has no document, the one in force is written to it: at a first start the live part of the
+    /// file, later the document from before it was lost. One of several instances succeeds.
     fn find(&mut self) -> BackendRead {
         let found = self.backend.read(self.reloader.seen());
         if found != BackendRead::Missing || self.backend.kind() == BackendKind::File {

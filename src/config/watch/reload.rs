@@ -13,17 +13,17 @@ use crate::config::live::{LiveHandle, RefusedChange};
 use crate::config::settings::Settings;
 use crate::config::source::{CheckedDocument, ConfigSource, Fingerprint};
 
-/// What came of looking at the backend.
+/// The result of reading the backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReloadOutcome {
-    /// In force from now on. The keys in `needs_restart` differ from what the server was started with
-    /// and are not followed.
+    /// In force from now on. The keys in `needs_restart` differ from those at the server's start and are not
+    /// applied.
     Applied { version: u64, fingerprint: Fingerprint, needs_restart: Vec<&'static str> },
-    /// The document says what is in force already: asked for on demand, or after a refusal.
+    /// The document is in force already: reported on demand, or after a refusal.
     Unchanged { version: u64 },
-    /// Nothing changed; what was in force before still is.
+    /// Nothing changed; the previous configuration stays in force.
     Refused { error: ConfigError },
-    /// What keeps the document does not answer; what was in force before still is.
+    /// The backend does not answer; the previous configuration stays in force.
     Down { reason: String },
 }
 
@@ -51,11 +51,11 @@ impl ReloadOutcome {
 
 pub(super) struct ConfigReloader {
     source: ConfigSource,
-    /// What the server was started with.
+    /// The settings that the server was started with.
     running: Settings,
     live: LiveHandle,
     clock: Clock,
-    /// What was judged last, right or wrong: it is not judged twice.
+    /// What was judged last, valid or not: it is not judged twice.
     seen: Option<BackendRead>,
 }
 
@@ -73,7 +73,7 @@ impl ConfigReloader {
         Arc::clone(&self.live.in_force().document)
     }
 
-    /// Judges what was found. `None` where it is what was judged last and nobody asked.
+    /// Judges what was found. `None` if it was judged last and nobody asked.
     pub fn step(&mut self, found: BackendRead, on_demand: bool) -> Option<ReloadOutcome> {
         if let BackendRead::Down(reason) = found {
             let news = self.live.note_backend(Some(&reason));
@@ -107,8 +107,8 @@ impl ConfigReloader {
         if in_force.fingerprint == Some(fingerprint) {
             return Ok(ReloadOutcome::Unchanged { version: in_force.version });
         }
-        // At a start, nothing means the defaults. Later it means that the file is being written or was
-        // taken away, and nobody asked for the defaults.
+        // At a start, no file means the defaults. Later it means that the file is being written or was
+        // removed, and nobody asked for the defaults.
         let vanished = match found {
             BackendRead::Bytes(bytes) if bytes.trim_ascii().is_empty() => Some("is empty"),
             BackendRead::Missing => Some("was removed"),
@@ -122,7 +122,7 @@ impl ConfigReloader {
         Ok(ReloadOutcome::Applied { version, fingerprint, needs_restart })
     }
 
-    /// Puts a draft into the document, and the document in force.
+    /// Writes a draft into the document, and puts the document in force.
     pub fn save(
         &mut self,
         backend: &mut dyn LimitsBackend,
@@ -143,7 +143,7 @@ impl ConfigReloader {
             Ok(SwapResult::Done) => self.step(BackendRead::Bytes(candidate.into_bytes()), false),
         };
         if let Some(ReloadOutcome::Refused { error }) = &outcome {
-            // It was judged before it was written, by the same judge.
+            // The same judge accepted it before it was written.
             return (
                 Err(DraftSaveError::Backend(format!("it was written, but then refused: {error}"))),
                 outcome,
@@ -158,7 +158,7 @@ impl ConfigReloader {
         (Ok(saved), outcome)
     }
 
-    /// The document with the draft in it, and the one that it was put into.
+    /// The document with the draft in it, and the one that it is based on.
     fn candidate(
         &self,
         backend: &mut dyn LimitsBackend,
@@ -178,7 +178,7 @@ impl ConfigReloader {
         let text = std::str::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8"))?;
         let in_force = self.live.in_force();
         if text.trim().is_empty() && !in_force.document.trim().is_empty() {
-            // What else it said would be lost at the next start.
+            // Its other contents would be lost at the next start.
             return Err(DraftSaveError::Backend(format!(
                 "{place} was removed or emptied; put it back first"
             )));

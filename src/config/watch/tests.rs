@@ -1,5 +1,5 @@
-//! The watcher against real files. These wait for the operating system's events, in real time and with
-//! a bound; what they assert is what was applied, never that a time went by.
+//! The watcher with real files. These tests wait for the operating system's events, in real time and with a
+//! bound; they assert what was applied, never that time went by.
 
 use std::fs;
 use std::io::Write;
@@ -14,9 +14,9 @@ use super::*;
 use crate::clock::Micros;
 use crate::config::LoadedConfig;
 
-/// Longer than any loaded machine takes; a test that works never waits for it.
+/// Longer than any loaded machine takes; a test that passes never waits for it.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Polling is out of the way, so that it is the events that are tested.
+/// Disables polling, so that the events are tested.
 const NEVER: Duration = Duration::from_secs(3600);
 
 struct Watched {
@@ -50,7 +50,7 @@ fn watched_from(
     let watcher =
         ConfigWatcher::start_polling(poll, source, settings, live.clone(), clock, hook).expect("a watcher");
     let watched = Watched { folder, file, live, outcomes, watcher };
-    // The folder is being watched from here on.
+    // From here on the folder is watched.
     watched.watcher.reload_now();
     assert_eq!(watched.next(), ReloadOutcome::Unchanged { version: 1 });
     watched
@@ -67,7 +67,7 @@ impl Watched {
         self.outcomes.recv_timeout(PATIENCE).expect("an outcome in time")
     }
 
-    /// Waits until a version is in force, past refusals of what was seen on the way.
+    /// Waits until a version is in force, ignoring refusals on the way.
     fn applied(&self) -> u64 {
         loop {
             if let ReloadOutcome::Applied { version, .. } = self.next() {
@@ -189,7 +189,7 @@ fn a_touch_is_no_new_version() {
 
 #[test]
 fn polling_finds_what_no_event_tells() {
-    // The file is a link into a folder that nobody watches.
+    // The file is a link into a folder that is not watched.
     let elsewhere = tempfile::tempdir().expect("a folder");
     let target = elsewhere.path().join("real.toml");
     fs::write(&target, document(1)).expect("written");
@@ -213,7 +213,7 @@ fn a_folder_that_is_replaced_is_watched_again() {
     fs::write(&watched.file, document(2)).expect("written");
     watched.watcher.reload_now();
     assert_eq!(watched.applied(), 2);
-    // Nothing but an event from the new folder can tell of this one.
+    // Only an event from the new folder can reveal this one.
     watched.replace(&document(3));
     assert_eq!(watched.applied(), 3);
 }
@@ -239,6 +239,6 @@ fn one_mistake_refuses_the_whole_file() {
 fn dropping_the_watcher_stops_it() {
     let watched = watched(NEVER, plain);
     drop(watched.watcher);
-    // The hook, and with it the sender, went with the thread.
+    // The hook and its sender were dropped with the thread.
     assert!(watched.outcomes.recv_timeout(PATIENCE).is_err_and(|end| end == RecvTimeoutError::Disconnected));
 }

@@ -1,4 +1,4 @@
-//! The connections to a config centre: one that is asked, one that listens, and the thread they live on.
+//! The connections to a config centre: one for requests, one that subscribes, and their thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use super::sign_in::NacosSignIn;
 use crate::config::backend::WatchWaker;
 use crate::config::nacos::NacosSettings;
 
-/// How long a first connection may take, and an answer.
+/// How long a first connection may take, and how long an answer may take.
 const CONNECTION: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(1);
-/// The client library keeps copies of documents on the disk, and cannot be told not to. Nothing can stand
-/// below a device, so that none are written; it goes on without.
+/// The client library stores copies of documents on disk, and this cannot be turned off. Nothing can be
+/// created below a device, so writing fails; the library continues without the copies.
 const NOWHERE: &str = "/dev/null/gatehouse";
 
-/// A document as it stands there.
+/// A document in the config centre.
 pub(super) struct NacosDocument {
     pub content: String,
-    /// As the server computes it: what a swap names.
+    /// As the server computes it; used in a swap.
     pub md5: String,
 }
 
@@ -34,12 +34,12 @@ pub(super) struct NacosClient {
     /// None once it is dropped.
     runtime: Option<Runtime>,
     reader: NacosConnection,
-    /// Apart from the reader, since a connection that listens to a document answers questions about it from
-    /// what it last heard.
+    /// Separate from the reader, because a connection that subscribes to a document answers requests for it
+    /// from what it last received.
     subscriber: NacosConnection,
 }
 
-/// A connection. Once it stands, the library sees to it for ever; it may not be made often.
+/// A connection. Once connected, the library keeps it for ever; it must not be created often.
 #[derive(Default)]
 enum NacosConnection {
     #[default]
@@ -65,7 +65,7 @@ impl NacosClient {
         })
     }
 
-    /// What stands there, be it nothing.
+    /// The current document, if there is one.
     pub fn get(&mut self) -> Result<Option<NacosDocument>, String> {
         let (data_id, group) = (self.settings.data_id.clone(), self.settings.group.clone());
         let answer = self.ask(|service| {
@@ -81,7 +81,7 @@ impl NacosClient {
         }
     }
 
-    /// Puts a document there, if the server still has one of this MD5. Not every server compares.
+    /// Writes a document if the server still has one with this MD5. Not every server compares.
     pub fn publish(&mut self, content: &str, md5: &str) -> Result<(), String> {
         let (data_id, group) = (self.settings.data_id.clone(), self.settings.group.clone());
         let answer = self.ask(|service| {
@@ -97,8 +97,8 @@ impl NacosClient {
         }
     }
 
-    /// Subscribes to changes. The library says nothing of a document's first appearance; it is
-    /// for a document that stands there.
+    /// Subscribes to changes. The library does not announce the first appearance of a document, so there must
+    /// be one.
     pub fn listen(&mut self, waker: &WatchWaker) {
         let Some(runtime) = &self.runtime else { return };
         match std::mem::take(&mut self.subscriber) {
@@ -109,12 +109,12 @@ impl NacosClient {
                     let service = connecting.await?;
                     let subscriber = Arc::new(NacosSubscriber(waker.clone()));
                     service.add_listener(settings.data_id, settings.group, subscriber).await?;
-                    // What came before this is found by reading.
+                    // Earlier changes are found by reading.
                     waker.changed();
                     Ok(service)
                 }));
             }
-            // Where it failed it is tried again before the next wait.
+            // If it failed it is tried again before the next wait.
             NacosConnection::Connecting(made) if made.is_finished() => {
                 if let Ok(Ok(service)) = runtime.block_on(made) {
                     self.subscriber = NacosConnection::Up(service);
@@ -124,7 +124,7 @@ impl NacosClient {
         }
     }
 
-    /// Asks, and once more with another token where the server did not like the question.
+    /// Asks, and asks again with another token if the server refused the request.
     fn ask<T, F>(&mut self, question: impl Fn(ConfigService) -> F) -> Result<T, NacosError>
     where
         T: Send + 'static,
@@ -160,7 +160,7 @@ impl NacosClient {
 }
 
 impl Drop for NacosClient {
-    /// Without waiting for what may still look up a name.
+    /// Without waiting for a name look-up that may still run.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -183,7 +183,7 @@ impl NacosConnection {
             Self::None => tokio::spawn(connect(settings.clone(), sign_in.cloned())),
         };
         match timeout_at(Instant::now() + CONNECTION, &mut making).await {
-            // It goes on by itself: the next question asks what has become of it.
+            // It continues by itself; the next call checks its state.
             Err(_) => {
                 *self = Self::Connecting(making);
                 Err(NacosError::Silent)
@@ -202,7 +202,7 @@ impl NacosConnection {
 enum NacosError {
     Silent,
     Answered(Error),
-    /// The library does not bear every answer.
+    /// The library cannot handle every answer.
     Broken,
 }
 
@@ -212,7 +212,7 @@ impl From<JoinError> for NacosError {
     }
 }
 
-/// On a task of its own, so that a panic ends that alone.
+/// On a separate task, so that a panic ends only that.
 async fn answer<T: Send + 'static>(
     question: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, NacosError> {
@@ -235,7 +235,7 @@ const fn is_refusal(error: &Error) -> bool {
 async fn connect(settings: NacosSettings, sign_in: Option<Arc<NacosSignIn>>) -> Result<ConfigService, Error> {
     let NacosSettings { server, namespace, .. } = settings;
     let client = ClientProps::new()
-        // Variables of other programs' clients are not this one's settings.
+        // Variables for other programs' clients must not configure this one.
         .env_first(false)
         .server_addr(server)
         .namespace(namespace)

@@ -1,12 +1,12 @@
 //! A document in a Nacos-compatible config centre as the backend of the limits, for any number of instances.
 //!
-//! A swap names the MD5 of the document it was made from. Nacos compares it, and where nothing stands yet it
-//! takes the first only; r-nacos (0.8) takes the MD5 and does not look at it. So every swap reads before it
-//! writes and again when it has settled, and is overtaken where another document stands there then: of two
-//! at once the one that wrote last is in force and the other is told so, as long as a read and the write
-//! behind it take less than [`SETTLE`]. Where they take longer, and the server does not compare, a change
-//! that was confirmed meanwhile may be written over; the log says that this was possible. And a document
-//! that is overtaken there was in force for that moment, where Nacos would not have taken it.
+//! A swap names the MD5 of the document that it is based on. Nacos compares it and, if there is no document
+//! yet, accepts only the first; r-nacos (0.8) accepts the MD5 and ignores it. So every swap reads before it
+//! writes and again when it has settled, and is overtaken if there is another document then: of two at once
+//! the last one to write is in force and the other is told, as long as a read and the following write take
+//! less than [`SETTLE`]. If they take longer, and the server does not compare, a change that was confirmed
+//! meanwhile may be overwritten; the log warns of this. And a document that is overtaken was in force for
+//! that moment, whereas Nacos would not have accepted it.
 
 mod client;
 mod sign_in;
@@ -21,14 +21,15 @@ use super::{BackendRead, LimitsBackend, SwapResult, WatchWaker};
 use crate::config::live_backend::BackendKind;
 use crate::config::nacos::NacosSettings;
 
-/// How long a document has to stand until nobody who saw the one before it can still be writing.
+/// How long a document must be unchanged until nobody who saw the one before can still be writing.
 const SETTLE: Duration = Duration::from_millis(300);
-/// How long what was written may take to show: Nacos reads from a copy that follows its database.
+/// How long it may take until a written document can be read: Nacos reads from a copy that follows its
+/// database.
 const SHOWN_WITHIN: Duration = Duration::from_millis(1200);
 const BETWEEN_READS: Duration = Duration::from_millis(50);
-/// How far apart nothing has to be found twice: a server that starts may not have its documents yet.
+/// The interval in which nothing must be found twice: a server that starts may not have its documents yet.
 const EMPTY: Duration = Duration::from_millis(500);
-/// What an MD5 is where there is no document: no other document has it, and it may not be left out.
+/// The MD5 used when there is no document: no other document has it, and the field is required.
 const MD5_OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
 
 pub(in crate::config) struct NacosBackend {
@@ -37,7 +38,7 @@ pub(in crate::config) struct NacosBackend {
     place: PathBuf,
     poll: Duration,
     waker: WatchWaker,
-    /// Whether a document was seen there.
+    /// Whether a document was ever seen there.
     seen: bool,
 }
 
@@ -55,7 +56,7 @@ impl NacosBackend {
         self.client.as_mut().map_err(|reason| reason.clone())?.publish(content, md5)
     }
 
-    /// Nothing has to be found twice: what is in force here would be put there.
+    /// Nothing must be found twice, because then the document in force here would be written.
     fn find(&mut self) -> Result<BackendRead, String> {
         match self.get()? {
             None => {
@@ -66,7 +67,8 @@ impl NacosBackend {
         }
     }
 
-    /// What has become of a document that was sent, and `refused` if the server said that it did not take it.
+    /// What became of a document that was sent; `refused` is set if the server said that it did not accept
+    /// it.
     fn settled(
         &mut self,
         before: &BackendRead,

@@ -1,4 +1,4 @@
-//! The sign-in at a Nacos server: a token by HTTP, renewed before it ends.
+//! The sign-in at a Nacos server: a token by HTTP, renewed before it expires.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +13,9 @@ use crate::config::nacos::NacosAccount;
 
 /// How long connecting and the answer may take together.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// No two tries are closer: a server that refuses would take more for an attack.
+/// The shortest interval between two tries: a server that refuses could take more for an attack.
 const BETWEEN: Duration = Duration::from_secs(10);
-/// What a server's answer may be long, in bytes.
+/// The longest answer of a server, in bytes.
 const LONGEST: usize = 64 * 1024;
 
 /// The client library's own plugin writes the password into the URL, and the URL into the log.
@@ -44,13 +44,13 @@ struct GrantedToken {
 
 impl NacosSignIn {
     pub fn new(server: &str, account: NacosAccount) -> Result<Self, String> {
-        // Whichever part of the program speaks TLS first chooses what computes it.
+        // The part of the program that uses TLS first selects the crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .timeout(PATIENCE)
-            // It is asked from the threads of two runtimes, and a connection belongs to one.
+            // It is used from the threads of two runtimes, and a connection belongs to one.
             .pool_max_idle_per_host(0)
-            // Whoever it is not meant for must not see the password.
+            // A redirect must not send the password to somebody else.
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()
@@ -64,8 +64,8 @@ impl NacosSignIn {
         self.with(|state| state.failed.clone())
     }
 
-    /// Signs in anew, whatever the token says: a server that was set up again knows none of its old ones.
-    /// False where it was tried a moment ago.
+    /// Signs in again, whatever the token says: a server that was set up again knows none of its old ones.
+    /// False if it was tried a moment ago.
     pub async fn renew(&self) -> bool {
         let now = Instant::now();
         let soon = self.with(|state| {
@@ -93,7 +93,7 @@ impl NacosSignIn {
         true
     }
 
-    /// Read each time: a secret that was replaced is used from then on.
+    /// Read each time, so that a replaced secret is used from then on.
     fn form(&self) -> Result<String, String> {
         let mut form = Serializer::new(String::new());
         for (name, secret) in [("username", &self.account.username), ("password", &self.account.password)] {
@@ -117,7 +117,7 @@ impl NacosSignIn {
                 break;
             }
         }
-        // What was answered is not told: it may hold a token.
+        // The answer is not shown, because it may contain a token.
         serde_json::from_slice(&body).map_err(|_| "the answer contains no token".to_owned())
     }
 
