@@ -17,7 +17,7 @@ const SHARDS: usize = 16;
 /// Open episodes of a shard that name everyone who takes part; beyond this, only the subject that the limit
 /// counts.
 const DETAILED: usize = 256;
-/// Open episodes of a shard; past that, unnamed is named.
+/// Open episodes of a shard; beyond this, no subject is named.
 const MOST: usize = 1024;
 /// Open episodes at one subject of one rule, each with a different partner (an address at an account, an
 /// account from an address).

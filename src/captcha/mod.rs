@@ -1,12 +1,13 @@
 //! CAPTCHA challenges: issued without a write, redeemed once, right or wrong.
 //!
-//! A challenge is a signed id (`id.rs`) from which its answer (`answer.rs`) and its image (`draw.rs`)
-//! follow under keys of our own. So a flood of refusals, each with a fresh challenge, costs no store
-//! anything; only a redemption leaves a mark (`spent.rs`), and only of an id that we signed.
+//! A challenge is a signed id (`id.rs`), from which its answer (`answer.rs`) and its image (`draw.rs`) are
+//! derived with our keys. So a flood of refusals, each with a fresh challenge, costs no store anything; only
+//! a redemption leaves a mark (`spent.rs`), and only for an id that we signed.
 //!
-//! An image is drawn when it is fetched, at a limited rate and in turn (`image_service.rs`, `drawing_queue.rs`).
+//! An image is drawn when it is fetched, at a limited rate and in turn (`image_service.rs`,
+//! `drawing_queue.rs`).
 //!
-//! What this does not do: keep out a machine that was trained on the images (block rules do).
+//! It does not stop a machine that was trained on the images; block rules do.
 
 mod answer;
 mod draw;

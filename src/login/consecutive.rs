@@ -1,12 +1,13 @@
-//! Wrong passwords in a row: no more than so many are compared with an account's own, then that is disabled.
-//! Strangers have so many together, and each known device so many of its own: what strangers spend keeps no known
-//! device out, and what comes from a known device gives strangers nothing.
+//! Wrong passwords in a row: at most a maximum number are compared with an account's own hash, then the
+//! password is disabled. Strangers share one count, and each known device has its own: failures of strangers
+//! lock out no known device, and failures from a known device give strangers nothing.
 //!
-//! What counts stands in SQL and is added to when a password was wrong. Until then an attempt is in flight, and
-//! those in flight of this process take part: there are never more than could all be wrong. One that would be
-//! too many waits for another to end, so that right passwords are not refused for one another. What other
-//! instances have in flight is not seen; whatever ends after the password was disabled was wrong, even if right
-//! (see [`Accounts::forget_failures`], [`Accounts::forget_device_failures`] and where sessions start).
+//! The counts are in SQL, where each wrong password is added. Until then an attempt is in flight, and this
+//! process counts its attempts in flight as if all of them were wrong. An attempt that could be one too many
+//! waits for another to end, so that right passwords are not refused because of each other. Attempts in
+//! flight at other instances are not seen; an attempt that ends after the password was disabled counts as
+//! wrong, even if it is right (see [`Accounts::forget_failures`], [`Accounts::forget_device_failures`] and
+//! the start of sessions).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,8 +68,8 @@ impl ConsecutiveFailures {
         Self { accounts, in_flight: Arc::default(), unheld, disabled, tried, spent }
     }
 
-    /// Looks the account up; `expected` is the one that it is believed to be, `device` what the attempt comes
-    /// from where that is known there. None where too many others were in flight for too long.
+    /// Looks the account up; `expected` is the account that the login is believed to name, `device` the known
+    /// device of the attempt. None if too many others were in flight for too long.
     pub async fn look_up(
         &self,
         login: &Username,
@@ -258,7 +259,8 @@ impl ComparisonPermit {
         self.table.lock()[&self.key].ended
     }
 
-    /// Starts to compare if that is safe. Of those that have ended since, the failures may be read or not.
+    /// Starts to compare if that is safe. Attempts that have ended since may or may not be among the failures
+    /// that were read.
     fn try_start(&mut self, failures: u64, ended: u64, max: u32) -> StartResult {
         let mut all = self.table.lock();
         let count = all.get_mut(&self.key).expect("here until the last permit is dropped");

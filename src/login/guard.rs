@@ -125,8 +125,8 @@ impl LoginGuard {
         &self.audit
     }
 
-    /// Whom the login names, from memory where it was seen before. Memory may be out of date; whoever
-    /// acts on it finds out by [`LoginGuard::learn`].
+    /// The account of the login, from memory if it was seen before. Memory may be out of date, which
+    /// [`LoginGuard::learn`] detects.
     pub async fn subject(&self, login: &Username) -> Result<AccountSubject, DbError> {
         if let Some(known) = self.remembered(login) {
             return Ok(known);

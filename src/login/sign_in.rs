@@ -289,8 +289,8 @@ impl SignInService {
         }
     }
 
-    /// Whom the login names. Not lookup up where there is no room for a stranger: a flood is to cost no question
-    /// to the database.
+    /// The subject of the login. Not looked up if there is no room for a stranger, so that a flood does not
+    /// reach the database.
     async fn subject(&self, attempt: &SignInAttempt) -> Result<Result<AccountSubject, HasherBusy>, DbError> {
         let SignInInner { guard, hasher, .. } = &*self.0;
         if let Some(subject) = guard.remembered(&attempt.login) {

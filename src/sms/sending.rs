@@ -115,7 +115,7 @@ pub struct SendAnswer {
 /// The result of trying to write a message.
 enum WriteStep {
     Answer(Box<SendAnswer>),
-    /// It is to be tried again, in this path.
+    /// It must be tried again, on this path.
     Again(SendPath),
 }
 

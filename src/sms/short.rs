@@ -12,7 +12,7 @@ use super::share::BudgetShare;
 use crate::config::{LimitName, LimitSubject};
 use crate::throttle::{Refusal, RuleAction};
 
-/// The lane of a request.
+/// The path of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendPath {
     Open,
@@ -40,7 +40,7 @@ impl SendPath {
         }
     }
 
-    /// The path that a refusal leaves to who came as anybody does; none where it does not make codes short.
+    /// The path on which a refused ordinary request continues; None if the refusal does not make codes short.
     pub fn after(self, limit: &str, refusal: &Refusal) -> Option<Self> {
         if self != Self::Open || refusal.then != RuleAction::Block {
             return None;

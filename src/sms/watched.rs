@@ -134,7 +134,7 @@ impl SmsLimits {
         buckets
     }
 
-    /// All that it may stand in by its path, whosever its number is.
+    /// Everything that it may count in on its path, whoever owns the number.
     pub fn every_log(&self, keys: &MessageKeys, path: SendPath) -> Vec<Bucket<'_>> {
         let mut buckets = self.buckets(keys, path.counted_as());
         buckets.extend(path.shares().iter().flat_map(|share| self.shared(keys, *share)));

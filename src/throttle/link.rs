@@ -34,7 +34,7 @@ const CONNECT_AT_LEAST: Duration = Duration::from_millis(250);
 const OWN_TROUBLE: u32 = 3;
 /// How often a connection without complaints is checked.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
-/// After so many checks without trouble the same trouble is news again.
+/// After this many checks without an error, the same error is logged again.
 const CALM: u32 = 10;
 
 /// A link to one Redis server. Clones share it; it ends with its last clone.
@@ -294,7 +294,7 @@ fn pause(error: &RedisError, attempts: u32) -> Duration {
 struct FaultLog {
     said: Vec<String>,
     calm: u32,
-    /// Of a thread's own connection: the common one's faults says how the server is.
+    /// For a thread's own connection: the log of the shared one reports the state of the server.
     common: Option<Weak<SharedConnection>>,
 }
 

@@ -51,7 +51,7 @@ pub struct HitId(pub [u8; 6]);
 pub enum ReserveKind {
     /// Counts from now on.
     Hit,
-    /// Takes a place until its outcome is known; see [`HoldOutcome`].
+    /// Takes a slot until its outcome is known; see [`HoldOutcome`].
     Hold,
 }
 

@@ -46,7 +46,7 @@ struct QueueWaiter {
     displaced: AtomicBool,
 }
 
-/// A place in a log's queue. Leaving it (by dropping it) lets the next one look.
+/// A position in a log's queue. Dropping it lets the next attempt ask.
 #[derive(Debug)]
 pub struct QueuePosition<'a> {
     queue: &'a WaitQueue,

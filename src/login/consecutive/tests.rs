@@ -144,8 +144,8 @@ async fn side_by_side(bench: &Bench, login: &Username, expected: Option<AccountI
     let mut lookup = Vec::new();
     for _ in 0..5 {
         let mut look = std::pin::pin!(bench.consecutive.look_up(login, expected, None, MAX));
-        // As long as no answer of the database takes (which no clock of ours moves); one that waits for a permit
-        // waits for those before it, for ever.
+        // Waits as long as the database may take to answer, which our clock does not move; an attempt that
+        // waits for its turn never returns.
         match tokio::time::timeout(Duration::from_secs(1), &mut look).await {
             Ok(done) => lookup.push(done.unwrap().unwrap()),
             Err(_) => break,

@@ -45,20 +45,20 @@ struct InFlightAttempt {
     buckets: Vec<OwnedBucket>,
 }
 
-/// Until it is dropped, the attempt is in attempt.
+/// The attempt is in flight until this is dropped.
 pub struct InFlightTicket {
     shared: Arc<InFlightShared>,
     id: HitId,
 }
 
-/// Why an attempt may not begin on the word of the record.
+/// Why the record does not admit an attempt yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotYet {
     /// Others have ended since the record was read.
     Stale,
     /// The store decides again, or will in a moment.
     Returning,
-    /// Too many are in attempt.
+    /// Too many are in flight.
     Full,
 }
 
@@ -94,7 +94,7 @@ impl InFlightAttempts {
         self.0.leave_store();
     }
 
-    /// What the store is to be told before it decides again. Until then no attempt begins.
+    /// What must be written to the store before it decides again. Until then no attempt starts.
     pub fn begin_return(&self) -> Vec<(OwnedBucket, KeptHit)> {
         let mut state = self.lock();
         if let DecisionSource::Record { since } = state.decided_by {
@@ -175,7 +175,7 @@ impl InFlightTicket {
         });
     }
 
-    /// Whether the store may have been told of the attempt since it began.
+    /// Whether the attempt may have been written to the store since it started.
     pub fn store_may_know(&self) -> bool {
         !matches!(self.shared.lock().decided_by, DecisionSource::Record { .. })
     }

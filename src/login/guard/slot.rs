@@ -82,7 +82,7 @@ impl AttemptSlot {
         }
     }
 
-    /// Which logs it stands in.
+    /// The logs that it is in.
     pub const fn path(&self) -> SignInPath {
         self.path
     }
