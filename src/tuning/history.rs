@@ -1,4 +1,4 @@
-//! Every set of limits that was in force, in SQL, whoever put it in force and wherever.
+//! Every set of limits that was in force, in SQL, whoever changed it and on any instance.
 
 use sqlx::{query, query_as, query_scalar};
 
@@ -13,9 +13,9 @@ pub struct LimitsChange {
     pub id: String,
     pub at: Micros,
     pub version: String,
-    /// The version before it; none for the first.
+    /// The version before it; None for the first.
     pub previous: Option<String>,
-    /// The account; none where the document was edited by hand.
+    /// The account; None if the document was edited by hand.
     pub actor: Option<String>,
     /// Its name at that time.
     pub login: Option<String>,
@@ -24,14 +24,14 @@ pub struct LimitsChange {
     pub document: String,
 }
 
-/// Where a change stands among the others: `at` grows with each.
+/// A change's position among the others: `at` increases with each.
 pub type ChangeCursor = db::RowCursor<String>;
 
 /// The newest change that was in force here, and its version.
 pub(super) type NewestChange = Option<(ChangeCursor, String)>;
 
 impl LimitsChange {
-    /// For the page behind this one.
+    /// For the page after this one.
     pub fn cursor(&self) -> ChangeCursor {
         ChangeCursor { at: self.at, id: self.id.clone() }
     }
@@ -54,7 +54,7 @@ fn change(row: StoredChange) -> LimitsChange {
 }
 
 impl Tuning {
-    /// At most `limit` changes, newest first, behind the cursor.
+    /// At most `limit` changes, newest first, after the cursor.
     pub async fn history(
         &self,
         before: Option<ChangeCursor>,
@@ -70,7 +70,8 @@ impl Tuning {
         Ok(rows.into_iter().map(change).collect())
     }
 
-    /// One change; none where there is no such one. PostgreSQL takes no NUL in a text, and no id has one.
+    /// One change; None if there is no such change. PostgreSQL accepts no NUL in a text, and no id contains
+    /// one.
     pub async fn change(&self, id: &str) -> Result<Option<LimitsChange>, DbError> {
         const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document
             FROM limit_changes WHERE id = $1";
@@ -82,7 +83,7 @@ impl Tuning {
         Ok(row.map(change))
     }
 
-    /// When others were in force last; None where there were none yet.
+    /// When the limits last changed; None if they never did.
     pub(super) async fn changed_at(&self) -> Result<Option<Micros>, DbError> {
         const SQL: &str = "SELECT MAX(at) FROM limit_changes WHERE previous IS NOT NULL";
         let at: Option<i64> = on_db!(&self.0.db, pool => query_scalar(SQL).fetch_one(pool).await)?;
@@ -94,9 +95,9 @@ impl Tuning {
         Ok(self.change(change).await?.map(|change| change.document))
     }
 
-    /// Sees to it that what is in force here is in the history, once over all instances. What another
-    /// instance has recorded is recognised by its version among the changes since the last that was in
-    /// force here: the same version may come back later, and is then a change of its own.
+    /// Makes sure that the limits in force here are in the history, once across all instances. A record by
+    /// another instance is recognised by its version among the changes since the last one in force here: the
+    /// same version may come back later, and is then a new change.
     pub(super) async fn record(&self) -> Result<(), DbError> {
         let mut recorded = self.0.recorded.lock().await;
         let in_force = self.0.live.in_force();
@@ -108,7 +109,7 @@ impl Tuning {
         self.write(&mut recorded, &version, &limits, None).await
     }
 
-    /// The same of what was saved here just now.
+    /// The same for limits that were just saved here.
     pub(super) async fn record_put(
         &self,
         recorded: &mut NewestChange,
@@ -159,8 +160,8 @@ const NEWEST: &str = "SELECT at, version FROM limit_changes ORDER BY at DESC, id
 const INSERT: &str = "INSERT INTO limit_changes (id, at, version, previous, actor, login, reason, document)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
 
-/// The change that put this version in force, and whether it is signed: of those since the last that was
-/// in force here, the first; where nothing was yet, the newest of all, if it is of this version.
+/// The change that put this version in force, and whether it has an author: the first since the last one in
+/// force here; if none was in force yet, the newest of all if it has this version.
 async fn known_change(
     tx: &mut Tx,
     since: Option<i64>,
@@ -177,7 +178,7 @@ async fn known_change(
     Ok(row.map(|(id, at, actor)| (ChangeCursor { at: Micros(at), id }, actor.is_some())))
 }
 
-/// Another instance has recorded it before it was known whose it is.
+/// Another instance has recorded it before its author was known.
 async fn sign(tx: &mut Tx, id: &str, author: &SaveAuthor) -> Result<(), DbError> {
     const SQL: &str =
         "UPDATE limit_changes SET actor = $2, login = $3, reason = $4 WHERE id = $1 AND actor IS NULL";

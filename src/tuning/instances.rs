@@ -1,4 +1,4 @@
-//! Which instances there are and what each of them runs: a row each, renewed every few seconds.
+//! The instances and the version that each runs: one row each, renewed every few seconds.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) const EVERY: Duration = Duration::from_secs(5);
 /// An instance that was silent for this long is gone.
 const GONE_AFTER: Duration = Duration::from_secs(60);
 
-/// One instance, as it last told of itself.
+/// One instance, as it last reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
     pub id: String,
@@ -22,17 +22,17 @@ pub struct Instance {
     pub host: String,
     pub started_at: Micros,
     pub seen_at: Micros,
-    /// Of the document that is in force there.
+    /// The version of the document in force there.
     pub version: String,
-    /// Since when, as far as it can tell: at the latest when it told so first.
+    /// Since when, as far as it can tell: at the latest when it first reported it.
     pub applied_at: Micros,
     /// Why a newer document is not in force there.
     pub refused: Option<String>,
-    /// The one that answers.
+    /// The instance that answers.
     pub this: bool,
 }
 
-/// What an instance knows of itself.
+/// What an instance knows about itself.
 pub(super) struct ThisInstance {
     id: String,
     host: String,
@@ -49,7 +49,7 @@ impl ThisInstance {
 type StoredInstance = (String, String, i64, i64, String, i64, Option<String>);
 
 impl Tuning {
-    /// Those seen within the last minute, by name.
+    /// Instances seen within the last minute, by name.
     pub async fn instances(&self) -> Result<Vec<Instance>, DbError> {
         const SQL: &str = "SELECT id, host, started_at, seen_at, version, applied_at, refused FROM instances
             WHERE seen_at > $1 ORDER BY host, id";
@@ -70,7 +70,7 @@ impl Tuning {
         Ok(rows.into_iter().map(instance).collect())
     }
 
-    /// A sign of life; those that gave none for a minute are dropped.
+    /// Sends a sign of life, and removes instances without one for a minute.
     pub(super) async fn beat(&self) -> Result<(), DbError> {
         const SQL: &str =
             "INSERT INTO instances (id, host, started_at, seen_at, version, applied_at, refused)
@@ -93,7 +93,7 @@ impl Tuning {
         Ok(())
     }
 
-    /// This one is no more.
+    /// Removes this instance.
     pub(super) async fn gone(&self) -> Result<(), DbError> {
         const SQL: &str = "DELETE FROM instances WHERE id = $1";
         let id = &self.0.this.id;

@@ -1,4 +1,4 @@
-//! The limits in force, as an administrator reads and changes them: drafts, saves, history, instances.
+//! The limits in force, as administrators read and change them: drafts, saves, history, instances.
 
 mod history;
 mod instances;
@@ -35,27 +35,27 @@ struct TuningInner {
     entropy: Entropy,
     audit: Audit,
     this: instances::ThisInstance,
-    /// The newest change of the history that this instance has seen in force. Held while one is recorded.
+    /// The newest change in the history that was in force on this instance. Locked while one is recorded.
     recorded: Mutex<history::NewestChange>,
     previews: PreviewService,
 }
 
-/// What is in force in this instance.
+/// The limits in force in this instance.
 #[derive(Debug, Clone)]
 pub struct CurrentLimits {
-    /// Of the document, in 12 hexadecimal digits: what a save has to name.
+    /// The version of the document, in 12 hexadecimal digits, which a save must name.
     pub version: String,
     pub backend: BackendKind,
-    /// Why the backend does not answer; what is in force is then what it said last.
+    /// Why the backend does not answer; the last known document is then in force.
     pub backend_down: Option<String>,
     pub live: Arc<LiveSettings>,
     /// The `[limits]` part of the document, with its comments.
     pub toml: String,
-    /// Those that the document names; the others are at their defaults.
+    /// The limits in the document; the others have their defaults.
     pub set: Vec<String>,
-    /// Those that environment variables set; `*` for all, `custom.*` for all of the owner's own.
+    /// The limits set by environment variables; `*` for all, `custom.*` for all custom limits.
     pub overridden: Vec<String>,
-    /// The newer document that is not in force, and why.
+    /// A newer document that is not in force, and why.
     pub refused: Option<RefusedChange>,
 }
 
@@ -70,7 +70,7 @@ impl CurrentLimits {
     }
 }
 
-/// Who changes something.
+/// The author of a change.
 #[derive(Debug, Clone, Copy)]
 pub struct ChangeActor<'a> {
     /// The account's id.
@@ -78,19 +78,19 @@ pub struct ChangeActor<'a> {
     pub login: &'a str,
 }
 
-/// The same for as long as a save takes, and why.
+/// The same with the reason, owned for the duration of a save.
 struct SaveAuthor {
     account: String,
     login: String,
     reason: String,
 }
 
-/// Why nothing was saved; what was in force still is.
+/// Why nothing was saved; the limits in force are unchanged.
 #[derive(Debug)]
 pub enum SaveError {
-    /// The document did not take it.
+    /// The document was not written.
     NotWritten(NotWritten),
-    /// There is no such change to go back to.
+    /// There is no such change to return to.
     NoSuchChange,
     Db(DbError),
 }
@@ -102,7 +102,7 @@ impl From<NotWritten> for SaveError {
 }
 
 impl Tuning {
-    /// `host` is what other instances know this one by: the machine and the port.
+    /// `host` is this instance's name for the others: the machine and the port.
     pub fn new(live: LiveHandle, db: Db, clock: Clock, entropy: Entropy, audit: Audit, host: String) -> Self {
         let this = instances::ThisInstance::new(host, &clock, &entropy);
         Self(Arc::new(TuningInner {
@@ -137,8 +137,8 @@ impl Tuning {
         self.0.live.parse(*draft)
     }
 
-    /// What limits would have done to the attempts of the last `span`, beside those that are in force. Two at
-    /// once never run: the second waits, or is told that the first is at it.
+    /// What the draft would have done to the attempts of the last `span`, beside the limits in force. One
+    /// preview runs at a time: a second one waits, or is told that another is running.
     pub async fn preview(&self, draft: Limits, span: Duration) -> Result<PreviewReport, PreviewError> {
         let TuningInner { live, db, clock, audit, previews, .. } = &*self.0;
         audit.flush().await;
@@ -147,8 +147,8 @@ impl Tuning {
         previews.preview((db, clock), replay::PreviewBase { limits, since }, draft, span).await
     }
 
-    /// Puts a draft in force, if `if_match` is the version that stands in the backend. When it answers `Ok`
-    /// the draft is in force in this instance; the others follow within a second.
+    /// Puts a draft in force, if `if_match` is the current version of the document. After `Ok` it is in force
+    /// in this instance; the others follow within a second.
     pub async fn save(
         &self,
         draft: LimitsDraft<'_>,
@@ -177,7 +177,7 @@ impl Tuning {
             login: by.login.to_owned(),
             reason: reason.to_owned(),
         };
-        // On a task of its own: whoever asked may hang up, and what they did is recorded all the same.
+        // On its own task: the caller may hang up, and the change is still recorded.
         let saving =
             request_id::spawn(async move { this.put_and_record(&control, edit, &seen, &author).await });
         let gone =
@@ -192,14 +192,15 @@ impl Tuning {
         seen: &str,
         author: &SaveAuthor,
     ) -> Result<SavedDraft, SaveError> {
-        // Held over both, so that the history is in the order of the saves.
+        // Locked over both, so that the history is in the order of the saves.
         let mut recorded = self.0.recorded.lock().await;
         let saved = control.save(edit, seen).await?;
-        // What stood there already needs no second author.
+        // A document that was there already keeps its author.
         if saved.version != seen
             && let Err(error) = self.record_put(&mut recorded, &saved, author).await
         {
-            // It is in force whatever the history says, and will be there without its author.
+            // It is in force even if the history could not be written; it will be recorded later without its
+            // author.
             tracing::error!(%error, "a change of the limits could not be written to the history yet");
         }
         Ok(saved)
@@ -219,7 +220,7 @@ impl Tuning {
         self.put(edit.but_overridden(), if_match, by, reason).await
     }
 
-    /// Keeps history and the list of instances up to date until it is told to stop: at every change, and every
+    /// Keeps the history and the list of instances up to date until it is stopped: at every change, and every
     /// few seconds. It ends between two rounds, so that none of its writes comes after [`Self::leave`].
     pub async fn keep_up(&self, mut stop: StopSignal) {
         let mut changes = self.0.live.changes();
@@ -249,7 +250,7 @@ impl Tuning {
     }
 }
 
-/// Twelve hexadecimal digits; `none` where there is no document.
+/// Twelve hexadecimal digits; `none` if there is no document.
 fn version_of(in_force: &config::InForceConfig) -> String {
     in_force.fingerprint.map_or_else(|| "none".to_owned(), |version| version.to_string())
 }

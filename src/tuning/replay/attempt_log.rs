@@ -1,4 +1,4 @@
-//! The logs of one limit under the draft, by the number of the subject.
+//! The logs of one limit under the draft, by subject number.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::row::NOBODY;
 use crate::clock::Micros;
 use crate::throttle::{HitRing, Limit, window};
 
-/// Fewer logs than this are not worth looking through for those that are over.
+/// With fewer logs than this, expired ones are not swept.
 const SWEEP_FROM: usize = 1024;
 
 /// One subject's log.
@@ -16,7 +16,7 @@ pub struct AttemptLog {
     pub hits: HitRing,
     /// Attempts in flight.
     pub holds: u32,
-    /// Until then it may differ from the log as it was when the attempts were recorded.
+    /// Until this time it may differ from the log when the attempts were recorded.
     differs_until: Option<Micros>,
 }
 
@@ -59,12 +59,12 @@ impl LimitLogs {
         }
     }
 
-    /// Whether an attempt that the log counts may be decided otherwise than it was recorded.
+    /// Whether an attempt that the log counts may be decided differently from its record.
     pub fn differs(&self, subject: u32, now: Micros) -> bool {
         self.is_changed || self.get(subject).is_some_and(|log| log.differs_until > Some(now))
     }
 
-    /// An attempt was decided otherwise, or at another time: as long as its hit is in sight the log differs.
+    /// An attempt was decided differently, or at another time: the log differs as long as its hit counts.
     pub fn mark(&mut self, subject: u32, now: Micros, ended: Micros) {
         let until = ended.plus(self.longest);
         if !self.is_changed
@@ -82,7 +82,7 @@ impl LimitLogs {
         self.logs.get_mut(&subject)
     }
 
-    /// The subject's log, made if there is none. None if nobody is named, or the limit has no rules.
+    /// The subject's log, created if there is none. None if there is no subject, or the limit has no rules.
     pub fn open(&mut self, subject: u32, now: Micros) -> Option<&mut AttemptLog> {
         if subject == NOBODY || self.limit.rules().is_empty() {
             return None;
@@ -97,14 +97,14 @@ impl LimitLogs {
 }
 
 impl AttemptLog {
-    /// No rule sees anything in it, and nothing is in flight.
+    /// No rule counts anything in it, and nothing is in flight.
     fn is_over(&self, longest: Duration, now: Micros) -> bool {
         let newest = self.hits.last().is_none_or(|last| last.plus(longest) <= now);
         newest && self.holds == 0 && self.differs_until <= Some(now)
     }
 }
 
-/// How far back any rule of the limit looks.
+/// The longest that any rule of the limit looks back.
 pub fn longest(limit: &Limit) -> Duration {
     limit.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default()
 }

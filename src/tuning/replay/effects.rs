@@ -1,4 +1,4 @@
-//! What attempts leave in the logs, what is taken out of them again, and who has their turn then.
+//! What attempts write to the logs, what is removed again, and who is next in a queue then.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::throttle::{HitId, HitRing, LogHit};
 
-/// How long an attempt waits for others in flight, at most: as the guard and the guesses have it.
+/// The longest that an attempt waits for others in flight, as in the guard and for guesses.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl ReplayEngine<'_> {
-    /// An admitted attempt takes its place in the logs.
+    /// Writes an admitted attempt to the logs.
     pub(super) fn admit(&mut self, attempt: ReplayAttempt, now: Micros) {
         let row = self.row(attempt.row);
         let attempt = ReplayAttempt { at: now, ..attempt };
@@ -49,7 +49,7 @@ impl ReplayEngine<'_> {
         }
     }
 
-    /// A right password: rules that ask for a challenge pass over the account's or the device's failures from
+    /// A right password: rules that ask for a challenge ignore the account's or the device's failures from
     /// before it came, if it came alone.
     fn forgive(&mut self, attempt: &ReplayAttempt, row: &ReplayRow) {
         let own = logs_of(attempt.action, row).next().expect("a password has a log");
@@ -70,7 +70,7 @@ impl ReplayEngine<'_> {
         });
     }
 
-    /// Which device's log was cleared is not recorded: it keeps its hits.
+    /// The record does not say which device's log was cleared, so it keeps its hits.
     pub(super) fn clear(&mut self, row: &ReplayRow) {
         let log = row.limit.map(|limit| LogRef::new(limit, row));
         if let Some(log) = log.and_then(|log| self.logs[log.limit as usize].get_mut(log.subject)) {
@@ -78,7 +78,7 @@ impl ReplayEngine<'_> {
         }
     }
 
-    /// An attempt in flight has ended, so that its places are free.
+    /// An attempt in flight has ended, so its slots are free.
     pub(super) fn wake_at(&mut self, attempt: &ReplayAttempt, now: Micros) {
         for log in logs_of(attempt.action, self.row(attempt.row)) {
             self.wake(log, false, now);
@@ -106,7 +106,7 @@ impl ReplayEngine<'_> {
         }
     }
 
-    /// The logs that an attempt writes to, each with its limit and how many hits it keeps.
+    /// The logs that an attempt writes to, each with its limit and its capacity.
     fn each_log(
         &mut self,
         attempt: &ReplayAttempt,
@@ -126,7 +126,7 @@ impl ReplayEngine<'_> {
     }
 }
 
-/// Known by the number of its row.
+/// Identified by the number of its row.
 fn hit(attempt: &ReplayAttempt) -> LogHit {
     let [first, second, third, fourth] = attempt.row.to_le_bytes();
     LogHit { at: attempt.at, id: HitId([first, second, third, fourth, 0, 0]) }

@@ -14,41 +14,41 @@ use crate::config::{LimitName, Limits};
 use crate::throttle::window::GatheredVerdict;
 use crate::throttle::{Refusal, RuleAction};
 
-/// So many attempts of one row are tried one by one; the rest get what the last of them got.
+/// This many attempts of one row are tried one by one; the rest get the result of the last one.
 const MOST_TRIED: u32 = 10_000;
 
-/// One attempt on its way through the logs.
+/// One attempt and its state in the replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReplayAttempt {
     pub row: u32,
-    /// For how many of its row it stands.
+    /// How many attempts of its row it stands for.
     pub n: u32,
-    /// As what it is counted.
+    /// The action that it counts as.
     pub action: ReplayAction,
-    /// When it came; from when it is admitted, that.
+    /// When it came; once admitted, when that was.
     pub at: Micros,
     pub waited: bool,
 }
 
-/// What is to be done at a later time.
+/// An action at a later time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DueAction {
     /// An attempt was verified.
     Settle(ReplayAttempt),
     /// The gateway refused a message.
     TakeBack(ReplayAttempt),
-    /// The next of a row's attempts comes, after so many.
+    /// The next attempt of a row, after this many.
     Retry { row: u32, tried: u32 },
 }
 
-/// What the draft says of an attempt.
+/// The draft's decision on an attempt.
 #[derive(Clone, Copy)]
 pub enum ReplayVerdict {
     Decided {
         decision: ReplayDecision,
         retry_after: Duration,
     },
-    /// Only attempts in flight stand in its way: it waits for this log.
+    /// Only attempts in flight are in its way: it waits for this log.
     Held(LogRef),
 }
 
@@ -56,13 +56,13 @@ pub struct ReplayEngine<'r> {
     rows: &'r [ReplayRow],
     from: Micros,
     pub(super) logs: [LimitLogs; COUNT],
-    /// Whether the draft counts known devices apart, and the limits in force do not, or the reverse.
+    /// Whether only one of the draft and the limits in force counts known devices separately.
     devices_apart: bool,
     devices_changed: bool,
-    /// Attempts that wait for others in flight, in the order they came. A log has two queues, as the limiter has
-    /// them: one for those with a solved challenge.
+    /// Attempts that wait for others in flight, in the order of arrival. Each log has two queues, as in the
+    /// limiter: one for those with a solved challenge.
     pub(super) queues: HashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
-    /// By time, and then in the order in which it was scheduled.
+    /// By time, then in the order in which they were scheduled.
     due: BinaryHeap<Reverse<(Micros, u64, DueAction)>>,
     scheduled: u64,
     recorded: ReplayTally,
@@ -146,13 +146,13 @@ impl<'r> ReplayEngine<'r> {
         }
     }
 
-    /// Whether the draft may decide otherwise than it was decided.
+    /// Whether the draft may decide differently from the record.
     fn differs(&self, row: &ReplayRow) -> bool {
         row.action == ReplayAction::DeviceSignIn && self.devices_changed
             || logs_of(row.action, row).any(|log| self.logs[log.limit as usize].differs(log.subject, row.at))
     }
 
-    /// Tries one of a row's attempts, and those after it in their turn.
+    /// Tries one of a row's attempts, and then those after it.
     fn retry(&mut self, number: u32, tried: u32, now: Micros) {
         let row = self.row(number);
         let action = match row.action {
@@ -170,7 +170,7 @@ impl<'r> ReplayEngine<'r> {
                 u32::try_from(skipped).unwrap_or(left).clamp(1, left)
             }
             ReplayVerdict::Decided { decision: ReplayDecision::Refused { .. }, .. } => left,
-            // The right person is in, and tries no more.
+            // The right person has signed in, and stops trying.
             ReplayVerdict::Decided { .. } if row.has(HONEST) && action.is_compared() => left,
             ReplayVerdict::Decided { .. } | ReplayVerdict::Held(_) => 1,
         };
@@ -182,7 +182,7 @@ impl<'r> ReplayEngine<'r> {
         }
     }
 
-    /// Anyone who comes while others wait for the same log waits behind them.
+    /// An attempt that comes while others wait for the same log waits behind them.
     fn judge_in_turn(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
         let row = self.row(attempt.row);
         let queue = |log: &LogRef| self.queues.contains_key(&(*log, row.has(SOLVED)));
@@ -192,8 +192,8 @@ impl<'r> ReplayEngine<'r> {
         }
     }
 
-    /// What the draft says of an attempt. Once a known device's log blocks, it comes as a stranger; of two refusals
-    /// it is told the milder.
+    /// The draft's decision on an attempt. Once a known device's log blocks, it counts as a stranger's; of
+    /// two refusals it gets the milder.
     pub(super) fn judge(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
         let own = self.judge_by(attempt, now);
         let ReplayVerdict::Decided {
@@ -238,7 +238,7 @@ impl<'r> ReplayEngine<'r> {
         }
     }
 
-    /// Counts what was decided, and does what follows from it.
+    /// Counts a decision and applies its effects.
     pub(super) fn conclude(&mut self, attempt: ReplayAttempt, verdict: ReplayVerdict, now: Micros) {
         match verdict {
             ReplayVerdict::Held(log) => {
@@ -255,7 +255,8 @@ impl<'r> ReplayEngine<'r> {
         }
     }
 
-    /// If it was decided otherwise than recorded, or at another time, its logs differ as long as it is in sight.
+    /// If it was decided differently from the record, or at another time, its logs differ as long as its hit
+    /// counts.
     pub(super) fn count(&mut self, attempt: &ReplayAttempt, decision: ReplayDecision, now: Micros) {
         let row = self.row(attempt.row);
         self.draft.count(row, attempt.action, attempt.n, decision, row.is_unknown_if(decision));

@@ -1,16 +1,16 @@
-//! Which limits are replayed, and whose logs count an attempt.
+//! Which limits are replayed, and which logs count an attempt.
 
 use super::row::{ACCOUNT, ADDRESS, DEVICE, NETWORK, PHONE, PREFIX, ReplayAction, ReplayRow};
 use crate::config::{LimitName, LimitSubject, LimitUnit, Limits};
 use crate::throttle::{Limit, LimitMode, RuleAction};
 
-/// How many limits of ours there are; those that are not replayed have empty logs.
+/// The number of built-in limits; those that are not replayed have empty logs.
 pub const COUNT: usize = LimitName::ALL.len();
 
-/// A message that the gateway refused still counts for the client that asked for it.
+/// A message that the gateway refused still counts for its requester.
 pub const KEPT_ON_FAILURE: [LimitName; 2] = [LimitName::SmsAddress, LimitName::SmsNetwork];
 
-/// Images are drawn without a record of each.
+/// Drawn images are not recorded one by one.
 pub fn is_replayed(limit: LimitName) -> bool {
     limit.unit() != LimitUnit::Image
 }
@@ -21,7 +21,7 @@ pub fn limits(limits: &Limits) -> [&Limit; COUNT] {
     std::array::from_fn(|_| limits.next().expect("each name has a limit"))
 }
 
-/// Whether known devices are counted apart from strangers, and recorded as such.
+/// Whether known devices are counted separately from strangers, and recorded so.
 pub fn counts_devices(limits: &Limits) -> bool {
     let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
     enforced(&limits.login_device) && enforced(&limits.login_account)
@@ -55,7 +55,7 @@ impl LogRef {
     }
 }
 
-/// The logs that count a row's attempts if they are such an action, in the order in which they are asked.
+/// The logs that count a row's attempts as this action, in the order in which they are checked.
 pub fn logs_of(action: ReplayAction, row: &ReplayRow) -> impl Iterator<Item = LogRef> {
     use LimitName::*;
     let limits: &[LimitName] = match action {

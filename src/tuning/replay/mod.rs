@@ -1,23 +1,23 @@
-//! What a draft of the limits would have done to the attempts that were recorded: one estimate, beside the record.
+//! What a draft of the limits would have done to the recorded attempts: one estimate, beside the record.
 //!
-//! The limits in force are not replayed: their figures are counted from the record. Under the draft the recorded
-//! attempts come again in the order of time, and the arithmetic that enforces
-//! ([`window`](crate::throttle::window)) decides on them. **An attempt keeps its recorded decision unless the draft
-//! changes a limit that counts it, or an earlier attempt that was decided otherwise has left a log that counts it
-//! different from the recorded one.** So a draft that changes nothing gives the recorded figures exactly, and one
-//! that changes messages leaves sign-ins as they were.
+//! The limits in force are not replayed: their figures are counted from the record. Under the draft the
+//! recorded attempts come again in the order of time, and the arithmetic that enforces limits
+//! ([`window`](crate::throttle::window)) decides on them. **An attempt keeps its recorded decision unless the
+//! draft changes a limit that counts it, or an earlier attempt with another decision has made a log that
+//! counts it different from the recorded one.** So a draft that changes nothing gives exactly the recorded
+//! figures, and one that changes messages leaves sign-ins as they were.
 //!
-//! If every attempt was admitted when it was recorded, the estimate is what the limiter would have decided; the
-//! tests compare the two. What the record cannot know is counted ([`AttemptCounts::unknown`]):
+//! If every attempt was admitted when it was recorded, the estimate is what the limiter would have decided;
+//! the tests compare the two. What the record cannot know is counted ([`AttemptCounts::unknown`]):
 //!
-//! - How a refused attempt would have ended: nobody compared its password. If the same person was right within ten
-//!   minutes from the same address, the estimate takes it for right, otherwise for wrong. Attempts that were
-//!   recorded together are taken to have come at even intervals.
-//! - Who would have solved a challenge that only the draft asks for. The estimate has nobody come back with one.
+//! - How a refused attempt would have ended, because its password was not compared. If the same person was
+//!   right within ten minutes from the same address, the estimate takes it for right, otherwise for wrong.
+//!   Attempts that were recorded together are assumed to have come at even intervals.
+//! - Who would have solved a challenge that only the draft asks for. The estimate assumes that nobody does.
 //! - Which log counts a refused attempt, if a flood was recorded without its subjects. It keeps its decision.
 //!
-//! Beyond that the estimate assumes that the same attempts come at the same times, however they are answered; that
-//! anyone who had to wait came when their turn was; that attempts which were refused would have been verified at
+//! The estimate also assumes that the same attempts come at the same times, however they are answered; that
+//! anyone who had to wait came back at the right time; that refused attempts would have been verified at
 //! once; and that brakes, outages, shortages and the load were as they were.
 
 mod attempt_log;
@@ -42,7 +42,7 @@ pub use tally::{AttemptCounts, LimitCounts, RuleCounts};
 use crate::clock::Micros;
 use crate::config::Limits;
 
-/// What became of all attempts, and of those that each limit counts.
+/// The counts of all attempts, and of those of each limit.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ComparisonSide {
     pub all: AttemptCounts,

@@ -1,4 +1,5 @@
-//! A draft tried on what was recorded: what is read is kept for the next draft, one is tried at a time.
+//! Tries a draft on recorded attempts. What was read is kept for the next draft, and one draft is tried at a
+//! time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,14 +16,15 @@ use crate::config::{LimitName, Limits};
 use crate::db::{Db, DbError};
 use crate::throttle::Limit;
 
-/// How long what was read serves the next draft: a minute, for who moves a threshold up and down.
+/// How long the data that was read is reused: a minute, for an administrator who moves a threshold up and
+/// down.
 const KEPT: Duration = Duration::from_secs(60);
 pub const SHORTEST: Duration = Duration::from_secs(60);
 pub const LONGEST: Duration = Duration::from_secs(90 * 24 * 60 * 60);
-/// How long to wait for whoever is trying one.
+/// How long to wait for another preview.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Show the limits in force.
+/// The limits in force.
 #[derive(Debug, Clone)]
 pub struct PreviewBase {
     pub limits: Limits,
@@ -35,14 +37,14 @@ pub struct PreviewBase {
 pub struct PreviewReport {
     pub from: Micros,
     pub to: Micros,
-    /// Rows of the record that were read, with those before the span that fill the windows.
+    /// Rows that were read, including those before the span that fill the windows.
     pub rows: u64,
-    /// What they take in memory, in bytes.
+    /// Their size in memory, in bytes.
     pub bytes: u64,
-    /// Why the numbers are not the whole truth.
+    /// Why the figures are incomplete.
     pub incomplete: Vec<IncompleteReason>,
     pub comparison: Comparison,
-    /// Limits of which the record does not say enough.
+    /// Limits for which the record is not detailed enough.
     pub not_replayed: Vec<String>,
     pub read_ms: u64,
     pub replay_ms: u64,
@@ -61,9 +63,9 @@ pub enum IncompleteReason {
 
 #[derive(Debug)]
 pub enum PreviewError {
-    /// Another one is being tried.
+    /// Another preview is running.
     Busy,
-    /// The span is no length that can be tried, or holds too much; why.
+    /// The span is not valid or contains too much; says why.
     Span(String),
     Db(DbError),
 }
@@ -90,8 +92,7 @@ impl Default for PreviewService {
 }
 
 impl PreviewService {
-    /// Waits its turn for a while; reads, unless it has what was read a moment ago; replays on a thread of
-    /// its own.
+    /// Waits for its turn; reads the record unless that was done a moment ago; replays on its own thread.
     pub async fn preview(
         &self,
         (db, clock): (&Db, &Clock),
@@ -109,7 +110,7 @@ impl PreviewService {
         let not_replayed = not_replayed(&current, &draft);
         let (read, read_took) = (Arc::clone(&kept.read), kept.took);
         let replayed = tokio::task::spawn_blocking(move || {
-            // Whoever asked may hang up, and the next has its turn when this one is done all the same.
+            // The caller may hang up, and the next one still gets its turn when this one is done.
             let _turn = turn;
             let begun = now();
             (replay(&read.recording, &current, &draft, read.from), begun.elapsed())
@@ -150,7 +151,7 @@ impl PreviewService {
         {
             return Ok(kept);
         }
-        // Let go of first, so that two of them are never in memory at once.
+        // Freed first, so that two of them are never in memory at once.
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let begun = now();
         let read = read(db, now_is.minus(span), now_is, back).await.map_err(|error| match error {
@@ -162,7 +163,7 @@ impl PreviewService {
         Ok(kept)
     }
 
-    /// Lets go of what nobody has asked for lately.
+    /// Frees data that was not used recently.
     pub fn tidy(&self, clock: &Clock) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.as_ref().is_some_and(|kept| !(kept.at..kept.at.plus(KEPT)).contains(&clock.now())) {
@@ -176,12 +177,13 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// How far back before the span the limits look.
+/// How far the limits look back before the span.
 fn back(draft: &Limits) -> Duration {
     limits(draft).into_iter().map(longest).max().unwrap_or_default()
 }
 
-/// Those that are not recorded attempt by attempt; and that of devices, unless they are told apart from strangers.
+/// Limits that are not recorded attempt by attempt; and the limit on devices, unless devices are recorded
+/// separately.
 fn not_replayed(in_force: &Limits, draft: &Limits) -> Vec<String> {
     let replayed = |name| is_replayed(name) && (name != LimitName::LoginDevice || counts_devices(in_force));
     let names = draft.iter().map(Limit::name);
@@ -204,7 +206,7 @@ mod tests {
             let database = TestDatabase::sqlite();
             let (db, clock) = (database.open().await, Clock::manual(Micros::from_seconds(1_772_366_400)));
             let previews = PreviewService::default();
-            // The only thread for replays is taken, so that this one is under way for as long as it is.
+            // The only thread for replays is blocked, so that this one stays in progress.
             let (release, released) = std::sync::mpsc::channel::<()>();
             let taken = tokio::task::spawn_blocking(move || released.recv());
             {

@@ -1,4 +1,4 @@
-//! Reads what was recorded of a span from the database, page by page, mostly as numbers: text is what makes
+//! Reads the recorded events of a span from the database, page by page, mostly as numbers, because text makes
 //! reading slow.
 
 use std::fmt::Write;
@@ -24,11 +24,11 @@ pub struct RecordRead {
     pub recording: Recording,
     pub from: Micros,
     pub to: Micros,
-    /// From here on every event is in it.
+    /// From here on every event is included.
     pub warm_from: Micros,
-    /// When the oldest event there is was.
+    /// The time of the oldest event.
     pub oldest: Option<Micros>,
-    /// Whether what came before the span had to be left out in part.
+    /// Whether a part of the time before the span was left out.
     pub cut: bool,
 }
 
@@ -40,7 +40,7 @@ pub enum ReadError {
     Db(#[from] DbError),
 }
 
-/// Which events are attempts: the first condition that holds. A sign-in by code is the guess before it.
+/// Which events are attempts: the first condition that is true. A sign-in by code is the guess before it.
 const ACTIONS: [(&str, ReplayAction); 10] = [
     ("action = 'sign-in' AND name = 'device'", ReplayAction::DeviceSignIn),
     ("action = 'sign-in' AND (name IS NULL OR name <> 'code')", ReplayAction::SignIn),
@@ -62,10 +62,10 @@ const OUTCOMES: [(&str, ReplayOutcome); 6] = [
     ("throttled", ReplayOutcome::Throttled),
 ];
 
-/// Everything of a row but its times and subjects, in one number: action, outcome, limit (each 31 if it is none that
-/// we know), rule, and three flags. The conditions are in a CASE, which no index serves: SQLite would look
-/// events up by action and sort the whole rest for every page (15 s for a million rows; in the order of the key, a
-/// fifth of that).
+/// Everything in a row except its times and subjects, in one number: action, outcome, limit (each 31 if
+/// unknown), rule, and three flags. The conditions are in a CASE, which no index serves: otherwise SQLite
+/// would look events up by action and sort all the rest for every page (15 s for a million rows; in the order
+/// of the key, a fifth of that).
 fn sql() -> String {
     let case = |conditions: &mut dyn Iterator<Item = String>| {
         let mut case = "CASE".to_owned();
@@ -77,7 +77,7 @@ fn sql() -> String {
     let action = case(&mut ACTIONS.iter().map(|(condition, _)| (*condition).to_owned()));
     let outcome = case(&mut OUTCOMES.iter().map(|(word, _)| format!("outcome = '{word}'")));
     let limit = case(&mut LimitName::ALL.iter().map(|name| match name {
-        // Of a new password, which clears the account's log.
+        // A new password, which clears the account's log.
         LimitName::LoginAccount => "limit_name = 'login-account' OR action = 'reset'".to_owned(),
         name => format!("limit_name = '{}'", name.as_str()),
     }));
@@ -100,7 +100,7 @@ pub async fn read(db: &Db, from: Micros, to: Micros, back: Duration) -> Result<R
     let oldest = oldest(db).await?;
     let wanted = from.minus(back);
     let mut warm_from = wanted;
-    // If there is too much of it, what came before the span is cut first.
+    // If there is too much, the time before the span is cut first.
     if let Some(first) = nth_newest(db, to, MOST_ROWS).await? {
         if first >= from {
             return Err(ReadError::TooMany);
@@ -129,7 +129,7 @@ async fn oldest(db: &Db) -> Result<Option<Micros>, DbError> {
     Ok(at.map(Micros))
 }
 
-/// When the event was before which so many others end the span.
+/// The time of the `n`-th newest event before the end of the span.
 async fn nth_newest(db: &Db, to: Micros, n: usize) -> Result<Option<Micros>, DbError> {
     const SQL: &str = "SELECT at FROM events WHERE at < $1 ORDER BY at DESC, id DESC LIMIT 1 OFFSET $2";
     let at: Option<i64> =
@@ -153,7 +153,7 @@ fn recorded(fields: &EventColumns) -> Option<RecordedEvent> {
         Some(LimitName::SmsGuess) if apart => None,
         limit => limit.filter(|limit| is_replayed(*limit)),
     };
-    // A device is told apart from others at its account.
+    // A device is identified together with its account.
     let device = device.as_ref().map(|detail| {
         let mut hasher = DefaultHasher::new();
         (account, detail).hash(&mut hasher);

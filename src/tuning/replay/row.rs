@@ -1,4 +1,5 @@
-//! What was recorded, as the replay takes it: 48 bytes an event, subjects by number, in the order of time.
+//! Recorded attempts in the form that the replay uses: 48 bytes each, subjects by number, in the order of
+//! time.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,10 +9,10 @@ use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::throttle::RuleAction;
 
-/// How long after an attempt the same person's success says that it was they who tried.
+/// If the same person succeeds within this time after an attempt, the attempt was theirs.
 pub const SOON: Duration = Duration::from_secs(10 * 60);
 
-/// Whom the limits count; the places of [`RecordedEvent::keys`].
+/// The subjects of limits, as indexes of [`RecordedEvent::keys`].
 pub const ACCOUNT: usize = 0;
 pub const ADDRESS: usize = 1;
 pub const NETWORK: usize = 2;
@@ -20,31 +21,31 @@ pub const PREFIX: usize = 4;
 pub const DEVICE: usize = 5;
 pub const KINDS: usize = 6;
 
-/// The number of nobody.
+/// The number for no subject.
 pub const NOBODY: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ReplayAction {
     SignIn,
-    /// A password that the log of a known device counts.
+    /// A password that counts in the log of a known device.
     DeviceSignIn,
     Guess,
-    /// A guess at a code from a known device: no log that is replayed counts it.
+    /// A guess at a code from a known device; no replayed log counts it.
     DeviceGuess,
-    /// A guess at a code that the number's own log does not count: it came from the browser that asked for the
-    /// code, or there was no code.
+    /// A guess at a code that the number's own log does not count: it came from the browser that requested
+    /// the code, or there was no code.
     GuessApart,
     Send,
     Register,
-    /// A wrong answer to a challenge. Nothing refuses it.
+    /// A wrong answer to a challenge, which nothing refuses.
     Answer,
-    /// A log was forgotten: by an administrator, or because a code set a new password.
+    /// A log was cleared: by an administrator, or because a code set a new password.
     Clear,
 }
 
 impl ReplayAction {
-    /// Whether a password or a code is compared: it takes its place in the logs before its outcome is known.
+    /// Whether a password or a code is compared: it takes its slot in the logs before its outcome is known.
     pub const fn is_compared(self) -> bool {
         matches!(self, Self::SignIn | Self::DeviceSignIn | Self::Guess | Self::DeviceGuess | Self::GuessApart)
     }
@@ -53,7 +54,7 @@ impl ReplayAction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ReplayOutcome {
-    /// Right, sent, made.
+    /// Right, sent, or created.
     Ok,
     /// It was compared, and counts.
     Wrong,
@@ -61,11 +62,11 @@ pub enum ReplayOutcome {
     Failed,
     Challenged,
     Throttled,
-    /// No limit that is replayed decided it: too busy, something was out.
+    /// Not decided by a replayed limit: too busy, or a dependency was out.
     Undecided,
 }
 
-/// One row of `events`, as it was read.
+/// One row of `events`, as read.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordedEvent {
     pub at: Micros,
@@ -73,12 +74,12 @@ pub struct RecordedEvent {
     pub count: u64,
     pub action: ReplayAction,
     pub outcome: ReplayOutcome,
-    /// What refused it, would have (noted), or was cleared.
+    /// The limit that refused it, would have refused it (noted), or was cleared.
     pub limit: Option<LimitName>,
     pub rule: u8,
     pub noted: bool,
     pub solved: bool,
-    /// Of a right password: whether the account's failures were to be forgiven with it. A known device's is not
+    /// For a right password: whether the account's failures were to be forgiven. For a known device it is not
     /// recorded, and is true.
     pub forgave: bool,
     pub keys: [Option<i64>; KINDS],
@@ -88,19 +89,19 @@ pub const SOLVED: u8 = 1;
 /// A limit in monitor mode would have refused it.
 const NOTED: u8 = 2;
 pub const FORGAVE: u8 = 4;
-/// Right, or soon followed by the right thing from the same place.
+/// Right, or soon followed by the right one from the same place.
 pub const HONEST: u8 = 8;
 
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayRow {
     pub at: Micros,
-    /// Up to the last of an episode, or until it was known how it ended: microseconds.
+    /// Until the last attempt of an episode, or until its outcome was known: microseconds.
     lasts: u32,
     pub count: u32,
     pub subjects: [u32; KINDS],
     pub action: ReplayAction,
     pub outcome: ReplayOutcome,
-    /// What refused it, would have, or was cleared.
+    /// The limit that refused it, would have refused it, or was cleared.
     pub limit: Option<LimitName>,
     rule: u8,
     flags: u8,
@@ -125,7 +126,7 @@ impl ReplayRow {
         matches!(self.outcome, ReplayOutcome::Challenged | ReplayOutcome::Throttled)
     }
 
-    /// What was decided when it was recorded.
+    /// The recorded decision.
     pub fn decision(&self) -> ReplayDecision {
         let refused = |then| match self.limit {
             Some(limit) => ReplayDecision::Refused { limit, rule: usize::from(self.rule), then },
@@ -141,7 +142,7 @@ impl ReplayRow {
         }
     }
 
-    /// Whether the record cannot know how it would have ended, if this is decided instead.
+    /// Whether the record cannot know how it would have ended with this decision instead.
     pub fn is_unknown_if(&self, decision: ReplayDecision) -> bool {
         match decision {
             ReplayDecision::Admitted { .. } => self.is_refused(),
@@ -152,9 +153,8 @@ impl ReplayRow {
         }
     }
 
-    /// If several fell into one microsecond: what counts comes before what it refused, and that before
-    /// what forgives; a solved challenge comes after none. The record does not say; this is an order in which it
-    /// can have come about.
+    /// The order within one microsecond: what counts comes before what it refused, and that before what
+    /// forgives; a solved challenge comes last. The record does not say; this order is possible.
     fn rank(&self) -> u8 {
         match self.outcome {
             ReplayOutcome::Challenged | ReplayOutcome::Throttled => 2,
@@ -164,7 +164,7 @@ impl ReplayRow {
     }
 }
 
-/// Everything that was recorded of a span, and of the time before it that the limits look back over.
+/// Everything recorded in a span, and in the time before it that the limits look back over.
 #[derive(Debug)]
 pub struct Recording {
     pub rows: Vec<ReplayRow>,
@@ -176,7 +176,7 @@ impl Recording {
     }
 }
 
-/// Takes rows in, in about the order of time.
+/// Collects rows, approximately in the order of time.
 #[derive(Debug, Default)]
 pub struct RowIntake {
     rows: Vec<ReplayRow>,
@@ -193,7 +193,7 @@ impl RowIntake {
             }
         }
         let flag = |set: bool, flag| if set { flag } else { 0 };
-        // A refusal by no limit that is replayed: no draft admits it.
+        // Refused by no replayed limit: no draft admits it.
         let foreign = matches!(recorded.outcome, ReplayOutcome::Challenged | ReplayOutcome::Throttled)
             && recorded.limit.is_none();
         self.rows.push(ReplayRow {
@@ -211,7 +211,7 @@ impl RowIntake {
         });
     }
 
-    /// In order, each row with what the others say of it.
+    /// Sorted, each row with what the others reveal about it.
     pub fn finish(self) -> Recording {
         let mut rows = self.rows;
         rows.sort_by_key(|row| (row.at, row.rank()));
@@ -221,8 +221,8 @@ impl RowIntake {
     }
 }
 
-/// Marks what honest people did, as far as that can be known: the right thing, or soon after it, from the same
-/// address, the right thing. A message counts where its code came back soon.
+/// Marks attempts of honest people, as far as that can be known: a right one, or one soon followed by a right
+/// one from the same address. A message counts if its code was entered soon.
 fn find_honest(rows: &mut [ReplayRow]) {
     let mut right: [HashMap<[u32; 2], Micros>; 2] = Default::default();
     for row in rows.iter_mut().rev() {

@@ -1,4 +1,4 @@
-//! What became of attempts, counted: of all, of those that each limit counts, and by rule.
+//! Counts of decisions: in total, for each limit, and by rule.
 
 use serde::Serialize;
 
@@ -8,10 +8,10 @@ use super::row::{HONEST, ReplayAction, ReplayOutcome, ReplayRow};
 use crate::config::LimitName;
 use crate::throttle::{Limit, LimitMode, RuleAction};
 
-/// What was decided on an attempt.
+/// The decision on an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayDecision {
-    /// `noted`: by which limit in monitor mode, that would have refused it.
+    /// `noted`: the limit in monitor mode that would have refused it.
     Admitted { noted: Option<LimitName> },
     /// By that rule of that limit.
     Refused { limit: LimitName, rule: usize, then: RuleAction },
@@ -19,27 +19,27 @@ pub enum ReplayDecision {
     Undecided,
 }
 
-/// What became of the attempts, of one limit or of all.
+/// The counts of attempts, for one limit or in total.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct AttemptCounts {
     pub attempts: u64,
     pub admitted: u64,
-    /// A challenge was asked for: by this limit, or by any.
+    /// A challenge was required: by this limit, or by any.
     pub challenged: u64,
     pub throttled: u64,
-    /// Refused for another reason than a limit, as they were.
+    /// Refused for another reason than a limit, as recorded.
     pub undecided: u64,
-    /// Refused, though they were right, or the right thing came soon after from the same address.
+    /// Refused, although they were right, or a right one came soon after from the same address.
     pub bothered: u64,
     /// Wrong passwords and codes that were compared.
     pub guesses_verified: u64,
-    /// Those that were compared when they were recorded, and now are not.
+    /// Those that were compared when recorded, and now are not.
     pub guesses_stopped: u64,
     /// Messages handed to the gateway.
     pub messages_sent: u64,
     pub messages_stopped: u64,
-    /// How many of the attempts the record cannot know the end of: refused then and admitted now, asked for a
-    /// challenge only now, or recorded without whom the limit counts.
+    /// For how many attempts the record does not show the end: refused then and admitted now, asked for a
+    /// challenge only now, or recorded without the subject that the limit counts.
     pub unknown: u64,
 }
 
@@ -47,12 +47,12 @@ pub struct AttemptCounts {
 pub struct LimitCounts {
     pub name: String,
     pub mode: &'static str,
-    /// Admitted are those that every limit admitted; refused those that this one refused.
+    /// Admitted are those that every limit admitted; refused are those that this one refused.
     #[serde(flatten)]
     pub counts: AttemptCounts,
-    /// Admitted, because the limit only watches.
+    /// Admitted, because the limit is in monitor mode.
     pub noted: u64,
-    /// What each rule refused, in their order.
+    /// What each rule refused, in order.
     pub rules: Vec<RuleCounts>,
 }
 
@@ -87,8 +87,8 @@ impl ReplayTally {
         Self { all: AttemptCounts::default(), limits }
     }
 
-    /// Of `n` attempts of a row, by the logs of such an action; `unknown` if the record cannot know how they
-    /// would have ended.
+    /// Counts `n` attempts of a row in the logs of such an action; `unknown` if the record cannot know how
+    /// they would have ended.
     pub fn count(
         &mut self,
         row: &ReplayRow,
@@ -109,7 +109,7 @@ impl ReplayTally {
         match decision {
             ReplayDecision::Admitted { noted: Some(limit) } => self.limits[limit as usize].noted += n,
             ReplayDecision::Refused { limit, rule, then } => {
-                // The rules may be others than those that the record names by number.
+                // The rules may differ from those that the record names by number.
                 let rule =
                     self.limits[limit as usize].rules.get_mut(rule).filter(|rule| rule.then == then.as_str());
                 if let Some(rule) = rule {

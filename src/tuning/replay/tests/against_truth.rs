@@ -32,7 +32,7 @@ fn per(max: u32, unit: CalendarUnit, then: RuleAction) -> Rule {
     Rule { max, span: RuleSpan::Calendar { unit, zone }, then }
 }
 
-/// Those of the product, smaller, so that a small week meets all of them.
+/// The product's limits, smaller, so that a small week reaches all of them.
 pub fn today() -> Limits {
     limits(&[
         enforced("login-account", vec![captcha(3, MINUTE), block(8, HOUR)]),
@@ -64,7 +64,7 @@ fn pairs(counts: &AttemptCounts, counted: &Counted) -> Vec<(&'static str, u64, u
     ]
 }
 
-/// Every count of the report beside what really happened.
+/// Every count of the report beside the true one.
 fn beside(side: &ComparisonSide, truth: &(Counted, Vec<Counted>)) -> Vec<(String, u64, u64)> {
     let named = |name: &str, pairs: Vec<(&'static str, u64, u64)>| {
         pairs
@@ -89,7 +89,7 @@ pub fn assert_exact(side: &ComparisonSide, truth: &(Counted, Vec<Counted>)) {
     }
 }
 
-/// Less of everything, and in other ways.
+/// Stricter limits of all kinds.
 fn tighter() -> Vec<Limits> {
     vec![
         limits(&[
@@ -129,7 +129,7 @@ fn tighter() -> Vec<Limits> {
     ]
 }
 
-/// Room for more, switched off, only watched, other windows.
+/// Limits that are looser, switched off, in monitor mode, or with other windows.
 fn others() -> Vec<Limits> {
     let watched =
         Limit::new("login-account", vec![captcha(3, MINUTE), block(8, HOUR)], LimitMode::Monitor).unwrap();
@@ -163,7 +163,7 @@ fn others() -> Vec<Limits> {
     ]
 }
 
-/// So much of everything that nothing is ever refused, and logs as long as any draft looks back.
+/// Limits so large that nothing is ever refused, with logs as long as any draft looks back.
 pub fn plenty() -> Limits {
     let names = LimitName::ALL.iter().filter(|name| is_replayed(**name));
     let plenty = names.map(|name| enforced(name.as_str(), vec![block(1_000_000, 8 * 24 * HOUR)]));
@@ -239,7 +239,7 @@ async fn whatever_the_record_cannot_know_the_estimate_is_close() {
             let side = replay(&recorded.recording, &today(), &draft, Micros(BEGIN)).draft;
             let truth = count(&attempts, &draft, &recorded, &run(&attempts, &draft).await, BEGIN);
             for (what, count, counted) in beside(&side, &truth) {
-                // An owner who was refused among strangers is taken for one of them.
+                // An owner who was refused among strangers is counted as one of them.
                 let guessed = ["guesses verified", "noted"].iter().any(|figure| what.ends_with(figure));
                 let share = if guessed { 20 } else { 100 };
                 let off = count.abs_diff(counted);

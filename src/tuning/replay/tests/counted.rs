@@ -1,4 +1,4 @@
-//! What really happened, counted as the report counts.
+//! What really happened, counted as the report counts it.
 
 use super::truth::{Run, asked};
 use super::week::Attempt;
@@ -7,7 +7,7 @@ use crate::throttle::RuleAction;
 use crate::tuning::replay::logs_of;
 use crate::tuning::replay::row::ReplayAction;
 
-/// What a run came to, in the report's own terms, for the attempts that came at `from` or later.
+/// The result of a run in the report's terms, for the attempts that came at `from` or later.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counted {
     pub attempts: u64,
@@ -37,7 +37,7 @@ pub fn count(
         .iter()
         .map(|limit| Counted { rules: vec![0; limit.rules().len()], ..Counted::default() })
         .collect();
-    // Wrong answers are in no report: nothing refuses them.
+    // Wrong answers are in no report, because nothing refuses them.
     let reported =
         |(_, attempt): &(usize, &Attempt)| attempt.action != ReplayAction::Answer && attempt.at >= from;
     for (number, attempt) in attempts.iter().enumerate().filter(reported) {

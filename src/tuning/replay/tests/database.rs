@@ -1,4 +1,4 @@
-//! The same by way of the record itself: written as it is written, folded as it is folded, read from SQL.
+//! The same through the real record: written, folded and read from SQL.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the record leaves out, or an administrator does, one case at a time.
+//! Gaps in the record and actions of an administrator, one case at a time.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn wrongs(account: i64) -> Vec<RecordedEvent> {
     (0..3).map(|second| row(second, ReplayOutcome::Wrong, Some(account))).collect()
 }
 
-/// So many attempts between two seconds, in one row.
+/// This many attempts between two seconds, in one row.
 fn episode(from: i64, to: i64, count: u64, account: Option<i64>) -> RecordedEvent {
     RecordedEvent {
         until: Micros(BEGIN + to * SECOND),
@@ -62,7 +62,7 @@ fn compare(rows: &[RecordedEvent], in_force: &Limits, draft: &Limits) -> Compari
     replay(&intake.finish(), in_force, draft, Micros(BEGIN))
 }
 
-/// As three wrong passwords an hour would have decided; something else is in force.
+/// The estimate for three wrong passwords an hour, with something else in force.
 fn estimate(rows: &[RecordedEvent]) -> AttemptCounts {
     compare(rows, &Limits::default(), &three_an_hour()).draft.all
 }

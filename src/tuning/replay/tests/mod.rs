@@ -1,4 +1,4 @@
-//! The replay beside the limiter itself: what it says would have happened, happens when the same attempts are
+//! The replay compared with the limiter itself: what it estimates is what happens when the same attempts are
 //! made under the draft.
 
 mod against_truth;

@@ -1,4 +1,4 @@
-//! What the limiter makes of a week, attempt by attempt, and how that is recorded.
+//! What the limiter decides in a week, attempt by attempt, and how that is recorded.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::tuning::replay::row::{
     DEVICE, HONEST, KINDS, RecordedEvent, Recording, ReplayAction, ReplayOutcome, RowIntake,
 };
 
-/// What became of an attempt.
+/// The result of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct Fate {
-    /// When it was decided, and when it was known how it ended.
+    /// When it was decided, and when its outcome was known.
     pub at: i64,
     pub until: i64,
-    /// As what it was counted.
+    /// The action that it counted as.
     pub action: ReplayAction,
-    /// Which limit refused it, and how.
+    /// The limit that refused it, and how.
     pub refused: Option<(LimitName, Refusal)>,
     pub forgave: bool,
     pub noted: Option<LimitName>,
@@ -39,7 +39,7 @@ pub struct Run {
     pub honest: Vec<bool>,
 }
 
-/// Which limits count an attempt, and the place of whom they count.
+/// The limits that count an attempt, and the index of their subject.
 pub fn asked(action: ReplayAction) -> &'static [(LimitName, usize)] {
     use LimitName::*;
     match action {
@@ -55,7 +55,7 @@ pub fn asked(action: ReplayAction) -> &'static [(LimitName, usize)] {
     }
 }
 
-/// As what it was decided on, and what was said.
+/// The action that was decided, and the answer.
 type Said = (ReplayAction, Asked<MemoryStore>);
 type Wait = JoinHandle<Said>;
 
@@ -66,7 +66,7 @@ enum End {
 
 struct Machine<'a> {
     attempts: &'a [Attempt],
-    /// Before that moment the first, from then on the second.
+    /// Before that moment the first limits, from then on the second.
     limits: [&'a Limits; 2],
     changes: i64,
     clock: Clock,
@@ -128,7 +128,7 @@ impl Machine<'_> {
             let subject = attempt.subjects.get(*kind).map_or(0, |subject| subject.expect("it has one"));
             self.limiter.bucket(limits[*limit as usize], &subject.to_le_bytes()).to_owned()
         };
-        // What refuses nothing is counted by no limit that blocks.
+        // An attempt that refuses nothing is counted by no limit that blocks.
         let blocks = |limit: &&Limit| limit.rules().iter().any(|rule| rule.then == RuleAction::Block);
         let counts = |(limit, _): &&(LimitName, usize)| {
             action != ReplayAction::Answer || !blocks(&limits[*limit as usize])
@@ -286,15 +286,15 @@ async fn hold(limiter: &Limiter<MemoryStore>, owned: &[OwnedBucket], solved: boo
     limiter.hold(&buckets, solved, Duration::from_secs(5)).await.expect("a store in memory")
 }
 
-/// Lets every task run as far as it can without the time going on.
+/// Lets every task run as far as it can while time stands still.
 async fn settle_down() {
     for _ in 0..64 {
         tokio::task::yield_now().await;
     }
 }
 
-/// The rows as they are written: what was admitted one by one, what was refused by the hit that stood in the
-/// way. Each with the attempts that are in it.
+/// The rows as they are written: admitted attempts one by one, refused ones by the hit that caused the wait.
+/// Each with its attempts.
 pub fn record(attempts: &[Attempt], fates: &[Fate]) -> Vec<(RecordedEvent, Vec<usize>)> {
     let mut rows: Vec<(RecordedEvent, Vec<usize>)> = Vec::new();
     let mut open: HashMap<_, usize> = HashMap::new();
@@ -311,7 +311,7 @@ pub fn record(attempts: &[Attempt], fates: &[Fate]) -> Vec<(RecordedEvent, Vec<u
         };
         let mut keys = attempt.subjects;
         keys[DEVICE] = keys[DEVICE].filter(|_| fate.action == ReplayAction::DeviceSignIn);
-        // Whether a known device's was to forgive is not recorded.
+        // Whether a known device's success was to forgive is not recorded.
         let told = fate.action == ReplayAction::SignIn && outcome == ReplayOutcome::Ok;
         let row = RecordedEvent {
             at: Micros(fate.at),
@@ -353,7 +353,7 @@ fn frees(fate: &Fate) -> i64 {
 
 fn honest(count: usize, rows: &[(RecordedEvent, Vec<usize>)], recording: &Recording) -> Vec<bool> {
     let mut honest = vec![false; count];
-    // As many rows as went in, in another order: known again by time, and by whom.
+    // As many rows as went in, in another order: matched by time and subject.
     let mut left: Vec<bool> = vec![true; recording.rows.len()];
     let mut by_time: HashMap<i64, Vec<usize>> = HashMap::new();
     for (index, row) in recording.rows.iter().enumerate() {

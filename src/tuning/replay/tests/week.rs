@@ -1,4 +1,4 @@
-//! Attempts as honest people, attackers and programs make them; each seed makes another week.
+//! Attempts of honest people, attackers and programs; each seed makes another week.
 
 use crate::tuning::replay::row::ReplayAction;
 
@@ -21,7 +21,7 @@ pub struct Attempt {
     pub lasts: i64,
 }
 
-/// SplitMix64: the same at every run.
+/// SplitMix64: the same in every run.
 pub struct Chance(pub u64);
 
 impl Chance {
@@ -42,13 +42,13 @@ impl Chance {
 pub struct Shape {
     pub days: i64,
     pub people: i64,
-    /// Verification takes time, so that attempts are in flight beside each other.
+    /// Verification takes time, so that attempts are in flight at the same time.
     pub slow: bool,
 }
 
 struct Week {
     chance: Chance,
-    /// For wrong answers and known devices alone, so that the rest of a week is what it was without them.
+    /// Only for wrong answers and known devices, so that the rest of a week does not change with them.
     others: Chance,
     shape: Shape,
     attempts: Vec<Attempt>,
@@ -86,7 +86,7 @@ impl Week {
         let lasts = if self.shape.slow { self.chance.below(SECOND) } else { 0 };
         let solved = self.chance.one_in(3);
         let subjects = [Some(account), Some(address), Some(address / 4), None, None, device];
-        // A challenge that was not solved, now and then.
+        // Sometimes a challenge that was not solved.
         if self.others.one_in(8) {
             let (action, subjects) =
                 (ReplayAction::Answer, [None, Some(address), Some(address / 4), None, None, None]);
@@ -106,7 +106,7 @@ impl Week {
         self.attempts.push(Attempt { at, action, subjects, right, solved, lasts });
     }
 
-    /// Signs in now and then, often mistypes, sometimes gives up; sometimes asks for a code.
+    /// Signs in now and then, often mistypes, sometimes gives up; sometimes requests a code.
     fn person(&mut self, person: i64) {
         for _ in 0..2 + self.chance.below(2 * self.shape.days) {
             let mut at = BEGIN + self.chance.below(self.length());
@@ -132,7 +132,7 @@ impl Week {
         }
     }
 
-    /// Somebody else's password, again and again, and the owner in between.
+    /// Attempts at somebody else's password, again and again, with the owner in between.
     fn attack_on_one(&mut self, account: i64) {
         let mut at = BEGIN + self.chance.below(self.length() / 2);
         let end = at + 2 * HOUR + self.chance.below(4 * HOUR);
@@ -150,7 +150,7 @@ impl Week {
         }
     }
 
-    /// A few passwords of many accounts, from few addresses; once in a while one is right.
+    /// A few passwords at many accounts, from few addresses; once in a while one is right.
     fn spray(&mut self, first: i64) {
         let begin = BEGIN + self.chance.below(self.length());
         for number in 0..150 {
@@ -173,7 +173,7 @@ impl Week {
         }
     }
 
-    /// Numbers that nobody has, one after the other, and codes guessed.
+    /// Numbers without accounts, one after the other, and guesses at codes.
     fn pumping(&mut self, first: i64) {
         let begin = BEGIN + self.chance.below(self.length());
         for number in 0..150 {
