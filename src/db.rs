@@ -1,4 +1,4 @@
-//! The SQL database: SQLite or PostgreSQL, opened, migrated, and spoken to with the same statements.
+//! The SQL database: SQLite or PostgreSQL, with the same statements for both.
 
 mod error;
 mod health;
@@ -27,17 +27,17 @@ pub use page::{RowCursor, RowPage};
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
-/// How long a statement waits for another's write to end (SQLite).
+/// How long a statement waits for another write to end (SQLite).
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a request waits for a free connection before it fails.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// SQLite has one writer, but readers need not wait for it. 64 callers on two cores did 8,100 queries a
+/// SQLite has one writer, but readers need not wait for it. 64 callers on two cores made 8,100 queries a
 /// second over 1 connection, 10,600 over 4 and 11,700 over 8 (a tenth of them writes; a debug build).
 const SQLITE_CONNECTIONS: u32 = 4;
 const POSTGRES_CONNECTIONS: u32 = 12;
-/// Each is in a transaction of a few milliseconds, or waits for a lock at most as long as that may be waited for.
+/// Each is in a transaction of a few milliseconds, or waits for a lock with a bounded wait.
 const POSTGRES_EXCLUSIVE: u32 = 4;
-/// An instance that stalls while it has a lock must not hold up the others for as long as it likes.
+/// An instance that stalls while it has a lock must not block the others for long.
 const POSTGRES_PATIENCE: &str = "SET idle_in_transaction_session_timeout = '5s'";
 
 /// Pools of connections. Clones share them.
@@ -47,29 +47,29 @@ pub enum Db {
     Postgres(DbPools<Postgres>),
 }
 
-/// What waits for a lock has connections of its own, few and taken in turn: a burst of it
-/// would hold every connection otherwise, and nothing else could be read meanwhile.
+/// Transactions that wait for a lock have connections of their own, few and used in turn: otherwise a burst
+/// of them would take every connection, and nothing else could be read.
 #[derive(Debug)]
 pub struct DbPools<D: sqlx::Database> {
     /// See [`DbPools::reachable`].
     pub all: Pool<D>,
     exclusive: Pool<D>,
-    /// Of those that ask for a lock (PostgreSQL).
+    /// For those that ask for a lock (PostgreSQL).
     turns: LockQueue,
-    /// None: there is nothing to gain by it (PostgreSQL), or one connection in all (in memory).
+    /// None for PostgreSQL, which gains nothing by it, and in memory, where there is only one connection.
     own: Option<OwnConnections>,
     health: Arc<DbHealth>,
 }
 
-/// A transaction; rolled back where it is dropped uncommitted.
+/// A transaction; rolled back if it is dropped uncommitted.
 #[derive(Debug)]
 pub enum Tx {
     Sqlite(Transaction<'static, Sqlite>),
     Postgres(Transaction<'static, Postgres>),
 }
 
-/// Runs one expression on whichever database is behind a `Db` (its pool) or a `Tx` (its connection),
-/// so that each statement is written once: `on_db!(&self.db, pool => query(SQL).execute(pool).await)`.
+/// Runs one expression on the database behind a `Db` (its pool) or a `Tx` (its connection), so that each
+/// statement is written once: `on_db!(&self.db, pool => query(SQL).execute(pool).await)`.
 macro_rules! on_db {
     ($db:expr, $pool:ident => $run:expr) => {
         match $db {
@@ -97,8 +97,9 @@ macro_rules! on_tx {
 }
 pub(crate) use {on_db, on_tx};
 
-/// The change to WAL, which the first connection to a new file makes, does not wait for another's: of two
-/// instances that start at once one is told that the file is locked, and only has to ask again.
+/// The first connection to a new file changes it to WAL, and that change does not wait for another
+/// connection's: if two instances start at once, one is told that the file is locked, and only has to try
+/// again.
 async fn connect_sqlite(
     pool: &SqlitePoolOptions,
     options: &SqliteConnectOptions,
@@ -122,8 +123,8 @@ async fn connect_sqlite(
 const LOCKED: [&str; 2] = ["5", "261"];
 
 impl Db {
-    /// Opens the database at `sqlite://path`, `sqlite::memory:` or `postgres://…`, and brings its
-    /// tables up to date. A SQLite file that is not there is made, readable by its owner only.
+    /// Opens the database at `sqlite://path`, `sqlite::memory:` or `postgres://…`, and migrates it. A missing
+    /// SQLite file is created, readable only by its owner.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         match url.split_once(':').map(|(scheme, _)| scheme) {
             Some("sqlite") => Self::open_sqlite(url).await,
@@ -140,13 +141,13 @@ impl Db {
             .synchronous(SqliteSynchronous::Normal)
             .busy_timeout(BUSY_TIMEOUT)
             .foreign_keys(true);
-        // A connection was tested when it was given back; in between nothing becomes of a file of ours.
+        // A connection was tested when it was returned, and a file does not change in between.
         let mut pool = SqlitePoolOptions::new()
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
             .after_release(|connection, _| Box::pin(is_clean(connection)));
         if in_memory {
-            // The tables live as long as a connection does: one, and it is never let go.
+            // The tables live as long as a connection: there is exactly one, which is never closed.
             pool = pool.max_connections(1).min_connections(1).idle_timeout(None).max_lifetime(None);
         } else {
             let path = options.get_filename().to_owned();
@@ -154,8 +155,8 @@ impl Db {
             pool = pool.max_connections(SQLITE_CONNECTIONS);
         }
         let all = connect_sqlite(&pool, &options).await.map_err(ConnectError::Connect)?;
-        // sqlx locks nothing while it migrates SQLite: two instances that start at once would both
-        // create the tables. Inside one write transaction the second waits, then finds them made.
+        // sqlx takes no lock while it migrates SQLite: two instances that start at once would both create the
+        // tables. Inside one write transaction the second waits, then finds them.
         let mut tx = all.begin_with(IMMEDIATE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run_direct(None, &mut *tx, false).await?;
         tx.commit().await.map_err(ConnectError::Connect)?;
@@ -169,8 +170,8 @@ impl Db {
             }));
         }
         let own = Some(OwnConnections::new(&options));
-        // What is decided under the lock is on the disk before anybody acts on it: after a power cut a
-        // message that went out must still be in the ledger. The rest may lose its last moments.
+        // What is decided under the lock is on disk before anybody acts on it: after a power failure a sent
+        // message must still be in the ledger. Other writes may lose the last moments.
         let durable = options.synchronous(SqliteSynchronous::Full);
         let exclusive =
             connect_sqlite(&pool.max_connections(1), &durable).await.map_err(ConnectError::Connect)?;
@@ -204,10 +205,11 @@ impl Db {
         }))
     }
 
-    /// Begins a transaction that may read and then write on what it read: no other of the same lock, of any
-    /// instance, runs until it ends (SQLite: no other of any lock). Waits at most 5 s for its turn in this
-    /// process, and 1 s for other instances (SQLite: 5 s). Once it is committed a power cut does not undo it.
-    /// Ask nothing of the `Db` itself meanwhile: in memory it has one connection, and this holds it.
+    /// Begins a transaction that may read, and write based on what it read: no other transaction with the
+    /// same lock, of any instance, runs until it ends (SQLite: no other with any lock). Waits at most 5 s for
+    /// its turn in this process, and 1 s for other instances (SQLite: 5 s). Once committed it survives a
+    /// power failure. Do not use the `Db` itself meanwhile: in memory it has one connection, which this
+    /// transaction holds.
     pub async fn begin_exclusive(&self, lock: DbLock) -> Result<Tx, DbError> {
         match self {
             Self::Sqlite(pools) => Ok(Tx::Sqlite(begin_immediate(&pools.exclusive).await?)),
@@ -218,8 +220,8 @@ impl Db {
         }
     }
 
-    /// Begins a transaction of writes, beside others: for what is lost whole or written whole, and decides
-    /// nothing. A power cut may undo it.
+    /// Begins a transaction of writes that may run beside others: for writes that must be atomic but decide
+    /// nothing. A power failure may undo it.
     pub async fn begin(&self) -> Result<Tx, DbError> {
         match self {
             Self::Sqlite(pools) => Ok(Tx::Sqlite(begin_immediate(&pools.all).await?)),
@@ -233,8 +235,8 @@ impl Db {
         Ok(())
     }
 
-    /// The time that several instances agree on: PostgreSQL's own. With SQLite they share a machine, and
-    /// where `clock` is none of the system's a test moves it: then it is `clock`'s.
+    /// The time on which several instances agree: PostgreSQL's own. With SQLite they share a machine, so it
+    /// is `clock`'s, which a test may move.
     pub async fn now(&self, clock: &Clock) -> Result<Micros, DbError> {
         match (self, clock) {
             (Self::Postgres(pools), Clock::System) => {
@@ -244,7 +246,7 @@ impl Db {
         }
     }
 
-    /// Lets the connections go once they are idle; SQLite's write-ahead log is folded in.
+    /// Closes the connections when they are idle; SQLite's write-ahead log is merged into the file.
     pub async fn close(&self) {
         match self {
             Self::Sqlite(pools) => pools.close().await,
@@ -253,7 +255,7 @@ impl Db {
     }
 }
 
-/// The moment of asking, not that of the transaction's begin.
+/// The time of the call, not of the start of the transaction.
 const NOW: &str = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)";
 
 impl<D: sqlx::Database> Clone for DbPools<D> {
@@ -265,8 +267,8 @@ impl<D: sqlx::Database> Clone for DbPools<D> {
 }
 
 impl<D: sqlx::Database> DbPools<D> {
-    /// The connections for everything but what is exclusive; an error at once where the database does not answer,
-    /// instead of a wait for a connection that nobody can make.
+    /// The connections for everything except exclusive transactions. Returns an error immediately if the
+    /// database does not answer, instead of waiting for a connection that cannot be made.
     pub fn reachable(&self) -> Result<&Pool<D>, sqlx::Error> {
         if self.health.is_reachable() { Ok(&self.all) } else { Err(sqlx::Error::PoolTimedOut) }
     }
@@ -280,12 +282,12 @@ impl<D: sqlx::Database> DbPools<D> {
     }
 }
 
-/// A plain BEGIN takes the write lock at its first write and, where another has written since its first
-/// read, fails at once with "database is locked", whatever the time-out.
+/// A plain BEGIN takes the write lock at its first write. If another connection has written since its first
+/// read, it fails immediately with "database is locked", whatever the timeout.
 const IMMEDIATE: &str = "BEGIN IMMEDIATE";
 
-/// Begins; where a connection has a transaction open that nobody could end (a COMMIT that failed on a full disk,
-/// and its ROLLBACK with it), that is closed and another one opened.
+/// Begins a transaction. If a connection has an open transaction that could not be ended (a COMMIT that
+/// failed on a full disk, and its ROLLBACK, too), closes it and uses another one.
 async fn begin_immediate(pool: &SqlitePool) -> Result<Transaction<'static, Sqlite>, sqlx::Error> {
     for _ in 0..SQLITE_CONNECTIONS {
         match pool.begin_with(IMMEDIATE).await {
@@ -304,8 +306,8 @@ fn is_left_open(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether a connection that is given back has no transaction open. A rollback may be under way: the answer to a
-/// ping comes after it.
+/// Whether a returned connection has no open transaction. A rollback may be in progress: the answer to a ping
+/// comes after it.
 async fn is_clean(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
     if connection.is_in_transaction() {
         connection.ping().await?;
@@ -313,12 +315,12 @@ async fn is_clean(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error
     Ok(!connection.is_in_transaction())
 }
 
-/// What is read has to be what others committed before the lock was given: under a stricter default of the
-/// database it would be what stood there when the lock was asked for.
+/// A read must see what others committed before the lock was granted. Under a stricter default isolation
+/// level it would see the state from when the lock was requested.
 const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
 impl Tx {
-    /// As [`Db::now`].
+    /// Like [`Db::now`].
     pub async fn now(&mut self, clock: &Clock) -> Result<Micros, DbError> {
         match (self, clock) {
             (Self::Postgres(tx), Clock::System) => {
@@ -329,7 +331,7 @@ impl Tx {
     }
 
     /// Takes one more lock until the transaction ends, under the rules of [`Db::begin_exclusive`]. SQLite has
-    /// one writer: whoever began so has it.
+    /// one writer, so such a transaction has every lock already.
     pub async fn lock(&mut self, lock: DbLock) -> Result<(), DbError> {
         match self {
             Self::Sqlite(_) => Ok(()),
@@ -346,8 +348,8 @@ impl Tx {
     }
 }
 
-/// Makes the file with mode 0600, and the folders over it, where they are not there. SQLite gives its
-/// write-ahead log the mode of the file.
+/// Creates the file with mode 0600, and its folders, if they do not exist. SQLite gives its write-ahead log
+/// the mode of the file.
 fn make_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     if let Some(folder) = path.parent() {

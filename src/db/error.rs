@@ -1,4 +1,4 @@
-//! What may go wrong with a database: to open it, and to ask it something.
+//! Errors of a database: on opening it, and on using it.
 
 use std::path::PathBuf;
 
@@ -7,12 +7,12 @@ use sqlx::migrate::MigrateError;
 use super::MIGRATIONS;
 use crate::outage::DependencyStatus;
 
-/// A statement failed, or found no connection in time. What the database says is for the log only.
+/// A statement failed, or found no connection in time. The database's message is only for the log.
 #[derive(Debug, thiserror::Error)]
 #[error("database: {0}")]
 pub struct DbError(sqlx::Error);
 
-/// How the database is, as far as failed statements and looks tell. A process has one.
+/// The state of the database, from failed statements and probes. A process has one.
 pub static OUTAGE: DependencyStatus =
     DependencyStatus::new("the database", "gatehouse_database_up", "gatehouse_database_errors_total", 1);
 
@@ -25,23 +25,23 @@ impl From<sqlx::Error> for DbError {
     }
 }
 
-/// Whether the database cannot do what it is there for, rather than refuse this statement.
+/// Whether the database is broken, rather than only refusing this statement.
 fn is_outage(error: &sqlx::Error) -> bool {
     let code = match error {
         sqlx::Error::Database(error) => error.code().unwrap_or_default(),
         sqlx::Error::RowNotFound | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => return false,
         _ => return true,
     };
-    // PostgreSQL's have five characters, SQLite's are numbers of four digits at most.
+    // PostgreSQL's codes have five characters, SQLite's are numbers of at most four digits.
     match code.parse::<u32>() {
-        // The low byte says what kind it is: READONLY, IOERR, CORRUPT, FULL, CANTOPEN.
+        // The low byte is the kind: READONLY, IOERR, CORRUPT, FULL, CANTOPEN.
         Ok(number) if code.len() < 5 => [8, 10, 11, 13, 14].contains(&(number & 0xFF)),
-        // No connection, no resources, an operator's intervention, its system; a standby.
+        // Connection failure, no resources, operator intervention, system error; read-only standby.
         _ => ["08", "53", "57P", "58", "25006"].iter().any(|class| code.starts_with(class)),
     }
 }
 
-/// Why a database cannot be opened. The URL is not repeated: it may hold a password.
+/// Why a database cannot be opened. The URL is not included, because it may contain a password.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error("database.url: must begin with sqlite: or postgres:")]
@@ -71,13 +71,13 @@ impl From<MigrateError> for ConnectError {
 }
 
 impl DbError {
-    /// A row of the same key was there already.
+    /// A row with the same key exists already.
     pub fn is_unique_violation(&self) -> bool {
         matches!(&self.0, sqlx::Error::Database(error) if error.is_unique_violation())
     }
 
-    /// Whether the database refused what it was given, and would again: a value that it cannot hold, a row that
-    /// a constraint forbids.
+    /// Whether the database refused the values, and would again: a value that it cannot store, a row that
+    /// violates a constraint.
     pub fn is_about_values(&self) -> bool {
         let code = self.0.as_database_error().and_then(|error| error.code());
         let Some(code) = code else { return false };
@@ -85,7 +85,7 @@ impl DbError {
         if code.len() == 5 && (code.starts_with("22") || code.starts_with("23")) {
             return true;
         }
-        // SQLite: the low byte says what kind it is: TOOBIG, CONSTRAINT, MISMATCH.
+        // SQLite: the low byte is the kind: TOOBIG, CONSTRAINT, MISMATCH.
         code.len() < 5 && code.parse::<u32>().is_ok_and(|code| [18, 19, 20].contains(&(code & 0xFF)))
     }
 }

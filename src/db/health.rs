@@ -1,5 +1,5 @@
-//! Whether the database answers, and takes what is written: looked at in the background, so that requests fail at
-//! once while it does not, and so that an instance without traffic knows, too.
+//! Whether the database answers and accepts writes. Probed in the background, so that requests fail
+//! immediately while it does not, and so that an instance without traffic knows, too.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -11,18 +11,18 @@ use super::{Db, DbError, DbLock, OUTAGE, READ_COMMITTED, Tx, on_tx};
 
 /// Between two probes.
 const EVERY: Duration = Duration::from_secs(1);
-/// So many probes come to one write, while writes succeed.
+/// Probes per write, while writes succeed.
 const PROBES_A_WRITE: u32 = 5;
 /// How long a server may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// How long a write may take: as long as one waits for another's.
+/// How long a write may take: as long as it may wait for another one.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
-/// PostgreSQL's code for it.
+/// PostgreSQL's code for too many connections.
 const TOO_MANY_CONNECTIONS: &str = "53300";
-/// Just less than a page of SQLite, so that a row takes one of its own.
+/// Just less than a page of SQLite, so that a row needs a page of its own.
 const FILLER: usize = 3_500;
 
-/// As it was when last looked at; fine before the first look.
+/// The state at the last probe; healthy before the first one.
 #[derive(Debug, Default)]
 pub struct DbHealth {
     unreachable: AtomicBool,
@@ -52,12 +52,12 @@ impl DbHealth {
 }
 
 impl Db {
-    /// Whether the last write that was tried succeeded.
+    /// Whether the last attempted write succeeded.
     pub fn is_writable(&self) -> bool {
         !self.health().unwritable.load(Ordering::Relaxed)
     }
 
-    /// Looks for ever.
+    /// Probes for ever.
     pub async fn run_probes(&self) {
         let mut connection = None;
         let mut probes = 0_u32;
@@ -80,8 +80,8 @@ impl Db {
         }
     }
 
-    /// Writes as those do whose writes matter most, over the same connections. The new row comes before the old
-    /// one goes, so that it needs room.
+    /// Writes in the same way, over the same connections, as the most important writes. The new row is
+    /// written before the old one is deleted, so that it needs space.
     pub async fn try_write(&self) -> Result<(), DbError> {
         const ADD: &str = "INSERT INTO write_probes (id, filler) VALUES ($1, $2)";
         const DROP: &str = "DELETE FROM write_probes WHERE id <> $1";
@@ -89,7 +89,7 @@ impl Db {
         let id = (i64::from(std::process::id()) << 32) | (probe & 0xFFFF_FFFF);
         let mut tx = match self {
             Self::Sqlite(_) => self.begin_exclusive(DbLock::on("health")).await?,
-            // Beside those who have the lock: a stall of theirs is not this instance's.
+            // Without waiting for a lock: a stall of its holder is not this instance's.
             Self::Postgres(pools) => Tx::Postgres(pools.exclusive.begin_with(READ_COMMITTED).await?),
         };
         let filler = "-".repeat(FILLER);
@@ -106,16 +106,16 @@ impl Db {
     }
 }
 
-/// Over a connection of its own: those of the pool may all be busy, which is another matter.
+/// Over its own connection, because those of the pool may all be busy, which is a different problem.
 async fn answers(
     connection: &mut Option<PgConnection>,
     options: &sqlx::postgres::PgConnectOptions,
 ) -> Result<(), sqlx::Error> {
-    // Taken out meanwhile: one that failed, or was not heard in time, is not used again.
+    // Taken out: a connection that failed or did not answer in time is not used again.
     let mut open = match connection.take() {
         Some(open) => open,
         None => match options.connect().await {
-            // Out of connections, which those of the pool may have: it answers.
+            // No free connections, which the pool may all have: the server does answer.
             Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(TOO_MANY_CONNECTIONS) => {
                 return Ok(());
             }

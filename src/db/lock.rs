@@ -1,5 +1,5 @@
-//! What a transaction of PostgreSQL has to itself over all instances: one number's messages, not all of them, so
-//! that an instance that stalls holds up nobody else.
+//! What a PostgreSQL transaction has exclusively across all instances: one number's messages rather than all
+//! of them, so that an instance that stalls blocks nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::{ACQUIRE_TIMEOUT, DbError, READ_COMMITTED};
 
-/// How long the lock itself is waited for: longer than any transaction under it takes, and short enough for
-/// somebody who waits for a code. The server gives it up for a stalled instance after five seconds.
+/// How long a transaction waits for the lock: longer than any transaction under it takes, and short enough
+/// for somebody who waits for a code. After five seconds the server takes it away from a stalled instance.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
-/// Two locks share one with a chance of one in a thousand; then they ask one after the other.
+/// Two locks share an entry with a chance of one in a thousand; then they are requested one after the other.
 const TURNS: usize = 1024;
 
-/// One lock. A transaction that takes several takes them in the order that they are declared in here, the
-/// smaller before the larger: so no two wait for each other.
+/// One lock. A transaction that takes several takes them in the order in which they are declared here, and
+/// among the same kind the smaller first, so that no two wait for each other.
 #[derive(Debug, Clone, Copy)]
 pub struct DbLock(i64);
 
@@ -26,7 +26,7 @@ impl DbLock {
         Self::of("sms.number", key)
     }
 
-    /// Putting a brake on a dialling prefix.
+    /// Setting a brake on a dialling prefix.
     pub fn brake(prefix: &str) -> Self {
         Self::of("sms.brake", prefix.as_bytes())
     }
@@ -36,7 +36,7 @@ impl DbLock {
         Self::of("account", id)
     }
 
-    /// What there is one of in an installation.
+    /// Something that exists once per installation.
     pub fn on(what: &'static str) -> Self {
         Self::of(what, b"")
     }
@@ -53,8 +53,8 @@ impl DbLock {
     }
 }
 
-/// One connection of this process asks for a lock at a time: a burst for a number subject lock is stuck would
-/// hold every connection otherwise, and no other number had one.
+/// Only one connection of this process asks for each lock at a time: otherwise a burst for a number whose
+/// lock is stuck would take every connection, and none would be left for other numbers.
 #[derive(Debug, Clone)]
 pub(super) struct LockQueue(Arc<[Arc<Mutex<()>>]>);
 

@@ -1,6 +1,7 @@
-//! Connections to SQLite outside the pools, for what every sign-in asks. A pool tests a connection each
-//! time it is given back, which is a trip to the connection's thread of its own; a trip wakes that thread
-//! and then the caller's, and so does each statement of several: that costs more than most statements do.
+//! Connections to SQLite outside the pools, for the statements of every sign-in. A pool tests a connection
+//! each time it is returned, which is a round trip to the connection's thread. A round trip wakes that thread
+//! and then the caller's, and so does each of several statements: that costs more than most statements
+//! themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,15 +13,15 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::{ACQUIRE_TIMEOUT, DbError, DbPools};
 
-/// One that reads, and one that writes: what this has read stays true for as long as nobody else writes,
-/// where every other connection reads the file again after each of its commits. Clones share them.
+/// One connection for reads and one for writes. The reader's cache stays valid as long as nobody else writes,
+/// whereas every other connection reads the file again after each commit. Clones share them.
 #[derive(Debug, Clone)]
 pub struct OwnConnections {
     reader: OwnConnection,
     writer: OwnConnection,
 }
 
-/// A connection and those who wait for it. None before its first use, and after a failure.
+/// A connection and its waiters. None before its first use, and after a failure.
 #[derive(Debug, Clone)]
 struct OwnConnection {
     options: SqliteConnectOptions,
@@ -31,7 +32,7 @@ struct OwnConnection {
 #[derive(Debug)]
 struct OpenConnection {
     connection: SqliteConnection,
-    /// What was set up on it.
+    /// The setup that has run on it.
     set_up: Vec<&'static str>,
 }
 
@@ -50,9 +51,8 @@ impl DbPools<Sqlite> {
         OwnConnection::end(turn, answer)
     }
 
-    /// Runs one statement, whatever becomes of the caller meanwhile, and answers with what it returns.
-    /// `setup` makes the temporary tables, views and triggers that the statement is written for, where they are
-    /// not there; it is run once on a connection.
+    /// Runs one statement even if the caller is dropped, and returns its result. `setup` creates the
+    /// temporary tables, views and triggers that the statement needs; it runs once per connection.
     pub async fn write<T>(
         &self,
         setup: &'static str,
@@ -84,7 +84,7 @@ impl OwnConnections {
         for line in [&self.reader, &self.writer] {
             line.closed.store(true, Ordering::SeqCst);
             if let Some(OpenConnection { connection, .. }) = line.open.lock().await.take() {
-                // It ends either way.
+                // The result does not matter.
                 let _ = connection.close().await;
             }
         }
@@ -100,7 +100,7 @@ impl OwnConnection {
         if self.closed.load(Ordering::SeqCst) {
             return Err(sqlx::Error::PoolClosed.into());
         }
-        // Taken out meanwhile: whoever hangs up here leaves no connection that is half set up.
+        // Taken out, so that a dropped caller leaves no connection that is half set up.
         let mut ready = match open.take() {
             Some(ready) => ready,
             None => OpenConnection { connection: self.options.connect().await?, set_up: Vec::new() },

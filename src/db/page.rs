@@ -1,11 +1,10 @@
-//! Pages of a table, newest first: where one ends and the next begins. What is the same for events, messages
-//! and changes of the limits.
+//! Pages of a table, newest first: the common part for events, messages and changes of the limits.
 
 use std::fmt;
 
 use crate::clock::Micros;
 
-/// Behind which row the next page begins. What a page may carry in its address.
+/// The row after which the next page begins. May be part of a page's URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowCursor<Id> {
     pub at: Micros,
@@ -13,7 +12,7 @@ pub struct RowCursor<Id> {
 }
 
 impl<Id> RowCursor<Id> {
-    /// As it is displayed; `id` reads the row's own part.
+    /// Parses the displayed form; `id` reads the row's own part.
     pub fn parse_with(text: &str, id: impl FnOnce(&str) -> Option<Id>) -> Option<Self> {
         let (at, rest) = text.split_once('-')?;
         Some(Self { at: Micros(at.parse().ok()?), id: id(rest)? })
@@ -29,7 +28,7 @@ impl<Id: fmt::Display> fmt::Display for RowCursor<Id> {
 #[derive(Debug, Clone)]
 pub struct RowPage<Entry, Id> {
     pub entries: Vec<Entry>,
-    /// None where this is the last page.
+    /// None on the last page.
     pub next: Option<RowCursor<Id>>,
 }
 
@@ -38,7 +37,7 @@ impl<Entry, Id> RowPage<Entry, Id> {
         Self { entries: Vec::new(), next: None }
     }
 
-    /// Of rows that were asked for with one more than wanted, which says whether there is a next page.
+    /// From rows that were requested with one more than needed, which tells whether there is a next page.
     pub fn of(
         rows: impl IntoIterator<Item = Result<Entry, sqlx::Error>>,
         wanted: u32,

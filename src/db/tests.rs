@@ -5,7 +5,7 @@ mod database;
 
 pub(crate) use database::TestDatabase;
 
-/// Makes the tables of a database; see [`TestDatabase`].
+/// Creates the tables of a database; see [`TestDatabase`].
 async fn migrate(url: &str) {
     Db::connect(url).await.unwrap().close().await;
 }
@@ -16,7 +16,7 @@ impl TestDatabase {
     }
 }
 
-/// Each function of a database becomes a test on SQLite and one on PostgreSQL; on two threads, or on one.
+/// Each function of a database becomes a test on SQLite and one on PostgreSQL, on two threads or on one.
 macro_rules! on_both_databases {
     ($($test:ident),+ $(,)?) => {
         $crate::db::tests::on_both_databases!(@[flavor = "multi_thread", worker_threads = 2] $($test)+);
@@ -201,7 +201,7 @@ async fn who_waits_for_the_exclusive_lock_keeps_nobody_from_reading(database: Te
 async fn who_has_waited_for_the_exclusive_lock_sees_what_was_written_meanwhile(database: TestDatabase) {
     let one = database.open().await;
     if let Db::Postgres(pools) = &one {
-        // The strictest that an owner may have made the default; it holds for connections made later.
+        // The strictest default that an owner may have set; it applies to connections made later.
         let url = url::Url::parse(&database.url).unwrap();
         let name = url.path().trim_start_matches('/');
         let strict = format!("ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'");
@@ -218,7 +218,7 @@ async fn who_has_waited_for_the_exclusive_lock_sees_what_was_written_meanwhile(d
     tokio::task::yield_now().await;
     const INSERT: &str = "INSERT INTO accounts (id, login, created_at) VALUES ('1', 'a', 0)";
     on_tx!(&mut first, connection => sqlx::query(INSERT).execute(connection).await.map(drop)).unwrap();
-    // The other asks for the lock while this one has it: a foreign process, which no clock of ours moves.
+    // The other asks for the lock while this one has it: a separate process, which our clock does not move.
     tokio::time::sleep(Duration::from_millis(200)).await;
     first.commit().await.unwrap();
     assert_eq!(second.await.unwrap(), 1);
@@ -238,7 +238,7 @@ async fn a_write_that_fails_half_way_undoes_what_it_did_and_the_next_one_goes_on
         let Db::Sqlite(pools) = &db else { unreachable!("opened as SQLite") };
         let make = |id, login| pools.write::<String>(SETUP, sqlx::query_scalar(MAKE).bind(id).bind(login));
         assert_eq!(make("1", "a").await.unwrap(), ["a"]);
-        // The second table has this key: what went into the first is taken back.
+        // The second table has this key already, so the first insertion is rolled back.
         const TAKEN: &str = "INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
             VALUES ('b', '1', 0, '', '')";
         sqlx::query(TAKEN).execute(&pools.all).await.unwrap();
@@ -278,7 +278,7 @@ async fn whoever_goes_away_leaves_a_write_whole_or_not_begun() {
     assert_eq!(accounts, count("SELECT COUNT(*) FROM sign_ins").await.unwrap());
 }
 
-/// A reader whose caller went away must not answer the next one with what that one had asked.
+/// A reader whose caller was dropped must not answer the next caller with the earlier result.
 #[tokio::test]
 async fn whoever_goes_away_leaves_no_answer_to_the_next_question() {
     let (_folder, url) = scratch();
