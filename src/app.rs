@@ -1,4 +1,4 @@
-//! The composition root: the only place that chooses real parts.
+//! The composition root: the only place that selects implementations.
 
 mod health;
 mod serving;
@@ -37,12 +37,12 @@ use crate::web::kit::visit::Edge;
 
 pub use serving::RunningServer;
 
-/// What every key of ours on Redis begins with.
+/// The prefix of all our keys on Redis.
 const REDIS_PREFIX: &str = "gh";
-/// How long the first connection to Redis is waited for before the server starts without it.
+/// How long a start waits for the first connection to Redis before it continues without it.
 const FIRST_CONNECTION: Duration = Duration::from_secs(1);
 
-/// What time and chance come from, and what a test replaces.
+/// The sources of time and randomness, which a test replaces.
 #[derive(Clone, Default)]
 pub struct TimeAndEntropy {
     pub clock: Clock,
@@ -65,7 +65,7 @@ pub enum StartError {
     Bind { address: SocketAddr, reason: std::io::Error },
 }
 
-/// The services and what they stand on.
+/// The services and what they depend on.
 pub struct Application {
     pub services: Data<Services>,
     edge: Data<Edge>,
@@ -90,7 +90,7 @@ impl Application {
         world: TimeAndEntropy,
         metrics: PrometheusHandle,
     ) -> Result<Self, StartError> {
-        // redis and sqlx both speak TLS by rustls; which provider computes for it is chosen here, once.
+        // redis and sqlx both use TLS through rustls; its crypto provider is selected here, once.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let TimeAndEntropy { clock, entropy } = world;
         let master = MasterKey::load_or_create(&settings.secrets.key_file, &entropy)?;
@@ -136,7 +136,7 @@ impl Application {
             audit: audit.clone(),
         };
         let codes = SmsCodes::new(under_codes, &master);
-        // Where it fails, the first request for a code tries again.
+        // If it fails, the first request for a code tries again.
         let _ = codes.rebuild_windows(&live.snapshot()).await;
         let custom = CustomLimits::new(limiter.clone(), audit.clone());
         let issuing = in_process();
@@ -195,7 +195,7 @@ impl Application {
     }
 }
 
-/// What this machine calls itself; in a container, the container.
+/// This machine's name; in a container, the container's.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
@@ -240,13 +240,13 @@ async fn open_store(
     }
 }
 
-/// The database alone, for commands that need no server.
+/// Opens only the database, for commands that run no server.
 pub async fn open_accounts(settings: &Settings, world: &TimeAndEntropy) -> Result<Accounts, ConnectError> {
     let db = Db::connect(&database_url(&settings.database.url)).await?;
     Ok(Accounts::new(db, world.clock.clone(), world.entropy.clone()))
 }
 
-/// The record of events, for commands that need no server.
+/// Opens the record of events, for commands that run no server.
 pub async fn open_record(settings: &Settings, world: &TimeAndEntropy) -> Result<Audit, StartError> {
     let master = MasterKey::load_or_create(&settings.secrets.key_file, &world.entropy)?;
     let db = Db::connect(&database_url(&settings.database.url)).await?;

@@ -1,4 +1,4 @@
-//! Wall-clock time as a parameter: the system's, or one that a test moves.
+//! Wall-clock time as a parameter: the system's clock, or one that a test moves.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -17,13 +17,13 @@ impl Micros {
         Self(self.0.saturating_sub(micros(span)))
     }
 
-    /// From `earlier` to here; zero where `earlier` is later.
+    /// The time since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         let micros = self.0.saturating_sub(earlier.0);
         Duration::from_micros(if micros > 0 { micros as u64 } else { 0 })
     }
 
-    /// Whole seconds since the epoch, as SQL columns keep them.
+    /// Whole seconds since the epoch, as in SQL columns.
     pub const fn seconds(self) -> i64 {
         self.0.div_euclid(1_000_000)
     }
@@ -33,12 +33,12 @@ impl Micros {
     }
 }
 
-/// Whole microseconds. `Duration::as_micros` goes by way of 128 bits, which every decision would pay for.
+/// Whole microseconds. `Duration::as_micros` uses 128 bits, which would slow down every decision.
 const fn micros(span: Duration) -> i64 {
     (span.as_secs() as i64).saturating_mul(1_000_000).saturating_add(span.subsec_micros() as i64)
 }
 
-/// Where the time comes from. Clones share the same clock.
+/// The source of time. Clones share the same clock.
 #[derive(Debug, Clone, Default)]
 pub enum Clock {
     #[default]
@@ -59,14 +59,14 @@ impl Clock {
         }
     }
 
-    /// Moves a manual clock on; the system's clock is not ours to move.
+    /// Advances a manual clock; has no effect on the system's.
     pub fn advance(&self, span: Duration) {
         if let Self::Manual(micros) = self {
             micros.fetch_add(span.as_micros() as i64, Ordering::SeqCst);
         }
     }
 
-    /// Sets a manual clock, backwards too.
+    /// Sets a manual clock, also backwards.
     pub fn set(&self, to: Micros) {
         if let Self::Manual(micros) = self {
             micros.store(to.0, Ordering::SeqCst);
@@ -76,19 +76,19 @@ impl Clock {
 
 static SYSTEM: LazyLock<CounterClock> = LazyLock::new(CounterClock::new);
 
-/// How long the counter is believed before the system's clock is asked again: so late a step of that
-/// clock is seen, and no longer can the two drift apart.
+/// How long the counter is used before the system's clock is read again. A step of that clock is noticed this
+/// much later, and the two cannot drift apart for longer.
 const BELIEVED: i64 = 10_000;
-/// Two readings of the counter further apart were not taken at one moment: this thread had to wait.
+/// Two readings of the counter further apart are not from one moment: this thread was interrupted.
 const AT_ONCE: i64 = 20;
 
-/// The system's clock by way of the processor's counter, which is read in a third of the time. All in
+/// The system's clock through the processor's counter, which takes a third of the time to read. All in
 /// microseconds.
 struct CounterClock {
     counter: quanta::Clock,
-    /// Microseconds in 2^64 units of the counter: one multiplication tells the time.
+    /// Microseconds in 2^64 units of the counter, so that one multiplication gives the time.
     scale: u64,
-    /// The counter when the system's clock was last asked, and how far that was ahead of it.
+    /// The counter at the last reading of the system's clock, and how far that was ahead of it.
     asked: AtomicI64,
     ahead: AtomicI64,
 }
@@ -97,7 +97,7 @@ impl CounterClock {
     fn new() -> Self {
         let (asked, ahead) = (AtomicI64::new(-BELIEVED), AtomicI64::new(0));
         let counter = quanta::Clock::new();
-        // As precise as quanta's own factor: so many units are days, and their nanoseconds stay below 2^63.
+        // As precise as quanta's own factor: this many units are days, and their nanoseconds stay below 2^63.
         let scale = u128::from(counter.delta_as_nanos(0, 1 << 50)) * (1 << 14) / 1_000;
         Self { counter, scale: scale as u64, asked, ahead }
     }
@@ -105,7 +105,7 @@ impl CounterClock {
     fn now(&self) -> Micros {
         let count = self.count();
         let since = count - self.asked.load(Ordering::Acquire);
-        // Less than nothing where the machine was moved to another and the counter went back.
+        // Negative if the machine was moved to another host and the counter went back.
         if (0..BELIEVED).contains(&since) {
             Micros(count + self.ahead.load(Ordering::Relaxed))
         } else {

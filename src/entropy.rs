@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-/// Where unpredictable bytes come from. Clones share the same source.
+/// The source of unpredictable bytes. Clones share the same source.
 #[derive(Debug, Clone, Default)]
 pub enum Entropy {
     #[default]
     Os,
-    /// The same bytes in the same order at every run.
+    /// The same bytes in the same order in every run.
     Seeded(Arc<Mutex<blake3::OutputReader>>),
 }
 

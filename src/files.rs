@@ -1,21 +1,21 @@
-//! Files as the operating system hands them out: how many may be open at once, and none that holds its reader up.
+//! Files: how many may be open at once, and how to open one without blocking.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// What is assumed where the system does not say: the least that Linux starts a process with.
+/// Assumed if the system does not say: the lowest limit with which Linux starts a process.
 const USUAL: u64 = 1024;
 
-/// Raises the number of files that may be open to the most that the system allows, and says how many that are.
+/// Raises the number of files that may be open to the most that the system allows, and returns that.
 ///
-/// A connection is a file. Shells and service managers start a process with few and let it ask for more: the
-/// low figure is there for programs that use `select`, and this one does not.
+/// A connection is a file. Shells and service managers start a process with a low limit and let it ask for
+/// more: the low limit is for programs that use `select`, which this one does not.
 #[expect(unsafe_code, reason = "the standard library has no call for the limits of a process")]
 pub fn raise_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls read or write the one structure they are given, which lives until they return.
+    // SAFETY: both calls access only the structure that they are given, which lives until they return.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) != 0 {
             return USUAL;
@@ -28,12 +28,12 @@ pub fn raise_limit() -> u64 {
     limit.rlim_cur
 }
 
-/// Opens a file that a person named, for reading. Whatever else stands at its path (a FIFO that nobody writes to
-/// would be waited for without end) is refused; a link to a regular file is as good as the file.
+/// Opens a file that an operator named, for reading. Anything else at its path is refused (opening a FIFO
+/// without a writer would block for ever); a link to a regular file is accepted.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // To open a device may already do something, so it is looked at first,
+    // Opening a device may already have an effect, so its type is checked first,
     only_regular(std::fs::metadata(path)?.file_type())?;
-    // and once more when it is open, since another may have taken its place.
+    // and again when it is open, because it may have been replaced.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     only_regular(file.metadata()?.file_type())?;
     Ok(file)

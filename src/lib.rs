@@ -1,21 +1,21 @@
 //! Gatehouse: login throttling and SMS anti-abuse on an exact sliding-window limiter.
 //!
-//! A sign-in, top to bottom: [`routes`] finds the handler; [`web`] parses the request, finds the
-//! client's address and redeems a CAPTCHA answer ([`captcha`]); [`login`] takes a slot on the account's
-//! and the address's windows ([`throttle`]) before it verifies the password, and settles the slot by
-//! the outcome, which comes back to one `match` in [`web`].
+//! A sign-in, from top to bottom: [`routes`] finds the handler; [`web`] parses the request, finds the
+//! client's address and redeems a CAPTCHA answer ([`captcha`]); [`login`] takes a slot in the windows of the
+//! account and the address ([`throttle`]) before it verifies the password, and settles the slot by the
+//! outcome, which comes back to one `match` in [`web`].
 //!
-//! A code by SMS, top to bottom: [`web`] parses the number; [`sms`] takes a hit on the windows of number,
-//! address, prefix and everyone ([`throttle`]), writes the message into its ledger ([`db`]), which decides
-//! for good, and hands it to the gateway; what a code that comes back opens is [`login`]'s to say.
+//! An SMS code, from top to bottom: [`web`] parses the number; [`sms`] takes a hit in the windows of the
+//! number, the address, the prefix and the total ([`throttle`]), writes the message into its ledger ([`db`]),
+//! which has the final decision, and hands it to the gateway. [`login`] decides what an entered code opens.
 //!
 //! A change of the limits: [`tuning`] puts an administrator's draft into the document that [`config`]
-//! watches, which is then in force on every instance that watches it.
-//! What was tried, and how it ended, [`audit`] keeps for the console.
+//! watches, and it is then in force on every instance that watches the document. [`audit`] records what was
+//! tried and how it ended, for the console.
 //!
-//! What runs is put together in [`app`], from what [`config`] read. Calls go down only: `web` names no
-//! database and no store, and `throttle` serves as a library of its own; [`web::RateLimit`] puts it before the
-//! endpoints of another application.
+//! [`app`] puts the parts together from what [`config`] read. Calls go down only: `web` names no database and
+//! no store, and `throttle` can be used as a library; [`web::RateLimit`] is a middleware for another
+//! application's endpoints.
 
 #[cfg(feature = "server")]
 pub mod app;

@@ -1,5 +1,5 @@
-//! Something that others keep and that may be out: a line in the log when it goes out and one when it is back,
-//! however many calls fail in between.
+//! A dependency that may be out: one log line when it goes out and one when it comes back, however many calls
+//! fail in between.
 
 use std::fmt::Display;
 use std::sync::OnceLock;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use metrics::{Counter, Gauge};
 
-/// One dependency; `gatehouse_{name}_up` and `gatehouse_{name}_errors_total` say how it is.
+/// One dependency; its metrics are `gatehouse_{name}_up` and `gatehouse_{name}_errors_total`.
 #[derive(Debug)]
 pub struct DependencyStatus {
-    /// As the log calls it.
+    /// Its name in the log.
     what: &'static str,
     up: &'static str,
     errors: &'static str,
@@ -21,7 +21,7 @@ pub struct DependencyStatus {
 }
 
 impl DependencyStatus {
-    /// It counts as out after so many failures in a row.
+    /// It counts as out after this many failures in a row.
     pub const fn new(what: &'static str, up: &'static str, errors: &'static str, after: u64) -> Self {
         let (is_out, failed) = (AtomicBool::new(false), AtomicU64::new(0));
         Self { what, up, errors, after, is_out, failed, handles: OnceLock::new() }
@@ -45,7 +45,7 @@ impl DependencyStatus {
         }
     }
 
-    /// Whether what fails now is no news.
+    /// Whether a failure now is already known.
     pub fn is_out(&self) -> bool {
         self.is_out.load(Ordering::Relaxed)
     }

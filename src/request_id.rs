@@ -1,7 +1,7 @@
-//! What a request is called: in its answer, in each line of the log about it, and in each event.
+//! The id of a request: in its response, in each of its log lines, and in each event.
 //!
-//! It goes along with the task that answers the request, as none of what stands between has any use for it.
-//! What a task does beside the request knows it where it was begun by [`spawn`].
+//! It is stored with the task that answers the request, so that it need not be passed through every call. A
+//! task that runs beside the request has the id if it was started by [`spawn`].
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use tokio::task::JoinHandle;
 use crate::entropy::Entropy;
 use crate::secret::UniqueIds;
 
-/// Letters of one that a proxy gave.
+/// The longest id that is accepted from a proxy.
 const LONGEST: usize = 64;
 
 tokio::task_local! {
     static CURRENT: RequestId;
 }
 
-/// Letters, digits, `.`, `_` and `-`: it may stand in a header, a line of the log and a query as it is.
+/// Letters, digits, `.`, `_` and `-`: valid without escaping in a header, a log line and a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestId(Arc<str>);
 
@@ -34,7 +34,7 @@ impl RequestId {
         &self.0
     }
 
-    /// That of the request that is being answered here.
+    /// The id of the request that is being answered here.
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Clone::clone).ok()
     }
@@ -44,7 +44,7 @@ impl RequestId {
     }
 }
 
-/// `tokio::spawn` for what a request waits for, or leaves behind: it is still about that request.
+/// `tokio::spawn` for tasks that a request waits for, or leaves behind: they keep its id.
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -55,7 +55,7 @@ where
     }
 }
 
-/// Makes ids that say nothing of how many there were before. Clones share the count.
+/// Makes ids that do not reveal how many came before. Clones share the count.
 #[derive(Clone)]
 pub struct RequestIds(Arc<UniqueIds>);
 

@@ -1,4 +1,4 @@
-//! Every URL, and the order of what stands before all of them.
+//! Every URL, and the order of the middleware.
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceFactory, ServiceRequest, ServiceResponse};
@@ -181,7 +181,7 @@ pub fn app(
         .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page::page)))
         .service(calls("/dev/outbox.json", "GET, HEAD").route(get().to(outbox::page::json)))
         .service(
-            // No HEAD: a report is taken, by whichever method it comes.
+            // No HEAD: a report takes effect by whichever method it comes.
             calls("/sms/reports/{gateway}", "GET, POST")
                 .guard(by_code(codes))
                 .app_data(PayloadConfig::new(delivery_reports::LONGEST))
@@ -208,12 +208,12 @@ fn get() -> Route {
     route().guard(guard::Any(guard::Get()).or(guard::Head()))
 }
 
-/// For a path that is there only if codes are sent.
+/// For a path that exists only if codes are sent.
 fn by_code(codes: bool) -> impl guard::Guard {
     guard::fn_guard(move |_| codes)
 }
 
-/// A path with the methods that it takes.
+/// A path with the methods that it accepts.
 fn calls(path: &'static str, allow: &'static str) -> Resource {
     resource(path).app_data(RouteMetrics::default()).default_service(route().to(
         move |request: HttpRequest| async move {

@@ -1,5 +1,5 @@
-//! The master key, and the keys derived from it: one for each purpose, so that what one purpose
-//! hashes says nothing about another's.
+//! The master key, and the keys derived from it: one for each purpose, so that hashes for one purpose reveal
+//! nothing about another.
 
 use std::hash::Hasher;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use crate::entropy::Entropy;
 use crate::files::open_regular;
 
-/// 32 bytes that everything keyed hangs on. Losing it forgets every window, session and challenge.
+/// The 32 bytes from which every key is derived. Losing it invalidates every window, session and challenge.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct MasterKey([u8; 32]);
 
@@ -38,8 +38,8 @@ impl MasterKey {
         Self(bytes)
     }
 
-    /// Reads the key, or makes it (mode 0600) where there is none. Two processes that start at once
-    /// end with the same key: the file is linked into place whole, and only where none stands.
+    /// Reads the key, or creates it (mode 0600) if there is none. Two processes that start at once end with
+    /// the same key: the complete file is linked into place, and only if there is none.
     pub fn load_or_create(path: &Path, entropy: &Entropy) -> Result<Self, KeyFileError> {
         let failed = |reason| KeyFileError::Io { path: path.to_owned(), reason };
         match open_regular(path) {
@@ -100,9 +100,10 @@ fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 pub struct SubKey([u8; 32]);
 
 impl SubKey {
-    /// A keyed hash (BLAKE3) of the parts, each with its length, so that no two lists of parts agree.
+    /// A keyed hash (BLAKE3) of the parts, each with its length, so that different lists of parts never have
+    /// the same input.
     pub fn hash(&self, parts: &[&[u8]]) -> [u8; 32] {
-        // Nearly all inputs fit one block of the stack, where the one-shot call is three times as fast.
+        // Nearly all inputs fit one block on the stack, for which the one-shot call is three times as fast.
         let mut whole = [0; 256];
         let mut end = 0;
         for part in parts {
@@ -114,8 +115,8 @@ impl SubKey {
         *blake3::keyed_hash(&self.0, &whole[..end]).as_bytes()
     }
 
-    /// A keyed hash by SipHash-2-4 with 128 bits of what stands under `tag`: a pseudorandom function made
-    /// for short inputs, in a third of the time. Keep a key to one of the two hashes.
+    /// A keyed hash (SipHash-2-4 with 128 bits) of `input` under `tag`: a pseudorandom function for short
+    /// inputs, in a third of the time. Use a key for only one of the two hashes.
     pub fn short_hash(&self, tag: [u8; 8], input: &[u8]) -> [u8; 16] {
         let key = self.0.first_chunk().expect("32 bytes hold 16");
         let mut hasher = SipHasher24::new_with_key(key);
@@ -133,8 +134,8 @@ impl SubKey {
     }
 }
 
-/// Makes 128 bits that nobody can guess and that do not come twice, in a tenth of the time that the system takes
-/// for as many: a counter, hashed under a key of this process alone.
+/// Makes 128 bits that nobody can guess and that never repeat, in a tenth of the time that the system's
+/// generator takes: a counter, hashed under a key of this process.
 pub struct UniqueIds {
     key: SubKey,
     made: AtomicU64,
@@ -151,7 +152,7 @@ impl UniqueIds {
     }
 }
 
-/// Whether two secrets agree, in a time that does not tell where they differ.
+/// Whether two secrets are equal, in constant time.
 pub fn same(one: &[u8], other: &[u8]) -> bool {
     one.ct_eq(other).into()
 }

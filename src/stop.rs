@@ -1,14 +1,15 @@
-//! The word to stop, for tasks that run beside the requests: each ends where it holds nothing half done.
+//! The signal to stop, for tasks that run beside the requests: each ends at a point where it holds nothing
+//! half done.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// Tells every [`StopSignal`] when it is dropped.
+/// Stops every [`StopSignal`] when it is dropped.
 #[derive(Debug)]
 pub struct StopSender(watch::Sender<()>);
 
-/// Waits for the word.
+/// Waits for the signal.
 #[derive(Debug, Clone)]
 pub struct StopSignal(watch::Receiver<()>);
 
@@ -29,7 +30,7 @@ impl Default for StopSender {
 }
 
 impl StopSignal {
-    /// Waits for a while; false where it is told in the meantime.
+    /// Waits for a while; false if it is stopped in the meantime.
     pub async fn pause(&mut self, span: Duration) -> bool {
         tokio::select! {
             () = self.told() => false,
@@ -37,9 +38,9 @@ impl StopSignal {
         }
     }
 
-    /// Returns when it is told, and at once ever after.
+    /// Returns when it is stopped, and immediately ever after.
     pub async fn told(&mut self) {
-        // Nothing is ever sent: the end of the sender is the word.
+        // Nothing is ever sent: dropping the sender is the signal.
         while self.0.changed().await.is_ok() {}
     }
 }

@@ -1,4 +1,4 @@
-//! How what is measured is told: the buckets of each histogram. `docs/metrics.md` lists what there is.
+//! How measurements are exported: the buckets of each histogram. `docs/metrics.md` lists the metrics.
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 
@@ -6,17 +6,17 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 pub const REQUEST_SECONDS: &str = "gatehouse_http_request_seconds";
 /// Seconds that a password waited for a worker to hash it, by lane.
 pub const QUEUE_SECONDS: &str = "gatehouse_password_queue_wait_seconds";
-/// Seconds that a gateway took to say what became of a message.
+/// Seconds that a gateway took to accept or refuse a message.
 pub const GATEWAY_SECONDS: &str = "gatehouse_sms_gateway_seconds";
 
-/// A refusal takes less than a millisecond, a page a few, a password hash 15 to 100, and what waits for one up
-/// to the seconds in which a known device (1.5) and a stranger (5) are to be in; 10 is what a body may take, and
-/// a gateway.
+/// A refusal takes less than a millisecond, a page a few, and a password hash 15 to 100. Waiting for one
+/// takes up to the seconds within which a known device (1.5) and a stranger (5) should be signed in; 10 is
+/// the timeout of a body, and of a gateway.
 const REQUEST_BUCKETS: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0];
-/// Gateways answer within a second as a rule, and are given up after `sms.timeout` (10 seconds).
+/// Gateways usually answer within a second, and are given up after `sms.timeout` (at most 10 seconds).
 const GATEWAY_BUCKETS: [f64; 7] = [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// What installs the recorder; its upkeep is to be run once a second.
+/// Builds the recorder; run its upkeep once a second.
 pub fn builder() -> PrometheusBuilder {
     let seconds = |name: &str| Matcher::Full(name.to_owned());
     PrometheusBuilder::new()

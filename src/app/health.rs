@@ -1,4 +1,4 @@
-//! How what the server stands on is doing, for `/readyz` and for operators.
+//! The state of what the server depends on, for `/readyz` and for operators.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! The server while it runs: it listens, what goes on beside the requests, and how it ends.
+//! The running server: it listens, runs background tasks, and shuts down.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::{files, routes};
 
 /// How long requests in flight may take to end after SIGTERM.
 const DRAIN: u64 = 15;
-/// How long messages that nobody waits for may take: as long as a gateway may.
+/// How long messages that nobody waits for may take at shutdown: as long as a gateway may.
 const LAST_MESSAGES: Duration = Duration::from_secs(10);
 /// How long the database may take for the last events.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -27,7 +27,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 const CLOSING: Duration = Duration::from_secs(2);
 
 impl Application {
-    /// Listens. The server runs when it is awaited, and drains at SIGTERM.
+    /// Starts to listen. The returned server runs when it is awaited, and drains at SIGTERM.
     pub fn serve(self) -> Result<RunningServer, StartError> {
         let Self { services, edge, security, settings, parts } = self;
         let metrics = services.metrics.clone();
@@ -79,14 +79,14 @@ impl RunningServer {
         self.server.handle()
     }
 
-    /// Until it is stopped.
+    /// Runs until it is stopped.
     pub async fn run(self) -> std::io::Result<()> {
         let Self { server, audit, codes, tuning, db, stopper, mut background, .. } = self;
         let ended = server.await;
-        // First what writes beside the requests, so that nothing is written after the last words; the
-        // connections last, while there is a runtime to close them on.
+        // First the background writers, so that nothing is written after the last events; the connections
+        // last, while there is a runtime to close them on.
         drop(stopper);
-        // What was said to be on its way is handed over, as far as its gateway answers.
+        // Messages that were reported as sent are handed over, as far as the gateway answers.
         if tokio::time::timeout(LAST_MESSAGES, codes.drain()).await.is_err() {
             tracing::warn!("messages were still being sent at shutdown; their outcome is unknown");
         }

@@ -1,4 +1,4 @@
-//! What is done now and then, whether or not requests come.
+//! Periodic work that does not depend on requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use crate::throttle::AnyStore;
 use crate::web::connections::{self, Connections};
 use crate::web::kit::services::Services;
 
-/// Between two looks for expired logs and sessions.
+/// Between two sweeps of expired logs and sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
-/// Between two looks whether the window store can decide again on sign-ins, where nobody comes to find out.
+/// Between two checks whether the window store can decide on sign-ins again, if no attempt causes one.
 const RETURN_EVERY: Duration = Duration::from_secs(1);
 
-/// Drops what has expired, a little at a time.
+/// Deletes what has expired, a little at a time.
 pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut stop: StopSignal) {
     const BATCH: u32 = 500;
     while stop.pause(SWEEP_EVERY).await {
@@ -31,7 +31,7 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
         {
         }
-        // What could not be purged is next time.
+        // What could not be deleted is tried again next time.
         let _ = services.accounts.purge_device_failures().await;
         let live = services.live.snapshot();
         let guard = services.sign_in.guard();
@@ -50,7 +50,7 @@ pub(super) async fn rebuild_lost_windows(services: Data<Services>, mut stop: Sto
     }
 }
 
-/// Looks how the database is. What is under way at the end came to nothing.
+/// Probes the database. A probe in progress at shutdown is dropped.
 pub(super) async fn probe_database(db: Db, mut stop: StopSignal) {
     tokio::select! {
         () = stop.told() => {}
@@ -58,8 +58,7 @@ pub(super) async fn probe_database(db: Db, mut stop: StopSignal) {
     }
 }
 
-/// Closes connections that have nothing to stay open for. What was measured is summed up on the way, as it would
-/// pile up where nobody asks for it.
+/// Closes idle connections. Also runs the upkeep of the metrics, which would pile up if nobody reads them.
 pub(super) async fn watch(
     connections: Arc<Connections>,
     parts: Arc<AppParts>,

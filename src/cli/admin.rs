@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::log::tell;
 use super::{CliFailure, block_on, database_failure};
 
-/// No password line is longer.
+/// The longest password line.
 const LONGEST_LINE: u64 = 2048;
 
 pub fn create(loaded: &LoadedConfig, name: &str, password_stdin: bool) -> Result<(), CliFailure> {
@@ -40,7 +40,7 @@ async fn create_account(loaded: &LoadedConfig, login: &Username, password: &str)
     }
 }
 
-/// For whoever has no administrator left to ask.
+/// For an administrator who has no other administrator to ask.
 pub fn enable(loaded: &LoadedConfig, name: &str) -> Result<(), CliFailure> {
     let login = Username::parse(name).map_err(|error| CliFailure::unusable(format!("NAME: {error}")))?;
     match block_on(enable_password(loaded, &login))?? {

@@ -7,7 +7,8 @@ use gatehouse::throttle::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 
 use super::log::tell;
 
-/// What is in force, or would be if a server started now; where it is kept is told first.
+/// Shows the limits in force, or those that would be if a server started now, after the place where they are
+/// kept.
 pub fn show(loaded: &LoadedConfig, file: &Path) {
     let backend = &loaded.settings.backend;
     let (place, look) = match loaded.live.backend() {

@@ -1,4 +1,4 @@
-//! The log, and what is said on the terminal: neither can stop anything by not being writable.
+//! The log, and output on the terminal. A failure to write either stops nothing.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -15,13 +15,13 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-/// Lines that may wait for a slow reader, some two megabytes; what comes after them is lost, and counted.
+/// Lines that may wait for a slow reader, some two megabytes; further lines are lost, and counted.
 const WAITING: usize = 8192;
-/// How long the last lines may take at the end.
+/// How long writing the last lines may take at shutdown.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
-/// Libraries that log what they work on at whatever level, or that a line in the log makes log another: a
-/// telephone number, and an event for each write into the folder that the log may be in.
+/// Libraries that log sensitive data at any level, or whose log lines cause further ones: rlibphonenumber
+/// logs telephone numbers, and notify logs every write into the folder that may contain the log.
 const NEVER: [&str; 2] = ["rlibphonenumber", "notify"];
 
 /// Writes the log to standard error until it is dropped, on a thread of its own.
@@ -34,14 +34,14 @@ enum LogMessage {
 }
 
 impl LogWriter {
-    /// `RUST_LOG` chooses what is logged, within what may be.
+    /// `RUST_LOG` selects what is logged, within what is allowed.
     pub fn start() -> Self {
-        // What becomes of the config centre is told where the limits are read; its client's own log is for
-        // whoever asks for it.
+        // The state of the config centre is reported where the limits are read; the log of its client is only
+        // for those who ask for it.
         let asked =
             EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,nacos_sdk=off"));
         let (lines, due) = sync_channel(WAITING);
-        // Where there is no thread to be had there is no log.
+        // Without a thread there is no log.
         let _ = std::thread::Builder::new().name("log".into()).spawn(move || write(&due));
         let shown = tracing_subscriber::fmt::layer()
             .event_format(WithRequest(Format::default().with_ansi(io::stderr().is_terminal())))
@@ -62,7 +62,7 @@ impl Drop for LogWriter {
     }
 }
 
-/// A line ends with the request that it is about.
+/// Appends the request id to each line.
 struct WithRequest(Format);
 
 impl<S, N> FormatEvent<S, N> for WithRequest
@@ -83,8 +83,8 @@ where
     }
 }
 
-/// Whatever is asked for: of libraries nothing at `trace`, where they log what they read and write, and of
-/// some nothing at all.
+/// Restricts what `RUST_LOG` asks for: libraries never log at `trace`, where they log the data that they read
+/// and write, and some never log at all.
 fn may_be_logged(event: &Metadata<'_>) -> bool {
     let target = event.target();
     let is_of = |library: &str| {
@@ -97,7 +97,7 @@ fn write(due: &Receiver<LogMessage>) {
     let mut out = io::stderr();
     while let Ok(message) = due.recv() {
         match message {
-            // A disk may have room again, so the next line is tried whatever became of this one.
+            // The disk may have room again, so the next line is tried even if this one failed.
             LogMessage::Line(line) => count_lost(out.write_all(&line).is_err()),
             LogMessage::Flush(done) => drop(done.try_send(())),
         }
@@ -110,7 +110,7 @@ fn count_lost(lost: bool) {
     }
 }
 
-/// Hands lines on and waits for nothing. Each event is one write.
+/// Passes lines on without waiting. Each event is one write.
 #[derive(Clone)]
 struct LogLines(SyncSender<LogMessage>);
 
@@ -134,7 +134,7 @@ impl Write for LogLines {
     }
 }
 
-/// Says something on standard output, or why it cannot be said.
+/// Prints a line on standard output, or returns why it cannot.
 pub fn say(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -142,7 +142,7 @@ pub fn say(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// For what is good to know: `println!` would panic where it cannot be said.
+/// Prints a line that may be lost: `println!` would panic if it cannot be written.
 macro_rules! tell {
     ($($text:tt)*) => {
         let _ = $crate::cli::log::say(&format!($($text)*));

@@ -103,14 +103,14 @@ pub fn run() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(CliFailure { message, code }) => {
-            // Where it cannot be said, the exit status still says that it failed.
+            // If this cannot be printed, the exit status still says that it failed.
             let _ = writeln!(std::io::stderr(), "{message}");
             ExitCode::from(code)
         }
     }
 }
 
-/// What is said on the terminal before the process ends.
+/// The message printed before the process ends.
 struct CliFailure {
     message: String,
     code: u8,
@@ -126,7 +126,7 @@ impl CliFailure {
     }
 }
 
-/// A database of a newer version is input that this one cannot use; one that is out of reach may be back.
+/// A database of a newer version is unusable input; one that cannot be reached may come back.
 fn database_failure(error: ConnectError) -> CliFailure {
     match error {
         ConnectError::Newer { .. } => CliFailure::unusable(error),
@@ -157,7 +157,7 @@ fn check_config(file: Option<&Path>) -> Result<(), CliFailure> {
     Ok(())
 }
 
-/// Runs a future to its end on the threads of the server.
+/// Runs a future to its end on the server's runtime.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliFailure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliFailure::broken)?;

@@ -11,7 +11,7 @@ use gatehouse::web::kit::services::Services;
 use super::log::{LogWriter, say, tell};
 use super::{CliFailure, block_on, database_failure};
 
-/// The name of the administrator that the first start makes.
+/// The name of the administrator that the first start creates.
 const FIRST_ADMIN: &str = "admin";
 
 pub fn run(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFailure> {
@@ -32,12 +32,12 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFail
         Application::build(settings.clone(), live, world.clone(), metrics).await.map_err(start_failure)?;
     let services = application.services.clone();
     let serving = application.serve().map_err(start_failure)?;
-    // Not before the port is had: who starts again after a failure would not be shown the password again.
+    // Only after the port is bound: a restart after a failure would not show the password again.
     make_first_admin(&services, &world).await?;
     tell!("Gatehouse listens on http://{} ({})", serving.address, settings.server.public_url);
     let reloading = tokio::spawn(reload_on_hangup(watcher));
     let ended = serving.run().await.map_err(CliFailure::broken);
-    // With the watcher's thread, which may have something to say still.
+    // Waits for the watcher's thread, which may still have something to log.
     reloading.abort();
     let _ = reloading.await;
     ended
@@ -69,8 +69,8 @@ async fn reload_on_hangup(watcher: ConfigWatcher) {
     }
 }
 
-/// Where there is no administrator, one is made, and its one-time password is shown once: here, on the
-/// terminal, and in no log.
+/// If there is no administrator, creates one and prints its one-time password once: on the terminal, never in
+/// a log.
 async fn make_first_admin(services: &Services, world: &TimeAndEntropy) -> Result<(), CliFailure> {
     let Services { accounts, hasher, .. } = services;
     if accounts.has_admin().await.map_err(CliFailure::broken)? {
@@ -86,7 +86,7 @@ async fn make_first_admin(services: &Services, world: &TimeAndEntropy) -> Result
         return Ok(());
     }
     let hash = hasher.hash(&HashCaller::OPERATOR, &password).await.map_err(CliFailure::broken)?;
-    // Shown before it is good for anything: a password that nobody can have seen must not be the only one.
+    // Printed before the account exists: there must not be an only password that nobody has seen.
     let shown = say(&format!(
         "There is no administrator yet, so one is created.\n  username:          {FIRST_ADMIN}\n  one-time password: {word}\nSign in with it and choose a password of your own. It is not shown again."
     ));
