@@ -1,11 +1,11 @@
-//! What a module may name, how long a file may be, and the like: rules of the house that no compiler
-//! checks, held over the sources as text.
+//! Rules that no compiler checks, such as what a module may name and how long a file may be, checked on the
+//! text of the sources.
 
 mod imports;
 
 use std::path::{Path, PathBuf};
 
-/// One reason to be opened ends somewhere; past this a file has two.
+/// A longer file has a second reason to be opened.
 const LONGEST_FILE: usize = 400;
 /// From the ground up: a module uses those before it only.
 const FLOORS: [&str; 22] = [
@@ -32,7 +32,7 @@ const FLOORS: [&str; 22] = [
     "app",
     "cli",
 ];
-/// Modules that use each other in a circle, by folder: none is to be added, and these are to go.
+/// Circles of modules, by folder. None may be added, and these must go.
 const CIRCLES: [&str; 10] = [
     "captcha: desk, picture",
     "captcha: draw, writing",
@@ -70,13 +70,13 @@ fn files(folder: &str, ending: &str) -> Vec<(String, String)> {
     found.iter().map(|path| (shown(path), std::fs::read_to_string(path).unwrap())).collect()
 }
 
-/// A line without its comment. Text in quotation marks that holds `//` is cut, too, which hides nothing
-/// that these rules look for.
+/// A line without its comment. A string that contains `//` is cut, too, which hides nothing that these rules
+/// look for.
 fn code(line: &str) -> &str {
     line.split("//").next().unwrap_or_default()
 }
 
-/// Whether a line of code has that word, bounded by what is no part of a name.
+/// Whether a line of code contains that word as a whole name.
 fn names(line: &str, word: &str) -> bool {
     let part = |letter: char| letter.is_alphanumeric() || letter == '_';
     code(line).match_indices(word).any(|(at, _)| {
@@ -85,7 +85,7 @@ fn names(line: &str, word: &str) -> bool {
     })
 }
 
-/// Every line of a module, which is a file, a folder or both, that names one of the words.
+/// Every line of a module (a file, a folder or both) that names one of the words.
 fn offences(module: &str, words: &[&str]) -> Vec<String> {
     let mut offences = Vec::new();
     let inside = |path: &str| {
@@ -162,7 +162,7 @@ fn every_script_opens_with_its_contract() {
         let name = Path::new(&path).file_stem().unwrap().to_str().unwrap();
         assert!(text.starts_with(&format!("--[[ {name}: ")), "{path} does not say what it is");
         let header = text.split("]]").next().unwrap();
-        // What every script begins with takes nothing and answers nothing itself.
+        // The common prelude of the scripts has no inputs or outputs.
         if name == "window" {
             continue;
         }
@@ -189,7 +189,7 @@ fn no_source_is_longer_than_one_reason() {
     assert!(long.is_empty(), "{long:#?}");
 }
 
-/// The policy that pages are sent with forbids it; a browser would drop it without a word.
+/// The content security policy forbids it; a browser would ignore it silently.
 #[test]
 fn no_template_has_a_script_or_a_style_in_it() {
     for (path, text) in files("templates", "html") {
@@ -211,7 +211,7 @@ fn no_template_has_a_script_or_a_style_in_it() {
     }
 }
 
-/// Styles set by script are governed by the policy, too; classes are not.
+/// The policy also applies to styles set by script, but not to classes.
 #[test]
 fn the_script_makes_no_code_of_text() {
     for (path, text) in files("static", "js") {

@@ -1,4 +1,4 @@
-//! The real binary as whoever runs it meets it: what it says, what it leaves behind, how it ends.
+//! The real binary: what it prints, what it leaves behind, and how it ends.
 
 mod configuration;
 mod database;
@@ -103,11 +103,11 @@ async fn a_sigterm_lets_a_request_in_flight_end_and_exits_with_0() {
     home.set("GATEHOUSE__PASSWORD__MEMORY_KIB", "65536");
     home.set("GATEHOUSE__PASSWORD__ITERATIONS", "16");
     let mut running = home.start(&["serve"]).await;
-    // Over a connection that a worker has already; then all there is to wait for is a write to arrive.
+    // On a worker's existing connection; then the only thing to wait for is the arrival of a write.
     let client = running.client();
     assert_eq!(client.get("/healthz").await.status, 200);
     let slow = tokio::spawn(async move { client.login("nobody", WRONG).await });
-    // Another process, whom no clock of ours reaches; it says nothing before the hash is done.
+    // Another process, which our clock does not move; it answers nothing before the hash is done.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let start = tokio::time::Instant::now();
     running.signal("TERM");
@@ -212,8 +212,8 @@ async fn why_redis_is_out_is_said_once() {
         home.set("GATEHOUSE__STORE__URL", url);
         let mut running = home.start(&["serve"]).await;
         running.until("it is said", |running| running.stderr().contains("redis is out of service")).await;
-        // Attempts come 40 times a second at first, by the clock of another process; none of these may be a line
-        // of its own, and of what must not come there is nothing to wait for.
+        // Attempts come 40 times a second at first, by another process's clock, and none of them may be
+        // logged. There is no event to wait for.
         tokio::time::sleep(Duration::from_millis(700)).await;
         let log = running.stderr();
         let lines: Vec<_> = log.lines().filter(|line| line.contains("out of service")).collect();
@@ -224,7 +224,7 @@ async fn why_redis_is_out_is_said_once() {
     }
 }
 
-/// A server that answers every command as Redis does while it reads its files.
+/// A server that answers every command like a Redis that loads its files.
 fn still_loading() -> u16 {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -248,7 +248,7 @@ fn still_loading() -> u16 {
     port
 }
 
-/// Everything a person types, and where they type it, put through every call there is.
+/// All personal data, sent through every kind of call.
 async fn visit(running: &Running, address: &str, login: &str, password: &str) {
     let client = running.client();
     let call = |path: &'static str, body: serde_json::Value| {
@@ -295,7 +295,7 @@ async fn nothing_that_is_secret_is_in_the_log_or_on_redis() {
     for limit in ["gh:login-account:", "gh:login-device:"] {
         assert!(names.iter().any(|name| name.starts_with(limit)), "{names:?}");
     }
-    // And through an outage, which is what the log is read for.
+    // And during an outage, when people read the log.
     drop(redis);
     visit(&running, "203.0.113.78", "zaphod-the-second", "beeblebrox heart of gold").await;
     running.signal("TERM");

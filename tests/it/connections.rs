@@ -1,4 +1,4 @@
-//! What holds connections open for nothing, against the real binary with few files.
+//! Connections that are held open for nothing, against the real binary with few files.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::process::{Home, Running};
 
-/// Files that the server may have open: what a shell gives a process.
+/// The number of files that the server may open: what a shell gives a process.
 const FILES: u32 = 1024;
 /// More connections than that.
 const MANY: usize = 1100;
-/// Each that stalls is closed within this long. The rest is for a machine that does much else.
+/// The server closes each stalled connection sooner than this; the rest is for a loaded machine.
 const CLOSED_WITHIN: Duration = Duration::from_secs(15);
 const LOADED: Duration = Duration::from_secs(10);
 
@@ -47,7 +47,7 @@ async fn until_closed(mut stream: TcpStream, drip: &str) -> String {
     let mut answers = Vec::new();
     let dripping = async {
         while !drip.is_empty() && write.write_all(drip.as_bytes()).await.is_ok() {
-            // Whom no clock of ours reaches.
+            // Real time: another process.
             sleep(Duration::from_secs(1)).await;
         }
         std::future::pending().await
@@ -77,7 +77,7 @@ async fn bodies_that_never_end_do_not_keep_others_out() {
         begun.elapsed()
     );
     assert_eq!(answer.status, 200);
-    // The newest are still waited for; they hear what became of them.
+    // The newest are still open; they get their answers.
     let last = until_closed(stalled.pop().unwrap(), "").await;
     assert!(last.starts_with("HTTP/1.1 408 ") && last.contains("/problems/request-timeout"), "{last}");
     for stream in stalled {
@@ -128,7 +128,7 @@ async fn answers_that_nobody_reads_are_given_up() {
     socket.set_recv_buffer_size(4096).unwrap();
     let stream = socket.connect(format!("127.0.0.1:{}", home.port).parse().unwrap()).await.unwrap();
     let asked = WHOLE.replace("/healthz", "/openapi.json").repeat(100);
-    // Asks for more than any buffer holds, and reads nothing, not even that it is over.
+    // Asks for more than any buffer can hold, and never reads, not even the end.
     assert!(stream.try_write(asked.as_bytes()).unwrap() > 0);
     let told = timeout(CLOSED_WITHIN + LOADED, stream.ready(Interest::ERROR)).await;
     assert!(told.expect("an end").unwrap().is_error());
@@ -141,7 +141,7 @@ async fn a_body_that_is_slow_but_in_time_is_taken() {
     let head = STALLED_BODY.trim_end_matches('{').replace("100", &body.len().to_string());
     let mut stream = open(&home, &head.replace("host: x", "host: x\r\nconnection: close")).await;
     for part in body.as_bytes().chunks(body.len().div_ceil(4)) {
-        // Whom no clock of ours reaches.
+        // Real time: another process.
         sleep(Duration::from_millis(500)).await;
         stream.write_all(part).await.unwrap();
     }

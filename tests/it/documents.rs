@@ -1,4 +1,4 @@
-//! Documents agree with the code: links lead somewhere, configurations are accepted, commands answer as written.
+//! Documents agree with the code: links work, configurations are accepted, and commands answer as written.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -110,7 +110,7 @@ async fn run(script: String, token: String) -> Output {
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
-/// The fields of an answer without what differs from call to call.
+/// The fields of an answer without those that differ from call to call.
 fn shape(value: &Value) -> Value {
     match value {
         Value::Object(fields) => fields.iter().map(|(name, field)| (name.clone(), shape(field))).collect(),

@@ -1,4 +1,4 @@
-//! The limiter by itself: what a program that uses it has to build.
+//! The limiter as a library: what a program that uses it has to build.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 /// 137 now; with the server some 420.
 const MOST: usize = 140;
 
-/// Names of the crates that a choice of features brings along.
+/// Names of the crates that a choice of features requires.
 fn built_with(features: &str) -> BTreeSet<String> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let told = Command::new(env!("CARGO"))
@@ -44,7 +44,7 @@ fn the_limiter_alone_brings_nothing_of_the_application() {
     }
 }
 
-/// Each makes a build longer: add one knowingly.
+/// Each makes a build longer: add one deliberately.
 #[test]
 fn as_a_middleware_on_redis_it_needs_so_many_crates() {
     let built = built_with("redis,actix");

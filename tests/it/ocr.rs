@@ -1,4 +1,4 @@
-//! What a stock reader of print makes of the images: Tesseract, as they are, and cleaned as one would.
+//! How well stock OCR reads the images: Tesseract, on the images as they are and after typical cleaning.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,8 +6,8 @@ use std::process::Command;
 use gatehouse::captcha::{ALPHABET, Difficulty, png};
 use lodepng::ColorType;
 
-/// Of 600 it read three at most in each of these ways. Of 150 more than five would then come by a chance of one in
-/// 8,000; were it one in 20, five or fewer by one in four.
+/// Of 600 it read at most three in each of these ways. Then more than five of 150 have a chance of one in
+/// 8,000; if it read one in 20, five or fewer would have a chance of one in four.
 const IMAGES: u32 = 150;
 const MOST_READ: usize = 5;
 
@@ -37,7 +37,7 @@ impl Grey {
         Self { width, height, pixels }
     }
 
-    /// Each pixel the middle one of the nine around it, and then black or white, by Otsu's threshold.
+    /// A median filter over nine pixels, then black or white by Otsu's threshold.
     fn cleaned(&self) -> Self {
         let median = self.map(1, |x, y| {
             let around = |at: usize| self.at((x + at % 3).saturating_sub(1), (y + at / 3).saturating_sub(1));
@@ -111,7 +111,7 @@ fn letters(seed: u32) -> String {
     blake3::hash(&seed.to_le_bytes()).as_bytes().iter().take(5).map(letter).collect()
 }
 
-/// How many of the images it reads, taking each for one line (mode 7) or one word (8).
+/// How many of the images it reads, treating each as one line (mode 7) or one word (8).
 fn reads(images: &[Grey], answers: &[String], mode: &str, white_list: bool) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let files: Vec<_> = (0..images.len()).map(|number| folder.path().join(format!("{number}.pgm"))).collect();

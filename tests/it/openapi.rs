@@ -1,4 +1,4 @@
-//! What is really answered, held to `/openapi.json`.
+//! Actual answers, checked against `/openapi.json`.
 
 mod document;
 mod fits;
@@ -179,7 +179,7 @@ async fn answers_about_codes_carry_what_is_described_and_nothing_else() {
     assert_eq!(held.post("/sms/codes", ask("13900139000", "login")).await, told(202, ""));
     assert_eq!(held.post("/sms/codes", ask("13900139000", "login")).await, told(403, "captcha-required"));
     assert_eq!(held.post("/captcha", json!({ "for": "sms" })).await, told(201, ""));
-    // Which of the number's logs counts them is not told.
+    // The answer does not say which of the number's logs counts them.
     for _ in 0..4 {
         let answer = held.post("/sms/login", enter("123456")).await;
         assert!([told(401, "invalid-code"), told(429, "throttled")].contains(&answer), "{answer:?}");

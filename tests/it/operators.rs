@@ -1,4 +1,4 @@
-//! What operators see: what a request is called everywhere, and what is counted of it.
+//! What operators see: a request's id everywhere, and its metrics.
 
 use serde_json::json;
 
@@ -58,7 +58,7 @@ async fn the_log_and_the_events_call_a_request_as_its_answer_does() {
     assert_eq!(kept, [Some(id)]);
 }
 
-/// Of one name, those whose labels hold all of these: how many there are, and their sum.
+/// The samples of one metric whose labels include all of these: their number and their sum.
 fn measured(text: &str, name: &str, labels: &[&str]) -> (usize, f64) {
     let rest =
         |line: &str| line.strip_prefix(name).filter(|rest| rest.starts_with(['{', ' '])).map(str::to_owned);
@@ -98,12 +98,12 @@ async fn requests_are_counted_and_timed_by_route_and_nothing_grows_with_what_is_
     );
 }
 
-/// Not a part of a name, nor a format of one.
+/// Not a prefix or a format of a name.
 fn is_name(text: &&str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-/// What there is, is listed; and what is listed there is.
+/// Every metric is listed, and every listed metric exists.
 #[test]
 fn every_metric_is_in_the_table() {
     let mut made = std::collections::BTreeSet::new();

@@ -1,5 +1,5 @@
-//! Promise 6 on the real binary and real files, under load: a change is applied whole or not at all,
-//! no request notices, and counters survive it.
+//! Promise 6 on the real binary and real files, under load: a change is applied completely or not at all, no
+//! request notices, and counters survive it.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::support::app::{Client, PASSWORD};
 use crate::support::process::{Home, Running};
 
 const WRONG: &str = "a wrong password";
-/// The rule is a second; machines that build ten things at once are given more.
+/// The bound is a second; loaded machines get more.
 const GENEROUS: Duration = Duration::from_secs(60);
 
-/// `max` failures on an account before a CAPTCHA; the address is left alone, or the load would fill it.
+/// `max` failures on an account before a CAPTCHA; the limit on addresses is off, or the load would reach it.
 fn document(max: u32) -> String {
     format!(
         "[limits.login-account]\nrules = [{{ max = {max}, window = \"10m\", then = \"captcha\" }}]\n\
@@ -24,7 +24,7 @@ fn document(max: u32) -> String {
     )
 }
 
-/// The `max` in force, as every answer of a sign-in tells it.
+/// The `max` in force, as shown in every answer to a sign-in.
 pub async fn in_force(client: &Client) -> u32 {
     let answer = client.login("nobody-in-particular", WRONG).await;
     let policy = answer.header("ratelimit-policy").to_owned();
@@ -32,7 +32,7 @@ pub async fn in_force(client: &Client) -> u32 {
     quota.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
 }
 
-/// Four clients that sign in, rightly and wrongly, look and get challenges, until they are told to stop.
+/// Four clients that sign in, rightly and wrongly, load pages and get challenges, until they are stopped.
 pub struct Load {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
@@ -102,7 +102,7 @@ impl Load {
     }
 }
 
-/// From the edit to the first answer that knows of it.
+/// Waits from the edit to the first answer that reflects it.
 async fn followed(client: &Client, max: u32, what: &str, edit: impl FnOnce()) {
     let start = Instant::now();
     edit();
@@ -135,7 +135,7 @@ async fn a_renamed_file_is_in_force_at_once_and_failures_before_it_still_count()
     for _ in 0..2 {
         assert_eq!(problem(&client, "victim", WRONG).await.0, 401);
     }
-    // The load's own guesses at one name are what the policy is read by; keep those unbounded.
+    // The policy is read from the load's own guesses at one name, so those must stay unlimited.
     followed(&client, 49, "rename", || home.replace("gatehouse.toml", &document(49))).await;
     for _ in 0..2 {
         assert_eq!(problem(&client, "victim", WRONG).await.0, 401);

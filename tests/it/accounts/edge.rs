@@ -1,4 +1,4 @@
-//! What every address answers, whoever asks for it however.
+//! What every address answers to every kind of request.
 
 use gatehouse::db::Db;
 
@@ -109,7 +109,7 @@ async fn a_wrong_method_is_told_the_right_ones() {
     }
 }
 
-/// RFC 9110 §9.3.2: as GET, without the body.
+/// RFC 9110 §9.3.2: like GET, without the body.
 #[tokio::test]
 async fn head_is_answered_like_get() {
     let (_app, client) = start().await;

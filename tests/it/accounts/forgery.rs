@@ -1,10 +1,10 @@
-//! Requests that a foreign page makes with a reader's cookies: refused, and nothing done.
+//! Requests by a foreign page with a reader's cookies are refused, and nothing happens.
 
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
 
 const NEW: &str = "quiet lanterns drift above marble";
 
-/// Headers by which a browser tells on a foreign page.
+/// Headers that identify a request from a foreign page.
 const FOREIGN: [(&str, &str); 8] = [
     ("sec-fetch-site", "cross-site"),
     ("sec-fetch-site", "same-site"),
@@ -29,7 +29,7 @@ async fn send(client: &Client, path: &str, headers: &[(&str, &str)], fields: &[(
     Answer::read(request.send().await.unwrap()).await
 }
 
-/// Every form there is, each filled in so that it would work.
+/// Every form, filled in so that it would work.
 fn forms() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
     vec![
         ("/logout", vec![]),
@@ -112,7 +112,7 @@ async fn a_call_from_elsewhere_does_nothing() {
             assert_eq!(answer.header("access-control-allow-origin"), "");
         }
     }
-    // What a form can send is no call, whether it says where it comes from or not.
+    // What a form can send is not an API call, with or without an Origin.
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
         let request = client.http.post(format!("{}/api/v1/logout", app.url)).header("content-type", kind);
         assert_eq!(request.body("{}").send().await.unwrap().status(), 403, "{kind}");

@@ -1,4 +1,4 @@
-//! Bodies that nobody means: each is refused with the reason, none is an error of ours.
+//! Malformed bodies: each is refused with the reason, and none causes a server error.
 
 use serde_json::json;
 
@@ -115,7 +115,7 @@ async fn a_field_at_fault_is_named() {
     assert_eq!(answer.status, 422);
 }
 
-/// What people and programs put into fields, and what they should not.
+/// Odd input from people and programs.
 fn oddities() -> Vec<String> {
     let mut odd: Vec<String> = [
         "\0",
@@ -157,7 +157,7 @@ fn oddities() -> Vec<String> {
 
 #[tokio::test]
 async fn odd_unicode_in_any_field_of_a_call_is_the_callers_mistake() {
-    // Two hundred failures from one address are not what is looked at here.
+    // Two hundred failures from one address are not the subject of this test.
     let off = "[limits.login-address]\nrules = []\n[limits.register-address]\nrules = []\n";
     let app = TestApp::with(Store::Memory, off).await;
     let client = app.client();

@@ -68,7 +68,7 @@ async fn guesses_at_the_current_password_count_as_sign_ins(store: Store) {
     let id = refused.hidden("captcha_id").expect("a challenge");
     assert_eq!(other.login("alice", PASSWORD).await.problem(), "captcha-required", "one window counts both");
     assert_eq!(app.hashes(), before);
-    // A challenge for signing in is none for this form.
+    // A challenge for signing in is invalid for this form.
     let for_login = client.challenge().await;
     for (id, status) in [(for_login, 422), (id, 303)] {
         let fields = [
@@ -91,7 +91,7 @@ async fn a_new_password_has_to_be_fit(store: Store) {
     assert_eq!(client.get("/api/v1/session").await.status, 200);
 }
 
-/// Nobody waits for it, so that it is done a little later.
+/// Nobody waits for it, so it happens a little later.
 #[tokio::test]
 async fn a_sign_in_renews_a_hash_of_other_parameters() {
     let (app, client) = signed_in(Store::Memory).await;
@@ -113,7 +113,7 @@ async fn a_sign_in_renews_a_hash_of_other_parameters() {
         if hash().await != old {
             break;
         }
-        // A hash is computed on a thread of its own, which no clock of ours moves.
+        // A hash is computed on another thread, which our clock does not move.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(hash().await.as_str().contains("m=64,t=1,p=1"));

@@ -1,4 +1,4 @@
-//! Making an account.
+//! Creating an account.
 
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ async fn of_fifty_who_register_one_name_at_once_one_gets_it(store: Store) {
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..50 {
         let client = app.client();
-        // Half of them with a password of their own: it is the winner's that opens the account.
+        // Half of them with another password: the winner's password opens the account.
         let password = format!("{PASSWORD} {}", number % 2);
         tasks.spawn(async move { (client.register("alice", &password).await, password) });
     }

@@ -121,7 +121,7 @@ async fn another_browser_can_be_signed_out() {
     let (here, there) = (app.client(), app.client());
     there.login("alice", PASSWORD).await;
     here.login("alice", PASSWORD).await;
-    // Its registration's own, `there` and `here`: two of them are others.
+    // Those of its registration, `there` and `here`: two are others.
     let page = here.get("/account").await;
     assert_eq!(page.text.matches("name=\"session_id\"").count(), 2);
     let mut ids: Vec<String> = Vec::new();
@@ -190,7 +190,7 @@ async fn on_https_cookies_are_secure_and_bound_to_the_host() {
     }
     assert!(made.header("strict-transport-security").contains("max-age="));
     assert!(app.client().get("/login").await.cookie("__Host-gh_browser").unwrap().contains("; Secure"));
-    // The plain name is not read there.
+    // The plain name is ignored there.
     let value = line.split(['=', ';']).nth(1).unwrap();
     for (name, status) in [("__Host-gh_session", 200), ("gh_session", 401)] {
         let cookie = format!("{name}={value}");

@@ -1,4 +1,4 @@
-//! Every path of administrators, asked for by everybody who may not: refused, and recorded.
+//! Every path of administrators, requested by everybody who may not: refused, and recorded.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::sms::administration::admin;
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
 use crate::support::routes::{API, table};
 
-/// What is sent along.
+/// The body of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Body {
     Nothing,
@@ -22,14 +22,14 @@ enum Body {
     Json(&'static str),
     /// A draft by API: it changes nothing.
     Draft(&'static str),
-    /// A form that says what is wrong itself and keeps what was typed, and asks for the password in itself.
+    /// A form that shows its own mistakes, keeps the input, and asks for the password itself.
     Kept,
 }
 
-/// One way to ask: a method and a path of the URL table, and something that could be sent to it.
+/// One request: a method and a path of the URL table, with a possible body.
 type Way = (&'static str, &'static str, Body);
 
-/// All of them. A new path under `/admin` belongs here, or the test below fails.
+/// All of them. A new path under `/admin` must be added here, or the test below fails.
 const WAYS: &[Way] = &[
     ("GET", "/admin/confirm", Body::Nothing),
     ("POST", "/admin/confirm", Body::Form),
@@ -85,14 +85,14 @@ fn every_path_of_administrators_is_tried_here() {
     assert_eq!(tried, in_the_table());
 }
 
-/// Everybody who may not, or not so.
+/// Everybody who may not, or not in this way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Asker {
     NoSession,
     ExpiredSession,
     PlainUser,
     OneTimePassword,
-    /// The password was shown too long ago.
+    /// The password was entered too long ago.
     OldConfirmation,
     ForgedToken,
     OtherSite,
@@ -115,7 +115,7 @@ impl Asker {
         }
     }
 
-    /// The status, the problem's name or the beginning of where a page leads, and the reason on record.
+    /// The status, the problem's name or the start of the redirect target, and the recorded reason.
     fn answered(self, api: bool) -> (u16, &'static str, &'static str) {
         match (self, api) {
             (NoSession | ExpiredSession, true) => (401, "unauthenticated", "signed-out"),
@@ -132,7 +132,7 @@ impl Asker {
     }
 }
 
-/// A client for each kind, the clock being set so that the last sign-in of the boss is a moment ago.
+/// A client for each kind, with the clock set so that the boss has just signed in.
 struct Askers {
     expired: Client,
     user: Client,
@@ -161,7 +161,7 @@ async fn askers(app: &TestApp) -> Askers {
     Askers { expired, user, newcomer, late, boss, token }
 }
 
-/// An administrator whose password was given out once.
+/// An administrator with a one-time password.
 async fn one_time(app: &TestApp) -> Client {
     let client = app.client();
     assert_eq!(client.login("first", PASSWORD).await.body["user"]["must_change_password"], true);
@@ -191,7 +191,7 @@ async fn ask(app: &TestApp, askers: &Askers, asker: Asker, way: Way) -> Answer {
             request.header("origin", origin).header("content-type", "application/json").body(text)
         }
         Body::Form | Body::Kept => {
-            // A token is good in the browser that it was made for.
+            // A token is valid in the browser that it was made for.
             let token = match asker {
                 ForgedToken => "A".repeat(43),
                 OtherSite => askers.token.clone(),
@@ -217,7 +217,7 @@ async fn nobody_without_the_right_gets_in_anywhere_and_it_is_recorded() {
             let what = format!("{asker:?}: {} {}", way.0, way.1);
             let answer = ask(&app, &askers, asker, way).await;
             let (status, told, why) = asker.answered(way.1.starts_with("/api/"));
-            // A page that shows what is to be brought back has nothing to show of a change that there is none of.
+            // The page of a change that does not exist has nothing to show.
             let nothing_to_show = way.1 == "/admin/limits/rollback" && answer.status == 404;
             assert!(answer.status == status || nothing_to_show, "{what}: {} {}", answer.status, answer.text);
             let said = if answer.status == 303 { answer.header("location") } else { answer.problem() };
@@ -239,7 +239,7 @@ async fn nobody_without_the_right_gets_in_anywhere_and_it_is_recorded() {
     assert_eq!(tokens.body["tokens"], serde_json::json!([]), "no account was created");
 }
 
-/// Too long, no JSON and not even said to be any: none of it is looked at.
+/// Too long, not JSON and not even declared as JSON: none of it is read.
 #[tokio::test]
 async fn nothing_is_read_of_what_somebody_without_the_right_sends() {
     let app = TestApp::start(Store::Memory).await;

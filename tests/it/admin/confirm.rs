@@ -1,4 +1,4 @@
-//! A change in the console takes a password that was shown lately.
+//! A change in the console requires a recently entered password.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::app::{ALL_STRANGERS, ANSWER, Answer, Client, PASSWORD, Store
 const QUARTER: Duration = Duration::from_secs(15 * 60);
 const MICRO: Duration = Duration::from_micros(1);
 
-/// A change that finds nothing to do once it passes.
+/// A change that has no effect once it is allowed.
 async fn change(client: &Client) -> Answer {
     let request = client.http.delete(format!("{}/api/v1/admin/brakes/+861380013", client.url));
     Answer::read(request.send().await.unwrap()).await

@@ -1,4 +1,4 @@
-//! What administrators may, and nobody else; what other programs may with a token.
+//! What only administrators may do, and what other programs may do with a token.
 
 mod access;
 mod confirm;
@@ -10,7 +10,7 @@ use gatehouse::audit::{Action, EventEntry, EventFilter};
 
 use crate::support::app::TestApp;
 
-/// What administrators did, the newest first.
+/// Administrators' actions, newest first.
 async fn acts(app: &TestApp) -> Vec<EventEntry> {
     let audit = &app.services.audit;
     audit.flush().await;

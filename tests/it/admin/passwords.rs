@@ -1,4 +1,4 @@
-//! The ways back for an account whose password is disabled.
+//! The ways to re-enable a disabled password.
 
 use gatehouse::audit::Outcome;
 use gatehouse::login::Username;
@@ -14,7 +14,7 @@ use crate::support::process::Home;
 const WRONG: &str = "a wrong password";
 
 async fn app() -> TestApp {
-    // Whoever is signed in is a stranger to the password, as from a browser whose cookie is gone.
+    // Without a device cookie, somebody who is signed in counts as a stranger.
     let toml =
         format!("{NO_LIMITS}[limits.login-device]\nrules = []\n[login]\nmax_consecutive_failures = 2\n");
     TestApp::with(Store::Memory, &toml).await
@@ -26,7 +26,7 @@ async fn disable(app: &TestApp, login: &str) {
     }
     let login = Username::parse(login).unwrap();
     assert!(app.services.accounts.find(&login).await.unwrap().unwrap().password_disabled_at.is_some());
-    // Out of the window that asks for a CAPTCHA.
+    // Outside the window that asks for a CAPTCHA.
     app.advance(std::time::Duration::from_secs(60));
 }
 
@@ -140,7 +140,7 @@ async fn an_administrator_enables_it_again_in_the_console_with_a_reason_and_the_
     let page = boss.get("/admin/lookup").await.text;
     assert!(page.contains("Password sign-in re-enabled.") && page.contains("She called"), "{page}");
     assert!(!page.contains("/admin/lookup/enable"));
-    // From a page of before, as another administrator may have it open.
+    // From an old page, as another administrator may have open.
     assert_eq!(send(&[wish[0], wish[1], ("password", PASSWORD)]).await.status, 303);
     assert!(boss.get("/admin/lookup").await.text.contains("the password is not disabled"));
     assert_eq!(app.client().login("alice", PASSWORD).await.status, 200);
@@ -148,7 +148,7 @@ async fn an_administrator_enables_it_again_in_the_console_with_a_reason_and_the_
     assert!(look("alice").await.text.contains("Wrong passwords in a row from unknown devices: 1. At 2"));
 }
 
-/// With nobody left to ask.
+/// Without another administrator.
 #[tokio::test]
 async fn the_last_administrator_gets_in_by_the_command_line() {
     let mut home = Home::new();

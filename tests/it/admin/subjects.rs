@@ -1,4 +1,4 @@
-//! Why somebody is refused, and letting them in again.
+//! Why somebody is refused, and how to let them in again.
 
 use std::task::Poll;
 use std::time::Duration;
@@ -85,7 +85,7 @@ async fn a_number_is_sent_messages_again_though_the_ledger_remembers_them(store:
     app.advance(Duration::from_secs(1));
     let again = user.ask_code(NUMBER, "login").await;
     assert_eq!((again.status, &again.body["resend_after"]), (202, &json!(0)), "{}", again.text);
-    // What is written back to a store that has lost it all leaves out what is excused, and nothing else.
+    // A rebuild after a loss leaves out what was cleared, and nothing else.
     if let Some(redis) = &app.redis {
         redis::cmd("FLUSHALL").exec(&mut redis.connection()).unwrap();
     }
@@ -260,7 +260,7 @@ async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
         let poll = std::future::poll_fn(|context| Poll::Ready(clearing.as_mut().poll(context)));
         assert!(poll.await.is_pending());
     }
-    // Each look waits for the database, as what goes on without its caller does.
+    // Each iteration waits for the database, as work without its caller does.
     for _ in 0..1000 {
         if let [event] = events(&app).await.as_slice() {
             return assert_eq!((event.name.as_deref(), event.outcome), (Some("subject.clear"), Outcome::Ok));
@@ -285,7 +285,7 @@ async fn whom_somebody_looked_up_does_not_outlive_their_session() {
     assert!(boss.call("/logout", json!({})).await.cookie("gh_lookup").is_some());
 }
 
-/// A detail that is cut is no JSON any more, and nobody reads the reason out of it.
+/// A detail that was cut is not JSON any more, and its reason cannot be read.
 #[tokio::test]
 async fn what_is_recorded_of_a_refused_save_is_bounded_by_us_and_not_by_where_it_is_cut() {
     let app = TestApp::start(Store::Memory).await;
@@ -300,7 +300,7 @@ async fn what_is_recorded_of_a_refused_save_is_bounded_by_us_and_not_by_where_it
     assert_eq!((&detail["reason"], &detail["why"]), (&json!("because"), &json!("invalid")));
 }
 
-/// PostgreSQL takes no NUL in a text: whoever asks for one is told that there is no such thing.
+/// PostgreSQL accepts no NUL in a text: a request with one gets "not found".
 #[tokio::test]
 async fn what_no_name_can_hold_is_not_there() {
     let app = TestApp::start(Store::Memory).await;

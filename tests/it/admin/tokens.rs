@@ -1,4 +1,4 @@
-//! Tokens of programs: who makes them, what is told of them, and what is recorded.
+//! Tokens of programs: who creates them, what is shown of them, and what is recorded.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which module of `src` uses which, read from the sources; and from that who uses whom in a circle.
+//! Which module of `src` uses which, read from the sources; and which use each other in a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ pub fn uses<'a>(sources: impl IntoIterator<Item = (&'a str, &'a str)>) -> Uses {
     uses
 }
 
-/// What a folder holds that uses each other in a circle: `sms: codes, sending`. The root is `crate`.
+/// The circles within a folder: `sms: codes, sending`. The root is `crate`.
 pub fn circles(uses: &Uses) -> Vec<String> {
     let folders: BTreeSet<&[String]> =
         uses.iter().flat_map(|(from, _)| (0..from.len()).map(|end| &from[..end])).collect();
@@ -73,7 +73,7 @@ fn without_tests(text: &str) -> String {
     text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// What the `use` statements of a module bring into it: names, and what they stand for.
+/// The names that the `use` statements of a module import, with their paths.
 fn imports(module: &Module, text: &str, modules: &BTreeMap<Module, String>) -> Vec<(String, Module)> {
     let statements = text.split(';').filter_map(|statement| {
         let start = statement.rfind("use ").filter(|start| {
@@ -111,7 +111,7 @@ fn segments(path: &str) -> Vec<String> {
     path.split("::").filter(|part| !part.is_empty() && *part != "*").map(str::to_owned).collect()
 }
 
-/// From the root on; None for what is another crate's.
+/// The path from the root; None if it belongs to another crate.
 fn absolute(module: &Module, path: Vec<String>) -> Option<Module> {
     let mut at = match path.first()?.as_str() {
         "crate" => Vec::new(),
@@ -128,7 +128,7 @@ fn absolute(module: &Module, path: Vec<String>) -> Option<Module> {
     Some(at)
 }
 
-/// The module in which something is defined, through those that hand it on.
+/// The module that defines an item, through re-exports.
 fn owner(
     path: Module,
     modules: &BTreeMap<Module, String>,

@@ -1,4 +1,4 @@
-//! A flood leaves few rows, and a database that takes none holds nobody up.
+//! A flood leaves few rows, and a database that accepts no writes delays nobody.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn refused_attempts_are_no_more_rows_than_failures_that_count(store: Store
     let rules = "[limits.login-account]\nrules = [{ max = 3, window = \"1m\" }]\n";
     let app = TestApp::with(store, rules).await;
     let client = app.client();
-    // Failures at different times leave one by one, and each lets one more in.
+    // Failures at different times expire one by one, and each lets one more in.
     for second in 0..3 {
         assert_eq!(client.login("alice", WRONG).await.status, 401, "after {second} s");
         app.advance(Duration::from_secs(1));

@@ -1,4 +1,4 @@
-//! What is recorded of attempts, and how it is read back.
+//! What is recorded of attempts, and how it is read.
 
 mod api;
 mod floods;
@@ -16,7 +16,7 @@ pub async fn events(app: &TestApp) -> Vec<EventEntry> {
     page.entries.into_iter().rev().collect()
 }
 
-/// `action outcome`, and where they are: `xCOUNT`, `by LIMIT/RULE`, `(NAME)`, `solved`, `noted`.
+/// `action outcome` and, if present, `xCOUNT`, `by LIMIT/RULE`, `(NAME)`, `solved`, `noted`.
 pub fn told(entry: &EventEntry) -> String {
     let mut text = format!("{} {}", entry.action.as_str(), entry.outcome.as_str());
     if entry.count != 1 {

@@ -1,4 +1,4 @@
-//! Each outcome is recorded once, with its times, its subjects and what refused it; nothing in clear.
+//! Each outcome is recorded once, with its times, its subjects and what refused it; nothing is in clear.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::throttle::NOON;
 const WRONG: &str = "a wrong password";
 const SECOND: Duration = Duration::from_secs(1);
 const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
-/// 203.0.113.77, as it is counted.
+/// 203.0.113.77 in the form that limits count.
 const THERE: &[u8] = &[4, 203, 0, 113, 77];
 const NUMBER: &str = "13800138000";
 const E164: &str = "+8613800138000";
@@ -26,7 +26,7 @@ on_both_stores!(
     what_a_watching_limit_would_refuse_is_noted,
 );
 
-/// Apart from challenges, which others look at.
+/// Except challenges, which other tests check.
 fn attempts(events: &[EventEntry]) -> Vec<String> {
     events.iter().map(told).filter(|text| !text.starts_with("captcha")).collect()
 }

@@ -1,4 +1,4 @@
-//! What a server has seen is in the database when it has stopped.
+//! After a server has stopped, all of its events are in the database.
 
 use gatehouse::db::Db;
 use sqlx::query_scalar;

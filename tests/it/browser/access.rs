@@ -1,4 +1,4 @@
-//! For everyone: without a script, without a mouse, in either language.
+//! Accessibility: without a script, without a mouse, in either language.
 
 use thirtyfour::{By, Key};
 
@@ -43,7 +43,7 @@ async fn signs_in_by_keyboard(browser: &Browser) {
     browser.leave_by(press(browser, Key::Enter)).await;
     assert_eq!(browser.path().await, "/account");
 
-    // The first stop on a page leads past its header.
+    // The first tab stop of a page skips its header.
     press(browser, Key::Tab).await;
     assert_eq!(browser.text(":focus").await, "Skip to the content");
     let seen = "const { width, height } = document.activeElement.getBoundingClientRect();

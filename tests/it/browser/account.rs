@@ -1,4 +1,4 @@
-//! `/account` and what leads there.
+//! `/account` and the pages that lead there.
 
 use gatehouse::login::Username;
 
@@ -38,7 +38,7 @@ async fn sees_and_revokes_the_other(here: &Browser, there: &Browser) {
     here.open("/account").await;
     assert!(!here.has("[role=status].notice").await, "it is said once");
 
-    // The other one is out, and comes back to where it wanted to go.
+    // The other one is signed out, and returns to where it wanted to go.
     there.open("/account").await;
     assert_eq!(there.path().await, "/login?next=/account");
     there.try_password("kim", PASSWORD).await;
@@ -70,7 +70,7 @@ async fn changes_the_password(here: &Browser, there: &Browser) {
     assert_eq!(there.path().await, "/login?next=/account", "the other device was signed out");
     there.try_password("kim", PASSWORD).await;
     assert!(there.text("[role=alert]").await.contains("用户名或密码错误"));
-    // Somewhere else than to the account, as the link asked.
+    // To another page than the account, as the link asked.
     there.open("/login?next=/problems/throttled").await;
     there.try_password("kim", NEW_PASSWORD).await;
     assert_eq!(there.path().await, "/problems/throttled");

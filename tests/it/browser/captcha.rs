@@ -1,4 +1,4 @@
-//! The CAPTCHA as it is drawn, not the fixed one of the other tests.
+//! The drawn CAPTCHA, not the fixed one of the other tests.
 
 use super::WRONG;
 use crate::support::app::{Store, TestApp};
@@ -20,7 +20,7 @@ async fn the_image_is_shown_and_another_one_on_request() {
     assert!(browser.text("[role=status]").await.contains("another image"));
     assert_eq!(browser.focused().await, "password");
 
-    // Enter in a field sends the form; it does not ask for another image.
+    // Enter in a field submits the form; it does not request another image.
     browser.fill(&[("password", WRONG)]).await;
     let field = browser.find("#captcha_answer").await;
     browser.leave_by(async { field.send_keys("nonsense\u{e007}").await.unwrap() }).await;

@@ -1,4 +1,4 @@
-//! Codes by SMS, as somebody with a telephone beside the browser meets them.
+//! SMS codes, as a person with a browser and a telephone sees them.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn a_telephone_opens_an_account_on_a_small_screen_in_chinese_without_a_scr
 }
 
 impl Browser {
-    /// Presses the button that the script holds back.
+    /// Presses the button that the script has disabled.
     pub(super) async fn ask_again_too_early(&self) {
         let press = "const button = document.querySelector('[data-after-wait]');
                      button.disabled = false; button.click()";
@@ -95,7 +95,7 @@ async fn signs_in_by_code(app: &TestApp, browser: &Browser) {
 }
 
 async fn replaces_a_forgotten_password(app: &TestApp, browser: &Browser) {
-    // A number's fourth message of a day takes a challenge.
+    // A number's fourth message of a day requires a challenge.
     app.advance(Duration::from_secs(24 * 60 * 60));
     browser.open("/login").await;
     browser.follow("a[href='/password/reset']").await;
@@ -141,11 +141,11 @@ async fn counts_down_to_the_next_code(app: &TestApp, browser: &Browser) {
     browser
         .until("countdown", &format!("return document.querySelector('[data-left]').textContent !== {left:?}"))
         .await;
-    // Sent by force it is refused, and the page says for how long.
+    // If it is sent anyway it is refused, and the page says for how long.
     browser.ask_again_too_early().await;
     assert_eq!(browser.find(".notice[data-wait]").await.attr("data-wait").await.unwrap().unwrap(), "60");
     assert!(browser.has("#code").await, "the first may still come");
-    // What is shown again knows how little is left, and the button comes back by itself.
+    // A page that is shown again knows the remaining time, and the button is enabled by itself.
     app.advance(Duration::from_secs(59));
     browser.fill(&[("code", "12345")]).await;
     browser.submit().await;

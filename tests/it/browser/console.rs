@@ -1,4 +1,4 @@
-//! An administrator's night: an attack is seen, a limit is tried and changed, and a person is let in.
+//! An administrator sees an attack, tries and changes a limit, and lets a person in.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn tries_a_draft(browser: &Browser) {
     browser.follow("button[value=try]").await;
     assert!(browser.text("#max-0-error").await.contains("whole number"));
     assert_eq!(browser.value("#max-0").await, "none", "nothing typed is lost");
-    // A draft is tried while it is typed, too.
+    // A draft is also tried while it is typed.
     browser.fill(&[("max-0", "4")]).await;
     let shown = "return document.querySelector('.compare')?.innerText.includes('were compared') ?? false";
     browser.until("preview", shown).await;
@@ -75,7 +75,7 @@ async fn tries_a_draft(browser: &Browser) {
 async fn saves_it_with_a_reason_and_the_password(browser: &Browser, app: &TestApp) {
     browser.follow("button[value=save]").await;
     assert_eq!(browser.focused().await, "reason", "a change has a reason");
-    // The password was shown too long ago.
+    // The password was entered too long ago.
     app.advance(Duration::from_secs(20 * 60));
     browser.fill(&[("reason", "Guesses at kim from many addresses")]).await;
     browser.follow("button[value=save]").await;
@@ -145,7 +145,7 @@ async fn two_who_change_the_limits_at_once_do_not_undo_one_another() {
     browser.without_script().await;
     browser.sign_in("watchman").await;
     browser.open("/admin/limits/edit/sms-phone").await;
-    // Meanwhile, elsewhere.
+    // Meanwhile, somebody edits the file.
     let file = std::fs::read_to_string(app.file()).unwrap();
     std::fs::write(app.file(), file.replace("max = 8", "max = 7")).unwrap();
     browser.fill(&[("reason", "Messages are dear")]).await;

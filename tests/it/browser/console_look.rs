@@ -1,4 +1,4 @@
-//! The console in every state, as `look.rs` looks at the other pages; docs/console.png for the README.
+//! The console in every state, checked like the other pages in `look.rs`; docs/console.png for the README.
 
 use std::path::Path;
 use std::time::Duration;
@@ -42,7 +42,7 @@ async fn the_console_is_fit_to_be_seen_in_chinese() {
 
 async fn tour(language: &str) {
     let app = TestApp::with(Store::Memory, HOUSE).await;
-    // Pages tell the time by the browser, whose clock nobody moves.
+    // Pages show times by the browser's clock, which tests do not move.
     app.clock.set(Clock::System.now().minus(Duration::from_secs(50 * 60)));
     administrator(&app, "watchman").await;
     let browser = Browser::speaking(&app.url, language).await;
@@ -126,13 +126,13 @@ async fn lookup(look: &Look<'_>, app: &TestApp) {
     look.at("console-lookup-address").await;
 }
 
-/// An hour of people who sign in, mistype, and ask for codes, and somebody who guesses.
+/// An hour of people who sign in, mistype and request codes, and somebody who guesses.
 async fn traffic(app: &TestApp) {
     for login in ["kim", "lin", "ada", "grace"] {
         app.register(login).await;
     }
     let people = ["203.0.113.7", "198.51.100.20", "192.0.2.99", "2001:db8:7::1"];
-    // No two at one moment: what comes first matters.
+    // No two at the same time, because the order matters.
     let then = || app.advance(Duration::from_secs(1));
     for minute in 0_usize..48 {
         let next = app.clock.now().plus(Duration::from_secs(60));
@@ -167,14 +167,14 @@ pub async fn administrator(app: &TestApp, name: &str) {
     app.services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
 }
 
-/// docs/console.png, which the README shows. Made anew by
-/// `GATEHOUSE_PICTURES=some/folder cargo test --test it the_console_is_fit`.
+/// docs/console.png for the README. Recreate it with `GATEHOUSE_PICTURES=some/folder cargo test --test it
+/// the_console_is_fit`.
 async fn readme_picture(browser: &Browser) {
     if pictures().is_none() {
         return;
     }
     browser.screen_at(Screen { width: 1180, height: 900, phone: false }, 1).await;
-    // Which machine made the picture is nobody's business.
+    // The picture does not show on which machine it was made.
     browser.js("document.getElementById('parts').closest('section').remove()").await;
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/console.png");
     browser.picture_at(&file).await;

@@ -1,4 +1,4 @@
-//! Somebody keeps failing at an account: its owner, at the browser they always use, does not notice.
+//! Somebody keeps failing at an account: its owner, in their usual browser, does not notice.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn keeps_strangers_out_and_not_the_owner(store: Store) {
 
     owner.sign_in("kim").await;
     owner.sign_out().await;
-    // Their own third mistake brings the CAPTCHA, as everybody's does.
+    // Their own third mistake leads to the CAPTCHA, as for everybody.
     owner.fail(2, "kim").await;
     assert!(!owner.has("#captcha_answer").await);
     owner.try_password("kim", WRONG).await;
@@ -52,7 +52,7 @@ async fn a_lock_out_met_in_a_known_browser_on_redis() {
 /// What an administrator sees of it, in either language.
 async fn is_seen_in_the_console(language: &str, estimate: &str, caveat: &str, nothing: &str) {
     let app = TestApp::with(Store::Memory, BEHIND_A_PROXY).await;
-    // Pages tell the time by the browser, whose clock nobody moves.
+    // Pages show times by the browser's clock, which tests do not move.
     app.clock.set(Clock::System.now());
     administrator(&app, "watchman").await;
     let owner = app.client_at("203.0.113.7");
@@ -77,7 +77,7 @@ async fn is_seen_in_the_console(language: &str, estimate: &str, caveat: &str, no
     look.at("device-lookup").await;
     assert!(browser.text("main").await.contains(&device[4..]), "it is found by what its events say");
     browser.open("/admin/limits/edit/login-device").await;
-    // What is recorded now is not before now.
+    // What is recorded now must not be before now.
     app.advance(Duration::from_secs(1));
     browser.fill(&[("max-0", "2")]).await;
     browser.follow("[name=do][value=try]").await;

@@ -1,6 +1,6 @@
-//! Every page in every state, in both languages: nothing runs out at the side of a phone, everything has
-//! a label and enough contrast, in light and in dark. With GATEHOUSE_PICTURES also as pictures of all of
-//! them, and docs/login.png for the README.
+//! Every page in every state, in both languages: nothing overflows on a phone, and everything has a label and
+//! enough contrast, in light and in dark. With GATEHOUSE_PICTURES also takes pictures of all of them, and
+//! docs/login.png for the README.
 
 use std::path::Path;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const HOUSE: &str = r#"
     min_sent = 5
     min_entered = 0.9
 "#;
-/// A house with room for one: where what is rare is met at once.
+/// Limits so small that rare states are reached at once.
 const CRAMPED: &str = r#"
     [captcha]
     provider = "fixed"
@@ -61,7 +61,7 @@ async fn tour(language: &str) {
     let (house, cramped) =
         tokio::join!(TestApp::with(Store::Memory, HOUSE), TestApp::with(Store::Memory, CRAMPED));
     for app in [&house, &cramped] {
-        // Pages tell the time by the browser, whose clock nobody moves.
+        // Pages show times by the browser's clock, which tests do not move.
         app.clock.set(Clock::System.now());
     }
     let browser = Browser::speaking(&house.url, language).await;
@@ -77,7 +77,7 @@ async fn tour(language: &str) {
     browser.assert_content().await;
 }
 
-/// Looks at pages and remembers what is wrong with them.
+/// Checks pages and collects their problems.
 pub struct Look<'a> {
     pub browser: &'a Browser,
     pub language: &'a str,
@@ -145,8 +145,8 @@ async fn sign_in_pages(look: &Look<'_>, app: &TestApp) {
     look.at("login-invalid").await;
 }
 
-/// docs/login.png, which the README shows: the page that asks for the CAPTCHA, at twice the density.
-/// Made anew by `GATEHOUSE_PICTURES=some/folder cargo test --test it every_page`.
+/// docs/login.png for the README: the page that asks for the CAPTCHA, at twice the density. Recreate it with
+/// `GATEHOUSE_PICTURES=some/folder cargo test --test it every_page`.
 async fn readme_picture(browser: &Browser) {
     if pictures().is_none() {
         return;
@@ -161,7 +161,7 @@ async fn readme_picture(browser: &Browser) {
 async fn cramped_pages(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
     let login = format!("{}/login", app.url);
-    // While nothing is hashed a challenge is asked for first; then even that does not help.
+    // While nothing is hashed, first a challenge is required; then even a solved one does not help.
     let busy = app.services.hasher.keep_busy(false).await;
     browser.open(&login).await;
     browser.try_password("busy", WRONG).await;
@@ -196,7 +196,7 @@ async fn register_pages(look: &Look<'_>) {
     look.at("register-short").await;
 }
 
-/// Every page on which a number is typed, and the code that went to it.
+/// Every page for entering a number and its code.
 async fn code_pages(look: &Look<'_>, app: &TestApp) {
     const NUMBER: &str = "+8613800138000";
     let browser = look.browser;
@@ -253,7 +253,7 @@ async fn admin_pages(look: &Look<'_>, app: &TestApp, number: &str) {
     browser.sign_in("watchman").await;
     browser.open("/admin/messages").await;
     look.at("messages").await;
-    // It takes five networks to brake a prefix.
+    // It takes five networks to trip a brake on a prefix.
     for network in 1..=8 {
         app.advance(Duration::from_secs(60));
         app.client_at(&format!("203.0.{network}.9")).ask_code(number, "login").await;
@@ -266,7 +266,7 @@ async fn admin_pages(look: &Look<'_>, app: &TestApp, number: &str) {
     browser.sign_out().await;
 }
 
-/// With a name of the longest kind, and signed in from many places.
+/// With the longest kind of name, signed in from many places.
 async fn account_pages(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
     let long = "龍".repeat(64);

@@ -1,4 +1,4 @@
-//! The pages in a real browser. A browser takes a second to start, so each test asks much of one.
+//! The pages in a real browser. A browser takes a second to start, so each test does much with one.
 
 mod access;
 mod account;
@@ -16,13 +16,13 @@ use crate::support::browser::Browser;
 const WRONG: &str = "not the right password";
 
 impl Browser {
-    /// Tries to sign in from where it is, which is a form that asks for a name and a password.
+    /// Tries to sign in on the current page, which has a form with a name and a password.
     async fn try_password(&self, login: &str, password: &str) {
         self.fill(&[("login", login), ("password", password)]).await;
         self.submit().await;
     }
 
-    /// Signs in on a fresh page; lands on the account.
+    /// Signs in on a fresh page and arrives at the account.
     async fn sign_in(&self, login: &str) {
         self.open("/login").await;
         self.try_password(login, PASSWORD).await;
@@ -34,7 +34,7 @@ impl Browser {
         assert_eq!(self.path().await, "/login");
     }
 
-    /// So many wrong passwords, from a fresh page on.
+    /// This many wrong passwords, starting on a fresh page.
     async fn fail(&self, times: usize, login: &str) {
         self.open("/login").await;
         for _ in 0..times {
@@ -42,12 +42,13 @@ impl Browser {
         }
     }
 
-    /// Nothing in the console: no error, nothing that the content security policy refused.
+    /// Asserts that the browser's console is empty: no error, and nothing refused by the content security
+    /// policy.
     async fn assert_content(&self) {
         assert_eq!(self.complaints().await, Vec::<String>::new());
     }
 
-    /// That the form cannot be sent as it is, because this field is empty.
+    /// Asserts that the form cannot be submitted, because this field is empty.
     async fn assert_required(&self, id: &str) {
         self.js("document.leaving = true").await;
         self.find("button.main").await.click().await.unwrap();

@@ -1,4 +1,4 @@
-//! What the project was asked for, as somebody at a browser meets it: on either store.
+//! The main behaviour at sign-in, in a browser, on either store.
 
 use std::time::Duration;
 
@@ -43,10 +43,10 @@ async fn is_asked_for_a_captcha(app: &TestApp, browser: &Browser) {
     browser.try_password("kim", WRONG).await;
     assert!(browser.has("#captcha_answer").await, "the third failure brings the CAPTCHA");
 
-    // The right password without an answer: the browser does not send it.
+    // Without an answer the browser does not submit the right password.
     browser.fill(&[("password", PASSWORD)]).await;
     browser.assert_required("captcha_answer").await;
-    // Sent by force, it is not looked at.
+    // If it is sent anyway it is not checked.
     let forced = async {
         browser.js("document.getElementById('captcha_answer').required = false").await;
         browser.submit().await;
@@ -89,13 +89,13 @@ async fn is_told_to_wait(app: &TestApp, browser: &Browser) {
     let refused = async { browser.try_password("kim", PASSWORD).await };
     assert_eq!(hashes_during(app, refused).await, 0);
     assert!(browser.text("[role=alert]").await.contains("Too many attempts"));
-    // However often its owner signed in between.
+    // However often its owner signed in in between.
     assert!(browser.text("[role=alert]").await.contains("58 minutes"), "an hour after the first failure");
     let left = browser.text("[data-left]").await;
     let ticks = format!("return document.querySelector('[data-left]').textContent !== {left:?}");
     browser.until("countdown", &ticks).await;
 
-    // The wait is neither too long nor too short by a second, and retrying does not prolong it.
+    // The wait is correct to the second, and retrying does not extend it.
     let told = browser.find("[data-wait]").await.attr("data-wait").await.unwrap().unwrap();
     let told = Duration::from_secs(told.parse().unwrap());
     app.advance(told - Duration::from_secs(1));

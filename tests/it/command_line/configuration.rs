@@ -1,4 +1,4 @@
-//! What is said of a configuration before anything runs by it.
+//! What is reported about a configuration before the server runs.
 
 use crate::support::process::Home;
 
@@ -45,7 +45,7 @@ fn a_bad_configuration_ends_with_2_and_its_place() {
     }
 }
 
-/// With the environment that docker-compose.yml gives, and .env filled in.
+/// With the environment from docker-compose.yml, and a filled-in .env.
 #[test]
 fn what_is_deployed_is_a_good_configuration() {
     let compose = std::fs::read_to_string(repository("docker-compose.yml")).unwrap();
@@ -69,7 +69,7 @@ fn what_is_deployed_is_a_good_configuration() {
     assert!(seen > 4, "docker-compose.yml sets nothing");
     for file in ["deploy/gatehouse.toml", "gatehouse.example.toml"] {
         if file == "gatehouse.example.toml" {
-            // Its outbox is refused on the address that is deployed.
+            // Its outbox is refused on the deployed address.
             home.set("GATEHOUSE__SMS__GATEWAY", "none");
         }
         let ended = home.run(&["check-config", &repository(file)]);

@@ -1,4 +1,4 @@
-//! What becomes of the database when a server starts and when it ends.
+//! What happens to the database when a server starts and when it ends.
 
 use gatehouse::db::Db;
 use sqlx::query_scalar;

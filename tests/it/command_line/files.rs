@@ -1,4 +1,4 @@
-//! Files that a person named, and what else may stand in their place.
+//! Files that an operator named, and what else may be at their paths.
 
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;

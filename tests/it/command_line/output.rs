@@ -1,4 +1,4 @@
-//! A log, and a standard output, that cannot be written: they stop nothing. And what never is in a log.
+//! A log and a standard output that cannot be written stop nothing. And what is never logged.
 
 use std::fs::{File, OpenOptions};
 use std::process::Stdio;
@@ -15,14 +15,14 @@ fn full() -> Stdio {
     OpenOptions::new().write(true).open("/dev/full").unwrap().into()
 }
 
-/// A pipe that nobody reads any more.
+/// A pipe whose reader is gone.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     writer.into()
 }
 
-/// A pipe that is full, whose reader has stopped reading.
+/// A full pipe whose reader has stopped.
 fn stuck() -> (Stdio, std::io::PipeReader) {
     use std::io::Write;
     let (reader, mut writer) = std::io::pipe().unwrap();
@@ -76,7 +76,7 @@ fn a_command_whose_output_is_closed_has_done_what_it_was_asked() {
     }
 }
 
-/// Whatever is asked for, and wherever it goes.
+/// At every log level, and wherever the log goes.
 #[tokio::test]
 async fn a_log_of_everything_holds_nobodys_data_and_does_not_feed_itself() {
     let mut home = Home::new();
@@ -86,7 +86,7 @@ async fn a_log_of_everything_holds_nobodys_data_and_does_not_feed_itself() {
     );
     home.set("GATEHOUSE__SERVER__TRUSTED_PROXIES", "[\"127.0.0.0/8\"]");
     home.write("gatehouse.toml", "[limits.sms-phone]\nrules = []\n");
-    // Into the folder that is watched.
+    // Into the watched folder.
     let log = home.path("gatehouse.log");
     let running = home.start_logging(&["serve"], File::create(&log).unwrap().into()).await;
     let client = running.client();
@@ -119,7 +119,7 @@ async fn a_log_of_everything_holds_nobodys_data_and_does_not_feed_itself() {
     }
     secrets.push("253-0000".to_owned());
     let text = std::fs::read_to_string(&log).unwrap();
-    // A code is six digits, which a time or a number of bytes may hold, too.
+    // A code is six digits, which a time or a number of bytes may contain, too.
     let codes = [first, second, third];
     for line in text.lines() {
         let bare = line.split_once("Z ").map_or(line, |(_, rest)| rest);
@@ -129,7 +129,7 @@ async fn a_log_of_everything_holds_nobodys_data_and_does_not_feed_itself() {
         let words = || bare.split(|letter: char| !letter.is_ascii_alphanumeric());
         assert!(!words().any(|word| codes.iter().any(|code| code == word)), "a code is in the log: {line}");
     }
-    // Another process, whom no clock of ours reaches; of what must not come there is nothing to wait for.
+    // Another process, which our clock does not move; there is no event to wait for.
     let before = std::fs::metadata(&log).unwrap().len();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let grown = std::fs::metadata(&log).unwrap().len() - before;

@@ -1,4 +1,4 @@
-//! What the calls answer: hits, refunds, peeks, and what none of them does.
+//! What the calls return: hits, refunds, peeks, and what none of them does.
 
 use std::time::Duration;
 
@@ -168,11 +168,11 @@ async fn nothing_is_admitted_while_the_store_is_out() {
     assert_eq!(program.reserve("reply", "a").await.status, 200, "no restart of ours is needed");
 }
 
-/// Until the store is found again.
+/// Waits until the store is reachable again.
 async fn recovered(app: &TestApp) {
     let found = async {
         while app.client().get("/readyz").await.body["store"] != "up" {
-            // Another process, which comes back in real time: looked at again.
+            // Another process, which comes back in real time.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };

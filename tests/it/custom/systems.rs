@@ -1,4 +1,4 @@
-//! The systems that people build on a counting store, without the flaws that they are usually built with.
+//! Systems that people build on a counting store, without their usual flaws.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ on_both_stores!(
     participants_of_an_address_are_counted_and_told_when_the_next_place_frees,
 );
 
-/// A fixed window against a sliding one. It is noon of 1 March in London and 8 in the evening in Shanghai.
+/// A calendar month against a sliding one. It is noon of 1 March in London and 8 in the evening in Shanghai.
 async fn three_a_calendar_month_start_afresh_with_the_month_and_three_in_a_month_do_not(store: Store) {
     let toml = "[limits.custom.leave-campus]\nrules = [{ max = 3, per = \"month\", timezone = \"Asia/Shanghai\" }]\n\
         [limits.custom.leave]\nrules = [{ max = 3, window = \"31d\" }]\n";
@@ -42,7 +42,7 @@ async fn three_a_calendar_month_start_afresh_with_the_month_and_three_in_a_month
     assert_eq!(program.reserve("leave", "zhang.san").await.status, 200);
 }
 
-/// `isActionAllow` that recorded refusals too: who kept trying was never let in.
+/// `isActionAllow`, which recorded refusals too, so that somebody who kept trying was never let in.
 async fn five_replies_a_second_and_hammering_gets_all_that_is_due(store: Store) {
     let toml = "[limits.custom.reply]\nrules = [{ max = 5, window = \"1s\" }]\n";
     let (app, _, program) = start(store, toml).await;

@@ -1,4 +1,4 @@
-//! Who may ask: a token that is good, for the limits that it names, and nothing else.
+//! Access: a valid token, for the limits that it names, and nothing else.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ async fn without_a_good_token_nothing_is_told() {
     let (app, boss, program) = start(Store::Memory, LIMITS).await;
     let url = format!("{}/api/v1/limits/reply/reserve", app.url);
     let send = async |authorization: Option<&str>| {
-        // The administrator's cookie goes along, and counts for nothing.
+        // The administrator's cookie is sent along, and has no effect.
         let request = boss.http.post(&url).json(&json!({ "subject": "x" }));
         let request =
             authorization.into_iter().fold(request, |request, it| request.header("authorization", it));

@@ -1,4 +1,4 @@
-//! Requests that count by how they were answered.
+//! Requests that count depending on their response.
 
 use actix_web::http::StatusCode;
 use gatehouse::throttle::WindowStore;
@@ -21,7 +21,7 @@ fn failures<S: WindowStore + 'static>(rig: &impl Rig<Store = S>, max: u32) -> Ra
     RateLimit::new(rig.limiter().clone())
         .limit(limit("failures", &[a_minute(max)]), subject::everyone())
         .count_when(|response| response.status == StatusCode::UNAUTHORIZED)
-        // Who waits in vain is seen as a test that hangs.
+        // A request that waits in vain shows as a test that hangs.
         .patience(60 * MINUTE)
 }
 

@@ -1,4 +1,4 @@
-//! What is let through and what is not, and what either is told.
+//! What is admitted, what is not, and what each response says.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -117,7 +117,7 @@ async fn a_limit_that_watches_or_has_no_rules_refuses_nobody() {
     }
 }
 
-/// As where the limits are read anew while the application runs.
+/// As if the limits were reloaded while the application runs.
 #[tokio::test]
 async fn a_limit_that_changes_is_in_force_at_the_next_request_and_keeps_its_hits() {
     let rig = MemoryRig::new().await;

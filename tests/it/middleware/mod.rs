@@ -1,4 +1,4 @@
-//! An actix-web application of somebody else's, behind the middleware.
+//! An actix-web application behind the middleware.
 
 mod counting;
 mod limits;
@@ -21,8 +21,8 @@ use crate::support::app::{Answer, http};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The application on a free port, wrapped whole: `/articles` and `/articles/{id}` answer any method with the
-/// status that the query asks for, `/slow` with 401 once it is let go.
+/// The application on a free port, completely wrapped: `/articles` and `/articles/{id}` answer any method
+/// with the status in the query, `/slow` with 401 once it is released.
 struct Site {
     url: String,
     http: reqwest::Client,
@@ -90,7 +90,7 @@ impl Site {
         Answer::read(request.send().await.unwrap()).await
     }
 
-    /// The statuses of as many requests at once, in order.
+    /// The statuses of this many simultaneous requests, in order.
     async fn at_once(&self, count: usize, path: &str) -> Vec<u16> {
         let asked: Vec<_> =
             (0..count).map(|_| tokio::spawn(self.http.get(format!("{}{path}", self.url)).send())).collect();
@@ -110,7 +110,7 @@ impl Site {
         self.state.handled.subscribe().wait_for(|handled| *handled >= count).await.unwrap();
     }
 
-    /// A request on a connection of its own, whose answer is not read.
+    /// A request on its own connection, whose response is not read.
     async fn send(&self, path: &str) -> tokio::net::TcpStream {
         use tokio::io::AsyncWriteExt;
         let host = self.url.strip_prefix("http://").unwrap();
@@ -127,7 +127,7 @@ impl Drop for Site {
     }
 }
 
-/// Whom the caller says to be; nobody is not limited.
+/// The user that the caller claims to be; a request without one is not limited.
 fn user(request: &ServiceRequest) -> Result<Option<Subject>, Error> {
     Ok(request.headers().get("x-user").map(|user| user.as_bytes().to_vec()))
 }

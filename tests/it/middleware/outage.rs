@@ -1,4 +1,4 @@
-//! What becomes of requests while Redis does not answer, and of the hits of those that went away meanwhile.
+//! Requests while Redis does not answer, and the hits of clients that left meanwhile.
 
 use std::time::Duration;
 
@@ -42,9 +42,10 @@ async fn while_the_store_is_out_nothing_passes_unless_it_is_said_to() {
     }
 }
 
-/// For a request, or the end of its connection, to reach the site while the stopped server tells nothing of it.
+/// Time for a request, or the end of its connection, to reach the site while the stopped server shows
+/// nothing.
 async fn a_moment() {
-    // Sockets carry it in real time, and nothing can be looked at meanwhile.
+    // Sockets carry it in real time, and there is nothing to check meanwhile.
     tokio::time::sleep(Duration::from_millis(150)).await;
 }
 

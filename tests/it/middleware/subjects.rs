@@ -1,4 +1,4 @@
-//! Whom requests count against.
+//! The subjects of requests.
 
 use actix_web::error::ErrorUnauthorized;
 use actix_web::http::header::HeaderName;

@@ -1,4 +1,4 @@
-//! The document against the URL table, and against itself.
+//! The document compared with the URL table, and checked for consistency.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::fits::*;
 use crate::support::app::{Answer, Store, TestApp};
 use crate::support::routes::{API, table};
 
-/// Every call that is described, as `POST /api/v1/login`.
+/// Every call in the document, such as `POST /api/v1/login`.
 fn described(document: &Value) -> BTreeSet<String> {
     let calls = document["paths"].as_object().unwrap().iter().flat_map(|(path, item)| {
         item.as_object().unwrap().keys().map(move |method| format!("{} {path}", method.to_uppercase()))
@@ -49,7 +49,7 @@ async fn every_call_that_is_described_is_answered() {
     assert_eq!((&served.body, served.header("content-type")), (&document(), "application/json"));
 }
 
-/// The words of an example are the product's, and an example fits its schema.
+/// The texts of examples are the product's, and an example fits its schema.
 #[test]
 fn examples_are_what_is_said() {
     let document = document();
@@ -79,7 +79,7 @@ fn examples_are_what_is_said() {
     assert!(checked > 40, "only {checked} examples");
 }
 
-/// One that is described nowhere else is a sign of a typing mistake.
+/// An unused definition suggests a typing mistake.
 #[test]
 fn nothing_is_defined_without_a_use() {
     let document = document();

@@ -1,4 +1,4 @@
-//! The part of JSON Schema that the document uses, and one answer held to it.
+//! The part of JSON Schema that the document uses, and a check of one answer.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ pub fn document() -> Value {
     serde_json::from_str(gatehouse::web::openapi::DOCUMENT).unwrap()
 }
 
-/// What a `$ref` stands for.
+/// The target of a `$ref`.
 pub fn resolved<'a>(document: &'a Value, part: &'a Value) -> &'a Value {
     match part["$ref"].as_str() {
         Some(path) => {
@@ -18,7 +18,7 @@ pub fn resolved<'a>(document: &'a Value, part: &'a Value) -> &'a Value {
     }
 }
 
-/// Whether a value is what a schema says: the part of JSON Schema that the document uses.
+/// Checks a value against a schema, with the part of JSON Schema that the document uses.
 pub fn fits(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     let schema = resolved(document, schema);
     if let Some(choices) = schema["oneOf"].as_array() {
@@ -65,7 +65,7 @@ pub fn fits(document: &Value, schema: &Value, value: &Value, at: &str) -> Result
     }
 }
 
-/// Holds one answer to the document: its status, type, headers and every field.
+/// Checks one answer against the document: its status, type, headers and every field.
 pub fn as_described(document: &Value, method: &str, path: &str, answer: &Answer) {
     let what = format!("{method} {path}: {} {}", answer.status, answer.text);
     let operation = &document["paths"][path][method];

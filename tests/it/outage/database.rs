@@ -1,4 +1,5 @@
-//! The database takes nothing, or does not answer: what needs it is refused at once, and no restart is needed.
+//! The database refuses writes or does not answer: requests that need it are refused at once, and no restart
+//! is needed.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +13,7 @@ use crate::support::process::Home;
 struct SmallDisk<'p>(&'p Path);
 
 impl<'p> SmallDisk<'p> {
-    /// None where whoever runs the tests may not mount one.
+    /// None if the user who runs the tests may not mount one.
     fn at(path: &'p Path) -> Option<Self> {
         std::fs::create_dir(path).unwrap();
         let mounted =

@@ -1,5 +1,5 @@
-//! Losses of the store buy nobody guesses: the windows of sign-ins come back from the record of failures, and
-//! that decides meanwhile.
+//! Losing the store gives nobody more guesses: the windows of sign-ins are rebuilt from the record of
+//! failures, which decides meanwhile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
 
 const WRONG: &str = "a wrong password";
-/// A hash takes some milliseconds here (more in a debug build), so that attempts are in flight when the store goes. Everybody comes from
-/// one address, which is not what these tests are about.
+/// A hash takes some milliseconds here (more in a debug build), so that attempts are in flight when the store
+/// goes away. All come from one address, which these tests do not limit.
 const TOML: &str = "[store]\ntimeout = '1s'\n[password]\nmemory_kib = 7168\niterations = 1\n
     [limits.login-address]\nrules = []\n[limits.captcha-address]\nrules = []\n";
 
@@ -20,7 +20,7 @@ const TOML: &str = "[store]\ntimeout = '1s'\n[password]\nmemory_kib = 7168\niter
 enum Loss {
     Flush,
     Restart,
-    /// It keeps its data, and nobody reaches it for a while.
+    /// It keeps its data, but cannot be reached for a while.
     Stop,
 }
 
@@ -40,7 +40,7 @@ async fn lose(app: &mut TestApp, loss: Loss) {
     }
 }
 
-/// So many wrong passwords at once, each with a solved challenge.
+/// This many simultaneous wrong passwords, each with a solved challenge.
 async fn burst(clients: &[Client], login: &'static str, count: usize) -> JoinSet<u16> {
     let mut guesses = JoinSet::new();
     for number in 0..count {
@@ -63,7 +63,7 @@ async fn up(app: &TestApp) {
     }
 }
 
-/// Between the reservation and its outcome: some hashes of this burst are done, and others are not.
+/// Waits until some hashes of this burst are done and others are not.
 async fn some_are_in_flight(apps: &[&TestApp], before: u64) {
     let waiting = async {
         while apps.iter().map(|app| app.hashes()).sum::<u64>() < before + 2 {
@@ -120,7 +120,7 @@ async fn losses_tell_no_accounts_apart() {
     guesses_through_losses(Loss::Restart, "nobody").await;
 }
 
-/// 64 where 20 are allowed, before there was a record.
+/// Before there was a record, it was 64 where 20 are allowed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_instances_through_several_outages_verify_hardly_more_than_one() {
     let mut app = TestApp::with(Store::Redis, TOML).await;
@@ -164,7 +164,7 @@ async fn failures_of_an_outage_count_on_after_it() {
     unchallenged(&app, "known").await;
 }
 
-/// Until the store decides; a store that comes back and a loaded machine take real time.
+/// Waits until the store decides; a returning store and a loaded machine take real time.
 async fn unchallenged(app: &TestApp, login: &str) {
     let signed_in = async {
         while app.client().login(login, PASSWORD).await.status != 200 {

@@ -1,5 +1,5 @@
-//! Decisions while Redis is stalled, killed or cut off. These stop real processes and so run in real
-//! time; what they measure is printed, and asserted only within bounds that a loaded machine keeps.
+//! Decisions while Redis is stalled, killed or cut off. These tests stop real processes and so run in real
+//! time; they print their measurements, and only assert bounds that a loaded machine keeps.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::throttle::NOON;
 use crate::throttle::rig::{limit, limiter, sliding};
 
 const TIMEOUT: Duration = Duration::from_millis(100);
-/// The bar is 150 ms for a failure and 300 ms for the recovery; ten builds at once make that noise.
+/// The goal is 150 ms for a failure and 300 ms for the recovery; a loaded machine needs more.
 const GENEROUS: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -32,7 +32,7 @@ struct Timed {
     failed: bool,
 }
 
-/// Asks for a decision every 20 ms until it is told to stop; they do not wait for each other.
+/// Asks for a decision every 20 ms until it is stopped; the calls do not wait for each other.
 struct Asking {
     stop: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<Vec<Timed>>,
@@ -90,7 +90,7 @@ async fn a_stalled_server_costs_a_time_out_and_is_found_again() {
     // Another process: it answers for a while first.
     tokio::time::sleep(Duration::from_millis(200)).await;
     server.signal("STOP");
-    // As long as a real outage lasts: no clock of ours reaches a stopped server.
+    // The duration of a real outage: our clock does not move a stopped server.
     tokio::time::sleep(Duration::from_secs(2)).await;
     server.signal("CONT");
     asking.judge("stalled for 2 s", Instant::now()).await;
@@ -104,7 +104,7 @@ async fn a_killed_server_is_found_again_when_it_is_back_and_empty() {
     // Another process: it answers for a while first.
     tokio::time::sleep(Duration::from_millis(200)).await;
     server.kill();
-    // As long as a real outage lasts: no clock of ours reaches a stopped server.
+    // The duration of a real outage: our clock does not move a stopped server.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let port = server.port;
     let back = tokio::task::spawn_blocking(move || (RedisServer::start_at(port, |_| {}), Instant::now()));
@@ -118,10 +118,10 @@ async fn an_outage_is_seen_without_a_call() {
     let limiter = over(&server.url()).await;
     let link = limiter.store().link();
     server.kill();
-    // The rule is a bound: a second, and the time-out of the look. Six times that is asserted.
+    // The bound is a second plus the timeout of the check. Six times that is asserted.
     let seen = tokio::time::timeout(Duration::from_secs(6), async {
         while link.is_up() {
-            // Another process: looked at again in real time.
+            // Another process: checked again in real time.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     });
@@ -150,7 +150,7 @@ async fn one_slow_call_leaves_the_connection_to_the_others() {
     // Each look at the figure is a connection, too.
     let fresh = connected() - before - 1;
     eprintln!("stalled for {stalled:.1?}: {fresh} new connections");
-    // The rule is a bound: within the time-out of the look that follows, the connection is kept.
+    // The bound: within the timeout of the next check, the connection is kept.
     assert!(fresh == 0 || stalled > Duration::from_millis(180), "{fresh} new connections");
     assert!(limiter.store().link().ready(Duration::from_secs(60)).await);
 }
@@ -168,13 +168,13 @@ async fn a_script_that_was_flushed_is_loaded_again() {
     }
 }
 
-/// Waits for the link; the proxy's way was cleared just before.
+/// Waits for the link; the proxy was set to pass just before.
 async fn recovered(limiter: &Limiter<RedisStore>) {
     let link = limiter.store().link();
     let again = async {
         let nothing = limit("probe", &[sliding(1, MINUTE)]);
         while limiter.peek(limiter.bucket(&nothing, b"")).await.is_err() {
-            // Another process: looked at again in real time.
+            // Another process: checked again in real time.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         link.ready(Duration::from_secs(60)).await
@@ -211,10 +211,10 @@ async fn what_is_not_done_unless_admitted_is_given_back_where_the_answer_got_los
     let bucket = limiter.bucket(&limit, b"x");
     proxy.set(Way::Mute);
     assert!(limiter.reserve_or_nothing(&[bucket], false).await.is_err());
-    // Its refund follows right behind it; the server carries out both, though nobody hears of it.
+    // Its refund follows directly; the server executes both, although nobody receives the answers.
     let given_back = async {
         while server.calls("zadd") == 0 || server.calls("zrem") == 0 {
-            // Another process: looked at again in real time.
+            // Another process: checked again in real time.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -235,10 +235,10 @@ async fn a_hold_whose_answer_got_lost_is_given_back() {
     assert!(limiter.hold(&[bucket], false, Duration::from_secs(1)).await.is_err());
     proxy.set(Way::Clear);
     recovered(&limiter).await;
-    // Its refund goes by itself, right behind it.
+    // Its refund follows directly, by itself.
     let given_back = async {
         while limiter.peek(bucket).await.unwrap().holds > 0 {
-            // Another process: looked at again in real time.
+            // Another process: checked again in real time.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -269,7 +269,7 @@ async fn garbage_on_the_line_is_an_outage_and_ends_with_it() {
     recovered(&limiter).await;
 }
 
-/// A server that lets writes fail: the link must not call itself up, and must recover by itself.
+/// A server that refuses writes: the link must not report itself as up, and must recover by itself.
 #[tokio::test]
 async fn a_server_that_refuses_writes_is_no_store() {
     let server = RedisServer::start();
@@ -302,7 +302,7 @@ async fn a_primary_that_became_a_replica_is_left() {
     for _ in 0..20 {
         assert!(limiter.reserve(&[bucket], false).await.is_err());
         assert!(!limiter.store().link().is_up(), "it takes no writes, whatever connections it takes");
-        // Another process: looked at again in real time.
+        // Another process: checked again in real time.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     redis::cmd("REPLICAOF").arg("NO").arg("ONE").query::<()>(&mut admin).unwrap();

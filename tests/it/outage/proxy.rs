@@ -1,4 +1,5 @@
-//! A way to Redis that a test spoils: what goes to the server always arrives, what comes back may not.
+//! A connection to Redis that a test disturbs: what goes to the server always arrives, what comes back may
+//! not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -13,13 +14,13 @@ pub enum Way {
     Clear,
     /// Answers get lost.
     Mute,
-    /// Answers are something else.
+    /// Answers are replaced by garbage.
     Garbage,
     /// The first script is answered; from the second on, answers get lost.
     MuteAfterOneScript,
     /// The first script is answered; at the second the connection breaks.
     CutAfterOneScript,
-    /// New connections are taken, and nothing else happens to them or to old ones.
+    /// New connections are accepted, but nothing is transferred, on old ones either.
     Deaf,
 }
 
@@ -66,8 +67,8 @@ impl Proxy {
     }
 }
 
-/// Both directions of one connection, until either end closes. One whose bytes went missing never works
-/// again, as on a real network none would.
+/// Both directions of one connection, until either end closes. After bytes went missing it never works again,
+/// as on a real network.
 async fn pass(client: TcpStream, port: u16, shared: Arc<Shared>) -> Option<()> {
     let server = TcpStream::connect(("127.0.0.1", port)).await.ok()?;
     let (mut from_client, mut to_client) = client.into_split();

@@ -29,7 +29,7 @@ async fn solved(client: &Client, login: &str, password: &str) -> Answer {
     client.login_with(login, password, &id, ANSWER).await
 }
 
-/// The policy, from outside.
+/// The policy as clients see it.
 async fn goes_on_with_a_captcha(app: &TestApp) {
     let client = app.client();
     let bare = client.login("known", PASSWORD).await;
@@ -45,7 +45,7 @@ async fn goes_on_with_a_captcha(app: &TestApp) {
     assert_eq!(ready.body["database"], "up");
 }
 
-/// Until the store is found again; the rule is that it takes no restart.
+/// Waits until the store is reachable again, which must not need a restart.
 async fn normal_again(app: &TestApp) {
     let client = app.client();
     let normal = async {
@@ -99,7 +99,7 @@ async fn guesses_in_an_outage(login: &'static str) {
     assert_eq!(verified, Some(8), "as many as ever: {tally:?}");
     assert_eq!(app.hashes() - before, 8);
     assert!(tally.keys().all(|(status, _)| matches!(status, 403 | 429)), "{tally:?}");
-    // The right password is no way around it.
+    // The right password does not get around it.
     let right = solved(&app.client(), login, PASSWORD).await;
     assert_eq!((right.status, right.problem()), (429, "throttled"), "{}", right.text);
     // These windows slide, too.
@@ -215,7 +215,7 @@ async fn an_outage_from_the_start_ends_when_redis_comes() {
     normal_again(&app).await;
 }
 
-/// The store fails between the hold and its settlement: the answer is the password's.
+/// The store fails between the hold and its settlement: the answer follows from the password.
 async fn fails_before_it_is_settled(way: Way) {
     let redis = RedisServer::start();
     let proxy = Proxy::to(redis.port).await;
@@ -225,7 +225,7 @@ async fn fails_before_it_is_settled(way: Way) {
         normal_again(&app).await;
         proxy.set(way);
         let answer = app.client().login("known", password).await;
-        // A look of the link's own may come between; then the hold was not had either.
+        // A check of the link may come between; then the hold was not taken either.
         let outage = (answer.status, answer.problem()) == (403, "captcha-required");
         assert!(answer.status == status || outage, "{}: {}", answer.status, answer.text);
         if answer.status == 401 {
@@ -255,8 +255,8 @@ async fn answers_that_get_lost_are_an_outage() {
         proxy.set(way);
         goes_on_with_a_captcha(&app).await;
         proxy.set(Way::Clear);
-        // The attempts that were executed unseen stand as holds, and then as failures, for a while:
-        // the store errs towards refusing. An owner who proves themselves is let in again.
+        // Attempts that were executed unnoticed are holds, and then failures, for a while: the store errs
+        // towards refusing. An owner who proves who they are is let in again.
         let client = app.client();
         let again = async {
             while client.get("/readyz").await.body["store"] != "up" {

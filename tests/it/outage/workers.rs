@@ -1,4 +1,4 @@
-//! Threads with a runtime of their own, as a web server's workers are, and their connections to Redis.
+//! Threads with their own runtime, like a web server's workers, and their connections to Redis.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::throttle::NOON;
 use crate::throttle::rig::{limit, limiter, sliding};
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// More than the connections that were opened at a time, among which a test looks for one of its own.
+/// Longer than opening all the connections among which a test looks for its own.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn over(server: &RedisServer) -> Limiter<RedisStore> {
@@ -19,7 +19,7 @@ async fn over(server: &RedisServer) -> Limiter<RedisStore> {
     limiter(store)
 }
 
-/// Runs a worker's life on a thread with a runtime of its own.
+/// Runs a worker on a thread with its own runtime.
 async fn on_a_worker<T: Send + 'static>(work: impl AsyncFnOnce() -> T + Send + 'static) -> T {
     let worker = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -28,7 +28,7 @@ async fn on_a_worker<T: Send + 'static>(work: impl AsyncFnOnce() -> T + Send + '
     tokio::task::spawn_blocking(worker).await.unwrap()
 }
 
-/// The server's clients but the one that asks, oldest first: id and the command last carried out.
+/// The server's clients except the one that asks, oldest first: id and last command.
 fn clients(connection: &mut redis::Connection) -> Vec<(u64, String)> {
     let list: String = redis::cmd("CLIENT").arg("LIST").query(connection).unwrap();
     let field = |line: &str, name: &str| {
@@ -112,7 +112,7 @@ async fn connections_of_workers_end_with_the_store() {
     .await;
 }
 
-/// A thread of the same place in the table of threads, with a runtime of its own again.
+/// A thread that reuses the slot of an earlier one, with another runtime.
 #[tokio::test]
 async fn a_worker_that_follows_another_gets_a_connection_that_is_driven() {
     let server = RedisServer::start();

@@ -1,8 +1,8 @@
-//! Whose address counts, behind a proxy and without one.
+//! Which address counts, behind a proxy and without one.
 
 use crate::support::app::{Client, PASSWORD, Store, TestApp, on_both_stores};
 
-/// Two failures from one address, and that is it.
+/// Two failures from one address are the limit.
 const RULES: &str = "[limits.login-address]\nrules = [{ max = 2, window = \"1h\" }]\n";
 const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\", \"10.0.0.0/8\"]\n";
 
@@ -49,7 +49,7 @@ async fn a_trusted_proxy_tells_clients_apart(store: Store) {
 async fn what_a_client_claims_left_of_what_the_proxy_says_is_ignored(store: Store) {
     let app = behind_a_proxy(store).await;
     for (account, status) in [401, 401, 429].into_iter().enumerate() {
-        // An inner proxy of ours stands between; the leftmost is what the client made up.
+        // An inner proxy of ours is in between; the leftmost address is made up by the client.
         let told = format!("198.51.100.{account}, 203.0.113.7, 10.1.2.3");
         assert_eq!(fail(&app.client_at(&told), account).await, status);
     }

@@ -1,4 +1,4 @@
-//! Many at once: promise 2, in both directions.
+//! Many attempts at once: promise 2, in both directions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::app::{ALL_STRANGERS, Answer, Client, PASSWORD, Store, TestApp};
 
-/// How often an attempt is sent that there was no room for: the wait in line is bounded (5 s), which a machine
-/// that does much else is too slow for. Nothing was verified then, and whoever sent it may send it again.
+/// How often an attempt without room is sent again: the wait is bounded (5 s), which is too short for a
+/// loaded machine. Nothing was verified then, and the client may send it again.
 const TRIES: usize = 20;
 
 pub async fn attempt(client: &Client, login: &str, password: &str) -> Answer {
     for _ in 1..TRIES {
         let answer = client.login(login, password).await;
-        // Whoever waited in vain is asked for a challenge, as by no limit.
+        // A client that waited in vain is asked for a challenge, without a limit.
         let by_no_limit = answer.header("ratelimit").is_empty();
         if answer.problem() != "captcha-required" || !by_no_limit {
             return answer;
@@ -22,8 +22,8 @@ pub async fn attempt(client: &Client, login: &str, password: &str) -> Answer {
     client.login(login, password).await
 }
 
-/// Tries every password once over `connections` connections, each trying its next as soon as it has
-/// an answer; the answers in no order, each with the password that it is for.
+/// Tries every password once over `connections` connections, each of which sends the next when it has an
+/// answer. Returns the answers in any order, each with its password.
 pub async fn burst(
     app: &TestApp,
     login: &str,
@@ -74,9 +74,9 @@ async fn right_burst(store: Store) {
     assert_eq!(tally(&answers), HashMap::from([((200, String::new()), 50)]));
 }
 
-/// Wrong and right ones at once, at what a hash really costs: at most 3 wrong ones are verified, since a
-/// success that did not come alone forgives nothing, and a right one is refused only by failures that stand.
-/// Of strangers throughout: whoever was right here would have guesses of their own from then on.
+/// Wrong and right passwords at once, at the real cost of a hash: at most 3 wrong ones are verified, because
+/// a success beside others forgives nothing, and a right one is refused only because of counted failures. All
+/// are strangers: a known device would have guesses of its own.
 async fn mixed_burst(store: Store) {
     let app = TestApp::with(store, &format!("[password]\nmemory_kib = 19456\n{ALL_STRANGERS}")).await;
     app.register("known").await;

@@ -1,4 +1,4 @@
-//! Challenges at sign-in: one answer, for one client and one form, once.
+//! Challenges at sign-in: one answer, from one client, for one form, once.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ on_both_stores!(
     a_pages_challenge_gets_its_form_past,
 );
 
-/// An account that asks for a CAPTCHA.
+/// An account that requires a CAPTCHA.
 async fn challenged(store: Store, toml: &str) -> TestApp {
     let app = TestApp::with(store, toml).await;
     app.register("alice").await;
@@ -105,7 +105,7 @@ async fn an_answer_is_good_for_its_form_only(store: Store) {
     assert_eq!(client.register("bob", PASSWORD).await.problem(), "captcha-required");
     assert_refused(&client.call("/register", register(&for_login)).await);
     assert_eq!(client.call("/register", register(for_registration)).await.status, 201);
-    // It signed this client in, in a browser of its own; the other challenge is still good where it belongs.
+    // It signed this client in, in its own browser; the other challenge is still valid for its owner.
     assert_eq!(with_captcha(&client, &for_login).await.status, 200);
 }
 
@@ -148,7 +148,7 @@ async fn garbage_for_a_challenge_is_refused(store: Store) {
         let id = client.challenge().await;
         assert_refused(&client.login_with("alice", PASSWORD, &id, answer).await);
     }
-    // Bodies that are no such object.
+    // Bodies that are not such an object.
     for captcha in [
         serde_json::json!("solo"),
         serde_json::json!([]),
@@ -181,7 +181,7 @@ async fn images_are_drawn_at_a_limited_rate(store: Store) {
     let page = client.submit("/login", "/login", &[("login", "alice"), ("password", PASSWORD)]).await;
     assert_eq!((page.status, page.hidden("captcha_id")), (403, None));
     assert!(page.text.contains("Or use a browser in which you have signed in before"));
-    // The one in hand is still good.
+    // The one in hand is still valid.
     assert_eq!(with_captcha(&client, &id).await.status, 200);
 }
 
@@ -257,7 +257,7 @@ async fn an_image_in_a_foreign_page_is_not_drawn_at_its_readers_cost() {
     }
 }
 
-/// Twenty /64 of one /48 fetch all that they are given: others have images all the same, at once.
+/// Twenty /64s of one /48 fetch as many images as they get: others still get images at once.
 #[tokio::test]
 async fn one_network_cannot_take_every_image() {
     let toml = format!("{BEHIND_A_PROXY}[limits.captcha-total]\nrules = [{{ max = 400, window = \"1m\" }}]");
@@ -276,7 +276,7 @@ async fn one_network_cannot_take_every_image() {
     assert_eq!(client.image(&client.challenge().await).await.status, 200);
 }
 
-/// 300 fetched at one address, as an office or a carrier's customers share it, leave the others there theirs.
+/// 300 fetched at one shared address, such as an office's or a carrier's, leave images for the others there.
 #[tokio::test]
 async fn who_shares_an_address_with_a_flood_has_an_image() {
     let app = TestApp::start(Store::Memory).await;
@@ -288,7 +288,7 @@ async fn who_shares_an_address_with_a_flood_has_an_image() {
     assert_eq!(client.image(&client.challenge().await).await.status, 200);
 }
 
-/// Fifty networks fetch all that they are given, all at once, and twenty others come meanwhile for one each.
+/// Fifty networks fetch as many as they get, all at once, while twenty others come for one each.
 #[tokio::test]
 async fn greedy_networks_leave_others_their_image() {
     let toml = format!("{BEHIND_A_PROXY}[limits.captcha-total]\nrules = [{{ max = 300, window = \"1m\" }}]");

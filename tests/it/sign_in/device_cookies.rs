@@ -1,4 +1,4 @@
-//! The cookie of a known device: who gets one, what it looks like, and what else is told of the device.
+//! The cookie of a known device: who gets one, its form, and what else reveals the device.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_b
 const WRONG: &str = "a wrong password";
 const NUMBER: &str = "+8613800138000";
 const NEW: &str = "quiet lanterns drift above marble";
-/// A message a minute is no subject here.
+/// The limit on messages does not matter here.
 const NO_SMS_LIMITS: &str = "[limits.sms-phone]\nrules = []\n";
 
 on_both_stores!(an_administrator_finds_a_device_and_lets_it_in_again);
@@ -67,7 +67,7 @@ async fn on_https_no_other_site_can_plant_it() {
     assert!(line.contains("; HttpOnly; SameSite=Lax; Secure; Path=/;"), "{line}");
 }
 
-/// An owner with a new password is let in at once, whatever goes on at the account.
+/// An owner with a new password is let in at once, whatever happens at the account.
 #[tokio::test]
 async fn a_new_password_by_code_makes_the_device_known() {
     let app = TestApp::with(Store::Memory, NO_SMS_LIMITS).await;
@@ -79,7 +79,7 @@ async fn a_new_password_by_code_makes_the_device_known() {
     let reset = json!({ "phone": NUMBER, "code": code, "new_password": NEW });
     assert_eq!(client.call("/password/reset", reset).await.status, 204);
     fail_until_blocked(&app.client(), "alice").await;
-    // So many failures from one address are another limit's business.
+    // Another limit counts this many failures from one address.
     app.advance(Duration::from_secs(60));
     assert_eq!(app.client().login("alice", NEW).await.status, 429);
     assert_eq!(client.login("alice", NEW).await.status, 200);

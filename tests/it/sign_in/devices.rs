@@ -1,4 +1,4 @@
-//! Known devices: a lock-out keeps strangers out and not the owner, and buys nobody more than it says.
+//! Known devices: a lock-out keeps strangers out but not the owner, and gives nobody more than documented.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ async fn start(store: Store, rules: &str) -> TestApp {
     TestApp::with(store, &format!("{BEHIND_A_PROXY}{rules}")).await
 }
 
-/// Somebody whose account it is, in the browser that they made it with.
+/// An account's owner, in the browser in which they registered.
 async fn owner(app: &TestApp) -> Client {
     let client = app.client_at(HOME);
     assert_eq!(client.register("alice", PASSWORD).await.status, 201);
@@ -48,7 +48,7 @@ pub fn device_cookie(answer: &Answer) -> String {
     line.split_once('=').unwrap().1.split(';').next().unwrap().to_owned()
 }
 
-/// Trips to Redis so far; none, where there is none.
+/// Calls to Redis so far; zero without Redis.
 fn evalshas(app: &TestApp) -> u64 {
     app.redis.as_ref().map_or(0, |redis| redis.calls("evalsha"))
 }
@@ -72,14 +72,14 @@ async fn the_owner_signs_in_from_a_known_device_while_strangers_are_blocked(stor
         assert_eq!(client.login("alice", PASSWORD).await.status, 200);
         assert_eq!(evalshas(&app) - before, of_a_stranger, "as many trips as without");
     }
-    // That the owner came in wipes nothing of what was tried: the next guess would be one more.
+    // The owner's sign-in wipes nothing; the next guess would be one more.
     assert_throttled(&attacker.login("alice", WRONG).await, "login-account", 3600);
     // And signing out leaves the device known.
     assert_eq!(owner.call("/logout", serde_json::json!({})).await.status, 204);
     assert_eq!(owner.login("alice", PASSWORD).await.status, 200);
 }
 
-/// So many at once in one browser.
+/// This many at once in one browser.
 async fn burst(client: &Client, count: usize) -> HashMap<(u16, String), usize> {
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = tokio::task::JoinSet::new();
@@ -142,7 +142,7 @@ async fn past_its_own_guesses_a_known_device_is_as_good_as_a_stranger(store: Sto
         let required = guess < 9;
         assert_eq!((answer.status, &answer.body["captcha_required"]), (401, &required.into()), "{guess}");
     }
-    // The device's log is full for an hour: from here on it is the account's, which has nothing yet.
+    // The device's log is full for an hour: from here on the account's log counts, which is empty yet.
     for required in [false, false, true] {
         let answer = owner.login("alice", WRONG).await;
         assert_eq!((answer.status, &answer.body["captcha_required"]), (401, &required.into()));
@@ -223,7 +223,7 @@ async fn a_changed_password_makes_the_other_devices_strangers(store: Store) {
     let fields = [("current_password", PASSWORD), ("new_password", NEW)];
     assert_eq!(here.submit("/account", "/account/password", &fields).await.status, 303);
     let before = app.hashes();
-    // The first time nobody has heard of it yet but the database.
+    // The first time only the database knows of it.
     let refused = async |client: &Client| {
         let before = evalshas(&app);
         assert_throttled(&client.login("alice", NEW).await, "login-account", 3600);
@@ -235,7 +235,7 @@ async fn a_changed_password_makes_the_other_devices_strangers(store: Store) {
     assert_eq!(here.login("alice", NEW).await.status, 200);
 }
 
-/// An unknown account, a known one, and either with somebody else's cookie: told alike at every step.
+/// An unknown account, a known one, and either with somebody else's cookie: the same answers at every step.
 async fn a_cookie_says_nothing_at_another_account(store: Store) {
     let app = start(store, "").await;
     app.register("alice").await;
@@ -328,7 +328,7 @@ async fn a_success_forgives_a_watched_device_as_it_would_one_that_is_held_to_it(
     assert_eq!(told, ["register ok", "sign-in wrong", &noted("ok"), "sign-in wrong", &noted("ok")]);
 }
 
-/// The failures from `past` on up to the account's block.
+/// The failures from number `past` up to the account's block.
 async fn fail_until_blocked_from(client: &Client, past: u32) {
     for _ in past..20 {
         assert_eq!(fail_solved(client, "alice").await.status, 401);

@@ -1,4 +1,4 @@
-//! A hundred wrong passwords in a row, and then: nothing that tells anybody.
+//! What happens after a hundred wrong passwords in a row: nothing that anybody can notice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::throttling::{comparable, fail_solved};
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp, on_both_stores};
 
 const WRONG: &str = "a wrong password";
-/// Nothing but the count in a row is in the way.
+/// Only the count in a row is in the way.
 const OPEN: &str = "[limits.login-account]\nrules = []\n[limits.login-address]\nrules = []\n";
 const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
 
@@ -37,7 +37,7 @@ async fn account(app: &TestApp, login: &str) -> Account {
     app.services.accounts.find(&Username::parse(login).unwrap()).await.unwrap().unwrap()
 }
 
-/// How many passwords were compared with somebody's own, and how many with a decoy.
+/// How many passwords were compared with an account's own hash, and how many with a decoy.
 fn compared(app: &TestApp) -> (u64, u64) {
     let decoys = app.services.hasher.decoys();
     (app.hashes() - decoys, decoys)
@@ -90,14 +90,14 @@ async fn a_right_password_begins_anew(store: Store) {
     assert_eq!(client.get("/api/v1/session").await.status, 200, "who is signed in stays so");
 }
 
-/// As so many strangers.
+/// As this many strangers.
 async fn fail(app: &TestApp, login: &str, times: u32) {
     for _ in 0..times {
         assert_eq!(app.client().login(login, WRONG).await.status, 401);
     }
 }
 
-/// The rules on accounts as they come, and those on addresses.
+/// The default rules on accounts, and none on addresses.
 fn limited(max: u32) -> String {
     format!("{BEHIND_A_PROXY}[login]\nmax_consecutive_failures = {max}\n")
 }
@@ -110,7 +110,7 @@ async fn a_known_device_has_a_hundred_of_its_own(store: Store) {
     fail(&app, "known", 3).await;
     app.advance(Duration::from_secs(60));
     let stranger = async || app.client().login("known", PASSWORD).await.status;
-    // What is disabled for strangers opens for a known device, which enables it for nobody else.
+    // A password disabled for strangers works from a known device, which re-enables it for nobody else.
     for _ in 0..3 {
         assert_eq!((home.login("known", PASSWORD).await.status, stranger().await), (200, 401));
         for _ in 0..2 {
@@ -124,7 +124,7 @@ async fn a_known_device_has_a_hundred_of_its_own(store: Store) {
     assert_eq!(comparable(home.login("known", PASSWORD).await), nowhere, "spent, it is a stranger");
     assert_eq!((stranger().await, work.login("known", PASSWORD).await.status), (401, 200));
     assert_eq!(home.get("/api/v1/session").await.status, 200, "who is signed in stays so");
-    // A way back for strangers is one for it.
+    // A way back for strangers also works for the device.
     app.advance(Duration::from_secs(60));
     let id = account(&app, "known").await.id;
     assert!(app.services.accounts.enable_password(id).await.unwrap());
@@ -184,14 +184,14 @@ async fn of_two_hundred_wrong_passwords_at_once_from_a_known_device_a_hundred_ar
         assert_eq!(comparable(answer), first);
     }
     let now = compared(&app);
-    // The others are strangers', who have their own hundred: together that is all that there is.
+    // The others are strangers, who have their own hundred: together that is everything.
     assert_eq!((now.0 - before.0, now.1 - before.1), (200, 1));
     assert_eq!(account(&app, "known").await.password_failures, 100);
     assert_eq!(home.login("known", PASSWORD).await.status, 401);
 }
 
-/// Step by step beside a name that nobody has, and an account that nothing happened to: the right password from
-/// the third step on.
+/// Step by step, compared with a name without an account and with an untouched account; the right password
+/// from the third step on.
 async fn a_disabled_password_is_answered_like_a_wrong_one_and_like_none(store: Store) {
     let toml = format!("{BEHIND_A_PROXY}[login]\nmax_consecutive_failures = 2\n");
     let app = TestApp::with(store, &toml).await;
@@ -203,7 +203,7 @@ async fn a_disabled_password_is_answered_like_a_wrong_one_and_like_none(store: S
         app.client_at("203.0.113.66").login("disabled", WRONG).await;
     }
     assert!(account(&app, "disabled").await.password_disabled_at.is_some());
-    // What came before is out of every window; the password stays disabled.
+    // The earlier attempts are outside every window; the password stays disabled.
     app.advance(Duration::from_secs(3600));
     for step in 0..24 {
         let mut told = Vec::new();
@@ -231,7 +231,7 @@ async fn a_disabled_password_is_answered_like_a_wrong_one_and_like_none(store: S
         };
         assert_eq!(told[0].0, expected, "step {step}");
     }
-    // The hour is over, and the right one is wrong still.
+    // The hour is over, and the right one is still refused.
     app.advance(Duration::from_secs(3600));
     assert_eq!(clients[0].login("disabled", PASSWORD).await.problem(), "invalid-credentials");
     assert_eq!(clients[2].login("fine", PASSWORD).await.status, 200);
@@ -246,7 +246,7 @@ async fn a_disabled_password_looks_like_none_on_the_page(store: Store) {
     let (at_known, at_unknown) = (app.client_at("203.0.113.7"), app.client_at("203.0.113.8"));
     for step in 0..5 {
         let mut told = Vec::new();
-        // Names of one length, so that the pages are, too.
+        // Names of the same length, so that the pages have the same length.
         for (client, login) in [(&at_known, "known"), (&at_unknown, "nowon")] {
             let answer = client.submit("/login", "/login", &[("login", login), ("password", PASSWORD)]).await;
             let mut text = answer.text.replace(&answer.csrf_token(), "TOKEN").replace(login, "LOGIN");
@@ -261,7 +261,7 @@ async fn a_disabled_password_looks_like_none_on_the_page(store: Store) {
     }
 }
 
-/// An answer that is not preceded by a write comes sooner.
+/// An answer without a preceding write would come sooner.
 #[tokio::test]
 async fn a_wrong_password_is_written_once_whomever_it_is_for() {
     let app = TestApp::with(Store::Memory, &up_to(2)).await;
@@ -282,7 +282,7 @@ async fn a_wrong_password_is_written_once_whomever_it_is_for() {
         assert_eq!(client.login(login, WRONG).await.status, 401);
         assert_eq!((account(&app, "known").await.password_failures, unheld().await), (held, expected));
     }
-    // From a known device it is written once, too, and neither there.
+    // From a known device it is also written once, in neither of these counts.
     assert_eq!(home.login("known", WRONG).await.status, 401);
     assert_eq!((account(&app, "known").await.password_failures, unheld().await), (2, 3));
     let device = "SELECT CAST(SUM(failures) AS BIGINT) FROM device_failures";
@@ -293,7 +293,7 @@ async fn a_wrong_password_is_written_once_whomever_it_is_for() {
     assert_eq!(failures, 1);
 }
 
-/// The browser's page, the API, the number and the console: all go one way.
+/// The account page, the API, the number and the console all use one path.
 #[tokio::test]
 async fn a_wrong_current_password_counts_wherever_it_is_typed() {
     let app = TestApp::with(Store::Memory, &up_to(4)).await;
@@ -307,7 +307,7 @@ async fn a_wrong_current_password_counts_wherever_it_is_typed() {
     assert_eq!(boss.login("boss", WRONG).await.status, 401);
     fail(&app, "boss", 4).await;
     assert!(account(&app, "boss").await.password_disabled_at.is_some());
-    // Who is signed in is told, and nothing is compared any more: nor from a device that has had too many.
+    // Somebody who is signed in learns of it, and nothing is compared any more, also not from a spent device.
     let before = app.hashes();
     let right =
         serde_json::json!({ "phone": "+8613800138000", "code": "123456", "current_password": PASSWORD });
@@ -344,7 +344,7 @@ async fn a_saved_file_changes_how_many_it_takes() {
     save(0).await;
     fail().await;
     assert_eq!(account(&app, "known").await.password_failures, 5, "switched off, nothing is counted");
-    // Fewer than there were: the next wrong one is one too many, a right one is not.
+    // Fewer than the failures so far: the next wrong one is one too many, a right one is not.
     save(3).await;
     assert_eq!(app.client().login("known", PASSWORD).await.status, 200);
     save(10).await;
@@ -358,7 +358,7 @@ async fn a_saved_file_changes_how_many_it_takes() {
     assert_eq!(app.client().login("known", PASSWORD).await.status, 401, "what is disabled stays so");
 }
 
-/// By the rules as they come: five hours of twenty an hour.
+/// With the default rules: five hours of twenty an hour.
 #[tokio::test]
 async fn under_the_default_rules_it_takes_five_hours() {
     let app = TestApp::with(Store::Memory, BEHIND_A_PROXY).await;

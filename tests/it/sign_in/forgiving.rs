@@ -1,4 +1,4 @@
-//! An owner who signs in again and again while a stranger guesses: what that buys the stranger.
+//! An owner signs in again and again while a stranger guesses: this gives the stranger nothing.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ on_both_stores!(
     success_forgives_the_challenge_and_not_the_block,
 );
 
-/// As who solves every challenge that they are asked for.
+/// Signs in, solving every challenge.
 async fn sign_in(client: &Client, login: &str, password: &str) -> Answer {
     let answer = client.login(login, password).await;
     if answer.problem() != "captcha-required" {
@@ -22,8 +22,8 @@ async fn sign_in(client: &Client, login: &str, password: &str) -> Answer {
     client.login_with(login, password, &client.challenge().await, ANSWER).await
 }
 
-/// Twenty an hour is twenty an hour. The owner comes from browsers without a cookie, and needs no more than a
-/// challenge until the account's own block holds; where the account was signed in to before, nothing at all.
+/// Twenty an hour is twenty an hour. The owner comes from browsers without a cookie, and needs at most a
+/// challenge until the account itself is blocked; in a known browser, not even that.
 async fn an_owner_who_signs_in_every_two_seconds_buys_nobody_a_guess(store: Store) {
     let app = TestApp::with(store, BEHIND_A_PROXY).await;
     app.register("alice").await;
@@ -31,7 +31,7 @@ async fn an_owner_who_signs_in_every_two_seconds_buys_nobody_a_guess(store: Stor
     assert_eq!(home.login("alice", PASSWORD).await.status, 200);
     let (mut compared, mut let_in) = (0, 0);
     for round in 0..30 {
-        // As fast as the stranger can, each time from elsewhere.
+        // As fast as the stranger can, each time from another address.
         for guess in 0..5 {
             let stranger = app.client_at(&format!("203.0.{round}.{guess}"));
             compared += u32::from(sign_in(&stranger, "alice", WRONG).await.status == 401);

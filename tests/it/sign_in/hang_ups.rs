@@ -1,4 +1,4 @@
-//! Clients that hang up before they have their answer.
+//! Clients that hang up before they get their answer.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ pub async fn send(app: &TestApp, login: &str, password: &str) -> tokio::net::Tcp
     stream
 }
 
-/// Real time, for what another process does in it: there is no clock to advance.
+/// Real time, for another process: there is no clock to advance.
 async fn a_moment() {
     tokio::time::sleep(Duration::from_millis(150)).await;
 }
 
-/// A slot that Redis gives while its asker goes away is given back all the same: a reader who clicks
-/// twice must not stand in their own way.
+/// A slot that Redis takes while the client hangs up is refunded: a reader who clicks twice must not block
+/// themselves.
 #[tokio::test]
 async fn whoever_hangs_up_leaves_no_slot_taken() {
     let app = TestApp::start(Store::Redis).await;

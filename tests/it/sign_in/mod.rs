@@ -1,4 +1,4 @@
-//! Signing in by the API, on both stores.
+//! Signing in through the API, on both stores.
 
 mod addresses;
 mod bursts;

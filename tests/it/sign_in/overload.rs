@@ -1,5 +1,6 @@
-//! More passwords at once than can be hashed: who goes first, who gives way, and what they are told. One worker,
-//! which the test keeps from hashing; the queue takes 4 strangers, 2 who solved a challenge and 2 known devices.
+//! More passwords at once than can be hashed: who goes first, who gives way, and what they are told. The test
+//! blocks the only worker; the queue has room for 4 strangers, 2 with a solved challenge, and 2 known
+//! devices.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,12 +20,12 @@ async fn start(store: Store) -> TestApp {
     TestApp::with(store, ROOM_FOR_EIGHT).await
 }
 
-/// A client of a network of its own.
+/// A client in its own network.
 fn stranger(app: &TestApp, network: usize) -> Client {
     app.client_at(&format!("198.51.{network}.7"))
 }
 
-/// Waits until so many are in the queue, as the server goes about it in threads of its own.
+/// Waits until this many are in the queue, because the server adds them on its own threads.
 async fn until_waiting(app: &TestApp, lane: HashLane, count: usize) {
     until(|| app.services.hasher.waiting(lane) == count).await;
 }
@@ -43,7 +44,7 @@ fn guess(client: Client, login: &str) -> JoinHandle<Answer> {
     tokio::spawn(async move { client.login(&login, PASSWORD).await })
 }
 
-/// One attempt after the other takes its position in the strangers' queue.
+/// Attempts take their positions in the strangers' queue one after the other.
 async fn fill(app: &TestApp, network: impl Fn(usize) -> usize) -> Vec<JoinHandle<Answer>> {
     let mut waiting = Vec::new();
     for number in 0..STRANGERS {
@@ -58,7 +59,7 @@ fn assert_challenged(answer: &Answer) {
     assert!(answer.body["captcha"]["id"].is_string(), "{}", answer.text);
 }
 
-/// How many slots are taken at accounts, or stand as failures.
+/// How many slots are taken at accounts, or count as failures.
 fn slots(app: &TestApp) -> usize {
     let mut connection = app.redis.as_ref().unwrap().connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("gh:login-*").query(&mut connection).unwrap();

@@ -1,4 +1,4 @@
-//! Promise 4: refusals write nothing to the store and grow nothing; and nothing there is in clear.
+//! Promise 4: refusals write nothing to the store and let nothing grow; and nothing there is in clear.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::support::redis::RedisServer;
 
 const WRONG: &str = "a wrong password";
 const LOGIN: &str = "marmalade";
-/// What a decision may do where it admits nobody.
+/// The commands that a decision may use if it admits nobody.
 const READS: [&str; 10] =
     ["evalsha", "time", "zrange", "zcount", "zcard", "zscore", "ping", "info", "hello", "client|setinfo"];
 
-/// Calls of each command so far, scripts' own included.
+/// Calls of each command so far, including those from scripts.
 fn calls(redis: &RedisServer) -> BTreeMap<String, u64> {
     let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut redis.connection()).unwrap();
     let call = |line: &str| {
@@ -74,7 +74,7 @@ async fn ten_thousand_refusals_write_nothing_to_redis() {
     }
     for (count, status) in [(8_000, 403), (2_000, 429)] {
         if status == 429 {
-            // The refusals drew the challenges that one address gets in a minute.
+            // The refusals used up the challenges that one address gets in a minute.
             app.advance(Duration::from_secs(60));
             fail_until_blocked(&app).await;
         }
@@ -88,7 +88,7 @@ async fn ten_thousand_refusals_write_nothing_to_redis() {
     }
     let mut logs = 0;
     for (key, members) in everything(redis) {
-        // Says that the windows of messages are whole, for as long as what it speaks of is there.
+        // The mark that the windows of messages are complete, which lives as long as they do.
         if key.split(':').nth(1).unwrap().starts_with("whole-") {
             continue;
         }
@@ -148,7 +148,7 @@ async fn refusals_are_forgotten_in_process_too() {
         assert_eq!(app.client().login(LOGIN, WRONG).await.status, 401);
     }
     attempt_many(&app, 2_000, 403).await;
-    // None of them is in the window: it frees when the three failures leave it.
+    // None of them is in the window: a slot frees when the three failures leave it.
     app.advance(Duration::from_secs(60));
     assert_eq!(app.client().login(LOGIN, WRONG).await.status, 401);
 }

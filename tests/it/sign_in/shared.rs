@@ -1,5 +1,5 @@
-//! Promise 10 at what many share: an address and a network ask strangers for a challenge and refuse nobody, and
-//! what strangers spend there keeps out nobody who is known, or who solves one.
+//! Promise 10 for shared subjects: an address and a network challenge strangers and refuse nobody, and what
+//! strangers spend there locks out nobody who is known or solves a challenge.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -123,13 +123,13 @@ async fn wrong_answers_bring_on_a_challenge_and_refuse_nobody(store: Store) {
     assert_eq!(asked.header("ratelimit"), "\"login-address\";r=0;t=60");
     assert_eq!(app.hashes(), hashes);
     assert_eq!(solved(&guesser, "alice", PASSWORD).await.status, 200, "the guesser, too");
-    // Who is known is not asked, and a wrong answer of theirs costs them nothing.
+    // A known device is not asked, and its wrong answer costs it nothing.
     let id = owner.challenge().await;
     assert_not_accepted(&owner.login_with("alice", PASSWORD, &id, "wrong").await);
     assert_eq!(owner.login("alice", PASSWORD).await.status, 200);
 }
 
-/// Over many accounts, as fast as it goes without a challenge, for two hours.
+/// Over many accounts, as fast as possible without a challenge, for two hours.
 async fn an_address_has_sixty_unchallenged_failures_an_hour(store: Store) {
     let app = start(store, "").await;
     let client = app.client_at(SHARED);
@@ -160,17 +160,17 @@ async fn of_two_hundred_at_once_from_one_address_twenty_are_verified(store: Stor
     }
     assert_eq!(tally[&(401, "invalid-credentials".to_owned())], 20, "{tally:?}");
     assert_eq!(app.hashes(), 20);
-    // A slow machine may let some wait in line in vain.
+    // On a slow machine some may wait in vain.
     assert!(tally.keys().all(|(_, problem)| problem != "throttled"), "{tally:?}");
 }
 
-/// Of IPv6, by its default: 600 an hour of a /48, whichever /64s they come from.
+/// The default for IPv6: 600 an hour for a /48, from any of its /64s.
 #[tokio::test]
 async fn a_network_has_six_hundred_unchallenged_failures_an_hour() {
     let app = start(Store::Memory, "").await;
     app.register("alice").await;
     let hashes = app.hashes();
-    // Twenty from each: no address is asked for its own sake.
+    // Twenty from each, so that no single address is challenged.
     for subnet in 0..30 {
         let client = app.client_at(&format!("2001:db8:7:{subnet:x}::1"));
         for number in 0..20 {
@@ -214,7 +214,7 @@ const ONE: &str = "[limits.login-address]\nrules = [{ max = 1, window = \"1h\", 
 async fn a_known_device_is_held_by_neither_address_nor_network(store: Store) {
     let app = start(store, ONE).await;
     let owner = owner(&app).await;
-    // Its own failures are no stranger's.
+    // Its own failures do not count for strangers.
     for required in [false, false] {
         let answer = owner.login("alice", WRONG).await;
         assert_eq!((answer.status, &answer.body["captcha_required"]), (401, &required.into()));
@@ -227,7 +227,7 @@ async fn a_known_device_is_held_by_neither_address_nor_network(store: Store) {
         assert_eq!(owner.login("alice", PASSWORD).await.status, 200);
     }
     assert_eq!(solved(&app.client_at(SHARED), "alice", PASSWORD).await.status, 200);
-    // Past its own block it is a stranger, there as elsewhere.
+    // Past its own block it is a stranger, here as elsewhere.
     app.advance(60 * MINUTE);
     for _ in 0..10 {
         assert_eq!(fail_solved(&owner, "alice").await.status, 401);
@@ -256,7 +256,7 @@ async fn where_an_owner_blocks_an_address_known_devices_come_in(store: Store) {
     }
 }
 
-/// They would be the cheapest way to fill such a rule.
+/// Answers would be the cheapest way to fill such a rule.
 async fn no_answer_counts_where_an_owner_blocks(store: Store) {
     let app = start(store, "[limits.login-address]\nrules = [{ max = 2, window = \"1h\" }]\n").await;
     app.register("alice").await;
@@ -282,7 +282,7 @@ async fn a_wrong_code_counts_in_the_network_too(store: Store) {
     assert_eq!(enter("203.0.114.7").await.problem(), "invalid-code");
 }
 
-/// The windows of one instance have the network's level, too: half of the four.
+/// The windows of one instance include the network, too, with half its limit.
 #[tokio::test]
 async fn in_an_outage_a_network_is_held_to_half_and_a_known_device_is_not() {
     let rules =

@@ -1,4 +1,4 @@
-//! What failures lead to, step by step: a CAPTCHA, a wait, and how either ends.
+//! What failures lead to, step by step: a CAPTCHA, a wait, and how each ends.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn fourth_failure_asks_for_captcha(store: Store) {
         assert_eq!(answer.header("ratelimit"), "\"login-account\";r=0;t=60");
     }
     assert_eq!(app.hashes(), before, "nothing is verified before the CAPTCHA is solved");
-    // The challenge that came with the refusal is as good as one that was asked for.
+    // The challenge in the refusal works like one that was requested.
     let refused = client.login("alice", PASSWORD).await;
     let id = refused.body["captcha"]["id"].as_str().unwrap();
     let answer = client.login_with("alice", PASSWORD, id, ANSWER).await;
@@ -196,7 +196,7 @@ async fn success_does_not_forgive_failures_told_beside_it(store: Store) {
     let client = app.client();
     assert_eq!(client.login("alice", WRONG).await.status, 401, "before it");
     app.advance(Duration::from_secs(1));
-    // A right password whose hash takes its time.
+    // A right password whose hash takes time.
     let (guard, live) = (app.services.sign_in.guard(), app.services.live.snapshot());
     let login = Username::parse("alice").unwrap();
     let origin = RequestOrigin { address: vec![4, 192, 0, 2, 1], network: vec![4, 192, 0, 2] };
@@ -212,7 +212,7 @@ async fn success_does_not_forgive_failures_told_beside_it(store: Store) {
     assert_eq!(third.body["captcha_required"], true, "a success that did not come alone forgives nothing");
 }
 
-/// What tells nothing: the time, the request's name, and what is drawn anew for every answer.
+/// The answer without the time, the request id and what is random in every answer.
 pub fn comparable(mut answer: Answer) -> (u16, Vec<(String, String)>, serde_json::Value) {
     let mut headers: Vec<(String, String)> = answer
         .headers
@@ -268,7 +268,7 @@ async fn an_unknown_account_looks_like_a_known_one_on_the_page(store: Store) {
     let (at_known, at_unknown) = (app.client_at("203.0.113.7"), app.client_at("203.0.113.8"));
     for step in 0..24 {
         let mut told = Vec::new();
-        // Names of one length, so that the pages are, too.
+        // Names of the same length, so that the pages have the same length.
         for (client, login) in [(&at_known, "known"), (&at_unknown, "nowon")] {
             let captcha = client.challenge().await;
             let mut fields = vec![("login", login), ("password", WRONG)];
@@ -358,7 +358,7 @@ async fn a_calendar_rule_frees_at_midnight_of_its_zone(store: Store) {
     assert_eq!(client.login("alice", PASSWORD).await.status, 200);
 }
 
-/// Nobody can take a name hostage by failing at it before it exists.
+/// Nobody can block a name by failing at it before it exists.
 async fn failures_before_a_name_is_registered_do_not_burden_its_owner(store: Store) {
     let app = TestApp::with(store, BEHIND_A_PROXY).await;
     fail_until_blocked(&app.client_at("203.0.113.7"), "alice").await;

@@ -1,4 +1,4 @@
-//! The ledger and the brakes, as administrators see them and nobody else does.
+//! The ledger and the brakes, as only administrators see them.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ async fn a_braked_prefix_is_shown_and_lifted() {
     let (user, boss) = (app.client(), admin(&app).await);
     let brake = async || {
         for _ in 0..10 {
-            // Whoever registers is refused; a sign-in is asked for a challenge.
+            // A registration is refused; a sign-in requires a challenge.
             let answer = user.ask_code(NUMBER, "register").await;
             if answer.status == 429 {
                 return answer.body["limit"].clone();

@@ -1,4 +1,4 @@
-//! The brake: what trips it, what holds while it does, and whom it spares.
+//! The brake: what trips it, what applies while it is on, and whom it exempts.
 
 use super::rig::*;
 use gatehouse::clock::Micros;
@@ -51,8 +51,8 @@ async fn settled(instance: &Instance) {
     until(async || !instance.ledger().await.iter().any(pending)).await;
 }
 
-/// What was measured: twenty messages from one address braked 10,000 numbers, and a hundred from five /64s
-/// of one /48 a million.
+/// What was measured: twenty messages from one address braked 10,000 numbers, and a hundred from five /64s of
+/// one /48 a million.
 async fn one_network_trips_no_brake(store: Store) {
     let rig = Rig::new(store, NO_BUDGETS).await;
     let (instance, crowd) = (rig.instance().await, phone());
@@ -61,14 +61,14 @@ async fn one_network_trips_no_brake(store: Store) {
         sent(instance.send_from(&phone, &[1, 2, 3, 4, 5, 6, n % 5, 0]).await);
     }
     assert!(instance.codes.ledger().brakes().await.unwrap().is_empty());
-    // Four networks are a shared building; five are the least that can.
+    // Four networks are a shared building; five are the least that can trip a brake.
     for n in 0..(3 * 4 + 4) {
         sent(instance.send_from(&neighbour(&crowd), &[9, 2, 3, 4, 5, n % 4, 0, 0]).await);
     }
     assert_eq!(challenged(instance.send(&neighbour(&crowd)).await).0, "sms-brake");
 }
 
-/// Of the same range, in a block of its own.
+/// Of the same range, in another block.
 fn other_block(phone: &Phone, n: u8) -> Phone {
     let taken: u32 = phone.block()[phone.block().len() - 2..].parse().unwrap();
     number_of(&format!("{}{:02}{n:04}", phone.range(), (taken + 1 + u32::from(n) % 90) % 100))
@@ -103,7 +103,7 @@ async fn a_braked_prefix_is_short_and_spares_older_accounts(store: Store) {
         let refused = instance.ask(CodeRequest { purpose, solved, ..ask(&old, &address) }).await;
         assert_eq!(throttled(refused), ("sms-brake".to_owned(), HOUR));
     }
-    // An instance that has yet to run into the brake finds it in the ledger.
+    // An instance that has not met the brake yet finds it in the ledger.
     let other = rig.instance().await;
     let (older, nobodys) = (neighbour(&crowd), neighbour(&crowd));
     rig.owners.has(&older, Micros(0));
@@ -149,7 +149,7 @@ async fn a_block_whose_codes_come_back_is_not(store: Store) {
     for count in 0..100 {
         let phone = neighbour(&crowd);
         sent(instance.send(&phone).await);
-        // One in ten is enough, and the first of each ten is the one.
+        // One in ten is enough, and it is the first of each ten.
         if count % 10 == 0 {
             assert!(matches!(instance.check(&phone, &rig.last_code()).await, CheckOutcome::Right(_)));
         }
@@ -163,7 +163,7 @@ async fn a_brake_lifts_by_time_and_counts_afresh(store: Store) {
     rig.advance(HOUR - MICRO);
     assert_eq!(challenged(instance.send(&neighbour(&crowd)).await).1, MICRO);
     rig.advance(MICRO);
-    // In the microsecond in which it ends nothing is counted yet.
+    // In the microsecond in which it ends nothing counts yet.
     sent(instance.send(&neighbour(&crowd)).await);
     rig.advance(MICRO);
     for _ in 0..20 {

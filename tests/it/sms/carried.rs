@@ -1,5 +1,5 @@
-//! A code's whole way, from the call that asks for it through a gateway to the one that enters it; and what
-//! callers are told where the gateway fails.
+//! A code's whole path, from the call that requests it through a gateway to the call that enters it; and what
+//! callers are told if the gateway fails.
 
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn what_did_not_go_out_is_told_as_such_and_counts_nowhere() {
         let told = client.submit("/login/code", "/login/code", &[("phone", NUMBER)]).await;
         assert!(told.status == 503 && told.text.contains("could not be sent"), "{}", told.text);
     }
-    // The code of a message that was refused opens nothing.
+    // The code of a refused message does not work.
     let request = server.received_requests().await.unwrap().pop().unwrap();
     let body: serde_json::Value = serde_json::from_slice(&request.body).unwrap();
     let entered = json!({ "phone": NUMBER, "code": code_in(body["text"].as_str().unwrap()) });

@@ -1,4 +1,4 @@
-//! What is refused at the edge before a code is sent or compared, and who sees what.
+//! What is refused before a code is sent or compared, and who sees what.
 
 use serde_json::json;
 

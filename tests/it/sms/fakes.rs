@@ -1,4 +1,4 @@
-//! A gateway and a book of owners that do as they are told, and keep what they were asked.
+//! A gateway and a list of owners that do what the test says, and record their calls.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -16,12 +16,12 @@ pub enum Mood {
     Accepts,
     Refuses,
     DoesNotKnow,
-    /// Until it is let go.
+    /// Until it is released.
     Hangs,
     Panics,
 }
 
-/// Keeps what it is given.
+/// Records what it is given.
 pub struct CountingGateway {
     pub mood: Mutex<Mood>,
     pub sent: Mutex<Vec<SentMessage>>,
@@ -68,7 +68,7 @@ impl SmsGateway for CountingGateway {
     }
 }
 
-/// Whose numbers there are, and since when; and how often it was asked.
+/// The numbers with accounts and since when, and how often it was asked.
 #[derive(Default)]
 pub struct Book {
     numbers: Mutex<HashMap<Phone, Micros>>,

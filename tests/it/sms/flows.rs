@@ -1,4 +1,4 @@
-//! The same on the pages, as a browser without a script sends their forms.
+//! The same on the pages, as a browser without a script submits their forms.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub const NEW: &str = "quiet lanterns drift above marble";
 const CURRENT: (&str, &str) = ("current_password", PASSWORD);
 pub const NO_LIMITS: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = []\n";
 
-/// Sends the form of the page that was just shown, with its hidden fields and these.
+/// Submits the form of the page that was just shown, with its hidden fields and these.
 pub async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &str)]) -> Answer {
     let hidden =
         ["csrf_token", "phone", "good_until", "next_code", "unconfirmed", "short", "next", "captcha_id"];
@@ -80,7 +80,7 @@ async fn another_code_and_another_number_are_asked_for_on_the_same_page() {
     assert!(back.text.contains("type=\"tel\" value=\"+8613800138000\"") && back.hidden("phone").is_none());
     let other = send_on(&client, "/login/code", &back, &[("phone", OTHER)]).await;
     assert_eq!((other.hidden("phone").as_deref(), client.codes(OTHER).await.len()), (Some(OTHER), 1));
-    // What comes back in hidden fields is only shown again.
+    // What comes back in hidden fields is only displayed.
     for lie in ["99999999999999999999", "-5", "x", "9223372036854775807"] {
         let fields = [("code", "12345"), ("good_until", lie), ("next_code", lie)];
         let answer = send_on(&client, "/login/code", &other, &fields).await;
@@ -121,12 +121,12 @@ async fn an_account_is_made_with_a_number() {
     let done = send_on(&client, "/register", &refused, &fields("alice")).await;
     assert_eq!((done.status, done.header("location")), (303, "/account"), "{}", done.text);
     assert_eq!(client.get("/api/v1/session").await.body["user"]["phone"], NUMBER);
-    // Without one, as ever.
+    // Without one, as before.
     let plain = app.client();
     let made =
         plain.submit("/register", "/register", &[("login", "bob"), ("password", PASSWORD), ("phone", "")]);
     assert_eq!(made.await.status, 303);
-    // Who has shown a number that is taken is told so.
+    // A client that has proved a number learns that it is taken.
     let late = app.client();
     let page = late.get("/register").await;
     let second =
@@ -156,7 +156,7 @@ async fn a_forgotten_password_is_replaced() {
     assert_eq!((done.status, done.header("location")), (303, "/login"), "{}", done.text);
     assert_eq!(owner.get("/api/v1/session").await.status, 401);
     assert_eq!(client.login("alice", NEW).await.status, 200);
-    // A number that nobody has: told to who has shown it.
+    // A number without an account: a client that has proved it learns this.
     let stranger = app.client();
     let second = ask(&stranger, "/password/reset", OTHER).await;
     let code = stranger.codes(OTHER).await.remove(0);
@@ -241,7 +241,7 @@ async fn a_sign_in_held_up_behind_a_reset_starts_no_session() {
         client: place(),
         solved: false,
     };
-    // Verified, and held there.
+    // Verified, and delayed there.
     let services = &app.services;
     let outcome = services.sign_in.attempt(&services.live.snapshot(), attempt).await.unwrap();
     let SignInOutcome::SignedIn(verified) = outcome else { panic!("{outcome:?}") };
@@ -265,13 +265,13 @@ async fn a_page_asks_for_a_captcha_where_a_code_has_one_before_it() {
     assert_eq!(wrong.status, 403);
     let sent = send_on(&client, "/login/code", &wrong, &[("phone", OTHER), ("captcha_answer", ANSWER)]).await;
     assert_eq!((sent.status, client.codes(OTHER).await.len()), (200, 1), "{}", sent.text);
-    // Its button pressed twice: the challenge is used up, but the wish is the same.
+    // Its button pressed twice: the challenge is used up, but the request is the same.
     let again =
         send_on(&client, "/login/code", &wrong, &[("phone", OTHER), ("captcha_answer", ANSWER)]).await;
     assert_eq!((again.status, client.codes(OTHER).await.len()), (200, 1), "{}", again.text);
 }
 
-/// The challenge that one button of a page met is answered with another button of it.
+/// A challenge shown for one button of a page can be answered with another button of it.
 #[tokio::test]
 async fn a_challenge_is_good_for_every_button_of_its_page() {
     let toml = "[limits.sms-phone]\nrules = []\n\
@@ -288,13 +288,13 @@ async fn a_challenge_is_good_for_every_button_of_its_page() {
         let code = client.codes(NUMBER).await.remove(0);
         let entry = [login, password, ("code", code.as_str()), ("captcha_answer", ANSWER)];
         let done = send_on(&client, path, &asked, &entry).await;
-        // A reset finds no account, which is told only to whoever has shown the number.
+        // A reset finds no account, which only a client that has proved the number learns.
         let status = if path == "/password/reset" { 404 } else { 303 };
         assert_eq!(done.status, status, "{path}: {}", done.text);
     }
 }
 
-/// After so many wrong codes from an address, on pages and calls alike.
+/// After many wrong codes from an address, on pages and calls alike.
 #[tokio::test]
 async fn a_code_is_entered_with_a_captcha_after_wrong_ones_from_the_address() {
     let toml = "[limits.login-address]\nrules = [{ max = 1, window = \"1h\", then = \"captcha\" }]\n";

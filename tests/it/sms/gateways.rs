@@ -1,5 +1,5 @@
-//! What the http gateway asks of the other side, and what it makes of every kind of answer; and how the
-//! other tests open a gateway.
+//! What the http gateway sends, and how it judges every kind of answer; and how the other tests open a
+//! gateway.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ pub fn unknown(reason: &str) -> DeliveryResult {
     DeliveryResult::Unknown { reason: format!("the gateway {reason}") }
 }
 
-/// One answer after another, each to a send of its own.
+/// One answer after another, each for its own send.
 pub async fn judged(config: impl Fn(&str) -> String, cases: &[(u16, &str, DeliveryResult)]) {
     let server = MockServer::start().await;
     let gateway = gateway(&config(&server.uri()));
@@ -85,7 +85,7 @@ pub async fn judged(config: impl Fn(&str) -> String, cases: &[(u16, &str, Delive
     }
 }
 
-/// What reaches the other side.
+/// What the other side receives.
 pub async fn received(config: impl Fn(&str) -> String, answer: ResponseTemplate) -> (Request, MessageId) {
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(answer).mount(&server).await;
@@ -194,7 +194,7 @@ pub fn reported(
     gateway.reports(&ReportCall { url: &url, query, header: &header, body: body.as_bytes() })
 }
 
-/// The id and the token that the gateway is told of a message.
+/// The id and the token of a message, as its gateway receives them.
 async fn told() -> (Arc<dyn SmsGateway>, MessageId, String) {
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(ResponseTemplate::new(200)).mount(&server).await;
@@ -263,7 +263,7 @@ async fn http_believes_no_report_without_the_token_of_its_message() {
     }
 }
 
-/// The settings that gatehouse.example.toml gives for a gateway, with its address and its secret replaced.
+/// The settings from gatehouse.example.toml for a gateway, with its address and its secret replaced.
 pub fn example(of: &str, address: &str, at: &str, variable: &str, secret: &std::path::Path) -> String {
     let example = include_str!("../../../gatehouse.example.toml");
     let (_, after) = example.split_once(&format!("# For {of}:\n")).unwrap();

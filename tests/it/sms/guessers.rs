@@ -1,5 +1,5 @@
-//! Whose wrong codes count: those of strangers take nothing from the browser that asked for the code, nor from one
-//! that the number's account knows, and a number without a code has nothing to take.
+//! Whose wrong codes count where: strangers' guesses take nothing from the browser that requested the code,
+//! nor from a browser that the number's account knows; and a number without a code has nothing to take.
 
 use super::rig::*;
 use gatehouse::sms::*;
@@ -33,7 +33,7 @@ async fn asked_by(rig: &Rig, instance: &Instance, phone: &Phone, browser: &[u8])
     rig.last_code()
 }
 
-/// From an address of its own.
+/// From its own address.
 async fn by(instance: &Instance, phone: &Phone, code: &SmsCode, browser: &[u8]) -> CheckOutcome {
     instance.guess(CodeGuess { browser: Some(browser), ..guess(phone, code, &address()) }).await
 }
@@ -46,7 +46,7 @@ fn any() -> SmsCode {
     SmsCode::parse("123456").unwrap()
 }
 
-/// What a caller is told, but for what would prove something.
+/// What a caller is told, without the proof.
 fn told(checked: CheckOutcome) -> String {
     match checked {
         CheckOutcome::Right(_) => "right".to_owned(),
@@ -88,12 +88,12 @@ async fn whoever_guesses_cannot_tell_whether_there_is_a_code(store: Store) {
 async fn a_hundred_strangers_leave_the_browser_that_asked_its_own_guesses(store: Store) {
     let (rig, instance, phone) = rig(store, "").await;
     let code = asked_by(&rig, &instance, &phone, OWNER).await;
-    // Where the store is not in the process, from two instances at once.
+    // If the store is shared, from two instances at once.
     let other = if store == Store::Redis { rig.instance().await } else { instance.clone() };
     let (wrong, instances) = (other_than(&code), [instance.clone(), other]);
     let strangers = (0..100).map(|turn| {
         let (instance, phone, wrong) = (instances[turn % 2].clone(), phone.clone(), wrong.clone());
-        // Half of them say which browser they are.
+        // Half of them send their browser id.
         async move {
             match turn % 4 {
                 0 | 1 => told(instance.check(&phone, &wrong).await),
@@ -107,7 +107,8 @@ async fn a_hundred_strangers_leave_the_browser_that_asked_its_own_guesses(store:
     };
     let (answers, owner) = tokio::join!(all(strangers), tokio::spawn(owner));
     assert_eq!(told(owner.unwrap()), "right");
-    // Once the owner has used the code there is none: five more are answered as if it had been so all along.
+    // Once the owner has used the code there is none: five more get the same answer as if there had never
+    // been one.
     assert!(answers.iter().filter(|answer| *answer == "Wrong").count() <= 10, "{answers:?}");
     assert!(instance.counted("sms-guess", phone.as_str().as_bytes()).await <= 5);
 }
@@ -121,7 +122,7 @@ async fn ten_are_compared_in_ten_minutes_however_many_browsers_ask(store: Store)
             let answer = by(&instance, &phone, &other_than(&code), &[browser]).await;
             compared += u32::from(told(answer) == "Wrong");
         }
-        // All within ten minutes, and no code is over.
+        // All within ten minutes, and no code has expired.
         rig.advance(45 * SECOND);
     }
     assert_eq!(compared, 10);
@@ -131,7 +132,7 @@ async fn who_asks_after_the_owner_does_not_take_the_owners_place(store: Store) {
     let (rig, instance, phone) = rig(store, NO_LIMIT).await;
     asked_by(&rig, &instance, &phone, OWNER).await;
     rig.advance(MINUTE);
-    // The owner types the newest of the codes that came.
+    // The owner types the newest of the codes.
     let code = asked_by(&rig, &instance, &phone, STRANGER).await;
     for _ in 0..10 {
         by(&instance, &phone, &other_than(&code), STRANGER).await;
@@ -193,7 +194,7 @@ async fn what_a_code_survives_is_counted_for_each_of_them_whatever_the_store_for
 
 async fn a_code_that_comes_between_look_and_comparison_is_not_compared(store: Store) {
     let (rig, instance, phone) = rig(store, "").await;
-    // There is one code of a million that is right by chance: then there is nothing to see.
+    // One code of a million is right by chance, which the test ignores.
     let here = address();
     let typed = any();
     let early = instance.codes.admit(instance.live(), guess(&phone, &typed, &here)).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! A code is good once, for a while, for one number and one purpose; and a number has five wrong guesses.
+//! A code works once, for a while, for one number and one purpose; and a number has five wrong guesses.
 
 use super::rig::*;
 use gatehouse::sms::*;
@@ -129,7 +129,7 @@ async fn whoever_hangs_up_has_guessed(store: Store) {
         caller.abort();
         let _ = caller.await;
     }
-    // Those that were dropped before they had a place took none; the others count. Never more than five.
+    // Those that were dropped before they had a slot took none; the others count. Never more than five.
     for _ in 0..5 {
         let _ = instance.check(&phone, &guess).await;
     }
@@ -147,7 +147,7 @@ async fn a_code_is_compared_five_times_whatever_the_store_forgets(store: Store) 
         }
     }
     assert!(wrong(instance.check(&phone, &code).await), "the code is void");
-    // The same from an instance that starts with nothing.
+    // The same from a new instance.
     assert!(wrong(rig.instance().await.check(&phone, &code).await));
     rig.advance(10 * MINUTE);
     sent(instance.send(&phone).await);

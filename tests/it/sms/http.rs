@@ -1,4 +1,4 @@
-//! The calls of the API that have to do with codes, from outside.
+//! The API calls for codes, as clients see them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const FIVE_AN_HOUR: &str = r#"
     [limits.sms-address]
     rules = []
 "#;
-/// Tests of other things than how much is sent.
+/// For tests of other things than the amount of messages.
 const NO_LIMITS: &str = r#"
     [limits.sms-phone]
     rules = []
@@ -142,7 +142,8 @@ async fn five_wrong_codes_are_looked_at(store: Store) {
     }
     statuses.sort_unstable();
     assert_eq!(statuses, [[401; 5].as_slice(), &[429; 35]].concat());
-    // A new code starts no new count, and on every path it is the same one for all but who asked for it.
+    // A new code starts no new count, and on every path it is the same count for everyone except the
+    // requester.
     let code = client.code(NUMBER, "reset").await;
     let reset = json!({ "phone": NUMBER, "code": code, "new_password": PASSWORD });
     let refused = app.client().call("/password/reset", reset).await;
@@ -152,7 +153,7 @@ async fn five_wrong_codes_are_looked_at(store: Store) {
     assert_eq!(enter(&client, NUMBER, &code).await.status, 200);
 }
 
-/// The outbox is shown to this machine only.
+/// The outbox is visible only on this machine.
 async fn code_asked_by(app: &TestApp, client: &Client) -> String {
     let answer = client.ask_code(NUMBER, "login").await;
     assert_eq!(answer.status, 202, "{}", answer.text);
@@ -161,7 +162,7 @@ async fn code_asked_by(app: &TestApp, client: &Client) -> String {
 
 async fn strangers_guesses_keep_no_owner_out(store: Store) {
     let app = TestApp::with(store, "[server]\ntrusted_proxies = [\"127.0.0.1\"]\n").await;
-    // They keep no cookies, and neither has a known address.
+    // They keep no cookies, and have no known address.
     let stranger = app.client_at("203.0.113.77");
     for turn in 0..7 {
         let answer = enter(&stranger, NUMBER, "123456").await;
@@ -170,7 +171,7 @@ async fn strangers_guesses_keep_no_owner_out(store: Store) {
     let owner = app.client_at("198.51.100.7");
     let code = code_asked_by(&app, &owner).await;
     assert_eq!(enter(&app.client_at("198.51.100.8"), NUMBER, &code).await.status, 200);
-    // While there is one, whoever asked for it has guesses that strangers cannot spend.
+    // While there is a code, its requester has guesses that strangers cannot spend.
     app.advance(MINUTE);
     let code = code_asked_by(&app, &owner).await;
     for turn in 0..7 {
@@ -186,7 +187,7 @@ async fn a_device_that_the_numbers_account_knows_gets_in_past_strangers(store: S
     let owner = app.client_at("198.51.100.7");
     let code = code_asked_by(&app, &owner).await;
     assert_eq!(enter(&owner, NUMBER, &code).await.status, 200);
-    // Past the time in which the owner's browser is the one that asked.
+    // After the time in which the owner's browser is the requester.
     app.advance(15 * MINUTE);
     let thief = app.client_at("203.0.113.77");
     let code = code_asked_by(&app, &thief).await;
@@ -286,7 +287,7 @@ async fn a_code_is_not_spent_on_a_mistake_at_registration() {
     let guess = json!(wrong(&code));
     assert_eq!(register("alice", PASSWORD, number.clone(), guess).await.problem(), "invalid-code");
     assert_eq!(register("alice", PASSWORD, number.clone(), right.clone()).await.status, 201);
-    // Who shows a number that an account has is told so.
+    // A client that proves a number learns that an account has it.
     let code = client.code(NUMBER, "register").await;
     assert_eq!(register("bob", PASSWORD, number, json!(code)).await.problem(), "phone-taken");
     assert_eq!(app.client().login("bob", PASSWORD).await.status, 401, "and has no account");
@@ -310,7 +311,8 @@ async fn a_code_is_good_for_its_purpose_and_number_and_five_minutes() {
     assert_eq!(enter(&client, NUMBER, &newer).await.status, 200);
 }
 
-/// What of an answer could tell accounts apart: everything but the number itself, the time and the request's name.
+/// The parts of an answer that could tell accounts apart: everything except the number itself, the time and
+/// the request id.
 pub fn bare(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
     let headers = answer.headers.iter().filter(|(name, _)| *name != "date" && *name != "x-request-id");
     let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
@@ -323,7 +325,7 @@ async fn known_and_unknown_numbers_are_answered_alike() {
     let app = TestApp::with(Store::Memory, NO_LIMITS).await;
     let owner = with_number(&app, "alice", NUMBER).await;
     let client = app.client();
-    // Who has no browser cookie yet is given one, whatever the number.
+    // A client without a browser cookie gets one, whatever the number.
     assert!(client.ask_code(OTHER, "login").await.cookie("gh_browser").is_some());
     for purpose in ["login", "register", "reset"] {
         let (known, unknown) =

@@ -1,4 +1,4 @@
-//! A message's whole way: through the http gateway and a real Kannel to a handset, and its reports back.
+//! A message's whole path: through the http gateway and a real Kannel to a handset, and its reports back.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn a_message_reaches_the_handset_and_its_reports_come_back() {
     assert_eq!(send(&*gateway, id).await, DeliveryResult::Accepted { reference: None });
     assert_eq!(kannel.until_delivered(1), [arrived()]);
 
-    // The operator has taken it (8), and it is on the handset (1).
+    // The operator has accepted it (8), and it is on the handset (1).
     let reports = loop {
         let calls = ours.received_requests().await.unwrap();
         if calls.len() >= 2 {
@@ -79,13 +79,13 @@ async fn a_kannel_that_is_down_refuses() {
     send(&*gateway, some_id()).await;
     kannel.kill();
     assert!(!kannel.takes_messages());
-    // For the connection that was kept to notice: on a server it has a thread of its own to do so.
+    // Time for the kept connection to notice, which on a server its own thread does.
     tokio::time::sleep(Duration::from_millis(50)).await;
     let refused = DeliveryResult::Refused { reason: "the gateway cannot be reached".to_owned() };
     assert_eq!(send(&*gateway, some_id()).await, refused);
 }
 
-/// Why what timed out counts: it goes out after all, and would have gone out twice.
+/// Why a message counts after a timeout: it is sent after all, and would have been sent twice.
 #[tokio::test]
 async fn what_a_kannel_that_hangs_was_given_is_unknown_and_arrives_once() {
     let kannel = Kannel::start();

@@ -1,4 +1,4 @@
-//! The ledger as an administrator reads it, as gateways report into it, and what it forgets.
+//! The ledger: how administrators read it, how gateways report to it, and what it deletes.
 
 use super::rig::*;
 use gatehouse::sms::*;
@@ -17,7 +17,7 @@ async fn ids(instance: &Instance, filter: &LedgerFilter, page: u32) -> Vec<Messa
     loop {
         let page = instance.codes.ledger().page(filter, after.as_ref(), page).await.unwrap();
         ids.extend(page.entries.iter().map(|entry| entry.id));
-        // As it goes through an address.
+        // As it is in a URL.
         after = page.next.map(|next| LedgerCursor::parse(&next.to_string()).unwrap());
         if after.is_none() {
             return ids;
@@ -144,7 +144,7 @@ async fn the_ledger_forgets_in_batches_what_is_older_than_it_is_kept() {
     rig.advance(7 * 24 * HOUR);
     sent(instance.send(&phone()).await);
     let purge = async |batch| instance.codes.purge(instance.live(), batch).await.unwrap();
-    // Codes that have expired go as well, a batch of each.
+    // Expired codes are deleted as well, a batch of each.
     assert_eq!(purge(2).await, 2, "two codes; the messages are just as old as they may be");
     rig.advance(MICRO);
     assert_eq!(purge(2).await, 2, "two of each");
@@ -162,7 +162,7 @@ async fn what_a_window_still_counts_is_never_forgotten() {
         sent(instance.send(&phone).await);
     }
     rig.advance(20 * 24 * HOUR);
-    // As if retention had been shortened by hand, past what the configuration would take.
+    // As if the retention had been shortened by hand, below what the configuration accepts.
     let mut live = instance.live().clone();
     live.sms.retention = HOUR;
     instance.codes.purge(&live, 100).await.unwrap();

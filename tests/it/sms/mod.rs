@@ -1,4 +1,4 @@
-//! Codes by SMS: what is sent, what is counted, what carries it, and what a code that comes back is good for.
+//! SMS codes: what is sent, what counts, what carries it, and what an entered code can do.
 
 pub mod administration;
 mod braking;

@@ -1,4 +1,4 @@
-//! One wish, sent more than once: it is one message. Each case runs on each store.
+//! One request, sent more than once, is one message. Each case runs on each store.
 
 use super::rig::*;
 use gatehouse::sms::*;
@@ -21,7 +21,7 @@ async fn one_name_is_one_message(store: Store) {
     assert_eq!(both[0], both[1]);
     assert!(sent(both[0].clone()).confirmed);
     rig.advance(10 * SECOND);
-    // Later it is the same message still, and its times have moved on.
+    // Later it is still the same message, and its times have moved on.
     let again = sent(named(&instance, &phone, Purpose::Login, "click").await);
     assert_eq!((again.expires_in, again.resend_after), (290 * SECOND, 50 * SECOND));
     assert_eq!(rig.sent_to(&phone), 1);

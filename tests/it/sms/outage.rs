@@ -1,4 +1,5 @@
-//! While the window store is out, nothing is sent and nothing is compared; afterwards all is as before.
+//! While the window store is out, nothing is sent and nothing is compared; afterwards everything is as
+//! before.
 
 use super::rig::*;
 use gatehouse::sms::*;

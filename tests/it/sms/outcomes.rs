@@ -1,4 +1,4 @@
-//! What became of a message, and what it counts for then. Each case runs on each store.
+//! The outcome of a message, and what it counts for then. Each case runs on each store.
 
 use super::rig::*;
 use gatehouse::sms::*;
@@ -65,7 +65,7 @@ async fn a_gateway_that_panics_may_have_sent(store: Store) {
 async fn a_gateway_that_hangs_is_given_up_and_may_have_sent(store: Store) {
     let rig = Rig::new(store, "[limits.sms-phone]\nrules = [{ max = 1, window = '1h' }]").await;
     rig.mood(Mood::Hangs);
-    // Real time: what it is measured by is how long somebody waits.
+    // Real time, because it measures how long a client waits.
     may_have_gone_out(&rig, &rig.patient_instance(SECOND / 20).await).await;
 }
 
@@ -107,7 +107,7 @@ async fn no_more_than_so_many_messages_are_under_way(store: Store) {
     let instance = rig.instance().await;
     rig.mood(Mood::Hangs);
     let mut stuck = Vec::new();
-    // A few at a time: what is full here is not the database.
+    // A few at a time, so that the database is not what is full.
     for batch in 1..=16 {
         for instance in vec![instance.clone(); 16] {
             stuck.push(tokio::spawn(async move { instance.send(&phone()).await }));
@@ -150,7 +150,7 @@ async fn a_message_whose_process_died_is_unknown_and_has_one_outcome(store: Stor
     rig.advance(MICRO);
     assert_eq!(other.codes.give_up(10).await.unwrap(), 1);
     assert_eq!(other.codes.give_up(10).await.unwrap(), 0);
-    // A process that was only stopped comes late: what it says changes nothing, nor what its caller hears.
+    // A process that was only stopped comes late: its result changes nothing, nor its caller's answer.
     rig.gateway.let_go.add_permits(1);
     assert!(!sent(sending.await.unwrap()).confirmed);
     let row = &other.ledger().await[0];

@@ -32,7 +32,7 @@ async fn a_stolen_session_without_the_password_neither_sets_nor_removes_a_number
     assert_eq!(remove(&app, &thief, json!({})).await.status, 422);
     assert_eq!(remove(&app, &thief, json!({ "current_password": NEW })).await.status, 401);
     assert_eq!(thief.get("/api/v1/session").await.body["user"]["phone"], NUMBER);
-    // The code was spent on none of these.
+    // The code was used up by none of these.
     assert_eq!(thief.call("/account/phone", giving(&code, Some(PASSWORD))).await.status, 204);
     assert_eq!(thief.get("/api/v1/session").await.body["user"]["phone"], OTHER);
     assert_eq!(remove(&app, &thief, json!({ "current_password": PASSWORD })).await.status, 204);
@@ -89,7 +89,7 @@ async fn an_administrator_is_opened_by_no_code() {
         let code = thief.codes(OTHER).await.remove(0);
         let page = send_on(&thief, path, &second, &[("code", &code), ("new_password", NEW)]).await;
         assert!(page.status == 403 && page.text.contains("gatehouse admin create"), "{}", page.text);
-        // Who has not shown the number is told nothing of it.
+        // A client that has not proved the number learns nothing about it.
         let wrong = if code == "000000" { "000001" } else { "000000" };
         let page = send_on(&thief, path, &second, &[("code", wrong), ("new_password", NEW)]).await;
         assert!(page.status == 401 && !page.text.contains("gatehouse admin create"));

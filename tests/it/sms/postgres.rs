@@ -7,7 +7,7 @@ use crate::support::database::TestDatabase;
 use gatehouse::db::DbLock;
 use gatehouse::sms::*;
 
-/// As an instance that was stopped (SIGSTOP) between taking a number's lock and its commit.
+/// Like an instance that was stopped (SIGSTOP) between taking a number's lock and its commit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_one_numbers_lock_is_stuck_another_number_gets_its_message() {
     let rig = Rig::new(Store::Redis, "").await;
@@ -21,14 +21,14 @@ async fn while_one_numbers_lock_is_stuck_another_number_gets_its_message() {
             tokio::spawn(async move { running.codes.send(running.live(), ask(&stuck, &address())).await })
         })
         .collect();
-    // Those of one block, too: what they share is a brake, which is not being put on.
+    // Also those of one block: they share only the brake, which is not being set.
     for number in [&other, &neighbour(&stuck)] {
         sent(running.send(number).await);
     }
     assert!(waiting.iter().any(|waits| !waits.is_finished()), "nobody had to wait for the other number");
     for waits in waiting {
         match waits.await.unwrap() {
-            // One minute, one message: the others are refused by the window store.
+            // One minute, one message: the window store refuses the others.
             Ok(SendOutcome::Throttled { .. }) | Err(_) => {}
             Ok(answer) => panic!("{answer:?}"),
         }
@@ -43,7 +43,7 @@ async fn five_an_hour_go_out_over_two_instances_whatever_the_store_forgets() {
     let toml = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
     let rig = Rig::over(TestDatabase::postgres().await, Store::Memory, toml);
     let (one, other, phone) = (rig.instance().await, rig.instance().await, phone());
-    // Each has a store of its own: the ledger alone knows of both.
+    // Each has its own store: only the ledger sees both.
     let sendings = all((0..40).map(|turn| {
         let (instance, phone) = (if turn % 2 == 0 { one.clone() } else { other.clone() }, phone.clone());
         async move { instance.codes.send(instance.live(), ask(&phone, &address())).await }
@@ -69,7 +69,7 @@ async fn guesses_are_counted_apart_and_what_is_over_is_forgotten_on_postgresql()
     let here = address();
     let right = other.guess(CodeGuess { browser: Some(owner), ..guess(&phone, &code, &here) }).await;
     assert!(matches!(right, CheckOutcome::Right(_)), "{right:?}");
-    // Where there is none the answer is the same, and the next code is whole.
+    // If there is none the answer is the same, and the next code is not affected.
     assert!(matches!(one.check(&neighbour(&phone), &code).await, CheckOutcome::Wrong));
     rig.advance(HOUR);
     assert_eq!(one.codes.give_up(10).await.unwrap(), 0);
@@ -82,7 +82,7 @@ async fn while_it_refuses_connections_calls_fail_at_once_and_go_on_when_it_is_ba
     let client = app.client();
     app.postgres.as_mut().unwrap().stop();
     until(async || client.get("/readyz").await.status == 503).await;
-    // The first may wait for a connection until the background has asked: then none does.
+    // The first may wait for a connection until the background probe has noticed: then none does.
     client.ask_code(NUMBER, "login").await;
     let refusals = async {
         for _ in 0..6 {
@@ -90,7 +90,7 @@ async fn while_it_refuses_connections_calls_fail_at_once_and_go_on_when_it_is_ba
             assert_eq!((answer.status, answer.header("retry-after")), (503, "5"), "{}", answer.text);
         }
     };
-    // Without that one after the other has its five seconds.
+    // Otherwise each would wait its five seconds, one after the other.
     tokio::time::timeout(15 * SECOND, refusals).await.expect("an answer at once");
     app.postgres.as_mut().unwrap().restart().await;
     until(async || client.get("/readyz").await.status == 200).await;

@@ -1,4 +1,4 @@
-//! Twilio and Alibaba Cloud as they describe themselves: what they are asked, what their answers mean.
+//! Twilio and Alibaba Cloud as they are documented: what they receive, and what their answers mean.
 
 use std::time::Duration;
 

@@ -1,12 +1,12 @@
-//! Somebody is paid by the message: how many go out under the defaults before the budgets and the brake
-//! stop them, and who is stopped with them. `--nocapture` shows the counts.
+//! SMS pumping: how many messages are sent with the default limits before the budgets and the brake stop
+//! them, and who is stopped with them. `--nocapture` shows the counts.
 
 use std::collections::BTreeMap;
 
 use super::rig::*;
 use gatehouse::sms::*;
 
-/// So many networks of /48 by turns, and in each of them another /64 each time, which is an address.
+/// Takes this many /48 networks in turn, with another /64 each time, which is an address.
 fn address_of(networks: u16, index: u16) -> Vec<u8> {
     let network = (index % networks).to_be_bytes();
     [&[0x20, 0x01, 0x0d, 0xb8], &network[..], &index.to_be_bytes()].concat()
@@ -15,7 +15,7 @@ fn address_of(networks: u16, index: u16) -> Vec<u8> {
 #[derive(Debug, Default)]
 struct Tally {
     sent: usize,
-    /// Refused, or asked for a challenge, by which limit.
+    /// Refused, or asked for a challenge, by limit.
     refused: BTreeMap<String, usize>,
 }
 
@@ -35,10 +35,10 @@ impl Tally {
     }
 }
 
-/// A third of what was measured, which has all the bounds in it.
+/// A third of what was measured, which reaches all the bounds.
 const ASKS: u16 = 3_000;
 
-/// So many forged numbers, an address each.
+/// This many forged numbers, with an address each.
 async fn pump(instance: &Instance, networks: u16, numbers: impl Fn(u32) -> String) -> Tally {
     let mut tally = Tally::default();
     for index in 0..ASKS {
@@ -90,7 +90,7 @@ async fn a_flood_at_one_range_costs_a_hundred_messages() {
 async fn a_flood_over_all_blocks_costs_one_network_twenty_messages() {
     let rig = Rig::new(Store::Redis, "").await;
     let instance = rig.instance().await;
-    // Every block once: this is as thinly as numbers can be spread over a hundred million.
+    // Every block once: numbers cannot be spread more thinly over a hundred million.
     let tally = pump(&instance, 1, |index| format!("+86138{:08}", u64::from(index) * 10_000)).await;
     println!("a block each, one /48: {tally:?}");
     assert_eq!((tally.sent, tally.by("sms-network")), (20, 2_980));
@@ -99,14 +99,14 @@ async fn a_flood_over_all_blocks_costs_one_network_twenty_messages() {
     sent(instance.send_from(&phone(), &address_of(1, 0)).await);
 }
 
-/// What was measured before there were challenges: 10,000 messages, and then nobody has a code for a day.
+/// What was measured before there were challenges: 10,000 messages, and then nobody got a code for a day.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_over_all_blocks_costs_a_hundred_networks_a_thousand_messages() {
     let rig = Rig::new(Store::Memory, "").await;
     let instance = rig.instance().await;
     let tally = pump(&instance, 100, |index| format!("+86138{:08}", u64::from(index) * 10_000)).await;
     println!("a block each, a hundred /48: {tally:?}");
-    // What the defaults cannot tell from honest people: ten to a range and from a network, and no block twice.
+    // What the defaults cannot tell from honest people: ten per range and per network, and no block twice.
     assert_eq!((tally.sent, tally.by("sms-total")), (1_000, 2_000));
     let (phone, address) = (phone(), address());
     sent(instance.ask(CodeRequest { solved: true, ..ask(&phone, &address) }).await);

@@ -1,18 +1,18 @@
-//! The cap outlives its store: whatever the store forgets in mid-hour comes back from the ledger.
+//! The cap outlives its store: whatever the store loses within the hour is rebuilt from the ledger.
 
 use super::rig::*;
 use gatehouse::db::{Db, DbLock};
 use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
-/// The number's own rules are the ledger's; these are the store's alone.
-/// Of these three, four and six are open to everybody.
+/// The ledger has the number's own rules; these are only in the store. Three, four and six of these are open
+/// to everybody.
 const BUDGETS: &str =
     "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = [{ max = 4, window = '1h' }]
     [limits.sms-prefix]\nrules = [{ max = 5, window = '1h' }]
     [limits.sms-total]\nrules = [{ max = 8, window = '1h' }]";
 
-/// How a store loses what it knows.
+/// How a store loses its data.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
     Flush,
@@ -25,7 +25,7 @@ async fn rig(loss: Loss, toml: &str) -> Rig {
     Rig::new(store, toml).await
 }
 
-/// The instance to go on with.
+/// The instance to continue with.
 async fn lose(loss: Loss, rig: &mut Rig, instance: Instance) -> Instance {
     match loss {
         Loss::Flush => rig.flush(),
@@ -66,7 +66,7 @@ async fn stays_five(loss: Loss) {
         instance.send_many(&phone, 40).await;
         before.await.unwrap();
         assert!(rig.sent_to(&phone) <= 5, "{loss:?}: {}", rig.sent_to(&phone));
-        // While the windows are lost, who came first may be refused for the sake of who is refused next.
+        // While the windows are lost, the first may be refused because of the one that is refused next.
         for _ in 0..2 {
             instance.send(&phone).await;
         }
@@ -98,7 +98,8 @@ async fn flushed_again_and_again_under_two_instances_no_budget_is_exceeded() {
         burst.await.unwrap();
         assert!(rig.sent().len() <= 30, "{} messages", rig.sent().len());
     }
-    // Of 38 thirty are open to everybody. What was refused for the flushes alone had its chance by now.
+    // Of 38, thirty are open to everybody. Requests refused only because of the flushes could be repeated by
+    // now.
     while is_sent(&one.send(&phone()).await) {}
     assert_eq!(rig.sent().len(), 30);
     assert_eq!(one.counted("sms-total", b"everyone").await, 30);
@@ -112,7 +113,7 @@ async fn a_message_whose_hits_are_lost_before_it_stands_in_the_ledger_is_admitte
     assert!(instance.codes.rebuild_windows(instance.live()).await);
     let server = rig.redis.as_ref().expect("a server");
     let looks = server.calls("get");
-    // While somebody else writes, it is held up between the store and the ledger.
+    // Another write delays it between the store and the ledger.
     let lock = DbLock::number(&instance.codes.phone_key(instance.live(), &phone).0);
     let writer = rig.instance().await.db.begin_exclusive(lock).await.unwrap();
     let sending = tokio::spawn({
@@ -159,7 +160,7 @@ async fn a_message_whose_process_died_before_its_gateway_answered_counts() {
         async move { dead.send(&phone).await }
     });
     until(async || rig.sent_to(&phone) > 0).await;
-    // Nobody lets that gateway go any more: the row stays as it is.
+    // That gateway is never released: the row stays as it is.
     let fresh = rig.instance().await;
     assert_eq!(throttled(fresh.send(&phone).await), ("sms-phone".to_owned(), HOUR));
     assert_eq!(fresh.ledger().await[0].state, MessageState::Pending);
@@ -188,7 +189,7 @@ async fn budgets_come_back(loss: Loss) {
         sent(instance.send_from(&neighbour(&crowd), &address).await);
         rig.advance(MINUTE);
     }
-    // One that did not go out comes back to nobody's account.
+    // A message that was not sent comes back in no count.
     rig.mood(Mood::Refuses);
     assert_eq!(instance.send(&neighbour(&crowd)).await, SendOutcome::NotSent);
     rig.mood(Mood::Accepts);
@@ -264,19 +265,19 @@ async fn a_ledger_of_many_pages_comes_back_whole() {
     assert_eq!(instance.counted("sms-total", b"everyone").await, 601);
 }
 
-/// Reading it back may be what keeps a ledger from answering.
+/// Reading it for a rebuild may be the reason why a ledger does not answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ledger_that_fails_is_asked_once_for_all_who_wait_and_then_left_alone_for_longer_each_time() {
     let rig = rig(Loss::Flush, "").await;
     let instance = rig.instance().await;
     let server = rig.redis.as_ref().expect("a server");
-    // Each writing back leaves a mark where it begins.
+    // Each rebuild leaves a mark when it begins.
     let begun = || -> usize {
         let marks = redis::cmd("KEYS").arg("gh:restoring-*").query::<Vec<String>>(&mut server.connection());
         marks.unwrap().len()
     };
     rename(&instance, "sms_messages", "mislaid").await;
-    // Each for a number of their own: nobody stands in another's way.
+    // Each for another number, so that nobody blocks another.
     let all_are_refused = async |count: usize| {
         let sending = all((0..count).map(|_| {
             let instance = instance.clone();
@@ -342,7 +343,7 @@ async fn a_limit_that_was_shortened_for_a_while_counts_what_it_counted_before() 
     for _ in 0..3 {
         sent(instance.send(&phone()).await);
     }
-    // By the shorter window the store forgets what it wrote before, as it writes again.
+    // With the shorter window the store drops what it wrote before, as it writes again.
     rig.advance(2 * HOUR);
     instance = instance.with(&total("1h"));
     sent(instance.send(&phone()).await);

@@ -1,4 +1,4 @@
-//! The code service over real parts, with a gateway that counts and does as it is told.
+//! The code service with real parts, and a gateway that counts and does what the test says.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -84,13 +84,13 @@ impl Rig {
         Self { owners: Arc::default(), clock: Clock::manual(NOON), steered, redis, gateway, live, database }
     }
 
-    /// By the clocks that a server runs by: the machine's, Redis's and the database's.
+    /// With a server's real clocks: the machine's, Redis's and the database's.
     pub async fn by_real_clocks(store: Store, toml: &str) -> Self {
         let redis = (store == Store::Redis).then(RedisServer::start);
         Self { clock: Clock::System, redis, ..Self::new(store, toml).await }
     }
 
-    /// One more, over the same database; on Redis over the same store.
+    /// Another instance with the same database; on Redis with the same store.
     pub async fn instance(&self) -> Instance {
         self.patient_instance(30 * SECOND).await
     }
@@ -151,12 +151,13 @@ impl Rig {
         redis::cmd("FLUSHALL").query::<()>(&mut server.connection()).unwrap();
     }
 
-    /// Killed without a word, and back on the same port with nothing in it.
+    /// Kills it without notice, and restarts it empty on the same port.
     pub async fn restart_redis(&mut self, instance: &Instance) {
         let mut old = self.redis.take().expect("a rig on Redis");
         old.kill();
         let AnyStore::Redis(store) = instance.limiter.store() else { panic!("a rig on Redis") };
-        // The link has to see that another process is gone, and then that it is back: no clock of ours.
+        // The link must notice that another process is gone, and then that it is back: our clock does not
+        // move it.
         while store.link().is_up() {
             tokio::time::sleep(SECOND / 200).await;
         }
@@ -206,7 +207,7 @@ impl Instance {
         peek.rules.iter().map(|rule| rule.count).max().unwrap_or(0)
     }
 
-    /// As a fail-over does that has lost some writes: the mark stands, the log does not.
+    /// Like a fail-over that has lost some writes: the mark is there, the log is not.
     pub async fn forget(&self, limit: &str, subject: &[u8]) {
         let bucket = self.limiter.bucket(self.live.limits.get(limit).unwrap(), subject);
         self.limiter.clear(bucket).await.unwrap();
@@ -241,13 +242,13 @@ pub fn ask<'a>(phone: &'a Phone, address: &'a [u8]) -> CodeRequest<'a> {
     }
 }
 
-/// From nobody in particular.
+/// A guess without a browser or a known device.
 pub fn guess<'a>(phone: &'a Phone, code: &'a SmsCode, address: &'a [u8]) -> CodeGuess<'a> {
     let (network, browser, known) = (&address[..address.len().min(6)], None, false);
     CodeGuess { phone, purpose: Purpose::Login, code, address, network, browser, known, solved: false }
 }
 
-/// All at once, on tasks of their own.
+/// All at once, each on its own task.
 pub async fn all<T: Send + 'static>(
     futures: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
 ) -> Vec<T> {
@@ -259,7 +260,7 @@ pub async fn all<T: Send + 'static>(
     done
 }
 
-/// Waits until something is so; never for a time.
+/// Waits until a condition is true; never for a fixed time.
 pub async fn until(so: impl AsyncFn() -> bool) {
     let waiting = async {
         while !so().await {
@@ -281,7 +282,7 @@ pub fn sent(sending: SendOutcome) -> SendReceipt {
     }
 }
 
-/// By which limit, and how long.
+/// The limit and the wait.
 #[track_caller]
 pub fn throttled(sending: SendOutcome) -> (String, Duration) {
     match sending {
@@ -290,7 +291,7 @@ pub fn throttled(sending: SendOutcome) -> (String, Duration) {
     }
 }
 
-/// By which limit a request is refused, or asked for a challenge, and how long: of a shared budget that is spent.
+/// The limit that refuses a request or asks for a challenge, and the wait, for a shared budget that is spent.
 #[track_caller]
 pub fn spent_by(sending: SendOutcome) -> (String, Duration) {
     match sending {
@@ -301,7 +302,7 @@ pub fn spent_by(sending: SendOutcome) -> (String, Duration) {
     }
 }
 
-/// An IPv6 address as it is counted, another one each time.
+/// An IPv6 address in the form that limits count, another one each time.
 pub fn address() -> Vec<u8> {
     Entropy::Os.bytes::<8>().to_vec()
 }

@@ -4,7 +4,7 @@ use super::rig::*;
 use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
-/// So that the ledger's view of a number is what a test looks at, and nothing else.
+/// So that only the ledger's view of a number is tested.
 const NO_RULES: &str = "[limits.sms-phone]\nrules = []";
 
 on_each_store! {
@@ -55,7 +55,7 @@ async fn hundred_parallel_requests_send_exactly_max(store: Store) {
 async fn hundred_parallel_requests_at_two_instances_send_exactly_max(store: Store) {
     let rig = Rig::new(store, FIVE_AN_HOUR).await;
     let (one, other, phone) = (rig.instance().await, rig.instance().await, phone());
-    // In process the two know nothing of each other: the ledger alone holds them to five.
+    // In process the two know nothing of each other: only the ledger limits them to five.
     let (first, second) = tokio::join!(one.send_many(&phone, 50), other.send_many(&phone, 50));
     assert_eq!(rig.sent_to(&phone), 5);
     assert_eq!(first.iter().chain(&second).filter(|answer| is_sent(answer)).count(), 5);
@@ -66,7 +66,7 @@ async fn real_clocks_hold_a_number_to_max_and_tell_the_true_wait(store: Store) {
     let (one, other, phone) = (rig.instance().await, rig.instance().await, phone());
     let (first, second) = tokio::join!(one.send_many(&phone, 50), other.send_many(&phone, 50));
     assert_eq!(rig.sent_to(&phone), 5);
-    // Nobody has to wait for longer than the hour, nor much less of it than has gone by.
+    // Nobody waits longer than the hour, nor much less than what is left of it.
     let waits = first.into_iter().chain(second).filter(|answer| !is_sent(answer)).map(throttled);
     assert!(waits.into_iter().all(|(_, wait)| wait <= HOUR && wait > HOUR - MINUTE));
     let rows = one.ledger().await;
@@ -94,7 +94,7 @@ async fn no_span_holds_more_than_max(store: Store) {
     for _ in 0..3 {
         assert_eq!(throttled(instance.send(&phone).await).1, 58 * MINUTE);
     }
-    // Whatever the pattern: at each message sent there are at most three in the hour before it.
+    // For any pattern: at each message sent there are at most three in the hour before it.
     let mut times = Vec::new();
     for step in 0..400 {
         if is_sent(&instance.send(&phone).await) {
@@ -156,7 +156,7 @@ async fn a_calendar_rule_holds_in_the_ledger_too(store: Store) {
         sent(instance.send(&phone).await);
     }
     for _ in 0..2 {
-        // It is 20:00 there. The second time the store remembers nothing.
+        // It is 20:00 there. The second time the store is empty.
         let refused = instance.send(&phone).await;
         assert_eq!(throttled(refused), ("sms-phone".to_owned(), 4 * HOUR));
         instance.forget("sms-phone", phone.as_str().as_bytes()).await;

@@ -1,4 +1,4 @@
-//! Codes that are short, from outside: the same status, body, headers and page for every number.
+//! When codes are short, as clients see it: the same status, body, headers and page for every number.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ on_both_stores!(
     the_overview_says_that_codes_are_short,
 );
 
-/// One goes to alice, at her registration; three more to nobody in particular.
+/// One goes to alice, at her registration; three more to other numbers.
 async fn short(store: Store) -> TestApp {
     let app = TestApp::with(store, FIVE_IN_ALL).await;
     with_number(&app, "alice", NUMBER).await;
@@ -29,7 +29,7 @@ async fn short(store: Store) -> TestApp {
     app
 }
 
-/// With the challenge that is asked for first.
+/// With the challenge that is required first.
 async fn ask_solved(client: &Client, phone: &str, purpose: &str) -> Answer {
     let asked = client.ask_code(phone, purpose).await;
     assert_eq!((asked.status, asked.problem()), (403, "captcha-required"), "{}", asked.text);
@@ -46,7 +46,7 @@ async fn arrives(client: &Client, phone: &str) -> String {
 async fn in_a_shortage_nothing_tells_numbers_with_accounts_apart(store: Store) {
     let app = short(store).await;
     let client = app.client();
-    // So that neither answer below is the first one, which names the browser.
+    // So that neither answer below is the first one, which sets the browser cookie.
     assert_eq!(client.get("/login").await.status, 200);
     let sent_before = client.codes(NUMBER).await.len();
     let (known, unknown) =
@@ -67,7 +67,7 @@ async fn in_a_shortage_nothing_tells_numbers_with_accounts_apart(store: Store) {
         let (known, unknown) = (enter(&client, NUMBER, wrong).await, enter(&client, OTHER, wrong).await);
         assert_eq!(bare(&known), bare(&unknown));
     }
-    // The fifth message is spent: the same again, and nobody is sent to.
+    // The fifth message is spent: the same again, and nobody gets one.
     let (known, unknown) =
         (ask_solved(&client, NUMBER, "reset").await, ask_solved(&client, OTHER, "reset").await);
     assert_eq!((known.status, bare(&known)), (202, bare(&unknown)));

@@ -1,4 +1,5 @@
-//! When codes are short: what strangers cannot spend, who is sent to, and that nothing tells who that is.
+//! When codes are short: what strangers cannot spend, who gets a message, and that nothing reveals who that
+//! is.
 
 use std::sync::atomic::Ordering;
 
@@ -7,7 +8,7 @@ use gatehouse::clock::Micros;
 use gatehouse::db::Db;
 use gatehouse::sms::*;
 
-/// Eight are open to everybody, and two are kept.
+/// Eight are open to everybody, and two are reserved.
 const TEN_IN_ALL: &str = "[limits.sms-phone]\nrules = [{ max = 2, window = '1h' }]
     [limits.sms-prefix]\nrules = []
     [limits.sms-total]\nrules = [{ max = 10, window = '24h' }]\n";
@@ -43,7 +44,7 @@ pub(super) async fn spent(toml: &str, open: usize, store: Store) -> (Rig, Instan
     (rig, instance)
 }
 
-/// A number that an account has had for long.
+/// A number that has had an account for a long time.
 pub(super) fn owned(rig: &Rig) -> Phone {
     let phone = phone();
     rig.owners.has(&phone, Micros(0));
@@ -65,7 +66,7 @@ pub(super) fn short(sending: SendOutcome) -> SendReceipt {
     told
 }
 
-/// What was written to the window logs so far, where somebody counts it.
+/// The number of writes to the window logs so far, if the store counts them.
 pub(super) fn store_writes(rig: &Rig) -> Option<[u64; 2]> {
     rig.redis.as_ref().map(|redis| ["zadd", "zrem"].map(|command| redis.calls(command)))
 }
@@ -78,7 +79,7 @@ pub(super) async fn codes(instance: &Instance) -> i64 {
     }
 }
 
-/// The same with its windows lost: a process that starts anew, or a Redis that was emptied.
+/// The same with its windows lost: a restarted process, or an emptied Redis.
 pub(super) async fn after_a_loss(rig: &Rig, instance: Instance, store: Store) -> Instance {
     match store {
         Store::Memory => rig.instance().await,
@@ -89,7 +90,7 @@ pub(super) async fn after_a_loss(rig: &Rig, instance: Instance, store: Store) ->
     }
 }
 
-/// Until every message is settled.
+/// Waits until every message is settled.
 pub(super) async fn settled(instance: &Instance) {
     let pending = |entry: &LedgerEntry| entry.state == MessageState::Pending;
     until(async || !instance.ledger().await.iter().any(pending)).await;
@@ -133,7 +134,7 @@ async fn nobody_is_told_apart_in_a_shortage(store: Store) {
             store_writes(&rig).zip(writes).map(|(now, then)| [now[0] - then[0], now[1] - then[1]]),
             self::codes(&instance).await - codes,
         ));
-        // What anybody else may see of what is spent.
+        // What anybody else can see of what is spent.
         let other = super::rig::phone();
         let refused = instance.ask(CodeRequest { purpose: Purpose::Register, ..ask(&other, &asker) }).await;
         assert_eq!(throttled(refused), ("sms-total".to_owned(), 24 * HOUR));
@@ -154,7 +155,7 @@ async fn strangers_who_solve_challenges_spend_nothing_that_is_kept(store: Store)
     assert_eq!((rig.sent_to(&one), rig.sent_to(&other), rig.sent().len()), (1, 1, 10));
 }
 
-/// A refusal would count the accounts among the numbers asked for.
+/// A refusal would show how many of the requested numbers have accounts.
 async fn past_the_whole_nobody_is_sent_to_and_everybody_is_told_the_same(store: Store) {
     let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
     for _ in 0..2 {
@@ -295,7 +296,7 @@ async fn guesses_are_answered_alike_in_a_shortage(store: Store) {
     assert_eq!(told[0], told[1]);
 }
 
-/// Who is not sent to waits for no gateway, and has nothing given back: nor has who is.
+/// Nobody waits for the gateway or gets a refund, whether a message is sent or not.
 async fn a_gateway_tells_nothing_in_a_shortage(store: Store) {
     let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
     let mut told = Vec::new();
@@ -352,7 +353,7 @@ async fn the_windows_of_a_shortage_come_back_from_the_ledger(store: Store) {
     }
     settled(&instance).await;
     let instance = after_a_loss(&rig, instance, store).await;
-    // The last that is kept, and one that is not.
+    // The last reserved message, and one that is not sent.
     for phone in [owned(&rig), owned(&rig), phone()] {
         short(solved(&instance, &phone).await);
     }

@@ -1,4 +1,4 @@
-//! When only the asker's address or network is spent: who is sent to then costs nothing of what is kept.
+//! When only the requester's address or network is spent: messages to owners then use none of the reserve.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use super::rig::*;
 use super::shortage::{after_a_loss, codes, owned, settled, short, solved_from, spent, store_writes};
 use gatehouse::clock::Micros;
 
-/// Of an address four are open, of all messages eight, and two are kept.
+/// Four of an address are open, eight of all messages, and two are reserved.
 const FOUR_OF_AN_ADDRESS: &str = "[limits.sms-phone]\nrules = [{ max = 2, window = '1h' }]
     [limits.sms-address]\nrules = [{ max = 5, window = '1h' }]
     [limits.sms-network]\nrules = []\n[limits.sms-prefix]\nrules = []
@@ -31,7 +31,7 @@ async fn at_a_spent_address(store: Store, toml: &str) -> (Rig, Instance, Vec<u8>
 
 async fn one_address_spends_nothing_that_is_kept_while_others_have_room(store: Store) {
     let (rig, instance, shared) = at_a_spent_address(store, FOUR_OF_AN_ADDRESS).await;
-    // Four more are open, and sent to; then two that are kept, and then none.
+    // Four more are open, and sent; then two from the reserve, and then none.
     for count in 1..=8_u32 {
         short(solved_from(&instance, &owned(&rig), &shared).await);
         settled(&instance).await;
@@ -61,7 +61,7 @@ async fn nobody_is_told_apart_at_a_spent_address(store: Store) {
     assert_eq!(rig.sent().len(), 5);
 }
 
-/// Or one address would make codes short for everybody.
+/// Otherwise one address would make codes short for everybody.
 async fn what_was_withheld_at_a_spent_address_spends_nothing(store: Store) {
     let (rig, instance, shared) = at_a_spent_address(store, FOUR_OF_AN_ADDRESS).await;
     for _ in 0..20 {
@@ -73,7 +73,7 @@ async fn what_was_withheld_at_a_spent_address_spends_nothing(store: Store) {
     assert_eq!(rig.sent().len(), 8);
 }
 
-/// Everybody can see a brake trip, and only some of it went out.
+/// Everybody can see a brake trip, and only some of these were sent.
 async fn what_is_asked_for_at_a_spent_address_weighs_nothing_at_a_brake(store: Store) {
     let toml = "[sms.brake]\nmin_sent = 5\n[limits.sms-network]\nrules = []
         [limits.sms-address]\nrules = [{ max = 1, window = '1h' }]\n";

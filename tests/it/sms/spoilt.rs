@@ -1,4 +1,4 @@
-//! Gateways that are down, hang, break off or talk nonsense: what is made of it, how soon, and that
+//! Gateways that are down, hang, break off or answer with garbage: the result, how soon it comes, and that
 //! nothing is sent twice.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::gateways::{CODE, NUMBER, opened, send, some_id};
 
-/// What it takes a gateway that hangs to be given up; the connection alone may take a third.
+/// How long a gateway may hang before it is given up; the connection alone may take a third.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What the other side does with a connection.
@@ -23,13 +23,13 @@ enum Way {
     Drop,
     /// Reads the request and says nothing.
     Hang,
-    /// Reads and writes this, and closes.
+    /// Reads, writes this, and closes.
     Say(&'static str),
     /// Reads, writes this, and leaves the connection open.
     SayAndStay(&'static str),
     /// Reads, and writes this a byte at a time.
     Drip(&'static str),
-    /// Reads, and writes an answer without an end.
+    /// Reads, and writes an endless answer.
     Flood,
 }
 
@@ -71,7 +71,7 @@ impl Server {
     }
 }
 
-/// None where the other end is gone.
+/// None if the other end is gone.
 async fn serve(
     mut stream: TcpStream,
     way: Way,
@@ -109,7 +109,7 @@ async fn serve(
     }
 }
 
-/// Head and body, whose length the head says.
+/// Head and body, whose length the head gives.
 async fn read_request(stream: &mut TcpStream) -> Option<()> {
     let mut bytes = Vec::new();
     loop {
@@ -125,8 +125,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<()> {
     }
 }
 
-/// How a send came out. It takes no longer than the time-out, whatever happens, and says nothing that
-/// it must not.
+/// The result of a send. It takes no longer than the timeout in any case, and contains no secret.
 #[expect(clippy::disallowed_methods, reason = "measures how long a caller waits")]
 async fn outcome(gateway: &dyn SmsGateway) -> DeliveryResult {
     let start = Instant::now();
@@ -183,14 +182,14 @@ async fn a_refusal_is_one_even_where_its_body_breaks_off() {
 
 #[tokio::test]
 async fn what_never_had_a_connection_is_refused_after_one_more_try() {
-    // Nobody listens, and nobody is there.
+    // Nobody listens, and there is no such host.
     let unused = TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap().port();
     for url in [format!("http://127.0.0.1:{unused}/"), "http://gateway.invalid/".to_owned()] {
         let config = format!("[sms]\ngateway = 'http'\n[sms.http]\nurl = '{url}?key=hunter2'");
         let delivery = outcome(&*opened(&config, PATIENCE).gateway).await;
         assert!(is_refused(&delivery), "{url}: {delivery:?}");
     }
-    // TLS is begun and not ended.
+    // A TLS handshake that does not finish.
     for way in [Way::Slam, Way::Hang, Way::Say("HTTP/1.1 400 Bad Request\r\n\r\n")] {
         let server = Server::start(way).await;
         let delivery = outcome(&*server.gateway("https")).await;
@@ -203,7 +202,7 @@ async fn what_never_had_a_connection_is_refused_after_one_more_try() {
 async fn of_an_answer_without_an_end_little_is_read() {
     let server = Server::start(Way::Flood).await;
     assert!(is_unknown(&outcome(&*server.gateway("http")).await));
-    // What was read and what the buffers between hold.
+    // What was read, and what the buffers in between hold.
     assert!(server.written.load(Ordering::SeqCst) < 16 * 1024 * 1024);
 }
 
@@ -235,12 +234,12 @@ async fn a_connection_is_kept_and_one_that_was_closed_meanwhile_is_no_trouble() 
     for sent in 1..=3 {
         assert_eq!(outcome(&*gateway).await, DeliveryResult::Accepted { reference: None });
         assert_eq!(server.requests(), sent);
-        // The close travels by itself; a real gateway's next message is later than that.
+        // The close arrives by itself; a real gateway's next message comes later than that.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// By itself as any other test; and once more below, with proxies in its environment.
+/// Runs like any other test, and once more below, with proxies in its environment.
 #[tokio::test]
 async fn a_message_goes_straight_to_its_gateway() {
     let server = Server::start(Way::SayAndStay("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")).await;

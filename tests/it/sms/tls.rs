@@ -1,5 +1,5 @@
-//! Who may pose as a gateway over https: whoever an authority that is believed vouches for, and nobody
-//! else. The code goes to no one before that is settled.
+//! Who may act as a gateway over https: only a server with a certificate of a trusted authority. The code is
+//! not sent before that is checked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::gateways::{opened, send, some_id, try_open};
 
-/// An authority, and a file that says to believe it.
+/// An authority, and a file that makes it trusted.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     file: tempfile::NamedTempFile,
@@ -30,7 +30,7 @@ impl Authority {
         Self { issuer, file }
     }
 
-    /// A server whose certificate is for that name; how many requests it has read.
+    /// A server with a certificate for that name; returns how many requests it has read.
     async fn vouches_for(&self, name: &str, expired: bool) -> (u16, Arc<AtomicUsize>) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         if expired {

@@ -20,25 +20,25 @@ use super::redis::RedisServer;
 use super::steered::SteeredClock;
 use crate::throttle::NOON;
 
-/// The answer that every challenge takes here. Its letters are not of the alphabet, so nothing is drawn.
+/// The fixed answer of every challenge here. Its letters are not in the alphabet, so nothing is drawn.
 pub const ANSWER: &str = "solo";
 /// A password that the policy takes.
 pub const PASSWORD: &str = "correct horse battery staple";
-/// For what is said of `login-account`: everyone is counted by that, wherever they signed in before.
+/// For tests of `login-account`: it counts everyone, even in known browsers.
 pub const ALL_STRANGERS: &str = "[limits.login-device]\nrules = []\n";
 
-/// What an installation keeps its windows in, and with that its tables: so both databases are tested with
-/// whatever is tested on both stores.
+/// What an installation keeps its windows in. Each kind comes with one kind of database, so that tests on
+/// both stores also test both databases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Store {
-    /// And SQLite: what is built in.
+    /// With SQLite: the built-in parts.
     Memory,
-    /// And PostgreSQL: what an installation of several machines has.
+    /// With PostgreSQL: an installation of several machines.
     Redis,
 }
 
 impl Store {
-    /// An empty database of the kind that goes with it.
+    /// An empty database of the matching kind.
     pub async fn database(self) -> TestDatabase {
         match self {
             Self::Memory => TestDatabase::sqlite(),
@@ -73,14 +73,14 @@ pub struct TestApp {
     pub clock: Clock,
     /// Where its database is.
     pub database: String,
-    /// Where the store is Redis.
+    /// If the store is Redis.
     pub redis: Option<RedisServer>,
-    /// Where it was asked for; see [`TestApp::on_postgres`].
+    /// If requested; see [`TestApp::on_postgres`].
     pub postgres: Option<PostgresServer>,
     _database: Option<TestDatabase>,
     steered: Option<Arc<SteeredClock>>,
     handle: ServerHandle,
-    /// The configuration's file is in it: see [`TestApp::file`].
+    /// Contains the configuration's file: see [`TestApp::file`].
     folder: Arc<tempfile::TempDir>,
     file: PathBuf,
     _watcher: ConfigWatcher,
@@ -99,13 +99,13 @@ impl TestApp {
         Self::with(store, "").await
     }
 
-    /// `toml` is a configuration; where the database, the store and the address are is not its business.
-    /// Hashing is as cheap as it gets, unless `toml` says what it costs.
+    /// `toml` is a configuration without the database, the store and the address. Hashing is as cheap as
+    /// possible, unless `toml` sets its cost.
     pub async fn with(store: Store, toml: &str) -> Self {
         Self::over(None, store, toml).await
     }
 
-    /// The same over a PostgreSQL of its own, which the test may stop.
+    /// The same with its own PostgreSQL, which the test may stop.
     pub async fn on_postgres(store: Store, toml: &str) -> Self {
         Self::over(Some(PostgresServer::start().await), store, toml).await
     }
@@ -135,7 +135,7 @@ impl TestApp {
         app
     }
 
-    /// Another instance on the same key and clocks, whose database is reached by that address.
+    /// Another instance with the same key and clocks, whose database is at that address.
     pub async fn on_database(&self, database: &str) -> Self {
         let (folder, clock) = (self.folder.clone(), self.clock.clone());
         Self::on(Ground { folder, clock, database: database.to_owned(), store_url: None }, "").await
@@ -152,7 +152,7 @@ impl TestApp {
         }
         set("DATABASE__URL", database.clone());
         set("SECRETS__KEY_FILE", folder.path().join("secret.key").display().to_string());
-        // Two busy cores are no outage; the tests of outages set their own.
+        // Two busy cores are not an outage; the tests of outages set their own timeout.
         if !toml.contains("[store]") {
             set("STORE__TIMEOUT", "5s".to_owned());
         }
@@ -198,12 +198,12 @@ impl TestApp {
         }
     }
 
-    /// Where its configuration stands: `toml`, as it was started with. It is watched.
+    /// The watched configuration file with `toml`.
     pub fn file(&self) -> PathBuf {
         self.file.clone()
     }
 
-    /// The same port, with nothing in it.
+    /// The same port, with an empty Redis.
     pub fn restart_redis(&mut self) {
         let old = self.redis.take().expect("an app on Redis");
         let (port, steered) = (old.port, self.steered.as_ref().expect("a clock for it"));
@@ -211,7 +211,7 @@ impl TestApp {
         self.redis = Some(RedisServer::start_at(port, |command| steered.steer(command)));
     }
 
-    /// Moves every clock there is.
+    /// Advances every clock.
     pub fn advance(&self, span: Duration) {
         self.clock.advance(span);
         if let Some(steered) = &self.steered {
@@ -219,7 +219,7 @@ impl TestApp {
         }
     }
 
-    /// A client of its own: cookies are kept, redirects are not followed.
+    /// A client with its own cookies, which does not follow redirects.
     pub fn client(&self) -> Client {
         self.client_that_says(&[])
     }
@@ -254,12 +254,12 @@ impl TestApp {
 
 impl Drop for TestApp {
     fn drop(&mut self) {
-        // Sends the word; nothing has to wait for it.
+        // Sends the signal; nothing has to wait for it.
         drop(self.handle.stop(false));
     }
 }
 
-/// The recorder is one for the whole process, whichever app asks first.
+/// The process has one recorder, whichever app asks first.
 fn recorder() -> PrometheusHandle {
     static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
     RECORDER.get_or_init(|| gatehouse::telemetry::builder().install_recorder().unwrap()).clone()
@@ -271,12 +271,12 @@ pub struct Client {
     pub url: String,
 }
 
-/// An answer, read whole.
+/// A complete answer.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub headers: reqwest::header::HeaderMap,
-    /// Null where the body is no JSON.
+    /// Null if the body is not JSON.
     pub body: serde_json::Value,
     pub text: String,
 }
@@ -315,11 +315,11 @@ impl Answer {
     }
 }
 
-/// A client that reaches this machine only. Which library computes TLS for it is chosen by the server
-/// otherwise, and a test may be the only one of its process and start the server in another.
+/// A client that only reaches this machine. The server normally selects the crypto provider, but a test may
+/// be the only one of its process and start the server in another.
 pub fn http() -> reqwest::ClientBuilder {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // The server lets go of an idle connection after five seconds; a call sent at that moment is lost.
+    // The server closes an idle connection after five seconds; a call sent at that moment would be lost.
     reqwest::Client::builder().no_proxy().pool_idle_timeout(Duration::from_secs(2))
 }
 
@@ -344,7 +344,7 @@ impl Client {
         Answer::read(request.send().await.unwrap()).await
     }
 
-    /// A form with the token that the page at `page` carries.
+    /// A form with the token from the page at `page`.
     pub async fn submit(&self, page: &str, path: &str, fields: &[(&str, &str)]) -> Answer {
         let token = self.get(page).await.csrf_token();
         self.post(path, &[fields, &[("csrf_token", &token)]].concat()).await
@@ -369,7 +369,7 @@ impl Client {
         self.call("/sms/codes", serde_json::json!({ "phone": phone, "purpose": purpose })).await
     }
 
-    /// The codes in the outbox, the newest first; those that went to one number where one is given.
+    /// The codes in the outbox, newest first; only those to one number if one is given.
     pub async fn codes(&self, phone: &str) -> Vec<String> {
         let query: String = url::form_urlencoded::byte_serialize(phone.as_bytes()).collect();
         let answer = self.get(&format!("/dev/outbox.json?phone={query}")).await;

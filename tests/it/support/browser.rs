@@ -1,7 +1,7 @@
-//! A private Chromium, driven over WebDriver, and ended when dropped.
+//! A private Chromium, controlled by WebDriver, and ended when dropped.
 //!
-//! Its pictures go into the folder that the environment variable `GATEHOUSE_PICTURES` names; without it
-//! none are taken.
+//! It saves pictures in the folder that the environment variable `GATEHOUSE_PICTURES` names; without it none
+//! are taken.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use thirtyfour::common::capabilities::chromium::ChromiumLikeCapabilities;
 use thirtyfour::{By, DesiredCapabilities, LoggingPrefsLogLevel, WebDriver, WebElement};
 
-/// What people look at pages with: CSS pixels, and whether it is a phone. Windows are no narrower than
-/// 500 pixels even without a head, so the width is set by emulation.
+/// A screen: its size in CSS pixels, and whether it is a phone. Windows are at least 500 pixels wide even
+/// without a head, so the width is set by emulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
     pub width: u32,
@@ -98,7 +98,7 @@ impl Browser {
 
     pub async fn dark(&self, dark: bool) {
         let value = if dark { "dark" } else { "light" };
-        // Without motion, so that no colour is looked at on its way to another.
+        // Without motion, so that no colour is measured during a transition.
         let features = json!([
             { "name": "prefers-color-scheme", "value": value },
             { "name": "prefers-reduced-motion", "value": "reduce" },
@@ -111,7 +111,7 @@ impl Browser {
         self.cdp("Emulation.setScriptExecutionDisabled", json!({ "value": true })).await;
     }
 
-    /// What it complained about since it was last asked, but for pages that are refusals themselves.
+    /// The complaints since the last call, except for pages that are refusals themselves.
     pub async fn complaints(&self) -> Vec<String> {
         let said = self.driver.browser_log().await.unwrap().into_iter().map(|entry| entry.message);
         said.filter(|message| {
@@ -152,7 +152,7 @@ impl Browser {
         !self.driver.find_all(By::Css(css)).await.unwrap().is_empty()
     }
 
-    /// The text that is seen.
+    /// The visible text.
     pub async fn text(&self, css: &str) -> String {
         let script = format!("return document.querySelector({css:?})?.innerText ?? ''");
         self.js(&script).await.as_str().unwrap_or_default().to_owned()
@@ -162,15 +162,15 @@ impl Browser {
         self.find(css).await.prop("value").await.unwrap().unwrap_or_default()
     }
 
-    /// The id of what has the focus.
+    /// The id of the focused element.
     pub async fn focused(&self) -> String {
         self.js("return document.activeElement.id").await.as_str().unwrap_or_default().to_owned()
     }
 
     // What is done on it
 
-    /// Puts text into fields by their ids, over what is there; as a paste does, which takes a tenth of the time of
-    /// keys.
+    /// Puts text into fields by their ids, replacing what is there; by pasting, which takes a tenth of the
+    /// time of typing.
     pub async fn fill(&self, fields: &[(&str, &str)]) {
         for (id, text) in fields {
             self.find(&format!("#{id}")).await;
@@ -186,7 +186,7 @@ impl Browser {
         }
     }
 
-    /// Does what leads to another page, and waits for that page.
+    /// Runs an action that leads to another page, and waits for that page.
     pub async fn leave_by(&self, action: impl Future<Output = ()>) {
         self.js("document.leaving = true").await;
         action.await;
@@ -194,18 +194,18 @@ impl Browser {
         self.until("another page", arrived).await;
     }
 
-    /// Clicks what leads to another page.
+    /// Clicks an element that leads to another page.
     pub async fn follow(&self, css: &str) {
         let target = self.find(css).await;
         self.leave_by(async { target.click().await.unwrap() }).await;
     }
 
-    /// Sends the form of the page.
+    /// Submits the form of the page.
     pub async fn submit(&self) {
         self.follow("button.main").await;
     }
 
-    /// Waits until a script returns true: for what the browser does in its own time.
+    /// Waits until a script returns true, for what the browser does in its own time.
     pub async fn until(&self, what: &str, script: &str) {
         self.until_within(400, what, script).await;
     }
@@ -259,7 +259,7 @@ fn plain_client() -> reqwest::Client {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Chromium ends with its session. Where it does not answer, its driver takes it along.
+        // Chromium ends with its session. If it does not answer, its driver ends it.
         let _ = self.service.end(&self.session);
     }
 }
@@ -268,7 +268,7 @@ impl Drop for Browser {
 struct Chromedriver {
     process: Child,
     port: u16,
-    /// Kept open: what it may yet say must have somewhere to go.
+    /// Kept open, so that its further output can be written.
     _output: BufReader<ChildStdout>,
 }
 
@@ -291,7 +291,7 @@ impl Chromedriver {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Without a runtime, which a test that panicked may have no more.
+    /// Without a runtime, which a test that panicked may no longer have.
     fn end(&self, session: &str) -> std::io::Result<()> {
         let mut connection = TcpStream::connect(("127.0.0.1", self.port))?;
         connection.set_read_timeout(Some(Duration::from_secs(5)))?;

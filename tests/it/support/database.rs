@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
-/// PostgreSQL refuses to run as root: then it runs as "nobody".
+/// PostgreSQL refuses to run as root; then it runs as "nobody".
 const NOBODY: u32 = 65534;
-/// What is in it need not survive anything.
+/// Its data need not survive anything.
 const SETTINGS: [&str; 5] =
     ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off", "max_connections=1000"];
-/// What the others are copied from.
+/// The database that the others are copied from.
 const TEMPLATE: &str = "migrated";
-/// Runs the command `$@` for as long as there is a process `$0`.
+/// Runs the command `$@` as long as the process `$0` exists.
 const KEEPER: &str =
     r#""$@" & while [ -d "/proc/$0" ]; do sleep 1; done; kill -QUIT $!; wait; rm -rf "$PWD""#;
 
@@ -46,7 +46,7 @@ impl TestDatabase {
     }
 }
 
-/// Connects to the server of this run, which is started if need be.
+/// Connects to the server of this test run, and starts it if necessary.
 async fn shared_server() -> PgConnection {
     let folder = shared_folder();
     std::fs::create_dir_all(&folder).unwrap();
@@ -101,7 +101,7 @@ pub fn settings() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().flat_map(|setting| ["-c", setting])
 }
 
-/// A command that runs in the folder, as whom it belongs to.
+/// A command that runs in the folder as the folder's owner.
 pub fn command(name: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
     let mut command = Command::new(name);
     let owner = std::fs::metadata(folder).unwrap().uid();
@@ -112,7 +112,7 @@ pub fn command(name: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Command {
     command
 }
 
-/// Debian keeps them off the PATH, in a folder for each version.
+/// Debian keeps them outside the PATH, in a folder for each version.
 pub fn program(name: &str) -> PathBuf {
     let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<_> = installed.map(|version| version.path().join("bin").join(name)).collect();

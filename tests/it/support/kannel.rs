@@ -1,5 +1,5 @@
-//! A private Kannel, the open SMS gateway, with a handset behind it that prints what it is given: on free
-//! ports of loopback, killed when dropped.
+//! A private Kannel, the open SMS gateway, with a handset behind it that prints what it receives: on free
+//! loopback ports, killed when dropped.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -15,17 +15,17 @@ pub const PASSWORD: &str = "apppw";
 
 pub struct Kannel {
     folder: tempfile::TempDir,
-    /// Takes messages from smsbox and hands them to operators. Where it goes, smsbox goes too.
+    /// Receives messages from smsbox and passes them to operators. If it ends, smsbox ends too.
     bearerbox: Child,
     /// The operator with its one handset.
     handset: Child,
-    /// Takes messages by HTTP.
+    /// Accepts messages by HTTP.
     smsbox: Child,
     admin_port: u16,
     port: u16,
 }
 
-/// A message as the handset got it.
+/// A message as the handset received it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivered {
     pub to: String,
@@ -33,7 +33,7 @@ pub struct Delivered {
 }
 
 impl Kannel {
-    /// Waits until a message would go through.
+    /// Waits until a message would get through.
     pub fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let [admin_port, boxes, operator, port] = [(); 4].map(|()| free_port());
@@ -42,7 +42,7 @@ impl Kannel {
         let conf = path.to_str().unwrap();
         let operator = operator.to_string();
         let handset = ["-H", "127.0.0.1", "-r", &operator, "-i", "1", "-m", "0", "1 2 text never sent"];
-        // What starts first is what the others connect to.
+        // The first to start is what the others connect to.
         let bearerbox = run(folder.path(), "bearerbox", "/usr/sbin/bearerbox", &[conf]);
         until("bearerbox answers", || status(admin_port).is_some());
         let handset = run(folder.path(), "handset", "/usr/lib/kannel/test/fakesmsc", &handset);
@@ -55,12 +55,12 @@ impl Kannel {
         kannel
     }
 
-    /// Where it takes messages, without a path.
+    /// The address that accepts messages, without a path.
     pub fn address(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// What `sms.http.url` has to be, with `sms.http.method = "GET"`.
+    /// The value for `sms.http.url` with `sms.http.method = "GET"`.
     pub fn url(&self) -> String {
         self.url_with(PASSWORD)
     }
@@ -73,12 +73,12 @@ impl Kannel {
         )
     }
 
-    /// What the handset got so far, the oldest first.
+    /// What the handset has received so far, oldest first.
     pub fn delivered(&self) -> Vec<Delivered> {
         self.said("handset").lines().filter_map(delivered).collect()
     }
 
-    /// Waits until the handset has got as many messages.
+    /// Waits until the handset has received this many messages.
     pub fn until_delivered(&self, count: usize) -> Vec<Delivered> {
         let arrived = waited(|| self.delivered().len() >= count);
         let said = || ["handset", "bearerbox", "smsbox"].map(|part| self.said(part)).join("\n--\n");
@@ -90,20 +90,20 @@ impl Kannel {
         TcpStream::connect(("127.0.0.1", self.port)).is_ok()
     }
 
-    /// `kill -9`, as a whole: smsbox goes by itself when bearerbox is gone, and starts itself anew.
+    /// `kill -9` for all of it: smsbox would end when bearerbox is gone, and restart itself.
     pub fn kill(&mut self) {
         for part in [&mut self.smsbox, &mut self.handset, &mut self.bearerbox] {
             kill_group(part);
         }
     }
 
-    /// To its heart: `STOP` makes it hang, `CONT` go on.
+    /// A signal to bearerbox: `STOP` makes it hang, `CONT` continue.
     pub fn signal(&self, name: &str) {
         let process = self.bearerbox.id().to_string();
         assert!(Command::new("kill").args([&format!("-{name}"), &process]).status().unwrap().success());
     }
 
-    /// What a part of it printed; for a test that failed.
+    /// The output of a part of it, for a test that failed.
     pub fn said(&self, part: &str) -> String {
         let bytes = std::fs::read(self.folder.path().join(part)).unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -116,7 +116,7 @@ impl Drop for Kannel {
     }
 }
 
-/// With whatever it started. Harmless twice: one that was waited for is sent nothing.
+/// With everything it started. Harmless if repeated: a process that was waited for gets no signal.
 fn kill_group(leader: &mut Child) {
     if matches!(leader.try_wait(), Ok(None)) {
         let group = format!("-{}", leader.id());
@@ -125,8 +125,8 @@ fn kill_group(leader: &mut Child) {
     }
 }
 
-/// The operator's port cannot be bound to loopback; who may connect can. Bearerbox looks for messages that
-/// lie about every second instead of every minute, as one does that came while it was stopped.
+/// The operator's port cannot be bound to loopback, but its clients can be restricted. Bearerbox looks for
+/// undelivered messages every second instead of every minute, such as one that came while it was stopped.
 fn configuration(folder: &Path, admin: u16, boxes: u16, operator: u16, port: u16) -> String {
     let folder = folder.display();
     format!(
@@ -171,7 +171,7 @@ max-messages = 0
     )
 }
 
-/// What it prints goes into a file of its name.
+/// Its output goes into a file with its name.
 fn run(folder: &Path, name: &str, program: &str, arguments: &[&str]) -> Child {
     let said = File::create(folder.join(name)).unwrap();
     let mut command = Command::new(program);
@@ -181,7 +181,7 @@ fn run(folder: &Path, name: &str, program: &str, arguments: &[&str]) -> Child {
     command.spawn().unwrap_or_else(|wrong| panic!("{program}: {wrong}; {missing}"))
 }
 
-/// Bearerbox's own report, where it answers.
+/// Bearerbox's own report, if it answers.
 fn status(admin_port: u16) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", admin_port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
@@ -229,7 +229,7 @@ fn until(what: &str, so: impl Fn() -> bool) {
     assert!(waited(so), "waited in vain until {what}");
 }
 
-/// Other processes have no clock to advance: they are asked until something is so.
+/// Other processes have no clock to advance: they are polled until the condition is true.
 fn waited(so: impl Fn() -> bool) -> bool {
     (0..6000).any(|_| {
         let is_so = so();

@@ -9,7 +9,7 @@ use super::ports::free_ports;
 
 const USER: &str = "gate";
 const PASSWORD: &str = "keeper";
-/// HTTP, gRPC and the console: how far from the first.
+/// HTTP, gRPC and the console: their distances from the first port.
 const PORTS: [u16; 3] = [0, 1000, 2000];
 
 pub struct NacosServer {
@@ -17,7 +17,7 @@ pub struct NacosServer {
     pub port: u16,
     folder: tempfile::TempDir,
     http: reqwest::Client,
-    /// Where it wants one.
+    /// If it requires a sign-in.
     token: Option<String>,
 }
 
@@ -26,13 +26,13 @@ impl NacosServer {
         Self::fresh(false).await
     }
 
-    /// Wants a sign-in, as `gate` with the password `keeper`.
+    /// Requires a sign-in, as `gate` with the password `keeper`.
     pub async fn guarded() -> Self {
         Self::fresh(true).await
     }
 
     async fn fresh(guarded: bool) -> Self {
-        // About one start in six on an empty folder (0.8.8) takes whatever is written and keeps nothing.
+        // In about one start of six on an empty folder, version 0.8.8 accepts writes and stores nothing.
         for _ in 0..8 {
             let mut server = Self::spawn(free_ports(&PORTS), tempfile::tempdir().unwrap(), guarded);
             if server.is_up(guarded).await {
@@ -69,7 +69,7 @@ impl NacosServer {
         self.process.wait().unwrap();
     }
 
-    /// Where it was, with what it had.
+    /// On the same ports, with its data.
     pub async fn start_again(mut self) -> Self {
         self.kill();
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
@@ -100,7 +100,7 @@ impl NacosServer {
         }
     }
 
-    /// By the older interface, which the app does not use.
+    /// Through the older interface, which the app does not use.
     async fn call(
         &self,
         method: Method,
@@ -118,7 +118,7 @@ impl NacosServer {
         }
     }
 
-    /// Whether it keeps what is written, once it answers.
+    /// Whether it stores what is written, once it answers.
     async fn is_up(&mut self, guarded: bool) -> bool {
         for _ in 0..1000 {
             if self.sign_in(guarded).await && self.call(Method::POST, "probe", Some("x")).await.is_ok() {

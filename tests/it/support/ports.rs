@@ -1,7 +1,7 @@
-//! Ports that nothing else takes between looking and binding.
+//! Ports that nothing else takes between the check and the bind.
 //!
-//! They lie below those that the system gives to outgoing connections, and each is locked by a file for as long
-//! as this process lives, so that no other test, in this process or another, is given the same one.
+//! They are below those that the system gives to outgoing connections, and each is locked with a file as long
+//! as this process lives, so that no other test, in this process or another, gets the same one.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -13,14 +13,14 @@ use gatehouse::entropy::Entropy;
 const FIRST: u16 = 10_000;
 const COUNT: u16 = 20_000;
 
-/// The locks of this process; they go with it.
+/// The locks of this process, which end with it.
 static LOCKS: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 pub fn free_port() -> u16 {
     free_ports(&[0])
 }
 
-/// The first of several ports, which are so far apart from it.
+/// The first of several ports at these distances from it.
 pub fn free_ports(distances: &[u16]) -> u16 {
     loop {
         let port = FIRST + u16::from_le_bytes(Entropy::Os.bytes()) % COUNT;
@@ -32,7 +32,7 @@ pub fn free_ports(distances: &[u16]) -> u16 {
     }
 }
 
-/// None where another test has it, or a program that is none of ours.
+/// None if another test has it, or another program.
 fn lock(port: u16) -> Option<File> {
     let folder = std::env::temp_dir().join("gatehouse-test-ports");
     std::fs::create_dir_all(&folder).unwrap();

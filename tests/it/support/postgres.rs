@@ -1,4 +1,4 @@
-//! A private PostgreSQL on a free port, for what a test stops and starts; stopped when dropped.
+//! A private PostgreSQL on a free port, for tests that stop and start it; stopped when dropped.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -9,7 +9,7 @@ use sqlx::{Connection, Executor, PgConnection};
 use super::database::{command, init, program, settings};
 use super::ports::free_port;
 
-/// Between looking for a free port and binding it another test may have taken it.
+/// Another test may take a free port before it is bound.
 const TRIES: usize = 5;
 
 pub struct PostgresServer {
@@ -37,14 +37,14 @@ impl PostgresServer {
         server.answers().await.then_some(server)
     }
 
-    /// At once, without a word to its clients.
+    /// Immediately, without notice to its clients.
     pub fn stop(&mut self) {
-        // Unlike after a SIGKILL its shared memory goes with it.
+        // Unlike SIGKILL this also frees its shared memory.
         let _ = Command::new("kill").args(["-QUIT", &self.process.id().to_string()]).status();
         let _ = self.process.wait();
     }
 
-    /// The same once more, with what was in it.
+    /// Starts it again with its data.
     pub async fn restart(&mut self) {
         self.process = serve(self.port, self.folder.path());
         assert!(self.answers().await, "a PostgreSQL that comes back");
@@ -69,7 +69,7 @@ impl PostgresServer {
         format!("postgres://gatehouse@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// An empty database; its URL.
+    /// An empty database; returns its URL.
     pub async fn database(&self, name: &str) -> String {
         let mut connection = PgConnection::connect(&self.url("postgres")).await.unwrap();
         connection.execute(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.unwrap();

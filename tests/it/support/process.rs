@@ -1,4 +1,4 @@
-//! The real binary, run in a folder of its own.
+//! The real binary, run in its own folder.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::ports::free_port;
 /// Longer than any loaded machine takes; a test that works never waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where it is started, and with which variables.
+/// The folder and the variables with which it is started.
 pub struct Home {
     folder: tempfile::TempDir,
     variables: Vec<(String, String)>,
@@ -21,11 +21,11 @@ pub struct Home {
     pub port: u16,
 }
 
-/// Whoever may do least: "nobody" on Linux.
+/// The user with the fewest permissions: "nobody" on Linux.
 const NOBODY: u32 = 65534;
 
 impl Home {
-    /// An empty folder. The port is one of its own, and hashing is as cheap as the settings allow.
+    /// An empty folder. It has its own port, and hashing is as cheap as the settings allow.
     pub fn new() -> Self {
         let (folder, port) = (tempfile::tempdir().unwrap(), free_port());
         let mut home = Self { folder, variables: Vec::new(), user: None, files: None, port };
@@ -41,8 +41,8 @@ impl Home {
         self.variables.push((name.to_owned(), value.into()));
     }
 
-    /// Whoever runs the tests may be root, whom no mode stops: then the binary is run as somebody else, who
-    /// owns this folder and what is in it by now.
+    /// The tests may run as root, whom no file mode stops: then the binary runs as another user, who owns
+    /// this folder and its contents.
     pub fn as_anybody(&mut self) {
         use std::os::unix::fs::{MetadataExt, chown};
         if std::fs::metadata(self.folder.path()).unwrap().uid() != 0 {
@@ -55,7 +55,7 @@ impl Home {
         self.user = Some(NOBODY);
     }
 
-    /// No more files than these may be open, whatever it asks for.
+    /// Limits the number of files that it may open, whatever it asks for.
     pub fn allow_files(&mut self, files: u32) {
         self.files = Some(files);
     }
@@ -72,7 +72,7 @@ impl Home {
         std::fs::write(self.path(name), text).unwrap();
     }
 
-    /// As an editor saves: beside it, then over it.
+    /// As an editor saves: writes a new file, then renames it over the old one.
     pub fn replace(&self, name: &str, text: &str) {
         self.write(".draft", text);
         std::fs::rename(self.path(".draft"), self.path(name)).unwrap();
@@ -102,19 +102,19 @@ impl Home {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs it until it ends.
     pub fn run(&self, arguments: &[&str]) -> Ended {
         Ended::from(self.command(arguments).output().unwrap())
     }
 
     pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Ended {
         let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
-        // It may have refused its arguments and gone.
+        // It may have refused its arguments and ended.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
         Ended::from(child.wait_with_output().unwrap())
     }
 
-    /// Runs it to its end, with standard output where it is told; its exit status.
+    /// Runs it until it ends, with standard output redirected; returns its exit status.
     pub fn run_saying(&self, arguments: &[&str], out: Stdio) -> Option<i32> {
         self.command(arguments).stdout(out).status().unwrap().code()
     }
@@ -126,7 +126,7 @@ impl Home {
         running
     }
 
-    /// The same, with its log where it is told.
+    /// The same, with its log redirected.
     pub async fn start_logging(&self, arguments: &[&str], log: Stdio) -> Running {
         let mut command = self.command(arguments);
         command.stderr(log);
@@ -135,7 +135,7 @@ impl Home {
         running
     }
 
-    /// The same, with standard output where it is told: that it listens is seen by trying.
+    /// The same, with standard output redirected: it is tried until it listens.
     pub async fn start_saying(&self, arguments: &[&str], out: Stdio) -> Running {
         let mut command = self.command(arguments);
         command.stdout(out);
@@ -165,7 +165,7 @@ impl From<Output> for Ended {
     }
 }
 
-/// A server that runs; killed when dropped.
+/// A running server; killed when dropped.
 pub struct Running {
     child: Child,
     stdout: Arc<Mutex<String>>,
@@ -191,7 +191,7 @@ impl Running {
         assert!(sent.unwrap().success());
     }
 
-    /// Waits until something is so; never for a time.
+    /// Waits until a condition is true; never for a fixed time.
     pub async fn until(&mut self, what: &str, so: impl Fn(&Self) -> bool) {
         let waiting = async {
             while !so(self) {

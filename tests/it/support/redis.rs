@@ -16,7 +16,7 @@ impl RedisServer {
         Self::start_at(free_port(), |_| {})
     }
 
-    /// Tells the time by this clock.
+    /// Uses this clock.
     pub fn steered(clock: &SteeredClock) -> Self {
         Self::start_at(free_port(), |command| clock.steer(command))
     }
@@ -45,7 +45,7 @@ impl RedisServer {
         self.client().get_connection_with_timeout(Duration::from_secs(60)).unwrap()
     }
 
-    /// `kill -9`, without a word to its clients.
+    /// `kill -9`, without notice to its clients.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();

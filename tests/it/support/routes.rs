@@ -1,4 +1,4 @@
-//! The URL table, read from its source: what the server answers to is held against it.
+//! The URL table, read from its source, to compare the server's answers with it.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! A wall clock for another process: a file that a preloaded library reads the time from.
+//! A wall clock for another process: a file from which a preloaded library reads the time.
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -33,14 +33,14 @@ impl SteeredClock {
         self.set(self.now().plus(span));
     }
 
-    /// Makes a program tell the time by this clock.
+    /// Makes a program use this clock.
     pub fn steer(&self, command: &mut Command) {
         command.env("LD_PRELOAD", library()).env("STEERED_CLOCK", self.file.path());
     }
 }
 
-/// The preloaded library, compiled once. Test processes that start at once each compile their own and
-/// move it into the same place.
+/// The preloaded library, compiled once. Test processes that start at once each compile their own and rename
+/// it to the same path.
 fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {

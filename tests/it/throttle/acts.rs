@@ -1,4 +1,4 @@
-//! What the cases do to a store, and how they read its verdicts.
+//! What the cases do with a store, and how they read its verdicts.
 
 use gatehouse::throttle::*;
 

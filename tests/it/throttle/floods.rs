@@ -1,4 +1,5 @@
-//! Many attempts: what is due is given, and never more, in no window and in no log. Each case runs on each store.
+//! Many attempts: everything allowed is admitted, and never more, in any window and in any log. Each case
+//! runs on each store.
 
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ async fn hammering_gets_all_that_is_due(rig: &impl Rig) {
     assert_eq!(count, 20, "8 seconds hold four windows of five");
 }
 
-/// First-hit-aligned, clock-aligned and hammering traffic, after the patterns that find out fixed windows.
+/// Traffic aligned to the first hit, aligned to the clock, and hammering: the patterns that reveal fixed
+/// windows.
 async fn worst_count_in_any_window_is_max(rig: &impl Rig) {
     let window = 2 * SECOND;
     let limit = limit("five", &[sliding(5, window)]);

@@ -1,4 +1,4 @@
-//! Attempts whose outcome is not known yet, and what each outcome leaves. Each case runs on each store.
+//! Attempts whose outcome is not known yet, and the effect of each outcome. Each case runs on each store.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn a_dead_hold_that_is_settled_late_counts_once(rig: &impl Rig) {
     assert!(admitted(hit(rig, &[bucket]).await));
 }
 
-/// Three failures, then a challenge; and a block behind it.
+/// Three failures, then a challenge; and a block after that.
 fn guarded(block: u32) -> Limit {
     limit("guarded", &[Rule::sliding(3, MINUTE, RuleAction::Captcha), sliding(block, HOUR)])
 }
@@ -123,7 +123,7 @@ async fn success_forgives_nothing_while_another_hold_is_in_flight(rig: &impl Rig
     assert_eq!(counts(rig, bucket).await, [0, 1], "the last one was alone");
 }
 
-/// Ten failures in ten minutes are ten, however often the owner comes between them.
+/// Ten failures in ten minutes are ten, however often the owner signs in in between.
 async fn a_block_rule_forgives_nothing(rig: &impl Rig) {
     let limit = guarded(10);
     let (bucket, start) = (rig.limiter().bucket(&limit, b"a"), rig.now());
@@ -153,7 +153,7 @@ async fn a_limit_that_only_blocks_forgives_nothing(rig: &impl Rig) {
     assert_eq!((full.retry_after, rig.members(bucket)), (MINUTE, 2));
 }
 
-/// Failures in the very microsecond of a success, before it and after it.
+/// Failures in the same microsecond as a success, before it and after it.
 async fn what_fails_after_a_success_counts_whatever_the_time(rig: &impl Rig) {
     let limit = guarded(20);
     let bucket = rig.limiter().bucket(&limit, b"a");
@@ -217,7 +217,7 @@ async fn a_refund_takes_back_what_was_forgiven_too(rig: &impl Rig) {
     assert_eq!(rig.members(bucket), 0);
 }
 
-/// It counts already, from when its slot was taken, and nobody can make it count anew by saying so later.
+/// It counts already, from when its slot was taken, and settling it later does not count it again.
 async fn a_dead_hold_that_was_forgiven_stays_so(rig: &impl Rig) {
     let limit = guarded(20);
     let (bucket, start) = (rig.limiter().bucket(&limit, b"a"), rig.now());

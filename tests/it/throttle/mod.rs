@@ -1,4 +1,4 @@
-//! The limiter on both stores: what every store must do, and both against a model.
+//! The limiter on both stores: what every store must do, and both compared with a model.
 
 mod acts;
 mod calendar;

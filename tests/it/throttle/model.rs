@@ -1,4 +1,4 @@
-//! Random histories on both stores beside a model that is too simple to be wrong.
+//! Random histories on both stores, compared with a model that is too simple to be wrong.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::rig::*;
 
-/// Every hit ever, and a count of those inside.
+/// Every hit ever, and a count of those in the window.
 #[derive(Default)]
 struct Model {
     logs: [Vec<Hit>; 2],
@@ -19,7 +19,7 @@ struct Hit {
     at: Micros,
     id: HitId,
     held: bool,
-    /// Rules that ask for a challenge pass over it.
+    /// Rules that ask for a challenge ignore it.
     forgiven: bool,
 }
 
@@ -31,7 +31,7 @@ enum Answer {
 }
 
 impl Model {
-    /// The time a log counts by, after the holds of dead owners became failures.
+    /// The time of a log, after the holds of dead owners became failures.
     fn now(&mut self, log: usize, clock: Micros) -> Micros {
         let now = self.logs[log].iter().map(|hit| hit.at).fold(clock, Micros::max);
         for hit in &mut self.logs[log] {
@@ -68,7 +68,7 @@ impl Model {
                 }
             }
         }
-        // Of equals the first stands.
+        // Among equals the first.
         let strictest = |list: Vec<(RuleAction, Duration, usize, usize)>| {
             list.into_iter()
                 .reduce(|best, other| if (other.0, other.1) > (best.0, best.1) { other } else { best })
@@ -103,7 +103,8 @@ impl Model {
         (self.logs[log].iter().filter(counts).count() as u32).min(rule.max)
     }
 
-    /// Whether the owner's hold lives. Looks only: a store that is not asked sees no time pass either.
+    /// Whether the owner's hold is alive. Changes nothing: a store that is not asked does not notice time
+    /// either.
     fn may_keep(&self, log: usize, clock: Micros, id: HitId) -> bool {
         let now = self.logs[log].iter().map(|hit| hit.at).fold(clock, Micros::max);
         let lives = |hit: &Hit| hit.held && hit.at > now.minus(window::HOLD_LIFE);
@@ -146,13 +147,13 @@ enum Step {
         kind: ReserveKind,
         solved: bool,
     },
-    /// Settles the n-th newest id so far, also one that was refused, or settled before.
+    /// Settles the n-th newest id so far, including one that was refused or settled before.
     Settle {
         back: usize,
         log: usize,
         outcome: u8,
     },
-    /// Moves the clock, a little backwards at times; often by exactly a window, or one less or more.
+    /// Moves the clock, sometimes a little backwards; often by exactly a window, or one less or more.
     Clock {
         micros: i64,
     },
@@ -224,7 +225,7 @@ async fn replay<R: Rig>(
                     HoldOutcome::Forgive { up_to: rig.now().minus(Duration::from_millis(50)) },
                 ];
                 let outcome = outcomes[usize::from(outcome)];
-                // An owner speaks while its hold lives; what a late word does has cases of its own.
+                // An owner settles while its hold lives; a late settlement has its own cases.
                 if outcome == HoldOutcome::Keep && !model.may_keep(log, rig.now(), ids[index]) {
                     continue;
                 }

@@ -1,5 +1,4 @@
-//! Hits written back to a store that lost them, and the mark that says that they were. Each case runs on
-//! each store.
+//! Hits written back to a store that lost them, and the mark that says so. Each case runs on each store.
 
 use std::time::Duration;
 
@@ -53,7 +52,7 @@ fn wait(verdict: StoreVerdict) -> Duration {
 async fn restored_hits_count_by_their_own_times(rig: &impl Rig) {
     let limit = limit("three", &[sliding(3, HOUR)]);
     let bucket = rig.limiter().bucket(&limit, b"a");
-    // In no order.
+    // In any order.
     restore(rig, bucket, &[20, 50, 10].map(|age| (age * MINUTE, fresh_id()))).await;
     assert_eq!(wait(hit(rig, bucket).await), 10 * MINUTE);
     rig.advance(10 * MINUTE - MICRO);
@@ -96,8 +95,8 @@ async fn a_log_takes_back_its_newest_only(rig: &impl Rig) {
     assert_eq!(rig.members(bucket), 3, "the next one that is admitted tidies up");
 }
 
-/// A log that has lost its hits admits what it must not; whoever finds out refunds it, and what was
-/// written back meanwhile has to be there still.
+/// A log that has lost its hits admits what it must not. That is refunded later, and what was written back
+/// meanwhile must still be there.
 async fn hits_admitted_by_an_empty_log_push_out_nothing(rig: &impl Rig) {
     let limit = limit("three", &[sliding(3, HOUR)]);
     let bucket = rig.limiter().bucket(&limit, b"a");
@@ -191,7 +190,7 @@ async fn whole_is_what_was_written_back_whole(rig: &impl Rig) {
     assert_eq!(store.rebuild_generation("thing", "small").await.unwrap(), Some(one));
     assert!(store.finish_rebuild("thing", "small", other).await.unwrap());
     assert_eq!(store.rebuild_generation("thing", "small").await.unwrap(), Some(other));
-    // Another shape displaces it, and is displaced by it.
+    // Another shape replaces it, and is replaced by it.
     for (shape, before) in [("large", "small"), ("small", "large")] {
         assert_eq!(store.rebuild_generation("thing", shape).await.unwrap(), None, "{shape}");
         store.begin_rebuild("thing", one).await.unwrap();
@@ -231,7 +230,7 @@ async fn restored_logs_live_as_long_as_their_hits_and_the_mark_for_good() {
     let key = rig.store().key_name(bucket);
     restore(&rig, bucket, &[(50 * MINUTE, fresh_id())]).await;
     let left = life(&key);
-    // Ten minutes, and the ten seconds that a clock may be put back by.
+    // Ten minutes, and the ten seconds by which a clock may be put back.
     assert!((600_000..=610_002).contains(&left), "{left}");
     restore(&rig, bucket, &[(55 * MINUTE, fresh_id())]).await;
     assert_eq!(life(&key), left, "an older hit takes no life away");

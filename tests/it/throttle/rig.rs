@@ -1,4 +1,4 @@
-//! A store with the clock that it decides by, in the hands of a test.
+//! A store and its clock, controlled by a test.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub trait Rig {
     fn limiter(&self) -> &Limiter<Self::Store>;
     fn set(&self, to: Micros);
     fn now(&self) -> Micros;
-    /// How many hits and holds the log holds, in and out of its windows.
+    /// How many hits and holds the log has, inside and outside its windows.
     fn members(&self, bucket: Bucket<'_>) -> usize;
 
     fn advance(&self, span: Duration) {
@@ -65,7 +65,7 @@ impl Rig for MemoryRig {
 
 pub struct RedisRig {
     clock: SteeredClock,
-    /// The caller's, which goes with the server's here.
+    /// The caller's clock, which moves with the server's here.
     own: Clock,
     pub server: RedisServer,
     limiter: Limiter<RedisStore>,
@@ -81,7 +81,7 @@ impl RedisRig {
         Self { limiter: limiter(store), server, clock, own }
     }
 
-    /// As an operator does by mistake.
+    /// An operator's mistake.
     pub fn flush(&self) {
         redis::cmd("FLUSHALL").query::<()>(&mut self.server.connection()).unwrap();
     }
@@ -122,8 +122,8 @@ pub fn limiter<S: WindowStore + 'static>(store: S) -> Limiter<S> {
     Limiter::new(store, MasterKey::from_bytes([1; 32]).derive("test.subject"), &Entropy::Os)
 }
 
-/// Where a case does not care which id a hit gets, only that it is another one. Ids rise, so that of two
-/// hits in one microsecond every store takes the first for the older.
+/// For cases in which the id of a hit does not matter, as long as it is new. Ids increase, so that of two
+/// hits in one microsecond every store treats the first as the older.
 pub fn fresh_id() -> HitId {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let [_, _, id @ ..] = NEXT.fetch_add(1, Ordering::SeqCst).to_be_bytes();

@@ -1,4 +1,4 @@
-//! The real binary on real files: none yet, one that may not be replaced, one beside variables.
+//! The real binary with real files: a missing one, one that cannot be replaced, one beside variables.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -74,7 +74,7 @@ async fn a_folder_that_may_not_be_written_is_told_and_nothing_changes() {
     assert_eq!(text(&home, "etc/gatehouse.toml"), DOCUMENT.replace("50", "5"));
 }
 
-/// What else stood in it would be lost at the next start.
+/// Its other contents would be lost at the next start.
 #[tokio::test]
 async fn a_file_that_was_taken_away_is_not_made_anew_out_of_the_limits_alone() {
     let home = Home::new();

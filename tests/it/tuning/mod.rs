@@ -1,4 +1,4 @@
-//! The limits changed while it runs: by the API, in files, over several instances.
+//! Changes of the limits at run time: through the API, in files, over several instances.
 
 mod files;
 #[cfg(feature = "nacos")]

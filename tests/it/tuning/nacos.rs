@@ -9,7 +9,7 @@ use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::nacos::NacosServer;
 use crate::support::process::Home;
 
-/// `more` stands in `[live.nacos]`.
+/// `more` is added to `[live.nacos]`.
 async fn on(nacos: &NacosServer, more: &str) -> TestApp {
     let address = nacos.address();
     let live = format!(
@@ -27,7 +27,7 @@ async fn filled(nacos: &NacosServer, app: &TestApp) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_save_through_one_is_in_force_on_all_that_share_a_config_centre() {
     let nacos = NacosServer::start().await;
-    // Nobody looks in time: it has to be pushed.
+    // Polling is too slow: it must be pushed.
     let mut three = Three::start(
         |_| vec!["serve".to_owned()],
         |home, _| {
@@ -169,7 +169,7 @@ async fn a_centre_that_wants_a_sign_in_gets_one() {
     let folder = tempfile::tempdir().unwrap();
     let password = folder.path().join("password");
     let account = format!("username = \"gate\"\npassword = \"file:{}\"\n", password.display());
-    // Without the secret it goes by its file, and says why.
+    // Without the secret the file applies, and the reason is reported.
     let app = on(&nacos, &account).await;
     let boss = admin(&app, "boss").await;
     let down = async || boss.get(LIMITS).await.body["home_down"].as_str().unwrap_or_default().to_owned();

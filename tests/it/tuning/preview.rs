@@ -1,4 +1,4 @@
-//! A draft tried on recorded traffic by API: what is recorded of real attempts is what a replay decides by.
+//! A draft tried on recorded traffic through the API: the replay uses the records of real attempts.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ async fn attempts(app: &TestApp, login: &str, passwords: &[&str]) -> Vec<u16> {
     told
 }
 
-/// What was decided: of all attempts, how many were admitted, challenged and throttled. A draft that changes
-/// nothing decides the same.
+/// What was decided: of all attempts, how many were admitted, challenged and throttled. A draft without
+/// changes decides the same.
 async fn assert_current(app: &TestApp, boss: &Client, decided: [u64; 3]) {
     app.advance(SECOND);
     let (_, limits) = shown(boss).await;

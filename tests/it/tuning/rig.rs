@@ -1,4 +1,4 @@
-//! What the tests of changed limits share: an administrator, and the calls that they make.
+//! The common parts of tests that change limits: an administrator, and the calls that they make.
 
 use gatehouse::login::{Roles, Username};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::support::app::{Answer, Client, PASSWORD, TestApp};
 
 pub const LIMITS: &str = "/api/v1/admin/limits";
 
-/// Signs in somebody who may change the limits.
+/// Signs in an administrator.
 pub async fn admin(app: &TestApp, name: &str) -> Client {
     let (login, services) = (Username::parse(name).unwrap(), &app.services);
     let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
@@ -17,7 +17,7 @@ pub async fn admin(app: &TestApp, name: &str) -> Client {
     client
 }
 
-/// The version, and the limits as they may be sent back.
+/// The version, and the limits in the form that can be sent back.
 pub async fn shown(client: &Client) -> (String, Value) {
     let answer = client.get(LIMITS).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
@@ -34,7 +34,7 @@ pub async fn save(client: &Client, version: &str, limits: &Value) -> Answer {
     put(client, version, json!({ "limits": limits, "reason": "a test" })).await
 }
 
-/// `max` failures of an account before a CAPTCHA, all else as it is.
+/// `max` failures of an account before a CAPTCHA, everything else unchanged.
 pub fn with_max(limits: &Value, max: u32) -> Value {
     let mut limits = limits.clone();
     limits["login-account"]["rules"][0]["max"] = json!(max);

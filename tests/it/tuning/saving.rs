@@ -1,4 +1,5 @@
-//! A save: whole, by whoever has seen what stands there, and in force when it is answered; or nothing.
+//! A save: complete, by somebody who has seen the current document, and in force when it is answered; or
+//! nothing.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
@@ -220,14 +221,14 @@ async fn what_cannot_be_written_says_why_and_changes_nothing() {
     assert_eq!((answer.status, answer.problem()), (409, "not-saved"), "{}", answer.text);
     assert!(answer.body["reason"].as_str().unwrap().contains("change the ConfigMap"), "{}", answer.text);
     assert_eq!((text(&app).as_str(), max(&app)), (DOCUMENT, 3));
-    // A link of somebody's own: what it leads to is replaced, and it stays.
+    // Somebody's own link: its target is replaced, and the link stays.
     std::fs::remove_file(app.file()).unwrap();
     symlink("..1/test.toml", app.file()).unwrap();
     let answer = save(&boss, &version, &with_max(&limits, 5)).await;
     assert_eq!((answer.status, max(&app)), (200, 5), "{}", answer.text);
     assert!(app.file().is_symlink());
     assert_eq!(text(&app), DOCUMENT.replace("max = 3", "max = 5"));
-    // What is written beside it cannot be: a folder stands in its place.
+    // The new file cannot be written: a folder has its name.
     std::fs::create_dir_all(folder.join("..1/.test.toml.new/full")).unwrap();
     let version = answer.body["version"].as_str().unwrap();
     let answer = save(&boss, version, &with_max(&limits, 6)).await;
@@ -251,7 +252,7 @@ async fn what_administrators_did_and_would_have_done_is_recorded() {
         .map(|event| event.detail.clone().unwrap())
         .collect();
     assert_eq!(acts.len(), 2, "{events:?}");
-    // They happened at one time, as the clock tells it: in no order.
+    // They happened at the same time by the clock, so in any order.
     let stale = acts.iter().filter(|act| act.contains("\"why\":\"stale\"")).count();
     let done =
         acts.iter().filter(|act| act.contains("\"to\":\"") && act.contains("\"reason\":\"a test\"")).count();

@@ -26,7 +26,7 @@ async fn on(port: u16) -> TestApp {
     .await
 }
 
-/// Waits for what another thread, and another process, have to see first.
+/// Waits for something that another thread and another process must see first.
 pub(super) async fn until(what: &str, so: impl AsyncFn() -> bool) {
     let waiting = async {
         while !so().await {
@@ -135,7 +135,7 @@ async fn an_outage_changes_nothing_but_that_nothing_can_be_saved() {
     assert_eq!(app.client().login("boss", PASSWORD).await.status, 200, "a sign-in asks nothing of it");
     let answer = save(&boss, version, &with_max(&limits, 9)).await;
     assert_eq!((answer.status, answer.problem(), max(&app)), (409, "not-saved", 8), "{}", answer.text);
-    // It comes back with nothing in it.
+    // It comes back empty.
     let redis = RedisServer::start_at(redis.port, |_| {});
     until("it is seen again", async || ready(&boss).await["home"] == "up").await;
     assert!(get(&redis).unwrap().ends_with(&document(8)), "what was in force, and not what the file says");

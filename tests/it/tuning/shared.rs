@@ -12,9 +12,9 @@ use crate::support::process::{Home, Running};
 use crate::support::redis::RedisServer;
 
 const WRONG: &str = "a wrong password";
-/// The rule is a second; machines that build ten things at once are given more.
+/// The bound is a second; loaded machines get more.
 const GENEROUS: Duration = Duration::from_secs(60);
-/// The load's own requests come from one address, and must not fill its limits.
+/// The load's own requests come from one address, and must not reach its limits.
 pub(super) const SEED: &str = "# Theirs together.\n[limits.login-account]\nrules = [{ max = 50, window = \"10m\", then = \"captcha\" }]\n\
     [limits.login-address]\nrules = []\n[limits.login-network]\nrules = []\n\
     [limits.captcha-address]\nrules = []\n[limits.captcha-network]\nrules = []\n[limits.captcha-total]\nrules = []\n";
@@ -70,7 +70,7 @@ async fn on_redis(poll: &'static str) -> Three {
     Three::start(|_| vec!["serve".to_owned()], set).await
 }
 
-/// All of them ask for a CAPTCHA after as many failures; how long that took.
+/// Waits until all of them ask for a CAPTCHA after this many failures; returns how long that took.
 async fn all_follow(clients: &[Client], max: u32, what: &str) -> Duration {
     let start = Instant::now();
     for client in clients {
@@ -86,8 +86,9 @@ fn with_max(limits: &Value, max: u32) -> Value {
     super::rig::with_max(limits, max)
 }
 
-/// r-nacos compares nothing: where a loaded machine holds one of two writers up for more than the 300 ms after
-/// which the other looks again, both were told that they saved (docs/live-limits.md, Nacos). The next save has seen the last.
+/// r-nacos compares nothing: if a loaded machine delays one of two writers by more than the 300 ms after
+/// which the other checks again, both were told that they saved (docs/live-limits.md, Nacos). The next save
+/// has seen the last.
 pub(super) async fn save_again(boss: &Client, max: u32) -> u32 {
     let start = Instant::now();
     loop {
@@ -99,7 +100,7 @@ pub(super) async fn save_again(boss: &Client, max: u32) -> u32 {
     }
 }
 
-/// Saves through each in turn, under load; counters stay.
+/// Saves through each in turn, under load; counters are kept.
 pub(super) async fn saved_through_each(three: &mut Three, what: &str) {
     let clients = three.clients();
     let load = Load::across(&clients).await;
@@ -199,7 +200,7 @@ async fn announcements_that_are_lost_are_made_up_for() {
         let took = all_follow(&clients, max, "listeners killed").await;
         eprintln!("listeners killed: in force on all within {took:.0?}");
     }
-    // By hand, and announced to nobody.
+    // By hand, without an announcement.
     redis::cmd("SET").arg("gh:live").arg(SEED.replace("50", "70")).exec(&mut redis).unwrap();
     let took = all_follow(&clients, 70, "set by hand").await;
     eprintln!("set by hand: in force on all within {took:.0?}");
