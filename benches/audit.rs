@@ -1,5 +1,5 @@
-//! What a million refused sign-ins leave in the record of events, what recording costs them, and what they
-//! cost who signs in meanwhile. How to run and read it: benches/README.md.
+//! What a million refused sign-ins leave in the record of events, what recording costs them, and what it
+//! costs clients that sign in meanwhile. How to run and read it: benches/README.md.
 #![expect(clippy::disallowed_methods, reason = "how long a round takes is what is measured")]
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,7 +20,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sqlx::query_scalar;
 
 const ATTEMPTS: u32 = 1_000_000;
-/// Requests under way at once.
+/// Requests in flight at once.
 const CALLERS: u32 = 8;
 const BLOCKED_ACCOUNTS: u32 = 100;
 const ADDRESSES: u32 = 1_000;
@@ -104,7 +104,7 @@ impl House {
         files.map(|file| file.and_then(|file| file.metadata()).map_or(0, |data| data.len())).sum()
     }
 
-    /// Half and nearly all of so many sign-ins by the right password.
+    /// The median and the 99th percentile of sign-ins with the right password.
     async fn latency(&self) -> [Duration; 2] {
         let mut times = Vec::with_capacity(SIGN_INS);
         for _ in 0..SIGN_INS {
@@ -118,7 +118,7 @@ impl House {
     }
 }
 
-/// `record` of a refusal by itself: folded, and as the first of its kind.
+/// `record` of a refusal alone: folded, and as the first of its kind.
 async fn record_alone() {
     let house = house().await;
     let time = |fresh: bool, turns: u32| {

@@ -1,11 +1,11 @@
-//! What a matcher reads of the images that knows every letterform: an attack to measure the drawing by.
+//! What a matcher that knows every letterform reads in the images: an attack that measures the drawing.
 //!
 //!     cargo bench --bench captcha -- [IMAGES] [easy|medium|hard] [own|crate] [SECONDS]
 //!
-//! For each image it searches place, rotation, slant, width and waves for SECONDS (1) of a core, then takes the
-//! five letters that fit best beside each other. `own`: the forms of src/captcha/letters.rs; `crate`: the glyphs
-//! of the captcha crate, which the images were drawn from before. First it reads letters that are only turned
-//! a little, to show that it can.
+//! For each image it searches position, rotation, slant, width and waves for SECONDS (1) of a core, then
+//! takes the five letters that fit best beside each other. `own`: the forms of src/captcha/letters.rs;
+//! `crate`: the glyphs of the captcha crate, from which the images were drawn before. First it reads letters
+//! that are only turned a little, to show that it works.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark says how long it took")]
 
@@ -76,7 +76,7 @@ fn report(what: &str, images: u32, image: impl Fn(u32) -> (Sheet, String), match
     println!("{what}: {whole} of {images} read, {letters} of {all} letters, in {:.0?}", start.elapsed());
 }
 
-/// The template that is `letter`'s, of several the one that `which` says.
+/// The template for `letter`; if there are several, the one selected by `which`.
 pub fn template(templates: &[Template], letter: char, which: usize) -> &Template {
     let mine: Vec<_> = templates.iter().filter(|template| template.letter == letter).collect();
     mine[which % mine.len()]

@@ -1,5 +1,5 @@
-//! What a subject costs in memory, and whether decisions slow down as subjects or limits grow, in both
-//! stores. How to run and read it: benches/README.md.
+//! The memory cost of a subject, and whether decisions slow down as subjects or limits grow, in both stores.
+//! How to run and read it: benches/README.md.
 
 mod support;
 
@@ -26,7 +26,7 @@ const MANY: usize = 1_000_000;
 const HITS: u64 = 3;
 const CALLERS: u64 = 64;
 const ROUNDS: usize = 9;
-/// A decision may cost this much more among [`MANY`] subjects.
+/// How much more a decision may cost among [`MANY`] subjects.
 const SLOWER: f64 = 1.6;
 
 fn main() {
@@ -93,7 +93,7 @@ fn subjects_in_process(refused: bool) -> bool {
         enter_in_process(&mut contest, &named(count), limiter, limit, subjects)
     });
     contest.compare(places[1], places[0], Some(1.0 / SLOWER));
-    // What the same growth costs a limiter that keeps one word a subject.
+    // What the same growth costs a limiter that stores one word per subject.
     let peers = [FEW, MANY].map(|count| {
         let name = format!("governor, {}", named(count));
         enter_peer(&mut contest, &name, refused, subjects(count))
@@ -243,7 +243,7 @@ fn deciding(limiter: Limiter<RedisStore>, limit: Limit, subjects: Vec<String>) -
     })
 }
 
-/// Bytes that this program holds.
+/// Bytes allocated by this program.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
 struct Counted;
@@ -251,7 +251,7 @@ struct Counted;
 #[global_allocator]
 static ALLOCATOR: Counted = Counted;
 
-// SAFETY: hands everything on to the system's allocator, and counts beside it.
+// SAFETY: passes everything on to the system's allocator, and only counts.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::Relaxed);

@@ -1,7 +1,8 @@
-//! Sign-ins over HTTP beside what bounds them, in one run: `cargo bench --bench http`.
+//! Sign-ins over HTTP compared with their bounds, in one run: `cargo bench --bench http`.
 //!
-//! Refused sign-ins beside an empty actix handler and one with a single EVALSHA; accepted ones beside the
-//! bare hash rate; and the latency of an account's sign-in while another one is flooded.
+//! Refused sign-ins are compared with an empty actix handler and one with a single EVALSHA, accepted ones
+//! with the bare hash rate; and the latency of sign-ins to one account is measured while another one is
+//! flooded.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::net::SocketAddr;
@@ -46,7 +47,7 @@ async fn run() {
     if "flooded".contains(&wanted) {
         flooded(&on_redis).await;
     }
-    // The servers' threads would go on for ever; Redis would even after that.
+    // The servers' threads, and Redis, would otherwise outlive this.
     drop(redis);
     std::process::exit(0);
 }
@@ -86,8 +87,8 @@ async fn refused(redis: &Redis, on_redis: &Gatehouse) {
     );
 }
 
-/// What the machine can do drifts within seconds by more than what is looked for: each round of sign-ins stands
-/// between two of bare hashes, and the ratio is the median of theirs.
+/// The machine's speed drifts within seconds by more than the difference to be measured: each round of
+/// sign-ins is between two of bare hashes, and the ratio is the median of their ratios.
 async fn accepted(on_redis: &Gatehouse) {
     println!("accepted sign-ins per second beside the bare hash rate, {ACCEPTED_ROUNDS} rounds in turn");
     let mut bare = vec![bare_hashes(ROUND)];
@@ -162,8 +163,7 @@ impl Gatehouse {
         this
     }
 
-    /// Fails until the account is challenged and no more images are handed out: what a flood looks like
-    /// once it has lasted.
+    /// Fails until the account is challenged and gets no more images: the state after a flood has lasted.
     async fn exhaust(&self, login: &str) {
         let mut connection = Connection::open(self.address).await;
         for _ in 0..320 {
@@ -212,7 +212,7 @@ async fn serve_empty() -> SocketAddr {
     address
 }
 
-/// A handler that does nothing but run the limiter's own script on one full log.
+/// A handler that only runs the limiter's own script on one full log.
 async fn serve_evalsha(redis: &Redis) -> SocketAddr {
     let client = redis::Client::open(format!("redis://127.0.0.1:{}/", redis.port)).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
@@ -247,7 +247,7 @@ async fn run_script(
     }
 }
 
-/// Hashes a second on every core, the memory reused, nothing else to do.
+/// Hashes per second on every core, with reused memory and nothing else to do.
 fn bare_hashes(time: Duration) -> f64 {
     let threads = std::thread::available_parallelism().unwrap().get();
     let start = Instant::now();
@@ -322,7 +322,7 @@ fn request(path: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A keep-alive connection that costs the machine as little as a client can.
+/// A keep-alive connection with as little cost for the machine as possible.
 struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -335,7 +335,7 @@ impl Connection {
         Self { stream, buffer: vec![0; 16 * 1024] }
     }
 
-    /// Sends one request and reads its answer; the status.
+    /// Sends one request and reads its answer; returns the status.
     async fn send(&mut self, request: &[u8]) -> u16 {
         self.stream.write_all(request).await.unwrap();
         let mut filled = 0;
@@ -386,7 +386,7 @@ impl Redis {
         let now =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64;
         for hit in 0..3 {
-            // An hour ahead, so that it stays full while this runs.
+            // An hour ahead, so that it stays full during the run.
             let at = now + 3_600_000_000 + hit;
             redis::cmd("ZADD").arg("bench:full").arg(at).arg(hit).query::<()>(&mut connection).unwrap();
         }

@@ -1,5 +1,5 @@
-//! Decisions a second of the in-process store, beside the keyed limiter of `governor`.
-//! How to run and read it: benches/README.md.
+//! Decisions per second of the in-process store, compared with the keyed limiter of `governor`. How to run
+//! and read it: benches/README.md.
 #![expect(clippy::disallowed_methods, reason = "how long a round takes is what is measured")]
 
 mod support;
@@ -17,9 +17,9 @@ use support::{HOUR, limit, limiter, subjects};
 const MANY: usize = 100_000;
 /// Ten for each subject: a shorter round would only measure how the other's round emptied the caches.
 const DECISIONS: u64 = 1_000_000;
-/// Of one subject: so few that those within [`SHORT`] stay below what any limit can admit.
+/// For one subject: so few that those within [`SHORT`] stay below the largest possible limit.
 const DECISIONS_OF_ONE: u64 = 400_000;
-/// Of subjects that were never seen before, in a round.
+/// New subjects per round.
 const NEW: usize = 200_000;
 const ROUNDS: usize = 9;
 const SHORT: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ fn main() {
         for (name, traffic, count) in [
             ("many subjects, refused", Traffic::Refused, MANY),
             ("many subjects, admitted", Traffic::Admitted, MANY),
-            // One round more is run than counts.
+            // One more round is run than counts.
             ("new subjects, admitted", Traffic::New, NEW * (ROUNDS + 1)),
             ("one subject, refused", Traffic::Refused, 1),
             ("one subject, admitted", Traffic::Admitted, 1),
@@ -46,14 +46,14 @@ fn main() {
     contest::end(met);
 }
 
-/// What is asked, and answered.
+/// The kind of traffic.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Traffic {
-    /// Subjects that have had all they may.
+    /// Subjects whose limit is reached.
     Refused,
-    /// Subjects that come again and again, and may.
+    /// Subjects that come again and again, and are admitted.
     Admitted,
-    /// Each once: its log is made.
+    /// Each subject once, so that its log is created.
     New,
 }
 
@@ -65,15 +65,15 @@ fn table(title: String, threads: u64, subjects: &[String], traffic: Traffic) -> 
     contest.run(ROUNDS)
 }
 
-/// Each subject hashed as it comes, as a request would have it.
+/// Each subject is hashed when it comes, as in a request.
 fn enter_ours<'c>(
     contest: &mut Contest<'c>,
     threads: u64,
     subjects: &'c [String],
     traffic: Traffic,
 ) -> Place {
-    // Admitted: as many in a window as one subject can possibly ask for here, or a small log for each that
-    // holds what a whole round asks of it, however fast that passes.
+    // Admitted: either a window larger than one subject can fill here, or a small log for each that holds a
+    // whole round, however fast it passes.
     let limit = match (traffic, subjects.len()) {
         (Traffic::Refused | Traffic::New, _) => limit(5, HOUR),
         (Traffic::Admitted, 1) => limit(1_000_000, SHORT),
@@ -108,7 +108,7 @@ fn enter_rival<'c>(
     enter(contest, "governor, check_key", threads, subjects, traffic, decide)
 }
 
-/// Enters a contestant once each of its subjects has its log, and is full where refusals are measured.
+/// Adds a contestant, after each of its subjects has its log, which is full if refusals are measured.
 fn enter<'c>(
     contest: &mut Contest<'c>,
     name: &str,
@@ -140,7 +140,7 @@ fn enter<'c>(
     })
 }
 
-/// So many decisions on each of so many threads; also how many of them were refusals. The workers read the clock
+/// This many decisions on each of this many threads; also counts the refusals. The workers read the clock
 /// themselves: on a busy machine this thread may wake long after they began.
 fn drive(threads: u64, from: u64, decisions: u64, decide: &(impl Fn(u64) -> bool + Sync)) -> (Round, u64) {
     let ready = &Barrier::new(threads as usize);

@@ -1,9 +1,9 @@
 //! Honest sign-ins while more passwords are tried than can be hashed: `cargo bench --bench overload`.
 //!
 //! A flood of 400, then of 1,500 connections tries wrong passwords at other accounts from 1,000 networks and
-//! solves nothing; then 1,500 connections and 500 known devices of the attacker's own. Meanwhile two known
-//! devices and two strangers a second sign in, each at an account that nobody else tries. `BENCH_BINARY` runs
-//! another build of the server; `BENCH_SECONDS` says for how long each flood lasts.
+//! solves no challenge; then 1,500 connections and 500 known devices of the attacker's own accounts.
+//! Meanwhile two known devices and two strangers per second sign in, each at an account that nobody else
+//! tries. `BENCH_BINARY` runs another build of the server; `BENCH_SECONDS` is the duration of each flood.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::io::Write;
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 const PASSWORD: &str = "correct horse battery staple";
 const ANSWER: &str = "solo";
 const NETWORKS: u32 = 1000;
-/// Names that the flood tries: many enough that no account's limit spares the server a hash.
+/// The names in the flood: so many that no account's limit saves the server a hash.
 const NAMES: u32 = 100_000;
 /// Each signs in once in half a minute.
 const HONEST: usize = 60;
@@ -114,7 +114,7 @@ async fn flooded(server: &Server, known: &[Visitor], connections: u32, devices: 
     met
 }
 
-/// One connection of the flood. A challenge is not solved.
+/// One connection of the flood. It solves no challenge.
 async fn hammer(address: SocketAddr, number: u32, stop: Arc<AtomicBool>, answered: Arc<[AtomicU32; 5]>) {
     let network = number % NETWORKS;
     let mut draw = number;
@@ -137,7 +137,7 @@ async fn hammer(address: SocketAddr, number: u32, stop: Arc<AtomicBool>, answere
     }
 }
 
-/// An account of the attacker's own, from the browser that made it.
+/// An attacker's own account, from the browser in which it was created.
 async fn hammer_own(address: SocketAddr, device: Visitor, stop: Arc<AtomicBool>) {
     let passwords = [PASSWORD, PASSWORD, PASSWORD, "a wrong password"];
     for number in 0.. {
@@ -150,7 +150,7 @@ async fn hammer_own(address: SocketAddr, device: Visitor, stop: Arc<AtomicBool>)
     }
 }
 
-/// How long it took; none where it was refused.
+/// How long it took; None if it was refused.
 async fn own_sign_in(address: SocketAddr, visitor: Visitor) -> Option<Duration> {
     let start = Instant::now();
     let body = login_body(&visitor.login, PASSWORD, None);
@@ -164,9 +164,9 @@ async fn own_sign_in(address: SocketAddr, visitor: Visitor) -> Option<Duration> 
 
 #[derive(Default)]
 struct Stranger {
-    /// Until they were in, or had a challenge.
+    /// Until they were signed in, or had a challenge.
     asked: Option<Duration>,
-    /// Who had one: until they were in with it, if they were.
+    /// For those who had one: until they were signed in with it, if they were.
     solved: Option<Option<Duration>>,
 }
 
@@ -188,7 +188,7 @@ async fn stranger_sign_in(address: SocketAddr, number: usize) -> Stranger {
     stranger
 }
 
-/// Somebody in a browser that an account was made in.
+/// Somebody in the browser in which an account was created.
 #[derive(Clone)]
 struct Visitor {
     login: String,
@@ -223,7 +223,7 @@ impl Server {
         Self { process, address, _folder: folder }
     }
 
-    /// Accounts made by as many browsers, each of a network of its own.
+    /// Accounts created by as many browsers, each in its own network.
     async fn accounts(&self, kind: &str, count: usize, network: usize) -> Vec<Visitor> {
         let mut connection = Connection::open(self.address).await.expect("the server");
         let mut visitors = Vec::new();
@@ -254,7 +254,7 @@ struct Answer {
     body: String,
 }
 
-/// A keep-alive connection that costs the machine as little as a client can.
+/// A keep-alive connection with as little cost for the machine as possible.
 struct Connection(TcpStream);
 
 impl Connection {
@@ -264,7 +264,7 @@ impl Connection {
         Some(Self(stream))
     }
 
-    /// None where no answer comes.
+    /// None if no answer comes.
     async fn call(&mut self, path: &str, from: &str, headers: &str, body: &str) -> Option<Answer> {
         tokio::time::timeout(LONGEST, self.exchange(path, from, headers, body)).await.ok()?
     }

@@ -1,4 +1,4 @@
-//! Messages a second through the code service, admitted and refused, beside what bounds each: two write
+//! Messages per second through the code service, admitted and refused, compared with their bounds: two write
 //! transactions of SQLite, and one decision of the limiter. How to run and read it: benches/README.md.
 
 mod support;
@@ -78,7 +78,7 @@ fn admitted(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
     contest.run(ROUNDS)
 }
 
-/// What the ledger cannot do without: a row before the message goes out, and its outcome after.
+/// The minimum for a ledger: a row before the message is sent, and its outcome afterwards.
 fn enter_bare_transactions<'c>(contest: &mut Contest<'c>, runtime: &'c Runtime) -> Place {
     let folder = tempfile::tempdir().expect("a folder");
     let db = runtime.block_on(database(&folder));
@@ -216,7 +216,7 @@ async fn database(folder: &tempfile::TempDir) -> Db {
     db
 }
 
-/// Takes every message.
+/// Accepts every message.
 struct AtOnce;
 
 impl SmsGateway for AtOnce {

@@ -1,5 +1,5 @@
-//! Decisions a second of the Redis store, beside what a client can do at most and beside a rival.
-//! How to run and read it: benches/README.md.
+//! Decisions per second of the Redis store, compared with the most that a client can do and with a rival. How
+//! to run and read it: benches/README.md.
 
 mod support;
 
@@ -75,7 +75,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Enters a contestant; its decisions are numbered on from round to round.
+    /// Adds a contestant; its decisions are numbered across rounds.
     fn enter<'c, D>(&'c self, contest: &mut Contest<'c>, name: &str, callers: u64, decide: D) -> Place
     where
         D: AsyncFn(u64) + 'static,
@@ -89,7 +89,7 @@ impl Bench<'_> {
         })
     }
 
-    /// What any client pays that asks the server at all.
+    /// The cost for any client of asking the server at all.
     fn enter_ping<'c>(&'c self, contest: &mut Contest<'c>, callers: u64) -> Place {
         let connection = connection(self.runtime, self.server);
         self.enter(contest, "PING", callers, async move |_| {
@@ -97,7 +97,7 @@ impl Bench<'_> {
         })
     }
 
-    /// The store's own script with every command written beforehand.
+    /// The store's own script with every command prepared beforehand.
     fn enter_bare<'c>(
         &'c self,
         contest: &mut Contest<'c>,
@@ -114,7 +114,7 @@ impl Bench<'_> {
         })
     }
 
-    /// The store with buckets at hand, and with each subject hashed as it comes.
+    /// The store with prepared buckets, and with each subject hashed when it comes.
     fn enter_ours<'c>(
         &'c self,
         contest: &mut Contest<'c>,
@@ -178,7 +178,7 @@ impl Bench<'_> {
     }
 }
 
-/// What every decision of a table must come to; the numbers are the script's.
+/// The expected result of every decision of a table; the numbers are the script's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Answer {
     Admitted = 0,
@@ -191,8 +191,8 @@ impl Answer {
     }
 }
 
-/// The commands that the store sends for these subjects, in turns with ids of their own: so many that an
-/// id has left its log before it comes again.
+/// The commands that the store sends for these subjects, in turn and with different ids: so many that an id
+/// has left its log before it comes again.
 fn bare_commands(store: &Limiter<RedisStore>, limit: &Limit, subjects: &[String]) -> Vec<Cmd> {
     let one = |turn: u32, subject: &String| {
         let bucket = store.bucket(limit, subject.as_bytes());

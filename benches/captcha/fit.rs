@@ -1,4 +1,4 @@
-//! The search: where each letterform fits best, however it is turned, leaned, stretched and waved.
+//! The search: where each letterform fits best, with any rotation, slant, stretch and wave.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub struct Matcher {
     patience: Duration,
 }
 
-/// How a letterform lies on the sheet.
+/// The position and shape of a letterform on the sheet.
 #[derive(Clone, Copy, Default)]
 struct Pose {
     x: f32,
@@ -19,7 +19,7 @@ struct Pose {
     lean: f32,
     wide: f32,
     high: f32,
-    /// How far a wave moves its rows, and its columns, and where that begins.
+    /// How far a wave moves its rows and its columns, and its phases.
     wave: (f32, f32),
     phase: (f32, f32),
 }
@@ -31,17 +31,17 @@ struct Fit {
     pose: Pose,
 }
 
-/// Ink, and how far each pixel is from it; and which ink each letter would account for.
+/// The ink, the distance of each pixel from it, and the ink that each letter would explain.
 struct Field<'a> {
     sheet: &'a Sheet,
     /// Chamfer distance to the nearest ink, in pixels.
     to_ink: Vec<f32>,
 }
 
-/// Of starting poses for one letterform at one place.
+/// The starting rotations for one letterform at one position.
 const TURNS: [f32; 7] = [-0.5, -0.33, -0.16, 0.0, 0.16, 0.33, 0.5];
 const LEANS: [f32; 3] = [-0.2, 0.0, 0.2];
-/// Those that are improved, for each letterform.
+/// The number of poses that are improved for each letterform.
 const KEPT: usize = 10;
 const STEP: usize = 4;
 
@@ -59,7 +59,7 @@ impl Matcher {
         self.line(&fits, count)
     }
 
-    /// Each letterform at each place, in a few poses.
+    /// Each letterform at each position, in a few poses.
     fn coarse(&self, field: &Field<'_>) -> Vec<Fit> {
         let mut found = Vec::new();
         for (template, form) in self.templates.iter().enumerate() {
@@ -81,7 +81,7 @@ impl Matcher {
                 }
             }
             mine.sort_by(|a, b| a.score.partial_cmp(&b.score).unwrap_or(Ordering::Equal));
-            // One of several that say the same.
+            // One of several equal ones.
             let mut kept: Vec<Fit> = Vec::new();
             for fit in mine {
                 if kept.len() == KEPT {
@@ -96,7 +96,7 @@ impl Matcher {
         found
     }
 
-    /// Moves every pose a little as long as it fits better by it, and there is time.
+    /// Moves every pose a little as long as that improves it and there is time.
     fn improve(&self, field: &Field<'_>, fits: &mut [Fit], until: Duration) {
         for fit in fits.iter_mut() {
             fit.score = field.score(&self.templates[fit.template], &fit.pose);
@@ -104,7 +104,7 @@ impl Matcher {
         let mut dice = 0x9e37_79b9_7f4a_7c15_u64;
         let mut round = 0u32;
         while spent() < until {
-            // The whole width at first, finer steps later.
+            // The whole width at first, smaller steps later.
             let size = 1.0 / (1.0 + (round % 40) as f32 / 8.0);
             for fit in fits.iter_mut() {
                 let mut pose = fit.pose;
@@ -134,7 +134,7 @@ impl Matcher {
         }
     }
 
-    /// The chain of letters, each as far from the one before as letters are, that fits best in all.
+    /// The chain of letters with the best total fit, in which neighbours have the usual distance.
     fn line(&self, fits: &[Fit], count: usize) -> String {
         let mut order: Vec<&Fit> = fits.iter().collect();
         order.sort_by(|a, b| a.pose.x.partial_cmp(&b.pose.x).unwrap_or(Ordering::Equal));
@@ -196,7 +196,7 @@ impl<'a> Field<'a> {
         Self { sheet, to_ink }
     }
 
-    /// How far the letterform's dots are from ink, in the mean; every `skip`-th of them.
+    /// The mean distance of the letterform's dots from ink, using every `skip`-th dot.
     fn misses(&self, form: &Template, pose: &Pose, skip: usize) -> f32 {
         let (sin, cos) = pose.turn.sin_cos();
         let (mut sum, mut count) = (0.0, 0);
@@ -207,8 +207,8 @@ impl<'a> Field<'a> {
         sum / count.max(1) as f32
     }
 
-    /// How much ink it explains, less what it has where there is none, and less the ink beside it that it
-    /// has not.
+    /// How much ink it explains, minus its own ink where there is none, minus the ink beside it that it does
+    /// not cover.
     fn score(&self, form: &Template, pose: &Pose) -> f32 {
         let (sin, cos) = pose.turn.sin_cos();
         let mut covered = vec![false; self.sheet.ink.len()];
@@ -269,10 +269,10 @@ impl Pose {
     }
 }
 
-/// Of this thread on a core: others at work do not make the search shorter.
+/// The CPU time of this thread, so that other work does not shorten the search.
 fn spent() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: it writes the time to where it is told, and reads nothing.
+    // SAFETY: it only writes the time to the given place.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -14,13 +14,13 @@ pub struct Sheet {
     pub ink: Vec<f32>,
 }
 
-/// A letterform, upright; its middle is the point it is turned around.
+/// An upright letterform; its middle is the point around which it is turned.
 pub struct Template {
     pub letter: char,
     pub points: Vec<(f32, f32)>,
 }
 
-/// A capital's height in images, before it is stretched.
+/// The height of a capital in images, before it is stretched.
 pub const TALL: f32 = 50.0;
 
 impl Sheet {
@@ -37,7 +37,7 @@ impl Sheet {
     }
 }
 
-/// Those that images are drawn from, as dots along their strokes.
+/// The forms from which images are drawn, as dots along their strokes.
 pub fn own() -> Vec<Template> {
     let mut templates = Vec::new();
     for letter in ALPHABET.iter().map(|letter| char::from(*letter)) {
@@ -69,7 +69,7 @@ pub fn of_the_crate() -> Vec<Template> {
     ALPHABET.iter().flat_map(cases).filter(|letter| known.contains(letter)).map(cut).collect()
 }
 
-/// The crate keeps its font to itself, so a letter is set alone and cut out.
+/// The crate does not export its font, so a letter is drawn alone and cut out.
 fn cut(letter: char) -> Template {
     let mut page = Captcha::new();
     page.set_chars(&[letter]).add_char();
@@ -85,7 +85,7 @@ fn cut(letter: char) -> Template {
     Template { letter: letter.to_ascii_uppercase(), points: points.collect() }
 }
 
-/// Letters that stand apart on a line, each turned by up to 10°: what a matcher reads that works.
+/// Separate letters on a line, each turned by up to 10°: a working matcher reads these.
 pub fn control(templates: &[Template], text: &str, seed: u32) -> Sheet {
     let mut sheet = Sheet::blank(320, 100);
     for (place, letter) in text.chars().enumerate() {

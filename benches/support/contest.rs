@@ -1,8 +1,8 @@
-//! Contestants measured in turn, A B A B, so that a slow moment of the machine slows them all.
+//! Contestants measured in turn, A B A B, so that a slow moment of the machine affects all of them.
 
 use std::time::{Duration, Instant};
 
-/// Contestants that do the same job, and the bars that they are held to.
+/// Contestants that do the same job, and their bars.
 pub struct Contest<'a> {
     title: String,
     entries: Vec<Entry<'a>>,
@@ -12,7 +12,7 @@ struct Entry<'a> {
     name: String,
     /// One round: how much was done, and how long it took.
     round: Box<dyn FnMut() -> Round + 'a>,
-    /// Whom it is compared with, and the share of that one's speed that it must have.
+    /// The contestant to compare with, and the share of its speed that is required.
     rival: Option<(usize, Option<f64>)>,
 }
 
@@ -21,7 +21,7 @@ pub struct Round {
     pub took: Duration,
 }
 
-/// Where a contestant is named in a comparison.
+/// A contestant's position, for comparisons.
 #[derive(Clone, Copy)]
 pub struct Place(usize);
 
@@ -35,13 +35,13 @@ impl<'a> Contest<'a> {
         Place(self.entries.len() - 1)
     }
 
-    /// Prints this one's speed as a share of the rival's, and holds it to be at least `bar` where given.
+    /// Prints the speed as a share of the rival's, and requires at least `bar` if given.
     pub fn compare(&mut self, one: Place, rival: Place, bar: Option<f64>) {
         self.entries[one.0].rival = Some((rival.0, bar));
     }
 
-    /// Runs the rounds (and one before them that is thrown away), prints the table, and answers whether
-    /// every bar was met. A ratio is the median of the ratios within each round.
+    /// Runs the rounds (after one that is discarded), prints the table, and returns whether every bar was
+    /// met. A ratio is the median of the ratios within each round.
     pub fn run(mut self, rounds: usize) -> bool {
         let mut rates = vec![Vec::with_capacity(rounds); self.entries.len()];
         for round in 0..=rounds {
@@ -68,7 +68,7 @@ impl<'a> Contest<'a> {
     }
 }
 
-/// One round of so many decisions on this thread.
+/// One round of this many decisions on this thread.
 #[expect(clippy::disallowed_methods, reason = "how long a round takes is what is measured")]
 pub fn time(decisions: u64, decide: impl FnMut(u64)) -> Round {
     let start = Instant::now();
@@ -76,14 +76,14 @@ pub fn time(decisions: u64, decide: impl FnMut(u64)) -> Round {
     Round { decisions, took: start.elapsed() }
 }
 
-/// How a table says whether a bar was met.
+/// The mark in a table for a bar that was met or missed.
 pub fn verdict(bar: Option<f64>, passed: bool, sign: &str) -> String {
     bar.map_or(String::new(), |bar| {
         format!("  (bar {sign} {bar}: {})", if passed { "met" } else { "MISSED" })
     })
 }
 
-/// The middle one.
+/// The median.
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
@@ -101,7 +101,7 @@ pub fn thousands(figure: f64) -> String {
     out
 }
 
-/// Ends the program: status 1 where a bar was missed.
+/// Ends the program, with status 1 if a bar was missed.
 pub fn end(met: bool) {
     if !met {
         println!("\nA bar was missed. On a busy machine, look at it again on a quiet one.");

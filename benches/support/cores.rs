@@ -1,10 +1,10 @@
-//! Which cores a bench runs on. Waking a thread on another core costs more than a decision and varies
-//! with the machine's mood, so a client and its server share one core.
+//! The cores that a bench uses. Waking a thread on another core costs more than a decision and varies with
+//! the state of the machine, so a client and its server share one core.
 
 use std::process::{Command, Stdio};
 
-/// Pins this process, and so every thread and server it starts from now on, to one core: the one that
-/// `BENCH_CORE` names, else the first. `BENCH_CORE=all` leaves it where it is.
+/// Pins this process, and every thread and server that it starts from now on, to one core: the one in
+/// `BENCH_CORE`, otherwise the first. `BENCH_CORE=all` pins nothing.
 pub fn pin_to_one() -> String {
     let core = std::env::var("BENCH_CORE").unwrap_or_else(|_| "0".into());
     if core == "all" {

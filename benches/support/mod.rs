@@ -1,4 +1,4 @@
-//! What the benches share: rounds taken in turn, medians, tables with their bars, and a pinned core.
+//! The common parts of the benches: rounds taken in turn, medians, tables with their bars, and a pinned core.
 #![expect(dead_code, reason = "each bench is a program of its own and uses its own part of this")]
 
 pub mod contest;
@@ -35,8 +35,8 @@ pub fn subjects(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("user-{number:08}@example.org")).collect()
 }
 
-/// The same subjects in an order of their own, each read from where the one before it ends: callers do
-/// not come back in the order they first came in, but what they ask with has just been read.
+/// The same subjects in another order, each stored after the one before it: callers do not come back in the
+/// order in which they first came, but the memory of their request was just read.
 pub fn scattered(subjects: &[String]) -> Vec<String> {
     let mut order: Vec<usize> = (0..subjects.len()).collect();
     order.sort_by_key(|place| id(*place as u64).0);

@@ -1,4 +1,4 @@
-//! Driving a private Redis server with so many callers at once.
+//! Drives a private Redis server with many callers at once.
 #![expect(clippy::disallowed_methods, reason = "how long a round takes is what is measured")]
 
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use tokio::task::LocalSet;
 use super::contest::Round;
 use super::harness::redis::RedisServer;
 
-/// Long enough that a busy machine does not end a bench; short or long, it costs a call the same.
+/// So long that a busy machine does not end a bench; the length does not change the cost of a call.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One worker of a web server: one thread that runs every caller.
@@ -22,7 +22,7 @@ pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// A store on this server, set up as `with` has it.
+/// A store on this server, configured by `with`.
 pub fn store(
     runtime: &Runtime,
     server: &RedisServer,
@@ -41,8 +41,8 @@ pub fn connection(runtime: &Runtime, server: &RedisServer) -> MultiplexedConnect
     runtime.block_on(client.get_multiplexed_async_connection_with_config(&config)).expect("a connection")
 }
 
-/// So many decisions, shared evenly by so many callers that each wait for their own answers. `decide`
-/// is given the number of the decision, counted from `from`.
+/// This many decisions, shared evenly by this many callers that each wait for their own answers. `decide`
+/// gets the number of the decision, counted from `from`.
 pub fn drive<D>(runtime: &Runtime, callers: u64, from: u64, decisions: u64, decide: &Rc<D>) -> Round
 where
     D: AsyncFn(u64) + 'static,
