@@ -6,10 +6,7 @@
 
 use super::Difficulty;
 use super::letters::Point;
-use super::writing::{DrawnLetter, SeededRandom, SineWave, amounts, shifted, write};
-
-pub const WIDTH: usize = 240;
-pub const HEIGHT: usize = 100;
+use super::writing::{DrawnLetter, HEIGHT, SeededRandom, SineWave, WIDTH, amounts, shifted, write};
 
 /// By how much of its width the pen may vary.
 const PRESSURE: f32 = 0.4;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::drawing_queue::{DrawingPermit, DrawingQueue};
-use super::{CaptchaClient, CaptchaForm, Captchas, Challenge, ImageError, RedeemResult};
+use super::{CaptchaClient, CaptchaForm, Captchas, Challenge, ImageError, ImageRefusal, RedeemResult};
 use crate::config::{LimitName, LiveSettings};
 use crate::throttle::{Bucket, HitDecision, Limit, LimitMode, Limiter, MemoryStore, Refusal, RuleAction};
 
@@ -29,16 +29,6 @@ pub struct ImageService {
 pub struct ImageRequester<'a> {
     pub address: &'a [u8],
     pub network: &'a [u8],
-}
-
-/// No image for this client, or for anyone, until then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ImageRefusal {
-    pub retry_after: Duration,
-    pub form: CaptchaForm,
-    /// The limit that refused, and how.
-    pub limit: &'static str,
-    pub refusal: Refusal,
 }
 
 /// The image of a challenge.

@@ -33,14 +33,15 @@ use crate::secret::{MasterKey, UniqueIds};
 pub use crate::config::{CaptchaProvider as Provider, Difficulty};
 pub use answer::ALPHABET;
 use answer::CaptchaAnswers;
-pub use draw::{HEIGHT, WIDTH, png};
+pub use draw::png;
 use drawing_queue::DrawingPermit;
 use id::{ChallengeIds, VerifiedId};
-pub use image_service::{ChallengeImage, ImageRefusal, ImageRequester, ImageService};
+pub use image_service::{ChallengeImage, ImageRequester, ImageService};
 use picture::ChallengeImages;
-pub use picture::ImageError;
+pub use picture::{ImageError, ImageRefusal};
 pub use redis_marks::RedisMarks;
 pub use spent::{LocalMarks, MarksError, SpendFuture, SpentMarks};
+pub use writing::{HEIGHT, WIDTH};
 
 /// How long a mark outlives its challenge: instances check expiry by their own clocks, and one that is behind
 /// would otherwise accept an id whose mark has expired.

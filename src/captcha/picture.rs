@@ -2,19 +2,31 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
+use super::CaptchaForm;
 use super::draw;
 use super::drawing_queue::DrawingPermit;
 use super::id::{ChallengeNonce, VerifiedId};
-use super::image_service::ImageRefusal;
 use crate::secret::{MasterKey, SubKey};
+use crate::throttle::Refusal;
 
 /// About 2,000 images. A dropped image is drawn again with the same bytes, and counts again.
 const CACHE_BYTES: u64 = 8 << 20;
 const CACHE_IMAGES: usize = 2_000;
+
+/// No image for this client, or for anyone, until then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageRefusal {
+    pub retry_after: Duration,
+    pub form: CaptchaForm,
+    /// The limit that refused, and how.
+    pub limit: &'static str,
+    pub refusal: Refusal,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {

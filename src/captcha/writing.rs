@@ -7,8 +7,10 @@
 use std::f32::consts::TAU;
 
 use super::Difficulty;
-use super::draw::{HEIGHT, WIDTH};
 use super::letters::{LetterForm, Point, forms};
+
+pub const WIDTH: usize = 240;
+pub const HEIGHT: usize = 100;
 
 /// The free margin at the sides, and above and below the pen.
 const MARGIN: (f32, f32) = (7.0, 6.0);

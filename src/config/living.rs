@@ -7,7 +7,7 @@ use super::captcha::CaptchaTunables;
 use super::document::{ConfigTable, ConfigValue, TableEntry, ValueNode};
 use super::error::{ConfigError, ConfigProblem};
 use super::login::LoginTunables;
-use super::section::SectionTable;
+use super::reader::SectionTable;
 use super::sms::SmsTunables;
 
 /// Sections with their live keys; all keys if none are listed.

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::reader::SectionReader;
-use super::section::{SectionTable, section};
+use super::reader::SectionTable;
+use super::section::section;
 use super::values::{DAY, MINUTE, SECOND, duration, shown};
 
 section! {

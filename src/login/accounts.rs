@@ -16,7 +16,7 @@ use crate::db::{Db, DbError, DbLock, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::sms::Phone;
 
-pub use devices::DeviceFailures;
+pub use devices::{DEVICE_LIFE, DeviceFailures};
 pub use failures::FailureResult;
 pub use passwords::ShownBy;
 pub use phones::PhoneSet;

@@ -3,24 +3,18 @@
 //! its owner out by failing.
 //!
 //! Nothing is stored: an entry names the account, the device, the version of the password and a time, under a
-//! keyed hash. It opens nothing by itself, and expires with the password or after [`LIFE`].
+//! keyed hash. It opens nothing by itself, and expires with the password or after [`DEVICE_LIFE`].
 
 use std::fmt;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::id::random_id;
-use super::{Account, AccountId};
+use super::{Account, AccountId, DEVICE_LIFE, DeviceId};
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::{SubKey, same};
 
-/// How long a device is known after its last sign-in: long enough for somebody who signs in twice a year.
-/// Browsers keep a cookie for 400 days at most (RFC 6265bis), but a machine that was given away should become
-/// a stranger's sooner.
-pub const LIFE: Duration = Duration::from_secs(180 * 24 * 60 * 60);
 /// The number of accounts at which one browser is known; beyond it, the one that signed in longest ago is
 /// dropped.
 const MOST: usize = 5;
@@ -32,11 +26,6 @@ const ENTRY: usize = SAID + 32;
 /// The same in base64url.
 const TEXT: usize = (ENTRY * 4).div_ceil(3);
 const SEPARATOR: char = '.';
-
-random_id! {
-    /// One browser at one account. Opens nothing, and identifies no machine.
-    DeviceId
-}
 
 /// A browser in which somebody has signed in to this account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +96,7 @@ impl DeviceCookies {
             return None;
         }
         let device = KnownDevice::parse(said)?;
-        (self.clock.now().since(device.issued_at) < LIFE).then_some(device)
+        (self.clock.now().since(device.issued_at) < DEVICE_LIFE).then_some(device)
     }
 
     fn write(&self, device: &KnownDevice) -> String {

@@ -49,6 +49,10 @@ random_id! {
     /// A session in its owner's list, used to end it. It opens nothing: the token does.
     SessionId
 }
+random_id! {
+    /// One browser at one account. Opens nothing, and identifies no machine.
+    DeviceId
+}
 
 pub(super) use random_id;
 

@@ -20,19 +20,20 @@ mod username;
 
 pub use crate::config::{PasswordSettings as HashSettings, SessionSettings};
 pub use accounts::{
-    Account, Accounts, CreateError, DeviceFailures, FailureResult, PastSignIn, PhoneSet, Roles, ShownBy,
+    Account, Accounts, CreateError, DEVICE_LIFE, DeviceFailures, FailureResult, PastSignIn, PhoneSet, Roles,
+    ShownBy,
 };
 pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, NotOpened, PhoneOutcome, ResetOutcome, ResetRequest};
 pub use client::{RequestOrigin, SignInClient};
 pub use consecutive::password_enabled_counter;
-pub use devices::{DeviceCookies, DeviceId, KnownDevice, KnownDevices, LIFE as DEVICE_LIFE, device_subject};
+pub use devices::{DeviceCookies, KnownDevice, KnownDevices, device_subject};
 pub use failure_record::FailureRecord;
 pub use guard::{
     AccountSubject, AttemptSlot, CountedAttempt, GuardAdmission, GuardRequest, LoginGuard, SignInPath,
     account_subject,
 };
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
-pub use id::{AccountId, SessionId};
+pub use id::{AccountId, DeviceId, SessionId};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use phc::Phc;
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};

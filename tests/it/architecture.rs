@@ -33,13 +33,8 @@ const FLOORS: [&str; 22] = [
     "cli",
 ];
 /// Circles of modules, by folder. None may be added, and these must go.
-const CIRCLES: [&str; 10] = [
-    "captcha: desk, picture",
-    "captcha: draw, writing",
-    "config: reader, section",
-    "login: accounts, devices",
-    "sms: budgets, codes, handing, ledger, level, metrics, rebuild, sending, short, watched",
-    "tuning::replay: logs_of, row, tally",
+const CIRCLES: [&str; 5] = [
+    "sms: budgets, codes, handover, ledger, level, metrics, rebuild, sending, short, watched",
     "web: captcha, connections, form, kit, session, status",
     "web::console: limits, lookup, overview",
     "web::console::tokens: page, view",

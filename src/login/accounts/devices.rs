@@ -1,11 +1,17 @@
 //! Wrong passwords in a row from a known device, counted apart from those of strangers.
 
+use std::time::Duration;
+
 use sqlx::{query, query_as, query_scalar};
 
 use super::{Account, AccountRow, Accounts, FailureResult};
 use crate::db::{Db, DbError, on_db};
-use crate::login::{AccountId, DEVICE_LIFE, DeviceId, Username};
+use crate::login::{AccountId, DeviceId, Username};
 
+/// How long a device is known after its last sign-in: long enough for somebody who signs in twice a year.
+/// Browsers keep a cookie for 400 days at most (RFC 6265bis), but a machine that was given away should become
+/// a stranger's sooner.
+pub const DEVICE_LIFE: Duration = Duration::from_secs(180 * 24 * 60 * 60);
 /// The number of an account's devices whose failures are kept; beyond it, those that failed longest ago are
 /// removed. Each device has signed in before, so only somebody who wants to fill the table has this many.
 const MOST: i64 = 100;

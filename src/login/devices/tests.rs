@@ -69,7 +69,7 @@ fn it_is_forgotten_half_a_year_after_the_last_sign_in() {
     let bench = Bench::new();
     let one = account(1, 0);
     let cookie = bench.sign_in(&[&one]);
-    bench.clock.advance(LIFE - Duration::from_micros(1));
+    bench.clock.advance(DEVICE_LIFE - Duration::from_micros(1));
     let renewed = bench.devices.remember(&bench.devices.recognise(&cookie), &one);
     assert!(bench.devices.recognise(&cookie).at(one.id).is_some());
     bench.clock.advance(Duration::from_micros(1));

@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::tally::ReplayDecision;
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::throttle::RuleAction;
@@ -63,6 +62,17 @@ pub enum ReplayOutcome {
     Challenged,
     Throttled,
     /// Not decided by a replayed limit: too busy, or a dependency was out.
+    Undecided,
+}
+
+/// The decision on an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplayDecision {
+    /// `noted`: the limit in monitor mode that would have refused it.
+    Admitted { noted: Option<LimitName> },
+    /// By that rule of that limit.
+    Refused { limit: LimitName, rule: usize, then: RuleAction },
+    /// Refused for another reason than a limit.
     Undecided,
 }
 

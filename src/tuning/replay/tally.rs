@@ -4,20 +4,9 @@ use serde::Serialize;
 
 use super::ComparisonSide;
 use super::logs_of::{COUNT, is_replayed, logs_of};
-use super::row::{HONEST, ReplayAction, ReplayOutcome, ReplayRow};
+use super::row::{HONEST, ReplayAction, ReplayDecision, ReplayOutcome, ReplayRow};
 use crate::config::LimitName;
 use crate::throttle::{Limit, LimitMode, RuleAction};
-
-/// The decision on an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReplayDecision {
-    /// `noted`: the limit in monitor mode that would have refused it.
-    Admitted { noted: Option<LimitName> },
-    /// By that rule of that limit.
-    Refused { limit: LimitName, rule: usize, then: RuleAction },
-    /// Refused for another reason than a limit.
-    Undecided,
-}
 
 /// The counts of attempts, for one limit or in total.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
