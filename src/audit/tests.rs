@@ -35,9 +35,7 @@ impl Rig {
         const SQL: &str = "SELECT at, until_at, count FROM events ORDER BY at, count";
         on_db!(&self.db, pool => query_as(SQL).fetch_all(pool).await).unwrap()
     }
-}
 
-impl Rig {
     fn fate(&self, fate: &str) -> i64 {
         let lead = format!("gatehouse_audit_events_total{{fate=\"{fate}\"}} ");
         let text = self.recorder.handle().render();
@@ -55,12 +53,9 @@ fn sum(rows: &[(i64, i64, i64)]) -> i64 {
 }
 
 fn refused<'a>(at: Micros, limit: &'a str, frees_at: i64) -> AuditEvent<'a> {
-    let why = EventRule { limit, rule: 1, frees_at: Micros(frees_at), noted: false };
-    AuditEvent {
-        why: Some(why),
-        address: Some(HERE),
-        ..AuditEvent::new(at, Action::SignIn, Outcome::Throttled)
-    }
+    let why = Some(EventRule { limit, rule: 1, frees_at: Micros(frees_at), noted: false });
+    let event = AuditEvent::new(at, Action::SignIn, Outcome::Throttled);
+    AuditEvent { why, address: Some(HERE), ..event }
 }
 
 fn at(seconds: u64) -> Micros {
@@ -93,9 +88,8 @@ on_both_databases!(
 async fn what_is_admitted_is_a_row_each_and_has_both_its_times(database: TestDatabase) {
     let rig = rig(database).await;
     for second in 0..3 {
-        let settled = Some(at(second + 1));
-        rig.audit
-            .record(AuditEvent { settled, ..AuditEvent::new(at(second), Action::SignIn, Outcome::Wrong) });
+        let event = AuditEvent::new(at(second), Action::SignIn, Outcome::Wrong);
+        rig.audit.record(AuditEvent { settled: Some(at(second + 1)), ..event });
     }
     let row = |second| (at(second).0, at(second + 1).0, 1);
     assert_eq!(rig.rows().await, [row(0), row(1), row(2)]);
@@ -128,10 +122,8 @@ async fn what_fell_into_one_microsecond_is_in_the_order_it_was_recorded_in(datab
 async fn pages_are_newest_first_and_go_on_where_the_last_one_ended(database: TestDatabase) {
     let rig = rig(database).await;
     for second in 0..5 {
-        rig.audit.record(AuditEvent {
-            address: Some(HERE),
-            ..AuditEvent::new(at(second), Action::SignIn, Outcome::Ok)
-        });
+        let event = AuditEvent::new(at(second), Action::SignIn, Outcome::Ok);
+        rig.audit.record(AuditEvent { address: Some(HERE), ..event });
     }
     rig.audit.record(AuditEvent::new(at(9), Action::Send, Outcome::Ok));
     rig.audit.flush().await;

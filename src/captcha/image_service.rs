@@ -115,7 +115,7 @@ impl ImageService {
                 }
             },
             // These limits have no holds.
-            Ok(HitDecision::Held) | Err(_) => Err(ImageError::Busy),
+            Err(_) => Err(ImageError::Busy),
         }
     }
 

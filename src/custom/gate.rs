@@ -49,7 +49,7 @@ impl TokenGate {
                 TokenCheck::TooMany { limit: NAME, retry_after: refusal.retry_after }
             }
             // The in-process store does not fail, and this limit has no holds.
-            Ok(HitDecision::Admitted(_) | HitDecision::Held) | Err(_) => TokenCheck::Unknown,
+            Ok(HitDecision::Admitted(_)) | Err(_) => TokenCheck::Unknown,
         })
     }
 

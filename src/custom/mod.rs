@@ -53,7 +53,6 @@ impl CustomLimits {
                 self.record(ask, &refusal, false);
                 Ok(CustomDecision::Refused(refusal))
             }
-            HitDecision::Held => Err(StoreError::Broken("holds on a limit that takes none".into())),
         }
     }
 

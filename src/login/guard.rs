@@ -271,7 +271,7 @@ impl LoginGuard {
                 self.note_outage(&error);
                 let limit = stricter(limit);
                 let bucket = self.insurance.bucket(&limit, address);
-                self.insurance.reserve(&[bucket], solved).await.unwrap_or(HitDecision::Held)
+                self.insurance.reserve(&[bucket], solved).await.expect("the in-process store does not fail")
             }
         };
         match decision {
@@ -279,8 +279,6 @@ impl LoginGuard {
             HitDecision::Admitted(throttle::AdmittedHit { at, noted, .. }) => {
                 Ok(CountedAttempt { at, noted })
             }
-            // These limits have no holds, and the in-process store does not fail.
-            HitDecision::Held => Ok(CountedAttempt { at: self.audit.now(), noted: None }),
         }
     }
 
@@ -301,7 +299,7 @@ impl LoginGuard {
             Ok(HitDecision::Admitted(throttle::AdmittedHit { at, noted, .. })) => {
                 Some(CountedAttempt { at, noted })
             }
-            Ok(HitDecision::Refused(_) | HitDecision::Held) => None,
+            Ok(HitDecision::Refused(_)) => None,
             Err(error) => {
                 self.note_outage(&error);
                 None

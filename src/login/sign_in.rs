@@ -1,29 +1,26 @@
 //! Signing in with a password: a slot is taken before anything is verified, and the outcome settles it.
 
 mod counters;
+mod record;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
 use tokio::sync::oneshot;
 
 use self::counters::SignInCounters;
+use self::record::AttemptEnd;
 use super::consecutive::{ConsecutiveFailures, LoginLookup};
-use super::guard::{
-    AccountSubject, AttemptSlot, CountedAttempt, GuardAdmission, GuardRequest, LoginGuard, SignInPath,
-};
+use super::guard::{AccountSubject, AttemptSlot, GuardAdmission, GuardRequest, LoginGuard, SignInPath};
 use super::{
-    Account, Accounts, DeviceId, HashCaller, HasherBusy, KnownDevice, KnownDevices, Password, PasswordHasher,
+    Account, Accounts, DeviceId, HashCaller, HasherBusy, KnownDevices, Password, PasswordHasher,
     RequestOrigin, SignInClient, SignedInBy, Username, VerifyResult,
 };
-use crate::audit::{self, Action, AuditEvent, EventRule};
-use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::request_id;
-use crate::throttle::{Refusal, RuleAction};
+use crate::throttle::RuleAction;
 
 pub use counters::signed_in_counter;
 
@@ -304,66 +301,6 @@ impl SignInService {
         guard.subject(&attempt.login).await.map(Ok)
     }
 
-    /// Nothing was hashed: a client without a solved challenge is asked for one, so that a flood has to pay.
-    fn record_busy(
-        &self,
-        attempt: &SignInAttempt,
-        subject: AccountSubject,
-        path: SignInPath,
-        retry_after: Duration,
-    ) -> SignInOutcome {
-        self.record(attempt, subject, path, AttemptEnd::Busy);
-        match attempt.solved {
-            true => SignInOutcome::Busy { retry_after },
-            false => SignInOutcome::Challenged { limit: BUSY, retry_after },
-        }
-    }
-
-    fn record_disabled(&self, attempt: &SignInAttempt, subject: AccountSubject, path: SignInPath) {
-        let audit = self.0.guard.audit();
-        let (name, detail) = from_device(path.known());
-        audit.record(AuditEvent {
-            name,
-            detail,
-            account: Some(subject.recorded(&attempt.login)),
-            address: Some(audit::EventSubject::Address(&attempt.origin.address)),
-            ..AuditEvent::new(audit.now(), Action::PasswordDisabled, audit::Outcome::Ok)
-        });
-    }
-
-    fn record(&self, attempt: &SignInAttempt, subject: AccountSubject, path: SignInPath, ended: AttemptEnd) {
-        let audit = self.0.guard.audit();
-        let (at, outcome) = match ended {
-            AttemptEnd::Refused(_, refusal) => (audit.decided(&refusal), audit::Outcome::refused(&refusal)),
-            AttemptEnd::Busy => (audit.now(), audit::Outcome::Busy),
-            AttemptEnd::Right(taken, ..) => (taken.at, audit::Outcome::Ok),
-            AttemptEnd::Wrong(taken, _) => (taken.at, audit::Outcome::Wrong),
-        };
-        let (name, detail) = from_device(path.device());
-        let event = AuditEvent {
-            account: Some(subject.recorded(&attempt.login)),
-            address: Some(audit::EventSubject::Address(&attempt.origin.address)),
-            network: Some(audit::EventSubject::Network(&attempt.origin.network)),
-            solved: attempt.solved,
-            name,
-            detail,
-            ..AuditEvent::new(at, Action::SignIn, outcome)
-        };
-        audit.record(match ended {
-            AttemptEnd::Refused(limit, refusal) => {
-                AuditEvent { why: Some(EventRule::refused(limit, &refusal)), ..event }
-            }
-            AttemptEnd::Busy => event,
-            AttemptEnd::Right(taken, at, forgave) => {
-                let detail = event.detail.or((!forgave).then(|| audit::NOT_FORGIVEN.to_owned()));
-                AuditEvent { settled: Some(at), detail, why: why_noted(path, &taken), ..event }
-            }
-            AttemptEnd::Wrong(taken, at) => {
-                AuditEvent { settled: Some(at), why: why_noted(path, &taken), ..event }
-            }
-        });
-    }
-
     /// The parameters have changed since this password was hashed. Nobody waits for this; if it fails, the
     /// next sign-in tries again.
     fn rehash(&self, account: Account, password: Password, caller: HashCaller) {
@@ -378,27 +315,6 @@ impl SignInService {
             }
         });
     }
-}
-
-/// How an attempt ended, for the record.
-#[derive(Clone, Copy)]
-enum AttemptEnd {
-    Refused(&'static str, Refusal),
-    Busy,
-    /// When it was taken and when it was refunded, and whether forgiveness was requested.
-    Right(CountedAttempt, Micros, bool),
-    /// When it was taken, and from when it counts.
-    Wrong(CountedAttempt, Micros),
-}
-
-/// The event fields for an attempt from a known device.
-fn from_device(device: Option<&KnownDevice>) -> (Option<&'static str>, Option<String>) {
-    let detail = device.map(|device| json!({ "device": device.id.to_string() }).to_string());
-    (device.map(|_| audit::FROM_DEVICE), detail)
-}
-
-fn why_noted(path: SignInPath, taken: &CountedAttempt) -> Option<EventRule<'static>> {
-    taken.noted.as_ref().map(|refusal| EventRule::noted(path.limits()[refusal.bucket].as_str(), refusal))
 }
 
 /// The caller of the hash: its lane follows from the path on which it was admitted.

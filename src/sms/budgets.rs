@@ -102,8 +102,6 @@ impl SmsBudgets {
                     let limit = buckets[refusal.bucket].limit.name();
                     return self.refused(watched, keys, limit, refusal).await;
                 }
-                // These logs have no holds.
-                Ok(HitDecision::Held) => return BudgetAdmission::Out(None),
                 Err(error) => return BudgetAdmission::Out(Some(error)),
             };
             let throttle::AdmittedHit { id, at, noted, .. } = admission;
@@ -168,7 +166,7 @@ impl SmsBudgets {
             match self.limiter.reserve_by(&logs, hit).await? {
                 HitDecision::Admitted(_) if owned => return Ok(share),
                 HitDecision::Admitted(_) => break,
-                HitDecision::Refused(_) | HitDecision::Held => {}
+                HitDecision::Refused(_) => {}
             }
         }
         Ok(BudgetShare::Withheld)

@@ -4,22 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::limit::Limit;
+use super::limit::{Limit, RuleAction};
 use super::store::*;
-use super::wait_queue::{QueueKey, WaitQueue};
+use super::wait_queue::WaitQueue;
 use crate::clock::Micros;
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 
+/// How soon to ask again for a hit if attempts in flight hold every slot.
+const HELD_RETRY: Duration = Duration::from_secs(1);
+
 /// Limits over a store. Clones share everything.
 #[derive(Debug)]
-pub struct Limiter<S>(Arc<LimiterInner<S>>);
+pub struct Limiter<S>(pub(super) Arc<LimiterInner<S>>);
 
-struct LimiterInner<S> {
+pub(super) struct LimiterInner<S> {
     store: S,
     subjects: SubKey,
-    ids: IdSource,
-    queue: WaitQueue,
+    pub ids: IdSource,
+    pub queue: WaitQueue,
 }
 
 /// The answer to a reservation that counts immediately.
@@ -27,9 +30,6 @@ struct LimiterInner<S> {
 pub enum HitDecision {
     Admitted(AdmittedHit),
     Refused(Refusal),
-    /// All slots are held by attempts in flight. Possible only for limits that are also used with
-    /// [`Limiter::hold`].
-    Held,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,15 +41,6 @@ pub struct AdmittedHit {
     pub room: Option<LimitRoom>,
     /// What a monitored limit would have refused.
     pub noted: Option<Refusal>,
-}
-
-/// The answer to an attempt whose outcome is not known yet.
-#[derive(Debug)]
-pub enum HoldDecision<S: WindowStore + 'static> {
-    Held(Hold<S>),
-    Refused(Refusal),
-    /// It waited for others in flight for the full patience; or too many attempts wait, in shorter queues.
-    OutOfPatience,
 }
 
 impl<S: WindowStore + 'static> Limiter<S> {
@@ -102,91 +93,17 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
-    /// Takes a slot in every bucket for an attempt whose outcome decides whether it counts. If attempts in
-    /// flight hold all free slots, waits in a queue for one of them to end, at most `patience`.
-    pub async fn hold(
-        &self,
-        buckets: &[Bucket<'_>],
-        solved: bool,
-        patience: Duration,
-    ) -> Result<HoldDecision<S>, StoreError> {
-        let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hold, solved };
-        let mut numbers = [0; MOST_BUCKETS];
-        for (number, bucket) in numbers.iter_mut().zip(buckets) {
-            *number = self.0.queue.arrive(bucket.key);
-        }
-        let mut lines = buckets.iter().map(|bucket| (bucket.key, solved));
-        let line = lines.find(|key| self.0.queue.has_waiters(*key));
-        let Some(key) = line else {
-            let verdict = self.reserve_or_refund(&ask).await?;
-            return match self.attempt(
-                &ask,
-                verdict,
-                Some(QueueArrival { at: verdict_time(&verdict), numbers }),
-            ) {
-                Ok(attempt) => Ok(attempt),
-                Err(key) => self.hold_in_queue(&ask, key, patience).await,
-            };
-        };
-        self.hold_in_queue(&ask, key, patience).await
-    }
-
-    async fn hold_in_queue(
-        &self,
-        ask: &ReserveRequest<'_>,
-        key: QueueKey,
-        patience: Duration,
-    ) -> Result<HoldDecision<S>, StoreError> {
-        let Some(mut place) = self.0.queue.join(key) else { return Ok(HoldDecision::OutOfPatience) };
-        let waiting = async {
-            loop {
-                if place.wait().await.is_err() {
-                    return Ok(HoldDecision::OutOfPatience);
-                }
-                let verdict = self.reserve_or_refund(ask).await?;
-                match self.attempt(ask, verdict, None) {
-                    Ok(attempt) => return Ok(attempt),
-                    Err(key) if key == place.key() => {}
-                    Err(other) => match self.0.queue.join(other) {
-                        Some(next) => place = next,
-                        None => return Ok(HoldDecision::OutOfPatience),
-                    },
-                }
-            }
-        };
-        tokio::time::timeout(patience, waiting).await.unwrap_or(Ok(HoldDecision::OutOfPatience))
-    }
-
     /// Asks for a slot. If no answer comes, or the caller is dropped before it comes, refunds the slot that
     /// may have been taken.
-    async fn reserve_or_refund(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
+    pub(super) async fn reserve_or_refund(
+        &self,
+        ask: &ReserveRequest<'_>,
+    ) -> Result<StoreVerdict, StoreError> {
         let mut unheard = UnansweredAsk { limiter: self, ask, answered: false };
         let verdict = self.0.store.reserve(ask).await;
         // A call that timed out may still be carried out.
         unheard.answered = verdict.is_ok();
         verdict
-    }
-
-    /// What a verdict means for an attempt; if the attempt must wait, for which log.
-    fn attempt(
-        &self,
-        ask: &ReserveRequest<'_>,
-        verdict: StoreVerdict,
-        arrived: Option<QueueArrival>,
-    ) -> Result<HoldDecision<S>, QueueKey> {
-        match verdict {
-            StoreVerdict::Admitted { at, room, noted } => Ok(HoldDecision::Held(Hold {
-                limiter: self.clone(),
-                buckets: ask.buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect(),
-                id: ask.id,
-                at,
-                arrived,
-                room,
-                noted,
-            })),
-            StoreVerdict::Refused { refusal, .. } => Ok(HoldDecision::Refused(refusal)),
-            StoreVerdict::Held { bucket, .. } => Err((ask.buckets[bucket].key, ask.solved)),
-        }
     }
 
     /// Removes a hit by the id that its admission returned. Harmless if repeated.
@@ -232,7 +149,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.0.store.finish_rebuild(name, shape, by).await
     }
 
-    async fn settle(
+    pub(super) async fn settle(
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
@@ -272,89 +189,6 @@ impl<S: WindowStore + 'static> Drop for UnansweredAsk<'_, S> {
     }
 }
 
-/// How an attempt arrived that did not have to wait.
-#[derive(Debug, Clone, Copy)]
-struct QueueArrival {
-    /// The store's time.
-    at: Micros,
-    /// Its arrival number in each log.
-    numbers: [u64; MOST_BUCKETS],
-}
-
-/// A slot taken for an attempt in flight. Settle it by how the attempt ended. A hold that is dropped
-/// unsettled counts as a failure after [`window::HOLD_LIFE`](super::window::HOLD_LIFE).
-#[derive(Debug)]
-#[must_use = "a hold that is never settled becomes a failure"]
-pub struct Hold<S: WindowStore + 'static> {
-    limiter: Limiter<S>,
-    buckets: Vec<OwnedBucket>,
-    id: HitId,
-    /// When the slot was taken, by the store's clock.
-    pub at: Micros,
-    /// None if it had to wait.
-    arrived: Option<QueueArrival>,
-    pub room: Option<LimitRoom>,
-    pub noted: Option<Refusal>,
-}
-
-impl<S: WindowStore + 'static> Hold<S> {
-    /// Its id in the logs.
-    pub const fn id(&self) -> HitId {
-        self.id
-    }
-
-    /// The logs that contain it.
-    pub fn buckets(&self) -> &[OwnedBucket] {
-        &self.buckets
-    }
-
-    /// The attempt failed: it counts in every bucket, from the returned time.
-    pub async fn keep(self) -> Result<Micros, StoreError> {
-        self.end(|_| HoldOutcome::Keep).await
-    }
-
-    /// The attempt failed, but counts only in the chosen buckets (by index).
-    pub async fn keep_in(self, counts: impl Fn(usize) -> bool) -> Result<Micros, StoreError> {
-        self.end(|bucket| if counts(bucket) { HoldOutcome::Keep } else { HoldOutcome::Refund }).await
-    }
-
-    /// The attempt was abandoned, or counts nowhere.
-    pub async fn refund(self) -> Result<(), StoreError> {
-        self.end(|_| HoldOutcome::Refund).await.map(drop)
-    }
-
-    /// The attempt succeeded: it counts nowhere. In the chosen buckets (by index), failures from before it
-    /// arrived are forgiven, if it was alone there. It forgives nothing if others came to the same log
-    /// through this limiter while it was in flight, if it had to wait for them, or if another hold is in
-    /// flight anywhere: otherwise, during an attack, one success would give the attacker as many guesses
-    /// again. Returns when the store recorded it, and whether forgiveness was requested.
-    pub async fn succeed(self, forgive: impl Fn(usize) -> bool) -> Result<(Micros, bool), StoreError> {
-        let arrived = self.arrived;
-        let outcomes: Vec<HoldOutcome> = (0..self.buckets.len())
-            .map(|bucket| match arrived {
-                Some(QueueArrival { at, numbers })
-                    if forgive(bucket) && self.is_last(bucket, numbers[bucket]) =>
-                {
-                    HoldOutcome::Forgive { up_to: at }
-                }
-                _ => HoldOutcome::Refund,
-            })
-            .collect();
-        let forgives = outcomes.iter().any(|outcome| matches!(outcome, HoldOutcome::Forgive { .. }));
-        self.end(|bucket| outcomes[bucket]).await.map(|at| (at, forgives))
-    }
-
-    fn is_last(&self, bucket: usize, number: u64) -> bool {
-        self.limiter.0.queue.is_last(self.buckets[bucket].key, number)
-    }
-
-    async fn end(self, outcome: impl Fn(usize) -> HoldOutcome) -> Result<Micros, StoreError> {
-        let outcomes: Vec<HoldOutcome> = (0..self.buckets.len()).map(outcome).collect();
-        let buckets: Vec<Bucket<'_>> = self.buckets.iter().map(OwnedBucket::borrow).collect();
-        self.limiter.settle(&buckets, self.id, &outcomes).await
-    }
-}
-
 /// What a verdict means for a request that counts immediately.
 fn decision(ask: &ReserveRequest<'_>, verdict: StoreVerdict) -> HitDecision {
     match verdict {
@@ -362,15 +196,14 @@ fn decision(ask: &ReserveRequest<'_>, verdict: StoreVerdict) -> HitDecision {
             HitDecision::Admitted(AdmittedHit { id: ask.id, at, room, noted })
         }
         StoreVerdict::Refused { refusal, .. } => HitDecision::Refused(refusal),
-        StoreVerdict::Held { .. } => HitDecision::Held,
-    }
-}
-
-fn verdict_time(verdict: &StoreVerdict) -> Micros {
-    match verdict {
-        StoreVerdict::Admitted { at, .. }
-        | StoreVerdict::Held { at, .. }
-        | StoreVerdict::Refused { at, .. } => *at,
+        // Attempts in flight hold every slot. Each may end at any moment, so that it is worth asking again soon.
+        StoreVerdict::Held { at, bucket } => HitDecision::Refused(Refusal {
+            bucket,
+            rule: 0,
+            then: RuleAction::Block,
+            retry_after: HELD_RETRY,
+            frees_at: at.plus(HELD_RETRY),
+        }),
     }
 }
 
@@ -388,7 +221,7 @@ impl<S: std::fmt::Debug> std::fmt::Debug for LimiterInner<S> {
 
 /// Makes ids that no other instance makes: a random start per process and a mixed counter (SplitMix64, whose
 /// steps never repeat). 48 bits are enough, because ids must differ only within one log.
-struct IdSource {
+pub(super) struct IdSource {
     start: u64,
     counter: AtomicU64,
 }
@@ -398,7 +231,7 @@ impl IdSource {
         Self { start: u64::from_le_bytes(entropy.bytes()), counter: AtomicU64::new(0) }
     }
 
-    fn next(&self) -> HitId {
+    pub fn next(&self) -> HitId {
         let step = self.counter.fetch_add(1, Ordering::Relaxed);
         let mut mixed = self.start.wrapping_add(step.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -8,6 +8,7 @@
 mod any;
 mod entry;
 mod hits;
+mod hold;
 mod limit;
 mod limiter;
 #[cfg(feature = "redis")]
@@ -30,6 +31,7 @@ pub use self::redis::RedisStore;
 pub use any::AnyStore;
 #[cfg(feature = "server")]
 pub(crate) use hits::{HitRing, LogHit};
+pub use hold::*;
 pub use limit::*;
 pub use limiter::*;
 #[cfg(feature = "redis")]

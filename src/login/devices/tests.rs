@@ -1,5 +1,7 @@
 //! When a browser is known, and when it is not.
 
+use std::time::Duration;
+
 use super::*;
 use crate::login::{Roles, Username};
 use crate::secret::MasterKey;

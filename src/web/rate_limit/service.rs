@@ -123,7 +123,6 @@ impl<S: WindowStore + 'static> RateLimit<S> {
                 Ok(Passed { in_flight: None, room: admission.room })
             }
             HitDecision::Refused(refusal) => Err(refused(buckets, refusal)),
-            HitDecision::Held => Err(Denied::Busy),
         })
     }
 

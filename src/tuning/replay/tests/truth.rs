@@ -212,7 +212,6 @@ impl Machine<'_> {
                     HitDecision::Refused(refusal) => {
                         self.tell(number, action, attempt.at, Some(refusal), None)
                     }
-                    HitDecision::Held => unreachable!("nothing here is held"),
                 }
             }
         }
