@@ -134,9 +134,9 @@ fn refuse_short_memory(
     limits: &Limits,
 ) {
     let Some(place) = place else { return };
-    let longest = |limit: &Limit| limit.rules().iter().map(|rule| rule.span.longest()).max();
     for limit in limits.on_messages() {
-        if let Some(span) = longest(limit).filter(|span| *span > sms.retention) {
+        let span = limit.longest_window();
+        if span > sms.retention {
             let reason = format!(
                 "{} is shorter than the longest span of limits.{}; it must be at least {}",
                 shown(sms.retention),

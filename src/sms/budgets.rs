@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::codes::CodeRequest;
+use super::Phone;
 use super::ledger::Ledger;
 use super::once;
-use super::rebuild::{LedgerRebuild, LedgerRebuildError};
+use super::rebuild::{LedgerRebuild, LedgerRebuildError, MARK};
 use super::share::BudgetShare;
-use super::watched::{MessageKeys, SmsLimits};
+use super::watched::{EVERYONE, MessageKeys, SmsLimits};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::throttle::{
@@ -26,12 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// that no gateway accepts could be requested without end, each time with a call to the gateway and a row of
 /// the ledger.
 const OF_THE_ASKER: [LimitName; 2] = [LimitName::SmsAddress, LimitName::SmsNetwork];
-
-/// The subject of the budget that everyone shares.
-pub const EVERYONE: &[u8] = b"everyone";
-
-/// The name in the store for all windows of messages, used to mark them as complete.
-pub const MARK: &str = "sms";
 
 /// What the budgets answer for a message.
 pub enum BudgetAdmission {
@@ -75,13 +69,19 @@ impl SmsBudgets {
         &self.limiter
     }
 
-    pub fn keys(&self, watched: &SmsLimits, ask: &CodeRequest<'_>, once: Option<&[&[u8]]>) -> MessageKeys {
-        let [phone, address, network, ..] = watched.whole();
+    /// `once` holds the parts of the request's name.
+    pub fn keys(
+        &self,
+        watched: &SmsLimits,
+        phone: &Phone,
+        [address, network]: [&[u8]; 2],
+        once: Option<&[&[u8]]>,
+    ) -> MessageKeys {
+        let [number, addresses, networks, ..] = watched.whole();
         let key = |limit, subject: &[u8]| self.limiter.bucket(limit, subject).key;
-        let of =
-            [key(phone, ask.phone.as_str().as_bytes()), key(address, ask.address), key(network, ask.network)];
+        let of = [key(number, phone.as_str().as_bytes()), key(addresses, address), key(networks, network)];
         let once = once.map(|parts| once::key(&self.limiter, watched.once(), parts));
-        MessageKeys::new(&self.limiter, watched, of, once, ask.phone.block())
+        MessageKeys::new(&self.limiter, watched, of, once, phone.block())
     }
 
     /// A hit in every log, or in none. It is only returned if the store's windows were complete before and

@@ -7,26 +7,25 @@ use tokio::sync::Semaphore;
 
 use super::budgets::SmsBudgets;
 use super::ledger::{Ledger, hex};
-use super::level::BudgetLevel;
+use super::level::{BudgetLevel, SpentRule};
 use super::metrics::SmsMetrics;
 use super::once::OnceQueue;
+use super::outcome::SmsError;
 use super::share::PhoneOwners;
 use super::watched::{LastSmsLimits, SmsLimits};
 use super::{DeliveryReport, MessageId, Phone, Purpose, SmsCode, SmsGateway};
-use crate::audit::Audit;
+use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::Clock;
-use crate::config::LiveSettings;
-use crate::db::{Db, DbError};
+use crate::config::{LimitName, LiveSettings};
+use crate::db::Db;
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SubKey};
-use crate::throttle::{AnyStore, Limit, Limiter, SubjectKey};
+use crate::throttle::{AnyStore, LimitMode, Limiter, RuleAction, StoreError, SubjectKey};
 
 /// Messages in flight at once in this process. Beyond this, something that they depend on is stuck.
 const MOST_UNDER_WAY: u32 = 256;
 /// How long a gateway may take, whatever its own timeout is.
 const GATEWAY_PATIENCE: Duration = Duration::from_secs(30);
-/// The retry time that a caller gets while something that a message needs is out.
-pub(super) const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// The code service. Clones share it.
 #[derive(Clone)]
@@ -61,105 +60,6 @@ pub struct CodesParts {
     pub clock: Clock,
     pub entropy: Entropy,
     pub audit: Audit,
-}
-
-/// One request for a code.
-#[derive(Debug, Clone, Copy)]
-pub struct CodeRequest<'a> {
-    pub phone: &'a Phone,
-    pub purpose: Purpose,
-    /// The requester's address in the form that limits count.
-    pub address: &'a [u8],
-    /// The network of the address.
-    pub network: &'a [u8],
-    /// The id of the requesting browser, if it has one: it gets guesses of its own at the code.
-    pub browser: Option<&'a [u8]>,
-    /// A challenge was solved with the request.
-    pub solved: bool,
-    /// The requester's name for this request: the same name is the same request, whose message is not sent
-    /// twice.
-    pub once: Option<&'a str>,
-    /// The language of the message.
-    pub locale: &'a str,
-}
-
-/// The result of a request for a code.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SendOutcome {
-    Sent(SendReceipt),
-    /// A challenge must be solved with it; without one, not before that time.
-    Challenged {
-        limit: String,
-        retry_after: Duration,
-    },
-    /// Refused until that time, even with a solved challenge.
-    Throttled {
-        limit: String,
-        retry_after: Duration,
-    },
-    /// The gateway refused it: it was not sent, and the number's limit does not count it.
-    NotSent,
-    /// Something that a message needs is out: the window store, the gateway, or a free slot.
-    Unavailable {
-        retry_after: Duration,
-    },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SendReceipt {
-    /// How long its code is valid.
-    pub expires_in: Duration,
-    /// Until the number's rules admit the next message.
-    pub resend_after: Duration,
-    /// The gateway confirmed it. Otherwise it may have been sent, and is not sent again.
-    pub confirmed: bool,
-    /// Codes are short and go to numbers with accounts first. The answer does not say whether this number has
-    /// one.
-    pub short: bool,
-}
-
-/// The result of a guess.
-#[derive(Debug)]
-pub enum CheckOutcome {
-    Right(ProvenPhone),
-    /// Wrong code, or no code (any more): the answer does not say which.
-    Wrong,
-    /// Nothing was compared: a challenge must be solved with it; without one, not before that time.
-    Challenged {
-        limit: String,
-        retry_after: Duration,
-    },
-    /// Nothing was compared.
-    Throttled {
-        limit: String,
-        retry_after: Duration,
-    },
-    /// Nothing was compared: the window store is out, or too many guesses are in flight.
-    Unavailable {
-        retry_after: Duration,
-    },
-}
-
-/// A number that was just proved to belong to the client. Only a comparison creates one.
-#[derive(Debug)]
-pub struct ProvenPhone(Phone);
-
-impl ProvenPhone {
-    /// Only for the code that has compared a code.
-    pub(super) const fn of(phone: Phone) -> Self {
-        Self(phone)
-    }
-
-    pub const fn phone(&self) -> &Phone {
-        &self.0
-    }
-}
-
-/// The database is out: nothing was sent that is not in the ledger, and no code was accepted.
-#[derive(Debug, thiserror::Error)]
-pub enum SmsError {
-    #[error(transparent)]
-    Db(#[from] DbError),
 }
 
 impl SmsCodes {
@@ -255,12 +155,39 @@ impl SmsCodes {
         let now = self.0.ledger.now().await?;
         let longest = live.sms.retention.max(live.sms.brake.window);
         let before = now.minus(longest).min(self.watched(live).horizon(now));
-        let askers = self.0.ledger.forget_askers(longest_window(&live.limits.sms_guess), batch).await?;
+        let askers = self.0.ledger.forget_askers(live.limits.sms_guess.longest_window(), batch).await?;
         Ok(self.0.ledger.purge(before, batch).await?.max(askers))
     }
-}
 
-/// The longest time that any rule of a limit looks back.
-pub(super) fn longest_window(limit: &Limit) -> Duration {
-    limit.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default()
+    /// None if the total is not limited.
+    pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {
+        let watched = self.watched(live);
+        let [.., total] = watched.whole();
+        if total.mode() == LimitMode::Monitor || total.rules().is_empty() {
+            return Ok(None);
+        }
+        let peek = self.0.budgets.spent(&watched).await?;
+        let blocks = total.rules().iter().zip(peek.rules).filter(|(rule, _)| rule.then == RuleAction::Block);
+        let spent = blocks.map(|(rule, peek)| SpentRule { count: peek.count, max: rule.max });
+        Ok(spent.max_by(|one, other| one.part().total_cmp(&other.part())))
+    }
+
+    /// Checks how much is spent, for the metrics and the record. Runs periodically, not in a request, because
+    /// no requester needs it.
+    pub async fn watch_level(&self, live: &LiveSettings) {
+        // One at a time, so that levels are recorded in the order in which they were read.
+        let mut last = self.0.level.lock().await;
+        let Ok(spent) = self.spent(live).await else { return };
+        self.0.metrics.spent.set(spent.map_or(0.0, SpentRule::part));
+        let level = spent.map_or(BudgetLevel::Calm, |spent| spent.level_after(*last));
+        let before = std::mem::replace(&mut *last, level);
+        if level > before
+            && let Some(name) = level.name()
+        {
+            let audit = &self.0.audit;
+            let event = AuditEvent::new(audit.now(), Action::Budget, Outcome::Ok);
+            audit.record(AuditEvent { name: Some(name), limit: Some(LimitName::SmsTotal.as_str()), ..event });
+            tracing::warn!(level = name, "a large part of the limit sms-total is used");
+        }
+    }
 }

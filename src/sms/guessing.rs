@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::codes::{CheckOutcome, ProvenPhone, SmsCodes, SmsError, TRY_AGAIN};
+use super::codes::SmsCodes;
 use super::guesser::Guesser;
+use super::outcome::{CheckOutcome, ProvenPhone, SmsError, TRY_AGAIN};
 use super::{Phone, Purpose, SmsCode};
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::config::LiveSettings;

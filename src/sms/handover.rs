@@ -6,8 +6,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::budgets::BudgetTicket;
+use super::job::SendJob;
 use super::ledger::MessageOutcome;
-use super::sending::SendJob;
 use super::share::BudgetShare;
 use super::text::text;
 use super::{DeliveryResult, MessageId, SmsCode, SmsMessage};

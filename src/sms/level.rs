@@ -1,10 +1,6 @@
 //! How much of the total budget is spent, for the metrics, the events and the console.
 
-use super::SmsCodes;
 use super::share::open_part;
-use crate::audit::{Action, AuditEvent, Outcome};
-use crate::config::{LimitName, LiveSettings};
-use crate::throttle::{LimitMode, RuleAction, StoreError};
 
 /// How far the part that everybody may spend is spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -35,66 +31,28 @@ impl SpentRule {
             BudgetLevel::Calm
         }
     }
-}
 
-impl SpentRule {
     /// A level is left again only when a tenth less is spent, so that a window in which one message leaves
     /// and one arrives is recorded once.
-    fn level_after(self, before: BudgetLevel) -> BudgetLevel {
+    pub fn level_after(self, before: BudgetLevel) -> BudgetLevel {
         let with_a_tenth = u64::from(self.count) + (u64::from(self.count) / 9).max(1);
         let falling = Self { count: with_a_tenth.min(self.max.into()) as u32, ..self };
         self.level().max(before.min(falling.level()))
+    }
+
+    pub fn part(self) -> f64 {
+        f64::from(self.count) / f64::from(self.max)
     }
 }
 
 impl BudgetLevel {
     /// Its name in the record.
-    const fn name(self) -> Option<&'static str> {
+    pub const fn name(self) -> Option<&'static str> {
         match self {
             Self::Calm => None,
             Self::Half => Some("half"),
             Self::Short => Some("short"),
         }
-    }
-}
-
-impl SmsCodes {
-    /// None if the total is not limited.
-    pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {
-        let watched = self.watched(live);
-        let [.., total] = watched.whole();
-        if total.mode() == LimitMode::Monitor || total.rules().is_empty() {
-            return Ok(None);
-        }
-        let peek = self.0.budgets.spent(&watched).await?;
-        let blocks = total.rules().iter().zip(peek.rules).filter(|(rule, _)| rule.then == RuleAction::Block);
-        let spent = blocks.map(|(rule, peek)| SpentRule { count: peek.count, max: rule.max });
-        Ok(spent.max_by(|one, other| one.part().total_cmp(&other.part())))
-    }
-
-    /// Checks how much is spent, for the metrics and the record. Runs periodically, not in a request, because
-    /// no requester needs it.
-    pub async fn watch_level(&self, live: &LiveSettings) {
-        // One at a time, so that levels are recorded in the order in which they were read.
-        let mut last = self.0.level.lock().await;
-        let Ok(spent) = self.spent(live).await else { return };
-        self.0.metrics.spent.set(spent.map_or(0.0, SpentRule::part));
-        let level = spent.map_or(BudgetLevel::Calm, |spent| spent.level_after(*last));
-        let before = std::mem::replace(&mut *last, level);
-        if level > before
-            && let Some(name) = level.name()
-        {
-            let audit = &self.0.audit;
-            let event = AuditEvent::new(audit.now(), Action::Budget, Outcome::Ok);
-            audit.record(AuditEvent { name: Some(name), limit: Some(LimitName::SmsTotal.as_str()), ..event });
-            tracing::warn!(level = name, "a large part of the limit sms-total is used");
-        }
-    }
-}
-
-impl SpentRule {
-    fn part(self) -> f64 {
-        f64::from(self.count) / f64::from(self.max)
     }
 }
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram};
 
 use super::DeliveryResult;
-use super::codes::SendOutcome;
-use super::sending::SendAnswer;
+use super::outcome::{SendAnswer, SendOutcome};
 use crate::outage::DependencyStatus;
 use crate::telemetry::GATEWAY_SECONDS;
 

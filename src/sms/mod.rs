@@ -7,10 +7,13 @@ pub mod gateway;
 mod guesser;
 mod guessing;
 mod handover;
+mod job;
 mod ledger;
 mod level;
 mod metrics;
 mod once;
+mod outcome;
+mod path;
 mod phone;
 mod rebuild;
 mod record;
@@ -28,9 +31,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 use crate::entropy::Entropy;
 
 pub use brake::ActiveBrake as HeldBrake;
-pub use codes::{
-    CheckOutcome, CodeRequest, CodesParts, ProvenPhone, SendOutcome, SendReceipt, SmsCodes, SmsError,
-};
+pub use codes::{CodesParts, SmsCodes};
 pub use gateway::{
     DeliveryReport, DeliveryResult, Outbox, OutboxMessage, ReportCall, ReportError, ReportState,
     ReportedMessage, SmsGateway, SmsMessage,
@@ -39,6 +40,7 @@ pub use guesser::Guesser;
 pub use guessing::CodeGuess;
 pub use ledger::{Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessageState};
 pub use level::{BudgetLevel, SpentRule};
+pub use outcome::{CheckOutcome, CodeRequest, ProvenPhone, SendOutcome, SendReceipt, SmsError};
 pub use phone::{Phone, PhoneError};
 pub use sending::{InTurn, TurnResult};
 pub use share::PhoneOwners;

@@ -1,6 +1,5 @@
 //! Rebuilds the windows of messages from the ledger, in a store that has lost them.
 
-use super::budgets::MARK;
 use super::ledger::{Ledger, LedgerPosition};
 use super::watched::{MessageKeys, SmsLimits};
 use crate::db::DbError;
@@ -8,6 +7,9 @@ use crate::throttle::{self, AnyStore, HitId, KeptHit, Limiter, StoreState, Windo
 
 /// Messages read at once: a page of the ledger, a few scripts of the store.
 const PAGE: u32 = 250;
+
+/// The name in the store for all windows of messages, used to mark them as complete.
+pub const MARK: &str = "sms";
 
 pub type LedgerRebuildError = throttle::RebuildError<DbError>;
 
@@ -55,7 +57,8 @@ impl WindowRecord for RecordedMessages<'_> {
             messages += page.len();
             let mut hits = Vec::with_capacity(6 * page.len());
             for row in &page {
-                let keys = MessageKeys::of_row(limiter, watched, row);
+                let subjects = [row.phone, row.address, row.network];
+                let keys = MessageKeys::new(limiter, watched, subjects, row.once, &row.block);
                 let kept = KeptHit { at: row.place.at, id: row.hit };
                 let counted = watched.all(&keys, row.share).into_iter();
                 let counted = counted.filter(|bucket| !(row.waived && bucket.key == keys.phone));

@@ -2,8 +2,8 @@
 
 use super::DeliveryResult;
 use super::budgets::BudgetTicket;
-use super::codes::SendOutcome;
-use super::sending::{SendAnswer, SendJob};
+use super::job::SendJob;
+use super::outcome::{SendAnswer, SendOutcome};
 use super::share::BudgetShare;
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::clock::Micros;

@@ -5,41 +5,23 @@ use std::time::Duration;
 
 use super::brake::BrakedPrefix;
 use super::budgets::{BudgetAdmission, BudgetTicket};
-use super::codes::{CodeRequest, SendOutcome, SendReceipt, SmsCodes, SmsError, TRY_AGAIN, longest_window};
+use super::codes::SmsCodes;
 use super::handover::PendingMessage;
+use super::job::SendJob;
 use super::ledger::{AskedBy, EarlierMessage, MessageDraft, MessageState, WhyNot, WriteResult};
 use super::once::OnceTurn;
-use super::short::SendPath;
-use super::watched::{MessageKeys, SmsLimits};
-use super::{DeliveryResult, MessageId, Phone, Purpose, SmsCode};
-use crate::config::{Brake, LiveSettings, SMS_BRAKE};
+use super::outcome::{CodeRequest, SendAnswer, SendOutcome, SendReceipt, SmsError};
+use super::path::SendPath;
+use super::{DeliveryResult, MessageId, SmsCode};
+use crate::config::{LiveSettings, SMS_BRAKE};
 use crate::db::DbError;
 use crate::request_id;
-use crate::throttle::{Refusal, RuleAction};
 
 /// How often a request checks on the same request at another instance; and how often if that one is in the
 /// ledger but not settled, because its gateway is slow or its process died.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const MOST_LOOKS: usize = 10;
 const MOST_LOOKS_AT_PENDING: usize = 4;
-
-/// One request on its own task: its parameters, and the limits that were in force then.
-pub(super) struct SendJob {
-    pub codes: SmsCodes,
-    pub watched: Arc<SmsLimits>,
-    pub keys: MessageKeys,
-    pub brake: Brake,
-    pub code_ttl: Duration,
-    pub phone: Phone,
-    pub purpose: Purpose,
-    pub address: Vec<u8>,
-    pub network: Vec<u8>,
-    /// The requesting browser, as the ledger stores it.
-    asker: Option<String>,
-    guess_window: Duration,
-    pub solved: bool,
-    pub locale: String,
-}
 
 impl SmsCodes {
     /// Sends a code if every budget admits it. The caller may be dropped: a send that has begun runs to its
@@ -64,7 +46,7 @@ impl SmsCodes {
         let job = SendJob::new(self.clone(), live, ask);
         let Some(name) = job.keys.once else { return Ok(TurnResult::Mine(InTurn { _held: None })) };
         let answer = match self.0.turns.wait(name).await {
-            None => unavailable().into(),
+            None => SendOutcome::unavailable().into(),
             Some(turn) => match if look { job.earlier().await? } else { None } {
                 None => return Ok(TurnResult::Mine(InTurn { _held: Some(turn) })),
                 Some(earlier) => job.repeated(earlier).await?,
@@ -102,16 +84,6 @@ pub enum TurnResult {
     Answered(SendOutcome),
 }
 
-/// The answer to a request, and whether an earlier one with the same name got it.
-pub struct SendAnswer {
-    pub sending: SendOutcome,
-    pub repeated: bool,
-    /// The ticket of the windows, if they admitted it.
-    pub ticket: Option<BudgetTicket>,
-    /// The rule that refused it.
-    pub refusal: Option<Refusal>,
-}
-
 /// The result of trying to write a message.
 enum WriteStep {
     Answer(Box<SendAnswer>),
@@ -125,37 +97,7 @@ impl WriteStep {
     }
 }
 
-impl From<SendOutcome> for SendAnswer {
-    fn from(sending: SendOutcome) -> Self {
-        Self { sending, repeated: false, ticket: None, refusal: None }
-    }
-}
-
 impl SendJob {
-    fn new(codes: SmsCodes, live: &LiveSettings, ask: CodeRequest<'_>) -> Self {
-        let watched = codes.watched(live);
-        let name = ask
-            .once
-            .map(|name| [ask.phone.as_str().as_bytes(), ask.purpose.as_str().as_bytes(), name.as_bytes()]);
-        let keys = codes.0.budgets.keys(&watched, &ask, name.as_ref().map(|parts| &parts[..]));
-        let asker = ask.browser.map(|browser| codes.asker(keys.phone, browser));
-        Self {
-            codes,
-            watched,
-            keys,
-            brake: live.sms.brake.clone(),
-            code_ttl: live.sms.code_ttl,
-            phone: ask.phone.clone(),
-            purpose: ask.purpose,
-            address: ask.address.to_owned(),
-            network: ask.network.to_owned(),
-            asker,
-            guess_window: longest_window(&live.limits.sms_guess),
-            solved: ask.solved,
-            locale: ask.locale.to_owned(),
-        }
-    }
-
     /// The turn ends when this does.
     async fn recorded(self: Arc<Self>, _turn: InTurn) -> Result<SendAnswer, SmsError> {
         let answer = self.run().await?;
@@ -184,7 +126,7 @@ impl SendJob {
                 },
                 BudgetAdmission::Refused(limit, refusal) => {
                     let Some(short) = path.after(&limit, &refusal) else {
-                        return Ok(refused(limit, refusal));
+                        return Ok(SendAnswer::refused(limit, refusal));
                     };
                     match self.in_shortage(limit, refusal.retry_after) {
                         Some(sending) => return Ok(SendAnswer { refusal: Some(refusal), ..sending.into() }),
@@ -196,7 +138,7 @@ impl SendJob {
                 }
                 BudgetAdmission::Out(error) => {
                     tracing::debug!(?error, "no message is sent while the window store is out");
-                    return Ok(unavailable().into());
+                    return Ok(SendOutcome::unavailable().into());
                 }
                 BudgetAdmission::Repeated => {}
             }
@@ -212,7 +154,7 @@ impl SendJob {
         }
         match earlier {
             Some(earlier) => Ok(self.repeated(earlier).await?),
-            None => Ok(unavailable().into()),
+            None => Ok(SendOutcome::unavailable().into()),
         }
     }
 
@@ -246,7 +188,7 @@ impl SendJob {
         let inner = &*self.codes.0;
         let Ok(place) = Arc::clone(&inner.places).try_acquire_owned() else {
             self.give_back(&ticket, path).await;
-            return Ok(WriteStep::answer(unavailable()));
+            return Ok(WriteStep::answer(SendOutcome::unavailable()));
         };
         let share = match self.share(&ticket, path).await {
             Ok(share) => share,
@@ -307,7 +249,10 @@ impl SendJob {
             Some(WhyNot::Refused(refusal)) => {
                 let sent = inner.ledger.sent_to(self.keys.phone, &self.watched.phone).await?;
                 inner.budgets.restore_number(&self.watched, &self.keys, &sent).await;
-                WriteStep::Answer(Box::new(refused(self.watched.phone.name().to_owned(), refusal)))
+                WriteStep::Answer(Box::new(SendAnswer::refused(
+                    self.watched.phone.name().to_owned(),
+                    refusal,
+                )))
             }
             Some(WhyNot::Braked(braked)) => {
                 inner.metrics.brakes.increment(u64::from(braked.tripped));
@@ -335,17 +280,4 @@ impl SendJob {
             DeliveryResult::Refused { .. } => SendOutcome::NotSent,
         }
     }
-}
-
-fn refused(limit: String, refusal: Refusal) -> SendAnswer {
-    let retry_after = refusal.retry_after;
-    let sending = match refusal.then {
-        RuleAction::Captcha => SendOutcome::Challenged { limit, retry_after },
-        RuleAction::Block => SendOutcome::Throttled { limit, retry_after },
-    };
-    SendAnswer { refusal: Some(refusal), ..sending.into() }
-}
-
-pub(super) const fn unavailable() -> SendOutcome {
-    SendOutcome::Unavailable { retry_after: TRY_AGAIN }
 }

@@ -3,68 +3,18 @@
 //! of accounts get a message. While only the requester's address or network is spent, their messages come out
 //! of the open part of the others, so that the reserve lasts until that is spent, too.
 
+use std::time::Duration;
+
 use super::Purpose;
-use super::brake::BrakedPrefix;
 use super::budgets::BudgetTicket;
-use super::codes::{SendOutcome, SmsError};
-use super::sending::{SendJob, unavailable};
+use super::job::SendJob;
+use super::outcome::{SendOutcome, SmsError};
+use super::path::SendPath;
 use super::share::BudgetShare;
-use crate::config::{LimitName, LimitSubject};
-use crate::throttle::{Refusal, RuleAction};
-
-/// The path of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SendPath {
-    Open,
-    /// The requester's address or network is spent.
-    SpentAsker,
-    /// The budget of the prefix or the total is spent, or there is a brake.
-    Short {
-        under: Option<BrakedPrefix>,
-    },
-}
-
-impl SendPath {
-    /// What it counts in before it is known who owns the number.
-    pub const fn counted_as(self) -> BudgetShare {
-        match self {
-            Self::Open => BudgetShare::Open,
-            Self::SpentAsker | Self::Short { .. } => BudgetShare::Withheld,
-        }
-    }
-
-    pub const fn under(self) -> Option<BrakedPrefix> {
-        match self {
-            Self::Open | Self::SpentAsker => None,
-            Self::Short { under } => under,
-        }
-    }
-
-    /// The path on which a refused ordinary request continues; None if the refusal does not make codes short.
-    pub fn after(self, limit: &str, refusal: &Refusal) -> Option<Self> {
-        if self != Self::Open || refusal.then != RuleAction::Block {
-            return None;
-        }
-        match LimitName::parse(limit)?.subject() {
-            LimitSubject::Address | LimitSubject::Network => Some(Self::SpentAsker),
-            LimitSubject::Prefix | LimitSubject::Everyone => Some(Self::Short { under: None }),
-            LimitSubject::Account | LimitSubject::Device | LimitSubject::Phone => None,
-        }
-    }
-
-    /// The shares that a number of an account may use, in order.
-    pub const fn shares(self) -> &'static [BudgetShare] {
-        match self {
-            Self::Open => &[],
-            Self::SpentAsker => &[BudgetShare::SpentAsker, BudgetShare::Reserve],
-            Self::Short { .. } => &[BudgetShare::Reserve],
-        }
-    }
-}
 
 impl SendJob {
     /// What a shortage means for this request; None if it continues. Never depends on who owns the number.
-    pub fn in_shortage(&self, limit: String, retry_after: std::time::Duration) -> Option<SendOutcome> {
+    pub fn in_shortage(&self, limit: String, retry_after: Duration) -> Option<SendOutcome> {
         match (self.purpose, self.solved) {
             (Purpose::Login | Purpose::Reset, true) => None,
             (Purpose::Login | Purpose::Reset, false) => Some(SendOutcome::Challenged { limit, retry_after }),
@@ -90,7 +40,7 @@ impl SendJob {
         let taken = inner.budgets.take(path.shares(), &self.watched, &self.keys, owned, ticket.hit).await;
         taken.map_err(|error| {
             tracing::debug!(%error, "no message is sent while the window store is out");
-            Ok(unavailable())
+            Ok(SendOutcome::unavailable())
         })
     }
 }

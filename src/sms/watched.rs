@@ -3,14 +3,15 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::budgets::EVERYONE;
-use super::ledger::HitRow;
 use super::once;
+use super::path::SendPath;
 use super::share::{self, BudgetShare};
-use super::short::SendPath;
 use crate::clock::Micros;
 use crate::config::LiveSettings;
 use crate::throttle::{AnyStore, Bucket, Limit, Limiter, SubjectKey, window};
+
+/// The subject of the budget that everyone shares.
+pub const EVERYONE: &[u8] = b"everyone";
 
 /// The limits of one moment; the shared ones reduced to the part that is open to everybody.
 #[derive(Debug)]
@@ -154,10 +155,7 @@ impl SmsLimits {
     /// What the store's mark is valid for. A limit that was raised or looks back further needs more than the
     /// store has kept, so the windows are complete only for limits of these sizes.
     pub fn shape(&self) -> String {
-        let size = |limit: &Limit| {
-            let span = limit.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default();
-            format!(" {}x{}", limit.capacity(), span.as_secs())
-        };
+        let size = |limit: &Limit| format!(" {}x{}", limit.capacity(), limit.longest_window().as_secs());
         self.every().map(size).collect()
     }
 }
@@ -186,10 +184,5 @@ impl MessageKeys {
             once,
             reserve,
         }
-    }
-
-    /// From a row of the ledger.
-    pub fn of_row(limiter: &Limiter<AnyStore>, watched: &SmsLimits, row: &HitRow) -> Self {
-        Self::new(limiter, watched, [row.phone, row.address, row.network], row.once, &row.block)
     }
 }

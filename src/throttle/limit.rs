@@ -172,6 +172,11 @@ impl Limit {
         &self.0.name
     }
 
+    /// The longest time that any of its rules looks back.
+    pub fn longest_window(&self) -> Duration {
+        self.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default()
+    }
+
     pub fn rules(&self) -> &[Rule] {
         &self.0.rules
     }

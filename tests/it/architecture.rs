@@ -33,8 +33,7 @@ const FLOORS: [&str; 22] = [
     "cli",
 ];
 /// Circles of modules, by folder. None may be added, and these must go.
-const CIRCLES: [&str; 5] = [
-    "sms: budgets, codes, handover, ledger, level, metrics, rebuild, sending, short, watched",
+const CIRCLES: [&str; 4] = [
     "web: captcha, connections, form, kit, session, status",
     "web::console: limits, lookup, overview",
     "web::console::tokens: page, view",

@@ -155,8 +155,7 @@ impl HeldInOutage {
 }
 
 fn longest_window(buckets: &[OwnedBucket]) -> Duration {
-    let spans = buckets.iter().flat_map(|bucket| bucket.limit.rules()).map(|rule| rule.span.longest());
-    spans.max().unwrap_or_default()
+    buckets.iter().map(|bucket| bucket.limit.longest_window()).max().unwrap_or_default()
 }
 
 /// A log of the client alone, not of everybody at an address or in a network.

@@ -53,7 +53,7 @@ impl LimitLogs {
         Self {
             limit: draft.clone(),
             is_changed: in_force != draft,
-            longest: longest(draft),
+            longest: draft.longest_window(),
             logs: HashMap::new(),
             sweep_at: SWEEP_FROM,
         }
@@ -102,9 +102,4 @@ impl AttemptLog {
         let newest = self.hits.last().is_none_or(|last| last.plus(longest) <= now);
         newest && self.holds == 0 && self.differs_until <= Some(now)
     }
-}
-
-/// The longest that any rule of the limit looks back.
-pub fn longest(limit: &Limit) -> Duration {
-    limit.rules().iter().map(|rule| rule.span.longest()).max().unwrap_or_default()
 }

@@ -1,0 +1,143 @@
+//! What is asked of the code service, and what it answers.
+
+use std::time::Duration;
+
+use super::budgets::BudgetTicket;
+use super::{Phone, Purpose};
+use crate::db::DbError;
+use crate::throttle::{Refusal, RuleAction};
+
+/// The retry time that a caller gets while something that a message needs is out.
+pub const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// One request for a code.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeRequest<'a> {
+    pub phone: &'a Phone,
+    pub purpose: Purpose,
+    /// The requester's address in the form that limits count.
+    pub address: &'a [u8],
+    /// The network of the address.
+    pub network: &'a [u8],
+    /// The id of the requesting browser, if it has one: it gets guesses of its own at the code.
+    pub browser: Option<&'a [u8]>,
+    /// A challenge was solved with the request.
+    pub solved: bool,
+    /// The requester's name for this request: the same name is the same request, whose message is not sent
+    /// twice.
+    pub once: Option<&'a str>,
+    /// The language of the message.
+    pub locale: &'a str,
+}
+
+/// The result of a request for a code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SendOutcome {
+    Sent(SendReceipt),
+    /// A challenge must be solved with it; without one, not before that time.
+    Challenged {
+        limit: String,
+        retry_after: Duration,
+    },
+    /// Refused until that time, even with a solved challenge.
+    Throttled {
+        limit: String,
+        retry_after: Duration,
+    },
+    /// The gateway refused it: it was not sent, and the number's limit does not count it.
+    NotSent,
+    /// Something that a message needs is out: the window store, the gateway, or a free slot.
+    Unavailable {
+        retry_after: Duration,
+    },
+}
+
+impl SendOutcome {
+    pub(super) const fn unavailable() -> Self {
+        Self::Unavailable { retry_after: TRY_AGAIN }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendReceipt {
+    /// How long its code is valid.
+    pub expires_in: Duration,
+    /// Until the number's rules admit the next message.
+    pub resend_after: Duration,
+    /// The gateway confirmed it. Otherwise it may have been sent, and is not sent again.
+    pub confirmed: bool,
+    /// Codes are short and go to numbers with accounts first. The answer does not say whether this number has
+    /// one.
+    pub short: bool,
+}
+
+/// The result of a guess.
+#[derive(Debug)]
+pub enum CheckOutcome {
+    Right(ProvenPhone),
+    /// Wrong code, or no code (any more): the answer does not say which.
+    Wrong,
+    /// Nothing was compared: a challenge must be solved with it; without one, not before that time.
+    Challenged {
+        limit: String,
+        retry_after: Duration,
+    },
+    /// Nothing was compared.
+    Throttled {
+        limit: String,
+        retry_after: Duration,
+    },
+    /// Nothing was compared: the window store is out, or too many guesses are in flight.
+    Unavailable {
+        retry_after: Duration,
+    },
+}
+
+/// A number that was just proved to belong to the client. Only a comparison creates one.
+#[derive(Debug)]
+pub struct ProvenPhone(Phone);
+
+impl ProvenPhone {
+    /// Only for the code that has compared a code.
+    pub(super) const fn of(phone: Phone) -> Self {
+        Self(phone)
+    }
+
+    pub const fn phone(&self) -> &Phone {
+        &self.0
+    }
+}
+
+/// The database is out: nothing was sent that is not in the ledger, and no code was accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum SmsError {
+    #[error(transparent)]
+    Db(#[from] DbError),
+}
+
+/// The answer to a request, and whether an earlier one with the same name got it.
+pub struct SendAnswer {
+    pub sending: SendOutcome,
+    pub repeated: bool,
+    /// The ticket of the windows, if they admitted it.
+    pub ticket: Option<BudgetTicket>,
+    /// The rule that refused it.
+    pub refusal: Option<Refusal>,
+}
+
+impl From<SendOutcome> for SendAnswer {
+    fn from(sending: SendOutcome) -> Self {
+        Self { sending, repeated: false, ticket: None, refusal: None }
+    }
+}
+
+impl SendAnswer {
+    pub fn refused(limit: String, refusal: Refusal) -> Self {
+        let retry_after = refusal.retry_after;
+        let sending = match refusal.then {
+            RuleAction::Captcha => SendOutcome::Challenged { limit, retry_after },
+            RuleAction::Block => SendOutcome::Throttled { limit, retry_after },
+        };
+        Self { refusal: Some(refusal), ..sending.into() }
+    }
+}
