@@ -17,7 +17,6 @@ use super::sms::{SmsSettings, SmsTunables};
 use super::sms_gateways::GatewaySettings;
 use super::store::{StoreSettings, StoreUrl};
 use super::values::shown;
-use crate::throttle::Limit;
 
 /// The contents of one document.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
-use super::attempt_log::longest;
 use super::logs_of::{counts_devices, is_replayed, limits};
 use super::read::{ReadError, RecordRead, read};
 use super::{Comparison, replay};
@@ -179,7 +178,7 @@ fn now() -> Instant {
 
 /// How far the limits look back before the span.
 fn back(draft: &Limits) -> Duration {
-    limits(draft).into_iter().map(longest).max().unwrap_or_default()
+    limits(draft).into_iter().map(Limit::longest_window).max().unwrap_or_default()
 }
 
 /// Limits that are not recorded attempt by attempt; and the limit on devices, unless devices are recorded
