@@ -8,7 +8,8 @@ use gatehouse::login::{Roles, Username};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::app::{ALL_STRANGERS, ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::setup::max;
 
 const WRONG: &str = "a wrong password";
 
@@ -50,10 +51,13 @@ fn credentials(login: &str, password: &str) -> Value {
 
 #[tokio::test]
 async fn answers_carry_what_is_described_and_nothing_else() {
-    let toml = "[limits.login-account]\nrules = [{ max = 2, window = \"1m\", then = \"captcha\" }, { max = 4, window = \"1h\" }]\n\
-        [limits.captcha-address]\nrules = [{ max = 9, window = \"1m\" }]\n\
-        [limits.register-address]\nrules = [{ max = 4, window = \"1h\" }]\n";
-    let app = TestApp::with(Store::Memory, &format!("{toml}{ALL_STRANGERS}")).await;
+    let app = TestApp::on(Store::Memory)
+        .limit("login-account", &[max(2).per("1m").captcha(), max(4).per("1h")])
+        .limit("captcha-address", &[max(9).per("1m")])
+        .limit("register-address", &[max(4).per("1h")])
+        .without(&["login-device"])
+        .start()
+        .await;
     let held = Held::by(&app);
     let told = |status: u16, name: &str| (status, name.to_owned());
 
@@ -120,10 +124,13 @@ async fn answers_carry_what_is_described_and_nothing_else() {
 #[tokio::test]
 async fn answers_about_codes_carry_what_is_described_and_nothing_else() {
     const NUMBER: &str = "+8613800138000";
-    let toml = "[sms]\ncountries = [\"CN\"]\n[limits.sms-phone]\nrules = [{ max = 5, window = \"1h\" }]\n\
-        [limits.sms-address]\nrules = [{ max = 6, window = \"1h\", then = \"captcha\" }]\n\
-        [limits.sms-guess]\nrules = [{ max = 4, window = \"10m\" }]\n";
-    let app = TestApp::with(Store::Memory, toml).await;
+    let app = TestApp::on(Store::Memory)
+        .set("sms.countries", "['CN']")
+        .limit("sms-phone", &[max(5).per("1h")])
+        .limit("sms-address", &[max(6).per("1h").captcha()])
+        .limit("sms-guess", &[max(4).per("10m")])
+        .start()
+        .await;
     let held = Held::by(&app);
     let told = |status: u16, name: &str| (status, name.to_owned());
     let ask = |phone: &str, purpose: &str| json!({ "phone": phone, "purpose": purpose });
@@ -190,8 +197,7 @@ async fn answers_about_codes_carry_what_is_described_and_nothing_else() {
 
 #[tokio::test]
 async fn answers_to_administrators_carry_what_is_described_and_nothing_else() {
-    let toml = "[sms.brake]\nmin_sent = 1\n[limits.sms-phone]\nrules = []\n";
-    let app = TestApp::with(Store::Memory, toml).await;
+    let app = TestApp::on(Store::Memory).set("sms.brake.min_sent", 1).without(&["sms-phone"]).start().await;
     let (login, services) = (Username::parse("boss").unwrap(), &app.services);
     let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
     services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
@@ -215,11 +221,11 @@ async fn answers_to_administrators_carry_what_is_described_and_nothing_else() {
 
 #[tokio::test]
 async fn answers_about_a_disabled_password_carry_what_is_described_and_nothing_else() {
-    let app = TestApp::with(
-        Store::Memory,
-        "[limits.login-device]\nrules = []\n[login]\nmax_consecutive_failures = 1\n",
-    )
-    .await;
+    let app = TestApp::on(Store::Memory)
+        .set("login.max_consecutive_failures", 1)
+        .without(&["login-device"])
+        .start()
+        .await;
     let held = Held { document: document(), client: crate::sms::administration::admin(&app).await };
     let wrong = app.client().login("boss", WRONG).await;
     as_described(&held.document, "post", "/api/v1/login", &wrong);

@@ -5,8 +5,6 @@ use serde_json::json;
 use crate::support::app::{Answer, Client, Store, TestApp};
 use crate::support::process::Home;
 
-const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.0/8\"]\n";
-
 async fn named(client: &Client, path: &str, ids: &[&str]) -> String {
     let request = client.http.get(format!("{}{path}", client.url));
     let request = ids.iter().fold(request, |request, id| request.header("x-request-id", *id));
@@ -15,7 +13,7 @@ async fn named(client: &Client, path: &str, ids: &[&str]) -> String {
 
 #[tokio::test]
 async fn a_request_is_called_as_a_trusted_proxy_calls_it_and_by_an_id_of_ours_otherwise() {
-    let proxied = TestApp::with(Store::Memory, BEHIND_A_PROXY).await;
+    let proxied = TestApp::on(Store::Memory).behind_a_proxy().start().await;
     let direct = TestApp::start(Store::Memory).await;
     let theirs = "4bf92f35-77b3.4da6_A";
     assert_eq!(named(&proxied.client(), "/login", &[theirs]).await, theirs);

@@ -158,8 +158,7 @@ fn oddities() -> Vec<String> {
 #[tokio::test]
 async fn odd_unicode_in_any_field_of_a_call_is_the_callers_mistake() {
     // Two hundred failures from one address are not the subject of this test.
-    let off = "[limits.login-address]\nrules = []\n[limits.register-address]\nrules = []\n";
-    let app = TestApp::with(Store::Memory, off).await;
+    let app = TestApp::on(Store::Memory).without(&["login-address", "register-address"]).start().await;
     let client = app.client();
     for odd in oddities() {
         let shown: String = odd.chars().take(20).collect();
@@ -196,8 +195,7 @@ async fn odd_unicode_in_any_field_of_a_call_is_the_callers_mistake() {
 
 #[tokio::test]
 async fn odd_unicode_in_any_field_of_a_form_is_the_callers_mistake() {
-    let off = "[limits.login-address]\nrules = []\n[limits.register-address]\nrules = []\n";
-    let app = TestApp::with(Store::Memory, off).await;
+    let app = TestApp::on(Store::Memory).without(&["login-address", "register-address"]).start().await;
     app.register("alice").await;
     let (client, alice) = (app.client(), app.client());
     alice.login("alice", PASSWORD).await;

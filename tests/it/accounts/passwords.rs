@@ -5,7 +5,7 @@ use std::time::Duration;
 use gatehouse::entropy::Entropy;
 use gatehouse::login::{HashCaller, HashSettings, Password, PasswordHasher, ShownBy, Username};
 
-use crate::support::app::{ALL_STRANGERS, ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 
 const NEW: &str = "quiet lanterns drift above marble";
 
@@ -54,7 +54,7 @@ async fn the_current_password_has_to_be_known(store: Store) {
 }
 
 async fn guesses_at_the_current_password_count_as_sign_ins(store: Store) {
-    let app = TestApp::with(store, ALL_STRANGERS).await;
+    let app = TestApp::on(store).without(&["login-device"]).start().await;
     let client = app.client();
     assert_eq!(client.register("alice", PASSWORD).await.status, 201);
     let other = app.client();

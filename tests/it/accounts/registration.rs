@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::max;
 
 on_both_stores!(
     a_new_account_is_signed_in,
@@ -63,9 +64,10 @@ async fn each_field_at_fault_is_named(store: Store) {
 }
 
 async fn registrations_of_one_address_are_limited(store: Store) {
-    let rules = "[limits.register-address]\n\
-        rules = [{ max = 1, window = \"1m\", then = \"captcha\" }, { max = 2, window = \"1h\" }]";
-    let app = TestApp::with(store, rules).await;
+    let app = TestApp::on(store)
+        .limit("register-address", &[max(1).per("1m").captcha(), max(2).per("1h")])
+        .start()
+        .await;
     let client = app.client();
     assert_eq!(client.register("first", PASSWORD).await.status, 201);
     let refused = client.register("second", PASSWORD).await;

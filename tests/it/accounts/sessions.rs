@@ -181,7 +181,7 @@ async fn cookies_are_fenced_in() {
 
 #[tokio::test]
 async fn on_https_cookies_are_secure_and_bound_to_the_host() {
-    let app = TestApp::with(Store::Memory, "[server]\npublic_url = \"https://id.example\"\n").await;
+    let app = TestApp::on(Store::Memory).set("server.public_url", "https://id.example").start().await;
     let client = app.client();
     let made = client.register("alice", PASSWORD).await;
     let line = made.cookie("__Host-gh_session").expect("a __Host- cookie");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::sms::administration::admin;
-use crate::support::app::{ALL_STRANGERS, ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
 
 const QUARTER: Duration = Duration::from_secs(15 * 60);
 const MICRO: Duration = Duration::from_micros(1);
@@ -41,7 +41,7 @@ async fn a_change_takes_a_password_shown_within_the_quarter() {
 
 #[tokio::test]
 async fn how_long_it_counts_is_the_owners_to_say() {
-    let app = TestApp::with(Store::Memory, "[session]\nconfirm = \"1m\"\n").await;
+    let app = TestApp::on(Store::Memory).set("session.confirm", "1m").start().await;
     let boss = admin(&app).await;
     app.advance(Duration::from_secs(60) - MICRO);
     assert_eq!(change(&boss).await.problem(), "not-found");
@@ -75,7 +75,7 @@ async fn the_password_shown_gives_the_session_a_new_token_and_no_other_session_t
 
 #[tokio::test]
 async fn the_password_is_tried_like_at_sign_in() {
-    let app = TestApp::with(Store::Memory, ALL_STRANGERS).await;
+    let app = TestApp::on(Store::Memory).without(&["login-device"]).start().await;
     let boss = admin(&app).await;
     app.advance(QUARTER);
     for _ in 0..2 {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::acts;
 use crate::sms::administration::admin;
-use crate::sms::flows::{NEW, NO_LIMITS, ask, send_on};
+use crate::sms::flows::{NEW, ask, send_on};
 use crate::sms::http::{NUMBER, enter, with_number};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
 use crate::support::process::Home;
@@ -15,9 +15,11 @@ const WRONG: &str = "a wrong password";
 
 async fn app() -> TestApp {
     // Without a device cookie, somebody who is signed in counts as a stranger.
-    let toml =
-        format!("{NO_LIMITS}[limits.login-device]\nrules = []\n[login]\nmax_consecutive_failures = 2\n");
-    TestApp::with(Store::Memory, &toml).await
+    TestApp::on(Store::Memory)
+        .without(&["login-device", "sms-phone", "sms-address"])
+        .set("login.max_consecutive_failures", 2)
+        .start()
+        .await
 }
 
 async fn disable(app: &TestApp, login: &str) {

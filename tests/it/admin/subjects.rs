@@ -10,11 +10,13 @@ use serde_json::{Value, json};
 
 use crate::sms::administration::admin;
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::{Setup, max};
 
 const NUMBER: &str = "+8613800138000";
 /// Only the number's own limits; no brake.
-const SMS: &str =
-    "[sms.brake]\nenabled = false\n[limits.sms-phone]\nrules = [{ max = 2, window = \"1h\" }]\n";
+fn sms(store: Store) -> Setup {
+    TestApp::on(store).set("sms.brake.enabled", false).limit("sms-phone", &[max(2).per("1h")])
+}
 
 on_both_stores!(
     an_account_is_shown_with_its_failures_and_let_in_again,
@@ -75,7 +77,7 @@ async fn a_name_without_an_account_is_let_in_again_like_one_with(store: Store) {
 }
 
 async fn a_number_is_sent_messages_again_though_the_ledger_remembers_them(store: Store) {
-    let app = TestApp::with(store, SMS).await;
+    let app = sms(store).start().await;
     let (boss, user) = (admin(&app).await, app.client());
     let send = async || user.ask_code(NUMBER, "login").await.status;
     assert_eq!((send().await, send().await, send().await), (202, 202, 429));
@@ -94,7 +96,7 @@ async fn a_number_is_sent_messages_again_though_the_ledger_remembers_them(store:
 }
 
 async fn wrong_codes_are_forgiven_on_the_code_itself_too(store: Store) {
-    let app = TestApp::with(store, SMS).await;
+    let app = sms(store).start().await;
     let (boss, user) = (admin(&app).await, app.client());
     user.call("/sms/login", json!({ "phone": NUMBER, "code": "000000" })).await;
     let code = user.code(NUMBER, "login").await;
@@ -114,10 +116,7 @@ async fn wrong_codes_are_forgiven_on_the_code_itself_too(store: Store) {
 }
 
 async fn subjects_of_every_kind_are_found_and_let_in_again(store: Store) {
-    let toml = format!(
-        "{SMS}[server]\ntrusted_proxies = [\"127.0.0.1\"]\n[limits.custom.reply]\nrules = [{{ max = 2, window = \"1h\" }}]\n"
-    );
-    let app = TestApp::with(store, &toml).await;
+    let app = sms(store).behind_a_proxy().limit("custom.reply", &[max(2).per("1h")]).start().await;
     let boss = admin(&app).await;
     let token = super::tokens::make(&boss, &["*"]).await;
     let asker = app.client_at("2001:db8:0:42::7");
@@ -171,7 +170,7 @@ async fn what_no_limit_counts_is_said_to_be_none() {
 
 #[tokio::test]
 async fn one_text_finds_every_limit_that_counts_it_and_what_was_tried() {
-    let app = TestApp::with(Store::Memory, SMS).await;
+    let app = sms(Store::Memory).start().await;
     let (live, lookup) = (app.services.live.snapshot(), &app.services.lookup);
     let user = app.client();
     assert_eq!(user.ask_code(NUMBER, "login").await.status, 202);
@@ -203,7 +202,7 @@ async fn one_text_finds_every_limit_that_counts_it_and_what_was_tried() {
 
 #[tokio::test]
 async fn whoever_looks_a_subject_up_sees_who_let_it_in_and_why() {
-    let app = TestApp::with(Store::Memory, SMS).await;
+    let app = sms(Store::Memory).start().await;
     let boss = admin(&app).await;
     assert_eq!(clear(&boss, "sms-phone", NUMBER).await.status, 204);
     let audit = &app.services.audit;
@@ -228,7 +227,7 @@ async fn events(app: &TestApp) -> Vec<EventEntry> {
 
 #[tokio::test]
 async fn letting_in_that_fails_half_way_is_recorded_as_such() {
-    let mut app = TestApp::with(Store::Redis, SMS).await;
+    let mut app = sms(Store::Redis).start().await;
     let boss = admin(&app).await;
     app.redis.as_mut().unwrap().kill();
     assert_eq!(clear(&boss, "sms-phone", NUMBER).await.status, 503);
@@ -241,7 +240,7 @@ async fn letting_in_that_fails_half_way_is_recorded_as_such() {
 
 #[tokio::test]
 async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
-    let app = TestApp::with(Store::Memory, SMS).await;
+    let app = sms(Store::Memory).start().await;
     admin(&app).await;
     let services = &app.services;
     let name = gatehouse::login::Username::parse("boss").unwrap();

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::sms::administration::admin;
 use crate::support::app::{Answer, Client, Store, TestApp};
+use crate::support::setup::max;
 
 pub async fn make(boss: &Client, scopes: &[&str]) -> String {
     let made = boss.call("/admin/tokens", json!({ "name": "a program", "scopes": scopes })).await;
@@ -63,8 +64,7 @@ async fn what_cannot_be_a_token_is_refused_field_by_field() {
 
 #[tokio::test]
 async fn the_page_makes_shows_once_and_revokes() {
-    let toml = "[limits.custom.reply]\nrules = [{ max = 5, window = \"1s\" }]\n";
-    let app = TestApp::with(Store::Memory, toml).await;
+    let app = TestApp::on(Store::Memory).limit("custom.reply", &[max(5).per("1s")]).start().await;
     let boss = admin(&app).await;
     assert!(boss.get("/admin/tokens").await.text.contains("Available now: reply"));
     let fields = [("name", "forum"), ("scopes", "reply, leave"), ("expires_days", "90")];

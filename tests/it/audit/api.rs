@@ -86,8 +86,7 @@ async fn a_filter_that_cannot_be_read_is_refused_with_its_name() {
 
 #[tokio::test]
 async fn a_lifted_brake_is_an_event_of_who_lifted_it() {
-    let toml = "[sms.brake]\nmin_sent = 1\n[limits.sms-phone]\nrules = []\n";
-    let app = TestApp::with(Store::Memory, toml).await;
+    let app = TestApp::on(Store::Memory).set("sms.brake.min_sent", 1).without(&["sms-phone"]).start().await;
     let boss = admin(&app).await;
     for _ in 0..2 {
         boss.ask_code("13800138000", "login").await;

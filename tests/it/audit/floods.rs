@@ -7,14 +7,14 @@ use sqlx::query;
 
 use super::{events, told};
 use crate::support::app::{PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::max;
 
 const WRONG: &str = "a wrong password";
 
 on_both_stores!(refused_attempts_are_no_more_rows_than_failures_that_count);
 
 async fn refused_attempts_are_no_more_rows_than_failures_that_count(store: Store) {
-    let rules = "[limits.login-account]\nrules = [{ max = 3, window = \"1m\" }]\n";
-    let app = TestApp::with(store, rules).await;
+    let app = TestApp::on(store).limit("login-account", &[max(3).per("1m")]).start().await;
     let client = app.client();
     // Failures at different times expire one by one, and each lets one more in.
     for second in 0..3 {

@@ -7,12 +7,12 @@ use gatehouse::login::Username;
 use serde_json::json;
 
 use super::{events, told};
-use crate::support::app::{ALL_STRANGERS, ANSWER, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::app::{ANSWER, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::max;
 use crate::throttle::NOON;
 
 const WRONG: &str = "a wrong password";
 const SECOND: Duration = Duration::from_secs(1);
-const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
 /// 203.0.113.77 in the form that limits count.
 const THERE: &[u8] = &[4, 203, 0, 113, 77];
 const NUMBER: &str = "13800138000";
@@ -41,8 +41,9 @@ async fn account_key(app: &TestApp, login: &str) -> i64 {
 }
 
 async fn every_outcome_of_a_sign_in_is_an_event(store: Store) {
-    let rules = "[limits.login-account]\nrules = [{ max = 2, window = \"1m\", then = \"captcha\" }, { max = 3, window = \"1h\" }]\n";
-    let app = TestApp::with(store, &format!("{BEHIND_A_PROXY}{rules}{ALL_STRANGERS}")).await;
+    let setup = TestApp::on(store).behind_a_proxy().without(&["login-device"]);
+    let rules = [max(2).per("1m").captcha(), max(3).per("1h")];
+    let app = setup.limit("login-account", &rules).start().await;
     app.register("alice").await;
     let client = app.client_at("203.0.113.77");
     for (login, password) in [("alice", PASSWORD), ("alice", WRONG), ("alice", WRONG), ("nobody", WRONG)] {
@@ -117,9 +118,8 @@ async fn a_failure_has_the_time_it_was_tried_and_the_time_it_counts_from(store: 
 }
 
 async fn every_outcome_of_a_send_and_a_guess_is_an_event(store: Store) {
-    let rules = "[limits.sms-phone]\nrules = [{ max = 1, window = \"1m\" }]\n\
-        [limits.sms-guess]\nrules = [{ max = 1, window = \"10m\" }]\n";
-    let app = TestApp::with(store, &format!("{BEHIND_A_PROXY}{rules}")).await;
+    let setup = TestApp::on(store).behind_a_proxy().limit("sms-phone", &[max(1).per("1m")]);
+    let app = setup.limit("sms-guess", &[max(1).per("10m")]).start().await;
     let client = app.client_at("203.0.113.77");
     assert_eq!(client.ask_code(NUMBER, "login").await.status, 202);
     let code = app.client().codes(NUMBER).await.remove(0);
@@ -164,8 +164,8 @@ async fn every_outcome_of_a_send_and_a_guess_is_an_event(store: Store) {
 }
 
 async fn every_registration_is_an_event(store: Store) {
-    let rules = "[limits.register-address]\nrules = [{ max = 3, window = \"1h\" }]\n";
-    let app = TestApp::with(store, &format!("{BEHIND_A_PROXY}{rules}")).await;
+    let setup = TestApp::on(store).behind_a_proxy().limit("register-address", &[max(3).per("1h")]);
+    let app = setup.start().await;
     let client = app.client_at("203.0.113.77");
     for (login, password) in
         [("alice", PASSWORD), ("alice", PASSWORD), ("bernhard", "short"), ("bernhard", PASSWORD)]
@@ -201,9 +201,11 @@ async fn what_a_watching_limit_would_refuse_is_noted(store: Store) {
 
 #[tokio::test]
 async fn challenges_are_counted_where_they_were_drawn_and_answered() {
-    let toml =
-        format!("{BEHIND_A_PROXY}[limits.captcha-address]\nrules = [{{ max = 3, window = \"1m\" }}]\n");
-    let app = TestApp::with(Store::Memory, &toml).await;
+    let app = TestApp::on(Store::Memory)
+        .behind_a_proxy()
+        .limit("captcha-address", &[max(3).per("1m")])
+        .start()
+        .await;
     let client = app.client_at("203.0.113.77");
     let ids = [client.challenge().await, client.challenge().await];
     for (id, answer) in ids.iter().zip([ANSWER, "no"]) {

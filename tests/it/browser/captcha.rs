@@ -6,7 +6,7 @@ use crate::support::browser::Browser;
 
 #[tokio::test]
 async fn the_image_is_shown_and_another_one_on_request() {
-    let app = TestApp::with(Store::Memory, "[captcha]\nprovider = \"image\"").await;
+    let app = TestApp::on(Store::Memory).set("captcha.provider", "image").start().await;
     let browser = Browser::start(&app.url).await;
     browser.fail(3, "kim").await;
     let first = image(&browser).await;

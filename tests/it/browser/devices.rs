@@ -11,10 +11,8 @@ use crate::sign_in::throttling::fail_until_blocked;
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::browser::Browser;
 
-const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
-
 async fn keeps_strangers_out_and_not_the_owner(store: Store) {
-    let app = TestApp::with(store, BEHIND_A_PROXY).await;
+    let app = TestApp::on(store).behind_a_proxy().start().await;
     let owner = Browser::start(&app.url).await;
     owner.open("/register").await;
     owner.try_password("kim", PASSWORD).await;
@@ -51,7 +49,7 @@ async fn a_lock_out_met_in_a_known_browser_on_redis() {
 
 /// What an administrator sees of it, in either language.
 async fn is_seen_in_the_console(language: &str, estimate: &str, caveat: &str, nothing: &str) {
-    let app = TestApp::with(Store::Memory, BEHIND_A_PROXY).await;
+    let app = TestApp::on(Store::Memory).behind_a_proxy().start().await;
     // Pages show times by the browser's clock, which tests do not move.
     app.clock.set(Clock::System.now());
     administrator(&app, "watchman").await;

@@ -11,12 +11,9 @@ use gatehouse::login::{Account, FailureResult, Roles, Username};
 use super::WRONG;
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp};
 use crate::support::browser::{Browser, DESKTOP, NARROWEST, PHONE, Screen, pictures};
+use crate::support::setup::max;
 
 const HOUSE: &str = r#"
-    [server]
-    trusted_proxies = ["127.0.0.0/8"]
-    [captcha]
-    provider = "image"
     [limits.login-account]
     rules = [{ max = 3, window = "1m", then = "captcha" }, { max = 4, window = "1h", then = "block" }]
     [limits.login-address]
@@ -28,21 +25,6 @@ const HOUSE: &str = r#"
     [sms.brake]
     min_sent = 5
     min_entered = 0.9
-"#;
-/// Limits so small that rare states are reached at once.
-const CRAMPED: &str = r#"
-    [captcha]
-    provider = "fixed"
-    fixed_answer = "solo"
-    [password]
-    workers = 1
-    queue = 1
-    [limits.login-account]
-    rules = [{ max = 1, window = "1h", then = "captcha" }]
-    [limits.captcha-address]
-    rules = [{ max = 1, window = "10m" }]
-    [limits.register-address]
-    rules = [{ max = 1, window = "2s" }]
 "#;
 
 const FAULTS: &str = include_str!("faults.js");
@@ -58,8 +40,16 @@ async fn every_page_is_fit_to_be_seen_in_chinese() {
 }
 
 async fn tour(language: &str) {
-    let (house, cramped) =
-        tokio::join!(TestApp::with(Store::Memory, HOUSE), TestApp::with(Store::Memory, CRAMPED));
+    let (house, cramped) = tokio::join!(
+        TestApp::on(Store::Memory).behind_a_proxy().set("captcha.provider", "image").file(HOUSE).start(),
+        TestApp::on(Store::Memory)
+            .set("password.workers", 1)
+            .set("password.queue", 1)
+            .limit("login-account", &[max(1).per("1h").captcha()])
+            .limit("captcha-address", &[max(1).per("10m")])
+            .limit("register-address", &[max(1).per("2s")])
+            .start()
+    );
     for app in [&house, &cramped] {
         // Pages show times by the browser's clock, which tests do not move.
         app.clock.set(Clock::System.now());

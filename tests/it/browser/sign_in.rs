@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use super::{WRONG, hashes_during};
-use crate::support::app::{ALL_STRANGERS, ANSWER, PASSWORD, Store, TestApp};
+use crate::support::app::{ANSWER, PASSWORD, Store, TestApp};
 use crate::support::browser::Browser;
-
-const LIMITS: &str = r#"
-    [limits.login-account]
-    rules = [{ max = 3, window = "1m", then = "captcha" }, { max = 11, window = "1h", then = "block" }]
-"#;
+use crate::support::setup::max;
 
 async fn meets_the_limits(store: Store) {
-    let app = TestApp::with(store, &format!("{LIMITS}{ALL_STRANGERS}")).await;
+    let app = TestApp::on(store)
+        .limit("login-account", &[max(3).per("1m").captcha(), max(11).per("1h")])
+        .without(&["login-device"])
+        .start()
+        .await;
     let browser = Browser::start(&app.url).await;
     registers_and_signs_out(&browser).await;
     is_asked_for_a_captcha(&app, &browser).await;

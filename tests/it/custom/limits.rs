@@ -5,7 +5,7 @@ use std::time::Duration;
 use gatehouse::audit::{Action, EventFilter};
 use serde_json::json;
 
-use super::start;
+use super::{start, started};
 use crate::support::app::{Answer, Store, TestApp, on_both_stores};
 
 const REPLY: &str = "[limits.custom.reply]\nrules = [{ max = 2, window = \"1m\" }]\n";
@@ -150,8 +150,8 @@ async fn a_flood_of_refusals_is_one_row_of_what_happened_without_its_subject() {
 
 #[tokio::test]
 async fn nothing_is_admitted_while_the_store_is_out() {
-    let toml = format!("[store]\ntimeout = \"100ms\"\n{REPLY}");
-    let (mut app, _, program) = start(Store::Redis, &toml).await;
+    let setup = TestApp::on(Store::Redis).set("store.timeout", "100ms").file(REPLY);
+    let (mut app, _, program) = started(setup).await;
     let hit = program.reserve("reply", "a").await.body["hit"].as_str().unwrap().to_owned();
     app.redis.as_mut().unwrap().kill();
     for (verb, body) in [

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::admin::tokens::make;
 use crate::sms::administration::admin;
 use crate::support::app::{Answer, Client, Store, TestApp};
+use crate::support::setup::Setup;
 
 /// A program with a token, at an app with these limits.
 pub struct Program {
@@ -18,7 +19,11 @@ pub struct Program {
 
 /// An app with limits, its administrator, and a program that may use all of them.
 pub async fn start(store: Store, toml: &str) -> (TestApp, Client, Program) {
-    let app = TestApp::with(store, toml).await;
+    started(TestApp::on(store).file(toml)).await
+}
+
+pub async fn started(setup: Setup) -> (TestApp, Client, Program) {
+    let app = setup.start().await;
     let boss = admin(&app).await;
     let token = make(&boss, &["*"]).await;
     let program = Program { client: app.client(), token };

@@ -81,7 +81,7 @@ async fn a_full_disk_passes_without_a_restart() {
 
 #[tokio::test]
 async fn a_database_that_does_not_answer_is_not_waited_for_by_each_request() {
-    let app = TestApp::on_postgres(Store::Memory, "").await;
+    let app = TestApp::on(Store::Memory).own_postgres().start().await;
     let mut database = url::Url::parse(&app.database).unwrap();
     let proxy = Proxy::to(database.port().unwrap()).await;
     database.set_port(Some(proxy.port)).unwrap();

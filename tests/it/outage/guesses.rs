@@ -8,12 +8,16 @@ use gatehouse::login::Username;
 use tokio::task::JoinSet;
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::setup::Setup;
 
 const WRONG: &str = "a wrong password";
 /// A hash takes some milliseconds here (more in a debug build), so that attempts are in flight when the store
 /// goes away. All come from one address, which these tests do not limit.
-const TOML: &str = "[store]\ntimeout = '1s'\n[password]\nmemory_kib = 7168\niterations = 1\n
-    [limits.login-address]\nrules = []\n[limits.captcha-address]\nrules = []\n";
+fn setup(store: Store) -> Setup {
+    let limits = ["login-address", "captcha-address"];
+    let setup = TestApp::on(store).set("store.timeout", "1s").without(&limits);
+    setup.set("password.memory_kib", 7168).set("password.iterations", 1)
+}
 
 /// How the store loses everything.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +79,7 @@ async fn some_are_in_flight(apps: &[&TestApp], before: u64) {
 }
 
 async fn guesses_through_losses(loss: Loss, login: &'static str) {
-    let mut app = TestApp::with(Store::Redis, TOML).await;
+    let mut app = setup(Store::Redis).start().await;
     app.register("known").await;
     let clients = [app.client()];
     let mut guessed = 0;
@@ -123,9 +127,9 @@ async fn losses_tell_no_accounts_apart() {
 /// Before there was a record, it was 64 where 20 are allowed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_instances_through_several_outages_verify_hardly_more_than_one() {
-    let mut app = TestApp::with(Store::Redis, TOML).await;
+    let mut app = setup(Store::Redis).start().await;
     app.register("known").await;
-    let (second, third) = (app.beside(TOML).await, app.beside(TOML).await);
+    let (second, third) = (app.beside(setup(Store::Redis)).await, app.beside(setup(Store::Redis)).await);
     let clients = [app.client(), second.client(), third.client()];
     let mut guessed = 0;
     for _ in 0..3 {
@@ -148,7 +152,7 @@ async fn solved(client: &Client, login: &str, password: &str) -> Answer {
 
 #[tokio::test]
 async fn failures_of_an_outage_count_on_after_it() {
-    let mut app = TestApp::with(Store::Redis, TOML).await;
+    let mut app = setup(Store::Redis).start().await;
     app.register("known").await;
     app.register("other").await;
     let client = app.client();
@@ -176,7 +180,7 @@ async fn unchallenged(app: &TestApp, login: &str) {
 
 #[tokio::test]
 async fn an_empty_store_is_whole_before_it_lets_anybody_in_unchallenged() {
-    let app = TestApp::with(Store::Redis, TOML).await;
+    let app = setup(Store::Redis).start().await;
     app.register("known").await;
     for _ in 0..3 {
         assert_eq!(app.client().login("known", WRONG).await.status, 401);
@@ -190,14 +194,14 @@ async fn an_empty_store_is_whole_before_it_lets_anybody_in_unchallenged() {
 
 #[tokio::test]
 async fn windows_in_the_process_come_back_with_the_next_one() {
-    let app = TestApp::with(Store::Memory, TOML).await;
+    let app = setup(Store::Memory).start().await;
     app.register("known").await;
     for login in ["known", "nobody"] {
         for _ in 0..3 {
             assert_eq!(app.client().login(login, WRONG).await.status, 401);
         }
     }
-    let next = app.beside(TOML).await;
+    let next = app.beside(setup(Store::Memory)).await;
     for login in ["known", "nobody"] {
         let bare = next.client().login(login, PASSWORD).await;
         assert_eq!((bare.status, bare.problem()), (403, "captcha-required"), "{login}: {}", bare.text);
@@ -206,7 +210,7 @@ async fn windows_in_the_process_come_back_with_the_next_one() {
 
 #[tokio::test]
 async fn what_was_forgiven_does_not_come_back() {
-    let app = Arc::new(TestApp::with(Store::Memory, TOML).await);
+    let app = Arc::new(setup(Store::Memory).start().await);
     app.register("known").await;
     for _ in 0..3 {
         assert_eq!(app.client().login("known", WRONG).await.status, 401);
@@ -214,13 +218,13 @@ async fn what_was_forgiven_does_not_come_back() {
     let account = app.services.accounts.find(&Username::parse("known").unwrap()).await.unwrap().unwrap();
     let limits = &app.services.live.snapshot().limits;
     app.services.sign_in.guard().forgive(limits, account.id).await.unwrap();
-    let next = app.beside(TOML).await;
+    let next = app.beside(setup(Store::Memory)).await;
     assert_eq!(next.client().login("known", PASSWORD).await.status, 200);
 }
 
 #[tokio::test]
 async fn failures_that_no_window_sees_are_purged() {
-    let app = TestApp::with(Store::Memory, TOML).await;
+    let app = setup(Store::Memory).start().await;
     assert_eq!(app.client().login("nobody", WRONG).await.status, 401);
     let purge = async || {
         let limits = &app.services.live.snapshot().limits;

@@ -8,10 +8,9 @@ use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
 use crate::support::redis::RedisServer;
 
 const WRONG: &str = "a wrong password";
-const SHORT: &str = "[store]\ntimeout = \"100ms\"\n";
 
 async fn out(toml: &str) -> TestApp {
-    let mut app = TestApp::with(Store::Redis, &format!("{SHORT}{toml}")).await;
+    let mut app = TestApp::on(Store::Redis).set("store.timeout", "100ms").file(toml).start().await;
     app.register("known").await;
     app.redis.as_mut().unwrap().kill();
     app
@@ -19,7 +18,7 @@ async fn out(toml: &str) -> TestApp {
 
 /// An app whose store is at that address, whatever answers there.
 async fn at(url: &str) -> TestApp {
-    let app = TestApp::with(Store::Memory, &format!("{SHORT}url = \"{url}\"\n")).await;
+    let app = TestApp::on(Store::Memory).set("store.timeout", "100ms").set("store.url", url).start().await;
     app.register("known").await;
     app
 }
@@ -69,7 +68,7 @@ async fn sign_ins_go_on_with_a_captcha_and_are_normal_after_a_restart_of_redis()
 
 #[tokio::test]
 async fn a_stall_of_redis_is_an_outage_too() {
-    let app = TestApp::with(Store::Redis, SHORT).await;
+    let app = TestApp::on(Store::Redis).set("store.timeout", "100ms").start().await;
     app.register("known").await;
     app.redis.as_ref().unwrap().signal("STOP");
     goes_on_with_a_captcha(&app).await;
@@ -120,7 +119,7 @@ async fn an_outage_tells_no_accounts_apart() {
 
 #[tokio::test]
 async fn a_burst_through_the_beginning_of_an_outage_gets_no_5xx() {
-    let mut app = TestApp::with(Store::Redis, SHORT).await;
+    let mut app = TestApp::on(Store::Redis).set("store.timeout", "100ms").start().await;
     app.register("known").await;
     let mut attempts = tokio::task::JoinSet::new();
     for round in 0..60 {
@@ -144,7 +143,7 @@ async fn a_burst_through_the_beginning_of_an_outage_gets_no_5xx() {
 
 #[tokio::test]
 async fn a_challenge_is_redeemed_once_whatever_becomes_of_the_store() {
-    let mut app = TestApp::with(Store::Redis, SHORT).await;
+    let mut app = TestApp::on(Store::Redis).set("store.timeout", "100ms").start().await;
     app.register("known").await;
     let client = app.client();
     let refused_now = async |id: &str| {

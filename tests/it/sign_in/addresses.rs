@@ -1,10 +1,7 @@
 //! Which address counts, behind a proxy and without one.
 
 use crate::support::app::{Client, PASSWORD, Store, TestApp, on_both_stores};
-
-/// Two failures from one address are the limit.
-const RULES: &str = "[limits.login-address]\nrules = [{ max = 2, window = \"1h\" }]\n";
-const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\", \"10.0.0.0/8\"]\n";
+use crate::support::setup::max;
 
 on_both_stores!(
     a_claimed_address_changes_nothing_without_a_trusted_proxy,
@@ -20,13 +17,15 @@ async fn fail(client: &Client, account: usize) -> u16 {
 }
 
 async fn behind_a_proxy(store: Store) -> TestApp {
-    let app = TestApp::with(store, &format!("{RULES}{BEHIND_A_PROXY}")).await;
+    let proxies = "['127.0.0.1/32', '10.0.0.0/8']";
+    let setup = TestApp::on(store).set("server.trusted_proxies", proxies);
+    let app = setup.limit("login-address", &[max(2).per("1h")]).start().await;
     app.register("alice").await;
     app
 }
 
 async fn a_claimed_address_changes_nothing_without_a_trusted_proxy(store: Store) {
-    let app = TestApp::with(store, RULES).await;
+    let app = TestApp::on(store).limit("login-address", &[max(2).per("1h")]).start().await;
     for account in 0..2 {
         assert_eq!(fail(&app.client_at(&format!("203.0.113.{account}")), account).await, 401);
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::app::{ALL_STRANGERS, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
 
 /// How often an attempt without room is sent again: the wait is bounded (5 s), which is too short for a
 /// loaded machine. Nothing was verified then, and the client may send it again.
@@ -78,7 +78,7 @@ async fn right_burst(store: Store) {
 /// a success beside others forgives nothing, and a right one is refused only because of counted failures. All
 /// are strangers: a known device would have guesses of its own.
 async fn mixed_burst(store: Store) {
-    let app = TestApp::with(store, &format!("[password]\nmemory_kib = 19456\n{ALL_STRANGERS}")).await;
+    let app = TestApp::on(store).set("password.memory_kib", 19456).without(&["login-device"]).start().await;
     app.register("known").await;
     let passwords = (0..250).map(|i| if i % 5 == 0 { PASSWORD } else { "a wrong password" }).collect();
     let answers = burst(&app, "known", passwords, 50).await;

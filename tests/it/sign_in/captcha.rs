@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::{Setup, max};
 
 const WRONG: &str = "a wrong password";
-const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
 
 on_both_stores!(
     an_answer_is_good_once,
@@ -21,8 +21,8 @@ on_both_stores!(
 );
 
 /// An account that requires a CAPTCHA.
-async fn challenged(store: Store, toml: &str) -> TestApp {
-    let app = TestApp::with(store, toml).await;
+async fn challenged(setup: Setup) -> TestApp {
+    let app = setup.start().await;
     app.register("alice").await;
     for _ in 0..3 {
         assert_eq!(app.client().login("alice", WRONG).await.status, 401);
@@ -40,7 +40,7 @@ async fn with_captcha(client: &Client, id: &str) -> Answer {
 }
 
 async fn an_answer_is_good_once(store: Store) {
-    let app = challenged(store, "").await;
+    let app = challenged(TestApp::on(store)).await;
     let client = app.client();
     let id = client.challenge().await;
     assert_eq!(client.login_with("alice", WRONG, &id, ANSWER).await.status, 401);
@@ -53,7 +53,7 @@ async fn an_answer_is_good_once(store: Store) {
 }
 
 async fn of_fifty_parallel_uses_of_one_answer_one_gets_past(store: Store) {
-    let app = challenged(store, "").await;
+    let app = challenged(TestApp::on(store)).await;
     let id = app.client().challenge().await;
     let before = app.hashes();
     let mut tasks = tokio::task::JoinSet::new();
@@ -69,7 +69,7 @@ async fn of_fifty_parallel_uses_of_one_answer_one_gets_past(store: Store) {
 }
 
 async fn an_answer_is_good_for_its_address_only(store: Store) {
-    let app = challenged(store, BEHIND_A_PROXY).await;
+    let app = challenged(TestApp::on(store).behind_a_proxy()).await;
     let (owner, thief) = (app.client_at("203.0.113.7"), app.client_at("203.0.113.8"));
     let id = owner.challenge().await;
     let before = app.hashes();
@@ -79,7 +79,7 @@ async fn an_answer_is_good_for_its_address_only(store: Store) {
 }
 
 async fn an_answer_is_good_for_its_browser_only(store: Store) {
-    let app = challenged(store, "").await;
+    let app = challenged(TestApp::on(store)).await;
     let (owner, thief, bare) = (app.client(), app.client(), app.client());
     for browser in [&owner, &thief] {
         assert_eq!(browser.get("/login").await.status, 200);
@@ -92,7 +92,7 @@ async fn an_answer_is_good_for_its_browser_only(store: Store) {
 
 async fn an_answer_is_good_for_its_form_only(store: Store) {
     let rules = "[limits.register-address]\nrules = [{ max = 1, window = \"1h\", then = \"captcha\" }]";
-    let app = challenged(store, rules).await;
+    let app = challenged(TestApp::on(store).file(rules)).await;
     let client = app.client();
     let for_registration = client.call("/captcha", serde_json::json!({ "for": "register" })).await;
     let for_registration = for_registration.body["id"].as_str().unwrap();
@@ -110,7 +110,7 @@ async fn an_answer_is_good_for_its_form_only(store: Store) {
 }
 
 async fn a_wrong_answer_uses_the_challenge_up(store: Store) {
-    let app = challenged(store, "").await;
+    let app = challenged(TestApp::on(store)).await;
     let client = app.client();
     let id = client.challenge().await;
     let before = app.hashes();
@@ -121,7 +121,7 @@ async fn a_wrong_answer_uses_the_challenge_up(store: Store) {
 
 async fn a_challenge_expires(store: Store) {
     let rules = "[limits.login-account]\nrules = [{ max = 3, window = \"1h\", then = \"captcha\" }]";
-    let app = challenged(store, rules).await;
+    let app = challenged(TestApp::on(store).file(rules)).await;
     let client = app.client();
     let (early, late) = (client.challenge().await, client.challenge().await);
     app.advance(Duration::from_secs(179));
@@ -133,7 +133,7 @@ async fn a_challenge_expires(store: Store) {
 }
 
 async fn garbage_for_a_challenge_is_refused(store: Store) {
-    let app = challenged(store, "").await;
+    let app = challenged(TestApp::on(store)).await;
     let client = app.client();
     let real = client.challenge().await;
     let mut forged = real.clone().into_bytes();
@@ -164,7 +164,7 @@ async fn garbage_for_a_challenge_is_refused(store: Store) {
 }
 
 async fn images_are_drawn_at_a_limited_rate(store: Store) {
-    let app = challenged(store, "[limits.captcha-address]\nrules = [{ max = 2, window = \"1m\" }]").await;
+    let app = challenged(TestApp::on(store).limit("captcha-address", &[max(2).per("1m")])).await;
     let client = app.client();
     let (id, other, third) = (client.challenge().await, client.challenge().await, client.challenge().await);
     for id in [&id, &other, &id] {
@@ -186,7 +186,7 @@ async fn images_are_drawn_at_a_limited_rate(store: Store) {
 }
 
 async fn a_pages_challenge_gets_its_form_past(store: Store) {
-    let app = challenged(store, "").await;
+    let app = challenged(TestApp::on(store)).await;
     let client = app.client();
     let fields = [("login", "alice"), ("password", PASSWORD)];
     let refused = client.submit("/login", "/login", &fields).await;
@@ -204,7 +204,7 @@ async fn a_pages_challenge_gets_its_form_past(store: Store) {
 
 #[tokio::test]
 async fn an_image_is_the_same_whenever_it_is_asked_for() {
-    let app = TestApp::with(Store::Memory, "[captcha]\nprovider = \"image\"\n").await;
+    let app = TestApp::on(Store::Memory).set("captcha.provider", "image").start().await;
     let client = app.client();
     let issued = client.call("/captcha", serde_json::json!({})).await;
     assert_eq!((issued.status, &issued.body["expires_in"]), (201, &180.into()));
@@ -229,8 +229,8 @@ async fn an_image_is_the_same_whenever_it_is_asked_for() {
 
 #[tokio::test]
 async fn challenges_that_nobody_looks_at_cost_nobody_an_image() {
-    let toml = format!("{BEHIND_A_PROXY}[limits.captcha-total]\nrules = [{{ max = 5, window = \"1h\" }}]");
-    let app = challenged(Store::Memory, &toml).await;
+    let setup = TestApp::on(Store::Memory).behind_a_proxy().limit("captcha-total", &[max(5).per("1h")]);
+    let app = challenged(setup).await;
     let flood = app.client_at("2001:db8::1");
     for _ in 0..20 {
         flood.challenge().await;
@@ -243,8 +243,7 @@ async fn challenges_that_nobody_looks_at_cost_nobody_an_image() {
 
 #[tokio::test]
 async fn an_image_in_a_foreign_page_is_not_drawn_at_its_readers_cost() {
-    let rules = "[limits.captcha-address]\nrules = [{ max = 1, window = \"1h\" }]";
-    let app = TestApp::with(Store::Memory, rules).await;
+    let app = TestApp::on(Store::Memory).limit("captcha-address", &[max(1).per("1h")]).start().await;
     for site in ["cross-site", "same-site"] {
         let reader = app.client_that_says(&[("sec-fetch-site", site)]);
         assert_eq!(reader.image(&app.client().challenge().await).await.status, 403);
@@ -260,8 +259,11 @@ async fn an_image_in_a_foreign_page_is_not_drawn_at_its_readers_cost() {
 /// Twenty /64s of one /48 fetch as many images as they get: others still get images at once.
 #[tokio::test]
 async fn one_network_cannot_take_every_image() {
-    let toml = format!("{BEHIND_A_PROXY}[limits.captcha-total]\nrules = [{{ max = 400, window = \"1m\" }}]");
-    let app = TestApp::with(Store::Memory, &toml).await;
+    let app = TestApp::on(Store::Memory)
+        .behind_a_proxy()
+        .limit("captcha-total", &[max(400).per("1m")])
+        .start()
+        .await;
     let mut drawn = 0;
     for subnet in 0..20 {
         let client = app.client_at(&format!("2001:db8:0:{subnet:x}::1"));
@@ -291,8 +293,11 @@ async fn who_shares_an_address_with_a_flood_has_an_image() {
 /// Fifty networks fetch as many as they get, all at once, while twenty others come for one each.
 #[tokio::test]
 async fn greedy_networks_leave_others_their_image() {
-    let toml = format!("{BEHIND_A_PROXY}[limits.captcha-total]\nrules = [{{ max = 300, window = \"1m\" }}]");
-    let app = TestApp::with(Store::Memory, &toml).await;
+    let app = TestApp::on(Store::Memory)
+        .behind_a_proxy()
+        .limit("captcha-total", &[max(300).per("1m")])
+        .start()
+        .await;
     let (mut greedy, mut others) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
     for network in 0..50 {
         let client = app.client_at(&format!("2001:db8:{network:x}::1"));

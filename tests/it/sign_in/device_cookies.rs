@@ -8,18 +8,17 @@ use serde_json::{Value, json};
 use super::throttling::{fail_solved, fail_until_blocked};
 use crate::sms::administration::admin;
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::max;
 
 const WRONG: &str = "a wrong password";
 const NUMBER: &str = "+8613800138000";
 const NEW: &str = "quiet lanterns drift above marble";
-/// The limit on messages does not matter here.
-const NO_SMS_LIMITS: &str = "[limits.sms-phone]\nrules = []\n";
 
 on_both_stores!(an_administrator_finds_a_device_and_lets_it_in_again);
 
 #[tokio::test]
 async fn whoever_proves_that_an_account_is_theirs_gets_the_cookie() {
-    let app = TestApp::with(Store::Memory, NO_SMS_LIMITS).await;
+    let app = TestApp::on(Store::Memory).without(&["sms-phone"]).start().await;
     let client = app.client();
     let mut given = vec![client.register("alice", PASSWORD).await, client.login("alice", PASSWORD).await];
     let fields = [("login", "alice"), ("password", PASSWORD)];
@@ -41,7 +40,7 @@ async fn whoever_proves_that_an_account_is_theirs_gets_the_cookie() {
 
 #[tokio::test]
 async fn nobody_else_does() {
-    let app = TestApp::with(Store::Memory, NO_SMS_LIMITS).await;
+    let app = TestApp::on(Store::Memory).without(&["sms-phone"]).start().await;
     let client = app.client();
     client.register("alice", PASSWORD).await;
     let code = client.code(NUMBER, "login").await;
@@ -60,8 +59,7 @@ async fn nobody_else_does() {
 
 #[tokio::test]
 async fn on_https_no_other_site_can_plant_it() {
-    let toml = "[server]\npublic_url = \"https://id.example\"\n";
-    let app = TestApp::with(Store::Memory, toml).await;
+    let app = TestApp::on(Store::Memory).set("server.public_url", "https://id.example").start().await;
     let answer = app.client().register("alice", PASSWORD).await;
     let line = answer.cookie("__Host-gh_device").expect("a device");
     assert!(line.contains("; HttpOnly; SameSite=Lax; Secure; Path=/;"), "{line}");
@@ -70,7 +68,7 @@ async fn on_https_no_other_site_can_plant_it() {
 /// An owner with a new password is let in at once, whatever happens at the account.
 #[tokio::test]
 async fn a_new_password_by_code_makes_the_device_known() {
-    let app = TestApp::with(Store::Memory, NO_SMS_LIMITS).await;
+    let app = TestApp::on(Store::Memory).without(&["sms-phone"]).start().await;
     let client = app.client();
     let code = client.code(NUMBER, "register").await;
     let body = json!({ "login": "alice", "password": PASSWORD, "phone": NUMBER, "code": code });
@@ -99,9 +97,11 @@ async fn two_accounts_in_one_browser_are_both_known() {
 
 #[tokio::test]
 async fn in_an_outage_a_device_has_as_many_guesses_as_ever_and_each_with_a_captcha() {
-    let toml =
-        "[store]\ntimeout = \"100ms\"\n[limits.login-account]\nrules = [{ max = 6, window = \"1h\" }]\n";
-    let mut app = TestApp::with(Store::Redis, toml).await;
+    let mut app = TestApp::on(Store::Redis)
+        .set("store.timeout", "100ms")
+        .limit("login-account", &[max(6).per("1h")])
+        .start()
+        .await;
     let owner = app.client();
     owner.register("alice", PASSWORD).await;
     app.redis.as_mut().unwrap().kill();

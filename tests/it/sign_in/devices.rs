@@ -10,7 +10,6 @@ use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_b
 
 const WRONG: &str = "a wrong password";
 const MINUTE: Duration = Duration::from_secs(60);
-const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
 const HOME: &str = "203.0.113.7";
 const ELSEWHERE: &str = "203.0.113.8";
 
@@ -32,7 +31,7 @@ on_both_stores!(
 );
 
 async fn start(store: Store, rules: &str) -> TestApp {
-    TestApp::with(store, &format!("{BEHIND_A_PROXY}{rules}")).await
+    TestApp::on(store).behind_a_proxy().file(rules).start().await
 }
 
 /// An account's owner, in the browser in which they registered.

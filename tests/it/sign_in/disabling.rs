@@ -11,11 +11,9 @@ use sqlx::query_scalar;
 use super::bursts::{attempt, burst};
 use super::throttling::{comparable, fail_solved};
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::Setup;
 
 const WRONG: &str = "a wrong password";
-/// Only the count in a row is in the way.
-const OPEN: &str = "[limits.login-account]\nrules = []\n[limits.login-address]\nrules = []\n";
-const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
 
 on_both_stores!(
     of_two_hundred_wrong_passwords_at_once_a_hundred_are_compared,
@@ -29,8 +27,9 @@ on_both_stores!(
     a_disabled_password_looks_like_none_on_the_page,
 );
 
-fn up_to(max: u32) -> String {
-    format!("{OPEN}[login]\nmax_consecutive_failures = {max}\n")
+fn up_to(max: u32, store: Store) -> Setup {
+    let setup = TestApp::on(store).without(&["login-account", "login-address"]);
+    setup.set("login.max_consecutive_failures", max)
 }
 
 async fn account(app: &TestApp, login: &str) -> Account {
@@ -44,7 +43,7 @@ fn compared(app: &TestApp) -> (u64, u64) {
 }
 
 async fn of_two_hundred_wrong_passwords_at_once_a_hundred_are_compared(store: Store) {
-    let app = TestApp::with(store, OPEN).await;
+    let app = TestApp::on(store).without(&["login-account", "login-address"]).start().await;
     app.register("known").await;
     let (own, decoys) = compared(&app);
     let answers = burst(&app, "known", vec![WRONG; 200], 200).await;
@@ -65,7 +64,7 @@ async fn of_two_hundred_wrong_passwords_at_once_a_hundred_are_compared(store: St
 }
 
 async fn right_passwords_are_not_refused_for_one_another_however_few_are_left(store: Store) {
-    let app = TestApp::with(store, &up_to(3)).await;
+    let app = up_to(3, store).start().await;
     app.register("known").await;
     for _ in 0..2 {
         assert_eq!(app.client().login("known", WRONG).await.status, 401);
@@ -77,7 +76,7 @@ async fn right_passwords_are_not_refused_for_one_another_however_few_are_left(st
 }
 
 async fn a_right_password_begins_anew(store: Store) {
-    let app = TestApp::with(store, &up_to(3)).await;
+    let app = up_to(3, store).start().await;
     app.register("known").await;
     let client = app.client();
     for _ in 0..4 {
@@ -98,12 +97,12 @@ async fn fail(app: &TestApp, login: &str, times: u32) {
 }
 
 /// The default rules on accounts, and none on addresses.
-fn limited(max: u32) -> String {
-    format!("{BEHIND_A_PROXY}[login]\nmax_consecutive_failures = {max}\n")
+fn limited(max: u32, store: Store) -> Setup {
+    TestApp::on(store).behind_a_proxy().set("login.max_consecutive_failures", max)
 }
 
 async fn a_known_device_has_a_hundred_of_its_own(store: Store) {
-    let app = TestApp::with(store, &limited(3)).await;
+    let app = limited(3, store).start().await;
     let (home, work) = (app.client(), app.client());
     assert_eq!(home.register("known", PASSWORD).await.status, 201);
     assert_eq!(work.login("known", PASSWORD).await.status, 200);
@@ -132,7 +131,7 @@ async fn a_known_device_has_a_hundred_of_its_own(store: Store) {
 }
 
 async fn what_a_known_device_does_gives_strangers_nothing(store: Store) {
-    let app = TestApp::with(store, &limited(3)).await;
+    let app = limited(3, store).start().await;
     let home = app.client();
     assert_eq!(home.register("known", PASSWORD).await.status, 201);
     fail(&app, "known", 2).await;
@@ -149,7 +148,7 @@ async fn what_a_known_device_does_gives_strangers_nothing(store: Store) {
 
 async fn a_new_password_from_a_known_device_is_good_everywhere(store: Store) {
     const NEW: &str = "quiet lanterns drift above marble";
-    let app = TestApp::with(store, &up_to(2)).await;
+    let app = up_to(2, store).start().await;
     let (home, away) = (app.client(), app.client());
     assert_eq!(home.register("known", PASSWORD).await.status, 201);
     fail(&app, "known", 2).await;
@@ -169,7 +168,7 @@ async fn a_new_password_from_a_known_device_is_good_everywhere(store: Store) {
 }
 
 async fn of_two_hundred_wrong_passwords_at_once_from_a_known_device_a_hundred_are_compared(store: Store) {
-    let app = TestApp::with(store, OPEN).await;
+    let app = TestApp::on(store).without(&["login-account", "login-address"]).start().await;
     let home = Arc::new(app.client());
     assert_eq!(home.register("known", PASSWORD).await.status, 201);
     let before = compared(&app);
@@ -193,8 +192,7 @@ async fn of_two_hundred_wrong_passwords_at_once_from_a_known_device_a_hundred_ar
 /// Step by step, compared with a name without an account and with an untouched account; the right password
 /// from the third step on.
 async fn a_disabled_password_is_answered_like_a_wrong_one_and_like_none(store: Store) {
-    let toml = format!("{BEHIND_A_PROXY}[login]\nmax_consecutive_failures = 2\n");
-    let app = TestApp::with(store, &toml).await;
+    let app = limited(2, store).start().await;
     for login in ["disabled", "fine"] {
         app.register(login).await;
     }
@@ -238,8 +236,7 @@ async fn a_disabled_password_is_answered_like_a_wrong_one_and_like_none(store: S
 }
 
 async fn a_disabled_password_looks_like_none_on_the_page(store: Store) {
-    let toml = format!("{BEHIND_A_PROXY}[login]\nmax_consecutive_failures = 1\n");
-    let app = TestApp::with(store, &toml).await;
+    let app = limited(1, store).start().await;
     app.register("known").await;
     assert_eq!(app.client_at("203.0.113.66").login("known", WRONG).await.status, 401);
     app.advance(Duration::from_secs(3600));
@@ -264,7 +261,7 @@ async fn a_disabled_password_looks_like_none_on_the_page(store: Store) {
 /// An answer without a preceding write would come sooner.
 #[tokio::test]
 async fn a_wrong_password_is_written_once_whomever_it_is_for() {
-    let app = TestApp::with(Store::Memory, &up_to(2)).await;
+    let app = up_to(2, Store::Memory).start().await;
     let home = app.client();
     assert_eq!(home.register("known", PASSWORD).await.status, 201);
     let db = Db::connect(&app.database).await.unwrap();
@@ -296,7 +293,7 @@ async fn a_wrong_password_is_written_once_whomever_it_is_for() {
 /// The account page, the API, the number and the console all use one path.
 #[tokio::test]
 async fn a_wrong_current_password_counts_wherever_it_is_typed() {
-    let app = TestApp::with(Store::Memory, &up_to(4)).await;
+    let app = up_to(4, Store::Memory).start().await;
     let boss = crate::sms::administration::admin(&app).await;
     let phone = serde_json::json!({ "phone": "+8613800138000", "code": "123456", "current_password": WRONG });
     assert_eq!(boss.call("/account/phone", phone.clone()).await.status, 401);
@@ -327,14 +324,16 @@ async fn a_wrong_current_password_counts_wherever_it_is_typed() {
 
 #[tokio::test]
 async fn a_saved_file_changes_how_many_it_takes() {
-    let app = TestApp::with(Store::Memory, &up_to(10)).await;
+    let toml =
+        |max| format!("[limits.login-account]\nrules = []\n[login]\nmax_consecutive_failures = {max}\n");
+    let app = TestApp::with(Store::Memory, &toml(10)).await;
     app.register("known").await;
     let fail = async || fail(&app, "known", 1).await;
     for _ in 0..5 {
         fail().await;
     }
     let save = async |max: u32| {
-        std::fs::write(app.file(), up_to(max)).unwrap();
+        std::fs::write(app.file(), toml(max)).unwrap();
         let mut changes = app.services.live.changes();
         let in_force = |live: &gatehouse::config::LiveSettings| live.login.max_consecutive_failures == max;
         while !in_force(&app.services.live.snapshot()) {
@@ -361,7 +360,7 @@ async fn a_saved_file_changes_how_many_it_takes() {
 /// With the default rules: five hours of twenty an hour.
 #[tokio::test]
 async fn under_the_default_rules_it_takes_five_hours() {
-    let app = TestApp::with(Store::Memory, BEHIND_A_PROXY).await;
+    let app = TestApp::on(Store::Memory).behind_a_proxy().start().await;
     app.register("known").await;
     for attempt in 0..100 {
         assert!(account(&app, "known").await.password_disabled_at.is_none(), "{attempt}");

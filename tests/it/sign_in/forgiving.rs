@@ -6,7 +6,6 @@ use super::throttling::{assert_throttled, fail_solved};
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 
 const WRONG: &str = "a wrong password";
-const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
 
 on_both_stores!(
     an_owner_who_signs_in_every_two_seconds_buys_nobody_a_guess,
@@ -25,7 +24,7 @@ async fn sign_in(client: &Client, login: &str, password: &str) -> Answer {
 /// Twenty an hour is twenty an hour. The owner comes from browsers without a cookie, and needs at most a
 /// challenge until the account itself is blocked; in a known browser, not even that.
 async fn an_owner_who_signs_in_every_two_seconds_buys_nobody_a_guess(store: Store) {
-    let app = TestApp::with(store, BEHIND_A_PROXY).await;
+    let app = TestApp::on(store).behind_a_proxy().start().await;
     app.register("alice").await;
     let home = app.client_at("198.51.100.7");
     assert_eq!(home.login("alice", PASSWORD).await.status, 200);

@@ -11,13 +11,18 @@ use tokio::task::JoinHandle;
 use super::hang_ups;
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
 
-const ROOM_FOR_EIGHT: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n\
-    [password]\nmemory_kib = 7168\niterations = 1\nworkers = 1\nqueue = 8\n";
 const STRANGERS: usize = 4;
 const SOLVED: usize = 2;
 
 async fn start(store: Store) -> TestApp {
-    TestApp::with(store, ROOM_FOR_EIGHT).await
+    TestApp::on(store)
+        .behind_a_proxy()
+        .set("password.memory_kib", 7168)
+        .set("password.iterations", 1)
+        .set("password.workers", 1)
+        .set("password.queue", 8)
+        .start()
+        .await
 }
 
 /// A client in its own network.

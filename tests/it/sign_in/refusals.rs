@@ -111,7 +111,7 @@ async fn ten_thousand_refusals_write_nothing_to_redis() {
 
 #[tokio::test]
 async fn nothing_on_redis_names_an_account_or_an_address() {
-    let app = TestApp::with(Store::Redis, "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]").await;
+    let app = TestApp::on(Store::Redis).behind_a_proxy().start().await;
     let client = app.client_at("203.0.113.77");
     assert_eq!(client.register(LOGIN, "correct horse battery staple").await.status, 201);
     for login in [LOGIN, "nobodyatall"] {

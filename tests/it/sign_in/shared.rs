@@ -9,10 +9,10 @@ use gatehouse::lookup::LookupSubject;
 use super::devices::device_cookie;
 use super::throttling::{assert_throttled, fail_solved};
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::max;
 
 const WRONG: &str = "a wrong password";
 const MINUTE: Duration = Duration::from_secs(60);
-const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
 const SHARED: &str = "203.0.113.7";
 
 on_both_stores!(
@@ -28,7 +28,7 @@ on_both_stores!(
 );
 
 async fn start(store: Store, rules: &str) -> TestApp {
-    TestApp::with(store, &format!("{BEHIND_A_PROXY}{rules}")).await
+    TestApp::on(store).behind_a_proxy().file(rules).start().await
 }
 
 async fn owner(app: &TestApp) -> Client {
@@ -285,9 +285,12 @@ async fn a_wrong_code_counts_in_the_network_too(store: Store) {
 /// The windows of one instance include the network, too, with half its limit.
 #[tokio::test]
 async fn in_an_outage_a_network_is_held_to_half_and_a_known_device_is_not() {
-    let rules =
-        "[limits.login-network]\nrules = [{ max = 4, window = \"1h\" }]\n[store]\ntimeout = \"100ms\"\n";
-    let mut app = start(Store::Redis, rules).await;
+    let mut app = TestApp::on(Store::Redis)
+        .behind_a_proxy()
+        .set("store.timeout", "100ms")
+        .limit("login-network", &[max(4).per("1h")])
+        .start()
+        .await;
     let owner = owner(&app).await;
     app.redis.as_mut().unwrap().kill();
     for (address, status) in [("203.0.113.1", 401), ("203.0.113.2", 401), ("203.0.113.3", 429)] {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use gatehouse::login::{GuardAdmission, GuardRequest, RequestOrigin, Username};
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::max;
 
 const WRONG: &str = "a wrong password";
 const MINUTE: Duration = Duration::from_secs(60);
-const BEHIND_A_PROXY: &str = "[server]\ntrusted_proxies = [\"127.0.0.1/32\"]\n";
 
 on_both_stores!(
     fourth_failure_asks_for_captcha,
@@ -124,7 +124,7 @@ async fn retrying_while_blocked_does_not_prolong_it(store: Store) {
 }
 
 async fn many_accounts_from_one_address_meet_a_captcha(store: Store) {
-    let app = TestApp::with(store, BEHIND_A_PROXY).await;
+    let app = TestApp::on(store).behind_a_proxy().start().await;
     app.register("alice").await;
     let client = app.client_at("203.0.113.7");
     for account in 0..20 {
@@ -145,8 +145,7 @@ async fn many_accounts_from_one_address_meet_a_captcha(store: Store) {
 }
 
 async fn an_address_is_blocked_whatever_it_solves(store: Store) {
-    let rules = "[limits.login-address]\nrules = [{ max = 5, window = \"1h\" }]";
-    let app = TestApp::with(store, rules).await;
+    let app = TestApp::on(store).limit("login-address", &[max(5).per("1h")]).start().await;
     app.register("alice").await;
     let client = app.client();
     for account in 0..5 {
@@ -231,7 +230,7 @@ pub fn comparable(mut answer: Answer) -> (u16, Vec<(String, String)>, serde_json
 }
 
 async fn an_unknown_account_is_treated_like_a_known_one(store: Store) {
-    let app = TestApp::with(store, BEHIND_A_PROXY).await;
+    let app = TestApp::on(store).behind_a_proxy().start().await;
     app.register("known").await;
     let (at_known, at_unknown) = (app.client_at("203.0.113.7"), app.client_at("203.0.113.8"));
     for step in 0..26 {
@@ -263,7 +262,7 @@ async fn an_unknown_account_is_treated_like_a_known_one(store: Store) {
 }
 
 async fn an_unknown_account_looks_like_a_known_one_on_the_page(store: Store) {
-    let app = TestApp::with(store, BEHIND_A_PROXY).await;
+    let app = TestApp::on(store).behind_a_proxy().start().await;
     app.register("known").await;
     let (at_known, at_unknown) = (app.client_at("203.0.113.7"), app.client_at("203.0.113.8"));
     for step in 0..24 {
@@ -326,9 +325,7 @@ async fn a_monitored_limit_never_refuses(store: Store) {
 }
 
 async fn a_limit_without_rules_is_off(store: Store) {
-    let app =
-        TestApp::with(store, "[limits.login-account]\nrules = []\n[limits.login-address]\nrules = []\n[limits.login-network]\nrules = []\n")
-            .await;
+    let app = TestApp::on(store).without(&["login-account", "login-address", "login-network"]).start().await;
     app.register("alice").await;
     let client = app.client();
     for _ in 0..30 {
@@ -360,7 +357,7 @@ async fn a_calendar_rule_frees_at_midnight_of_its_zone(store: Store) {
 
 /// Nobody can block a name by failing at it before it exists.
 async fn failures_before_a_name_is_registered_do_not_burden_its_owner(store: Store) {
-    let app = TestApp::with(store, BEHIND_A_PROXY).await;
+    let app = TestApp::on(store).behind_a_proxy().start().await;
     fail_until_blocked(&app.client_at("203.0.113.7"), "alice").await;
     app.register("alice").await;
     let answer = app.client_at("203.0.113.8").login("alice", PASSWORD).await;

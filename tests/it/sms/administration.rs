@@ -5,7 +5,7 @@ use std::time::Duration;
 use gatehouse::login::{Roles, Username};
 use serde_json::json;
 
-use super::flows::{NEW, NO_LIMITS};
+use super::flows::{NEW, no_limits};
 use super::http::{NUMBER, OTHER};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
 
@@ -49,10 +49,11 @@ pub async fn admin(app: &TestApp) -> Client {
 
 #[tokio::test]
 async fn the_ledger_is_for_administrators() {
-    let toml = format!(
-        "{NO_LIMITS}[limits.sms-network]\nrules = []\n[limits.sms-prefix]\nrules = []\n[sms.brake]\nenabled = false\n"
-    );
-    let app = TestApp::with(Store::Memory, &toml).await;
+    let app = TestApp::on(Store::Memory)
+        .without(&["sms-phone", "sms-address", "sms-network", "sms-prefix"])
+        .set("sms.brake.enabled", false)
+        .start()
+        .await;
     let user = app.client();
     user.register("alice", PASSWORD).await;
     for path in ["/api/v1/admin/messages", "/api/v1/admin/brakes"] {
@@ -100,8 +101,7 @@ async fn the_ledger_is_for_administrators() {
 
 #[tokio::test]
 async fn a_braked_prefix_is_shown_and_lifted() {
-    let toml = format!("{NO_LIMITS}[sms.brake]\nmin_sent = 1\n");
-    let app = TestApp::with(Store::Memory, &toml).await;
+    let app = no_limits().set("sms.brake.min_sent", 1).start().await;
     let (user, boss) = (app.client(), admin(&app).await);
     let brake = async || {
         for _ in 0..10 {

@@ -22,8 +22,8 @@ fn code_in(text: &str) -> String {
 #[tokio::test]
 async fn a_code_that_reached_a_handset_through_kannel_signs_in_and_its_report_is_in_the_ledger() {
     let kannel = Kannel::start();
-    let toml = format!("[sms]\ngateway = 'http'\n[sms.http]\nmethod = 'GET'\nurl = '{}'\n", kannel.url());
-    let app = TestApp::with(Store::Memory, &toml).await;
+    let setup = TestApp::on(Store::Memory).set("sms.gateway", "http").set("sms.http.url", kannel.url());
+    let app = setup.set("sms.http.method", "GET").start().await;
     let client = app.client_that_says(&[("accept-language", "zh-CN")]);
     let sent = client.ask_code("138 0013 8000", "login").await;
     assert_eq!((sent.status, sent.body.get("delivery")), (202, None), "{}", sent.text);
@@ -51,8 +51,9 @@ async fn a_code_that_reached_a_handset_through_kannel_signs_in_and_its_report_is
 async fn behind(status: u16) -> (MockServer, TestApp) {
     let server = MockServer::start().await;
     Mock::given(any()).respond_with(ResponseTemplate::new(status)).mount(&server).await;
-    let toml = format!("[sms]\ngateway = 'http'\n[sms.http]\nurl = '{}/send'\n", server.uri());
-    (server, TestApp::with(Store::Memory, &toml).await)
+    let url = format!("{}/send", server.uri());
+    let setup = TestApp::on(Store::Memory).set("sms.gateway", "http").set("sms.http.url", url);
+    (server, setup.start().await)
 }
 
 #[tokio::test]

@@ -4,10 +4,11 @@ use serde_json::json;
 
 use super::http::{NUMBER, OTHER, enter, with_number};
 use crate::support::app::{ANSWER, Answer, PASSWORD, Store, TestApp};
+use crate::support::setup::max;
 
 #[tokio::test]
 async fn numbers_that_no_code_goes_to_are_refused() {
-    let app = TestApp::with(Store::Memory, "[sms]\ncountries = [\"CN\"]\n").await;
+    let app = TestApp::on(Store::Memory).set("sms.countries", "['CN']").start().await;
     let client = app.client();
     for phone in ["", "12", "+86 10 6552 9988", "138001380001234", "+8613800138000;ext=5", "hello"] {
         let refused = client.ask_code(phone, "login").await;
@@ -22,8 +23,10 @@ async fn numbers_that_no_code_goes_to_are_refused() {
 
 #[tokio::test]
 async fn past_a_captcha_rule_a_solved_one_is_asked_for() {
-    let toml = "[limits.sms-phone]\nrules = [{ max = 1, window = \"1h\", then = \"captcha\" }, { max = 2, window = \"1h\" }]\n";
-    let app = TestApp::with(Store::Memory, toml).await;
+    let app = TestApp::on(Store::Memory)
+        .limit("sms-phone", &[max(1).per("1h").captcha(), max(2).per("1h")])
+        .start()
+        .await;
     let client = app.client();
     assert_eq!(client.ask_code(NUMBER, "login").await.status, 202);
     let asked = client.ask_code(NUMBER, "login").await;
@@ -73,7 +76,7 @@ async fn a_page_of_another_site_can_ask_for_nothing() {
 
 #[tokio::test]
 async fn without_the_store_no_code_is_sent_or_compared() {
-    let mut app = TestApp::with(Store::Redis, "[store]\ntimeout = \"200ms\"\n").await;
+    let mut app = TestApp::on(Store::Redis).set("store.timeout", "200ms").start().await;
     let client = app.client();
     let code = client.code(NUMBER, "login").await;
     drop(app.redis.take());
@@ -86,7 +89,7 @@ async fn without_the_store_no_code_is_sent_or_compared() {
 
 #[tokio::test]
 async fn the_outbox_is_for_this_machine_alone() {
-    let app = TestApp::with(Store::Memory, "[server]\ntrusted_proxies = [\"127.0.0.0/8\"]\n").await;
+    let app = TestApp::on(Store::Memory).behind_a_proxy().start().await;
     app.client().code(NUMBER, "login").await;
     for path in ["/dev/outbox", "/dev/outbox.json"] {
         let seen = app.client().get(path).await;
@@ -97,8 +100,11 @@ async fn the_outbox_is_for_this_machine_alone() {
     }
     let none = app.client().get("/dev/outbox.json?phone=nonsense").await;
     assert_eq!(none.body, json!([]));
-    let toml = "[sms]\ngateway = \"http\"\n[sms.http]\nurl = \"http://127.0.0.1:9/\"\n";
-    let app = TestApp::with(Store::Memory, toml).await;
+    let app = TestApp::on(Store::Memory)
+        .set("sms.gateway", "http")
+        .set("sms.http.url", "http://127.0.0.1:9/")
+        .start()
+        .await;
     for path in ["/dev/outbox", "/dev/outbox.json"] {
         assert_eq!(app.client().get(path).await.status, 404);
     }
@@ -114,8 +120,11 @@ async fn reports_are_taken_from_the_gateway_that_there_is() {
     for gateway in ["outbox", "twilio", "nothing", "%2e%2e"] {
         assert_eq!(app.client().get(&format!("/sms/reports/{gateway}")).await.status, 404, "{gateway}");
     }
-    let toml = "[sms]\ngateway = \"http\"\n[sms.http]\nurl = \"http://127.0.0.1:9/\"\n";
-    let app = TestApp::with(Store::Memory, toml).await;
+    let app = TestApp::on(Store::Memory)
+        .set("sms.gateway", "http")
+        .set("sms.http.url", "http://127.0.0.1:9/")
+        .start()
+        .await;
     let client = app.client();
     let forged = client.get("/sms/reports/http?id=0123456789abcdef0123456789abcdef&token=x&status=1").await;
     assert_eq!((forged.status, forged.text.as_str()), (401, ""));

@@ -9,10 +9,15 @@ use serde_json::json;
 
 use super::http::{NUMBER, OTHER};
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::setup::{Setup, max};
 
 pub const NEW: &str = "quiet lanterns drift above marble";
 const CURRENT: (&str, &str) = ("current_password", PASSWORD);
-pub const NO_LIMITS: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = []\n";
+
+/// Without those on a number, and on the address that asks.
+pub fn no_limits() -> Setup {
+    TestApp::on(Store::Memory).without(&["sms-phone", "sms-address"])
+}
 
 /// Submits the form of the page that was just shown, with its hidden fields and these.
 pub async fn send_on(client: &Client, path: &str, shown: &Answer, fields: &[(&str, &str)]) -> Answer {
@@ -90,7 +95,7 @@ async fn another_code_and_another_number_are_asked_for_on_the_same_page() {
 
 #[tokio::test]
 async fn a_button_pressed_twice_is_one_message() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits().start().await;
     let client = app.client();
     let first = client.get("/login/code").await;
     let press = || send_on(&client, "/login/code", &first, &[("phone", NUMBER)]);
@@ -103,7 +108,7 @@ async fn a_button_pressed_twice_is_one_message() {
 
 #[tokio::test]
 async fn an_account_is_made_with_a_number() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits().start().await;
     app.register("taken").await;
     let client = app.client();
     let page = client.get("/register").await;
@@ -139,7 +144,7 @@ async fn an_account_is_made_with_a_number() {
 
 #[tokio::test]
 async fn a_forgotten_password_is_replaced() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits().start().await;
     let owner = app.client();
     let code = owner.code(NUMBER, "register").await;
     let body = json!({ "login": "alice", "password": PASSWORD, "phone": NUMBER, "code": code });
@@ -167,7 +172,7 @@ async fn a_forgotten_password_is_replaced() {
 
 #[tokio::test]
 async fn a_number_is_added_replaced_and_removed_on_the_account() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits().start().await;
     let client = app.client();
     for path in ["/account/phone", "/admin/messages"] {
         let away = client.get(path).await;
@@ -192,7 +197,7 @@ async fn a_number_is_added_replaced_and_removed_on_the_account() {
 
 #[tokio::test]
 async fn an_account_without_a_password_is_led_to_one() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits().start().await;
     let client = app.client();
     let code = client.code(NUMBER, "login").await;
     client.call("/sms/login", json!({ "phone": NUMBER, "code": code })).await;
@@ -228,7 +233,7 @@ async fn forms_without_their_token_do_nothing() {
 
 #[tokio::test]
 async fn a_sign_in_held_up_behind_a_reset_starts_no_session() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits().start().await;
     let owner = app.client();
     let code = owner.code(NUMBER, "register").await;
     let body = json!({ "login": "alice", "password": PASSWORD, "phone": NUMBER, "code": code });
@@ -254,8 +259,7 @@ async fn a_sign_in_held_up_behind_a_reset_starts_no_session() {
 
 #[tokio::test]
 async fn a_page_asks_for_a_captcha_where_a_code_has_one_before_it() {
-    let toml = "[limits.sms-address]\nrules = [{ max = 1, window = \"1h\", then = \"captcha\" }]\n";
-    let app = TestApp::with(Store::Memory, toml).await;
+    let app = TestApp::on(Store::Memory).limit("sms-address", &[max(1).per("1h").captcha()]).start().await;
     let client = app.client();
     assert_eq!(ask(&client, "/login/code", NUMBER).await.status, 200);
     let asked = ask(&client, "/login/code", OTHER).await;
@@ -274,10 +278,12 @@ async fn a_page_asks_for_a_captcha_where_a_code_has_one_before_it() {
 /// A challenge shown for one button of a page can be answered with another button of it.
 #[tokio::test]
 async fn a_challenge_is_good_for_every_button_of_its_page() {
-    let toml = "[limits.sms-phone]\nrules = []\n\
-        [limits.sms-address]\nrules = [{ max = 1, window = \"1h\", then = \"captcha\" }]\n";
     for path in ["/login/code", "/register", "/password/reset"] {
-        let app = TestApp::with(Store::Memory, toml).await;
+        let app = TestApp::on(Store::Memory)
+            .limit("sms-address", &[max(1).per("1h").captcha()])
+            .without(&["sms-phone"])
+            .start()
+            .await;
         let client = app.client();
         let (login, password) = (("login", "ada"), ("password", PASSWORD));
         let first = client.get(path).await;
@@ -297,8 +303,7 @@ async fn a_challenge_is_good_for_every_button_of_its_page() {
 /// After many wrong codes from an address, on pages and calls alike.
 #[tokio::test]
 async fn a_code_is_entered_with_a_captcha_after_wrong_ones_from_the_address() {
-    let toml = "[limits.login-address]\nrules = [{ max = 1, window = \"1h\", then = \"captcha\" }]\n";
-    let app = TestApp::with(Store::Memory, toml).await;
+    let app = TestApp::on(Store::Memory).limit("login-address", &[max(1).per("1h").captcha()]).start().await;
     let client = app.client();
     assert_eq!(super::http::enter(&client, OTHER, "123456").await.status, 401);
     let second = ask(&client, "/login/code", NUMBER).await;

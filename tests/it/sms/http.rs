@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::{Setup, max};
 
 pub const NUMBER: &str = "+8613800138000";
 pub const OTHER: &str = "+8613900139000";
@@ -19,21 +20,10 @@ const SPELLINGS: [&str; 6] = [
     "＋８６１３８００１３８０００",
     "(+86) 138.0013.8000",
 ];
-const FIVE_AN_HOUR: &str = r#"
-    [limits.sms-phone]
-    rules = [{ max = 5, window = "1h" }]
-    [limits.sms-address]
-    rules = []
-"#;
 /// For tests of other things than the amount of messages.
-const NO_LIMITS: &str = r#"
-    [limits.sms-phone]
-    rules = []
-    [limits.sms-address]
-    rules = []
-    [limits.login-address]
-    rules = []
-"#;
+fn no_limits(store: Store) -> Setup {
+    TestApp::on(store).without(&["sms-phone", "sms-address", "login-address"])
+}
 
 on_both_stores!(
     a_code_signs_in_once,
@@ -76,7 +66,8 @@ async fn a_code_signs_in_once(store: Store) {
 }
 
 async fn of_a_hundred_in_six_spellings_five_go_out(store: Store) {
-    let app = TestApp::with(store, FIVE_AN_HOUR).await;
+    let app =
+        TestApp::on(store).limit("sms-phone", &[max(5).per("1h")]).without(&["sms-address"]).start().await;
     let tasks: Vec<_> = (0..100)
         .map(|n| {
             let client = app.client();
@@ -126,7 +117,7 @@ async fn the_same_key_is_the_same_message(store: Store) {
 }
 
 async fn five_wrong_codes_are_looked_at(store: Store) {
-    let app = TestApp::with(store, NO_LIMITS).await;
+    let app = no_limits(store).start().await;
     let client = app.client();
     let code = client.code(NUMBER, "login").await;
     let guess = wrong(&code);
@@ -161,7 +152,7 @@ async fn code_asked_by(app: &TestApp, client: &Client) -> String {
 }
 
 async fn strangers_guesses_keep_no_owner_out(store: Store) {
-    let app = TestApp::with(store, "[server]\ntrusted_proxies = [\"127.0.0.1\"]\n").await;
+    let app = TestApp::on(store).behind_a_proxy().start().await;
     // They keep no cookies, and have no known address.
     let stranger = app.client_at("203.0.113.77");
     for turn in 0..7 {
@@ -182,8 +173,7 @@ async fn strangers_guesses_keep_no_owner_out(store: Store) {
 }
 
 async fn a_device_that_the_numbers_account_knows_gets_in_past_strangers(store: Store) {
-    let toml = "[server]\ntrusted_proxies = [\"127.0.0.1\"]\n[limits.sms-phone]\nrules = []\n";
-    let app = TestApp::with(store, toml).await;
+    let app = TestApp::on(store).behind_a_proxy().without(&["sms-phone"]).start().await;
     let owner = app.client_at("198.51.100.7");
     let code = code_asked_by(&app, &owner).await;
     assert_eq!(enter(&owner, NUMBER, &code).await.status, 200);
@@ -263,7 +253,7 @@ async fn of_many_that_enter_one_code_at_once_one_is_let_in() {
 
 #[tokio::test]
 async fn a_code_is_not_spent_on_a_mistake_at_registration() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits(Store::Memory).start().await;
     app.register("taken").await;
     let client = app.client();
     let code = client.code(NUMBER, "register").await;
@@ -295,7 +285,7 @@ async fn a_code_is_not_spent_on_a_mistake_at_registration() {
 
 #[tokio::test]
 async fn a_code_is_good_for_its_purpose_and_number_and_five_minutes() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits(Store::Memory).start().await;
     let client = app.client();
     let code = client.code(NUMBER, "reset").await;
     assert_eq!(enter(&client, NUMBER, &code).await.problem(), "invalid-code");
@@ -322,7 +312,7 @@ pub fn bare(answer: &Answer) -> (u16, String, Vec<(String, String)>) {
 
 #[tokio::test]
 async fn known_and_unknown_numbers_are_answered_alike() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits(Store::Memory).start().await;
     let owner = with_number(&app, "alice", NUMBER).await;
     let client = app.client();
     // A client without a browser cookie gets one, whatever the number.
@@ -354,7 +344,7 @@ async fn known_and_unknown_numbers_are_answered_alike() {
 
 #[tokio::test]
 async fn a_number_is_given_to_an_account_and_taken_away() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits(Store::Memory).start().await;
     let stranger = app.client();
     let refused = stranger.ask_code(NUMBER, "verify").await;
     assert_eq!((refused.status, refused.problem()), (401, "unauthenticated"));

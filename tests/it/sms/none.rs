@@ -4,11 +4,9 @@ use serde_json::json;
 
 use crate::support::app::{PASSWORD, Store, TestApp};
 
-const NONE: &str = "[sms]\ngateway = \"none\"\n";
-
 #[tokio::test]
 async fn what_needs_a_code_is_not_found() {
-    let app = TestApp::with(Store::Memory, NONE).await;
+    let app = TestApp::on(Store::Memory).set("sms.gateway", "none").start().await;
     let client = app.client();
     for path in ["/login/code", "/password/reset", "/account/phone", "/sms/reports/none", "/sms/reports/http"]
     {
@@ -31,7 +29,7 @@ async fn what_needs_a_code_is_not_found() {
 
 #[tokio::test]
 async fn no_page_offers_a_code() {
-    let app = TestApp::with(Store::Memory, NONE).await;
+    let app = TestApp::on(Store::Memory).set("sms.gateway", "none").start().await;
     let client = app.client();
     for path in ["/login", "/register"] {
         let page = client.get(path).await.text;
@@ -47,7 +45,7 @@ async fn no_page_offers_a_code() {
 
 #[tokio::test]
 async fn a_number_at_registration_is_refused_by_name() {
-    let app = TestApp::with(Store::Memory, NONE).await;
+    let app = TestApp::on(Store::Memory).set("sms.gateway", "none").start().await;
     let client = app.client();
     let (phone, code) = ("+8613800138000", "123456");
     let body = json!({ "login": "guybrush", "password": PASSWORD, "phone": phone, "code": code });

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::administration::admin;
-use super::flows::{NEW, NO_LIMITS, ask, send_on};
+use super::flows::{NEW, ask, no_limits, send_on};
 use super::http::{NUMBER, OTHER, enter, with_number};
-use crate::support::app::{ALL_STRANGERS, Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{Answer, Client, PASSWORD, TestApp};
 
 fn giving(code: &str, password: Option<&str>) -> Value {
     let mut body = json!({ "phone": OTHER, "code": code });
@@ -22,7 +22,7 @@ async fn remove(app: &TestApp, client: &Client, body: Value) -> Answer {
 
 #[tokio::test]
 async fn a_stolen_session_without_the_password_neither_sets_nor_removes_a_number() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits().start().await;
     let thief = with_number(&app, "alice", NUMBER).await;
     let code = thief.code(OTHER, "verify").await;
     let refused = thief.call("/account/phone", giving(&code, None)).await;
@@ -40,7 +40,7 @@ async fn a_stolen_session_without_the_password_neither_sets_nor_removes_a_number
 
 #[tokio::test]
 async fn wrong_passwords_there_count_as_failed_sign_ins_to_the_account() {
-    let app = TestApp::with(Store::Memory, &format!("{NO_LIMITS}{ALL_STRANGERS}")).await;
+    let app = no_limits().without(&["login-device"]).start().await;
     let client = with_number(&app, "alice", NUMBER).await;
     for _ in 0..2 {
         assert_eq!(client.call("/account/phone", giving("123456", Some(NEW))).await.status, 401);
@@ -58,7 +58,7 @@ async fn wrong_passwords_there_count_as_failed_sign_ins_to_the_account() {
 
 #[tokio::test]
 async fn an_account_without_a_password_keeps_its_number_until_it_has_one() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits().start().await;
     let client = app.client();
     let code = client.code(NUMBER, "login").await;
     assert_eq!(enter(&client, NUMBER, &code).await.status, 200);
@@ -72,7 +72,7 @@ async fn an_account_without_a_password_keeps_its_number_until_it_has_one() {
 
 #[tokio::test]
 async fn an_administrator_is_opened_by_no_code() {
-    let app = TestApp::with(Store::Memory, NO_LIMITS).await;
+    let app = no_limits().start().await;
     let boss = admin(&app).await;
     let code = boss.code(OTHER, "verify").await;
     assert_eq!(boss.call("/account/phone", giving(&code, Some(PASSWORD))).await.status, 204);

@@ -78,7 +78,7 @@ async fn guesses_are_counted_apart_and_what_is_over_is_forgotten_on_postgresql()
 
 #[tokio::test]
 async fn while_it_refuses_connections_calls_fail_at_once_and_go_on_when_it_is_back() {
-    let mut app = TestApp::on_postgres(Store::Memory, "").await;
+    let mut app = TestApp::on(Store::Memory).own_postgres().start().await;
     let client = app.client();
     app.postgres.as_mut().unwrap().stop();
     until(async || client.get("/readyz").await.status == 503).await;

@@ -6,11 +6,7 @@ use super::administration::admin;
 use super::flows::{ask, send_on};
 use super::http::{NUMBER, OTHER, bare, enter, with_number};
 use crate::support::app::{ANSWER, Answer, Client, Store, TestApp, on_both_stores};
-
-/// Of five messages four are open to everybody.
-const FIVE_IN_ALL: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = []
-    [limits.login-address]\nrules = []\n[limits.login-network]\nrules = []
-    [limits.sms-total]\nrules = [{ max = 5, window = '24h' }]\n";
+use crate::support::setup::max;
 
 on_both_stores!(
     in_a_shortage_nothing_tells_numbers_with_accounts_apart,
@@ -20,7 +16,11 @@ on_both_stores!(
 
 /// One goes to alice, at her registration; three more to other numbers.
 async fn short(store: Store) -> TestApp {
-    let app = TestApp::with(store, FIVE_IN_ALL).await;
+    let app = TestApp::on(store)
+        .limit("sms-total", &[max(5).per("24h")])
+        .without(&["sms-phone", "sms-address", "login-address", "login-network"])
+        .start()
+        .await;
     with_number(&app, "alice", NUMBER).await;
     for n in 1..=3 {
         let told = app.client().ask_code(&format!("+861370013800{n}"), "login").await;

@@ -17,6 +17,7 @@ use super::database::TestDatabase;
 use super::ports::free_port;
 use super::postgres::PostgresServer;
 use super::redis::RedisServer;
+use super::setup::Setup;
 use super::steered::SteeredClock;
 use crate::throttle::NOON;
 
@@ -24,8 +25,6 @@ use crate::throttle::NOON;
 pub const ANSWER: &str = "solo";
 /// A password that the policy takes.
 pub const PASSWORD: &str = "correct horse battery staple";
-/// For tests of `login-account`: it counts everyone, even in known browsers.
-pub const ALL_STRANGERS: &str = "[limits.login-device]\nrules = []\n";
 
 /// What an installation keeps its windows in. Each kind comes with one kind of database, so that tests on
 /// both stores also test both databases.
@@ -75,103 +74,103 @@ pub struct TestApp {
     pub database: String,
     /// If the store is Redis.
     pub redis: Option<RedisServer>,
-    /// If requested; see [`TestApp::on_postgres`].
+    /// If requested; see [`Setup::own_postgres`].
     pub postgres: Option<PostgresServer>,
-    _database: Option<TestDatabase>,
-    steered: Option<Arc<SteeredClock>>,
     handle: ServerHandle,
-    /// Contains the configuration's file: see [`TestApp::file`].
-    folder: Arc<tempfile::TempDir>,
+    ground: Ground,
     file: PathBuf,
     _watcher: ConfigWatcher,
 }
 
 /// What instances of one installation share.
+#[derive(Clone)]
 struct Ground {
     folder: Arc<tempfile::TempDir>,
     clock: Clock,
+    /// Redis's.
+    steered: Option<Arc<SteeredClock>>,
     database: String,
+    /// What that is in, unless it is in a server of the test's own.
+    _database: Arc<TestDatabase>,
     store_url: Option<String>,
+}
+
+impl Setup {
+    pub async fn start(self) -> TestApp {
+        let steered = (self.store == Store::Redis).then(|| Arc::new(SteeredClock::at(NOON)));
+        let redis = steered.as_deref().map(RedisServer::steered);
+        let own = self.store.database().await;
+        let (mut database, mut postgres) = (own.url.clone(), None);
+        if self.own_postgres {
+            let server = PostgresServer::start().await;
+            database = server.database("gatehouse").await;
+            postgres = Some(server);
+        }
+        let ground = Ground {
+            folder: Arc::new(tempfile::tempdir().unwrap()),
+            clock: Clock::manual(NOON),
+            steered,
+            database,
+            _database: Arc::new(own),
+            store_url: redis.as_ref().map(RedisServer::url),
+        };
+        let mut app = TestApp::build(ground, self).await;
+        (app.redis, app.postgres) = (redis, postgres);
+        app
+    }
 }
 
 impl TestApp {
     pub async fn start(store: Store) -> Self {
-        Self::with(store, "").await
+        Self::on(store).start().await
     }
 
-    /// `toml` is a configuration without the database, the store and the address. Hashing is as cheap as
-    /// possible, unless `toml` sets its cost.
+    /// `toml` is its configuration file.
     pub async fn with(store: Store, toml: &str) -> Self {
-        Self::over(None, store, toml).await
-    }
-
-    /// The same with its own PostgreSQL, which the test may stop.
-    pub async fn on_postgres(store: Store, toml: &str) -> Self {
-        Self::over(Some(PostgresServer::start().await), store, toml).await
-    }
-
-    async fn over(postgres: Option<PostgresServer>, store: Store, toml: &str) -> Self {
-        let clock = Clock::manual(NOON);
-        let steered = (store == Store::Redis).then(|| Arc::new(SteeredClock::at(NOON)));
-        let redis = steered.as_deref().map(RedisServer::steered);
-        let folder = Arc::new(tempfile::tempdir().unwrap());
-        let own = store.database().await;
-        let database = match &postgres {
-            Some(server) => server.database("gatehouse").await,
-            None => own.url.clone(),
-        };
-        let store_url = redis.as_ref().map(RedisServer::url);
-        let mut app = Self::on(Ground { folder, clock, database, store_url }, toml).await;
-        (app.redis, app.postgres, app.steered, app._database) = (redis, postgres, steered, Some(own));
-        app
+        Self::on(store).file(toml).start().await
     }
 
     /// Another instance on the same database, store, key and clocks.
-    pub async fn beside(&self, toml: &str) -> Self {
-        let store_url = self.redis.as_ref().map(RedisServer::url);
-        let (folder, clock, database) = (self.folder.clone(), self.clock.clone(), self.database.clone());
-        let mut app = Self::on(Ground { folder, clock, database, store_url }, toml).await;
-        app.steered.clone_from(&self.steered);
-        app
+    pub async fn beside(&self, setup: Setup) -> Self {
+        Self::build(self.ground.clone(), setup).await
     }
 
     /// Another instance with the same key and clocks, whose database is at that address.
     pub async fn on_database(&self, database: &str) -> Self {
-        let (folder, clock) = (self.folder.clone(), self.clock.clone());
-        Self::on(Ground { folder, clock, database: database.to_owned(), store_url: None }, "").await
+        let ground = Ground { database: database.to_owned(), store_url: None, ..self.ground.clone() };
+        Self::build(ground, Self::on(Store::Memory)).await
     }
 
-    async fn on(ground: Ground, toml: &str) -> Self {
-        let Ground { folder, clock, database, store_url } = ground;
-        let mut variables = vec![];
-        let mut set = |key: &str, value: String| variables.push((format!("GATEHOUSE__{key}"), value));
+    async fn build(ground: Ground, mut setup: Setup) -> Self {
         let address = format!("127.0.0.1:{}", free_port());
-        set("SERVER__BIND", address.clone());
-        if !toml.contains("public_url") {
-            set("SERVER__PUBLIC_URL", format!("http://{address}"));
-        }
-        set("DATABASE__URL", database.clone());
-        set("SECRETS__KEY_FILE", folder.path().join("secret.key").display().to_string());
+        let url = format!("http://{address}");
+        let mut default = |key: &str, value: &str| {
+            setup.keys.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+        };
+        default("server.bind", &address);
+        default("server.public_url", &url);
+        default("database.url", &ground.database);
+        default("secrets.key_file", ground.folder.path().join("secret.key").to_str().unwrap());
         // Two busy cores are not an outage; the tests of outages set their own timeout.
-        if !toml.contains("[store]") {
-            set("STORE__TIMEOUT", "5s".to_owned());
+        default("store.timeout", "5s");
+        if let Some(url) = &ground.store_url {
+            default("store.url", url);
         }
-        if let Some(url) = store_url {
-            set("STORE__URL", url);
+        default("captcha.provider", "fixed");
+        if setup.keys["captcha.provider"] == "fixed" {
+            setup = setup.set("captcha.fixed_answer", ANSWER);
         }
-        if !toml.contains("[captcha]") {
-            set("CAPTCHA__PROVIDER", "fixed".to_owned());
-            set("CAPTCHA__FIXED_ANSWER", ANSWER.to_owned());
-        }
-        let first = folder.path().join("test.toml");
-        let beside = || folder.path().join(format!("test-{}.toml", address.replace(':', "-")));
+        let first = ground.folder.path().join("test.toml");
+        let beside = || ground.folder.path().join(format!("test-{}.toml", address.replace(':', "-")));
         let file = if first.exists() { beside() } else { first };
-        std::fs::write(&file, toml).unwrap();
-        let source = ConfigSource::new(Some(&file), variables);
+        std::fs::write(&file, &setup.file).unwrap();
+        let source = ConfigSource::new(Some(&file), setup.variables());
         let LoadedConfig { mut settings, live, .. } = source.load().unwrap();
+        let clock = ground.clock.clone();
         let watcher =
             ConfigWatcher::start(source, settings.clone(), live.clone(), clock.clone(), |_| {}).unwrap();
-        if !toml.contains("[password]") {
+        // As cheap as it gets, unless the test says what it costs.
+        if !setup.sets("password.") {
             settings.password.memory_kib = 64;
             settings.password.iterations = 1;
         }
@@ -181,21 +180,9 @@ impl TestApp {
         let serving = application.serve().unwrap();
         let handle = serving.handle();
         tokio::spawn(serving.run());
-        let url = format!("http://{address}");
-        Self {
-            url,
-            services,
-            clock,
-            database,
-            redis: None,
-            postgres: None,
-            _database: None,
-            steered: None,
-            handle,
-            folder,
-            file,
-            _watcher: watcher,
-        }
+        let database = ground.database.clone();
+        let (redis, postgres) = (None, None);
+        Self { url, services, clock, database, redis, postgres, handle, ground, file, _watcher: watcher }
     }
 
     /// The watched configuration file with `toml`.
@@ -206,7 +193,7 @@ impl TestApp {
     /// The same port, with an empty Redis.
     pub fn restart_redis(&mut self) {
         let old = self.redis.take().expect("an app on Redis");
-        let (port, steered) = (old.port, self.steered.as_ref().expect("a clock for it"));
+        let (port, steered) = (old.port, self.ground.steered.as_ref().expect("a clock for it"));
         drop(old);
         self.redis = Some(RedisServer::start_at(port, |command| steered.steer(command)));
     }
@@ -214,7 +201,7 @@ impl TestApp {
     /// Advances every clock.
     pub fn advance(&self, span: Duration) {
         self.clock.advance(span);
-        if let Some(steered) = &self.steered {
+        if let Some(steered) = &self.ground.steered {
             steered.advance(span);
         }
     }

@@ -11,6 +11,7 @@ pub mod postgres;
 pub mod process;
 pub mod redis;
 pub mod routes;
+pub mod setup;
 pub mod steered;
 
 /// Makes the tables of a database; see [`database::TestDatabase`].

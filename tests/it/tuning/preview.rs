@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::rig::{admin, shown, with_max};
 use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::max;
 
 const PREVIEW: &str = "/admin/limits/preview";
 const WRONG: &str = "a wrong password";
@@ -82,7 +83,7 @@ async fn a_replay_clears_the_log_that_an_administrator_cleared(store: Store) {
 }
 
 async fn a_replay_clears_no_log_for_a_subject_that_it_has_none_of(store: Store) {
-    let app = TestApp::with(store, "[limits.custom.reply]\nrules = [{ max = 2, window = \"1h\" }]\n").await;
+    let app = TestApp::on(store).limit("custom.reply", &[max(2).per("1h")]).start().await;
     let boss = admin(&app, "boss").await;
     assert_eq!(attempts(&app, "nobody", &[WRONG; 3]).await, [401; 3]);
     app.advance(SECOND);
