@@ -126,7 +126,10 @@ fn refused(runtime: &Runtime, rigs: &[(&str, Rig); 2]) -> bool {
         };
         let rig = Rc::new(rig.clone());
         let send = Rc::new(async move |turn| {
-            assert!(matches!(rig.send(turn % NUMBERS).await, SendOutcome::Throttled { .. }));
+            assert!(matches!(
+                rig.send(turn % NUMBERS).await,
+                SendOutcome::Denied(gatehouse::denied::Denied::Throttled { .. })
+            ));
         });
         let place = contest.enter("Codes::send", move || drive(runtime, CALLERS, 0, REFUSED, &send));
         contest.compare(place, bare, None);

@@ -30,6 +30,8 @@ pub mod config;
 pub mod custom;
 #[cfg(feature = "server")]
 pub mod db;
+#[cfg(feature = "server")]
+pub mod denied;
 pub mod entropy;
 pub mod files;
 #[cfg(feature = "server")]

@@ -1,14 +1,13 @@
 //! What an SMS code can do: sign in, set a new password, give a number to an account.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use metrics::Counter;
 use zeroize::Zeroizing;
 
 use super::consecutive::password_enabled_counter;
 use super::guard::LoginGuard;
-use super::sign_in::{BUSY, signed_in_counter};
+use super::sign_in::signed_in_counter;
 use super::{
     Account, Accounts, CreateError, HashCaller, HasherBusy, KnownDevices, PasswordError, PasswordHasher,
     PhoneSet, RequestOrigin, ServiceError, ShownBy, Username,
@@ -16,9 +15,10 @@ use super::{
 use crate::audit::{self, Action, AuditEvent};
 use crate::config::LiveSettings;
 use crate::db::DbError;
+use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::request_id;
-use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
+use crate::sms::{CheckOutcome, CodeGuess, Phone, ProvenPhone, Purpose, SmsCode, SmsCodes};
 use crate::throttle::LimitMode;
 
 /// The service. Clones share it.
@@ -32,19 +32,6 @@ struct ByCodeInner {
     hasher: PasswordHasher,
     entropy: Entropy,
     signed_in: Counter,
-}
-
-/// Why a code was not accepted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotOpened {
-    /// Wrong, expired, used or never sent; the answer does not say which.
-    Wrong,
-    /// Nothing was compared: after too many wrong codes from this address a CAPTCHA must be solved first.
-    Challenged { limit: String, retry_after: Duration },
-    /// Nothing was compared: too many wrong codes for this number, or from this address.
-    Throttled { limit: String, retry_after: Duration },
-    /// Codes cannot be checked at the moment.
-    Unavailable { retry_after: Duration },
 }
 
 /// A number, and the code entered for it.
@@ -71,7 +58,9 @@ pub enum ByCodeOutcome {
     },
     /// An administrator's account. Only somebody who has proved that the number is theirs learns this.
     PasswordRequired,
-    Not(NotOpened),
+    /// Wrong, expired, used or never sent.
+    WrongCode,
+    Denied(Denied),
 }
 
 /// A request for a new password.
@@ -89,11 +78,10 @@ pub enum ResetOutcome {
     NoAccount,
     /// An administrator's account. Only somebody who has proved that the number is theirs learns this.
     PasswordRequired,
-    Not(NotOpened),
+    /// Wrong, expired, used or never sent.
+    WrongCode,
+    Denied(Denied),
     Unfit(PasswordError),
-    Busy {
-        retry_after: Duration,
-    },
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -101,7 +89,9 @@ pub enum PhoneOutcome {
     Done,
     /// Only somebody who has proved that the number is theirs learns this.
     PhoneTaken,
-    Not(NotOpened),
+    /// Wrong, expired, used or never sent.
+    WrongCode,
+    Denied(Denied),
 }
 
 impl ByCode {
@@ -149,7 +139,7 @@ impl ByCode {
         let ByCodeInner { codes, guard, accounts, .. } = &*self.0;
         let proven = match opened(codes.check(live, self.guess(live, entry, Purpose::Login).await?).await?) {
             Ok(proven) => proven,
-            Err(not) => return Ok(ByCodeOutcome::Not(not)),
+            Err(not) => return Ok(not.into()),
         };
         loop {
             if let Some(account) = accounts.find_by_phone(proven.phone()).await? {
@@ -217,7 +207,7 @@ impl ByCode {
         }
         let admitted = match codes.admit(live, self.guess(live, ask.entry, Purpose::Reset).await?).await? {
             Ok(admitted) => admitted,
-            Err(not) => return Ok(opened(not).map_or_else(ResetOutcome::Not, |_| ResetOutcome::NoAccount)),
+            Err(denied) => return Ok(ResetOutcome::Denied(denied)),
         };
         let (service, phone) = (self.clone(), ask.entry.phone.clone());
         let password = Zeroizing::new(ask.new_password.to_owned());
@@ -238,7 +228,7 @@ impl ByCode {
         };
         let proven = match opened(checked?) {
             Ok(proven) => proven,
-            Err(not) => return Ok(ResetOutcome::Not(not)),
+            Err(not) => return Ok(not.into()),
         };
         let phone = proven.phone();
         let Some(account) = self.0.accounts.find_by_phone(phone).await? else {
@@ -279,13 +269,13 @@ impl ByCode {
         let proven =
             match opened(self.0.codes.check(live, self.guess(live, entry, Purpose::Verify).await?).await?) {
                 Ok(proven) => proven,
-                Err(not) => return Ok(PhoneOutcome::Not(not)),
+                Err(not) => return Ok(not.into()),
             };
         match self.0.accounts.set_phone(account.id, proven.phone()).await? {
             PhoneSet::Done => Ok(PhoneOutcome::Done),
             PhoneSet::Taken => Ok(PhoneOutcome::PhoneTaken),
             // The account was removed during its own session, which has ended with it.
-            PhoneSet::Gone => Ok(PhoneOutcome::Not(NotOpened::Wrong)),
+            PhoneSet::Gone => Ok(PhoneOutcome::WrongCode),
         }
     }
 
@@ -295,12 +285,8 @@ impl ByCode {
     }
 }
 
-/// A client without a solved challenge is asked for one.
-fn no_room(caller: &HashCaller, HasherBusy { retry_after }: HasherBusy) -> ResetOutcome {
-    match caller.solved() {
-        true => ResetOutcome::Busy { retry_after },
-        false => ResetOutcome::Not(NotOpened::Challenged { limit: BUSY.to_owned(), retry_after }),
-    }
+const fn no_room(caller: &HashCaller, HasherBusy { retry_after }: HasherBusy) -> ResetOutcome {
+    ResetOutcome::Denied(Denied::no_room(caller.solved(), retry_after))
 }
 
 /// An owner may configure that everyone is a stranger.
@@ -309,12 +295,32 @@ fn are_devices_known(live: &LiveSettings) -> bool {
     limit.mode() == LimitMode::Enforce && !limit.rules().is_empty()
 }
 
-fn opened(checked: CheckOutcome) -> Result<crate::sms::ProvenPhone, NotOpened> {
+/// A code that opened nothing, whatever it was for.
+enum NotOpened {
+    WrongCode,
+    Denied(Denied),
+}
+
+fn opened(checked: CheckOutcome) -> Result<ProvenPhone, NotOpened> {
     match checked {
         CheckOutcome::Right(proven) => Ok(proven),
-        CheckOutcome::Wrong => Err(NotOpened::Wrong),
-        CheckOutcome::Challenged { limit, retry_after } => Err(NotOpened::Challenged { limit, retry_after }),
-        CheckOutcome::Throttled { limit, retry_after } => Err(NotOpened::Throttled { limit, retry_after }),
-        CheckOutcome::Unavailable { retry_after } => Err(NotOpened::Unavailable { retry_after }),
+        CheckOutcome::Wrong => Err(NotOpened::WrongCode),
+        CheckOutcome::Denied(denied) => Err(NotOpened::Denied(denied)),
     }
 }
+
+/// Every outcome tells it in the same words.
+macro_rules! tells_not_opened {
+    ($($outcome:ty),+) => {
+        $(impl From<NotOpened> for $outcome {
+            fn from(not: NotOpened) -> Self {
+                match not {
+                    NotOpened::WrongCode => Self::WrongCode,
+                    NotOpened::Denied(denied) => Self::Denied(denied),
+                }
+            }
+        })+
+    };
+}
+
+tells_not_opened!(ByCodeOutcome, ResetOutcome, PhoneOutcome);

@@ -23,7 +23,7 @@ pub use accounts::{
     Account, Accounts, CreateError, DEVICE_LIFE, DeviceFailures, FailureResult, PastSignIn, PhoneSet, Roles,
     ShownBy,
 };
-pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, NotOpened, PhoneOutcome, ResetOutcome, ResetRequest};
+pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome, ResetRequest};
 pub use client::{RequestOrigin, SignInClient};
 pub use consecutive::password_enabled_counter;
 pub use devices::{DeviceCookies, KnownDevice, KnownDevices, device_subject};
@@ -39,7 +39,7 @@ pub use phc::Phc;
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
 pub use scopes::{MOST_SCOPES, ScopesError, TokenScopes};
 pub use sessions::{AuthenticatedSession, Session, SessionToken, Sessions, SignedInBy};
-pub use sign_in::{BUSY, SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
+pub use sign_in::{SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
 pub use tokens::{ApiToken, ApiTokens, MOST_TOKENS, NewToken, TokenBearer, TokenEntry, TokenId};
 pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
 

@@ -1,7 +1,6 @@
 //! Creating an account with a name and a password, with or without a number, and changing that password.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::consecutive::password_enabled_counter;
 use super::guard::{CountedAttempt, LoginGuard};
@@ -11,8 +10,9 @@ use super::{
 };
 use crate::audit::{self, Action, AuditEvent, EventRule};
 use crate::config::{LimitName, LiveSettings};
+use crate::denied::Denied;
 use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
-use crate::throttle::{Refusal, RuleAction};
+use crate::throttle::Refusal;
 
 const LIMIT: &str = LimitName::RegisterAddress.as_str();
 
@@ -49,21 +49,7 @@ pub enum RegistrationOutcome {
     PhoneTaken,
     WrongCode,
     Unfit(PasswordError),
-    /// A CAPTCHA must be solved first.
-    Challenged {
-        retry_after: Duration,
-    },
-    Throttled {
-        limit: String,
-        retry_after: Duration,
-    },
-    Busy {
-        retry_after: Duration,
-    },
-    /// Codes cannot be checked at the moment.
-    Unavailable {
-        retry_after: Duration,
-    },
+    Denied(Denied),
 }
 
 #[derive(Debug)]
@@ -73,11 +59,7 @@ pub enum PasswordChangeOutcome {
     /// Another password was set in the meantime.
     Stale,
     Unfit(PasswordError),
-    /// There is no room to hash it: a CAPTCHA must be solved first.
-    Challenged,
-    Busy {
-        retry_after: Duration,
-    },
+    Denied(Denied),
 }
 
 impl Registration {
@@ -103,11 +85,7 @@ impl Registration {
             Ok(counted) => counted,
             Err(refusal) => {
                 self.record_refused(newcomer, &refusal);
-                let retry_after = refusal.retry_after;
-                return Ok(match refusal.then {
-                    RuleAction::Captcha => RegistrationOutcome::Challenged { retry_after },
-                    RuleAction::Block => RegistrationOutcome::Throttled { limit: LIMIT.into(), retry_after },
-                });
+                return Ok(RegistrationOutcome::Denied(Denied::by(LIMIT, &refusal)));
             }
         };
         let registered = self.admitted(live, newcomer).await?;
@@ -159,13 +137,7 @@ impl Registration {
                 self.made(accounts.create_with_phone(login, Some(hash), proven.phone()).await)
             }
             CheckOutcome::Wrong => Ok(RegistrationOutcome::WrongCode),
-            CheckOutcome::Challenged { retry_after, .. } => {
-                Ok(RegistrationOutcome::Challenged { retry_after })
-            }
-            CheckOutcome::Throttled { limit, retry_after } => {
-                Ok(RegistrationOutcome::Throttled { limit, retry_after })
-            }
-            CheckOutcome::Unavailable { retry_after } => Ok(RegistrationOutcome::Unavailable { retry_after }),
+            CheckOutcome::Denied(denied) => Ok(RegistrationOutcome::Denied(denied)),
         }
     }
 
@@ -206,12 +178,11 @@ impl Registration {
             RegistrationOutcome::LoginTaken => (audit::Outcome::Failed, Some("login-taken")),
             RegistrationOutcome::PhoneTaken => (audit::Outcome::Failed, Some("phone-taken")),
             RegistrationOutcome::Unfit(_) => (audit::Outcome::Failed, Some("unfit-password")),
-            RegistrationOutcome::Busy { .. } => (audit::Outcome::Failed, Some("busy")),
-            // Which has its own event.
-            RegistrationOutcome::WrongCode
-            | RegistrationOutcome::Challenged { .. }
-            | RegistrationOutcome::Throttled { .. }
-            | RegistrationOutcome::Unavailable { .. } => (audit::Outcome::Failed, Some("code")),
+            RegistrationOutcome::Denied(Denied::Busy { .. }) => (audit::Outcome::Failed, Some("busy")),
+            // Which is an event of its own.
+            RegistrationOutcome::WrongCode | RegistrationOutcome::Denied(_) => {
+                (audit::Outcome::Failed, Some("code"))
+            }
         };
         let why = counted.noted.as_ref().map(|refusal| EventRule::noted(LIMIT, refusal));
         let event = AuditEvent { name, why, ..AuditEvent::new(counted.at, Action::Register, outcome) };
@@ -235,10 +206,9 @@ impl Registration {
         let hash = match hasher.hash_new_for(caller, new, &verified.login).await {
             Ok(Ok(hash)) => hash,
             Ok(Err(unfit)) => return Ok(PasswordChangeOutcome::Unfit(unfit)),
-            Err(HasherBusy { retry_after }) if caller.solved() => {
-                return Ok(PasswordChangeOutcome::Busy { retry_after });
+            Err(HasherBusy { retry_after }) => {
+                return Ok(PasswordChangeOutcome::Denied(Denied::no_room(caller.solved(), retry_after)));
             }
-            Err(_) => return Ok(PasswordChangeOutcome::Challenged),
         };
         let version = verified.password_version;
         let shown =
@@ -274,11 +244,6 @@ fn about<'a>(newcomer: RegistrationRequest<'a>, event: AuditEvent<'a>) -> AuditE
     }
 }
 
-/// There is no room to hash: a client without a solved challenge is asked for one.
 const fn refused(solved: bool, HasherBusy { retry_after }: HasherBusy) -> RegistrationOutcome {
-    if solved {
-        RegistrationOutcome::Busy { retry_after }
-    } else {
-        RegistrationOutcome::Challenged { retry_after }
-    }
+    RegistrationOutcome::Denied(Denied::no_room(solved, retry_after))
 }

@@ -19,13 +19,10 @@ use super::{
 };
 use crate::config::LiveSettings;
 use crate::db::DbError;
+use crate::denied::Denied;
 use crate::request_id;
-use crate::throttle::RuleAction;
 
 pub use counters::signed_in_counter;
-
-/// Named in a challenge that no limit asks for: there is more to hash than there is room for.
-pub const BUSY: &str = "busy";
 
 /// The retry time of a caller who waited in vain for others: about as long as those take.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
@@ -64,21 +61,8 @@ pub enum SignInOutcome {
     Rejected {
         captcha_required: bool,
     },
-    /// Nothing was verified: a CAPTCHA must be solved first; without one, not before that time. Names the
-    /// limit, or [`BUSY`].
-    Challenged {
-        limit: &'static str,
-        retry_after: Duration,
-    },
-    /// Nothing was verified, and no CAPTCHA helps until then.
-    Throttled {
-        limit: &'static str,
-        retry_after: Duration,
-    },
-    /// Nothing was verified, because too many others are.
-    Busy {
-        retry_after: Duration,
-    },
+    /// Nothing was verified. By which limit; or [`BUSY`].
+    Denied(Denied),
 }
 
 /// An account whose password was just verified, and the known device.
@@ -159,11 +143,7 @@ impl SignInService {
                 GuardAdmission::Held(slot) => slot,
                 GuardAdmission::Refused { path, limit, refusal } => {
                     self.record(&attempt, subject, path, AttemptEnd::Refused(limit, refusal));
-                    let retry_after = refusal.retry_after;
-                    return Ok(match refusal.then {
-                        RuleAction::Captcha => SignInOutcome::Challenged { limit, retry_after },
-                        RuleAction::Block => SignInOutcome::Throttled { limit, retry_after },
-                    });
+                    return Ok(SignInOutcome::Denied(Denied::by(limit, &refusal)));
                 }
                 GuardAdmission::Busy { retry_after } => {
                     return Ok(self.record_busy(&attempt, subject, SignInPath::Stranger, retry_after));
@@ -185,7 +165,7 @@ impl SignInService {
                 }
             }
         }
-        Ok(SignInOutcome::Busy { retry_after: BUSY_RETRY })
+        Ok(SignInOutcome::Denied(Denied::Busy { retry_after: BUSY_RETRY }))
     }
 
     /// None if the slot was taken on the wrong subject; it is refunded.

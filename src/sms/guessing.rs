@@ -10,6 +10,7 @@ use super::{Phone, Purpose, SmsCode};
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::config::LiveSettings;
 use crate::db::DbError;
+use crate::denied::Denied;
 use crate::request_id;
 use crate::secret::same;
 use crate::throttle::{
@@ -77,7 +78,7 @@ impl SmsCodes {
     pub async fn check(&self, live: &LiveSettings, guess: CodeGuess<'_>) -> Result<CheckOutcome, SmsError> {
         match self.admit(live, guess).await? {
             Ok(admitted) => admitted.compare().await,
-            Err(not) => Ok(not),
+            Err(denied) => Ok(CheckOutcome::Denied(denied)),
         }
     }
 
@@ -89,7 +90,7 @@ impl SmsCodes {
         &self,
         live: &LiveSettings,
         guess: CodeGuess<'_>,
-    ) -> Result<Result<AdmittedGuess, CheckOutcome>, SmsError> {
+    ) -> Result<Result<AdmittedGuess, Denied>, SmsError> {
         let CodeGuess { phone, purpose, browser, known, .. } = guess;
         let key = self.phone_key(live, phone);
         let asker = browser.map(|browser| self.asker(key, browser)).unwrap_or_default();
@@ -108,7 +109,7 @@ impl SmsCodes {
         guess: CodeGuess<'_>,
         guesser: Guesser,
         finds_code: bool,
-    ) -> Result<AdmittedGuess, CheckOutcome> {
+    ) -> Result<AdmittedGuess, Denied> {
         let limiter = self.0.budgets.limiter();
         let CodeGuess { phone, purpose, code, address, network, solved, .. } = guess;
         let at_number =
@@ -126,23 +127,18 @@ impl SmsCodes {
             Ok(HoldDecision::Refused(refusal)) => {
                 let limit = buckets[refusal.bucket].limit.name().to_owned();
                 self.record_refused(about, &limit, &refusal);
-                let retry_after = refusal.retry_after;
-                return Err(match refusal.then {
-                    RuleAction::Captcha => {
-                        guesses.challenged.increment(1);
-                        CheckOutcome::Challenged { limit, retry_after }
-                    }
-                    RuleAction::Block => {
-                        guesses.throttled.increment(1);
-                        CheckOutcome::Throttled { limit, retry_after }
-                    }
-                });
+                let counter = match refusal.then {
+                    RuleAction::Captcha => &guesses.challenged,
+                    RuleAction::Block => &guesses.throttled,
+                };
+                counter.increment(1);
+                return Err(Denied::by(limit, &refusal));
             }
             Ok(HoldDecision::OutOfPatience) | Err(_) => {
                 guesses.unavailable.increment(1);
                 let audit = &self.0.audit;
                 audit.record(about(AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable)));
-                return Err(CheckOutcome::Unavailable { retry_after: TRY_AGAIN });
+                return Err(Denied::Unavailable { retry_after: TRY_AGAIN });
             }
         };
         let (key, most) = (self.phone_key(live, phone), most(&live.limits.sms_guess));
@@ -254,7 +250,8 @@ impl AdmittedGuess {
         Ok(match refused {
             _ if right => CheckOutcome::Right(ProvenPhone::of(phone)),
             Some(Refusal { retry_after, .. }) => {
-                CheckOutcome::Throttled { limit: without_code.limit.name().to_owned(), retry_after }
+                let limit = without_code.limit.name().to_owned().into();
+                CheckOutcome::Denied(Denied::Throttled { limit, retry_after })
             }
             None => CheckOutcome::Wrong,
         })

@@ -6,6 +6,7 @@ use metrics::{Counter, Gauge, Histogram};
 
 use super::DeliveryResult;
 use super::outcome::{SendAnswer, SendOutcome};
+use crate::denied::Denied;
 use crate::outage::DependencyStatus;
 use crate::telemetry::GATEWAY_SECONDS;
 
@@ -94,9 +95,11 @@ impl SmsMetrics {
             SendOutcome::Sent(sent) if sent.confirmed => &self.messages.accepted,
             SendOutcome::Sent(_) => &self.messages.unknown,
             SendOutcome::NotSent => &self.messages.refused,
-            SendOutcome::Challenged { .. } => &self.messages.challenged,
-            SendOutcome::Throttled { .. } => &self.messages.throttled,
-            SendOutcome::Unavailable { .. } => &self.messages.unavailable,
+            SendOutcome::Denied(Denied::Challenged { .. }) => &self.messages.challenged,
+            SendOutcome::Denied(Denied::Throttled { .. }) => &self.messages.throttled,
+            SendOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. }) => {
+                &self.messages.unavailable
+            }
         };
         counter.increment(1);
     }
@@ -125,7 +128,7 @@ mod tests {
     fn each_outcome_is_counted_by_its_name() {
         let recorder = PrometheusBuilder::new().build_recorder();
         let metrics = metrics::with_local_recorder(&recorder, SmsMetrics::register);
-        let (limit, retry_after) = ("sms-phone".to_owned(), Duration::ZERO);
+        let (limit, retry_after) = ("sms-phone", Duration::ZERO);
         let sent = |confirmed| {
             SendOutcome::Sent(SendReceipt {
                 expires_in: Duration::ZERO,
@@ -138,9 +141,9 @@ mod tests {
             ("accepted", sent(true)),
             ("unknown", sent(false)),
             ("refused", SendOutcome::NotSent),
-            ("challenged", SendOutcome::Challenged { limit: limit.clone(), retry_after }),
-            ("throttled", SendOutcome::Throttled { limit, retry_after }),
-            ("unavailable", SendOutcome::Unavailable { retry_after }),
+            ("challenged", SendOutcome::Denied(Denied::Challenged { limit: limit.into(), retry_after })),
+            ("throttled", SendOutcome::Denied(Denied::Throttled { limit: limit.into(), retry_after })),
+            ("unavailable", SendOutcome::Denied(Denied::Unavailable { retry_after })),
         ];
         let told = |name: &str, outcome: &str| {
             let line = format!("{name}{{outcome=\"{outcome}\"}} 1");

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::budgets::BudgetTicket;
 use super::{Phone, Purpose};
 use crate::db::DbError;
-use crate::throttle::{Refusal, RuleAction};
+use crate::denied::Denied;
+use crate::throttle::Refusal;
 
 /// The retry time that a caller gets while something that a message needs is out.
 pub const TRY_AGAIN: Duration = Duration::from_secs(5);
@@ -34,27 +35,15 @@ pub struct CodeRequest<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendOutcome {
     Sent(SendReceipt),
-    /// A challenge must be solved with it; without one, not before that time.
-    Challenged {
-        limit: String,
-        retry_after: Duration,
-    },
-    /// Refused until that time, even with a solved challenge.
-    Throttled {
-        limit: String,
-        retry_after: Duration,
-    },
     /// The gateway refused it: it was not sent, and the number's limit does not count it.
     NotSent,
-    /// Something that a message needs is out: the window store, the gateway, or a free slot.
-    Unavailable {
-        retry_after: Duration,
-    },
+    /// A limit is full, or something that a message needs is out: the window store, the gateway, or a free slot.
+    Denied(Denied),
 }
 
 impl SendOutcome {
     pub(super) const fn unavailable() -> Self {
-        Self::Unavailable { retry_after: TRY_AGAIN }
+        Self::Denied(Denied::Unavailable { retry_after: TRY_AGAIN })
     }
 }
 
@@ -77,20 +66,8 @@ pub enum CheckOutcome {
     Right(ProvenPhone),
     /// Wrong code, or no code (any more): the answer does not say which.
     Wrong,
-    /// Nothing was compared: a challenge must be solved with it; without one, not before that time.
-    Challenged {
-        limit: String,
-        retry_after: Duration,
-    },
-    /// Nothing was compared.
-    Throttled {
-        limit: String,
-        retry_after: Duration,
-    },
-    /// Nothing was compared: the window store is out, or too many guesses are in flight.
-    Unavailable {
-        retry_after: Duration,
-    },
+    /// Nothing was compared: a limit is full, the window store is out, or too many guesses are in flight.
+    Denied(Denied),
 }
 
 /// A number that was just proved to belong to the client. Only a comparison creates one.
@@ -133,11 +110,7 @@ impl From<SendOutcome> for SendAnswer {
 
 impl SendAnswer {
     pub fn refused(limit: String, refusal: Refusal) -> Self {
-        let retry_after = refusal.retry_after;
-        let sending = match refusal.then {
-            RuleAction::Captcha => SendOutcome::Challenged { limit, retry_after },
-            RuleAction::Block => SendOutcome::Throttled { limit, retry_after },
-        };
+        let sending = SendOutcome::Denied(Denied::by(limit, &refusal));
         Self { refusal: Some(refusal), ..sending.into() }
     }
 }

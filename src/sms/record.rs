@@ -7,6 +7,7 @@ use super::outcome::{SendAnswer, SendOutcome};
 use super::share::BudgetShare;
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::clock::Micros;
+use crate::denied::Denied;
 
 impl SendJob {
     /// A repeated request is not an event, because it changes nothing. One in a shortage is recorded when its
@@ -21,9 +22,11 @@ impl SendJob {
             SendOutcome::Sent(sent) if sent.confirmed => (Outcome::Ok, None),
             SendOutcome::Sent(_) => (Outcome::Unknown, None),
             SendOutcome::NotSent => (Outcome::Failed, None),
-            SendOutcome::Challenged { limit, .. } => (Outcome::Challenged, Some(limit)),
-            SendOutcome::Throttled { limit, .. } => (Outcome::Throttled, Some(limit)),
-            SendOutcome::Unavailable { .. } => (Outcome::Unavailable, None),
+            SendOutcome::Denied(Denied::Challenged { limit, .. }) => (Outcome::Challenged, Some(limit)),
+            SendOutcome::Denied(Denied::Throttled { limit, .. }) => (Outcome::Throttled, Some(limit)),
+            SendOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. }) => {
+                (Outcome::Unavailable, None)
+            }
         };
         let buckets = self.watched.buckets(&self.keys, BudgetShare::Open);
         let (at, why) = match (limit, &answer.refusal, &answer.ticket) {

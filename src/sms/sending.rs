@@ -109,7 +109,7 @@ impl SendJob {
         let inner = &*self.codes.0;
         let mut path = SendPath::Open;
         if let Some(braked) = self.known_brake().await {
-            match self.in_shortage(SMS_BRAKE.to_owned(), braked.retry_after) {
+            match self.in_shortage(SMS_BRAKE.into(), braked.retry_after) {
                 Some(sending) => return Ok(sending.into()),
                 None => path = SendPath::Short { under: Some(braked) },
             }
@@ -128,7 +128,7 @@ impl SendJob {
                     let Some(short) = path.after(&limit, &refusal) else {
                         return Ok(SendAnswer::refused(limit, refusal));
                     };
-                    match self.in_shortage(limit, refusal.retry_after) {
+                    match self.in_shortage(limit.into(), refusal.retry_after) {
                         Some(sending) => return Ok(SendAnswer { refusal: Some(refusal), ..sending.into() }),
                         None => {
                             path = short;
@@ -256,7 +256,7 @@ impl SendJob {
             }
             Some(WhyNot::Braked(braked)) => {
                 inner.metrics.brakes.increment(u64::from(braked.tripped));
-                match self.in_shortage(SMS_BRAKE.to_owned(), braked.retry_after) {
+                match self.in_shortage(SMS_BRAKE.into(), braked.retry_after) {
                     Some(sending) => WriteStep::answer(sending),
                     None => WriteStep::Again(SendPath::Short { under: Some(braked) }),
                 }

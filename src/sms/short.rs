@@ -3,6 +3,7 @@
 //! of accounts get a message. While only the requester's address or network is spent, their messages come out
 //! of the open part of the others, so that the reserve lasts until that is spent, too.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::Purpose;
@@ -11,14 +12,19 @@ use super::job::SendJob;
 use super::outcome::{SendOutcome, SmsError};
 use super::path::SendPath;
 use super::share::BudgetShare;
+use crate::denied::Denied;
 
 impl SendJob {
     /// What a shortage means for this request; None if it continues. Never depends on who owns the number.
-    pub fn in_shortage(&self, limit: String, retry_after: Duration) -> Option<SendOutcome> {
+    pub fn in_shortage(&self, limit: Cow<'static, str>, retry_after: Duration) -> Option<SendOutcome> {
         match (self.purpose, self.solved) {
             (Purpose::Login | Purpose::Reset, true) => None,
-            (Purpose::Login | Purpose::Reset, false) => Some(SendOutcome::Challenged { limit, retry_after }),
-            (Purpose::Register | Purpose::Verify, _) => Some(SendOutcome::Throttled { limit, retry_after }),
+            (Purpose::Login | Purpose::Reset, false) => {
+                Some(SendOutcome::Denied(Denied::Challenged { limit, retry_after }))
+            }
+            (Purpose::Register | Purpose::Verify, _) => {
+                Some(SendOutcome::Denied(Denied::Throttled { limit, retry_after }))
+            }
         }
     }
 

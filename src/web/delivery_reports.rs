@@ -4,7 +4,7 @@ use actix_web::web::{Bytes, Path};
 use actix_web::{Error, HttpRequest, HttpResponse};
 
 use crate::sms::{ReportCall, ReportError};
-use crate::web::kit::error_page::failed;
+use crate::web::kit::broken;
 use crate::web::kit::services::Shared;
 
 /// The longest report, a batch of them, that is read.
@@ -40,7 +40,7 @@ pub async fn take(
             None => HttpResponse::NoContent().finish(),
         },
         Err(error) => {
-            failed(&error);
+            broken::log(&error);
             HttpResponse::ServiceUnavailable().finish()
         }
     }

@@ -12,7 +12,7 @@ use actix_web::web;
 use askama::Template;
 use url::Url;
 
-use super::account::view::{AccountPage, Attempt, AttemptRow, SessionRow};
+use super::account::view::{AccountPage, AttemptKind, AttemptRow, SessionRow};
 use super::captcha::view::{CaptchaBlock, ChallengeView, LaterView};
 use super::code::view::{CodePage, CodeStep, SentCode};
 use super::console::messages::view::{Asked, MessagesPage};
@@ -195,9 +195,9 @@ fn accounts(visit: &Visit) -> Vec<(&'static str, AccountPage)> {
         let row =
             |minutes, outcome, agent, net: &str| AttemptRow::new(before(minutes), outcome, agent, net.into());
         vec![
-            row(1, Attempt::SignedIn, CHROME, "203.0.113.0/24"),
-            row(3, Attempt::WrongPassword, CHROME, "203.0.113.0/24"),
-            row(800, Attempt::Refused, "curl/8.1", "192.0.2.0/24"),
+            row(1, AttemptKind::SignedIn, CHROME, "203.0.113.0/24"),
+            row(3, AttemptKind::WrongPassword, CHROME, "203.0.113.0/24"),
+            row(800, AttemptKind::Refused, "curl/8.1", "192.0.2.0/24"),
         ]
     };
     let page = || AccountPage::new(visit, "ada.lovelace", before(500_000), 15);
@@ -207,8 +207,8 @@ fn accounts(visit: &Visit) -> Vec<(&'static str, AccountPage)> {
         ("account", full()),
         ("account-phone", full().ways_in(Some("+8613800138000"), true).admin(true)),
         ("account-no-password", full().ways_in(Some("+8613800138000"), false)),
-        ("account-wrong", full().errors(wrong)),
-        ("account-wait", full().wait(wait(60))),
+        ("account-wrong", full().notice(Notice::Invalid(wrong))),
+        ("account-wait", full().notice(Notice::Throttled(wait(60)))),
         (
             "account-disabled",
             full().ways_in(Some("+8613800138000"), true).password_disabled(Some(before(90)), false),
@@ -217,7 +217,7 @@ fn accounts(visit: &Visit) -> Vec<(&'static str, AccountPage)> {
         ("account-disabled-asks", full().password_disabled(Some(before(90)), false)),
         ("account-disabled-admin", full().admin(true).password_disabled(Some(before(90)), false)),
         ("account-must-change", page().must_change(true).sessions(vec![sessions().remove(0)])),
-        ("account-expired", page().expired_form()),
+        ("account-expired", page().notice(Notice::Expired)),
     ]
 }
 

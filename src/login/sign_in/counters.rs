@@ -3,6 +3,7 @@
 use metrics::Counter;
 
 use super::SignInOutcome;
+use crate::denied::Denied;
 
 /// Every successful sign-in, by any method.
 pub fn signed_in_counter() -> Counter {
@@ -34,9 +35,9 @@ impl SignInCounters {
         let counter = match outcome {
             SignInOutcome::SignedIn(_) => &self.signed_in,
             SignInOutcome::Rejected { .. } => &self.rejected,
-            SignInOutcome::Challenged { .. } => &self.challenged,
-            SignInOutcome::Throttled { .. } => &self.throttled,
-            SignInOutcome::Busy { .. } => &self.busy,
+            SignInOutcome::Denied(Denied::Challenged { .. }) => &self.challenged,
+            SignInOutcome::Denied(Denied::Throttled { .. }) => &self.throttled,
+            SignInOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. }) => &self.busy,
         };
         counter.increment(1);
     }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{BUSY, SignInAttempt, SignInOutcome, SignInService};
+use super::{SignInAttempt, SignInOutcome, SignInService};
 use crate::audit::{self, Action, AuditEvent, EventRule};
 use crate::clock::Micros;
+use crate::denied::Denied;
 use crate::login::KnownDevice;
 use crate::login::guard::{AccountSubject, CountedAttempt, SignInPath};
 use crate::throttle::Refusal;
@@ -32,10 +33,7 @@ impl SignInService {
         retry_after: Duration,
     ) -> SignInOutcome {
         self.record(attempt, subject, path, AttemptEnd::Busy);
-        match attempt.solved {
-            true => SignInOutcome::Busy { retry_after },
-            false => SignInOutcome::Challenged { limit: BUSY, retry_after },
-        }
+        SignInOutcome::Denied(Denied::no_room(attempt.solved, retry_after))
     }
 
     pub(super) fn record_disabled(&self, attempt: &SignInAttempt, subject: AccountSubject, path: SignInPath) {

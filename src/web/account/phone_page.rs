@@ -1,156 +1,121 @@
 //! `/account/phone`: a number for the account of who is signed in.
 
-use actix_web::HttpResponse;
 use actix_web::web::Form;
 
-use crate::captcha;
-use crate::login::{CodeEntry, Password, PhoneOutcome};
+use crate::captcha::CaptchaForm;
+use crate::login::{AuthenticatedSession, CodeEntry, Password, PhoneOutcome};
 use crate::sms::Purpose;
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
-use crate::web::code::send::{Wish, not_opened, parse_both, send, step_of};
+use crate::web::code::page::{CodeStage, parse_both, send, step_of};
 use crate::web::code::view::{CodePage, CodeStep};
-use crate::web::form::fields::Typed;
+use crate::web::form::fields::SecretField;
 use crate::web::form::notice::Notice;
-use crate::web::form::reply::Reply;
-use crate::web::kit::error_page::broken;
+use crate::web::form::reply::FormReply;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
-use crate::web::session::{Member, client, member};
+use crate::web::kit::web_error::{WebError, WebResult};
+use crate::web::session::{Member, client};
 
-const HERE: &str = "/account/phone";
 /// What the current password is tried with, as where it is changed.
-const FORM: captcha::CaptchaForm = captcha::CaptchaForm::PasswordChange;
+const FORM: CaptchaForm = CaptchaForm::PasswordChange;
 
 /// `GET /account/phone`
-pub async fn show(visit: Visit, services: Shared) -> HttpResponse {
-    match owner(&visit, &services, HERE).await {
-        Member::Is(who) => {
-            let notice =
-                if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
-            let page = CodePage::new(&visit, Purpose::Verify, Some(who.account.login.as_str()), None);
-            page.notice(notice).respond(&visit)
-        }
-        Member::Not(response) => response,
-    }
+pub async fn show(visit: Visit, Member(who): Member, services: Shared) -> WebResult {
+    require_open(&visit, &services, &who).await?;
+    let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
+    let page = CodePage::new(&visit, Purpose::Verify, Some(who.account.login.as_str()), None);
+    Ok(page.notice(notice).respond(&visit))
 }
 
 /// `POST /account/phone`. A number opens the account, so whoever sets one shows the password; before the
-/// code is looked at, so that none is spent on a mistake.
-pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> HttpResponse {
-    let who = match owner(&visit, &services, HERE).await {
-        Member::Is(who) => who,
-        Member::Not(response) => return response,
-    };
+/// code is compared, so that none is spent on a mistake.
+pub async fn submit(visit: Visit, Member(who): Member, form: Form<CodeForm>, services: Shared) -> WebResult {
+    require_open(&visit, &services, &who).await?;
     let live = services.live.snapshot();
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
-        CodePage::new(&visit, Purpose::Verify, Some(who.account.login.as_str()), None)
-            .step(step)
-            .notice(notice)
-            .captcha(captcha)
-            .respond(&visit)
+        let page = CodePage::new(&visit, Purpose::Verify, Some(who.account.login.as_str()), None);
+        page.step(step).notice(notice).captcha(captcha).respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
-    let reply = Reply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     if who.account.password_hash.is_none() {
-        return reply.plain(Notice::PasswordFirst);
+        return Ok(reply.plain(Notice::PasswordFirst));
     }
-    match Wish::of(&form.fields) {
-        Wish::AnotherNumber => return reply.plain(Notice::None),
-        Wish::Code => return send(reply, Purpose::Verify, &form.fields, &form.guarded, &page).await,
-        Wish::Entry => {}
+    match CodeStage::of(&form.fields) {
+        CodeStage::AnotherNumber => return Ok(reply.plain(Notice::None)),
+        CodeStage::Send => return send(&reply, Purpose::Verify, &form.fields, &form.guarded, &page).await,
+        CodeStage::Entry => {}
     }
-    let parse = |errors: &mut _| {
+    let parse = |errors: &mut FieldErrors| {
         let parsed = parse_both(&live, &form.fields, errors);
         parsed.zip(parse_current(&form.current_password, errors))
     };
-    let (((phone, code), password), solved) = match reply.admit(&form.guarded, parse).await {
-        Ok(admitted) => admitted,
-        Err(response) => return response,
-    };
-    let owner = match reply.verify(&who.account, password, Field::CurrentPassword, solved).await {
-        Ok(owner) => owner,
-        Err(response) => return response,
-    };
+    let (((phone, code), password), solved) = reply.admit(&form.guarded, parse).await?;
+    let owner = reply.verify(&who.account, password, Field::CurrentPassword, solved).await?;
     let origin = visit.client.origin();
     let (browser, known) = (Some(&visit.browser.bytes()[..]), &visit.known_devices());
     let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
-    match services.by_code.give(&live, &owner, entry).await {
-        Ok(PhoneOutcome::Done) => visit.see_other("/account", Some(Flash::PhoneSet)),
-        Ok(PhoneOutcome::PhoneTaken) => page(
-            CodeStep::asking(phone.as_str()),
-            Notice::Invalid(FieldErrors::one(Field::Phone, Message::PhoneTaken)),
-            CaptchaBlock::Absent,
-        ),
-        Ok(PhoneOutcome::Not(not)) => not_opened(&reply, not).await,
-        Err(error) => broken(&visit, &error),
-    }
+    Ok(match services.by_code.give(&live, &owner, entry).await? {
+        PhoneOutcome::Done => visit.see_other("/account", Some(Flash::PhoneSet)),
+        PhoneOutcome::PhoneTaken => {
+            let taken = Notice::Invalid(FieldErrors::one(Field::Phone, Message::PhoneTaken));
+            page(CodeStep::asking(phone.as_str()), taken, CaptchaBlock::Absent)
+        }
+        PhoneOutcome::WrongCode => reply.invalid(Field::Code, Message::CodeWrong),
+        PhoneOutcome::Denied(denied) => reply.denied(&denied).await,
+    })
 }
 
 /// `GET /account/phone/remove`
-pub async fn show_removal(visit: Visit, services: Shared) -> HttpResponse {
-    match owner(&visit, &services, "/account").await {
-        Member::Is(who) if who.account.open_hash().is_some() => {
-            CodePage::removal(&visit, who.account.login.as_str()).respond(&visit)
-        }
+pub async fn show_removal(visit: Visit, Member(who): Member, services: Shared) -> WebResult {
+    require_open(&visit, &services, &who).await?;
+    Ok(match who.account.open_hash() {
+        Some(_) => CodePage::removal(&visit, who.account.login.as_str()).respond(&visit),
         // The number is the only way in, or will be from a new browser.
-        Member::Is(_) => visit.see_other("/account", None),
-        Member::Not(response) => response,
-    }
+        None => visit.see_other("/account", None),
+    })
 }
 
 /// `POST /account/phone/remove`
-pub async fn remove(visit: Visit, form: Form<CodeForm>, services: Shared) -> HttpResponse {
-    let who = match owner(&visit, &services, "/account").await {
-        Member::Is(who) => who,
-        Member::Not(response) => return response,
-    };
+pub async fn remove(visit: Visit, Member(who): Member, form: Form<CodeForm>, services: Shared) -> WebResult {
+    require_open(&visit, &services, &who).await?;
     let live = services.live.snapshot();
     let show = |notice, captcha| {
         let page = CodePage::removal(&visit, who.account.login.as_str());
         page.notice(notice).captcha(captcha).respond(&visit)
     };
-    let reply = Reply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
+    let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
     if who.account.password_hash.is_none() {
-        return reply.plain(Notice::PasswordFirst);
+        return Ok(reply.plain(Notice::PasswordFirst));
     }
     if who.account.password_disabled_at.is_some() {
-        return visit.see_other("/account", None);
+        return Ok(visit.see_other("/account", None));
     }
-    let parse = |errors: &mut _| parse_current(&form.current_password, errors);
-    let (password, solved) = match reply.admit(&form.guarded, parse).await {
-        Ok(admitted) => admitted,
-        Err(response) => return response,
-    };
-    let owner = match reply.verify(&who.account, password, Field::CurrentPassword, solved).await {
-        Ok(owner) => owner,
-        Err(response) => return response,
-    };
-    match services.by_code.take_away(&owner).await {
-        Ok(true) => visit.see_other("/account", Some(Flash::PhoneRemoved)),
-        // Only a page from before offers it.
-        Ok(false) => visit.see_other("/account", None),
-        Err(error) => broken(&visit, &error),
-    }
+    let parse = |errors: &mut FieldErrors| parse_current(&form.current_password, errors);
+    let (password, solved) = reply.admit(&form.guarded, parse).await?;
+    let owner = reply.verify(&who.account, password, Field::CurrentPassword, solved).await?;
+    // False: only a page from before offers it.
+    let removed = services.by_code.take_away(&owner).await?;
+    Ok(visit.see_other("/account", removed.then_some(Flash::PhoneRemoved)))
 }
 
-/// A member whose password, if there is one, can be shown from here.
-async fn owner(visit: &Visit, services: &Services, here: &str) -> Member {
-    let who = match member(visit, services, here).await {
-        Member::Is(who) => who,
-        not => return not,
-    };
+/// Lets a member pass whose password, if there is one, can be shown from here.
+async fn require_open(
+    visit: &Visit,
+    services: &Services,
+    who: &AuthenticatedSession,
+) -> Result<(), WebError> {
     let live = services.live.snapshot();
-    match services.sign_in.is_open_to(&live, &who.account, &client(visit)).await {
-        Ok(true) => Member::Is(who),
-        Ok(false) => Member::Not(visit.see_other("/account", None)),
-        Err(error) => Member::Not(broken(visit, &error)),
+    match services.sign_in.is_open_to(&live, &who.account, &client(visit)).await? {
+        true => Ok(()),
+        false => Err(visit.see_other("/account", None).into()),
     }
 }
 
-fn parse_current(typed: &Typed, errors: &mut FieldErrors) -> Option<Password> {
+fn parse_current(typed: &SecretField, errors: &mut FieldErrors) -> Option<Password> {
     let current = Password::attempt(typed.expose()).map_err(Message::of_current_password);
     errors.take(Field::CurrentPassword, current)
 }

@@ -3,22 +3,22 @@
 use std::borrow::Cow;
 
 use actix_web::HttpResponse;
-use actix_web::http::StatusCode;
 use askama::Template;
 
 use crate::clock::Micros;
 use crate::web::captcha::view::CaptchaBlock;
+use crate::web::form::notice::Notice;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::device::Device;
 use crate::web::kit::layout::Layout;
 use crate::web::kit::message::{Field, FieldErrors};
 use crate::web::kit::visit::Visit;
 use crate::web::kit::visit::with_wait;
-use crate::web::kit::wait::{Moment, Wait};
+use crate::web::kit::wait::Moment;
 
 /// What came of an attempt to sign in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attempt {
+pub enum AttemptKind {
     SignedIn,
     WrongPassword,
     /// Refused before the password was looked at.
@@ -26,6 +26,7 @@ pub enum Attempt {
 }
 
 /// Where somebody is signed in.
+#[derive(Clone)]
 pub struct SessionRow {
     pub id: String,
     device: Device,
@@ -51,35 +52,36 @@ impl SessionRow {
 }
 
 /// A sign-in, or an attempt at one.
+#[derive(Clone)]
 pub struct AttemptRow {
     at: Moment,
-    outcome: Attempt,
+    outcome: AttemptKind,
     device: Device,
     address: String,
 }
 
 impl AttemptRow {
-    pub fn new(at: Micros, outcome: Attempt, user_agent: &str, address: String) -> Self {
+    pub fn new(at: Micros, outcome: AttemptKind, user_agent: &str, address: String) -> Self {
         Self { at: Moment(at), outcome, device: Device::parse(user_agent), address }
     }
 
     fn key(&self) -> &'static str {
         match self.outcome {
-            Attempt::SignedIn => "account.attempt-signed-in",
-            Attempt::WrongPassword => "account.attempt-wrong",
-            Attempt::Refused => "account.attempt-refused",
+            AttemptKind::SignedIn => "account.attempt-signed-in",
+            AttemptKind::WrongPassword => "account.attempt-wrong",
+            AttemptKind::Refused => "account.attempt-refused",
         }
     }
 
     fn tone(&self) -> &'static str {
         match self.outcome {
-            Attempt::SignedIn => "good",
-            Attempt::WrongPassword | Attempt::Refused => "warn",
+            AttemptKind::SignedIn => "good",
+            AttemptKind::WrongPassword | AttemptKind::Refused => "warn",
         }
     }
 }
 
-#[derive(Template)]
+#[derive(Template, Clone)]
 #[template(path = "pages/account.html")]
 pub struct AccountPage {
     layout: Layout,
@@ -97,9 +99,8 @@ pub struct AccountPage {
     disabled: Option<Moment>,
     /// Nor to this browser.
     closed: bool,
-    expired_form: bool,
+    notice: Notice,
     errors: FieldErrors,
-    wait: Option<Wait>,
     captcha: CaptchaBlock,
 }
 
@@ -119,9 +120,8 @@ impl AccountPage {
             must_change: false,
             disabled: None,
             closed: false,
-            expired_form: false,
+            notice: Notice::None,
             errors: FieldErrors::default(),
-            wait: None,
             captcha: CaptchaBlock::Absent,
         }
     }
@@ -160,15 +160,10 @@ impl AccountPage {
         self
     }
 
-    /// What is wrong with the change of password.
-    pub fn errors(mut self, errors: FieldErrors) -> Self {
-        self.errors = errors;
-        self
-    }
-
-    /// Too many wrong current passwords.
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = Some(wait);
+    /// What is said of the change of password.
+    pub fn notice(mut self, notice: Notice) -> Self {
+        self.errors = notice.errors();
+        self.notice = notice;
         self
     }
 
@@ -177,20 +172,8 @@ impl AccountPage {
         self
     }
 
-    /// The form was too old, or not one of ours.
-    pub fn expired_form(mut self) -> Self {
-        self.expired_form = true;
-        self
-    }
-
     pub fn respond(&self, visit: &Visit) -> HttpResponse {
-        let status = match &self.wait {
-            Some(_) => StatusCode::TOO_MANY_REQUESTS,
-            None if self.expired_form => StatusCode::FORBIDDEN,
-            None if self.errors.is_empty() => StatusCode::OK,
-            None => StatusCode::UNPROCESSABLE_ENTITY,
-        };
-        with_wait(visit.page(status, self), self.wait.as_ref())
+        with_wait(visit.page(self.notice.status(), self), self.notice.wait())
     }
 
     /// Whether a code sets a new password: an administrator's account is opened by none.

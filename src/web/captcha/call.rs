@@ -1,26 +1,24 @@
 //! `POST /api/v1/captcha`
 
-use actix_web::web::{Data, Json};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
+use actix_web::web::Json;
 use serde::Deserialize;
 
 use crate::captcha::CaptchaForm;
 use crate::web::kit::call::Call;
 use crate::web::kit::problem::{CaptchaBody, Problem};
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Edge;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Body {
+pub struct ChallengeBody {
     /// The call that the answer will go with; it is good for no other.
     #[serde(default)]
-    r#for: For,
+    r#for: ChallengeFor,
 }
 
 #[derive(Deserialize, Default, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
-enum For {
+enum ChallengeFor {
     #[default]
     Login,
     Register,
@@ -32,25 +30,16 @@ enum For {
     Password,
 }
 
-pub async fn issue(
-    request: HttpRequest,
-    body: Json<Body>,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    let call = Call::admit(&request, &edge)?;
+pub async fn issue(call: Call, body: Json<ChallengeBody>) -> Result<HttpResponse, Problem> {
     let form = match body.r#for {
-        For::Login => CaptchaForm::Login,
-        For::Register => CaptchaForm::Register,
-        For::Sms => CaptchaForm::SmsCode,
-        For::Reset => CaptchaForm::PasswordReset,
-        For::Password => CaptchaForm::PasswordChange,
+        ChallengeFor::Login => CaptchaForm::Login,
+        ChallengeFor::Register => CaptchaForm::Register,
+        ChallengeFor::Sms => CaptchaForm::SmsCode,
+        ChallengeFor::Reset => CaptchaForm::PasswordReset,
+        ChallengeFor::Password => CaptchaForm::PasswordChange,
     };
-    let live = services.live.snapshot();
-    let challenge = call
-        .asker(form)
-        .issue(&services, &live)
-        .await
-        .map_err(|later| Problem::Throttled { limit: later.limit.into(), retry_after: later.retry_after })?;
-    Ok(HttpResponse::Created().json(CaptchaBody::from(challenge)))
+    match call.asker(form).issue(&call.services, &call.live).await {
+        Ok(challenge) => Ok(HttpResponse::Created().json(CaptchaBody::from(challenge))),
+        Err(later) => Err(Problem::Throttled { limit: later.limit.into(), retry_after: later.retry_after }),
+    }
 }

@@ -1,49 +1,61 @@
-//! `POST /api/v1/sms/codes`
+//! `POST /api/v1/sms/codes`; and how every call that guesses a code is refused.
 
 use std::time::Duration;
 
+use actix_web::HttpResponse;
 use actix_web::http::header::HeaderMap;
-use actix_web::web::{Data, Json};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::web::Json;
 use serde::{Deserialize, Serialize};
 
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
-use crate::login::NotOpened;
+use crate::denied::{BUSY, Denied};
 use crate::sms::{CodeRequest, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
-use crate::web::form::fields::Typed;
-use crate::web::kit::call::{Call, Solution, broken, limited};
+use crate::web::form::fields::SecretField;
+use crate::web::kit::call::{Call, CaptchaSolution, limited};
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::phone;
 use crate::web::kit::problem::{InputError, Problem};
-use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::{Edge, language, set};
+use crate::web::kit::visit::{language, set};
 use crate::web::kit::wait::whole_seconds;
+use crate::web::kit::web_error::{WebError, WebResult};
+use crate::web::session;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
-    phone: Typed,
-    purpose: For,
-    captcha: Option<Solution>,
+pub struct SendCodeBody {
+    phone: SecretField,
+    purpose: CodePurpose,
+    captcha: Option<CaptchaSolution>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
 #[serde(rename_all = "lowercase")]
-enum For {
+enum CodePurpose {
     Login,
     Register,
     Reset,
     Verify,
 }
 
+impl From<CodePurpose> for Purpose {
+    fn from(purpose: CodePurpose) -> Self {
+        match purpose {
+            CodePurpose::Login => Self::Login,
+            CodePurpose::Register => Self::Register,
+            CodePurpose::Reset => Self::Reset,
+            CodePurpose::Verify => Self::Verify,
+        }
+    }
+}
+
 #[derive(Serialize)]
-struct Accepted {
+struct CodeAccepted {
     /// In E.164, masked.
     phone: String,
     expires_in: u64,
     resend_after: u64,
-    /// `unknown` where the gateway did not say whether it has it.
+    /// `unknown` if the gateway did not say whether it has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     delivery: Option<&'static str>,
     /// Codes are short, and go to numbers with accounts first.
@@ -52,69 +64,54 @@ struct Accepted {
 }
 
 /// Sends a code: the same whether or not an account has the number.
-pub async fn send(
-    request: HttpRequest,
-    body: Json<Wanted>,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    let call = Call::admit(&request, &edge)?;
-    let purpose = match body.purpose {
-        For::Login => Purpose::Login,
-        For::Register => Purpose::Register,
-        For::Reset => Purpose::Reset,
-        For::Verify => Purpose::Verify,
-    };
+pub async fn send(call: Call, body: Json<SendCodeBody>) -> WebResult {
+    let purpose = Purpose::from(body.purpose);
     if purpose == Purpose::Verify {
-        call.member(&services, &edge).await?;
+        session::member(call.request()).await?;
     }
-    let live = services.live.snapshot();
-    let phone = parse_phone(&live, &body.phone)?;
-    let once = idempotency_key(request.headers())?;
+    let Call { services, live, .. } = &call;
+    let phone = parse_phone(live, &body.phone)?;
+    let headers = call.request().headers();
+    let once = idempotency_key(headers)?;
     let (address, network) = (call.client.subject(), call.client.network());
     let (address, network) = (address.as_ref(), network.as_ref());
-    let locale = language(request.headers(), edge.cookies).code();
+    let locale = language(headers, call.edge.cookies).code();
     let (browser, named) = call.named_browser();
     let browser = Some(&browser.bytes()[..]);
     let ask = CodeRequest { phone: &phone, purpose, address, network, browser, solved: false, once, locale };
     // Before the challenge: the same request again comes with one that is used up.
-    let turned = services.codes.turn(&live, ask, body.captcha.is_some()).await;
-    let sending = match turned.map_err(|error| broken(&error))? {
+    let sending = match services.codes.turn(live, ask, body.captcha.is_some()).await? {
         TurnResult::Answered(sending) => sending,
         TurnResult::Mine(turn) => {
-            let solved = call.redeem(CaptchaForm::SmsCode, &services, &live, body.captcha.as_ref()).await?;
-            let sending = services.codes.send_in_turn(&live, CodeRequest { solved, ..ask }, turn).await;
-            sending.map_err(|error| broken(&error))?
+            let solved = call.redeem(CaptchaForm::SmsCode, body.captcha.as_ref()).await?;
+            services.codes.send_in_turn(live, CodeRequest { solved, ..ask }, turn).await?
         }
     };
     let told = [&live.limits.sms_phone, &live.limits.sms_address, &live.limits.sms_network];
-    let answer = |response, full| limited(response, &told, full);
-    Ok(match sending {
+    match sending {
         SendOutcome::Sent(sent) => {
             let mut response = HttpResponse::Accepted().json(accepted(&phone, sent));
             if let Some(cookie) = named {
                 set(&mut response, cookie);
             }
-            answer(response, None)
+            Ok(limited(response, &told, None))
         }
-        SendOutcome::Challenged { limit, retry_after } => {
-            let captcha = call.challenge(CaptchaForm::SmsCode, &services, &live).await;
-            answer(Problem::CaptchaRequired { captcha }.respond(), Some((&limit, retry_after)))
+        SendOutcome::NotSent => Err(Problem::NotSent.into()),
+        SendOutcome::Denied(denied) => {
+            let problem = call.denied(CaptchaForm::SmsCode, &denied).await;
+            Err(match denied.full() {
+                Some(full) => limited(problem.respond(), &told, Some(full)).into(),
+                None => problem.into(),
+            })
         }
-        SendOutcome::Throttled { limit, retry_after } => {
-            let problem = Problem::Throttled { limit: limit.clone().into(), retry_after };
-            answer(problem.respond(), Some((&limit, retry_after)))
-        }
-        SendOutcome::NotSent => Problem::NotSent.respond(),
-        SendOutcome::Unavailable { retry_after } => Problem::Unavailable { retry_after }.respond(),
-    })
+    }
 }
 
-fn accepted(phone: &Phone, sent: SendReceipt) -> Accepted {
+fn accepted(phone: &Phone, sent: SendReceipt) -> CodeAccepted {
     // Rounded up: who comes back when told to is not too early, and a code that is good for five minutes
     // but for the time it took to send it is said to be good for five.
     let resend_after = if sent.resend_after == Duration::ZERO { 0 } else { whole_seconds(sent.resend_after) };
-    Accepted {
+    CodeAccepted {
         phone: phone.masked(),
         expires_in: whole_seconds(sent.expires_in),
         resend_after,
@@ -123,41 +120,35 @@ fn accepted(phone: &Phone, sent: SendReceipt) -> Accepted {
     }
 }
 
-/// The refusal of a code that opened nothing.
-pub async fn not_opened(
-    call: &Call<'_>,
-    form: CaptchaForm,
-    services: &Services,
-    live: &LiveSettings,
-    not: NotOpened,
-) -> HttpResponse {
-    match not {
-        NotOpened::Challenged { limit, retry_after } => {
-            let captcha = call.challenge(form, services, live).await;
-            guessing(Problem::CaptchaRequired { captcha }.respond(), live, Some((&limit, retry_after)))
-        }
-        NotOpened::Wrong => guessing(Problem::InvalidCode.respond(), live, None),
-        NotOpened::Throttled { limit, retry_after } => {
-            let problem = Problem::Throttled { limit: limit.clone().into(), retry_after };
-            guessing(problem.respond(), live, Some((&limit, retry_after)))
-        }
-        NotOpened::Unavailable { retry_after } => Problem::Unavailable { retry_after }.respond(),
+/// A code that opened nothing.
+pub fn wrong_code(call: &Call) -> WebError {
+    with_quota(call, Problem::InvalidCode.respond(), None).into()
+}
+
+/// A guess that was not compared.
+pub async fn deny_guess(call: &Call, form: CaptchaForm, denied: &Denied) -> WebError {
+    let problem = call.denied(form, denied).await;
+    match denied.full() {
+        Some(full) => with_quota(call, problem.respond(), Some(full)).into(),
+        None => problem.into(),
     }
 }
 
-pub fn guessing(response: HttpResponse, live: &LiveSettings, full: Option<(&str, Duration)>) -> HttpResponse {
-    let limits = &live.limits;
+/// With the `RateLimit` fields of a guess.
+pub fn with_quota(call: &Call, response: HttpResponse, full: Option<(&str, Duration)>) -> HttpResponse {
+    let limits = &call.live.limits;
+    let full = full.filter(|(name, _)| *name != BUSY);
     limited(response, &[&limits.sms_guess, &limits.login_address, &limits.login_network], full)
 }
 
-pub fn parse_phone(live: &LiveSettings, typed: &Typed) -> Result<Phone, Problem> {
+pub fn parse_phone(live: &LiveSettings, typed: &SecretField) -> Result<Phone, Problem> {
     phone::parse(live, typed.expose()).map_err(|error| match error {
         PhoneError::Missing | PhoneError::NotANumber | PhoneError::NotMobile => Problem::InvalidPhone,
         PhoneError::CountryNotAllowed => Problem::CountryNotAllowed,
     })
 }
 
-pub fn parse_code(typed: &Typed) -> Result<SmsCode, Problem> {
+pub fn parse_code(typed: &SecretField) -> Result<SmsCode, Problem> {
     let not_six = || Problem::invalid(&FieldErrors::one(Field::Code, Message::CodeDigits));
     SmsCode::parse(typed.expose()).ok_or_else(not_six)
 }

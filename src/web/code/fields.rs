@@ -2,15 +2,15 @@
 
 use serde::Deserialize;
 
-use crate::web::form::fields::{Guarded, Typed};
+use crate::web::form::fields::{GuardedFields, SecretField};
 
 /// The part of a form that is about a number and the code that goes to it. A form has two steps, and
 /// nothing of the first is remembered here: it comes back with the second, and is judged anew.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CodeFields {
-    pub phone: Typed,
-    pub code: Typed,
+    pub phone: SecretField,
+    pub code: SecretField,
     /// There where a code, or another one, was asked for.
     pub send: Option<String>,
     /// There where the number is to be typed anew.
@@ -31,14 +31,14 @@ pub struct CodeFields {
 pub struct CodeForm {
     /// Also as the registration calls it: there is only one password here.
     #[serde(alias = "password")]
-    pub new_password: Typed,
+    pub new_password: SecretField,
     /// What a change to an account's number needs besides.
-    pub current_password: Typed,
+    pub current_password: SecretField,
     pub next: String,
     #[serde(flatten)]
     pub fields: CodeFields,
     #[serde(flatten)]
-    pub guarded: Guarded,
+    pub guarded: GuardedFields,
 }
 
 #[cfg(test)]

@@ -2,5 +2,5 @@
 
 pub mod call;
 pub mod fields;
-pub mod send;
+pub mod page;
 pub mod view;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rust_i18n::t;
 
 use crate::config::{LimitName, LimitUnit, SMS_BRAKE};
-use crate::login;
+use crate::denied;
 use crate::throttle::{CalendarUnit, Limit, Rule, RuleAction, RuleSpan};
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::in_units;
@@ -35,7 +35,7 @@ pub fn title(refused_by: &str, locale: Locale) -> Cow<'static, str> {
     }
     match refused_by {
         SMS_BRAKE => locale.t("limit-name.sms-brake"),
-        login::BUSY => locale.t("limit-name.busy"),
+        denied::BUSY => locale.t("limit-name.busy"),
         custom => Cow::Owned(custom.strip_prefix("custom.").unwrap_or(custom).to_owned()),
     }
 }

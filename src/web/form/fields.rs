@@ -9,26 +9,26 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 /// Something typed that must not be shown again or logged; wiped when dropped.
 #[derive(Default, Deserialize, Zeroize, ZeroizeOnDrop)]
 #[serde(transparent)]
-pub struct Typed(String);
+pub struct SecretField(String);
 
-impl Typed {
+impl SecretField {
     pub fn expose(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Debug for Typed {
+impl fmt::Debug for SecretField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Typed(…)")
+        f.write_str("SecretField(…)")
     }
 }
 
 /// What every form that may be challenged carries.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Guarded {
+pub struct GuardedFields {
     pub captcha_id: String,
-    pub captcha_answer: Typed,
+    pub captcha_answer: SecretField,
     /// There where another image was asked for.
     pub captcha_refresh: Option<String>,
     pub csrf_token: String,

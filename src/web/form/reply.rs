@@ -7,20 +7,21 @@ use actix_web::HttpResponse;
 
 use crate::captcha::{CaptchaForm, Challenge, ImageRefusal};
 use crate::config::LiveSettings;
-use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwner};
+use crate::denied::Denied;
+use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwner, Username};
 use crate::web::captcha::challenge::{Answered, Asker};
 use crate::web::captcha::view::{CaptchaBlock, ChallengeView, LaterView};
-use crate::web::form::fields::Guarded;
+use crate::web::form::fields::GuardedFields;
 use crate::web::form::notice::Notice;
-use crate::web::kit::error_page::broken;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Wait;
+use crate::web::kit::web_error::WebError;
 use crate::web::session::client;
 
 /// One form that was sent. `show` makes its page with what is to be said.
-pub struct Reply<'a> {
+pub struct FormReply<'a> {
     pub visit: &'a Visit,
     pub services: &'a Services,
     pub live: &'a Arc<LiveSettings>,
@@ -28,13 +29,22 @@ pub struct Reply<'a> {
     pub show: &'a dyn Fn(Notice, CaptchaBlock) -> HttpResponse,
 }
 
-impl Reply<'_> {
+/// What came of a password that was typed into a form.
+pub enum TriedPassword {
+    Right(Box<SignedInOwner>),
+    /// The next try needs a challenge.
+    Wrong {
+        captcha_required: bool,
+    },
+}
+
+impl FormReply<'_> {
     /// The input, and whether a challenge was solved with it; or the page that goes back instead.
     pub async fn admit<T>(
         &self,
-        guarded: &Guarded,
+        guarded: &GuardedFields,
         parse: impl FnOnce(&mut FieldErrors) -> Option<T>,
-    ) -> Result<(T, bool), HttpResponse> {
+    ) -> Result<(T, bool), WebError> {
         let parsed = self.read(guarded, parse).await?;
         Ok((parsed, self.redeem(guarded).await?))
     }
@@ -42,73 +52,75 @@ impl Reply<'_> {
     /// The input alone.
     pub async fn read<T>(
         &self,
-        guarded: &Guarded,
+        guarded: &GuardedFields,
         parse: impl FnOnce(&mut FieldErrors) -> Option<T>,
-    ) -> Result<T, HttpResponse> {
+    ) -> Result<T, WebError> {
         if !self.visit.admits_form(&guarded.csrf_token) {
-            return Err(self.plain(Notice::Expired));
+            return Err(self.plain(Notice::Expired).into());
         }
         if guarded.captcha_refresh.is_some() {
-            return Err(self.challenged(Notice::Refreshed).await);
+            return Err(self.challenged(Notice::Refreshed).await.into());
         }
         let mut errors = FieldErrors::default();
         let parsed = parse(&mut errors);
-        unanswered(guarded, &mut errors);
+        if !guarded.captcha_id.is_empty() && guarded.captcha_answer.expose().trim().is_empty() {
+            errors.add(Field::CaptchaAnswer, Message::CaptchaMissing);
+        }
         let Some(parsed) = parsed.filter(|_| errors.is_empty()) else {
-            // Nothing was tried, and the answer, if any, was not looked at: a new image goes with it.
-            let challenge = !guarded.captcha_id.is_empty();
-            let notice = Notice::Invalid(errors);
-            return Err(if challenge { self.challenged(notice).await } else { self.plain(notice) });
+            // Nothing was tried, and the answer, if any, was not checked: a new image goes with it.
+            let (challenge, notice) = (!guarded.captcha_id.is_empty(), Notice::Invalid(errors));
+            return Err(self.again(notice, challenge).await.into());
         };
         Ok(parsed)
     }
 
     /// Whether a challenge was solved with it.
-    pub async fn redeem(&self, guarded: &Guarded) -> Result<bool, HttpResponse> {
-        let asker = asker(self.visit, self.form);
-        let Guarded { captcha_id, captcha_answer, .. } = guarded;
-        match asker.redeem(self.services, self.live, captcha_id, captcha_answer.expose()).await {
+    pub async fn redeem(&self, guarded: &GuardedFields) -> Result<bool, WebError> {
+        let GuardedFields { captcha_id, captcha_answer, .. } = guarded;
+        match self.asker().redeem(self.services, self.live, captcha_id, captcha_answer.expose()).await {
             Answered::Nothing => Ok(false),
             Answered::Solved => Ok(true),
-            Answered::Wrong => Err(self.challenged(Notice::CaptchaWrong).await),
+            Answered::Wrong => Err(self.challenged(Notice::CaptchaWrong).await.into()),
         }
     }
 
-    /// The account with its password verified, tried as at sign-in so that the same windows count it; or
-    /// the page that goes back. `field` is where the password was typed.
+    /// Tries a password, so that the windows of the sign-in count it wherever it was typed.
+    pub async fn try_password(
+        &self,
+        login: Username,
+        password: Password,
+        solved: bool,
+    ) -> Result<TriedPassword, WebError> {
+        let Self { visit, services, live, .. } = *self;
+        let (origin, client) = (visit.client.origin(), client(visit));
+        let attempt = SignInAttempt { login, password, origin, client, solved };
+        match services.sign_in.attempt(live, attempt).await? {
+            SignInOutcome::SignedIn(owner) => Ok(TriedPassword::Right(owner)),
+            SignInOutcome::Rejected { captcha_required } => Ok(TriedPassword::Wrong { captcha_required }),
+            SignInOutcome::Denied(denied) => Err(self.denied(&denied).await.into()),
+        }
+    }
+
+    /// The account with its password verified. `field` is where the password was typed.
     pub async fn verify(
         &self,
         account: &Account,
         password: Password,
         field: Field,
         solved: bool,
-    ) -> Result<Box<SignedInOwner>, HttpResponse> {
-        let Reply { visit, services, live, .. } = *self;
-        match services.sign_in.is_open_to(live, account, &client(visit)).await {
-            Ok(true) => {}
+    ) -> Result<Box<SignedInOwner>, WebError> {
+        let Self { visit, services, live, .. } = *self;
+        if !services.sign_in.is_open_to(live, account, &client(visit)).await? {
             // Their own page says since when, and what to do.
-            Ok(false) => return Err(visit.see_other("/account", None)),
-            Err(error) => return Err(broken(visit, &error)),
+            return Err(visit.see_other("/account", None).into());
         }
-        let attempt = SignInAttempt {
-            login: account.login.clone(),
-            password,
-            origin: visit.client.origin(),
-            client: client(visit),
-            solved,
-        };
-        let wrong = Message::CurrentPasswordWrong;
-        Err(match services.sign_in.attempt(live, attempt).await {
-            Ok(SignInOutcome::SignedIn(owner)) => return Ok(owner),
-            Ok(SignInOutcome::Rejected { captcha_required: false }) => self.invalid(field, wrong),
-            Ok(SignInOutcome::Rejected { captcha_required: true }) => {
-                self.challenged(Notice::Invalid(FieldErrors::one(field, wrong))).await
+        match self.try_password(account.login.clone(), password, solved).await? {
+            TriedPassword::Right(owner) => Ok(owner),
+            TriedPassword::Wrong { captcha_required } => {
+                let wrong = FieldErrors::one(field, Message::CurrentPasswordWrong);
+                Err(self.again(Notice::Invalid(wrong), captcha_required).await.into())
             }
-            Ok(SignInOutcome::Challenged { .. }) => self.challenged(Notice::CaptchaNeeded).await,
-            Ok(SignInOutcome::Throttled { retry_after, .. }) => self.wait(retry_after),
-            Ok(SignInOutcome::Busy { retry_after }) => self.busy(retry_after),
-            Err(error) => broken(visit, &error),
-        })
+        }
     }
 
     pub fn plain(&self, notice: Notice) -> HttpResponse {
@@ -119,48 +131,35 @@ impl Reply<'_> {
         self.plain(Notice::Invalid(FieldErrors::one(field, message)))
     }
 
-    pub fn wait(&self, retry_after: Duration) -> HttpResponse {
-        self.plain(Notice::Throttled(self.until(retry_after)))
-    }
-
-    pub fn busy(&self, retry_after: Duration) -> HttpResponse {
-        self.plain(Notice::Busy(self.until(retry_after)))
-    }
-
-    pub fn no_codes(&self, retry_after: Duration) -> HttpResponse {
-        self.plain(Notice::NoCodes(self.until(retry_after)))
+    pub async fn denied(&self, denied: &Denied) -> HttpResponse {
+        match denied {
+            Denied::Challenged { .. } => self.challenged(Notice::CaptchaNeeded).await,
+            Denied::Throttled { retry_after, .. } => self.plain(Notice::Throttled(self.until(*retry_after))),
+            Denied::Busy { retry_after } => self.plain(Notice::Busy(self.until(*retry_after))),
+            Denied::Unavailable { retry_after } => self.plain(Notice::NoCodes(self.until(*retry_after))),
+        }
     }
 
     pub fn until(&self, retry_after: Duration) -> Wait {
         Wait::new(self.visit.now(), retry_after)
     }
 
+    /// With a challenge, or without.
+    pub async fn again(&self, notice: Notice, challenge: bool) -> HttpResponse {
+        if challenge { self.challenged(notice).await } else { self.plain(notice) }
+    }
+
     pub async fn challenged(&self, notice: Notice) -> HttpResponse {
-        (self.show)(notice, fresh_challenge(self.visit, self.services, self.live, self.form).await)
+        let captcha = match self.asker().issue(self.services, self.live).await {
+            Ok(Challenge { id, expires_in }) => CaptchaBlock::Challenge(ChallengeView { id, expires_in }),
+            Err(ImageRefusal { retry_after, .. }) => {
+                CaptchaBlock::Later(LaterView { wait: self.until(retry_after), form: self.form })
+            }
+        };
+        (self.show)(notice, captcha)
     }
-}
 
-/// An answer was asked for, and none given.
-pub fn unanswered(guarded: &Guarded, errors: &mut FieldErrors) {
-    if !guarded.captcha_id.is_empty() && guarded.captcha_answer.expose().trim().is_empty() {
-        errors.add(Field::CaptchaAnswer, Message::CaptchaMissing);
-    }
-}
-
-pub fn asker(visit: &Visit, form: CaptchaForm) -> Asker<'_> {
-    Asker { form, client: visit.client, browser: Some(&visit.browser) }
-}
-
-pub async fn fresh_challenge(
-    visit: &Visit,
-    services: &Services,
-    live: &LiveSettings,
-    form: CaptchaForm,
-) -> CaptchaBlock {
-    match asker(visit, form).issue(services, live).await {
-        Ok(Challenge { id, expires_in }) => CaptchaBlock::Challenge(ChallengeView { id, expires_in }),
-        Err(ImageRefusal { retry_after, .. }) => {
-            CaptchaBlock::Later(LaterView { wait: Wait::new(visit.now(), retry_after), form })
-        }
+    fn asker(&self) -> Asker<'_> {
+        Asker { form: self.form, client: self.visit.client, browser: Some(&self.visit.browser) }
     }
 }

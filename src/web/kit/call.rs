@@ -1,97 +1,91 @@
 //! The JSON API: the same services as the pages, refusals as problems (RFC 9457).
 
+use std::future::{Ready, ready};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::cookie::Cookie;
+use actix_web::dev::Payload;
 use actix_web::http::header::USER_AGENT;
-use actix_web::{HttpRequest, HttpResponse};
-use serde::{Deserialize, Serialize};
+use actix_web::web::Data;
+use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use serde::Deserialize;
 
 use crate::captcha::CaptchaForm;
-use crate::config::{Limits, LiveSettings};
-use crate::login::{Account, AuthenticatedSession, BUSY, KnownDevices, SessionToken, SignInClient};
+use crate::config::LiveSettings;
+use crate::denied::Denied;
+use crate::login::{Account, KnownDevices, SessionToken, SignInClient};
 use crate::throttle::Limit;
 use crate::web::captcha::challenge::{Answered, Asker};
-use crate::web::form::fields::Typed;
+use crate::web::form::fields::SecretField;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;
 use crate::web::kit::message::FieldErrors;
 use crate::web::kit::problem::{CaptchaBody, Problem};
 use crate::web::kit::ratelimit_fields::{self, Standing};
-use crate::web::kit::services::Services;
-use crate::web::kit::visit::Edge;
-use crate::web::kit::wait::Moment;
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::{Edge, set};
 
 /// A solved challenge, as it is sent.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Solution {
+pub struct CaptchaSolution {
     pub id: String,
-    pub answer: Typed,
+    pub answer: SecretField,
 }
 
-/// `{user: {…}}`
-#[derive(Serialize)]
-pub struct UserBody {
-    user: User,
-}
-
-#[derive(Serialize)]
-struct User {
-    id: String,
-    login: String,
-    /// In E.164.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    phone: Option<String>,
-    roles: Vec<&'static str>,
-    /// The password was given out once: nothing but changing it is of use.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    must_change_password: bool,
-    /// The password had too many wrong ones in a row, and opens nothing to strangers since then.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    password_disabled_since: Option<String>,
-}
-
-impl From<&Account> for UserBody {
-    fn from(account: &Account) -> Self {
-        Self {
-            user: User {
-                id: account.id.to_string(),
-                login: account.login.as_str().to_owned(),
-                phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),
-                roles: account.roles.names(),
-                must_change_password: account.must_change_password,
-                password_disabled_since: account.password_disabled_at.map(|at| Moment(at).iso()),
-            },
-        }
-    }
-}
-
-/// One call: who makes it, and from which browser, if it is one.
-pub struct Call<'a> {
+/// One call that changes something: who makes it, from which browser, if it is one, and what it is judged by.
+/// As a handler's argument: refused if a page of another site makes it.
+pub struct Call {
     pub client: ClientAddress,
     pub browser: Option<Browser>,
-    request: &'a HttpRequest,
-    edge: &'a Edge,
+    pub services: Shared,
+    pub live: Arc<LiveSettings>,
+    pub edge: Data<Edge>,
+    request: HttpRequest,
 }
 
-impl<'a> Call<'a> {
-    /// Refused where a foreign page makes it.
-    pub fn admit(request: &'a HttpRequest, edge: &'a Edge) -> Result<Self, Problem> {
-        let client = edge.caller(request)?;
-        Ok(Self { client, browser: edge.browser(request.headers()), request, edge })
+impl FromRequest for Call {
+    type Error = Problem;
+    type Future = Ready<Result<Self, Problem>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(Self::admit(request))
+    }
+}
+
+impl Call {
+    pub fn admit(request: &HttpRequest) -> Result<Self, Problem> {
+        let (services, edge) = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
+        let (Some(services), Some(edge)) = (services, edge) else { return Err(Problem::Internal) };
+        Ok(Self {
+            client: edge.caller(request)?,
+            browser: edge.browser(request.headers()),
+            live: services.live.snapshot(),
+            services: services.clone(),
+            edge: edge.clone(),
+            request: request.clone(),
+        })
     }
 
-    /// Who is signed in, with a password of their own choice.
-    pub async fn member(&self, services: &Services, edge: &Edge) -> Result<AuthenticatedSession, Problem> {
-        member(self.request, services, edge).await
+    pub const fn request(&self) -> &HttpRequest {
+        &self.request
+    }
+
+    pub fn session_token(&self) -> Option<&str> {
+        self.edge.session_token(self.request.headers())
+    }
+
+    /// The browser's name as guesses at a code are counted by it.
+    pub fn browser_bytes(&self) -> Option<&[u8]> {
+        self.browser.as_ref().map(|browser| &browser.bytes()[..])
     }
 
     pub fn asker(&self, form: CaptchaForm) -> Asker<'_> {
         Asker { form, client: self.client, browser: self.browser.as_ref() }
     }
 
-    /// The browser's name; a new one, with the cookie that tells it, where it has none yet.
+    /// The browser's name; a new one, with the cookie that tells it, if it has none yet.
     pub fn named_browser(&self) -> (Browser, Option<Cookie<'static>>) {
         let new = || {
             let browser = Browser::random(&self.edge.entropy);
@@ -100,7 +94,7 @@ impl<'a> Call<'a> {
         self.browser.map_or_else(new, |browser| (browser, None))
     }
 
-    /// As what the browser is known where somebody signed in from it.
+    /// As what the browser is known to the accounts that signed in from it.
     pub fn known_devices(&self) -> KnownDevices {
         self.edge.known_devices(self.request.headers())
     }
@@ -118,65 +112,46 @@ impl<'a> Call<'a> {
         self.edge.remember_device(response, &self.known_devices(), account);
     }
 
+    /// The answer with the session's cookie in it.
+    pub fn with_session(&self, mut response: HttpResponse, token: &SessionToken) -> HttpResponse {
+        set(&mut response, self.edge.cookies.session(&token.expose(), self.services.session_lasts));
+        response
+    }
+
     /// Whether a challenge was solved with this call.
     pub async fn redeem(
         &self,
         form: CaptchaForm,
-        services: &Services,
-        live: &LiveSettings,
-        solution: Option<&Solution>,
+        solution: Option<&CaptchaSolution>,
     ) -> Result<bool, Problem> {
-        let Some(Solution { id, answer }) = solution else { return Ok(false) };
-        match self.asker(form).redeem(services, live, id, answer.expose()).await {
+        let Some(CaptchaSolution { id, answer }) = solution else { return Ok(false) };
+        match self.asker(form).redeem(&self.services, &self.live, id, answer.expose()).await {
             Answered::Solved => Ok(true),
             Answered::Nothing | Answered::Wrong => {
-                Err(Problem::CaptchaInvalid { captcha: self.challenge(form, services, live).await })
+                Err(Problem::CaptchaInvalid { captcha: self.challenge(form).await })
             }
         }
     }
 
+    /// The problem by which it is told, with a challenge if one helps.
+    pub async fn denied(&self, form: CaptchaForm, denied: &Denied) -> Problem {
+        match denied {
+            Denied::Challenged { .. } => Problem::CaptchaRequired { captcha: self.challenge(form).await },
+            Denied::Throttled { limit, retry_after } => {
+                Problem::Throttled { limit: limit.clone(), retry_after: *retry_after }
+            }
+            Denied::Busy { retry_after } => Problem::Busy { retry_after: *retry_after },
+            Denied::Unavailable { retry_after } => Problem::Unavailable { retry_after: *retry_after },
+        }
+    }
+
     /// A fresh challenge; while its image would not be drawn, when it would.
-    pub async fn challenge(
-        &self,
-        form: CaptchaForm,
-        services: &Services,
-        live: &LiveSettings,
-    ) -> CaptchaBody {
-        match self.asker(form).issue(services, live).await {
+    pub async fn challenge(&self, form: CaptchaForm) -> CaptchaBody {
+        match self.asker(form).issue(&self.services, &self.live).await {
             Ok(challenge) => challenge.into(),
             Err(later) => later.into(),
         }
     }
-}
-
-/// For a call that changes nothing, and may come from anywhere.
-pub async fn member(
-    request: &HttpRequest,
-    services: &Services,
-    edge: &Edge,
-) -> Result<AuthenticatedSession, Problem> {
-    let who = signed_in(request, services, edge).await?;
-    if who.account.must_change_password { Err(Problem::PasswordChangeRequired) } else { Ok(who) }
-}
-
-/// Who is signed in, whatever they may do.
-pub async fn signed_in(
-    request: &HttpRequest,
-    services: &Services,
-    edge: &Edge,
-) -> Result<AuthenticatedSession, Problem> {
-    let token = edge
-        .session_token(request.headers())
-        .and_then(SessionToken::parse)
-        .ok_or(Problem::Unauthenticated)?;
-    let found = services.sessions.find(&token).await.map_err(|error| broken(&error))?;
-    found.ok_or(Problem::Unauthenticated)
-}
-
-/// Something is broken: logged here, once, and told without its cause.
-pub fn broken(error: &impl std::fmt::Display) -> Problem {
-    crate::web::kit::error_page::failed(error);
-    Problem::BROKEN
 }
 
 pub fn invalid_unless<T>(parsed: Option<T>, errors: &FieldErrors) -> Result<T, Problem> {
@@ -187,22 +162,6 @@ pub fn invalid_unless<T>(parsed: Option<T>, errors: &FieldErrors) -> Result<T, P
 pub fn limited(response: HttpResponse, limits: &[&Limit], full: Option<(&str, Duration)>) -> HttpResponse {
     let standing = full.map(|(name, wait)| Standing { name, remaining: 0, reset: Some(wait) });
     quota(response, limits.iter().map(|limit| (limit.name(), *limit)), standing)
-}
-
-/// The same for a password. A device's limit is told to nobody else: that it has a say tells that the browser
-/// is known there.
-pub fn limited_as_password(
-    response: HttpResponse,
-    limits: &Limits,
-    full: Option<(&str, Duration)>,
-) -> HttpResponse {
-    let own = match full {
-        Some((name, _)) if name == limits.login_device.name() => &limits.login_device,
-        _ => &limits.login_account,
-    };
-    // No limit refuses a caller for whom there is no room.
-    let full = full.filter(|(name, _)| *name != BUSY);
-    limited(response, &[own, &limits.login_address, &limits.login_network], full)
 }
 
 /// The same for limits by what the caller knows them as, and for whoever is admitted too.

@@ -142,23 +142,6 @@ impl ErrorPage {
     }
 }
 
-/// Something is broken: logged here, once, and told without its cause.
-pub fn broken(visit: &Visit, error: &impl std::fmt::Display) -> HttpResponse {
-    failed(error);
-    let mut page = ErrorPage::new(visit.layout("/", None), ErrorKind::Unavailable).respond(visit);
-    Problem::BROKEN.head(page.headers_mut());
-    page
-}
-
-/// An outage has lines of its own in the log; what fails in one is none.
-pub fn failed(error: &impl std::fmt::Display) {
-    if crate::db::OUTAGE.is_out() {
-        tracing::debug!(%error, "a request could not be answered");
-    } else {
-        tracing::error!(%error, "a request could not be answered");
-    }
-}
-
 /// For where no handler runs: a path or a body that cannot be used.
 pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
     if let Some(edge) = request.app_data::<web::Data<Edge>>() {

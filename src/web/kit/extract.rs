@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 
 use crate::web::connections::BodyTime;
 use crate::web::kit::error_page::{ErrorKind, error_response};
-use crate::web::kit::page_error::PageError;
 use crate::web::kit::problem::{InputError, Problem};
+use crate::web::kit::web_error::WebError;
 
 /// Sixteen times the longest form that can be meant.
 pub const BODY_LIMIT: usize = 16 * 1024;
@@ -37,13 +37,13 @@ pub fn configure(app: &mut ServiceConfig) {
 }
 
 /// A body of at most so many bytes, of which nothing is read before a guard has let its sender in.
-pub struct Unread<T, const LIMIT: usize = BODY_LIMIT> {
+pub struct UnreadBody<T, const LIMIT: usize = BODY_LIMIT> {
     request: HttpRequest,
     payload: Payload,
     holds: PhantomData<T>,
 }
 
-impl<T, const LIMIT: usize> FromRequest for Unread<T, LIMIT> {
+impl<T, const LIMIT: usize> FromRequest for UnreadBody<T, LIMIT> {
     type Error = Infallible;
     type Future = Ready<Result<Self, Infallible>>;
 
@@ -52,7 +52,7 @@ impl<T, const LIMIT: usize> FromRequest for Unread<T, LIMIT> {
     }
 }
 
-impl<T: DeserializeOwned + 'static, const LIMIT: usize> Unread<T, LIMIT> {
+impl<T: DeserializeOwned + 'static, const LIMIT: usize> UnreadBody<T, LIMIT> {
     pub async fn read(mut self) -> Result<T, Problem> {
         self.begin();
         let body = JsonBody::new(&self.request, &mut self.payload, None, true).limit(LIMIT);
@@ -60,7 +60,7 @@ impl<T: DeserializeOwned + 'static, const LIMIT: usize> Unread<T, LIMIT> {
     }
 
     /// The same for a form.
-    pub async fn read_form(mut self) -> Result<T, PageError> {
+    pub async fn read_form(mut self) -> Result<T, WebError> {
         self.begin();
         let body = UrlEncoded::new(&self.request, &mut self.payload).limit(LIMIT);
         body.await.map_err(|error| form_problem(&error).into())

@@ -3,6 +3,8 @@
 #[cfg(feature = "server")]
 pub mod assets;
 #[cfg(feature = "server")]
+pub mod broken;
+#[cfg(feature = "server")]
 pub mod call;
 pub mod client;
 #[cfg(feature = "server")]
@@ -30,8 +32,6 @@ pub mod next;
 #[cfg(feature = "server")]
 pub mod observe;
 #[cfg(feature = "server")]
-pub mod page_error;
-#[cfg(feature = "server")]
 pub mod phone;
 #[cfg(feature = "server")]
 pub mod problem;
@@ -46,3 +46,5 @@ pub mod services;
 pub mod visit;
 #[cfg(feature = "server")]
 pub mod wait;
+#[cfg(feature = "server")]
+pub mod web_error;

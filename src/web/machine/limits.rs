@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use crate::custom::{CustomDecision, CustomRequest, TokenCheck};
 use crate::login::ApiToken;
 use crate::throttle::{HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan, StoreError};
-use crate::web::form::fields::Typed;
-use crate::web::kit::call::{broken, quota};
+use crate::web::form::fields::SecretField;
+use crate::web::kit::call::quota;
 use crate::web::kit::client::{ClientAddress, SubjectBytes};
-use crate::web::kit::extract::Unread;
+use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::ratelimit_fields::Standing;
 use crate::web::kit::services::Shared;
@@ -29,13 +29,13 @@ const LONGEST_SUBJECT: usize = 256;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct About {
-    subject: Typed,
+    subject: SecretField,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Return {
-    subject: Typed,
+    subject: SecretField,
     hit: String,
 }
 
@@ -88,7 +88,7 @@ pub struct Granted {
 }
 
 /// `POST /limits/{name}/reserve`
-pub async fn reserve(granted: Granted, body: Unread<About>) -> Result<HttpResponse, Problem> {
+pub async fn reserve(granted: Granted, body: UnreadBody<About>) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
     let ask = granted.ask(&body.subject)?;
     match granted.services.custom.reserve(ask).await.map_err(out)? {
@@ -113,7 +113,7 @@ pub async fn reserve(granted: Granted, body: Unread<About>) -> Result<HttpRespon
 }
 
 /// `POST /limits/{name}/peek`
-pub async fn peek(granted: Granted, body: Unread<About>) -> Result<HttpResponse, Problem> {
+pub async fn peek(granted: Granted, body: UnreadBody<About>) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
     let peek = granted.services.custom.peek(granted.ask(&body.subject)?).await.map_err(out)?;
     let body = peeked(&granted.limit, &peek);
@@ -123,7 +123,7 @@ pub async fn peek(granted: Granted, body: Unread<About>) -> Result<HttpResponse,
 }
 
 /// `POST /limits/{name}/refund`
-pub async fn refund(granted: Granted, body: Unread<Return>) -> Result<HttpResponse, Problem> {
+pub async fn refund(granted: Granted, body: UnreadBody<Return>) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
     let ask = granted.ask(&body.subject)?;
     let hit = parse_hit(&body.hit)
@@ -155,7 +155,7 @@ impl Granted {
         let token = bearer(request.headers()).ok_or(Problem::TokenMissing)?;
         let token = ApiToken::parse(token).ok_or(Problem::InvalidToken)?;
         let shown = services.token_gate.admit(&token, address.as_ref()).await;
-        let bearer = match shown.map_err(|error| broken(&error))? {
+        let bearer = match shown? {
             TokenCheck::Good(bearer) => bearer,
             TokenCheck::Unknown => return Err(Problem::InvalidToken),
             TokenCheck::TooMany { limit, retry_after } => {
@@ -170,7 +170,7 @@ impl Granted {
         Ok(Self { limit, name, address, services })
     }
 
-    fn ask<'a>(&'a self, subject: &'a Typed) -> Result<CustomRequest<'a>, Problem> {
+    fn ask<'a>(&'a self, subject: &'a SecretField) -> Result<CustomRequest<'a>, Problem> {
         let subject = subject.expose();
         if !(1..=LONGEST_SUBJECT).contains(&subject.len()) {
             return Err(wrong("subject", "Send 1 to 256 bytes of text."));

@@ -6,7 +6,6 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 
 use crate::sms::OutboxMessage;
-use crate::web::kit::extract;
 use crate::web::kit::phone;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
@@ -26,10 +25,8 @@ pub async fn page(
     visit: Visit,
     wanted: Query<Wanted>,
     services: Shared,
-) -> HttpResponse {
-    let Some(messages) = messages(&request, &services, &wanted.phone) else {
-        return extract::answer(&request, &Problem::NotFound);
-    };
+) -> Result<HttpResponse, Problem> {
+    let messages = messages(&request, &services, &wanted.phone).ok_or(Problem::NotFound)?;
     let row = |message: OutboxMessage| OutboxRow {
         at: Moment(message.at),
         phone: message.phone.as_str().to_owned(),
@@ -37,7 +34,7 @@ pub async fn page(
         text: message.text,
     };
     let rows = messages.into_iter().map(row).collect();
-    visit.page(StatusCode::OK, &OutboxPage::new(&visit, &wanted.phone, rows))
+    Ok(visit.page(StatusCode::OK, &OutboxPage::new(&visit, &wanted.phone, rows)))
 }
 
 #[derive(Serialize)]

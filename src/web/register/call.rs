@@ -1,87 +1,64 @@
 //! `POST /api/v1/register`
 
-use actix_web::web::{Data, Json};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
+use actix_web::web::Json;
 use serde::Deserialize;
 
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
-use crate::login::{NotOpened, RegistrationOutcome, RegistrationRequest, SignedInBy, Username};
+use crate::login::{RegistrationOutcome, RegistrationRequest, SignedInBy, Username};
 use crate::sms::{Phone, SmsCode};
-use crate::web::code::call::{not_opened, parse_code, parse_phone};
-use crate::web::form::fields::Typed;
-use crate::web::kit::call::{Call, Solution, UserBody, broken, invalid_unless};
+use crate::web::code::call::{parse_code, parse_phone, wrong_code};
+use crate::web::form::fields::SecretField;
+use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless};
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::problem::Problem;
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::{Edge, set};
-use crate::web::session::renew;
+use crate::web::kit::web_error::WebResult;
+use crate::web::session::call::welcome;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Body {
+pub struct RegisterBody {
     login: String,
-    password: Typed,
+    password: SecretField,
     /// With the code that came to it, or neither.
-    phone: Option<Typed>,
-    code: Option<Typed>,
-    captcha: Option<Solution>,
+    phone: Option<SecretField>,
+    code: Option<SecretField>,
+    captcha: Option<CaptchaSolution>,
 }
 
-pub async fn submit(
-    request: HttpRequest,
-    body: Json<Body>,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    let call = Call::admit(&request, &edge)?;
+pub async fn submit(call: Call, body: Json<RegisterBody>) -> WebResult {
     let login = parse(&body)?;
-    let live = services.live.snapshot();
-    if !edge.sends_codes && (body.phone.is_some() || body.code.is_some()) {
-        return Err(Problem::invalid(&FieldErrors::one(Field::Phone, Message::NoCodesSent)));
+    if !call.edge.sends_codes && (body.phone.is_some() || body.code.is_some()) {
+        return Err(Problem::invalid(&FieldErrors::one(Field::Phone, Message::NoCodesSent)).into());
     }
-    let phone = parse_number(&live, &body)?;
-    let solved = call.redeem(CaptchaForm::Register, &services, &live, body.captcha.as_ref()).await?;
+    let phone = parse_number(&call.live, &body)?;
+    let solved = call.redeem(CaptchaForm::Register, body.captcha.as_ref()).await?;
     let origin = call.client.origin();
-    let newcomer = RegistrationRequest {
+    let request = RegistrationRequest {
         login: &login,
         password: body.password.expose(),
         phone: phone.as_ref().map(|(phone, code)| (phone, code)),
         origin: &origin,
-        browser: call.browser.as_ref().map(|browser| &browser.bytes()[..]),
+        browser: call.browser_bytes(),
         solved,
     };
-    match services.registration.register(&live, newcomer).await.map_err(|error| broken(&error))? {
+    Err(match call.services.registration.register(&call.live, request).await? {
         RegistrationOutcome::Made(account) => {
-            let old = edge.session_token(request.headers());
-            let token = renew(&services, &account, &call.shown(), old, SignedInBy::Password).await;
-            let token = token.map_err(|error| broken(&error))?.ok_or(Problem::Unauthenticated)?;
-            let mut response = HttpResponse::Created().json(UserBody::from(&*account));
-            set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));
-            call.remember_device(&mut response, &account);
-            Ok(response)
+            let made = welcome(&call, &account, SignedInBy::Password, HttpResponse::Created()).await?;
+            return Ok(made.ok_or(Problem::Unauthenticated)?);
         }
-        RegistrationOutcome::PhoneTaken => Err(Problem::PhoneTaken),
-        RegistrationOutcome::WrongCode => {
-            Ok(not_opened(&call, CaptchaForm::Register, &services, &live, NotOpened::Wrong).await)
-        }
-        RegistrationOutcome::Unavailable { retry_after } => Err(Problem::Unavailable { retry_after }),
-        RegistrationOutcome::LoginTaken => Err(Problem::LoginTaken),
+        RegistrationOutcome::WrongCode => wrong_code(&call),
+        RegistrationOutcome::PhoneTaken => Problem::PhoneTaken.into(),
+        RegistrationOutcome::LoginTaken => Problem::LoginTaken.into(),
         RegistrationOutcome::Unfit(unfit) => {
-            Err(Problem::invalid(&FieldErrors::one(Field::Password, Message::from(unfit))))
+            Problem::invalid(&FieldErrors::one(Field::Password, Message::from(unfit))).into()
         }
-        RegistrationOutcome::Challenged { .. } => {
-            let captcha = call.challenge(CaptchaForm::Register, &services, &live).await;
-            Err(Problem::CaptchaRequired { captcha })
-        }
-        RegistrationOutcome::Throttled { limit, retry_after } => {
-            Err(Problem::Throttled { limit: limit.into(), retry_after })
-        }
-        RegistrationOutcome::Busy { retry_after } => Err(Problem::Busy { retry_after }),
-    }
+        RegistrationOutcome::Denied(denied) => call.denied(CaptchaForm::Register, &denied).await.into(),
+    })
 }
 
-fn parse(body: &Body) -> Result<Username, Problem> {
+fn parse(body: &RegisterBody) -> Result<Username, Problem> {
     let mut errors = FieldErrors::default();
     let login = errors.take(Field::Login, Username::parse(&body.login).map_err(Message::from));
     if body.password.expose().is_empty() {
@@ -91,7 +68,7 @@ fn parse(body: &Body) -> Result<Username, Problem> {
 }
 
 /// Number and code: both, or neither.
-fn parse_number(live: &LiveSettings, body: &Body) -> Result<Option<(Phone, SmsCode)>, Problem> {
+fn parse_number(live: &LiveSettings, body: &RegisterBody) -> Result<Option<(Phone, SmsCode)>, Problem> {
     let alone = |field, message| Err(Problem::invalid(&FieldErrors::one(field, message)));
     match (&body.phone, &body.code) {
         (None, None) => Ok(None),

@@ -3,46 +3,94 @@
 pub mod call;
 pub mod page;
 
-use actix_web::HttpResponse;
+use std::future::Future;
+use std::pin::Pin;
+
+use actix_web::dev::Payload;
+use actix_web::web::Data;
+use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
 
 use crate::db::DbError;
 use crate::login::{Account, AuthenticatedSession, SessionToken, SignInClient, SignedInBy};
-use crate::web::kit::error_page::broken;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::next::Next;
-use crate::web::kit::services::Services;
-use crate::web::kit::visit::{self, Visit};
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::{self, Edge, Visit};
+use crate::web::kit::web_error::WebError;
 
-/// Who makes this visit, if anyone is signed in.
-pub async fn signed_in(visit: &Visit, services: &Services) -> Result<Option<AuthenticatedSession>, DbError> {
-    match visit.session_token().and_then(SessionToken::parse) {
+/// Who is signed in, whatever they may do. As a handler's argument; a page leads everyone else to the sign-in.
+pub struct SignedIn(pub AuthenticatedSession);
+
+/// The same, with a password of their own choice.
+pub struct Member(pub AuthenticatedSession);
+
+impl FromRequest for SignedIn {
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Error>>>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move { Ok(Self(required(&request).await?)) })
+    }
+}
+
+impl FromRequest for Member {
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Error>>>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move { Ok(member(&request).await?) })
+    }
+}
+
+/// For a call that only sometimes needs one.
+pub async fn member(request: &HttpRequest) -> Result<Member, WebError> {
+    let who = required(request).await?;
+    if !who.account.must_change_password {
+        return Ok(Member(who));
+    }
+    Err(instead(request, Problem::PasswordChangeRequired, "/account"))
+}
+
+async fn required(request: &HttpRequest) -> Result<AuthenticatedSession, WebError> {
+    let (services, edge) = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
+    let (Some(services), Some(edge)) = (services, edge) else { return Err(Problem::Internal.into()) };
+    if let Some(who) = find(services, edge.session_token(request.headers())).await? {
+        return Ok(who);
+    }
+    // Back to the page itself, if it is one and no mere form of it.
+    let back = match request.path() {
+        path @ ("/account/phone" | "/account/phone/remove") => path,
+        _ => "/account",
+    };
+    Err(instead(request, Problem::Unauthenticated, &format!("/login?next={back}")))
+}
+
+fn instead(request: &HttpRequest, problem: Problem, page: &str) -> WebError {
+    match request.app_data::<Data<Edge>>() {
+        Some(edge) if !request.path().starts_with("/api/") => {
+            Visit::of(request, edge.clone()).keep_flash().see_other(page, None).into()
+        }
+        _ => problem.into(),
+    }
+}
+
+async fn find(services: &Services, token: Option<&str>) -> Result<Option<AuthenticatedSession>, DbError> {
+    match token.and_then(SessionToken::parse) {
         Some(token) => services.sessions.find(&token).await,
         None => Ok(None),
     }
 }
 
-/// Whether a page that is for members is open to a visit.
-pub enum Member {
-    Is(Box<AuthenticatedSession>),
-    /// What is answered instead.
-    Not(HttpResponse),
+/// Who makes this visit, if anyone is signed in.
+pub async fn signed_in(visit: &Visit, services: &Services) -> Result<Option<AuthenticatedSession>, DbError> {
+    find(services, visit.session_token()).await
 }
 
-/// Somebody who is signed in and has a password of their own choice. `here` is where signing in leads
-/// back to.
-pub async fn member(visit: &Visit, services: &Services, here: &str) -> Member {
-    match signed_in(visit, services).await {
-        Ok(Some(who)) if who.account.must_change_password => {
-            Member::Not(visit.clone().keep_flash().see_other("/account", None))
-        }
-        Ok(Some(who)) => Member::Is(Box::new(who)),
-        Ok(None) => Member::Not(visit.clone().keep_flash().see_other(&format!("/login?next={here}"), None)),
-        Err(error) => Member::Not(broken(visit, &error)),
-    }
-}
-
-/// Renews: a new token, and the one that this browser came with ends. None where the password was changed
-/// since the account was verified.
+/// Renews: a new token, and the one that this browser came with ends. None if the password was changed since
+/// the account was verified.
 pub async fn renew(
     services: &Services,
     account: &Account,
@@ -54,7 +102,7 @@ pub async fn renew(
     services.sessions.renew(account, client, by, old.as_ref()).await
 }
 
-/// The answer to a sign-in that succeeded; None where it does not count any more.
+/// The answer to a sign-in that succeeded; None if it does not count any more.
 pub async fn welcome(
     visit: &Visit,
     services: &Services,
@@ -70,6 +118,19 @@ pub async fn welcome(
     visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
     visit.remember_device(&mut response, account);
     Ok(Some(response))
+}
+
+/// The page for somebody who wants to sign in, or the way on for one who is signed in.
+pub async fn unless_signed_in(
+    visit: Visit,
+    services: &Services,
+    next: Option<Next>,
+    page: impl FnOnce(&Visit, Option<Next>) -> HttpResponse,
+) -> Result<HttpResponse, WebError> {
+    Ok(match signed_in(&visit, services).await? {
+        Some(_) => visit.keep_flash().see_other(next.unwrap_or_else(Next::home).as_str(), None),
+        None => page(&visit, next),
+    })
 }
 
 pub fn client(visit: &Visit) -> SignInClient {

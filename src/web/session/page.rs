@@ -6,25 +6,24 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use crate::login::SessionToken;
 use crate::web::form::fields::TokenForm;
-use crate::web::kit::error_page::{ErrorKind, ErrorPage, broken};
 use crate::web::kit::flash::Flash;
+use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::{self, Visit};
+use crate::web::kit::web_error::WebResult;
 
 /// `POST /logout`
-pub async fn logout(visit: Visit, form: Form<TokenForm>, services: Shared) -> HttpResponse {
+pub async fn logout(visit: Visit, form: Form<TokenForm>, services: Shared) -> WebResult {
     if !visit.admits_form(&form.csrf_token) {
-        return ErrorPage::new(visit.layout("/logout", None), ErrorKind::ForeignForm).respond(&visit);
+        return Err(Problem::Csrf.into());
     }
-    if let Some(token) = visit.session_token().and_then(SessionToken::parse)
-        && let Err(error) = services.sessions.end(&token).await
-    {
-        return broken(&visit, &error);
+    if let Some(token) = visit.session_token().and_then(SessionToken::parse) {
+        services.sessions.end(&token).await?;
     }
     let mut response = visit.see_other("/login", Some(Flash::SignedOut));
     visit::set(&mut response, visit.cookies().end_session());
     visit::set(&mut response, visit.cookies().end_lookup());
-    response
+    Ok(response)
 }
 
 /// `GET /`

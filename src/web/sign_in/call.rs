@@ -1,70 +1,100 @@
-//! `POST /api/v1/login`
+//! `POST /api/v1/login`; and how every call that tries a password is refused.
 
-use actix_web::web::{Data, Json};
-use actix_web::{HttpRequest, HttpResponse};
+use std::time::Duration;
+
+use actix_web::HttpResponse;
+use actix_web::web::Json;
 use serde::Deserialize;
 
 use crate::captcha::CaptchaForm;
-use crate::login::{Password, SignInAttempt, SignInOutcome, Username};
-use crate::web::form::fields::Typed;
-use crate::web::kit::call::{Call, Solution, UserBody, broken, invalid_unless, limited_as_password};
-use crate::web::kit::message::Message;
-use crate::web::kit::message::{Field, FieldErrors};
+use crate::denied::BUSY;
+use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwner, Username};
+use crate::web::form::fields::SecretField;
+use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless, limited};
+use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::problem::Problem;
-use crate::web::kit::services::Shared;
-use crate::web::kit::visit::{Edge, set};
-use crate::web::session::renew;
+use crate::web::kit::web_error::{WebError, WebResult};
+use crate::web::session::call::welcome;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Body {
+pub struct LoginBody {
     login: String,
-    password: Typed,
-    captcha: Option<Solution>,
+    password: SecretField,
+    captcha: Option<CaptchaSolution>,
 }
 
-pub async fn submit(
-    request: HttpRequest,
-    body: Json<Body>,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    let call = Call::admit(&request, &edge)?;
+pub async fn submit(call: Call, body: Json<LoginBody>) -> WebResult {
     let (login, password) = parse(&body)?;
-    let live = services.live.snapshot();
-    let solved = call.redeem(CaptchaForm::Login, &services, &live, body.captcha.as_ref()).await?;
+    let solved = call.redeem(CaptchaForm::Login, body.captcha.as_ref()).await?;
+    let owner = try_password(&call, CaptchaForm::Login, login, password, solved).await?;
+    match welcome(&call, &owner, owner.shown(), HttpResponse::Ok()).await? {
+        Some(response) => Ok(with_quota(&call, response, None)),
+        // The password was changed while this one was verified.
+        None => Err(rejected(&call, false)),
+    }
+}
+
+/// Tries a password, so that the windows of the sign-in count it whichever call it came with.
+pub async fn try_password(
+    call: &Call,
+    form: CaptchaForm,
+    login: Username,
+    password: Password,
+    solved: bool,
+) -> Result<Box<SignedInOwner>, WebError> {
     let attempt =
         SignInAttempt { login, password, origin: call.client.origin(), client: call.shown(), solved };
-    let outcome = services.sign_in.attempt(&live, attempt).await.map_err(|error| broken(&error))?;
-    let refused = |problem: &Problem, wait| limited_as_password(problem.respond(), &live.limits, wait);
-    Ok(match outcome {
-        SignInOutcome::SignedIn(owner) => {
-            let old = edge.session_token(request.headers());
-            let token = renew(&services, &owner, &call.shown(), old, owner.shown()).await;
-            let Some(token) = token.map_err(|error| broken(&error))? else {
-                // The password was changed while this one was verified.
-                return Ok(refused(&Problem::InvalidCredentials { captcha_required: false }, None));
-            };
-            let mut response = HttpResponse::Ok().json(UserBody::from(&owner.account));
-            set(&mut response, edge.cookies.session(&token.expose(), services.session_lasts));
-            call.remember_device(&mut response, &owner);
-            limited_as_password(response, &live.limits, None)
+    match call.services.sign_in.attempt(&call.live, attempt).await? {
+        SignInOutcome::SignedIn(owner) => Ok(owner),
+        SignInOutcome::Rejected { captcha_required } => Err(rejected(call, captcha_required)),
+        SignInOutcome::Denied(denied) => {
+            let problem = call.denied(form, &denied).await;
+            Err(match denied.full() {
+                Some(full) => with_quota(call, problem.respond(), Some(full)).into(),
+                None => problem.into(),
+            })
         }
-        SignInOutcome::Rejected { captcha_required, .. } => {
-            refused(&Problem::InvalidCredentials { captcha_required }, None)
-        }
-        SignInOutcome::Challenged { limit, retry_after } => {
-            let captcha = call.challenge(CaptchaForm::Login, &services, &live).await;
-            refused(&Problem::CaptchaRequired { captcha }, Some((limit, retry_after)))
-        }
-        SignInOutcome::Throttled { limit, retry_after } => {
-            refused(&Problem::Throttled { limit: limit.into(), retry_after }, Some((limit, retry_after)))
-        }
-        SignInOutcome::Busy { retry_after } => Problem::Busy { retry_after }.respond(),
-    })
+    }
 }
 
-fn parse(body: &Body) -> Result<(Username, Password), Problem> {
+/// The account with its password verified, as at sign-in.
+pub async fn verify(
+    call: &Call,
+    account: &Account,
+    password: Password,
+    solved: bool,
+) -> Result<Box<SignedInOwner>, WebError> {
+    if !call.services.sign_in.is_open_to(&call.live, account, &call.shown()).await? {
+        return Err(Problem::PasswordDisabled.into());
+    }
+    try_password(call, CaptchaForm::PasswordChange, account.login.clone(), password, solved).await
+}
+
+/// The current password as it was sent, or the problem at its field.
+pub fn parse_current(field: Field, typed: &SecretField) -> Result<Password, Problem> {
+    Password::attempt(typed.expose())
+        .map_err(|error| Problem::invalid(&FieldErrors::one(field, Message::of_current_password(error))))
+}
+
+fn rejected(call: &Call, captcha_required: bool) -> WebError {
+    with_quota(call, Problem::InvalidCredentials { captcha_required }.respond(), None).into()
+}
+
+/// With the `RateLimit` fields of a password. A device's limit is told to nobody else: that it has a say tells
+/// that the browser is known there.
+fn with_quota(call: &Call, response: HttpResponse, full: Option<(&str, Duration)>) -> HttpResponse {
+    let limits = &call.live.limits;
+    let own = match full {
+        Some((name, _)) if name == limits.login_device.name() => &limits.login_device,
+        _ => &limits.login_account,
+    };
+    // No limit refuses a caller for whom there is no room.
+    let full = full.filter(|(name, _)| *name != BUSY);
+    limited(response, &[own, &limits.login_address, &limits.login_network], full)
+}
+
+fn parse(body: &LoginBody) -> Result<(Username, Password), Problem> {
     let mut errors = FieldErrors::default();
     let login = errors.take(Field::Login, Username::parse(&body.login).map_err(Message::from));
     let password = Password::attempt(body.password.expose()).map_err(Message::from);

@@ -2,85 +2,58 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
+use serde::Deserialize;
 
-use crate::captcha;
-use crate::login::{Password, SignInAttempt, SignInOutcome, Username};
-use crate::web::captcha::view::CaptchaBlock;
-use crate::web::form::fields::Guarded;
-use crate::web::form::fields::NextQuery;
-use crate::web::form::fields::Typed;
+use crate::captcha::CaptchaForm;
+use crate::login::{Password, Username};
+use crate::web::form::fields::{GuardedFields, NextQuery, SecretField};
 use crate::web::form::notice::Notice;
-use crate::web::form::reply::Reply;
-use crate::web::kit::error_page::broken;
-use crate::web::kit::message::Message;
-use crate::web::kit::message::{Field, FieldErrors};
+use crate::web::form::reply::{FormReply, TriedPassword};
+use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::next::Next;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
-use crate::web::session::{client, signed_in, welcome};
+use crate::web::kit::web_error::WebResult;
+use crate::web::session::{unless_signed_in, welcome};
 use crate::web::sign_in::view::LoginPage;
-use serde::Deserialize;
 
 /// `POST /login`
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct LoginForm {
     pub login: String,
-    pub password: Typed,
+    pub password: SecretField,
     pub next: String,
     #[serde(flatten)]
-    pub guarded: Guarded,
+    pub guarded: GuardedFields,
 }
 
 /// `GET /login`
-pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> HttpResponse {
+pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> WebResult {
     let next = Next::parse(&query.next);
-    match signed_in(&visit, &services).await {
-        Ok(Some(_)) => visit.keep_flash().see_other(next.unwrap_or_else(Next::home).as_str(), None),
-        Ok(None) => LoginPage::new(&visit, next).respond(&visit),
-        Err(error) => broken(&visit, &error),
-    }
+    unless_signed_in(visit, &services, next, |visit, next| LoginPage::new(visit, next).respond(visit)).await
 }
 
 /// `POST /login`
-pub async fn submit(visit: Visit, form: Form<LoginForm>, services: Shared) -> HttpResponse {
+pub async fn submit(visit: Visit, form: Form<LoginForm>, services: Shared) -> WebResult {
     let live = services.live.snapshot();
-    let show = |notice, captcha: CaptchaBlock| {
+    let show = |notice, captcha| -> HttpResponse {
         let page = LoginPage::new(&visit, Next::parse(&form.next)).login(&form.login);
         page.notice(notice).captcha(captcha).respond(&visit)
     };
-    let reply = Reply {
-        visit: &visit,
-        services: &services,
-        live: &live,
-        form: captcha::CaptchaForm::Login,
-        show: &show,
-    };
-    let admitted = reply.admit(&form.guarded, |errors| parse(&form, errors)).await;
-    let ((login, password), solved) = match admitted {
-        Ok(admitted) => admitted,
-        Err(response) => return response,
-    };
-    let attempt =
-        SignInAttempt { login, password, origin: visit.client.origin(), client: client(&visit), solved };
-    let outcome = match services.sign_in.attempt(&live, attempt).await {
-        Ok(outcome) => outcome,
-        Err(error) => return broken(&visit, &error),
-    };
-    match outcome {
-        SignInOutcome::SignedIn(owner) => {
-            match welcome(&visit, &services, &owner, Next::parse(&form.next), None, owner.shown()).await {
-                Ok(Some(response)) => response,
-                // The password was changed while this one was verified.
-                Ok(None) => reply.plain(Notice::Rejected),
-                Err(error) => broken(&visit, &error),
-            }
+    let reply =
+        FormReply { visit: &visit, services: &services, live: &live, form: CaptchaForm::Login, show: &show };
+    let ((login, password), solved) = reply.admit(&form.guarded, |errors| parse(&form, errors)).await?;
+    match reply.try_password(login, password, solved).await? {
+        TriedPassword::Right(owner) => {
+            let next = Next::parse(&form.next);
+            let response = welcome(&visit, &services, &owner, next, None, owner.shown()).await?;
+            // None: the password was changed while this one was verified.
+            Ok(response.unwrap_or_else(|| reply.plain(Notice::Rejected)))
         }
-        SignInOutcome::Rejected { captcha_required: false } => reply.plain(Notice::Rejected),
-        SignInOutcome::Rejected { captcha_required: true } => reply.challenged(Notice::Rejected).await,
-        SignInOutcome::Challenged { .. } => reply.challenged(Notice::CaptchaNeeded).await,
-        SignInOutcome::Throttled { retry_after, .. } => reply.wait(retry_after),
-        SignInOutcome::Busy { retry_after } => reply.busy(retry_after),
+        TriedPassword::Wrong { captcha_required } => {
+            Ok(reply.again(Notice::Rejected, captcha_required).await)
+        }
     }
 }
 

@@ -1,76 +1,64 @@
 //! `/login/code`: signing in with a number and the code that goes to it.
 
-use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
 
-use crate::captcha;
+use crate::captcha::CaptchaForm;
 use crate::login::{ByCodeOutcome, CodeEntry, SignedInBy};
 use crate::sms::Purpose;
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
-use crate::web::code::send::{Wish, not_opened, parse_both, send, step_of};
+use crate::web::code::page::{CodeStage, parse_both, send, step_of};
 use crate::web::code::view::{CodePage, CodeStep};
 use crate::web::form::fields::NextQuery;
 use crate::web::form::notice::Notice;
-use crate::web::form::reply::Reply;
-use crate::web::kit::error_page::broken;
+use crate::web::form::reply::FormReply;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, Message};
 use crate::web::kit::next::Next;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
-use crate::web::session::{signed_in, welcome};
+use crate::web::kit::web_error::WebResult;
+use crate::web::session::{unless_signed_in, welcome};
 
 /// `GET /login/code`
-pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> HttpResponse {
-    let next = Next::parse(&query.next);
-    match signed_in(&visit, &services).await {
-        Ok(Some(_)) => visit.keep_flash().see_other(next.unwrap_or_else(Next::home).as_str(), None),
-        Ok(None) => CodePage::new(&visit, Purpose::Login, None, next).respond(&visit),
-        Err(error) => broken(&visit, &error),
-    }
+pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> WebResult {
+    let page = |visit: &Visit, next| CodePage::new(visit, Purpose::Login, None, next).respond(visit);
+    unless_signed_in(visit, &services, Next::parse(&query.next), page).await
 }
 
 /// `POST /login/code`
-pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> HttpResponse {
+pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> WebResult {
     let live = services.live.snapshot();
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = CodePage::new(&visit, Purpose::Login, None, Next::parse(&form.next));
         page.step(step).notice(notice).captcha(captcha).respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
-    let reply = Reply {
+    let reply = FormReply {
         visit: &visit,
         services: &services,
         live: &live,
-        form: captcha::CaptchaForm::SmsCode,
+        form: CaptchaForm::SmsCode,
         show: &show,
     };
-    match Wish::of(&form.fields) {
-        Wish::AnotherNumber => return reply.plain(Notice::None),
-        Wish::Code => return send(reply, Purpose::Login, &form.fields, &form.guarded, &page).await,
-        Wish::Entry => {}
+    match CodeStage::of(&form.fields) {
+        CodeStage::AnotherNumber => return Ok(reply.plain(Notice::None)),
+        CodeStage::Send => return send(&reply, Purpose::Login, &form.fields, &form.guarded, &page).await,
+        CodeStage::Entry => {}
     }
-    let admitted = reply.admit(&form.guarded, |errors| parse_both(&live, &form.fields, errors)).await;
-    let ((phone, code), solved) = match admitted {
-        Ok(admitted) => admitted,
-        Err(response) => return response,
-    };
+    let parse = |errors: &mut _| parse_both(&live, &form.fields, errors);
+    let ((phone, code), solved) = reply.admit(&form.guarded, parse).await?;
     let origin = visit.client.origin();
     let (browser, known) = (Some(&visit.browser.bytes()[..]), &visit.known_devices());
     let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
-    match services.by_code.sign_in(&live, entry).await {
-        Ok(ByCodeOutcome::SignedIn { account, made }) => {
-            let flash = made.then_some(Flash::Registered);
-            match welcome(&visit, &services, &account, Next::parse(&form.next), flash, SignedInBy::Code).await
-            {
-                Ok(Some(response)) => response,
-                Ok(None) => reply.invalid(Field::Code, Message::CodeWrong),
-                Err(error) => broken(&visit, &error),
-            }
+    Ok(match services.by_code.sign_in(&live, entry).await? {
+        ByCodeOutcome::SignedIn { account, made } => {
+            let (next, flash) = (Next::parse(&form.next), made.then_some(Flash::Registered));
+            let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Code).await?;
+            response.unwrap_or_else(|| reply.invalid(Field::Code, Message::CodeWrong))
         }
-        Ok(ByCodeOutcome::PasswordRequired) => reply.plain(Notice::PasswordRequired),
-        Ok(ByCodeOutcome::Not(not)) => not_opened(&reply, not).await,
-        Err(error) => broken(&visit, &error),
-    }
+        ByCodeOutcome::PasswordRequired => reply.plain(Notice::PasswordRequired),
+        ByCodeOutcome::WrongCode => reply.invalid(Field::Code, Message::CodeWrong),
+        ByCodeOutcome::Denied(denied) => reply.denied(&denied).await,
+    })
 }

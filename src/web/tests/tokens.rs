@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::{NOW, challenge, wait};
 use crate::entropy::Entropy;
 use crate::login::{TokenEntry, TokenId, TokenScopes};
-use crate::web::console::confirm::view::{Carried, ConfirmPage};
+use crate::web::console::confirm::view::{CarriedForm, ConfirmPage};
 use crate::web::console::tokens::page::TokenMakingForm;
-use crate::web::console::tokens::view::{Saying, TokensPage};
+use crate::web::console::tokens::view::{TokenNotice, TokensPage};
 use crate::web::form::notice::Notice;
 use crate::web::kit::visit::Visit;
 use crate::web::{Field, FieldErrors, Message, Next};
@@ -20,7 +20,7 @@ pub fn confirms(visit: &Visit) -> Vec<(&'static str, ConfirmPage)> {
         ("confirm", page()),
         ("confirm-wrong", page().notice(wrong())),
         ("confirm-captcha", page().notice(wrong()).captcha(challenge())),
-        ("confirm-carrying", page().carrying(Carried::new("/admin/limits/toml", &carried))),
+        ("confirm-carrying", page().carrying(CarriedForm::new("/admin/limits/toml", &carried))),
         ("confirm-throttled", page().notice(Notice::Throttled(wait(252)))),
     ]
 }
@@ -45,15 +45,16 @@ pub fn pages(visit: &Visit) -> Vec<(&'static str, TokensPage)> {
     };
     let limits = || vec!["leave-campus".to_owned(), "reply".to_owned()];
     let page = || TokensPage::new(visit, "ada", entries(), limits());
-    let typed = TokenMakingForm { name: "<b>".into(), scopes: "Reply".into(), ..TokenMakingForm::default() };
+    let typed =
+        TokenMakingForm { name: "<b>".into(), scopes: "FormReply".into(), ..TokenMakingForm::default() };
     let mut wrong = FieldErrors::one(Field::Scopes, Message::ScopesUnfit);
     wrong.add(Field::ExpiresDays, Message::ExpiryUnfit { max: 3660 });
-    let made = Saying::Made { name: "forum".into(), token: format!("ght_{}", "A".repeat(43)) };
+    let made = TokenNotice::Made { name: "forum".into(), token: format!("ght_{}", "A".repeat(43)) };
     vec![
         ("tokens", page()),
         ("tokens-none", TokensPage::new(visit, "ada", Vec::new(), Vec::new())),
-        ("tokens-made", page().saying(made)),
-        ("tokens-full", page().saying(Saying::Full).typed(&typed)),
-        ("tokens-wrong", page().saying(Saying::Wrong(wrong)).typed(&typed)),
+        ("tokens-made", page().notice(made)),
+        ("tokens-full", page().notice(TokenNotice::Full).typed(&typed)),
+        ("tokens-wrong", page().notice(TokenNotice::Wrong(wrong)).typed(&typed)),
     ]
 }

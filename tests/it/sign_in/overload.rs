@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use gatehouse::denied::Denied;
 use gatehouse::login::{HashCaller, HashLane, PasswordChangeOutcome, Username};
 use tokio::task::JoinHandle;
 
@@ -196,5 +197,5 @@ async fn a_new_password_is_hashed_with_the_strangers() {
     let caller = HashCaller::stranger(b"elsewhere", false);
     let owner = gatehouse::login::SignedInOwner { account: alice.clone(), device: None };
     let changed = app.services.registration.change_password(&caller, &owner, "quiet lanterns drift").await;
-    assert!(matches!(changed, Ok(PasswordChangeOutcome::Challenged)), "{changed:?}");
+    assert!(matches!(changed, Ok(PasswordChangeOutcome::Denied(Denied::Challenged { .. }))), "{changed:?}");
 }

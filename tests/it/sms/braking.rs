@@ -2,6 +2,7 @@
 
 use super::rig::*;
 use gatehouse::clock::Micros;
+use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
 /// For what is said of the brake alone.
@@ -36,7 +37,7 @@ async fn braked_block(rig: &Rig) -> (Instance, Phone) {
 #[track_caller]
 fn challenged(sending: SendOutcome) -> (String, std::time::Duration) {
     match sending {
-        SendOutcome::Challenged { limit, retry_after } => (limit, retry_after),
+        SendOutcome::Denied(Denied::Challenged { limit, retry_after }) => (limit.into_owned(), retry_after),
         other => panic!("expected a challenge, got {other:?}"),
     }
 }

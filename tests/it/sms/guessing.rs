@@ -1,6 +1,7 @@
 //! A code works once, for a while, for one number and one purpose; and a number has five wrong guesses.
 
 use super::rig::*;
+use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
 on_each_store! {
@@ -77,8 +78,8 @@ async fn five_of_a_hundred_parallel_wrong_guesses_are_compared(store: Store) {
     let answers = guess_many(&[&instance], &phone, &other_than(&code), 100).await;
     assert_eq!(answers.iter().filter(|answer| wrong_ref(answer)).count(), 5);
     for answer in &answers {
-        let CheckOutcome::Throttled { limit, retry_after } = answer else { continue };
-        assert_eq!((limit.as_str(), *retry_after), ("sms-guess", 10 * MINUTE));
+        let CheckOutcome::Denied(Denied::Throttled { limit, retry_after }) = answer else { continue };
+        assert_eq!((&**limit, *retry_after), ("sms-guess", 10 * MINUTE));
     }
     assert!(refused(instance.check(&phone, &code).await), "a right one is not even compared");
     rig.advance(MINUTE);
@@ -170,7 +171,7 @@ async fn one_address_has_so_many_wrong_guesses_at_all_numbers(store: Store) {
     assert_eq!(answers.iter().filter(|answer| wrong_ref(answer)).count(), 6);
     for answer in answers.iter().filter(|answer| !wrong_ref(answer)) {
         assert!(
-            matches!(answer, CheckOutcome::Challenged { limit, .. } if limit == "login-address"),
+            matches!(answer, CheckOutcome::Denied(Denied::Challenged { limit, .. }) if limit == "login-address"),
             "{answer:?}"
         );
     }
@@ -180,7 +181,9 @@ async fn one_address_has_so_many_wrong_guesses_at_all_numbers(store: Store) {
         assert!(wrong(instance.guess(solved).await), "a CAPTCHA lets it by");
     }
     let answer = instance.guess(solved).await;
-    assert!(matches!(answer, CheckOutcome::Throttled { limit, .. } if limit == "login-address"));
+    assert!(
+        matches!(answer, CheckOutcome::Denied(Denied::Throttled { limit, .. }) if limit == "login-address")
+    );
     assert!(wrong(instance.check(&number, &other).await), "another address has its own");
 }
 
@@ -228,5 +231,5 @@ fn wrong_ref(checked: &CheckOutcome) -> bool {
 }
 
 fn refused(checked: CheckOutcome) -> bool {
-    matches!(checked, CheckOutcome::Throttled { .. })
+    matches!(checked, CheckOutcome::Denied(Denied::Throttled { .. }))
 }

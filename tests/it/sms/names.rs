@@ -1,6 +1,7 @@
 //! One request, sent more than once, is one message. Each case runs on each store.
 
 use super::rig::*;
+use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
 on_each_store! {
@@ -61,7 +62,7 @@ async fn few_wait_for_a_name_that_is_under_way(store: Store) {
     let answer = first.await.unwrap();
     for call in waiting {
         match call.await.unwrap() {
-            SendOutcome::Unavailable { .. } => turned_away += 1,
+            SendOutcome::Denied(Denied::Unavailable { .. }) => turned_away += 1,
             other => same += usize::from(other == answer),
         }
     }

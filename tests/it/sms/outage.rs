@@ -2,6 +2,7 @@
 //! before.
 
 use super::rig::*;
+use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -14,12 +15,12 @@ async fn without_its_store_nothing_is_sent_or_compared_and_it_comes_back_by_itse
     for _ in 0..20 {
         let answer = instance.send(&phone).await;
         assert!(
-            matches!(answer, SendOutcome::Unavailable { retry_after } if !retry_after.is_zero()),
+            matches!(answer, SendOutcome::Denied(Denied::Unavailable { retry_after }) if !retry_after.is_zero()),
             "{answer:?}"
         );
         let answer = instance.check(&phone, &code).await;
         assert!(
-            matches!(answer, CheckOutcome::Unavailable { retry_after } if !retry_after.is_zero()),
+            matches!(answer, CheckOutcome::Denied(Denied::Unavailable { retry_after }) if !retry_after.is_zero()),
             "{answer:?}"
         );
     }
@@ -40,7 +41,7 @@ async fn a_store_whose_mark_cannot_be_read_sends_nothing() {
     let marks: Vec<String> = redis::cmd("KEYS").arg("gh:whole-*").query(&mut server.connection()).unwrap();
     assert_eq!(marks.len(), 1);
     redis::cmd("SET").arg(&marks[0]).arg("none").query::<()>(&mut server.connection()).unwrap();
-    assert!(matches!(instance.send(&phone).await, SendOutcome::Unavailable { .. }));
+    assert!(matches!(instance.send(&phone).await, SendOutcome::Denied(Denied::Unavailable { .. })));
     assert!(rig.sent().is_empty());
     assert_eq!(instance.counted("sms-phone", phone.as_str().as_bytes()).await, 0, "given back");
 }

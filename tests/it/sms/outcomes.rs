@@ -1,6 +1,7 @@
 //! The outcome of a message, and what it counts for then. Each case runs on each store.
 
 use super::rig::*;
+use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
@@ -114,7 +115,7 @@ async fn no_more_than_so_many_messages_are_under_way(store: Store) {
         }
         until(async || rig.sent().len() == 16 * batch).await;
     }
-    assert!(matches!(instance.send(&phone()).await, SendOutcome::Unavailable { .. }));
+    assert!(matches!(instance.send(&phone()).await, SendOutcome::Denied(Denied::Unavailable { .. })));
     assert_eq!(instance.counted("sms-total", b"everyone").await, 256, "given back");
     rig.gateway.let_go.add_permits(257);
     for stuck in stuck {

@@ -5,6 +5,7 @@ use super::rig::*;
 use crate::support::app::TestApp;
 use crate::support::database::TestDatabase;
 use gatehouse::db::DbLock;
+use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
 /// Like an instance that was stopped (SIGSTOP) between taking a number's lock and its commit.
@@ -29,7 +30,7 @@ async fn while_one_numbers_lock_is_stuck_another_number_gets_its_message() {
     for waits in waiting {
         match waits.await.unwrap() {
             // One minute, one message: the window store refuses the others.
-            Ok(SendOutcome::Throttled { .. }) | Err(_) => {}
+            Ok(SendOutcome::Denied(Denied::Throttled { .. })) | Err(_) => {}
             Ok(answer) => panic!("{answer:?}"),
         }
     }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::rig::*;
+use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
 /// Takes this many /48 networks in turn, with another /64 each time, which is an address.
@@ -23,8 +24,9 @@ impl Tally {
     fn add(&mut self, sending: SendOutcome) {
         match sending {
             SendOutcome::Sent(_) => self.sent += 1,
-            SendOutcome::Challenged { limit, .. } | SendOutcome::Throttled { limit, .. } => {
-                *self.refused.entry(limit).or_default() += 1;
+            SendOutcome::Denied(Denied::Challenged { limit, .. })
+            | SendOutcome::Denied(Denied::Throttled { limit, .. }) => {
+                *self.refused.entry(limit.into_owned()).or_default() += 1;
             }
             other => panic!("{other:?}"),
         }

@@ -2,6 +2,7 @@
 
 use super::rig::*;
 use gatehouse::db::{Db, DbLock};
+use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
@@ -284,7 +285,7 @@ async fn a_ledger_that_fails_is_asked_once_for_all_who_wait_and_then_left_alone_
             async move { instance.send(&phone()).await }
         }));
         for answer in sending.await {
-            assert!(matches!(answer, SendOutcome::Unavailable { .. }), "{answer:?}");
+            assert!(matches!(answer, SendOutcome::Denied(Denied::Unavailable { .. })), "{answer:?}");
         }
     };
     all_are_refused(40).await;

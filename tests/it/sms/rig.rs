@@ -9,6 +9,7 @@ use gatehouse::audit::{self, Audit};
 use gatehouse::clock::Clock;
 use gatehouse::config::{self, LiveSettings};
 use gatehouse::db::Db;
+use gatehouse::denied::Denied;
 use gatehouse::entropy::Entropy;
 use gatehouse::secret::MasterKey;
 use gatehouse::sms::*;
@@ -286,7 +287,7 @@ pub fn sent(sending: SendOutcome) -> SendReceipt {
 #[track_caller]
 pub fn throttled(sending: SendOutcome) -> (String, Duration) {
     match sending {
-        SendOutcome::Throttled { limit, retry_after } => (limit, retry_after),
+        SendOutcome::Denied(Denied::Throttled { limit, retry_after }) => (limit.into_owned(), retry_after),
         other => panic!("expected a refusal, got {other:?}"),
     }
 }
@@ -295,9 +296,8 @@ pub fn throttled(sending: SendOutcome) -> (String, Duration) {
 #[track_caller]
 pub fn spent_by(sending: SendOutcome) -> (String, Duration) {
     match sending {
-        SendOutcome::Throttled { limit, retry_after } | SendOutcome::Challenged { limit, retry_after } => {
-            (limit, retry_after)
-        }
+        SendOutcome::Denied(Denied::Throttled { limit, retry_after })
+        | SendOutcome::Denied(Denied::Challenged { limit, retry_after }) => (limit.into_owned(), retry_after),
         other => panic!("expected a refusal, got {other:?}"),
     }
 }

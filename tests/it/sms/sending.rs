@@ -1,6 +1,7 @@
 //! Five an hour to a number, whatever happens. Each case runs on each store.
 
 use super::rig::*;
+use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
 const FIVE_AN_HOUR: &str = "[limits.sms-phone]\nrules = [{ max = 5, window = '1h' }]";
@@ -129,7 +130,10 @@ async fn the_fourth_of_a_day_to_a_number_takes_a_challenge(store: Store) {
         rig.advance(MINUTE);
     }
     let asked = instance.send(&phone).await;
-    assert!(matches!(asked, SendOutcome::Challenged { ref limit, .. } if limit == "sms-phone"), "{asked:?}");
+    assert!(
+        matches!(asked, SendOutcome::Denied(Denied::Challenged { ref limit, .. }) if limit == "sms-phone"),
+        "{asked:?}"
+    );
     sent(instance.ask(CodeRequest { solved: true, ..ask(&phone, &address) }).await);
 }
 
@@ -173,7 +177,10 @@ async fn a_captcha_rule_asks_and_a_solved_one_passes_in_the_ledger_too(store: St
     sent(instance.send(&phone).await);
     for _ in 0..2 {
         let asked = instance.send(&phone).await;
-        assert_eq!(asked, SendOutcome::Challenged { limit: "sms-phone".into(), retry_after: HOUR });
+        assert_eq!(
+            asked,
+            SendOutcome::Denied(Denied::Challenged { limit: "sms-phone".into(), retry_after: HOUR })
+        );
         instance.forget("sms-phone", phone.as_str().as_bytes()).await;
     }
     let solved = CodeRequest { solved: true, ..ask(&phone, &address) };

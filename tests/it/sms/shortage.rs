@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::rig::*;
 use gatehouse::clock::Micros;
 use gatehouse::db::Db;
+use gatehouse::denied::Denied;
 use gatehouse::sms::*;
 
 /// Eight are open to everybody, and two are reserved.
@@ -105,7 +106,10 @@ async fn what_is_kept_goes_to_numbers_of_accounts(store: Store) {
     let (rig, instance) = spent(TEN_IN_ALL, 8, store).await;
     let (mine, nobodys) = (owned(&rig), phone());
     let asked = instance.send(&mine).await;
-    assert!(matches!(asked, SendOutcome::Challenged { ref limit, .. } if limit == "sms-total"), "{asked:?}");
+    assert!(
+        matches!(asked, SendOutcome::Denied(Denied::Challenged { ref limit, .. }) if limit == "sms-total"),
+        "{asked:?}"
+    );
     let told = short(solved(&instance, &mine).await);
     assert_eq!(short(solved(&instance, &nobodys).await), told);
     settled(&instance).await;
@@ -286,7 +290,7 @@ async fn guesses_are_answered_alike_in_a_shortage(store: Store) {
         for _ in 0..7 {
             answers.push(match instance.check(phone, &other_than(&code)).await {
                 CheckOutcome::Wrong => "wrong".to_owned(),
-                CheckOutcome::Throttled { limit, .. } => limit,
+                CheckOutcome::Denied(Denied::Throttled { limit, .. }) => limit.into_owned(),
                 other => panic!("{other:?}"),
             });
         }

@@ -12,12 +12,12 @@ use crate::web::kit::visit::Visit;
 use crate::web::kit::visit::with_wait;
 
 /// A form that waits for the password, and goes on to where it was sent once that is shown.
-pub struct Carried {
+pub struct CarriedForm {
     action: String,
     fields: Vec<(String, String)>,
 }
 
-impl Carried {
+impl CarriedForm {
     /// All that the form held, but for what the page asks for itself.
     pub fn new(action: &str, pairs: &[(String, String)]) -> Self {
         const OWN: [&str; 5] = ["csrf_token", "password", "captcha_id", "captcha_answer", "captcha_refresh"];
@@ -34,7 +34,7 @@ pub struct ConfirmPage {
     notice: Notice,
     errors: FieldErrors,
     captcha: CaptchaBlock,
-    carried: Option<Carried>,
+    carried: Option<CarriedForm>,
 }
 
 impl ConfirmPage {
@@ -62,7 +62,7 @@ impl ConfirmPage {
     }
 
     /// The password comes along with a form, which is then acted on.
-    pub fn carrying(mut self, carried: Carried) -> Self {
+    pub fn carrying(mut self, carried: CarriedForm) -> Self {
         self.carried = Some(carried);
         self
     }

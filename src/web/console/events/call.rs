@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use actix_web::web::{Data, Query};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
+use actix_web::web::Query;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,10 @@ use crate::audit::{Action, EventCursor, EventEntry, EventFilter, EventSubject, M
 use crate::clock::Micros;
 use crate::login::Username;
 use crate::sms::Phone;
-use crate::web::console::guard;
-use crate::web::kit::call::broken;
+use crate::web::console::guard::Admin;
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Edge;
 use crate::web::kit::wait::Moment;
 
 /// Events on a page where nothing else is asked for, and at most.
@@ -120,13 +118,7 @@ impl From<EventEntry> for Told {
 }
 
 /// `GET /admin/events`, newest first.
-pub async fn events(
-    request: HttpRequest,
-    wanted: Query<Wanted>,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    guard::api::read(&request, &services, &edge).await?;
+pub async fn events(_: Admin, wanted: Query<Wanted>, services: Shared) -> Result<HttpResponse, Problem> {
     let filter = filter(&services, &wanted).await?;
     let after = read(
         wanted.after.as_deref(),
@@ -139,7 +131,7 @@ pub async fn events(
         return Err(wrong("limit", "Use 1 to 200."));
     }
     services.audit.flush().await;
-    let page = services.audit.log().page(&filter, after, limit).await.map_err(|error| broken(&error))?;
+    let page = services.audit.log().page(&filter, after, limit).await?;
     let next = page.next.map(|cursor| cursor.to_string());
     Ok(HttpResponse::Ok().json(Events { events: page.entries.into_iter().map(Told::from).collect(), next }))
 }
@@ -189,7 +181,7 @@ async fn account(services: &Services, text: Option<&str>) -> Result<Option<i64>,
         return key(text).map(Some).ok_or_else(|| wrong("account", HELP));
     }
     let login = Username::parse(text).map_err(|_| wrong("account", HELP))?;
-    let found = services.accounts.find(&login).await.map_err(|error| broken(&error))?;
+    let found = services.accounts.find(&login).await?;
     let subject = found.as_ref().map_or(EventSubject::Login(login.as_str()), |account| account.recorded());
     Ok(Some(services.audit.subject(&subject)))
 }

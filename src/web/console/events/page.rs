@@ -1,16 +1,15 @@
 //! `/admin/events`: the record of events, filtered.
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::web::Query;
 use serde::Deserialize;
 
 use crate::audit::{Action, EventCursor, EventFilter, Outcome};
 use crate::web::console::events::view::EventsPage;
-use crate::web::console::guard;
-use crate::web::kit::error_page::broken;
+use crate::web::console::guard::Admin;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
+use crate::web::kit::web_error::WebResult;
 
 const A_PAGE: u32 = 50;
 
@@ -46,21 +45,13 @@ impl Wanted {
 }
 
 /// `GET /admin/events`
-pub async fn show(visit: Visit, wanted: Query<Wanted>, services: Shared) -> HttpResponse {
-    let admin = match guard::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
+pub async fn show(visit: Visit, admin: Admin, wanted: Query<Wanted>, services: Shared) -> WebResult {
     let (filter, after) = (wanted.filter(), EventCursor::parse(&wanted.after));
     if after.is_none() {
         services.audit.flush().await;
     }
-    match services.audit.log().page(&filter, after, A_PAGE).await {
-        Ok(found) => {
-            let limits = &services.live.snapshot().limits;
-            let page = EventsPage::new(&visit, admin.login(), filter, after, found, limits);
-            visit.page(StatusCode::OK, &page)
-        }
-        Err(error) => broken(&visit, &error),
-    }
+    let found = services.audit.log().page(&filter, after, A_PAGE).await?;
+    let limits = &services.live.snapshot().limits;
+    let page = EventsPage::new(&visit, admin.login(), filter, after, found, limits);
+    Ok(visit.page(StatusCode::OK, &page))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use actix_web::http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_MATCH};
-use actix_web::web::{Data, Query};
+use actix_web::web::Query;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,12 +14,11 @@ use crate::tuning::{
     ChangeCursor, CurrentLimits, DraftError, Instance, LimitsChange, LimitsDraft, NotWritten, SaveError,
     SavedDraft,
 };
-use crate::web::console::guard::{self, Admin};
-use crate::web::kit::call::broken;
-use crate::web::kit::extract::{DOCUMENT_LIMIT, Unread};
+use crate::web::console::guard::Admin;
+use crate::web::console::guard::ConfirmedAdmin;
+use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::problem::{DraftProblem, InputError, Problem};
 use crate::web::kit::services::{Services, Shared};
-use crate::web::kit::visit::Edge;
 use crate::web::kit::wait::Moment;
 
 /// The longest reason, in characters: a sentence or two.
@@ -77,9 +76,8 @@ impl From<Instance> for InstanceBody {
 }
 
 /// `GET /admin/limits`
-pub async fn show(request: HttpRequest, services: Shared, edge: Data<Edge>) -> Result<HttpResponse, Problem> {
-    guard::api::read(&request, &services, &edge).await?;
-    let instances = services.tuning.instances().await.map_err(|error| broken(&error))?;
+pub async fn show(_: Admin, services: Shared) -> Result<HttpResponse, Problem> {
+    let instances = services.tuning.instances().await?;
     let current = services.tuning.current();
     let sources = sources(&current);
     let CurrentLimits { version, backend: home, backend_down: home_down, live, toml, refused, .. } = current;
@@ -147,12 +145,11 @@ struct SavedBody {
 
 /// `PUT /admin/limits`
 pub async fn save(
+    ConfirmedAdmin(admin): ConfirmedAdmin,
     request: HttpRequest,
-    wanted: Unread<Wanted, DOCUMENT_LIMIT>,
+    wanted: UnreadBody<Wanted, DOCUMENT_LIMIT>,
     services: Shared,
-    edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    let admin = guard::api::change(&request, &services, &edge).await?;
     let wanted = wanted.read().await?;
     let seen = seen(&request, &services.tuning.current().version)?;
     let reason = reason(&wanted.reason)?;
@@ -177,12 +174,11 @@ pub struct Back {
 
 /// `POST /admin/limits/rollback`
 pub async fn rollback(
+    ConfirmedAdmin(admin): ConfirmedAdmin,
     request: HttpRequest,
-    back: Unread<Back>,
+    back: UnreadBody<Back>,
     services: Shared,
-    edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    let admin = guard::api::change(&request, &services, &edge).await?;
     let back = back.read().await?;
     let seen = seen(&request, &services.tuning.current().version)?;
     let reason = reason(&back.reason)?;
@@ -236,7 +232,7 @@ fn answer(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Problem>
         }
         Err(SaveError::NotWritten(NotWritten::Backend(reason))) => Err(Problem::NotSaved { reason }),
         Err(SaveError::NoSuchChange) => Err(wrong("change", "Not in the history; use an id from there.")),
-        Err(SaveError::Db(error)) => Err(broken(&error)),
+        Err(SaveError::Db(error)) => Err(error.into()),
     }
 }
 
@@ -306,13 +302,7 @@ impl From<LimitsChange> for ChangeBody {
 }
 
 /// `GET /admin/limits/history`, newest first.
-pub async fn history(
-    request: HttpRequest,
-    page: Query<Page>,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    guard::api::read(&request, &services, &edge).await?;
+pub async fn history(_: Admin, page: Query<Page>, services: Shared) -> Result<HttpResponse, Problem> {
     let before = match page.before.as_deref() {
         None | Some("") => None,
         Some(text) => Some(
@@ -326,7 +316,7 @@ pub async fn history(
     }
     // One more than wanted says whether there is a next page.
     let found = services.tuning.history(before, limit + 1).await;
-    let mut changes = found.map_err(|error| broken(&error))?;
+    let mut changes = found?;
     let more = changes.len() > limit as usize;
     changes.truncate(limit as usize);
     let next = changes.last().filter(|_| more).map(|last| last.cursor().to_string());

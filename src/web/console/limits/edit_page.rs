@@ -6,31 +6,25 @@ use actix_web::web::{Form, Path};
 use crate::config::Limits;
 use crate::throttle::Limit;
 use crate::tuning::{CurrentLimits, LimitsDraft, NotWritten, SaveError, with_limit};
-use crate::web::console::guard::{self, Admin};
+use crate::web::console::confirm::carried::{self, FormPairs};
+use crate::web::console::guard::Admin;
 use crate::web::console::limits::call::told;
 use crate::web::console::limits::diff;
 use crate::web::console::limits::draft::{Act, Controls, LimitForm, Mistake, RuleRow};
 use crate::web::console::limits::edit_view::{EditorPage, StalePage, TomlPage, Word};
 use crate::web::console::limits::trial::{mistake, tried};
-use crate::web::console::lookup::password::{self, Pairs};
-use crate::web::kit::error_page::broken;
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
-use crate::web::kit::extract::{DOCUMENT_LIMIT, Unread};
+use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::flash::Flash;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
+use crate::web::kit::web_error::WebResult;
 
 /// `GET /admin/limits/edit/{limit}`
-pub async fn show(visit: Visit, name: Path<String>, services: Shared) -> HttpResponse {
-    let admin = match guard::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
+pub async fn show(visit: Visit, admin: Admin, name: Path<String>, services: Shared) -> WebResult {
     let current = services.tuning.current();
-    match current.live.limits.get(&name) {
-        Some(limit) => editor(&visit, &admin, &current, limit).respond(&visit),
-        None => nothing(&visit, &admin),
-    }
+    let limit = current.live.limits.get(&name).ok_or_else(|| nothing(&visit, &admin))?;
+    Ok(editor(&visit, &admin, &current, limit).respond(&visit))
 }
 
 fn editor(visit: &Visit, admin: &Admin, current: &CurrentLimits, limit: &Limit) -> EditorPage {
@@ -44,20 +38,22 @@ fn nothing(visit: &Visit, admin: &Admin) -> HttpResponse {
 }
 
 /// `POST /admin/limits/edit/{limit}`
-pub async fn submit(visit: Visit, name: Path<String>, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
-    let admin = match guard::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
+pub async fn submit(
+    visit: Visit,
+    admin: Admin,
+    name: Path<String>,
+    pairs: Form<FormPairs>,
+    services: Shared,
+) -> WebResult {
     let current = services.tuning.current();
-    let Some(limit) = current.live.limits.get(&name).cloned() else { return nothing(&visit, &admin) };
+    let limit = current.live.limits.get(&name).cloned().ok_or_else(|| nothing(&visit, &admin))?;
     let (mut form, controls) = (LimitForm::read(&pairs), Controls::read(&pairs));
     let page = |form: &LimitForm, controls: &Controls| {
         editor(&visit, &admin, &current, &limit).typed(form.clone(), controls.clone())
     };
     if !visit.admits_form(&controls.csrf_token) {
         admin.was_foreign(&services, visit.pattern());
-        return page(&form, &controls).word(Word::Expired).respond(&visit);
+        return Ok(page(&form, &controls).word(Word::Expired).respond(&visit));
     }
     match controls.act {
         Act::AddRule => form.rows.push(RuleRow::default()),
@@ -71,15 +67,14 @@ pub async fn submit(visit: Visit, name: Path<String>, pairs: Form<Pairs>, servic
     }
     let draft = match with_limit(&current.toml, &name, &form.toml(&name)) {
         Ok(draft) => draft,
-        Err(error) => return page(&form, &controls).mistakes(vec![mistake(error)]).respond(&visit),
+        Err(error) => return Ok(page(&form, &controls).mistakes(vec![mistake(error)]).respond(&visit)),
     };
     match controls.act {
-        Act::AddRule | Act::RemoveRule(_) | Act::Default => page(&form, &controls).respond(&visit),
-        Act::Try => match tried(&services, &draft, controls.stretch).await {
-            Ok(Ok(trial)) => page(&form, &controls).preview(trial).respond(&visit),
-            Ok(Err(mistakes)) => page(&form, &controls).mistakes(mistakes).respond(&visit),
-            Err(error) => broken(&visit, &error),
-        },
+        Act::AddRule | Act::RemoveRule(_) | Act::Default => Ok(page(&form, &controls).respond(&visit)),
+        Act::Try => Ok(match tried(&services, &draft, controls.stretch).await? {
+            Ok(trial) => page(&form, &controls).preview(trial).respond(&visit),
+            Err(mistakes) => page(&form, &controls).mistakes(mistakes).respond(&visit),
+        }),
         Act::Save => {
             let action = format!("/admin/limits/edit/{name}");
             let again = |controls: &Controls, mistakes, word| {
@@ -93,37 +88,27 @@ pub async fn submit(visit: Visit, name: Path<String>, pairs: Form<Pairs>, servic
 }
 
 /// `GET /admin/limits/toml`
-pub async fn show_toml(visit: Visit, services: Shared) -> HttpResponse {
-    let admin = match guard::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
+pub async fn show_toml(visit: Visit, admin: Admin, services: Shared) -> WebResult {
     let current = services.tuning.current();
     let controls = Controls { version: current.version, ..Controls::default() };
-    TomlPage::new(&visit, admin.login(), current.toml, controls).respond(&visit)
+    Ok(TomlPage::new(&visit, admin.login(), current.toml, controls).respond(&visit))
 }
 
 /// `POST /admin/limits/toml`
 pub async fn submit_toml(
     visit: Visit,
-    form: Unread<Pairs, DOCUMENT_LIMIT>,
+    admin: Admin,
+    form: UnreadBody<FormPairs, DOCUMENT_LIMIT>,
     services: Shared,
-) -> HttpResponse {
-    let admin = match guard::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
-    let pairs = match form.read_form().await {
-        Ok(pairs) => pairs,
-        Err(problem) => return actix_web::Error::from(problem).error_response(),
-    };
+) -> WebResult {
+    let pairs = form.read_form().await?;
     let controls = Controls::read(&pairs);
     // As browsers send what was typed, lines end in CR LF.
-    let draft = password::value(&pairs, "toml").replace("\r\n", "\n");
+    let draft = carried::value(&pairs, "toml").replace("\r\n", "\n");
     let page = |controls: &Controls| TomlPage::new(&visit, admin.login(), draft.clone(), controls.clone());
     if !visit.admits_form(&controls.csrf_token) {
         admin.was_foreign(&services, visit.pattern());
-        return page(&controls).word(Word::Expired).respond(&visit);
+        return Ok(page(&controls).word(Word::Expired).respond(&visit));
     }
     if controls.act == Act::Save {
         let again = |controls: &Controls, mistakes, word| {
@@ -134,11 +119,10 @@ pub async fn submit_toml(
             .save(&draft, controls, &again)
             .await;
     }
-    match tried(&services, &draft, controls.stretch).await {
-        Ok(Ok(trial)) => page(&controls).preview(trial).respond(&visit),
-        Ok(Err(mistakes)) => page(&controls).mistakes(mistakes).respond(&visit),
-        Err(error) => broken(&visit, &error),
-    }
+    Ok(match tried(&services, &draft, controls.stretch).await? {
+        Ok(trial) => page(&controls).preview(trial).respond(&visit),
+        Err(mistakes) => page(&controls).mistakes(mistakes).respond(&visit),
+    })
 }
 
 /// A draft on its way into force.
@@ -158,7 +142,7 @@ impl Saving<'_> {
         draft: &str,
         controls: Controls,
         again: &dyn Fn(&Controls, Vec<Mistake>, Word) -> HttpResponse,
-    ) -> HttpResponse {
+    ) -> WebResult {
         let Saving { visit, services, admin, action, pairs } = *self;
         let mistakes = match services.tuning.parse(&LimitsDraft::Toml(draft)) {
             Ok(_) => Vec::new(),
@@ -166,12 +150,9 @@ impl Saving<'_> {
         };
         if !mistakes.is_empty() || controls.reason.is_empty() {
             let reason_missing = controls.reason.is_empty();
-            return again(&Controls { reason_missing, ..controls }, mistakes, Word::None);
+            return Ok(again(&Controls { reason_missing, ..controls }, mistakes, Word::None));
         }
-        let shown = match password::shown(visit, services, admin, action, pairs).await {
-            Ok(shown) => shown,
-            Err(response) => return response,
-        };
+        let confirmed = carried::require(visit, services, admin, action, pairs).await?;
         let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
         let saved = services.tuning.save(LimitsDraft::Toml(draft), version, admin.by(&account), reason).await;
         let detail = serde_json::json!({ "reason": reason, "from": version });
@@ -190,8 +171,8 @@ impl Saving<'_> {
                 again(&controls, Vec::new(), Word::Home(reason))
             }
             Err(SaveError::NoSuchChange) => nothing(visit, admin),
-            Err(SaveError::Db(error)) => broken(visit, &error),
+            Err(SaveError::Db(error)) => return Err(error.into()),
         };
-        shown.finish(visit, services, response)
+        Ok(confirmed.finish(visit, services, response))
     }
 }

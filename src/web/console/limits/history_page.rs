@@ -7,18 +7,19 @@ use serde::Deserialize;
 
 use crate::db::DbError;
 use crate::tuning::{ChangeCursor, CurrentLimits, LimitsChange, NotWritten, SaveError};
-use crate::web::console::guard::{self, Admin};
+use crate::web::console::confirm::carried::{self, FormPairs};
+use crate::web::console::guard::Admin;
 use crate::web::console::limits::call::told;
 use crate::web::console::limits::diff;
 use crate::web::console::limits::draft::Controls;
 use crate::web::console::limits::history_view::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
-use crate::web::console::lookup::password::{self, Pairs};
-use crate::web::kit::error_page::broken;
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
 use crate::web::kit::flash::Flash;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Moment;
+use crate::web::kit::web_error::WebError;
+use crate::web::kit::web_error::WebResult;
 
 const HERE: &str = "/admin/limits/history";
 const A_PAGE: u32 = 20;
@@ -30,22 +31,14 @@ pub struct Wanted {
 }
 
 /// `GET /admin/limits/history`
-pub async fn show(visit: Visit, wanted: Query<Wanted>, services: Shared) -> HttpResponse {
-    let admin = match guard::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
+pub async fn show(visit: Visit, admin: Admin, wanted: Query<Wanted>, services: Shared) -> WebResult {
     let before = ChangeCursor::parse(&wanted.before);
     let here = before.as_ref().map_or_else(|| HERE.to_owned(), |before| format!("{HERE}?before={before}"));
     let later = before.is_some();
-    match changes(&services, &services.tuning.current(), before, A_PAGE).await {
-        Ok((rows, next)) => {
-            let older = next.map(|next| format!("{HERE}?before={next}"));
-            let page = HistoryPage::new(&visit, admin.login(), &here, rows, older, later);
-            visit.page(StatusCode::OK, &page)
-        }
-        Err(error) => broken(&visit, &error),
-    }
+    let (rows, next) = changes(&services, &services.tuning.current(), before, A_PAGE).await?;
+    let older = next.map(|next| format!("{HERE}?before={next}"));
+    let page = HistoryPage::new(&visit, admin.login(), &here, rows, older, later);
+    Ok(visit.page(StatusCode::OK, &page))
 }
 
 /// At most `limit` changes, each beside the one before it, and where the next page begins.
@@ -81,15 +74,8 @@ fn row(change: &LimitsChange, earlier: &str, current: bool) -> ChangeRow {
 }
 
 /// `GET /admin/limits/history/{change}`: what going back would change, before it is done.
-pub async fn ask(visit: Visit, change: Path<String>, services: Shared) -> HttpResponse {
-    let admin = match guard::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
-    match rollback_page(&visit, &services, &admin, &change).await {
-        Ok(page) => visit.page(StatusCode::OK, &page),
-        Err(response) => response,
-    }
+pub async fn ask(visit: Visit, admin: Admin, change: Path<String>, services: Shared) -> WebResult {
+    Ok(visit.page(StatusCode::OK, &rollback_page(&visit, &services, &admin, &change).await?))
 }
 
 async fn rollback_page(
@@ -97,37 +83,28 @@ async fn rollback_page(
     services: &Services,
     admin: &Admin,
     id: &str,
-) -> Result<RollbackPage, HttpResponse> {
+) -> Result<RollbackPage, WebError> {
     let current = services.tuning.current();
-    let change = services.tuning.change(id).await.map_err(|error| broken(visit, &error))?;
-    let Some(change) = change else {
-        return Err(
-            ErrorPage::new(visit.layout(HERE, Some(admin.login())), ErrorKind::NotFound).respond(visit)
-        );
-    };
+    let change = services.tuning.change(id).await?.ok_or_else(|| nothing(visit, admin))?;
     let would = diff::between(&current.toml, &change.document);
     Ok(RollbackPage::new(visit, admin.login(), row(&change, "", false), would, current.version))
 }
 
+fn nothing(visit: &Visit, admin: &Admin) -> HttpResponse {
+    ErrorPage::new(visit.layout(HERE, Some(admin.login())), ErrorKind::NotFound).respond(visit)
+}
+
 /// `POST /admin/limits/rollback`
-pub async fn rollback(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
-    let (controls, id) = (Controls::read(&pairs), password::value(&pairs, "change").to_owned());
-    let admin = match guard::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
-    let again = async |problem| match rollback_page(&visit, &services, &admin, &id).await {
-        Ok(page) => {
-            let status = match &problem {
-                RollbackProblem::ReasonMissing | RollbackProblem::Refused(_) => {
-                    StatusCode::UNPROCESSABLE_ENTITY
-                }
-                RollbackProblem::Stale => StatusCode::PRECONDITION_FAILED,
-                RollbackProblem::Expired => StatusCode::FORBIDDEN,
-            };
-            visit.page(status, &page.problem(&controls.reason, problem))
-        }
-        Err(response) => response,
+pub async fn rollback(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+    let (controls, id) = (Controls::read(&pairs), carried::value(&pairs, "change").to_owned());
+    let again = async |problem| {
+        let page = rollback_page(&visit, &services, &admin, &id).await?;
+        let status = match &problem {
+            RollbackProblem::ReasonMissing | RollbackProblem::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            RollbackProblem::Stale => StatusCode::PRECONDITION_FAILED,
+            RollbackProblem::Expired => StatusCode::FORBIDDEN,
+        };
+        Ok::<_, WebError>(visit.page(status, &page.problem(&controls.reason, problem)))
     };
     if !visit.admits_form(&controls.csrf_token) {
         admin.was_foreign(&services, visit.pattern());
@@ -136,29 +113,25 @@ pub async fn rollback(visit: Visit, pairs: Form<Pairs>, services: Shared) -> Htt
     if controls.reason.is_empty() {
         return again(RollbackProblem::ReasonMissing).await;
     }
-    let shown = match password::shown(&visit, &services, &admin, "/admin/limits/rollback", &pairs).await {
-        Ok(shown) => shown,
-        Err(response) => return response,
-    };
+    let action = "/admin/limits/rollback";
+    let confirmed = carried::require(&visit, &services, &admin, action, &pairs).await?;
     let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
     let saved = services.tuning.rollback(&id, version, admin.by(&account), reason).await;
     let detail = serde_json::json!({ "reason": reason, "from": version, "change": id });
     told(&services, &admin, "limits.rollback", detail, &saved);
     let response = match saved {
         Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsRestored)),
-        Err(SaveError::NotWritten(NotWritten::Stale { .. })) => again(RollbackProblem::Stale).await,
+        Err(SaveError::NotWritten(NotWritten::Stale { .. })) => again(RollbackProblem::Stale).await?,
         Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
             let said: Vec<String> =
                 errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
-            again(RollbackProblem::Refused(said.join("; "))).await
+            again(RollbackProblem::Refused(said.join("; "))).await?
         }
         Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
-            again(RollbackProblem::Refused(reason)).await
+            again(RollbackProblem::Refused(reason)).await?
         }
-        Err(SaveError::NoSuchChange) => {
-            ErrorPage::new(visit.layout(HERE, Some(admin.login())), ErrorKind::NotFound).respond(&visit)
-        }
-        Err(SaveError::Db(error)) => broken(&visit, &error),
+        Err(SaveError::NoSuchChange) => nothing(&visit, &admin),
+        Err(SaveError::Db(error)) => return Err(error.into()),
     };
-    shown.finish(&visit, &services, response)
+    Ok(confirmed.finish(&visit, &services, response))
 }

@@ -1,32 +1,24 @@
 //! `/admin/limits`: what is in force, what it did in the last hour, and who changed it last.
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
 use crate::audit::MINUTE;
 use crate::config::Limits;
 use crate::db::DbError;
-use crate::web::console::guard::{self, Admin};
+use crate::web::console::guard::Admin;
 use crate::web::console::limits::history_page::changes;
 use crate::web::console::limits::view::{LimitCard, LimitsPage};
 use crate::web::console::overview::figures::{HOUR, hour_of};
-use crate::web::kit::error_page::broken;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
+use crate::web::kit::web_error::WebResult;
 
 /// How many of the latest changes stand below the limits.
 const LATEST: u32 = 3;
 
 /// `GET /admin/limits`
-pub async fn show(visit: Visit, services: Shared) -> HttpResponse {
-    let admin = match guard::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
-    match page(&visit, &services, &admin).await {
-        Ok(page) => visit.page(StatusCode::OK, &page),
-        Err(error) => broken(&visit, &error),
-    }
+pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
+    Ok(visit.page(StatusCode::OK, &page(&visit, &services, &admin).await?))
 }
 
 async fn page(visit: &Visit, services: &Services, admin: &Admin) -> Result<LimitsPage, DbError> {

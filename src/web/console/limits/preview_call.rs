@@ -2,19 +2,16 @@
 
 use std::time::Duration;
 
-use actix_web::web::Data;
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::tuning::replay::{Comparison, ComparisonSide, IncompleteReason};
 use crate::tuning::{DraftError, LimitsDraft, PreviewError, PreviewReport};
-use crate::web::console::guard;
-use crate::web::kit::call::broken;
-use crate::web::kit::extract::{DOCUMENT_LIMIT, Unread};
+use crate::web::console::guard::Admin;
+use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::problem::{DraftProblem, InputError, Problem};
 use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Edge;
 use crate::web::kit::wait::Moment;
 
 /// What is looked at where nothing else is asked for.
@@ -58,12 +55,10 @@ impl From<PreviewReport> for Body {
 
 /// Changes nothing, so that the password need not be shown for it.
 pub async fn submit(
-    request: HttpRequest,
-    wanted: Unread<Wanted, DOCUMENT_LIMIT>,
+    _: Admin,
+    wanted: UnreadBody<Wanted, DOCUMENT_LIMIT>,
     services: Shared,
-    edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    guard::api::read(&request, &services, &edge).await?;
     let wanted = wanted.read().await?;
     let draft = match (&wanted.limits, &wanted.toml) {
         (Some(limits), None) => LimitsDraft::Json(limits),
@@ -83,7 +78,7 @@ pub async fn submit(
         Ok(report) => Ok(HttpResponse::Ok().json(Body::from(report))),
         Err(PreviewError::Span(reason)) => Err(wrong("span", reason)),
         Err(PreviewError::Busy) => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
-        Err(PreviewError::Db(error)) => Err(broken(&error)),
+        Err(PreviewError::Db(error)) => Err(error.into()),
     }
 }
 

@@ -10,9 +10,9 @@ use crate::config::LiveSettings;
 use crate::login::Account;
 use crate::lookup::{LimitStatus, LookupActor, LookupKind, LookupSubject, RuleStatus};
 use crate::throttle::{LimitMode, Rule};
-use crate::web::console::guard;
+use crate::web::console::guard::Admin;
+use crate::web::console::guard::ConfirmedAdmin;
 use crate::web::console::lookup::subject::read_as;
-use crate::web::kit::call::broken;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::services::Shared;
@@ -75,23 +75,18 @@ pub struct Clearing {
 }
 
 /// `GET /admin/subjects/{limit}/{subject}`
-pub async fn show(
-    request: HttpRequest,
-    path: Path<(String, String)>,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    guard::api::read(&request, &services, &edge).await?;
+pub async fn show(_: Admin, path: Path<(String, String)>, services: Shared) -> Result<HttpResponse, Problem> {
     let live = services.live.snapshot();
     let (limit, subject) = parse(&path, &live)?;
     let standing = services.lookup.standing(&live, limit, &subject).await;
-    let standing = standing.map_err(|error| broken(&error))?.ok_or(Problem::UnknownLimit)?;
-    let account = services.lookup.account(&subject).await.map_err(|error| broken(&error))?;
+    let standing = standing?.ok_or(Problem::UnknownLimit)?;
+    let account = services.lookup.account(&subject).await?;
     Ok(HttpResponse::Ok().json(told(standing, account)))
 }
 
 /// `DELETE /admin/subjects/{limit}/{subject}`. 204 also where the log is empty.
 pub async fn clear(
+    ConfirmedAdmin(admin): ConfirmedAdmin,
     request: HttpRequest,
     path: Path<(String, String)>,
     query: Query<Clearing>,
@@ -99,7 +94,6 @@ pub async fn clear(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    let admin = guard::api::change(&request, &services, &edge).await?;
     let live = services.live.snapshot();
     let (limit, subject) = parse(&path, &live)?;
     let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
@@ -111,7 +105,7 @@ pub async fn clear(
         reason: &reason,
     };
     let cleared = services.lookup.clear(&live, limit, &subject, by).await;
-    match cleared.map_err(|error| broken(&error))? {
+    match cleared? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::UnknownLimit),
     }
@@ -119,6 +113,7 @@ pub async fn clear(
 
 /// `DELETE /admin/disabled-passwords/{login}`
 pub async fn enable_password(
+    ConfirmedAdmin(admin): ConfirmedAdmin,
     request: HttpRequest,
     path: Path<String>,
     query: Query<Clearing>,
@@ -126,7 +121,6 @@ pub async fn enable_password(
     services: Shared,
     edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    let admin = guard::api::change(&request, &services, &edge).await?;
     let subject = read_as(LookupKind::Login, &path, &services.live.snapshot()).ok_or(Problem::NotFound)?;
     let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
     let (actor, address) = (admin.id(), ClientAddress::of(&request, &edge.trusted).subject());
@@ -136,7 +130,7 @@ pub async fn enable_password(
         address: address.as_ref(),
         reason: &reason,
     };
-    match services.lookup.enable_password(&subject, by).await.map_err(|error| broken(&error))? {
+    match services.lookup.enable_password(&subject, by).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }

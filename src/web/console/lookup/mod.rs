@@ -2,6 +2,5 @@
 
 pub mod call;
 pub mod page;
-pub mod password;
 pub mod subject;
 pub mod view;

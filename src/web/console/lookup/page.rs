@@ -10,17 +10,18 @@ use crate::audit::EventEntry;
 use crate::config::LiveSettings;
 use crate::login::{Account, DeviceFailures};
 use crate::lookup::{LookupActor, LookupError, LookupKind, LookupSubject};
-use crate::web::console::guard::{self, Admin};
-use crate::web::console::lookup::password::{self, Pairs, Shown};
+use crate::web::console::confirm::carried::{self, Confirmed, FormPairs};
+use crate::web::console::guard::Admin;
 use crate::web::console::lookup::subject;
 use crate::web::console::lookup::view::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::console::overview::figures::DAY;
-use crate::web::kit::error_page::broken;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::{self, Visit};
 use crate::web::kit::wait::Moment;
+use crate::web::kit::web_error::WebError;
+use crate::web::kit::web_error::WebResult;
 
 const HERE: &str = "/admin/lookup";
 const CLEAR: &str = "/admin/lookup/clear";
@@ -32,105 +33,87 @@ const DAYS: u32 = 7;
 const LONGEST: usize = 255 + 1 + 32;
 
 /// `GET /admin/lookup`
-pub async fn show(visit: Visit, request: HttpRequest, services: Shared) -> HttpResponse {
-    let admin = match guard::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
+pub async fn show(visit: Visit, admin: Admin, request: HttpRequest, services: Shared) -> WebResult {
     let asked = visit.cookies().looked_up(request.headers()).unwrap_or_default();
     page(&visit, &services, &admin, &asked, |page| page).await
 }
 
 /// `POST /admin/lookup`: whom to look up, kept in a cookie rather than in the address of the page.
-pub async fn ask(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
-    let admin = match guard::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
+pub async fn ask(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
     let asked = asked(&pairs);
-    if !visit.admits_form(password::value(&pairs, "csrf_token")) {
+    if !visit.admits_form(carried::value(&pairs, "csrf_token")) {
         admin.was_foreign(&services, visit.pattern());
-        return LookupPage::new(&visit, admin.login(), asked).expired().respond(&visit);
+        return Ok(LookupPage::new(&visit, admin.login(), asked).expired().respond(&visit));
     }
     if asked.is_empty() || subject::read(asked, &services.live.snapshot()).is_none() {
-        return LookupPage::new(&visit, admin.login(), asked).unreadable().respond(&visit);
+        return Ok(LookupPage::new(&visit, admin.login(), asked).unreadable().respond(&visit));
     }
-    back_to(&visit, asked, None)
+    Ok(back_to(&visit, asked, None))
 }
 
 /// `POST /admin/lookup/clear`
-pub async fn clear(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
-    let (asked, limit) = (asked(&pairs), password::value(&pairs, "limit"));
-    let act = match Act::read(&visit, &services, &pairs, CLEAR, limit).await {
-        Ok(act) => act,
-        Err(response) => return response,
-    };
+pub async fn clear(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+    let (asked, limit) = (asked(&pairs), carried::value(&pairs, "limit"));
+    let act = LookupAct::read(&visit, &services, admin, &pairs, CLEAR, limit).await?;
     let (actor, address) = (act.admin.id(), visit.client.subject());
     let cleared =
         services.lookup.clear(&act.live, limit, &act.subject, act.by(&actor, address.as_ref())).await;
     let response = match cleared {
         Ok(cleared) => back_to(&visit, asked, cleared.then_some(Flash::CountCleared)),
-        Err(LookupError::Db(error)) => broken(&visit, &error),
+        Err(LookupError::Db(error)) => return Err(error.into()),
         Err(LookupError::Store(_) | LookupError::Sms(_)) => {
             LookupPage::new(&visit, act.admin.login(), asked).down().respond(&visit)
         }
     };
-    act.shown.finish(&visit, &services, response)
+    Ok(act.confirmed.finish(&visit, &services, response))
 }
 
 /// `POST /admin/lookup/enable`
-pub async fn enable(visit: Visit, pairs: Form<Pairs>, services: Shared) -> HttpResponse {
-    let act = match Act::read(&visit, &services, &pairs, ENABLE, ENABLING).await {
-        Ok(act) => act,
-        Err(response) => return response,
-    };
+pub async fn enable(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+    let act = LookupAct::read(&visit, &services, admin, &pairs, ENABLE, ENABLING).await?;
     let (actor, address) = (act.admin.id(), visit.client.subject());
     let by = act.by(&actor, address.as_ref());
-    let response = match services.lookup.enable_password(&act.subject, by).await {
-        Ok(enabled) => {
-            let said = if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
-            back_to(&visit, asked(&pairs), Some(said))
-        }
-        Err(error) => broken(&visit, &error),
-    };
-    act.shown.finish(&visit, &services, response)
+    let enabled = services.lookup.enable_password(&act.subject, by).await?;
+    let said = if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
+    let response = back_to(&visit, asked(&pairs), Some(said));
+    Ok(act.confirmed.finish(&visit, &services, response))
 }
 
 /// Something that is to be done about whoever was looked up.
-struct Act {
+struct LookupAct {
     admin: Admin,
     live: Arc<LiveSettings>,
     subject: LookupSubject,
     reason: String,
-    shown: Shown,
+    confirmed: Confirmed,
 }
 
-impl Act {
+impl LookupAct {
     /// The form at `action`, with a reason and the password shown; or the page that goes back. `what` is what
     /// the reason is for.
     async fn read(
         visit: &Visit,
         services: &Services,
+        admin: Admin,
         pairs: &[(String, String)],
         action: &str,
         what: &str,
-    ) -> Result<Self, HttpResponse> {
-        let admin = guard::page::read(visit, services).await?;
+    ) -> Result<Self, WebError> {
         let asked = asked(pairs);
-        let reason: String = password::value(pairs, "reason").trim().chars().take(500).collect();
-        if !visit.admits_form(password::value(pairs, "csrf_token")) {
+        let reason: String = carried::value(pairs, "reason").trim().chars().take(500).collect();
+        if !visit.admits_form(carried::value(pairs, "csrf_token")) {
             admin.was_foreign(services, visit.pattern());
-            return Err(page(visit, services, &admin, asked, LookupPage::expired).await);
+            return Err(page(visit, services, &admin, asked, LookupPage::expired).await?.into());
         }
         if reason.is_empty() {
-            return Err(page(visit, services, &admin, asked, |page| page.reason_missing(what)).await);
+            return Err(page(visit, services, &admin, asked, |page| page.reason_missing(what)).await?.into());
         }
         let live = services.live.snapshot();
         let Some(subject) = subject::read(asked, &live) else {
-            return Err(LookupPage::new(visit, admin.login(), asked).unreadable().respond(visit));
+            return Err(LookupPage::new(visit, admin.login(), asked).unreadable().respond(visit).into());
         };
-        let shown = password::shown(visit, services, &admin, action, pairs).await?;
-        Ok(Self { admin, live, subject, reason, shown })
+        let confirmed = carried::require(visit, services, &admin, action, pairs).await?;
+        Ok(Self { admin, live, subject, reason, confirmed })
     }
 
     fn by<'a>(&'a self, actor: &'a str, address: &'a [u8]) -> LookupActor<'a> {
@@ -139,7 +122,7 @@ impl Act {
 }
 
 fn asked(pairs: &[(String, String)]) -> &str {
-    let asked = password::value(pairs, "asked").trim();
+    let asked = carried::value(pairs, "asked").trim();
     if asked.len() <= LONGEST { asked } else { "" }
 }
 
@@ -155,14 +138,16 @@ async fn page(
     admin: &Admin,
     asked: &str,
     dress: impl FnOnce(LookupPage) -> LookupPage,
-) -> HttpResponse {
+) -> WebResult {
     let live = services.live.snapshot();
     let page = LookupPage::new(visit, admin.login(), asked);
-    let Some(subject) = subject::read(asked, &live) else { return dress(page).respond(visit) };
+    let Some(subject) = subject::read(asked, &live) else {
+        return Ok(dress(page).respond(visit));
+    };
     match person(visit, services, &live, &subject, asked).await {
-        Ok(person) => dress(page.found(person)).respond(visit),
-        Err(LookupError::Db(error)) => broken(visit, &error),
-        Err(LookupError::Store(_) | LookupError::Sms(_)) => dress(page.down()).respond(visit),
+        Ok(person) => Ok(dress(page.found(person)).respond(visit)),
+        Err(LookupError::Db(error)) => Err(error.into()),
+        Err(LookupError::Store(_) | LookupError::Sms(_)) => Ok(dress(page.down()).respond(visit)),
     }
 }
 

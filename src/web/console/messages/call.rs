@@ -1,13 +1,13 @@
 //! `/api/v1/admin`: the ledger of messages and the brakes, for administrators.
 
+use actix_web::HttpResponse;
 use actix_web::web::{Data, Path, Query};
-use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::sms::{HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessageState, ReportState};
-use crate::web::console::guard;
-use crate::web::kit::call::broken;
+use crate::web::console::guard::Admin;
+use crate::web::console::guard::ConfirmedAdmin;
+use crate::web::console::messages::lift_brake;
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
@@ -84,12 +84,11 @@ impl From<LedgerEntry> for Message {
 
 /// `GET /admin/messages`, newest first.
 pub async fn messages(
-    request: HttpRequest,
+    _: Admin,
     wanted: Query<Wanted>,
     services: Shared,
-    edge: Data<Edge>,
+    _edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    guard::api::read(&request, &services, &edge).await?;
     let wrong = |field: &'static str, message: &'static str| Problem::InvalidInput {
         errors: vec![InputError { field: field.into(), message: message.into() }],
     };
@@ -113,7 +112,7 @@ pub async fn messages(
     let prefix = wanted.prefix.clone().filter(|prefix| !prefix.is_empty());
     let filter = LedgerFilter { state, prefix, ..LedgerFilter::default() };
     let page = services.codes.ledger().page(&filter, after.as_ref(), limit).await;
-    let page = page.map_err(|error| broken(&error))?;
+    let page = page?;
     let next = page.next.map(|cursor| cursor.to_string());
     Ok(HttpResponse::Ok()
         .json(Messages { messages: page.entries.into_iter().map(Message::from).collect(), next }))
@@ -141,29 +140,20 @@ impl From<HeldBrake> for Brake {
 }
 
 /// `GET /admin/brakes`
-pub async fn brakes(
-    request: HttpRequest,
-    services: Shared,
-    edge: Data<Edge>,
-) -> Result<HttpResponse, Problem> {
-    guard::api::read(&request, &services, &edge).await?;
-    let held = services.codes.ledger().brakes().await.map_err(|error| broken(&error))?;
+pub async fn brakes(_: Admin, services: Shared, _edge: Data<Edge>) -> Result<HttpResponse, Problem> {
+    let held = services.codes.ledger().brakes().await?;
     Ok(HttpResponse::Ok().json(Brakes { brakes: held.into_iter().map(Brake::from).collect() }))
 }
 
 /// `DELETE /admin/brakes/{prefix}`
 pub async fn lift(
-    request: HttpRequest,
+    ConfirmedAdmin(admin): ConfirmedAdmin,
     prefix: Path<String>,
     services: Shared,
-    edge: Data<Edge>,
+    _edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    let admin = guard::api::change(&request, &services, &edge).await?;
-    match services.codes.ledger().lift(&prefix, &admin.id()).await.map_err(|error| broken(&error))? {
-        true => {
-            admin.did(&services, "brake.lift", &json!({ "prefix": prefix.as_str() }));
-            Ok(HttpResponse::NoContent().finish())
-        }
+    match lift_brake(&services, &admin, &prefix).await? {
+        true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }
 }

@@ -1,6 +1,5 @@
 //! `/admin`: what happens, from the record of events and from what this instance stands on.
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use rust_i18n::t;
 
@@ -9,13 +8,13 @@ use crate::clock::Micros;
 use crate::db::DbError;
 use crate::sms::BudgetLevel;
 use crate::tuning::{CurrentLimits, Instance};
-use crate::web::console::guard;
+use crate::web::console::guard::Admin;
 use crate::web::console::overview::figures::{self, DAY, Grid, HOUR};
 use crate::web::console::overview::view::{InstanceRow, Overview, OverviewPage, Part, Subject, Warning};
-use crate::web::kit::error_page::broken;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Moment;
+use crate::web::kit::web_error::WebResult;
 use crate::web::status::State;
 
 /// How many of each kind stand out, and how many of all are shown.
@@ -27,16 +26,10 @@ const SHARED_ACCOUNTS: i64 = 5;
 const SHARED_PERCENT: i64 = 80;
 
 /// `GET /admin`
-pub async fn show(visit: Visit, services: Shared) -> HttpResponse {
-    let admin = match guard::page::read(&visit, &services).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
+pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
     services.audit.flush().await;
-    match overview(&visit, &services).await {
-        Ok(it) => visit.page(StatusCode::OK, &OverviewPage::new(&visit, admin.login(), it)),
-        Err(error) => broken(&visit, &error),
-    }
+    let overview = overview(&visit, &services).await?;
+    Ok(visit.page(StatusCode::OK, &OverviewPage::new(&visit, admin.login(), overview)))
 }
 
 async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbError> {

@@ -2,20 +2,19 @@
 
 use std::time::Duration;
 
-use actix_web::web::{Data, Path};
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
+use actix_web::web::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::login::{NewToken, TokenEntry, TokenId, TokenScopes};
-use crate::web::console::guard;
-use crate::web::console::tokens::page::{LONGEST_LIFE, about_scopes, end, make, parse_name};
-use crate::web::kit::call::broken;
-use crate::web::kit::extract::Unread;
+use crate::web::console::guard::Admin;
+use crate::web::console::guard::ConfirmedAdmin;
+use crate::web::console::tokens::{LONGEST_LIFE, about_scopes, create_token, parse_name, revoke_token};
+use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::message::{Field, Message};
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Edge;
 use crate::web::kit::wait::Moment;
 
 #[derive(Deserialize)]
@@ -70,22 +69,19 @@ struct Made {
 }
 
 /// `GET /admin/tokens`, newest first.
-pub async fn list(request: HttpRequest, services: Shared, edge: Data<Edge>) -> Result<HttpResponse, Problem> {
-    guard::api::read(&request, &services, &edge).await?;
-    let tokens = services.tokens.list().await.map_err(|error| broken(&error))?;
+pub async fn list(_: Admin, services: Shared) -> Result<HttpResponse, Problem> {
+    let tokens = services.tokens.list().await?;
     Ok(HttpResponse::Ok().json(Tokens { tokens: tokens.into_iter().map(Entry::from).collect() }))
 }
 
 /// `POST /admin/tokens`
 pub async fn create(
-    request: HttpRequest,
-    body: Unread<Wanted>,
+    ConfirmedAdmin(admin): ConfirmedAdmin,
+    body: UnreadBody<Wanted>,
     services: Shared,
-    edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    let admin = guard::api::change(&request, &services, &edge).await?;
     let new = parse(&body.read().await?)?;
-    match make(&services, &admin, &new).await.map_err(|error| broken(&error))? {
+    match create_token(&services, &admin, &new).await? {
         Some((token, id)) => {
             Ok(HttpResponse::Created().json(Made { id: id.to_string(), token: token.expose() }))
         }
@@ -95,14 +91,12 @@ pub async fn create(
 
 /// `DELETE /admin/tokens/{id}`
 pub async fn revoke(
-    request: HttpRequest,
+    ConfirmedAdmin(admin): ConfirmedAdmin,
     id: Path<String>,
     services: Shared,
-    edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
-    let admin = guard::api::change(&request, &services, &edge).await?;
     let id = TokenId::parse(&id).ok_or(Problem::NotFound)?;
-    match end(&services, &admin, id).await.map_err(|error| broken(&error))? {
+    match revoke_token(&services, &admin, id).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }

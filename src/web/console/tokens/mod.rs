@@ -3,3 +3,57 @@
 pub mod call;
 pub mod page;
 pub mod view;
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::db::DbError;
+use crate::login::{ApiToken, NewToken, ScopesError, TokenId};
+use crate::web::console::guard::Admin;
+use crate::web::kit::message::Message;
+use crate::web::kit::services::Services;
+
+const LONGEST_NAME: usize = 100;
+/// Ten years.
+const MOST_DAYS: u32 = 3660;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const LONGEST_LIFE: Duration = Duration::from_secs(MOST_DAYS as u64 * DAY.as_secs());
+
+/// Makes a token and records that. None if there are as many as there may be.
+async fn create_token(
+    services: &Services,
+    admin: &Admin,
+    new: &NewToken,
+) -> Result<Option<(ApiToken, TokenId)>, DbError> {
+    let made = services.tokens.create(new, admin.who.account.id).await?;
+    if let Some((_, id)) = &made {
+        let expires_in = new.expires_in.map(|span| span.as_secs());
+        let detail = json!({ "token": id.to_string(), "name": new.name, "scopes": new.scopes.names(), "expires_in": expires_in });
+        admin.did(services, "token.create", &detail);
+    }
+    Ok(made)
+}
+
+/// Revokes a token and records that. False if there is none.
+async fn revoke_token(services: &Services, admin: &Admin, id: TokenId) -> Result<bool, DbError> {
+    let revoked = services.tokens.revoke(id, admin.who.account.id).await?;
+    if revoked {
+        admin.did(services, "token.revoke", &json!({ "token": id.to_string() }));
+    }
+    Ok(revoked)
+}
+
+fn parse_name(text: &str) -> Result<String, Message> {
+    let name = text.trim();
+    let fits = (1..=LONGEST_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control);
+    if fits { Ok(name.to_owned()) } else { Err(Message::NameUnfit { max: LONGEST_NAME }) }
+}
+
+const fn about_scopes(error: ScopesError) -> Message {
+    match error {
+        ScopesError::Empty => Message::ScopesMissing,
+        ScopesError::TooMany => Message::ScopesTooMany { max: crate::login::MOST_SCOPES },
+        ScopesError::NoName => Message::ScopesUnfit,
+    }
+}

@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
-use actix_web::HttpResponse;
 use actix_web::web::Form;
-use serde_json::json;
 
-use crate::db::DbError;
-use crate::login::{ApiToken, NewToken, ScopesError, TokenId, TokenScopes};
+use crate::login::{NewToken, TokenId, TokenScopes};
 use crate::web::console::guard::{self, Admin};
-use crate::web::kit::error_page::broken;
+use crate::web::console::tokens::DAY;
+use crate::web::console::tokens::MOST_DAYS;
+use crate::web::console::tokens::about_scopes;
+use crate::web::console::tokens::create_token;
+use crate::web::console::tokens::parse_name;
+use crate::web::console::tokens::revoke_token;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::web_error::WebResult;
 use serde::Deserialize;
 
-use crate::web::console::tokens::view::{Saying, TokensPage};
+use crate::web::console::tokens::view::{TokenNotice, TokensPage};
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
 
@@ -38,94 +41,49 @@ pub struct TokenRevokingForm {
 }
 
 const HERE: &str = "/admin/tokens";
-const LONGEST_NAME: usize = 100;
-/// Ten years.
-const MOST_DAYS: u32 = 3660;
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-pub const LONGEST_LIFE: Duration = Duration::from_secs(MOST_DAYS as u64 * DAY.as_secs());
-
 /// `GET /admin/tokens`
-pub async fn show(visit: Visit, services: Shared) -> HttpResponse {
-    match guard::page::read(&visit, &services).await {
-        Ok(admin) => respond(&visit, &services, &admin, Saying::Nothing, None).await,
-        Err(response) => response,
-    }
+pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
+    respond(&visit, &services, &admin, TokenNotice::None, None).await
 }
 
 /// `POST /admin/tokens`. Answers with the page itself and no redirection: the token is told in this answer
 /// and nowhere else.
-pub async fn create(visit: Visit, form: Form<TokenMakingForm>, services: Shared) -> HttpResponse {
-    let admin = match guard::page::change(&visit, &services, HERE, &form.csrf_token).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
-    let saying = match parse(&form) {
-        Ok(new) => match make(&services, &admin, &new).await {
-            Ok(Some((token, _))) => Saying::Made { name: new.name, token: token.expose() },
-            Ok(None) => Saying::Full,
-            Err(error) => return broken(&visit, &error),
+pub async fn create(visit: Visit, form: Form<TokenMakingForm>, services: Shared) -> WebResult {
+    let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
+    let notice = match parse(&form) {
+        Ok(new) => match create_token(&services, &admin, &new).await? {
+            Some((token, _)) => TokenNotice::Made { name: new.name, token: token.expose() },
+            None => TokenNotice::Full,
         },
-        Err(errors) => Saying::Wrong(errors),
+        Err(errors) => TokenNotice::Wrong(errors),
     };
-    respond(&visit, &services, &admin, saying, Some(&form)).await
-}
-
-/// Makes one and records that. None where there are as many as there may be.
-pub async fn make(
-    services: &Services,
-    admin: &Admin,
-    new: &NewToken,
-) -> Result<Option<(ApiToken, TokenId)>, DbError> {
-    let made = services.tokens.create(new, admin.who.account.id).await?;
-    if let Some((_, id)) = &made {
-        let expires_in = new.expires_in.map(|span| span.as_secs());
-        let detail = json!({ "token": id.to_string(), "name": new.name, "scopes": new.scopes.names(), "expires_in": expires_in });
-        admin.did(services, "token.create", &detail);
-    }
-    Ok(made)
-}
-
-/// Revokes one and records that. False where there is none.
-pub async fn end(services: &Services, admin: &Admin, id: TokenId) -> Result<bool, DbError> {
-    let revoked = services.tokens.revoke(id, admin.who.account.id).await?;
-    if revoked {
-        admin.did(services, "token.revoke", &json!({ "token": id.to_string() }));
-    }
-    Ok(revoked)
+    respond(&visit, &services, &admin, notice, Some(&form)).await
 }
 
 /// `POST /admin/tokens/revoke`. One that was revoked meanwhile is as well revoked as any.
-pub async fn revoke(visit: Visit, form: Form<TokenRevokingForm>, services: Shared) -> HttpResponse {
-    let admin = match guard::page::change(&visit, &services, HERE, &form.csrf_token).await {
-        Ok(admin) => admin,
-        Err(response) => return response,
-    };
-    if let Some(id) = TokenId::parse(&form.id)
-        && let Err(error) = end(&services, &admin, id).await
-    {
-        return broken(&visit, &error);
+pub async fn revoke(visit: Visit, form: Form<TokenRevokingForm>, services: Shared) -> WebResult {
+    let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
+    if let Some(id) = TokenId::parse(&form.id) {
+        revoke_token(&services, &admin, id).await?;
     }
-    visit.see_other(HERE, Some(Flash::TokenRevoked))
+    Ok(visit.see_other(HERE, Some(Flash::TokenRevoked)))
 }
 
 async fn respond(
     visit: &Visit,
     services: &Services,
     admin: &Admin,
-    saying: Saying,
+    notice: TokenNotice,
     form: Option<&TokenMakingForm>,
-) -> HttpResponse {
-    let tokens = match services.tokens.list().await {
-        Ok(tokens) => tokens,
-        Err(error) => return broken(visit, &error),
-    };
+) -> WebResult {
+    let tokens = services.tokens.list().await?;
     let live = services.live.snapshot();
     let limits = live.limits.custom.keys().cloned().collect();
-    let page = TokensPage::new(visit, admin.login(), tokens, limits).saying(saying);
-    match form {
+    let page = TokensPage::new(visit, admin.login(), tokens, limits).notice(notice);
+    Ok(match form {
         Some(form) => page.typed(form).respond(visit),
         None => page.respond(visit),
-    }
+    })
 }
 
 fn parse(form: &TokenMakingForm) -> Result<NewToken, FieldErrors> {
@@ -137,20 +95,6 @@ fn parse(form: &TokenMakingForm) -> Result<NewToken, FieldErrors> {
     match (name, scopes, expires_in) {
         (Some(name), Some(scopes), Some(expires_in)) => Ok(NewToken { name, scopes, expires_in }),
         _ => Err(errors),
-    }
-}
-
-pub fn parse_name(text: &str) -> Result<String, Message> {
-    let name = text.trim();
-    let fits = (1..=LONGEST_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control);
-    if fits { Ok(name.to_owned()) } else { Err(Message::NameUnfit { max: LONGEST_NAME }) }
-}
-
-pub const fn about_scopes(error: ScopesError) -> Message {
-    match error {
-        ScopesError::Empty => Message::ScopesMissing,
-        ScopesError::TooMany => Message::ScopesTooMany { max: crate::login::MOST_SCOPES },
-        ScopesError::NoName => Message::ScopesUnfit,
     }
 }
 

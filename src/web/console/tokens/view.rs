@@ -16,8 +16,8 @@ use crate::web::kit::wait::Moment;
 
 /// What there is to say of the form that was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Saying {
-    Nothing,
+pub enum TokenNotice {
+    None,
     /// The token, this once.
     Made {
         name: String,
@@ -28,7 +28,7 @@ pub enum Saying {
     Wrong(FieldErrors),
 }
 
-struct Row {
+struct TokenRow {
     id: String,
     name: String,
     scopes: String,
@@ -43,10 +43,10 @@ struct Row {
 #[template(path = "pages/tokens.html")]
 pub struct TokensPage {
     layout: Layout,
-    rows: Vec<Row>,
+    rows: Vec<TokenRow>,
     /// Of the custom limits that there are.
     limits: Vec<String>,
-    saying: Saying,
+    notice: TokenNotice,
     errors: FieldErrors,
     name: String,
     scopes: String,
@@ -58,9 +58,9 @@ impl TokensPage {
         let now = visit.now();
         Self {
             layout: visit.layout("/admin/tokens", Some(user)),
-            rows: tokens.into_iter().map(|token| Row::new(token, now)).collect(),
+            rows: tokens.into_iter().map(|token| TokenRow::new(token, now)).collect(),
             limits,
-            saying: Saying::Nothing,
+            notice: TokenNotice::None,
             errors: FieldErrors::default(),
             name: String::new(),
             scopes: String::new(),
@@ -68,17 +68,17 @@ impl TokensPage {
         }
     }
 
-    pub fn saying(mut self, saying: Saying) -> Self {
-        if let Saying::Wrong(errors) = &saying {
+    pub fn notice(mut self, notice: TokenNotice) -> Self {
+        if let TokenNotice::Wrong(errors) = &notice {
             self.errors = errors.clone();
         }
-        self.saying = saying;
+        self.notice = notice;
         self
     }
 
     /// What was typed, unless a token was made of it.
     pub fn typed(mut self, form: &TokenMakingForm) -> Self {
-        if !matches!(self.saying, Saying::Made { .. }) {
+        if !matches!(self.notice, TokenNotice::Made { .. }) {
             let cut = |text: &str| text.chars().take(8192).collect();
             self.name = cut(&form.name);
             self.scopes = cut(&form.scopes);
@@ -88,11 +88,11 @@ impl TokensPage {
     }
 
     pub fn respond(&self, visit: &Visit) -> HttpResponse {
-        let status = match &self.saying {
-            Saying::Nothing => StatusCode::OK,
-            Saying::Made { .. } => StatusCode::CREATED,
-            Saying::Full => StatusCode::CONFLICT,
-            Saying::Wrong(errors) => errors.status(),
+        let status = match &self.notice {
+            TokenNotice::None => StatusCode::OK,
+            TokenNotice::Made { .. } => StatusCode::CREATED,
+            TokenNotice::Full => StatusCode::CONFLICT,
+            TokenNotice::Wrong(errors) => errors.status(),
         };
         visit.page(status, self)
     }
@@ -106,7 +106,7 @@ impl TokensPage {
     }
 }
 
-impl Row {
+impl TokenRow {
     fn new(token: TokenEntry, now: Micros) -> Self {
         Self {
             id: token.id.to_string(),

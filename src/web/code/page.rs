@@ -4,35 +4,36 @@ use actix_web::HttpResponse;
 
 use crate::clock::Micros;
 use crate::config::LiveSettings;
-use crate::login::NotOpened;
+use crate::denied::Denied;
 use crate::sms::{CodeRequest, Phone, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeFields;
 use crate::web::code::view::{CodeStep, SentCode};
-use crate::web::form::fields::Guarded;
+use crate::web::form::fields::GuardedFields;
 use crate::web::form::notice::Notice;
-use crate::web::form::reply::Reply;
-use crate::web::kit::error_page::broken;
+use crate::web::form::reply::FormReply;
 use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::phone;
+use crate::web::kit::web_error::WebResult;
 
 /// What a form with a number in it asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum CodeStage {
     /// A code.
-    Code,
+    Send,
     /// What the code is for.
     Entry,
     /// The first step again.
     AnotherNumber,
 }
 
-impl Wish {
+impl CodeStage {
     /// A code typed, or the second step sent, is an entry; a number alone asks for its code.
     pub fn of(fields: &CodeFields) -> Self {
         if fields.change.is_some() {
             Self::AnotherNumber
         } else if fields.send.is_some() || fields.code.expose().is_empty() && fields.good_until.is_empty() {
-            Self::Code
+            Self::Send
         } else {
             Self::Entry
         }
@@ -55,17 +56,14 @@ pub fn step_of(fields: &CodeFields, now: Micros) -> CodeStep {
 
 /// Sends a code and shows the second step, or says why not.
 pub async fn send(
-    reply: Reply<'_>,
+    reply: &FormReply<'_>,
     purpose: Purpose,
     fields: &CodeFields,
-    guarded: &Guarded,
+    guarded: &GuardedFields,
     show: &dyn Fn(CodeStep, Notice, CaptchaBlock) -> HttpResponse,
-) -> HttpResponse {
-    let Reply { visit, services, live, .. } = reply;
-    let phone = match reply.read(guarded, |errors| parse_phone(live, fields, errors)).await {
-        Ok(phone) => phone,
-        Err(response) => return response,
-    };
+) -> WebResult {
+    let FormReply { visit, services, live, .. } = *reply;
+    let phone = reply.read(guarded, |errors| parse_phone(live, fields, errors)).await?;
     let (address, network) = (visit.client.subject(), visit.client.network());
     let ask = CodeRequest {
         phone: &phone,
@@ -74,51 +72,37 @@ pub async fn send(
         network: network.as_ref(),
         browser: Some(visit.browser.bytes()),
         solved: false,
-        // A page is good for one message: its button pressed twice is the same wish.
+        // A page is good for one message: its button pressed twice is the same request.
         once: Some(&guarded.csrf_token),
         locale: visit.locale.code(),
     };
     // Before the challenge: the first of two presses has used it up.
-    let sending = match services.codes.turn(live, ask, !guarded.captcha_id.is_empty()).await {
-        Ok(TurnResult::Mine(turn)) => match reply.redeem(guarded).await {
-            Ok(solved) => services.codes.send_in_turn(live, CodeRequest { solved, ..ask }, turn).await,
-            Err(response) => return response,
-        },
-        Ok(TurnResult::Answered(sending)) => Ok(sending),
-        Err(error) => Err(error),
+    let sending = match services.codes.turn(live, ask, !guarded.captcha_id.is_empty()).await? {
+        TurnResult::Answered(sending) => sending,
+        TurnResult::Mine(turn) => {
+            let solved = reply.redeem(guarded).await?;
+            services.codes.send_in_turn(live, CodeRequest { solved, ..ask }, turn).await?
+        }
     };
-    match sending {
-        Ok(SendOutcome::Sent(sent)) => {
-            let now = visit.now();
+    let now = visit.now();
+    Ok(match sending {
+        SendOutcome::Sent(SendReceipt { expires_in, resend_after, confirmed, short }) => {
             let number = phone.as_str().to_owned();
-            let (good_until, next_code) = (now.plus(sent.expires_in), now.plus(sent.resend_after));
-            let SendReceipt { confirmed, short, .. } = sent;
+            let (good_until, next_code) = (now.plus(expires_in), now.plus(resend_after));
             let sent = SentCode { number, good_until, next_code, confirmed: confirmed || short, short };
             show(CodeStep::sent(sent, now), Notice::None, CaptchaBlock::Absent)
         }
-        Ok(SendOutcome::Challenged { .. }) => reply.challenged(Notice::CaptchaNeeded).await,
-        Ok(SendOutcome::Throttled { retry_after, .. }) => {
-            let step = step_of(fields, visit.now()).not_before(retry_after, visit.now());
+        SendOutcome::Denied(Denied::Throttled { retry_after, .. }) => {
+            let step = step_of(fields, now).not_before(retry_after, now);
             show(step, Notice::TooManyCodes(reply.until(retry_after)), CaptchaBlock::Absent)
         }
-        Ok(SendOutcome::NotSent) => reply.plain(Notice::NotSent),
-        Ok(SendOutcome::Unavailable { retry_after }) => reply.no_codes(retry_after),
-        Err(error) => broken(visit, &error),
-    }
-}
-
-/// The page for a code that opened nothing.
-pub async fn not_opened(reply: &Reply<'_>, not: NotOpened) -> HttpResponse {
-    match not {
-        NotOpened::Wrong => reply.invalid(Field::Code, Message::CodeWrong),
-        NotOpened::Challenged { .. } => reply.challenged(Notice::CaptchaNeeded).await,
-        NotOpened::Throttled { retry_after, .. } => reply.wait(retry_after),
-        NotOpened::Unavailable { retry_after } => reply.no_codes(retry_after),
-    }
+        SendOutcome::Denied(denied) => reply.denied(&denied).await,
+        SendOutcome::NotSent => reply.plain(Notice::NotSent),
+    })
 }
 
 pub fn parse_phone(live: &LiveSettings, fields: &CodeFields, errors: &mut FieldErrors) -> Option<Phone> {
-    let parsed = crate::web::kit::phone::parse(live, fields.phone.expose()).map_err(Message::from);
+    let parsed = phone::parse(live, fields.phone.expose()).map_err(Message::from);
     errors.take(Field::Phone, parsed)
 }
 

@@ -1,0 +1,51 @@
+//! Why something was not done that may be done later: one type for every service, told in one place for pages
+//! and in one for calls.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::throttle::{Refusal, RuleAction};
+
+/// What asks for a challenge if no limit does: there is more to hash than there is room for.
+pub const BUSY: &str = "busy";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Denied {
+    /// A challenge must be solved with it. Without one, not before that time.
+    Challenged { limit: Cow<'static, str>, retry_after: Duration },
+    /// Not before that time, whatever comes with it.
+    Throttled { limit: Cow<'static, str>, retry_after: Duration },
+    /// There is no room for it at the moment.
+    Busy { retry_after: Duration },
+    /// Something that it needs is out.
+    Unavailable { retry_after: Duration },
+}
+
+impl Denied {
+    /// As a full rule of the limit says.
+    pub fn by(limit: impl Into<Cow<'static, str>>, refusal: &Refusal) -> Self {
+        let (limit, retry_after) = (limit.into(), refusal.retry_after);
+        match refusal.then {
+            RuleAction::Captcha => Self::Challenged { limit, retry_after },
+            RuleAction::Block => Self::Throttled { limit, retry_after },
+        }
+    }
+
+    /// There is no room to hash. Without a challenge one is asked for, so that a flood has to pay.
+    pub const fn no_room(solved: bool, retry_after: Duration) -> Self {
+        match solved {
+            true => Self::Busy { retry_after },
+            false => Self::Challenged { limit: Cow::Borrowed(BUSY), retry_after },
+        }
+    }
+
+    /// The limit that is full, and until when.
+    pub fn full(&self) -> Option<(&str, Duration)> {
+        match self {
+            Self::Challenged { limit, retry_after } | Self::Throttled { limit, retry_after } => {
+                Some((limit, *retry_after))
+            }
+            Self::Busy { .. } | Self::Unavailable { .. } => None,
+        }
+    }
+}

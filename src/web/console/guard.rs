@@ -1,0 +1,303 @@
+//! The one guard before everything under `/admin` and `/api/v1/admin`: who may read, who may change something,
+//! and what everybody else is answered: a page, or the way to one; by the API a problem.
+//!
+//! To read takes an administrator's session with a password of its holder's own choice. To change takes,
+//! besides, a request that a page or a program of ours makes, and the password confirmed lately in that session.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use actix_web::dev::Payload;
+use actix_web::web::Data;
+use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
+use serde_json::{Value, json};
+
+use crate::audit::{ConsoleActor, EventSubject, Outcome};
+use crate::db::DbError;
+use crate::login::{AuthenticatedSession, SessionToken};
+use crate::tuning::ChangeActor;
+use crate::web::kit::client::ClientAddress;
+use crate::web::kit::error_page::{ErrorKind, ErrorPage};
+use crate::web::kit::next::Next;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::{Edge, Visit};
+use crate::web::kit::web_error::WebError;
+
+/// Where the password is confirmed.
+pub const CONFIRM: &str = "/admin/confirm";
+
+/// An administrator whose request has passed the guard. As a handler's argument: one who may read.
+#[derive(Debug)]
+pub struct Admin {
+    pub who: AuthenticatedSession,
+    client: ClientAddress,
+}
+
+/// The same as an argument of a call that changes something.
+pub struct ConfirmedAdmin(pub Admin);
+
+/// ConsoleActor asks, and for which path, as the URL table has it.
+struct AccessRequest<'a> {
+    token: Option<&'a str>,
+    client: ClientAddress,
+    path: &'a str,
+}
+
+/// What a request is about to do. `ours`: it does not come from another site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AccessKind {
+    Read,
+    /// To confirm the password.
+    Confirm {
+        ours: bool,
+    },
+    Change {
+        ours: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DenialReason {
+    /// No session, or one that has ended.
+    SignedOut,
+    /// The password was given out once, and opens nothing but its change.
+    PasswordToChange,
+    NotAdmin,
+    /// Another site makes the request, or its form is none of ours.
+    Foreign,
+    /// The password was not confirmed lately.
+    Unconfirmed,
+}
+
+#[derive(Debug)]
+struct AccessDenied {
+    reason: DenialReason,
+    who: Option<AuthenticatedSession>,
+}
+
+impl DenialReason {
+    /// As it is recorded.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::SignedOut => "signed-out",
+            Self::PasswordToChange => "password-to-change",
+            Self::NotAdmin => "not-admin",
+            Self::Foreign => "foreign",
+            Self::Unconfirmed => "unconfirmed",
+        }
+    }
+}
+
+impl Admin {
+    /// How they are named on a page.
+    pub fn login(&self) -> &str {
+        self.who.account.login.as_str()
+    }
+
+    pub fn id(&self) -> String {
+        self.who.account.id.to_string()
+    }
+
+    /// Records that a form was none of ours, if the page itself says so and keeps what was typed: the guard let
+    /// it by as a reader. `path` is as the URL table has it.
+    pub fn was_foreign(&self, services: &Services, path: &str) {
+        let detail = json!({ "path": path, "why": DenialReason::Foreign.as_str() });
+        record(services, "access", Outcome::Refused, Some(&self.who), self.client, &detail);
+    }
+
+    /// Records what they did: `act` is its name, `detail` what else there is to say of it.
+    pub fn did(&self, services: &Services, act: &str, detail: &Value) {
+        record(services, act, Outcome::Ok, Some(&self.who), self.client, detail);
+    }
+
+    /// Records what they would have done, had it been possible.
+    pub fn failed(&self, services: &Services, act: &str, detail: &Value) {
+        record(services, act, Outcome::Refused, Some(&self.who), self.client, detail);
+    }
+
+    /// As the history of the limits names them.
+    pub fn by<'a>(&'a self, id: &'a str) -> ChangeActor<'a> {
+        ChangeActor { account: id, login: self.login() }
+    }
+}
+
+/// For a form that changes something; `page` is where it is, and where signing in or confirming the password
+/// leads back to.
+pub async fn change(
+    visit: &Visit,
+    services: &Services,
+    page: &str,
+    csrf_token: &str,
+) -> Result<Admin, WebError> {
+    guard_page(visit, services, AccessKind::Change { ours: visit.admits_form(csrf_token) }, page).await
+}
+
+/// For the form that confirms the password, at [`CONFIRM`].
+pub async fn confirmation(visit: &Visit, services: &Services, csrf_token: &str) -> Result<Admin, WebError> {
+    guard_page(visit, services, AccessKind::Confirm { ours: visit.admits_form(csrf_token) }, CONFIRM).await
+}
+
+async fn guard_page(
+    visit: &Visit,
+    services: &Services,
+    kind: AccessKind,
+    page: &str,
+) -> Result<Admin, WebError> {
+    let request = AccessRequest { token: visit.session_token(), client: visit.client, path: visit.pattern() };
+    let judged = judge(services, request, kind).await?;
+    judged.map_err(|denied| page_instead(visit, &denied, page).into())
+}
+
+fn page_instead(visit: &Visit, denied: &AccessDenied, page: &str) -> HttpResponse {
+    let by_way_of =
+        |path| visit.clone().keep_flash().see_other(&Next::after(path, Next::parse(page).as_ref()), None);
+    match denied.reason {
+        DenialReason::SignedOut => by_way_of("/login"),
+        DenialReason::PasswordToChange => visit.clone().keep_flash().see_other("/account", None),
+        DenialReason::NotAdmin => {
+            let user = denied.who.as_ref().map(|who| who.account.login.as_str());
+            ErrorPage::new(visit.layout("/account", user), ErrorKind::Forbidden).respond(visit)
+        }
+        DenialReason::Foreign => {
+            ErrorPage::new(visit.layout(page, None), ErrorKind::ForeignForm).respond(visit)
+        }
+        DenialReason::Unconfirmed => by_way_of(CONFIRM),
+    }
+}
+
+impl From<DenialReason> for Problem {
+    fn from(reason: DenialReason) -> Self {
+        match reason {
+            DenialReason::SignedOut => Self::Unauthenticated,
+            DenialReason::PasswordToChange => Self::PasswordChangeRequired,
+            DenialReason::NotAdmin => Self::Forbidden,
+            DenialReason::Foreign => Self::Csrf,
+            DenialReason::Unconfirmed => Self::ConfirmationRequired,
+        }
+    }
+}
+
+type GuardFuture<T> = Pin<Box<dyn Future<Output = Result<T, Error>>>>;
+
+impl FromRequest for Admin {
+    type Error = Error;
+    type Future = GuardFuture<Self>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move { guard_request(&request, |_| AccessKind::Read).await.map_err(Error::from) })
+    }
+}
+
+impl FromRequest for ConfirmedAdmin {
+    type Error = Error;
+    type Future = GuardFuture<Self>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move { Ok(Self(guard_request(&request, |ours| AccessKind::Change { ours }).await?)) })
+    }
+}
+
+/// For the call that confirms the password.
+pub async fn confirming(request: &HttpRequest) -> Result<Admin, WebError> {
+    guard_request(request, |ours| AccessKind::Confirm { ours }).await
+}
+
+async fn guard_request(
+    request: &HttpRequest,
+    kind: impl FnOnce(bool) -> AccessKind,
+) -> Result<Admin, WebError> {
+    let (services, edge) = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
+    let (Some(services), Some(edge)) = (services, edge) else { return Err(Problem::Internal.into()) };
+    if !request.path().starts_with("/api/") {
+        let visit = Visit::of(request, edge.clone());
+        return guard_page(&visit, services, kind(false), visit.here()).await;
+    }
+    let path = request.match_pattern();
+    let asked = AccessRequest {
+        token: edge.session_token(request.headers()),
+        client: ClientAddress::of(request, &edge.trusted),
+        path: path.as_deref().unwrap_or_default(),
+    };
+    let judged = judge(services, asked, kind(edge.caller(request).is_ok())).await?;
+    judged.map_err(|denied| Problem::from(denied.reason).into())
+}
+
+/// Judges a request, and records it if it is refused.
+async fn judge(
+    services: &Services,
+    request: AccessRequest<'_>,
+    kind: AccessKind,
+) -> Result<Result<Admin, AccessDenied>, DbError> {
+    let AccessRequest { token, client, path } = request;
+    let who = match token.and_then(SessionToken::parse) {
+        Some(token) => services.sessions.find(&token).await?,
+        None => None,
+    };
+    let reason = match &who {
+        None => Some(DenialReason::SignedOut),
+        Some(who) => denial(services, who, kind, path),
+    };
+    match (reason, who) {
+        (None, Some(who)) => Ok(Ok(Admin { who, client })),
+        (reason, who) => {
+            let reason = reason.unwrap_or(DenialReason::SignedOut);
+            let detail = json!({ "path": path, "why": reason.as_str() });
+            record(services, "access", Outcome::Refused, who.as_ref(), client, &detail);
+            Ok(Err(AccessDenied { reason, who }))
+        }
+    }
+}
+
+/// In the order that tells somebody without the right the least.
+fn denial(
+    services: &Services,
+    who: &AuthenticatedSession,
+    kind: AccessKind,
+    path: &str,
+) -> Option<DenialReason> {
+    // A call of another site is refused for that, whoever's browser makes it.
+    let foreign = matches!(kind, AccessKind::Confirm { ours: false } | AccessKind::Change { ours: false });
+    if foreign && path.starts_with("/api/") {
+        return Some(DenialReason::Foreign);
+    }
+    if who.account.must_change_password {
+        return Some(DenialReason::PasswordToChange);
+    }
+    if !who.account.roles.admin {
+        return Some(DenialReason::NotAdmin);
+    }
+    match kind {
+        AccessKind::Read | AccessKind::Confirm { ours: true } => None,
+        AccessKind::Confirm { ours: false } | AccessKind::Change { ours: false } => {
+            Some(DenialReason::Foreign)
+        }
+        AccessKind::Change { ours: true } => {
+            (!services.sessions.is_confirmed(&who.session)).then_some(DenialReason::Unconfirmed)
+        }
+    }
+}
+
+fn record(
+    services: &Services,
+    act: &str,
+    outcome: Outcome,
+    who: Option<&AuthenticatedSession>,
+    client: ClientAddress,
+    detail: &Value,
+) {
+    let account = who.map(|who| &who.account);
+    let actor = account.map(|account| account.id.to_string());
+    let address = client.subject();
+    let who = ConsoleActor {
+        actor: actor.as_deref(),
+        account: account.map(|account| EventSubject::Account {
+            id: account.id.as_bytes(),
+            login: account.login.as_str(),
+        }),
+        address: Some(EventSubject::Address(address.as_ref())),
+    };
+    services.audit.act(act, outcome, who, Some(detail.to_string()));
+}

@@ -1,0 +1,32 @@
+//! Something is broken: logged here, once, and told without its cause.
+
+use std::fmt::Display;
+
+use crate::db::DbError;
+use crate::login::ServiceError;
+use crate::lookup::LookupError;
+use crate::sms::SmsError;
+use crate::web::kit::problem::Problem;
+
+/// `?` on an error of a service answers [`Problem::BROKEN`].
+macro_rules! broken {
+    ($($error:ty),+) => {
+        $(impl From<$error> for Problem {
+            fn from(error: $error) -> Self {
+                log(&error);
+                Self::BROKEN
+            }
+        })+
+    };
+}
+
+broken!(DbError, ServiceError, SmsError, LookupError);
+
+/// An outage is logged once, when it begins; what fails in it is not.
+pub fn log(error: &impl Display) {
+    if crate::db::OUTAGE.is_out() {
+        tracing::debug!(%error, "a request could not be answered");
+    } else {
+        tracing::error!(%error, "a request could not be answered");
+    }
+}

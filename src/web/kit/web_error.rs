@@ -1,0 +1,37 @@
+//! How a handler ends early: with another answer than the one it was asked for, or with a problem.
+
+use actix_web::error::InternalError;
+use actix_web::{Error, HttpResponse};
+
+use crate::web::kit::problem::Problem;
+
+pub type WebResult = Result<HttpResponse, WebError>;
+
+#[derive(Debug)]
+pub enum WebError {
+    /// A form that goes back, the way to another page, a refusal with its fields.
+    Answer(HttpResponse),
+    /// As JSON to a call; drawn as a page for everyone else, by `extract::refuse_with_pages`.
+    Problem(Problem),
+}
+
+impl From<HttpResponse> for WebError {
+    fn from(answer: HttpResponse) -> Self {
+        Self::Answer(answer)
+    }
+}
+
+impl<P: Into<Problem>> From<P> for WebError {
+    fn from(problem: P) -> Self {
+        Self::Problem(problem.into())
+    }
+}
+
+impl From<WebError> for Error {
+    fn from(error: WebError) -> Self {
+        match error {
+            WebError::Answer(answer) => InternalError::from_response("answered", answer).into(),
+            WebError::Problem(problem) => problem.into(),
+        }
+    }
+}
