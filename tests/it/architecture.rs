@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A longer file has a second reason to be opened.
 const LONGEST_FILE: usize = 400;
 /// From the ground up: a module uses those before it only.
-const FLOORS: [&str; 22] = [
+const FLOORS: [&str; 23] = [
     "clock",
     "entropy",
     "files",
@@ -18,6 +18,7 @@ const FLOORS: [&str; 22] = [
     "secret",
     "request_id",
     "throttle",
+    "denied",
     "db",
     "config",
     "audit",

@@ -64,13 +64,13 @@ async fn guesses_at_the_current_password_count_as_sign_ins(store: Store) {
     }
     let before = app.hashes();
     let refused = change(&client, PASSWORD, NEW).await;
-    assert_eq!(refused.status, 422);
+    assert_eq!(refused.status, 403);
     let id = refused.hidden("captcha_id").expect("a challenge");
     assert_eq!(other.login("alice", PASSWORD).await.problem(), "captcha-required", "one window counts both");
     assert_eq!(app.hashes(), before);
     // A challenge for signing in is invalid for this form.
     let for_login = client.challenge().await;
-    for (id, status) in [(for_login, 422), (id, 303)] {
+    for (id, status) in [(for_login, 403), (id, 303)] {
         let fields = [
             ("current_password", PASSWORD),
             ("new_password", NEW),
