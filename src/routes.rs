@@ -13,10 +13,10 @@ use crate::web::kit::observe::{self, RouteMetrics};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Edge;
-use crate::web::kit::{assets, extract};
+use crate::web::kit::{assets, connections, extract};
 use crate::web::{
-    account, captcha, code, connections, delivery_reports, machine, openapi, outbox, problem_page, register,
-    reset, session, sign_in, sign_in_by_code, status,
+    account, captcha, code, delivery_reports, machine, openapi, outbox, problem_page, register, reset,
+    session, sign_in, sign_in_by_code, status,
 };
 
 /// The application of one worker.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::AppParts;
 use crate::config::BackendKind;
 use crate::throttle::RedisLink;
-use crate::web::status::{Health, Limits, Report, State};
+use crate::web::kit::health::{Health, Limits, Report, State};
 
 impl AppParts {
     async fn database_is_up(&self) -> bool {

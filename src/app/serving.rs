@@ -14,7 +14,7 @@ use crate::db::Db;
 use crate::sms::SmsCodes;
 use crate::stop::StopSender;
 use crate::tuning::Tuning;
-use crate::web::connections::{self, Bounds, Connections};
+use crate::web::kit::connections::{self, Bounds, Connections};
 use crate::{files, routes};
 
 /// How long requests in flight may take to end after SIGTERM.

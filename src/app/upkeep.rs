@@ -10,7 +10,7 @@ use super::AppParts;
 use crate::db::Db;
 use crate::stop::StopSignal;
 use crate::throttle::AnyStore;
-use crate::web::connections::{self, Connections};
+use crate::web::kit::connections::{self, Connections};
 use crate::web::kit::services::Services;
 
 /// Between two sweeps of expired logs and sessions.

@@ -9,8 +9,6 @@ pub mod captcha;
 #[cfg(feature = "server")]
 pub mod code;
 #[cfg(feature = "server")]
-pub mod connections;
-#[cfg(feature = "server")]
 pub mod console;
 #[cfg(feature = "server")]
 pub mod delivery_reports;

@@ -8,15 +8,16 @@ use crate::login::{
     Account, AuthenticatedSession, HashCaller, Password, PasswordChangeOutcome, SessionId, SignedInBy,
 };
 use crate::web::account::view::{AccountPage, AttemptKind, AttemptRow, SessionRow};
-use crate::web::form::fields::{GuardedFields, SecretField, TokenForm};
+use crate::web::form::fields::{GuardedFields, TokenForm};
 use crate::web::form::notice::Notice;
 use crate::web::form::reply::FormReply;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::{self, Visit};
 use crate::web::kit::web_error::{WebError, WebResult};
-use crate::web::session::{SignedIn, client, renew};
+use crate::web::session::{SignedIn, renew};
 
 /// `POST /account/password`
 #[derive(Debug, Default, Deserialize)]
@@ -69,7 +70,8 @@ pub async fn change_password(
 
 /// With the change of password every session has ended; this browser gets a new one.
 async fn signed_in_anew(visit: &Visit, services: &Services, account: &Account) -> WebResult {
-    let Some(token) = renew(services, account, &client(visit), None, SignedInBy::Password).await? else {
+    let Some(token) = renew(services, account, &visit.sign_in_client(), None, SignedInBy::Password).await?
+    else {
         return Ok(visit.see_other("/login", Some(Flash::PasswordChanged)));
     };
     let mut response = visit.see_other("/account", Some(Flash::PasswordChanged));
@@ -152,7 +154,7 @@ async fn page(
     });
     let shortest = crate::login::SHORTEST_PASSWORD;
     let live = services.live.snapshot();
-    let open = services.sign_in.is_open_to(&live, account, &client(visit)).await?;
+    let open = services.sign_in.is_open_to(&live, account, &visit.sign_in_client()).await?;
     Ok(AccountPage::new(visit, account.login.as_str(), account.created_at, shortest)
         .ways_in(account.phone.as_ref().map(|phone| phone.as_str()), account.password_hash.is_some())
         .admin(account.roles.admin)

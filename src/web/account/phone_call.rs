@@ -7,12 +7,12 @@ use serde::Deserialize;
 use crate::captcha::CaptchaForm;
 use crate::login::{CodeEntry, PhoneOutcome};
 use crate::web::code::call::{deny_guess, parse_code, parse_phone, wrong_code};
-use crate::web::form::fields::SecretField;
 use crate::web::kit::call::{Call, CaptchaSolution};
 use crate::web::kit::message::Field;
 use crate::web::kit::problem::Problem;
+use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::web_error::WebResult;
-use crate::web::session::Member;
+use crate::web::session::{self, Member};
 use crate::web::sign_in::call::{parse_current, verify};
 
 /// The challenges of all that asks for the current password.
@@ -38,10 +38,11 @@ pub struct RemovePhoneBody {
 
 /// Gives the account the number, in place of the one that it may have. The password is verified before the
 /// code is compared, so that none is spent on a mistake.
-pub async fn set_phone(call: Call, Member(who): Member, body: Json<SetPhoneBody>) -> WebResult {
+pub async fn set_phone(body: Json<SetPhoneBody>, call: Call) -> WebResult {
     if !call.edge.sends_codes {
         return Err(Problem::NotFound.into());
     }
+    let Member(who) = session::member(call.request()).await?;
     let (phone, code) = (parse_phone(&call.live, &body.phone)?, parse_code(&body.code)?);
     if who.account.password_hash.is_none() {
         return Err(Problem::NoPassword.into());
@@ -60,7 +61,7 @@ pub async fn set_phone(call: Call, Member(who): Member, body: Json<SetPhoneBody>
 }
 
 /// 204 also if there is none.
-pub async fn remove_phone(call: Call, Member(who): Member, body: Json<RemovePhoneBody>) -> WebResult {
+pub async fn remove_phone(body: Json<RemovePhoneBody>, call: Call, Member(who): Member) -> WebResult {
     if who.account.password_hash.is_none() {
         return Err(Problem::OnlyWayIn.into());
     }

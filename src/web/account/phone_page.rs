@@ -9,15 +9,15 @@ use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
 use crate::web::code::page::{CodeStage, parse_both, send, step_of};
 use crate::web::code::view::{CodePage, CodeStep};
-use crate::web::form::fields::SecretField;
 use crate::web::form::notice::Notice;
 use crate::web::form::reply::FormReply;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::{WebError, WebResult};
-use crate::web::session::{Member, client};
+use crate::web::session::Member;
 
 /// What the current password is tried with, as where it is changed.
 const FORM: CaptchaForm = CaptchaForm::PasswordChange;
@@ -109,7 +109,7 @@ async fn require_open(
     who: &AuthenticatedSession,
 ) -> Result<(), WebError> {
     let live = services.live.snapshot();
-    match services.sign_in.is_open_to(&live, &who.account, &client(visit)).await? {
+    match services.sign_in.is_open_to(&live, &who.account, &visit.sign_in_client()).await? {
         true => Ok(()),
         false => Err(visit.see_other("/account", None).into()),
     }

@@ -30,7 +30,7 @@ enum ChallengeFor {
     Password,
 }
 
-pub async fn issue(call: Call, body: Json<ChallengeBody>) -> Result<HttpResponse, Problem> {
+pub async fn issue(body: Json<ChallengeBody>, call: Call) -> Result<HttpResponse, Problem> {
     let form = match body.r#for {
         ChallengeFor::Login => CaptchaForm::Login,
         ChallengeFor::Register => CaptchaForm::Register,

@@ -7,7 +7,7 @@ use actix_web::web::{Bytes, Data, Path};
 use actix_web::{HttpRequest, HttpResponse};
 
 use crate::captcha::ImageError;
-use crate::web::captcha::challenge;
+use crate::web::kit::challenge;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Provenance;
 use crate::web::kit::problem::Problem;

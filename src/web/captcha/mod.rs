@@ -1,6 +1,5 @@
 //! Challenges: what was answered, what to show next, and the images.
 
 pub mod call;
-pub mod challenge;
 pub mod image;
 pub mod view;

@@ -11,11 +11,11 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::denied::{BUSY, Denied};
 use crate::sms::{CodeRequest, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
-use crate::web::form::fields::SecretField;
 use crate::web::kit::call::{Call, CaptchaSolution, limited};
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::phone;
 use crate::web::kit::problem::{InputError, Problem};
+use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::visit::{language, set};
 use crate::web::kit::wait::whole_seconds;
 use crate::web::kit::web_error::{WebError, WebResult};
@@ -64,7 +64,7 @@ struct CodeAccepted {
 }
 
 /// Sends a code: the same whether or not an account has the number.
-pub async fn send(call: Call, body: Json<SendCodeBody>) -> WebResult {
+pub async fn send(body: Json<SendCodeBody>, call: Call) -> WebResult {
     let purpose = Purpose::from(body.purpose);
     if purpose == Purpose::Verify {
         session::member(call.request()).await?;

@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use crate::web::form::fields::{GuardedFields, SecretField};
+use crate::web::form::fields::GuardedFields;
+use crate::web::kit::secret_field::SecretField;
 
 /// The part of a form that is about a number and the code that goes to it. A form has two steps, and
 /// nothing of the first is remembered here: it comes back with the second, and is judged anew.

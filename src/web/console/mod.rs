@@ -2,6 +2,7 @@
 
 pub mod confirm;
 pub mod events;
+pub mod figures;
 pub mod guard;
 pub mod limits;
 pub mod lookup;

@@ -1,27 +1,9 @@
 //! The forms as they are sent. A field left out reads as empty, so that its absence is told at the
 //! field and not as a page of its own.
 
-use std::fmt;
-
 use serde::Deserialize;
-use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// Something typed that must not be shown again or logged; wiped when dropped.
-#[derive(Default, Deserialize, Zeroize, ZeroizeOnDrop)]
-#[serde(transparent)]
-pub struct SecretField(String);
-
-impl SecretField {
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for SecretField {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretField(…)")
-    }
-}
+use crate::web::kit::secret_field::SecretField;
 
 /// What every form that may be challenged carries.
 #[derive(Debug, Default, Deserialize)]

@@ -9,16 +9,15 @@ use crate::captcha::{CaptchaForm, Challenge, ImageRefusal};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwner, Username};
-use crate::web::captcha::challenge::{Answered, Asker};
 use crate::web::captcha::view::{CaptchaBlock, ChallengeView, LaterView};
 use crate::web::form::fields::GuardedFields;
 use crate::web::form::notice::Notice;
+use crate::web::kit::challenge::{Answered, Asker};
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Wait;
 use crate::web::kit::web_error::WebError;
-use crate::web::session::client;
 
 /// One form that was sent. `show` makes its page with what is to be said.
 pub struct FormReply<'a> {
@@ -92,7 +91,7 @@ impl FormReply<'_> {
         solved: bool,
     ) -> Result<TriedPassword, WebError> {
         let Self { visit, services, live, .. } = *self;
-        let (origin, client) = (visit.client.origin(), client(visit));
+        let (origin, client) = (visit.client.origin(), visit.sign_in_client());
         let attempt = SignInAttempt { login, password, origin, client, solved };
         match services.sign_in.attempt(live, attempt).await? {
             SignInOutcome::SignedIn(owner) => Ok(TriedPassword::Right(owner)),
@@ -110,7 +109,7 @@ impl FormReply<'_> {
         solved: bool,
     ) -> Result<Box<SignedInOwner>, WebError> {
         let Self { visit, services, live, .. } = *self;
-        if !services.sign_in.is_open_to(live, account, &client(visit)).await? {
+        if !services.sign_in.is_open_to(live, account, &visit.sign_in_client()).await? {
             // Their own page says since when, and what to do.
             return Err(visit.see_other("/account", None).into());
         }

@@ -16,13 +16,13 @@ use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{Account, KnownDevices, SessionToken, SignInClient};
 use crate::throttle::Limit;
-use crate::web::captcha::challenge::{Answered, Asker};
-use crate::web::form::fields::SecretField;
+use crate::web::kit::challenge::{Answered, Asker};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;
 use crate::web::kit::message::FieldErrors;
 use crate::web::kit::problem::{CaptchaBody, Problem};
 use crate::web::kit::ratelimit_fields::{self, Standing};
+use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::{Edge, set};
 

@@ -154,3 +154,13 @@ pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
         .insert_header((CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")))
         .body(format!("<!doctype html><title>{title}</title><h1>{title}</h1>"))
 }
+
+/// The refusal in the shape that this part of the site speaks.
+pub fn answer(request: &HttpRequest, problem: &Problem) -> HttpResponse {
+    if request.path().starts_with("/api/") {
+        return problem.respond();
+    }
+    let mut page = error_response(request, ErrorKind::from(problem));
+    problem.head(page.headers_mut());
+    page
+}

@@ -9,11 +9,11 @@ use actix_web::dev::{JsonBody, Payload, ServiceRequest, ServiceResponse, UrlEnco
 use actix_web::error::{JsonPayloadError, UrlencodedError};
 use actix_web::middleware::Next;
 use actix_web::web::{FormConfig, JsonConfig, PathConfig, QueryConfig, ServiceConfig};
-use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
+use actix_web::{Error, FromRequest, HttpRequest};
 use serde::de::DeserializeOwned;
 
-use crate::web::connections::BodyTime;
-use crate::web::kit::error_page::{ErrorKind, error_response};
+use crate::web::kit::connections::BodyTime;
+use crate::web::kit::error_page::answer;
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::web_error::WebError;
 
@@ -84,16 +84,6 @@ pub async fn refuse_with_pages<B: MessageBody>(
     };
     let answer = answer(response.request(), problem);
     Ok(response.into_response(answer).map_into_right_body())
-}
-
-/// The refusal in the shape that this part of the site speaks.
-pub fn answer(request: &HttpRequest, problem: &Problem) -> HttpResponse {
-    if request.path().starts_with("/api/") {
-        return problem.respond();
-    }
-    let mut page = error_response(request, ErrorKind::from(problem));
-    problem.head(page.headers_mut());
-    page
 }
 
 fn json_problem(error: &JsonPayloadError) -> Problem {

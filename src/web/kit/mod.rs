@@ -6,7 +6,11 @@ pub mod assets;
 pub mod broken;
 #[cfg(feature = "server")]
 pub mod call;
+#[cfg(feature = "server")]
+pub mod challenge;
 pub mod client;
+#[cfg(feature = "server")]
+pub mod connections;
 #[cfg(feature = "server")]
 pub mod cookies;
 #[cfg(feature = "server")]
@@ -21,6 +25,8 @@ pub mod extract;
 pub mod flash;
 #[cfg(feature = "server")]
 pub mod headers;
+#[cfg(feature = "server")]
+pub mod health;
 #[cfg(feature = "server")]
 pub mod layout;
 #[cfg(feature = "server")]
@@ -40,6 +46,8 @@ mod problem_body;
 #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "the middleware alone answers three of them"))]
 pub(in crate::web) mod problem_kind;
 pub mod ratelimit_fields;
+#[cfg(feature = "server")]
+pub mod secret_field;
 #[cfg(feature = "server")]
 pub mod services;
 #[cfg(feature = "server")]

@@ -15,7 +15,7 @@ use crate::lookup::Lookup;
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::kit::client::TrustedProxies;
-use crate::web::status::Health;
+use crate::web::kit::health::Health;
 
 pub struct Services {
     pub live: LiveHandle,

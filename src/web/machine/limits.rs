@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use crate::custom::{CustomDecision, CustomRequest, TokenCheck};
 use crate::login::ApiToken;
 use crate::throttle::{HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan, StoreError};
-use crate::web::form::fields::SecretField;
 use crate::web::kit::call::quota;
 use crate::web::kit::client::{ClientAddress, SubjectBytes};
 use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::ratelimit_fields::Standing;
+use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
 

@@ -1,7 +1,7 @@
 //! The slot of a request whose answer decides whether it counts, told to the store whatever becomes of the
 //! request.
 
-use crate::throttle::{Hold, WindowStore};
+use crate::throttle::{Hold, StoreError, WindowStore};
 
 /// Dropped before the answer was known, as when the client hangs up, it counts: who can choose not to hear
 /// the answer could else try without end.
@@ -33,6 +33,11 @@ impl<S: WindowStore + 'static> Drop for InFlight<S> {
 async fn settle<S: WindowStore + 'static>(hold: Hold<S>, counts: bool) {
     let told = if counts { hold.keep().await.map(drop) } else { hold.refund().await };
     if let Err(error) = told {
-        super::service::failed(&error);
+        failed(&error);
     }
+}
+
+pub(super) fn failed(error: &StoreError) {
+    metrics::counter!("gatehouse_store_errors_total").increment(1);
+    tracing::debug!(%error, "the window store failed while it checked the limits of a request");
 }

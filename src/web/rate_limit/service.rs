@@ -9,7 +9,7 @@ use actix_web::dev::{Service, ServiceRequest, ServiceResponse, Transform, forwar
 use actix_web::http::header::HeaderMap;
 use actix_web::{Error, HttpResponse};
 
-use super::in_flight::InFlight;
+use super::in_flight::{InFlight, failed};
 use super::{Denied, Outage, RateLimit};
 use crate::throttle::{
     Bucket, HitDecision, HoldDecision, LimitMode, LimitRoom, OwnedBucket, Refusal, StoreError, WindowStore,
@@ -195,9 +195,4 @@ fn note(buckets: &[Bucket<'_>], noted: Option<Refusal>) {
 fn count_refusal(limit: &str, mode: &'static str) {
     metrics::counter!("gatehouse_rate_limit_refusals_total", "limit" => limit.to_owned(), "mode" => mode)
         .increment(1);
-}
-
-pub(super) fn failed(error: &StoreError) {
-    metrics::counter!("gatehouse_store_errors_total").increment(1);
-    tracing::debug!(%error, "the window store failed while it checked the limits of a request");
 }

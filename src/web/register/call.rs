@@ -9,10 +9,10 @@ use crate::config::LiveSettings;
 use crate::login::{RegistrationOutcome, RegistrationRequest, SignedInBy, Username};
 use crate::sms::{Phone, SmsCode};
 use crate::web::code::call::{parse_code, parse_phone, wrong_code};
-use crate::web::form::fields::SecretField;
 use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless};
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::problem::Problem;
+use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::web_error::WebResult;
 use crate::web::session::call::welcome;
 
@@ -27,7 +27,7 @@ pub struct RegisterBody {
     captcha: Option<CaptchaSolution>,
 }
 
-pub async fn submit(call: Call, body: Json<RegisterBody>) -> WebResult {
+pub async fn submit(body: Json<RegisterBody>, call: Call) -> WebResult {
     let login = parse(&body)?;
     if !call.edge.sends_codes && (body.phone.is_some() || body.code.is_some()) {
         return Err(Problem::invalid(&FieldErrors::one(Field::Phone, Message::NoCodesSent)).into());

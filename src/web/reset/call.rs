@@ -7,10 +7,10 @@ use serde::Deserialize;
 use crate::captcha::CaptchaForm;
 use crate::login::{CodeEntry, ResetOutcome, ResetRequest};
 use crate::web::code::call::{deny_guess, parse_code, parse_phone, wrong_code};
-use crate::web::form::fields::SecretField;
 use crate::web::kit::call::{Call, CaptchaSolution};
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::problem::Problem;
+use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::visit::set;
 use crate::web::kit::web_error::WebResult;
 
@@ -23,7 +23,7 @@ pub struct ResetBody {
     captcha: Option<CaptchaSolution>,
 }
 
-pub async fn reset(call: Call, body: Json<ResetBody>) -> WebResult {
+pub async fn reset(body: Json<ResetBody>, call: Call) -> WebResult {
     let (phone, code) = (parse_phone(&call.live, &body.phone)?, parse_code(&body.code)?);
     let about = |message| Problem::invalid(&FieldErrors::one(Field::NewPassword, message));
     if body.new_password.expose().is_empty() {

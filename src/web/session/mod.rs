@@ -111,7 +111,7 @@ pub async fn welcome(
     flash: Option<Flash>,
     by: SignedInBy,
 ) -> Result<Option<HttpResponse>, DbError> {
-    let renewed = renew(services, account, &client(visit), visit.session_token(), by).await?;
+    let renewed = renew(services, account, &visit.sign_in_client(), visit.session_token(), by).await?;
     let Some(token) = renewed else { return Ok(None) };
     let next = if account.must_change_password { Next::home() } else { next.unwrap_or_else(Next::home) };
     let mut response = visit.see_other(next.as_str(), flash);
@@ -131,8 +131,4 @@ pub async fn unless_signed_in(
         Some(_) => visit.keep_flash().see_other(next.unwrap_or_else(Next::home).as_str(), None),
         None => page(&visit, next),
     })
-}
-
-pub fn client(visit: &Visit) -> SignInClient {
-    SignInClient::new(visit.client.ip(), visit.user_agent()).known_as(visit.known_devices())
 }

@@ -9,10 +9,10 @@ use serde::Deserialize;
 use crate::captcha::CaptchaForm;
 use crate::denied::BUSY;
 use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwner, Username};
-use crate::web::form::fields::SecretField;
 use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless, limited};
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::problem::Problem;
+use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::web_error::{WebError, WebResult};
 use crate::web::session::call::welcome;
 
@@ -24,7 +24,7 @@ pub struct LoginBody {
     captcha: Option<CaptchaSolution>,
 }
 
-pub async fn submit(call: Call, body: Json<LoginBody>) -> WebResult {
+pub async fn submit(body: Json<LoginBody>, call: Call) -> WebResult {
     let (login, password) = parse(&body)?;
     let solved = call.redeem(CaptchaForm::Login, body.captcha.as_ref()).await?;
     let owner = try_password(&call, CaptchaForm::Login, login, password, solved).await?;

@@ -6,11 +6,12 @@ use serde::Deserialize;
 
 use crate::captcha::CaptchaForm;
 use crate::login::{Password, Username};
-use crate::web::form::fields::{GuardedFields, NextQuery, SecretField};
+use crate::web::form::fields::{GuardedFields, NextQuery};
 use crate::web::form::notice::Notice;
 use crate::web::form::reply::{FormReply, TriedPassword};
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::next::Next;
+use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::WebResult;

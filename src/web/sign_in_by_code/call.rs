@@ -7,9 +7,9 @@ use serde::Deserialize;
 use crate::captcha::CaptchaForm;
 use crate::login::{ByCodeOutcome, CodeEntry, SignedInBy};
 use crate::web::code::call::{deny_guess, parse_code, parse_phone, with_quota, wrong_code};
-use crate::web::form::fields::SecretField;
 use crate::web::kit::call::{Call, CaptchaSolution};
 use crate::web::kit::problem::Problem;
+use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::web_error::WebResult;
 use crate::web::session::call::welcome;
 
@@ -21,7 +21,7 @@ pub struct CodeLoginBody {
     captcha: Option<CaptchaSolution>,
 }
 
-pub async fn login(call: Call, body: Json<CodeLoginBody>) -> WebResult {
+pub async fn login(body: Json<CodeLoginBody>, call: Call) -> WebResult {
     let (phone, code) = (parse_phone(&call.live, &body.phone)?, parse_code(&body.code)?);
     let solved = call.redeem(CaptchaForm::SmsCode, body.captcha.as_ref()).await?;
     let (origin, browser, known) = (call.client.origin(), call.browser_bytes(), &call.known_devices());

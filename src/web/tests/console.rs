@@ -9,12 +9,13 @@ use crate::config::Limits;
 use crate::lookup::{LimitStatus, RuleStatus};
 use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
 use crate::web::console::events::view::EventsPage;
+use crate::web::console::figures::Hour;
 use crate::web::console::limits::diff;
 use crate::web::console::limits::draft::{Controls, LimitForm, Mistake, RuleRow, Stretch};
 use crate::web::console::limits::edit_view::{EditorPage, StalePage, TomlPage, Word};
 use crate::web::console::limits::history_view::{ChangeRow, HistoryPage, RollbackPage, RollbackProblem};
 use crate::web::console::limits::preview::{About, PreviewLine, PreviewView, Trial};
-use crate::web::console::limits::view::{Hour, LimitCard, LimitsPage};
+use crate::web::console::limits::view::{LimitCard, LimitsPage};
 use crate::web::console::lookup::view::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::console::overview::chart::{Chart, Series};
 use crate::web::console::overview::view::{

@@ -6,7 +6,7 @@ use super::{NOW, challenge, wait};
 use crate::entropy::Entropy;
 use crate::login::{TokenEntry, TokenId, TokenScopes};
 use crate::web::console::confirm::view::{CarriedForm, ConfirmPage};
-use crate::web::console::tokens::page::TokenMakingForm;
+use crate::web::console::tokens::TokenMakingForm;
 use crate::web::console::tokens::view::{TokenNotice, TokensPage};
 use crate::web::form::notice::Notice;
 use crate::web::kit::visit::Visit;

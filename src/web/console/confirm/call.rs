@@ -7,11 +7,11 @@ use serde_json::json;
 use crate::captcha::CaptchaForm;
 use crate::login::SessionToken;
 use crate::web::console::guard;
-use crate::web::form::fields::SecretField;
 use crate::web::kit::call::{Call, CaptchaSolution};
 use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::message::Field;
 use crate::web::kit::problem::Problem;
+use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::web_error::WebResult;
 use crate::web::sign_in::call::{parse_current, verify};
 

@@ -6,6 +6,7 @@ use askama::Template;
 
 use crate::config::{LimitName, LimitUnit};
 use crate::throttle::{Limit, LimitMode};
+use crate::web::console::figures::Hour;
 use crate::web::console::limits::diff::DiffKind;
 use crate::web::console::limits::history_view::ChangeRow;
 use crate::web::console::words::{about, grouped, sentences, title};
@@ -18,15 +19,6 @@ pub struct LimitCard {
     default: bool,
     overridden: bool,
     hour: Hour,
-}
-
-/// What came under a limit in the last hour.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Hour {
-    pub admitted: u64,
-    pub challenged: u64,
-    pub refused: u64,
-    pub noted: u64,
 }
 
 impl LimitCard {

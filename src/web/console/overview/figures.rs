@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use crate::audit::{Action, EventCount, FiguresStep, MINUTE, Outcome};
 use crate::clock::Micros;
-use crate::config::{LimitName, LimitUnit};
-use crate::web::console::limits::view::Hour;
+use crate::web::console::figures::many;
+use crate::web::console::figures::total;
 use crate::web::console::overview::chart::{Chart, Series};
 use crate::web::console::overview::view::{Charts, Period, Use};
 
-pub const HOUR: Duration = Duration::from_secs(60 * 60);
-pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const QUARTER: Duration = Duration::from_secs(15 * 60);
 
 /// A stretch that ends with the step that now is in, and how long its steps are.
@@ -47,14 +45,6 @@ impl Grid {
         }
         counts
     }
-}
-
-fn many(sum: &EventCount) -> u64 {
-    u64::try_from(sum.count).unwrap_or(0)
-}
-
-fn total(sums: &[EventCount], fits: impl Fn(&EventCount) -> bool) -> u64 {
-    sums.iter().filter(|sum| fits(sum)).map(many).sum()
 }
 
 pub fn period(sums: &[EventCount]) -> Period {
@@ -145,33 +135,10 @@ pub fn uses(hour: &[EventCount], day: &[EventCount]) -> Vec<Use> {
     uses
 }
 
-/// What came under one limit.
-pub fn hour_of(name: &str, sums: &[EventCount]) -> Hour {
-    let unit = LimitName::parse(name).map(LimitName::unit);
-    let action = unit.map(|unit| match unit {
-        LimitUnit::SignIn => Action::SignIn,
-        LimitUnit::Registration => Action::Register,
-        LimitUnit::Image => Action::Captcha,
-        LimitUnit::Message => Action::Send,
-        LimitUnit::Guess => Action::Guess,
-    });
-    let counts = |sum: &EventCount| action == Some(sum.action);
-    let passed = [Outcome::Ok, Outcome::Wrong, Outcome::Unknown, Outcome::Asked];
-    let images = unit == Some(LimitUnit::Image);
-    let mine = |sum: &EventCount| sum.limit == name;
-    Hour {
-        admitted: total(sums, |sum| {
-            counts(sum) && passed.contains(&sum.outcome) && (!images || sum.outcome == Outcome::Asked)
-        }),
-        challenged: total(sums, |sum| mine(sum) && !sum.noted && sum.outcome == Outcome::Challenged),
-        refused: total(sums, |sum| mine(sum) && !sum.noted && sum.outcome == Outcome::Throttled),
-        noted: total(sums, |sum| mine(sum) && sum.noted),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::web::console::figures::hour_of;
 
     fn sum(action: Action, outcome: Outcome, limit: &str, noted: bool, count: i64) -> EventCount {
         EventCount { action, outcome, limit: limit.to_owned(), noted, count }

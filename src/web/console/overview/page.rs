@@ -8,14 +8,15 @@ use crate::clock::Micros;
 use crate::db::DbError;
 use crate::sms::BudgetLevel;
 use crate::tuning::{CurrentLimits, Instance};
+use crate::web::console::figures::{DAY, HOUR};
 use crate::web::console::guard::Admin;
-use crate::web::console::overview::figures::{self, DAY, Grid, HOUR};
+use crate::web::console::overview::figures::{self, Grid};
 use crate::web::console::overview::view::{InstanceRow, Overview, OverviewPage, Part, Subject, Warning};
+use crate::web::kit::health::State;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Moment;
 use crate::web::kit::web_error::WebResult;
-use crate::web::status::State;
 
 /// How many of each kind stand out, and how many of all are shown.
 const TOP: u32 = 5;

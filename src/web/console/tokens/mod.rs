@@ -6,6 +6,7 @@ pub mod view;
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::db::DbError;
@@ -13,6 +14,25 @@ use crate::login::{ApiToken, NewToken, ScopesError, TokenId};
 use crate::web::console::guard::Admin;
 use crate::web::kit::message::Message;
 use crate::web::kit::services::Services;
+
+/// `POST /admin/tokens`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TokenMakingForm {
+    pub name: String,
+    /// Separated by spaces or commas.
+    pub scopes: String,
+    pub expires_days: String,
+    pub csrf_token: String,
+}
+
+/// `POST /admin/tokens/revoke`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TokenRevokingForm {
+    pub id: String,
+    pub csrf_token: String,
+}
 
 const LONGEST_NAME: usize = 100;
 /// Ten years.

@@ -8,6 +8,8 @@ use crate::login::{NewToken, TokenId, TokenScopes};
 use crate::web::console::guard::{self, Admin};
 use crate::web::console::tokens::DAY;
 use crate::web::console::tokens::MOST_DAYS;
+use crate::web::console::tokens::TokenMakingForm;
+use crate::web::console::tokens::TokenRevokingForm;
 use crate::web::console::tokens::about_scopes;
 use crate::web::console::tokens::create_token;
 use crate::web::console::tokens::parse_name;
@@ -15,30 +17,10 @@ use crate::web::console::tokens::revoke_token;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::web_error::WebResult;
-use serde::Deserialize;
 
 use crate::web::console::tokens::view::{TokenNotice, TokensPage};
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
-
-/// `POST /admin/tokens`
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct TokenMakingForm {
-    pub name: String,
-    /// Separated by spaces or commas.
-    pub scopes: String,
-    pub expires_days: String,
-    pub csrf_token: String,
-}
-
-/// `POST /admin/tokens/revoke`
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct TokenRevokingForm {
-    pub id: String,
-    pub csrf_token: String,
-}
 
 const HERE: &str = "/admin/tokens";
 /// `GET /admin/tokens`

@@ -8,7 +8,7 @@ use askama::Template;
 
 use crate::clock::Micros;
 use crate::login::TokenEntry;
-use crate::web::console::tokens::page::TokenMakingForm;
+use crate::web::console::tokens::TokenMakingForm;
 use crate::web::kit::layout::Layout;
 use crate::web::kit::message::{Field, FieldErrors};
 use crate::web::kit::visit::Visit;

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::http::header::HeaderMap;
 
 use super::{Edge, Visit, set};
-use crate::login::{Account, KnownDevices};
+use crate::login::{Account, KnownDevices, SignInClient};
 use crate::web::kit::cookies;
 
 impl Edge {
@@ -24,6 +24,11 @@ impl Edge {
 }
 
 impl Visit {
+    /// What the account's owner is shown of it, and as what it is known there.
+    pub fn sign_in_client(&self) -> SignInClient {
+        SignInClient::new(self.client.ip(), self.user_agent()).known_as(self.known_devices())
+    }
+
     /// As what the browser is known where somebody signed in from it.
     pub fn known_devices(&self) -> KnownDevices {
         self.edge.recognise(self.device.as_deref())

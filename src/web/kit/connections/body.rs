@@ -21,7 +21,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::connection::Connection;
 use super::{ANSWER_RATE, ANSWER_TIME, LAST_ANSWER, Open};
-use crate::web::kit::extract;
+use crate::web::kit::error_page;
 use crate::web::kit::problem::Problem;
 
 /// For the 16 KiB of a form: 13 kbit/s, less than any phone has where it has a network at all.
@@ -103,7 +103,7 @@ fn too_slow<B>(response: ServiceResponse<B>, connection: Option<&Connection>) ->
         connection.stay(LAST_ANSWER);
     }
     let request = response.request().clone();
-    let mut answer = extract::answer(&request, &Problem::RequestTimeout);
+    let mut answer = error_page::answer(&request, &Problem::RequestTimeout);
     answer.head_mut().set_connection_type(ConnectionType::Close);
     ServiceResponse::new(request, answer)
 }

@@ -1,0 +1,23 @@
+//! Something typed that must not be shown again or logged.
+
+use std::fmt;
+
+use serde::Deserialize;
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+/// Something typed that must not be shown again or logged; wiped when dropped.
+#[derive(Default, Deserialize, Zeroize, ZeroizeOnDrop)]
+#[serde(transparent)]
+pub struct SecretField(String);
+
+impl SecretField {
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretField(…)")
+    }
+}
