@@ -163,7 +163,7 @@ fn a_home_on_redis_needs_a_redis() {
     let ended = home.run(&["check-config"]);
     assert_eq!(ended.code, Some(2));
     assert!(
-        ended.stderr.starts_with("gatehouse.toml:2: live.home: is \"redis\", but store.url is memory"),
+        ended.stderr.starts_with("gatehouse.toml:2: live.backend: is \"redis\", but store.url is memory"),
         "{}",
         ended.stderr
     );
