@@ -78,7 +78,7 @@ impl LiveHandle {
             in_force: ArcSwap::from_pointee(in_force),
             refused: Mutex::new(None),
             source,
-            backend: backend,
+            backend,
             backend_down: Mutex::new(None),
             control: OnceLock::new(),
             changed: watch::Sender::new(1),

@@ -36,9 +36,9 @@ impl BackendKind {
 
 section! {
     BackendSettings in "live" {
-        /// Where it is that: [`HomeKind::Nacos`].
+        /// The config centre, if the backend is [`BackendKind::Nacos`].
         nacos: Option<NacosSettings> = None, WithinSection(nacos);
-        /// [`HomeKind::File`], or a service.
+        /// [`BackendKind::File`], or a service.
         backend: BackendKind = BackendKind::File, word(&BACKENDS);
         /// The Redis server; `None`: that of the store.
         url: Option<StoreUrl> = None, NoDefault(|node| redis_url(&text(node)?));
