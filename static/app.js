@@ -1,10 +1,10 @@
-// Comforts for pages that work without any of it: a countdown, times in the reader's own zone, and
-// a look at a typed password. Nothing here is needed to sign in.
+// Optional additions to pages that work without a script: a countdown, times in the reader's time zone,
+// and a button that shows a typed password.
 "use strict";
 
 const lang = document.documentElement.lang || undefined;
 
-// UTC is what the page says; here the reader's clock is known.
+// The page shows UTC; the script knows the reader's time zone.
 function localise(root) {
   for (const time of root.querySelectorAll("time[data-local], time[data-clock], time[data-hour]")) {
     const at = new Date(time.dateTime);
@@ -21,11 +21,11 @@ function localise(root) {
 }
 localise(document);
 
-// What the server writes: "12 seconds", and in Chinese the short form.
+// As the server writes it: "12 seconds", and in Chinese the short form.
 const unitDisplay = lang === "zh-CN" ? "short" : "long";
 const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
-// The two largest units: to the second where the server rounds a wait up, as this one is seen to pass.
+// The two largest units. To the second, where the server rounds up, because this one counts down visibly.
 function words(seconds) {
   const first = Math.max(0, units.findIndex(([, size]) => seconds >= size));
   const parts = [];
@@ -41,7 +41,7 @@ function words(seconds) {
   return parts.join(" ");
 }
 
-// Counted from when the page arrived, not by the reader's clock, which may be wrong.
+// Counted from the arrival of the page, because the reader's clock may be wrong.
 for (const notice of document.querySelectorAll("[data-wait]")) {
   const start = Date.now();
   const seconds = Number(notice.dataset.wait);
@@ -77,7 +77,7 @@ for (const input of document.querySelectorAll("input[data-peek]")) {
   };
   show(false);
   button.addEventListener("click", () => show(input.type === "password"));
-  // A shown password must not be kept by the browser as text that was typed before.
+  // The browser must not remember a shown password as typed text.
   input.form.addEventListener("submit", () => show(false));
   const box = document.createElement("div");
   box.className = "peek-box";
@@ -87,7 +87,7 @@ for (const input of document.querySelectorAll("input[data-peek]")) {
   if (focused) input.focus();
 }
 
-// The console. Both of these show what a button or a link on the page shows as well.
+// The console. A button or a link on the page does the same as each of these.
 
 async function page(url, options) {
   const answer = await fetch(url, { ...options, credentials: "same-origin" });
@@ -95,7 +95,7 @@ async function page(url, options) {
   return new DOMParser().parseFromString(await answer.text(), "text/html");
 }
 
-// What is open, or has the focus, stays so.
+// Keeps open parts open, and the focus.
 function swap(id, from) {
   const [old, fresh] = [document.getElementById(id), from.getElementById(id)];
   if (!old || !fresh) throw new Error("another page");
@@ -110,7 +110,7 @@ if (fresh) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "plain";
-  // Who has asked for stillness starts it by hand.
+  // For readers who prefer reduced motion it starts paused.
   let follows = !matchMedia("(prefers-reduced-motion: reduce)").matches;
   const word = () => { button.textContent = follows ? pause : resume; };
   button.addEventListener("click", () => { follows = !follows; word(); });
@@ -133,7 +133,7 @@ if (fresh) {
   }, Number(every) * 1000);
 }
 
-// A draft is tried while it is typed: what its first button does.
+// A draft is tried while it is typed, like with its first button.
 const draft = document.querySelector("form[data-draft]");
 if (draft) {
   let timer, asked = 0;
