@@ -128,6 +128,22 @@ fn modules_do_not_use_each_other_in_circles() {
     assert!(circles.is_empty(), "{circles:#?}");
 }
 
+/// Without this, a crate that is no longer used would still be built.
+#[test]
+fn every_dependency_is_named_by_the_code() {
+    let manifest: toml::Table = std::fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
+    for (section, folders) in
+        [("dependencies", &["src"][..]), ("dev-dependencies", &["src", "tests", "benches"])]
+    {
+        let sources: Vec<_> = folders.iter().flat_map(|folder| files(folder, "rs")).collect();
+        for dependency in manifest[section].as_table().unwrap().keys() {
+            let name = dependency.replace('-', "_");
+            let named = sources.iter().any(|(_, text)| text.lines().any(|line| names(line, &name)));
+            assert!(named, "{section}: {dependency}");
+        }
+    }
+}
+
 #[test]
 fn time_is_told_by_the_clock_alone() {
     let found: Vec<_> = offences("src", &["SystemTime::now", "Timestamp::now", "Zoned::now", "Utc::now"])
