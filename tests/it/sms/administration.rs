@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::flows::{NEW, no_limits};
 use super::http::{NUMBER, OTHER};
-use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 
 #[tokio::test]
 async fn a_one_time_password_opens_nothing_but_its_change() {
@@ -47,9 +47,10 @@ pub async fn admin(app: &TestApp) -> Client {
     client
 }
 
-#[tokio::test]
-async fn the_ledger_is_for_administrators() {
-    let app = TestApp::on(Store::Memory)
+on_both_stores!(the_ledger_is_for_administrators,);
+
+async fn the_ledger_is_for_administrators(store: Store) {
+    let app = TestApp::on(store)
         .without(&["sms-phone", "sms-address", "sms-network", "sms-prefix"])
         .set("sms.brake.enabled", false)
         .start()

@@ -6,8 +6,8 @@ use gatehouse::sms::*;
 const NO_LIMITS: &str = "[limits.sms-phone]\nrules = []\n[limits.sms-address]\nrules = []
     [limits.sms-prefix]\nrules = []\n[sms.brake]\nenabled = false";
 
-async fn ledger_of(toml: &str) -> (Rig, Instance) {
-    let rig = Rig::new(Store::Memory, toml).await;
+async fn ledger_of(store: Store, toml: &str) -> (Rig, Instance) {
+    let rig = Rig::new(store, toml).await;
     let instance = rig.instance().await;
     (rig, instance)
 }
@@ -25,9 +25,18 @@ async fn ids(instance: &Instance, filter: &LedgerFilter, page: u32) -> Vec<Messa
     }
 }
 
-#[tokio::test]
-async fn pages_show_every_message_once_and_the_newest_first() {
-    let (rig, instance) = ledger_of(NO_LIMITS).await;
+on_each_store!(
+    pages_show_every_message_once_and_the_newest_first,
+    a_message_that_comes_meanwhile_moves_no_page,
+    filters_show_what_they_name,
+    nothing_in_the_database_is_a_number_or_a_code,
+    reports_are_written_and_what_was_delivered_stays_so,
+    the_ledger_forgets_in_batches_what_is_older_than_it_is_kept,
+    what_a_window_still_counts_is_never_forgotten,
+);
+
+async fn pages_show_every_message_once_and_the_newest_first(store: Store) {
+    let (rig, instance) = ledger_of(store, NO_LIMITS).await;
     for count in 0..25 {
         sent(instance.send(&phone()).await);
         // Some in one microsecond.
@@ -45,9 +54,8 @@ async fn pages_show_every_message_once_and_the_newest_first() {
     assert_eq!(rig.sent().last().unwrap().phone.ledger_mask().len(), instance.ledger().await[0].phone.len());
 }
 
-#[tokio::test]
-async fn a_message_that_comes_meanwhile_moves_no_page() {
-    let (rig, instance) = ledger_of(NO_LIMITS).await;
+async fn a_message_that_comes_meanwhile_moves_no_page(store: Store) {
+    let (rig, instance) = ledger_of(store, NO_LIMITS).await;
     for _ in 0..6 {
         sent(instance.send(&phone()).await);
         rig.advance(SECOND);
@@ -61,9 +69,8 @@ async fn a_message_that_comes_meanwhile_moves_no_page() {
     assert_eq!(seen, before);
 }
 
-#[tokio::test]
-async fn filters_show_what_they_name() {
-    let (rig, instance) = ledger_of(NO_LIMITS).await;
+async fn filters_show_what_they_name(store: Store) {
+    let (rig, instance) = ledger_of(store, NO_LIMITS).await;
     let (one, other) = (phone(), number_of("+8615912340001"));
     sent(instance.send(&one).await);
     sent(instance.send(&neighbour(&one)).await);
@@ -86,9 +93,8 @@ async fn filters_show_what_they_name() {
     assert_eq!(count(LedgerFilter { state: Some(MessageState::Refused), ..prefix(other.range()) }).await, 1);
 }
 
-#[tokio::test]
-async fn nothing_in_the_database_is_a_number_or_a_code() {
-    let (rig, instance) = ledger_of(NO_LIMITS).await;
+async fn nothing_in_the_database_is_a_number_or_a_code(store: Store) {
+    let (rig, instance) = ledger_of(store, NO_LIMITS).await;
     let phone = number_of("+8613812345678");
     sent(instance.send(&phone).await);
     let code = rig.last_code();
@@ -102,9 +108,8 @@ fn report(message: ReportedMessage, state: ReportState) -> DeliveryReport {
     DeliveryReport { message, state, detail: Some("word".repeat(100)) }
 }
 
-#[tokio::test]
-async fn reports_are_written_and_what_was_delivered_stays_so() {
-    let (rig, instance) = ledger_of(NO_LIMITS).await;
+async fn reports_are_written_and_what_was_delivered_stays_so(store: Store) {
+    let (rig, instance) = ledger_of(store, NO_LIMITS).await;
     sent(instance.send(&phone()).await);
     let id = rig.sent()[0].id;
     let tell = async |gateway: &str, message: ReportedMessage, state| {
@@ -135,9 +140,8 @@ async fn reports_are_written_and_what_was_delivered_stays_so() {
     assert_eq!(entry.report_detail.as_ref().unwrap().len(), 200, "a gateway may find many words");
 }
 
-#[tokio::test]
-async fn the_ledger_forgets_in_batches_what_is_older_than_it_is_kept() {
-    let (rig, instance) = ledger_of(&format!("{NO_LIMITS}\n[sms]\nretention = '7d'")).await;
+async fn the_ledger_forgets_in_batches_what_is_older_than_it_is_kept(store: Store) {
+    let (rig, instance) = ledger_of(store, &format!("{NO_LIMITS}\n[sms]\nretention = '7d'")).await;
     for _ in 0..5 {
         sent(instance.send(&phone()).await);
     }
@@ -153,10 +157,9 @@ async fn the_ledger_forgets_in_batches_what_is_older_than_it_is_kept() {
     assert_eq!(instance.ledger().await.len(), 1);
 }
 
-#[tokio::test]
-async fn what_a_window_still_counts_is_never_forgotten() {
+async fn what_a_window_still_counts_is_never_forgotten(store: Store) {
     let toml = "[limits.sms-phone]\nrules = [{ max = 2, per = 'month' }]\n[sms]\nretention = '40d'";
-    let (rig, instance) = ledger_of(toml).await;
+    let (rig, instance) = ledger_of(store, toml).await;
     let phone = phone();
     for _ in 0..2 {
         sent(instance.send(&phone).await);

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use serde_json::{Value, json};
 
 use super::rig::{LIMITS, admin, max, put, save, shown, with_max};
-use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp};
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 
 const DOCUMENT: &str = "# Ours.\n[sms] # codes\ncode_ttl = \"4m\"\n\n# Night shift.\n[limits.login-account]\n\
     rules = [\n    { max = 3, window = \"60s\", then = \"captcha\" }, # three\n]\n\n[session]\nidle = \"1h\" # short\n";
@@ -161,9 +161,10 @@ async fn a_save_names_what_it_replaces_and_is_for_administrators() {
     assert_eq!(user.call("/admin/limits/rollback", back).await.problem(), "forbidden");
 }
 
-#[tokio::test]
-async fn what_was_in_force_is_remembered_and_comes_back() {
-    let app = TestApp::with(Store::Memory, DOCUMENT).await;
+on_both_stores!(what_was_in_force_is_remembered_and_comes_back,);
+
+async fn what_was_in_force_is_remembered_and_comes_back(store: Store) {
+    let app = TestApp::with(store, DOCUMENT).await;
     let boss = admin(&app, "boss").await;
     let (version, limits) = shown(&boss).await;
     for max in [7, 3, 8] {
