@@ -47,6 +47,7 @@ impl TestDatabase {
 }
 
 /// Connects to the server of this test run, and starts it if necessary.
+#[expect(clippy::zombie_processes, reason = "it outlives the test that starts it")]
 async fn shared_server() -> PgConnection {
     let folder = shared_folder();
     std::fs::create_dir_all(&folder).unwrap();
