@@ -14,7 +14,8 @@ use crate::denied::Denied;
 use crate::request_id;
 use crate::secret::same;
 use crate::throttle::{
-    AnyStore, Hold, HoldDecision, Limit, LimitMode, OwnedBucket, Refusal, RuleAction, StoreError, SubjectKey,
+    AnyStore, HitDecision, Hold, HoldDecision, Limit, LimitMode, OwnedBucket, Refusal, RuleAction,
+    StoreError, SubjectKey,
 };
 
 /// How long a guess may wait for others in flight to be compared.
@@ -179,10 +180,9 @@ impl SmsCodes {
 impl SmsCodes {
     /// If guesses waited for each other when the code went away, they are answered as if there had been none.
     async fn count_without_code(&self, bucket: &OwnedBucket) -> Option<Refusal> {
-        match self.0.budgets.limiter().hold(&[bucket.borrow()], false, Duration::ZERO).await {
-            Ok(HoldDecision::Held(hold)) => settled(hold.keep().await).and(None),
-            Ok(HoldDecision::Refused(refusal)) => Some(refusal),
-            Ok(HoldDecision::OutOfPatience) | Err(_) => None,
+        match self.0.budgets.limiter().reserve(&[bucket.borrow()], false).await {
+            Ok(HitDecision::Refused(refusal)) => Some(refusal),
+            Ok(HitDecision::Admitted(_)) | Err(_) => None,
         }
     }
 }
