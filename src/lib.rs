@@ -54,6 +54,7 @@ pub mod telemetry;
 pub mod throttle;
 #[cfg(feature = "server")]
 pub mod tuning;
+mod wait_queue;
 #[cfg(feature = "actix")]
 pub mod web;
 

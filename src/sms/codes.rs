@@ -9,7 +9,7 @@ use super::budgets::SmsBudgets;
 use super::ledger::{Ledger, hex};
 use super::level::{BudgetLevel, SpentRule};
 use super::metrics::SmsMetrics;
-use super::once::OnceQueue;
+use super::once;
 use super::outcome::SmsError;
 use super::share::PhoneOwners;
 use super::watched::{LastSmsLimits, SmsLimits};
@@ -21,6 +21,7 @@ use crate::db::Db;
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SubKey};
 use crate::throttle::{AnyStore, LimitMode, Limiter, RuleAction, StoreError, SubjectKey};
+use crate::wait_queue::WaitQueue;
 
 /// Messages in flight at once in this process. Beyond this, something that they depend on is stuck.
 const MOST_UNDER_WAY: u32 = 256;
@@ -38,7 +39,7 @@ pub(super) struct CodesInner {
     pub gateway_patience: Duration,
     pub clock: Clock,
     pub entropy: Entropy,
-    pub turns: Arc<OnceQueue>,
+    pub turns: Arc<WaitQueue<SubjectKey>>,
     pub places: Arc<Semaphore>,
     pub owners: Arc<dyn PhoneOwners>,
     pub watched: LastSmsLimits,
@@ -79,7 +80,7 @@ impl SmsCodes {
             gateway_patience,
             clock,
             entropy,
-            turns: Arc::default(),
+            turns: once::queue(),
             places: Arc::new(Semaphore::new(MOST_UNDER_WAY as usize)),
             owners,
             watched: LastSmsLimits::default(),

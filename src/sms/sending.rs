@@ -9,7 +9,7 @@ use super::codes::SmsCodes;
 use super::handover::PendingMessage;
 use super::job::SendJob;
 use super::ledger::{AskedBy, EarlierMessage, MessageDraft, MessageState, WhyNot, WriteResult};
-use super::once::OnceTurn;
+use super::once::{self, OnceTurn};
 use super::outcome::{CodeRequest, SendAnswer, SendOutcome, SendReceipt, SmsError};
 use super::path::SendPath;
 use super::{DeliveryResult, MessageId, SmsCode};
@@ -45,7 +45,7 @@ impl SmsCodes {
     ) -> Result<TurnResult, SmsError> {
         let job = SendJob::new(self.clone(), live, ask);
         let Some(name) = job.keys.once else { return Ok(TurnResult::Mine(InTurn { _held: None })) };
-        let answer = match self.0.turns.wait(name).await {
+        let answer = match once::turn(&self.0.turns, name).await {
             None => SendOutcome::unavailable().into(),
             Some(turn) => match if look { job.earlier().await? } else { None } {
                 None => return Ok(TurnResult::Mine(InTurn { _held: Some(turn) })),

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
-use super::limiter::Limiter;
+use tokio::time::timeout;
+
+use super::limiter::{Limiter, QueueKey};
 use super::store::*;
-use super::wait_queue::QueueKey;
 use crate::clock::Micros;
+
+/// This instance does not see when a hold of another instance ends, so the first in the queue also asks this
+/// often.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// The answer to an attempt whose outcome is not known yet.
 #[derive(Debug)]
@@ -28,10 +33,10 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hold, solved };
         let mut numbers = [0; MOST_BUCKETS];
         for (number, bucket) in numbers.iter_mut().zip(buckets) {
-            *number = self.0.queue.arrive(bucket.key);
+            *number = self.0.arrivals.arrive(bucket.key);
         }
         let mut queues = buckets.iter().map(|bucket| (bucket.key, solved));
-        let queue = queues.find(|key| self.0.queue.has_waiters(*key));
+        let queue = queues.find(|key| self.0.queue.has_waiters(key));
         let Some(key) = queue else {
             let verdict = self.reserve_or_refund(&ask).await?;
             let arrival = QueueArrival { at: verdict_time(&verdict), numbers };
@@ -52,13 +57,19 @@ impl<S: WindowStore + 'static> Limiter<S> {
         let Some(mut position) = self.0.queue.join(key) else { return Ok(HoldDecision::OutOfPatience) };
         let waiting = async {
             loop {
-                if position.wait().await.is_err() {
+                let check = async {
+                    match position.is_first() {
+                        true => timeout(CHECK_EVERY, position.wait()).await.unwrap_or(Ok(())),
+                        false => position.wait().await,
+                    }
+                };
+                if check.await.is_err() {
                     return Ok(HoldDecision::OutOfPatience);
                 }
                 let verdict = self.reserve_or_refund(ask).await?;
                 match self.attempt(ask, verdict, None) {
                     Ok(attempt) => return Ok(attempt),
-                    Err(key) if key == position.key() => {}
+                    Err(key) if key == *position.key() => {}
                     Err(other) => match self.0.queue.join(other) {
                         Some(next) => position = next,
                         None => return Ok(HoldDecision::OutOfPatience),
@@ -66,7 +77,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
                 }
             }
         };
-        tokio::time::timeout(patience, waiting).await.unwrap_or(Ok(HoldDecision::OutOfPatience))
+        timeout(patience, waiting).await.unwrap_or(Ok(HoldDecision::OutOfPatience))
     }
 
     /// What a verdict means for an attempt; if the attempt must wait, for which log.
@@ -165,7 +176,7 @@ impl<S: WindowStore + 'static> Hold<S> {
     }
 
     fn is_last(&self, bucket: usize, number: u64) -> bool {
-        self.limiter.0.queue.is_last(self.buckets[bucket].key, number)
+        self.limiter.0.arrivals.is_last(self.buckets[bucket].key, number)
     }
 
     async fn end(self, outcome: impl Fn(usize) -> HoldOutcome) -> Result<Micros, StoreError> {

@@ -4,15 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::arrivals::ArrivalCounts;
 use super::limit::{Limit, RuleAction};
 use super::store::*;
-use super::wait_queue::WaitQueue;
 use crate::clock::Micros;
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
+use crate::wait_queue::WaitQueue;
 
 /// How soon to ask again for a hit if attempts in flight hold every slot.
 const HELD_RETRY: Duration = Duration::from_secs(1);
+
+/// The most attempts that may wait in this process: each is a parked request.
+const MOST_WAITING: usize = 1024;
+
+/// A log, and whether those who wait for it have solved a challenge: more slots are free to them, so they have a
+/// queue of their own.
+pub(super) type QueueKey = (SubjectKey, bool);
 
 /// Limits over a store. Clones share everything.
 #[derive(Debug)]
@@ -22,7 +30,8 @@ pub(super) struct LimiterInner<S> {
     store: S,
     subjects: SubKey,
     pub ids: IdSource,
-    pub queue: WaitQueue,
+    pub arrivals: ArrivalCounts,
+    pub queue: Arc<WaitQueue<QueueKey>>,
 }
 
 /// The answer to a reservation that counts immediately.
@@ -50,7 +59,8 @@ impl<S: WindowStore + 'static> Limiter<S> {
             store,
             subjects,
             ids: IdSource::new(entropy),
-            queue: WaitQueue::default(),
+            arrivals: ArrivalCounts::default(),
+            queue: WaitQueue::new(MOST_WAITING, MOST_WAITING),
         }))
     }
 
@@ -123,7 +133,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
     /// Deletes a subject's log.
     pub async fn clear(&self, bucket: Bucket<'_>) -> Result<(), StoreError> {
         let cleared = self.0.store.clear(bucket).await;
-        self.0.queue.wake(bucket.key);
+        self.wake(bucket.key);
         cleared
     }
 
@@ -149,6 +159,12 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.0.store.finish_rebuild(name, shape, by).await
     }
 
+    fn wake(&self, key: SubjectKey) {
+        for solved in [false, true] {
+            self.0.queue.wake(&(key, solved));
+        }
+    }
+
     pub(super) async fn settle(
         &self,
         buckets: &[Bucket<'_>],
@@ -157,7 +173,7 @@ impl<S: WindowStore + 'static> Limiter<S> {
     ) -> Result<Micros, StoreError> {
         let settled = self.0.store.settle(buckets, id, outcomes).await;
         for bucket in buckets {
-            self.0.queue.wake(bucket.key);
+            self.wake(bucket.key);
         }
         settled
     }

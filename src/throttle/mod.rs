@@ -6,6 +6,7 @@
 
 #[cfg(feature = "redis")]
 mod any;
+mod arrivals;
 mod entry;
 mod hits;
 mod hold;
@@ -22,7 +23,6 @@ mod remembered;
 #[cfg(feature = "redis")]
 mod scripts;
 mod store;
-mod wait_queue;
 pub mod window;
 
 #[cfg(feature = "redis")]
