@@ -96,6 +96,19 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.reserve_or_refund(&ask).await.map(|verdict| decision(&ask, verdict))
     }
 
+    /// As [`Limiter::reserve_or_nothing`], for limits that are also held: None if attempts in flight hold every
+    /// slot, so that it is still open whether there is room.
+    pub async fn reserve_beside_holds(
+        &self,
+        buckets: &[Bucket<'_>],
+    ) -> Result<Option<HitDecision>, StoreError> {
+        let ask = ReserveRequest { buckets, id: self.0.ids.next(), kind: ReserveKind::Hit, solved: false };
+        Ok(match self.reserve_or_refund(&ask).await? {
+            StoreVerdict::Held { .. } => None,
+            verdict => Some(decision(&ask, verdict)),
+        })
+    }
+
     /// Like [`Limiter::reserve`], with the id of an earlier admission. The hits in both calls are then one
     /// hit for a refund and for a restore.
     pub async fn reserve_by(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<HitDecision, StoreError> {

@@ -117,12 +117,13 @@ impl<S: WindowStore + 'static> RateLimit<S> {
 
     /// A hit that nobody waits for the answer of is given back: the request goes no further.
     async fn hit(&self, buckets: &[Bucket<'_>]) -> Result<Result<Passed<S>, Denied>, StoreError> {
-        Ok(match self.limiter.reserve_or_nothing(buckets, false).await? {
-            HitDecision::Admitted(admission) => {
+        Ok(match self.limiter.reserve_beside_holds(buckets).await? {
+            Some(HitDecision::Admitted(admission)) => {
                 note(buckets, admission.noted);
                 Ok(Passed { in_flight: None, room: admission.room })
             }
-            HitDecision::Refused(refusal) => Err(refused(buckets, refusal)),
+            Some(HitDecision::Refused(refusal)) => Err(refused(buckets, refusal)),
+            None => Err(Denied::Busy),
         })
     }
 
