@@ -180,9 +180,9 @@ impl SmsCodes {
 impl SmsCodes {
     /// If guesses waited for each other when the code went away, they are answered as if there had been none.
     async fn count_without_code(&self, bucket: &OwnedBucket) -> Option<Refusal> {
-        match self.0.budgets.limiter().reserve(&[bucket.borrow()], false).await {
-            Ok(HitDecision::Refused(refusal)) => Some(refusal),
-            Ok(HitDecision::Admitted(_)) | Err(_) => None,
+        match self.0.budgets.limiter().reserve_beside_holds(&[bucket.borrow()]).await {
+            Ok(Some(HitDecision::Refused(refusal))) => Some(refusal),
+            Ok(Some(HitDecision::Admitted(_)) | None) | Err(_) => None,
         }
     }
 }
