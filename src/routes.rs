@@ -181,7 +181,7 @@ pub fn app(
         .service(calls("/dev/outbox", "GET, HEAD").route(get().to(outbox::page::page)))
         .service(calls("/dev/outbox.json", "GET, HEAD").route(get().to(outbox::page::json)))
         .service(
-            // No HEAD: a report takes effect by whichever method it comes.
+            // No HEAD: a delivery report takes effect with any method.
             calls("/sms/reports/{gateway}", "GET, POST")
                 .guard(by_code(codes))
                 .app_data(PayloadConfig::new(delivery_reports::LONGEST))
@@ -208,7 +208,7 @@ fn get() -> Route {
     route().guard(guard::Any(guard::Get()).or(guard::Head()))
 }
 
-/// For a path that exists only if codes are sent.
+/// For a path that exists only if this installation sends codes.
 fn by_code(codes: bool) -> impl guard::Guard {
     guard::fn_guard(move |_| codes)
 }

@@ -1,4 +1,4 @@
-//! `/sms/reports/{gateway}`: what a gateway says of how its messages fared.
+//! `/sms/reports/{gateway}`: delivery reports from gateways.
 
 use actix_web::web::{Bytes, Path};
 use actix_web::{Error, HttpRequest, HttpResponse};
@@ -7,11 +7,11 @@ use crate::sms::{ReportCall, ReportError};
 use crate::web::kit::broken;
 use crate::web::kit::services::Shared;
 
-/// The longest report, a batch of them, that is read.
+/// Maximum length of a report in bytes. A report may be a batch.
 pub const LONGEST: usize = 64 * 1024;
 
-/// By POST, or by GET as Kannel calls. Only programs read the answer: it is a status, and
-/// what the gateway waits for, if anything.
+/// By POST, or by GET as Kannel calls it. Only programs read the answer: a status, and the body that the
+/// gateway expects, if any.
 pub async fn take(
     request: HttpRequest,
     gateway: Path<String>,

@@ -1,6 +1,5 @@
-//! HTTP only: what a request says about its client, and how answers look. Nothing here
-//! knows of a database or a store. A folder for each thing that people do here, with its page, its view and
-//! its call; `kit` is what they share.
+//! HTTP only: what a request says about its client, and what answers look like. Nothing here names a database
+//! or a store. Each feature has a folder with its page, its view and its call; `kit` is shared.
 
 #[cfg(feature = "server")]
 pub mod account;

@@ -1,4 +1,4 @@
-//! `/problems/{name}`: what a refusal of the API means, for whoever follows its `type`.
+//! `/problems/{name}`: explains a refusal of the API, for readers who follow its `type`.
 
 use std::borrow::Cow;
 

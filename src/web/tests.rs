@@ -1,5 +1,5 @@
-//! Every page in every state and language: well labelled, free of secrets and of unknown words.
-//! With `GATEHOUSE_PAGES_TO=<folder>` they are written there, the style inlined, to be looked at.
+//! Every page in every state and language: labelled, without secrets and without unknown keys. With
+//! `GATEHOUSE_PAGES_TO=<folder>` the pages are written there, with the style inlined, for inspection.
 
 mod console;
 mod tokens;
@@ -330,7 +330,7 @@ fn a_wait_is_told_as_a_moment_that_stays_true() {
     assert!(html.contains("4 minutes 20 seconds") && html.contains("data-wait=\"252\""));
 }
 
-/// The moment was rounded up on its way through the form.
+/// The moment was already rounded up in the form.
 #[test]
 fn a_code_that_lasts_five_minutes_is_never_said_to_last_longer() {
     let number = "+8613800138000".to_owned();

@@ -1,4 +1,4 @@
-//! `/account`: the profile, the password, the number, and the sessions.
+//! `/account`: the profile, the password, the phone number and the sessions.
 
 pub mod page;
 pub mod phone_call;

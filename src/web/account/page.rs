@@ -1,4 +1,4 @@
-//! `/account`: the profile, the password, and where somebody is signed in.
+//! `/account`: the profile, the password and the active sessions.
 
 use actix_web::web::Form;
 use serde::Deserialize;
@@ -42,7 +42,7 @@ pub async fn show(visit: Visit, who: SignedIn, services: Shared) -> WebResult {
     Ok(page(&visit, &services, &who.0).await?.respond(&visit))
 }
 
-/// `POST /account/password`. The current password is tried like at sign-in: the same windows count it.
+/// `POST /account/password`. The same limits count the current password as at sign-in.
 pub async fn change_password(
     visit: Visit,
     SignedIn(who): SignedIn,
@@ -68,7 +68,7 @@ pub async fn change_password(
     }
 }
 
-/// With the change of password every session has ended; this browser gets a new one.
+/// Changing the password ends every session. This browser gets a new one.
 async fn signed_in_anew(visit: &Visit, services: &Services, account: &Account) -> WebResult {
     let Some(token) = renew(services, account, &visit.sign_in_client(), None, SignedInBy::Password).await?
     else {
@@ -99,7 +99,7 @@ pub async fn revoke(
     services: Shared,
 ) -> WebResult {
     admit(&visit, &services, &who, &form.csrf_token).await?;
-    // One that has ended meanwhile is as well revoked as any.
+    // If the session has already ended, there is nothing to revoke.
     if let Some(id) = SessionId::parse(&form.session_id) {
         services.sessions.revoke(who.account.id, id).await?;
     }
@@ -118,7 +118,7 @@ pub async fn revoke_others(
     Ok(visit.see_other("/account", Some(Flash::OthersRevoked)))
 }
 
-/// Lets a form of this page pass that has nothing else in it to judge.
+/// Admits a form of this page that has no other fields to check.
 async fn admit(
     visit: &Visit,
     services: &Services,
@@ -142,7 +142,7 @@ async fn page(
 ) -> Result<AccountPage, WebError> {
     let AuthenticatedSession { account, session: current } = who;
     let mut sessions = services.sessions.list(account.id).await?;
-    // Newest first, but for the one in use, which is what the others are told apart from.
+    // The current session first, then the newest first.
     sessions.sort_by_key(|session| session.id != current.id);
     let sessions = sessions.into_iter().map(|session| {
         let id = session.id.to_string();

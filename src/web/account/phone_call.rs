@@ -1,4 +1,4 @@
-//! `POST` and `DELETE /api/v1/account/phone`: a number opens the account, so both need the password.
+//! `POST` and `DELETE /api/v1/account/phone`. A phone number opens the account, so both need the password.
 
 use actix_web::HttpResponse;
 use actix_web::web::Json;
@@ -15,7 +15,7 @@ use crate::web::kit::web_error::WebResult;
 use crate::web::session::{self, Member};
 use crate::web::sign_in::call::{parse_current, verify};
 
-/// The challenges of all that asks for the current password.
+/// Challenges of every form that asks for the current password.
 const FORM: CaptchaForm = CaptchaForm::PasswordChange;
 
 #[derive(Deserialize)]
@@ -36,8 +36,8 @@ pub struct RemovePhoneBody {
     captcha: Option<CaptchaSolution>,
 }
 
-/// Gives the account the number, in place of the one that it may have. The password is verified before the
-/// code is compared, so that none is spent on a mistake.
+/// Sets or replaces the account's number. The password is verified before the code is compared, so that a
+/// wrong password does not use up the code.
 pub async fn set_phone(body: Json<SetPhoneBody>, call: Call) -> WebResult {
     if !call.edge.sends_codes {
         return Err(Problem::NotFound.into());
@@ -60,12 +60,12 @@ pub async fn set_phone(body: Json<SetPhoneBody>, call: Call) -> WebResult {
     }
 }
 
-/// 204 also if there is none.
+/// 204 also if the account has no number.
 pub async fn remove_phone(body: Json<RemovePhoneBody>, call: Call, Member(who): Member) -> WebResult {
     if who.account.password_hash.is_none() {
         return Err(Problem::OnlyWayIn.into());
     }
-    // From new browsers the number is.
+    // If the password is disabled, the number is the only way in from new browsers.
     if who.account.password_disabled_at.is_some() {
         return Err(Problem::PasswordDisabled.into());
     }

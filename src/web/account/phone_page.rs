@@ -1,4 +1,4 @@
-//! `/account/phone`: a number for the account of who is signed in.
+//! `/account/phone`: sets the phone number of the signed-in account.
 
 use actix_web::web::Form;
 
@@ -19,7 +19,7 @@ use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::{WebError, WebResult};
 use crate::web::session::Member;
 
-/// What the current password is tried with, as where it is changed.
+/// The challenges of the password form apply here, too.
 const FORM: CaptchaForm = CaptchaForm::PasswordChange;
 
 /// `GET /account/phone`
@@ -30,8 +30,8 @@ pub async fn show(visit: Visit, Member(who): Member, services: Shared) -> WebRes
     Ok(page.notice(notice).respond(&visit))
 }
 
-/// `POST /account/phone`. A number opens the account, so whoever sets one shows the password; before the
-/// code is compared, so that none is spent on a mistake.
+/// `POST /account/phone`. A phone number opens the account, so setting one needs the password. The password
+/// is verified before the code is compared, so that a wrong password does not use up the code.
 pub async fn submit(visit: Visit, Member(who): Member, form: Form<CodeForm>, services: Shared) -> WebResult {
     require_open(&visit, &services, &who).await?;
     let live = services.live.snapshot();
@@ -74,7 +74,7 @@ pub async fn show_removal(visit: Visit, Member(who): Member, services: Shared) -
     require_open(&visit, &services, &who).await?;
     Ok(match who.account.open_hash() {
         Some(_) => CodePage::removal(&visit, who.account.login.as_str()).respond(&visit),
-        // The number is the only way in, or will be from a new browser.
+        // The number is the only way in, or the only one from a new browser.
         None => visit.see_other("/account", None),
     })
 }
@@ -97,12 +97,12 @@ pub async fn remove(visit: Visit, Member(who): Member, form: Form<CodeForm>, ser
     let parse = |errors: &mut FieldErrors| parse_current(&form.current_password, errors);
     let (password, solved) = reply.admit(&form.guarded, parse).await?;
     let owner = reply.verify(&who.account, password, Field::CurrentPassword, solved).await?;
-    // False: only a page from before offers it.
+    // False only if the form is from an outdated page.
     let removed = services.by_code.take_away(&owner).await?;
     Ok(visit.see_other("/account", removed.then_some(Flash::PhoneRemoved)))
 }
 
-/// Lets a member pass whose password, if there is one, can be shown from here.
+/// Admits a member who has no password, or whose password this browser may still use.
 async fn require_open(
     visit: &Visit,
     services: &Services,

@@ -1,4 +1,4 @@
-//! `/account`: who I am here, my password, where I am signed in, and who tried lately.
+//! `/account`: the profile, the password, the active sessions and the recent sign-in attempts.
 
 use std::borrow::Cow;
 
@@ -16,16 +16,16 @@ use crate::web::kit::visit::Visit;
 use crate::web::kit::visit::with_wait;
 use crate::web::kit::wait::Moment;
 
-/// What came of an attempt to sign in.
+/// The result of a sign-in attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptKind {
     SignedIn,
     WrongPassword,
-    /// Refused before the password was looked at.
+    /// Refused before the password was verified.
     Refused,
 }
 
-/// Where somebody is signed in.
+/// An active session.
 #[derive(Clone)]
 pub struct SessionRow {
     pub id: String,
@@ -38,13 +38,13 @@ pub struct SessionRow {
 }
 
 impl SessionRow {
-    /// `address` is as `ClientAddress::masked` gives it, kept so or made so.
+    /// `address` is already masked, as by `ClientAddress::masked`.
     pub fn new(id: String, user_agent: &str, address: String, signed_in: Micros, last_seen: Micros) -> Self {
         let (signed_in, last_seen) = (Moment(signed_in), Moment(last_seen));
         Self { id, device: Device::parse(user_agent), address, signed_in, last_seen, current: false }
     }
 
-    /// The one that this page was asked for with.
+    /// Marks the session that requested this page.
     pub fn current(mut self, current: bool) -> Self {
         self.current = current;
         self
@@ -95,9 +95,9 @@ pub struct AccountPage {
     attempts: Vec<AttemptRow>,
     here_now: String,
     must_change: bool,
-    /// Since when the password opens nothing to strangers.
+    /// Since when strangers cannot use the password.
     disabled: Option<Moment>,
-    /// Nor to this browser.
+    /// This browser cannot use the password either.
     closed: bool,
     notice: Notice,
     errors: FieldErrors,
@@ -126,13 +126,13 @@ impl AccountPage {
         }
     }
 
-    /// The ways in: the number in E.164, and whether there is a password.
+    /// Ways to sign in: the number in E.164, and whether there is a password.
     pub fn ways_in(mut self, phone: Option<&str>, has_password: bool) -> Self {
         (self.phone, self.has_password) = (phone.map(str::to_owned), has_password);
         self
     }
 
-    /// With the links to what is theirs alone.
+    /// Shows the links for administrators.
     pub fn admin(mut self, admin: bool) -> Self {
         self.admin = admin;
         self
@@ -148,19 +148,19 @@ impl AccountPage {
         self
     }
 
-    /// The password is a one-time one: nothing else works until it is changed.
+    /// The password is a one-time password: nothing else works until it is changed.
     pub fn must_change(mut self, must: bool) -> Self {
         self.must_change = must;
         self
     }
 
-    /// The password had too many wrong ones in a row; `open`: it can be shown from this browser.
+    /// The password is disabled after too many wrong ones in a row. `open`: this browser may still use it.
     pub fn password_disabled(mut self, since: Option<Micros>, open: bool) -> Self {
         (self.disabled, self.closed) = (since.map(Moment), !open);
         self
     }
 
-    /// What is said of the change of password.
+    /// The message about the password change.
     pub fn notice(mut self, notice: Notice) -> Self {
         self.errors = notice.errors();
         self.notice = notice;
@@ -176,12 +176,12 @@ impl AccountPage {
         with_wait(visit.page(self.notice.status(), self), self.notice.wait())
     }
 
-    /// Whether a code sets a new password: an administrator's account is opened by none.
+    /// Whether a code can set a new password. Codes never open an administrator's account.
     fn takes_codes(&self) -> bool {
         self.phone.is_some() && !self.admin && self.layout.sends_codes
     }
 
-    /// A number is shown to be theirs by a code, and set with the password.
+    /// Setting a number takes a code, which proves that the number is theirs, and the password.
     fn offers_phone(&self) -> bool {
         self.layout.sends_codes && self.has_password && !self.closed
     }
@@ -190,7 +190,7 @@ impl AccountPage {
         self.phone.is_some() && self.has_password && self.disabled.is_none()
     }
 
-    /// How to come by a password that is good everywhere.
+    /// How to get a password that works everywhere.
     fn way_back(&self) -> Cow<'static, str> {
         self.layout.t(match (self.closed, self.admin, self.takes_codes()) {
             (false, ..) => "account.disabled-here",

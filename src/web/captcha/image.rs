@@ -14,7 +14,7 @@ use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
 
-/// The image of one challenge: the same bytes whenever it is asked for, and of use to nobody else.
+/// The image of one challenge. The bytes are always the same, and useless to other clients.
 pub async fn image(
     request: HttpRequest,
     id: Path<String>,
@@ -39,9 +39,10 @@ pub async fn image(
         .body(Bytes::from_owner(png)))
 }
 
-/// There it would not be shown anyway, and would spend what the reader's address may have drawn.
+/// Another site could not show the image, but loading it would use up the images allowed for the reader's
+/// address.
 fn is_in_a_foreign_page(headers: &HeaderMap, edge: &Edge) -> bool {
-    // What a reader typed, or opened from a bookmark.
+    // The reader typed the address or opened a bookmark.
     let typed = headers.get("sec-fetch-site").is_some_and(|site| site.as_bytes() == b"none");
     !typed && edge.csrf.provenance(headers) == Provenance::Foreign
 }

@@ -1,4 +1,4 @@
-//! Challenges: what was answered, what to show next, and the images.
+//! Challenges: checking answers, showing the next challenge, and the images.
 
 pub mod call;
 pub mod image;

@@ -6,9 +6,9 @@ use crate::captcha::CaptchaForm;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::{Wait, span_in_words};
 
-/// Pixels of the image as it is drawn: said on the page, so that nothing jumps when it arrives.
+/// Pixels of the image. The page states them, so that the layout does not shift when the image loads.
 pub const IMAGE_SIZE: (u32, u32) = (crate::captcha::WIDTH as u32, crate::captcha::HEIGHT as u32);
-/// Longer than any answer, short enough not to carry anything else.
+/// Longer than any answer, and too short to carry other data.
 pub const LONGEST_ANSWER: u32 = 128;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,7 +16,7 @@ pub enum CaptchaBlock {
     #[default]
     Absent,
     Challenge(ChallengeView),
-    /// One is needed, but this client or everyone has been given too many of late.
+    /// A challenge is needed, but this client or everyone has had too many images recently.
     Later(LaterView),
 }
 
@@ -26,7 +26,7 @@ pub struct ChallengeView {
     pub expires_in: Duration,
 }
 
-/// No image for now: until when, and for which form.
+/// No image is available: until when, and for which form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LaterView {
     pub wait: Wait,
@@ -34,7 +34,7 @@ pub struct LaterView {
 }
 
 impl LaterView {
-    /// What else one can do, and where: the text, the path, and the text of the link to it.
+    /// The alternative: its text, its path, and the text of the link.
     pub const fn instead(&self) -> Option<(&'static str, &'static str, &'static str)> {
         match self.form {
             CaptchaForm::Login => Some(("captcha.later-login", "/login/code", "login.by-code")),

@@ -1,28 +1,28 @@
-//! The fields of a form about a number and the code that goes to it.
+//! The fields for a phone number and its code.
 
 use serde::Deserialize;
 
 use crate::web::form::fields::GuardedFields;
 use crate::web::kit::secret_field::SecretField;
 
-/// The part of a form that is about a number and the code that goes to it. A form has two steps, and
-/// nothing of the first is remembered here: it comes back with the second, and is judged anew.
+/// The fields for a phone number and its code. A form has two steps. The server keeps nothing of the first:
+/// the browser sends it again with the second step, and it is checked again.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CodeFields {
     pub phone: SecretField,
     pub code: SecretField,
-    /// There where a code, or another one, was asked for.
+    /// Present if a code, or another code, is requested.
     pub send: Option<String>,
-    /// There where the number is to be typed anew.
+    /// Present if the user wants to enter another number.
     pub change: Option<String>,
-    /// Unix seconds, to be shown again: when another code may be asked for.
+    /// Unix seconds, for display: when another code may be requested.
     pub next_code: String,
-    /// The same: until when the code is good. There in the second step.
+    /// Unix seconds, for display: until when the code is valid. Set in the second step.
     pub good_until: String,
-    /// The same: there where nobody knows whether the message went out.
+    /// For display: present if it is unknown whether the message was sent.
     pub unconfirmed: Option<String>,
-    /// The same: there where codes are short.
+    /// For display: present if codes are rationed.
     pub short: Option<String>,
 }
 
@@ -30,10 +30,10 @@ pub struct CodeFields {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct CodeForm {
-    /// Also as the registration calls it: there is only one password here.
+    /// Registration names this field `password`; there is only one password here.
     #[serde(alias = "password")]
     pub new_password: SecretField,
-    /// What a change to an account's number needs besides.
+    /// Also required to change an account's number.
     pub current_password: SecretField,
     pub next: String,
     #[serde(flatten)]

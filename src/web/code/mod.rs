@@ -1,4 +1,4 @@
-//! Codes by SMS: asked for by a page or a call, whatever they are for.
+//! Codes by SMS, for pages and API calls, for every purpose.
 
 pub mod call;
 pub mod fields;

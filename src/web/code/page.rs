@@ -1,4 +1,4 @@
-//! Forms of two steps, a number and then the code that went to it: what the first one does on every page.
+//! Two-step forms, a number and then its code: the first step, which all pages share.
 
 use actix_web::HttpResponse;
 
@@ -16,19 +16,19 @@ use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::phone;
 use crate::web::kit::web_error::WebResult;
 
-/// What a form with a number in it asks for.
+/// What a form with a number requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CodeStage {
-    /// A code.
+    /// Send a code.
     Send,
-    /// What the code is for.
+    /// Use the code for its purpose.
     Entry,
-    /// The first step again.
+    /// Return to the first step.
     AnotherNumber,
 }
 
 impl CodeStage {
-    /// A code typed, or the second step sent, is an entry; a number alone asks for its code.
+    /// A form with a code, or of the second step, is an entry. A number alone requests a code.
     pub fn of(fields: &CodeFields) -> Self {
         if fields.change.is_some() {
             Self::AnotherNumber
@@ -40,7 +40,7 @@ impl CodeStage {
     }
 }
 
-/// The step that a form came from, so that it is shown again where nothing moves on.
+/// The step that a form came from, so that it can be shown again.
 pub fn step_of(fields: &CodeFields, now: Micros) -> CodeStep {
     let first = || CodeStep::asking(fields.phone.expose());
     if fields.change.is_some() {
@@ -54,7 +54,7 @@ pub fn step_of(fields: &CodeFields, now: Micros) -> CodeStep {
     CodeStep::sent(SentCode { number, good_until, next_code, confirmed, short }, now)
 }
 
-/// Sends a code and shows the second step, or says why not.
+/// Sends a code and shows the second step, or shows why no code was sent.
 pub async fn send(
     reply: &FormReply<'_>,
     purpose: Purpose,
@@ -72,11 +72,11 @@ pub async fn send(
         network: network.as_ref(),
         browser: Some(visit.browser.bytes()),
         solved: false,
-        // A page is good for one message: its button pressed twice is the same request.
+        // A page can send one message. A second press of the button is the same request.
         once: Some(&guarded.csrf_token),
         locale: visit.locale.code(),
     };
-    // Before the challenge: the first of two presses has used it up.
+    // Before the challenge is checked: the first of two presses has already used it up.
     let sending = match services.codes.turn(live, ask, !guarded.captcha_id.is_empty()).await? {
         TurnResult::Answered(sending) => sending,
         TurnResult::Mine(turn) => {

@@ -1,5 +1,5 @@
-//! Forms of two steps, a number and then the code that went to it: `/login/code`, `/password/reset` and
-//! `/account/phone`; the registration has the same fields in it.
+//! Two-step forms, a number and then its code: `/login/code`, `/password/reset` and `/account/phone`. The
+//! registration form has the same fields.
 
 use std::time::Duration;
 
@@ -18,23 +18,23 @@ use crate::web::kit::visit::Visit;
 use crate::web::kit::visit::with_wait;
 use crate::web::kit::wait::{Wait, span_in_words};
 
-/// What is remembered of a code that was sent: by the page, in hidden fields, to be shown again.
+/// What the page keeps about a sent code, in hidden fields for display.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentCode {
     pub number: String,
     pub good_until: Micros,
-    /// When another one may be asked for.
+    /// When another code may be requested.
     pub next_code: Micros,
-    /// The gateway said that it has it.
+    /// The gateway confirmed that it accepted the message.
     pub confirmed: bool,
-    /// Codes are short: it may not come, and nobody says whether.
+    /// Codes are rationed: the message may not come, and the page does not say whether it will.
     pub short: bool,
 }
 
-/// Where a form stands.
+/// The current step of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeStep {
-    /// As it was typed, or where the code went.
+    /// The number as typed, or the number that the code was sent to.
     pub number: String,
     pub second: Option<SecondStep>,
 }
@@ -45,7 +45,7 @@ pub struct SecondStep {
     pub good_until: i64,
     pub next_code: i64,
     lasts: u64,
-    /// Until another code may be asked for; none where it may be now.
+    /// Until another code may be requested; None if one may be requested now.
     pub again: Option<Wait>,
     pub confirmed: bool,
     pub short: bool,
@@ -69,7 +69,7 @@ impl CodeStep {
         Self { number: sent.number.chars().take(64).collect(), second: Some(second) }
     }
 
-    /// Another code has been asked for, and there is none for so long.
+    /// Another code was requested, but none is allowed for this long.
     pub fn not_before(mut self, retry_after: Duration, now: Micros) -> Self {
         if let Some(second) = &mut self.second {
             second.next_code = seconds_up(now.plus(retry_after));
@@ -78,24 +78,24 @@ impl CodeStep {
         self
     }
 
-    /// What has to be typed next.
+    /// The field to fill in next.
     pub const fn field(&self) -> Field {
         if self.second.is_some() { Field::Code } else { Field::Phone }
     }
 }
 
-/// Whole seconds, down: the moment was rounded up on its way through a form, and twice is too much.
+/// Whole seconds, rounded down. The form field was already rounded up, and must not be rounded up twice.
 fn left(span: Duration) -> u64 {
     if span.is_zero() { 0 } else { span.as_secs().max(1) }
 }
 
-/// Never a moment too early.
+/// Rounded up, so that the moment is never too early.
 const fn seconds_up(at: Micros) -> i64 {
     at.plus(Duration::from_micros(999_999)).seconds()
 }
 
 impl SecondStep {
-    /// How long the code is still good; none where it has run out.
+    /// How long the code is still valid; None if it has expired.
     pub fn lasts(&self, locale: Locale) -> Option<String> {
         (self.lasts > 0).then(|| span_in_words(self.lasts, locale))
     }
@@ -114,7 +114,7 @@ pub struct CodePage {
     password_min: usize,
 }
 
-/// What differs from page to page: the address, and the keys of its texts.
+/// What differs between pages: the path, and the keys of the texts.
 struct Words {
     path: &'static str,
     title: &'static str,
@@ -123,9 +123,9 @@ struct Words {
     new_password: bool,
     /// The second step, or the only one, asks for the current password.
     current_password: bool,
-    /// There is no number to type, and no code.
+    /// The form has no number and no code.
     one_step: bool,
-    /// What stands below the form: before the link, the link, and where it goes.
+    /// Below the form: the text before the link, the link's text, and its target.
     aside: [&'static str; 3],
 }
 
@@ -169,7 +169,7 @@ const REMOVAL: Words = Words {
 };
 
 impl CodePage {
-    /// For a purpose that has a page of its own. `user` is who is signed in.
+    /// For a purpose that has its own page. `user` is the signed-in user.
     pub fn new(visit: &Visit, purpose: Purpose, user: Option<&str>, next: Option<Next>) -> Self {
         let words = match purpose {
             Purpose::Reset => RESET,
@@ -179,7 +179,7 @@ impl CodePage {
         Self::with(visit, words, user, next)
     }
 
-    /// For taking the number away.
+    /// For removing the number.
     pub fn removal(visit: &Visit, user: &str) -> Self {
         Self::with(visit, REMOVAL, Some(user), None)
     }
@@ -226,7 +226,7 @@ impl CodePage {
         }
     }
 
-    /// The form would lead nowhere.
+    /// The form cannot succeed.
     const fn closed(&self) -> bool {
         matches!(self.notice, Notice::PasswordFirst | Notice::PasswordRequired)
     }

@@ -1,4 +1,4 @@
-//! Sums of events, as the overview and the limits show them.
+//! Sums of events for the overview and the limits.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::config::{LimitName, LimitUnit};
 pub const HOUR: Duration = Duration::from_secs(60 * 60);
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What came under a limit in the last hour.
+/// The decisions of a limit in the last hour.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Hour {
     pub admitted: u64,
@@ -17,7 +17,7 @@ pub struct Hour {
     pub noted: u64,
 }
 
-/// What came under one limit.
+/// The decisions of one limit.
 pub fn hour_of(name: &str, sums: &[EventCount]) -> Hour {
     let unit = LimitName::parse(name).map(LimitName::unit);
     let action = unit.map(|unit| match unit {

@@ -1,8 +1,9 @@
-//! The one guard before everything under `/admin` and `/api/v1/admin`: who may read, who may change something,
-//! and what everybody else is answered: a page, or the way to one; by the API a problem.
+//! The only guard before everything under `/admin` and `/api/v1/admin`. It decides who may read, who may
+//! change something, and how everybody else is answered: pages get a page or a redirect, API calls get a
+//! problem.
 //!
-//! To read takes an administrator's session with a password of its holder's own choice. To change takes,
-//! besides, a request that a page or a program of ours makes, and the password confirmed lately in that session.
+//! Reading takes an administrator's session whose password the holder chose. A change also takes a request
+//! from our own pages or programs, and a password confirmed recently in that session.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,28 +28,28 @@ use crate::web::kit::web_error::WebError;
 /// Where the password is confirmed.
 pub const CONFIRM: &str = "/admin/confirm";
 
-/// An administrator whose request has passed the guard. As a handler's argument: one who may read.
+/// An administrator whose request passed the guard. As a handler's argument: may read.
 #[derive(Debug)]
 pub struct Admin {
     pub who: AuthenticatedSession,
     client: ClientAddress,
 }
 
-/// The same as an argument of a call that changes something.
+/// As a handler's argument: may also change something.
 pub struct ConfirmedAdmin(pub Admin);
 
-/// ConsoleActor asks, and for which path, as the URL table has it.
+/// Who requests access, and to which path (its pattern in the URL table).
 struct AccessRequest<'a> {
     token: Option<&'a str>,
     client: ClientAddress,
     path: &'a str,
 }
 
-/// What a request is about to do. `ours`: it does not come from another site.
+/// What a request wants to do. `ours`: it does not come from another site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AccessKind {
     Read,
-    /// To confirm the password.
+    /// Confirm the password.
     Confirm {
         ours: bool,
     },
@@ -59,14 +60,14 @@ enum AccessKind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DenialReason {
-    /// No session, or one that has ended.
+    /// No session, or an ended one.
     SignedOut,
-    /// The password was given out once, and opens nothing but its change.
+    /// The password is a one-time password. Only changing it is allowed.
     PasswordToChange,
     NotAdmin,
-    /// Another site makes the request, or its form is none of ours.
+    /// The request comes from another site, or its form is not ours.
     Foreign,
-    /// The password was not confirmed lately.
+    /// The password was not confirmed recently.
     Unconfirmed,
 }
 
@@ -77,7 +78,7 @@ struct AccessDenied {
 }
 
 impl DenialReason {
-    /// As it is recorded.
+    /// The name in the record of events.
     const fn as_str(self) -> &'static str {
         match self {
             Self::SignedOut => "signed-out",
@@ -90,7 +91,7 @@ impl DenialReason {
 }
 
 impl Admin {
-    /// How they are named on a page.
+    /// Their name for pages.
     pub fn login(&self) -> &str {
         self.who.account.login.as_str()
     }
@@ -99,31 +100,31 @@ impl Admin {
         self.who.account.id.to_string()
     }
 
-    /// Records that a form was none of ours, if the page itself says so and keeps what was typed: the guard let
-    /// it by as a reader. `path` is as the URL table has it.
+    /// Records that a form was not ours, if the page itself reports it and keeps the input: the guard
+    /// admitted the request as a read. `path` is the pattern in the URL table.
     pub fn was_foreign(&self, services: &Services, path: &str) {
         let detail = json!({ "path": path, "why": DenialReason::Foreign.as_str() });
         record(services, "access", Outcome::Refused, Some(&self.who), self.client, &detail);
     }
 
-    /// Records what they did: `act` is its name, `detail` what else there is to say of it.
+    /// Records an action: `act` is its name, `detail` holds its details.
     pub fn did(&self, services: &Services, act: &str, detail: &Value) {
         record(services, act, Outcome::Ok, Some(&self.who), self.client, detail);
     }
 
-    /// Records what they would have done, had it been possible.
+    /// Records an action that failed.
     pub fn failed(&self, services: &Services, act: &str, detail: &Value) {
         record(services, act, Outcome::Refused, Some(&self.who), self.client, detail);
     }
 
-    /// As the history of the limits names them.
+    /// Their name in the history of the limits.
     pub fn by<'a>(&'a self, id: &'a str) -> ChangeActor<'a> {
         ChangeActor { account: id, login: self.login() }
     }
 }
 
-/// For a form that changes something; `page` is where it is, and where signing in or confirming the password
-/// leads back to.
+/// For a form that changes something. `page` is its path, and the target after signing in or confirming the
+/// password.
 pub async fn change(
     visit: &Visit,
     services: &Services,
@@ -133,7 +134,7 @@ pub async fn change(
     guard_page(visit, services, AccessKind::Change { ours: visit.admits_form(csrf_token) }, page).await
 }
 
-/// For the form that confirms the password, at [`CONFIRM`].
+/// For the form at [`CONFIRM`] that confirms the password.
 pub async fn confirmation(visit: &Visit, services: &Services, csrf_token: &str) -> Result<Admin, WebError> {
     guard_page(visit, services, AccessKind::Confirm { ours: visit.admits_form(csrf_token) }, CONFIRM).await
 }
@@ -200,7 +201,7 @@ impl FromRequest for ConfirmedAdmin {
     }
 }
 
-/// For the call that confirms the password.
+/// For the API call that confirms the password.
 pub async fn confirming(request: &HttpRequest) -> Result<Admin, WebError> {
     guard_request(request, |ours| AccessKind::Confirm { ours }).await
 }
@@ -225,7 +226,7 @@ async fn guard_request(
     judged.map_err(|denied| Problem::from(denied.reason).into())
 }
 
-/// Judges a request, and records it if it is refused.
+/// Decides on a request, and records a refusal.
 async fn judge(
     services: &Services,
     request: AccessRequest<'_>,
@@ -251,14 +252,14 @@ async fn judge(
     }
 }
 
-/// In the order that tells somebody without the right the least.
+/// In the order that reveals least to a client without the right.
 fn denial(
     services: &Services,
     who: &AuthenticatedSession,
     kind: AccessKind,
     path: &str,
 ) -> Option<DenialReason> {
-    // A call of another site is refused for that, whoever's browser makes it.
+    // A request from another site is refused for that reason, no matter whose browser sends it.
     let foreign = matches!(kind, AccessKind::Confirm { ours: false } | AccessKind::Change { ours: false });
     if foreign && path.starts_with("/api/") {
         return Some(DenialReason::Foreign);

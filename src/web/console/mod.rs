@@ -1,4 +1,4 @@
-//! The console: what administrators see and change.
+//! The administrators' console.
 
 pub mod confirm;
 pub mod events;
@@ -13,7 +13,7 @@ pub mod words;
 
 use crate::web::kit::layout::Layout;
 
-/// One page of the console in its navigation.
+/// One page of the console, for its navigation.
 pub struct Tab {
     pub key: &'static str,
     pub href: &'static str,
@@ -30,7 +30,7 @@ const TABS: [(&str, &str); 6] = [
 ];
 
 impl Layout {
-    /// The pages of the console. The one that the address is on, or under, is the current one.
+    /// The pages of the console. The current one is the page at this path, or above it.
     pub fn tabs(&self) -> Vec<Tab> {
         let path = self.here.split('?').next().unwrap_or_default();
         let within = |href: &str| path.strip_prefix(href).is_some_and(|rest| rest.starts_with('/'));

@@ -11,7 +11,7 @@ use crate::throttle::{CalendarUnit, Limit, Rule, RuleAction, RuleSpan};
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::in_units;
 
-/// What one hit is called, in the singular and in the plural; none of ours: a hit.
+/// The word for one hit, singular and plural. Custom limits say "hit".
 const fn hit_words(unit: Option<LimitUnit>) -> (&'static str, &'static str) {
     match unit {
         Some(LimitUnit::SignIn) => ("unit.sign-in", "unit.sign-ins"),
@@ -23,12 +23,12 @@ const fn hit_words(unit: Option<LimitUnit>) -> (&'static str, &'static str) {
     }
 }
 
-/// What a limit counts, as a key of the locales.
+/// What a limit counts, as a locale key.
 pub fn about(limit: &str) -> &'static str {
     LimitName::parse(limit).map_or("limit-about.custom", |name| name.words().1)
 }
 
-/// What refused, on pages: a limit of ours or a brake by a phrase, an owner's limit by the name that they gave it.
+/// What refused, for pages: a phrase for a built-in limit or a brake, the owner's name for a custom limit.
 pub fn title(refused_by: &str, locale: Locale) -> Cow<'static, str> {
     if let Some(name) = LimitName::parse(refused_by) {
         return locale.t(name.words().0);
@@ -81,7 +81,7 @@ pub const fn unit_key(unit: CalendarUnit) -> &'static str {
     }
 }
 
-/// A span with every unit it has: a limit's window is not rounded.
+/// A span with all of its units: a limit's window is not rounded.
 pub fn exactly(span: Duration, locale: Locale) -> String {
     const UNITS: [(u64, [&str; 2]); 5] = [
         (86_400_000, ["span.day", "span.days"]),
@@ -106,7 +106,7 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
-/// How much of a whole, in whole per cent; none of nothing.
+/// The share in whole per cent; None if the whole is zero.
 pub fn share(part: u64, whole: u64) -> Option<u64> {
     (whole > 0).then(|| (u128::from(part) * 100 / u128::from(whole)) as u64)
 }

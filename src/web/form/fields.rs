@@ -1,22 +1,22 @@
-//! The forms as they are sent. A field left out reads as empty, so that its absence is told at the
-//! field and not as a page of its own.
+//! The forms as submitted. A missing field reads as empty, so that the error appears at the field and not on
+//! a separate page.
 
 use serde::Deserialize;
 
 use crate::web::kit::secret_field::SecretField;
 
-/// What every form that may be challenged carries.
+/// The fields of every form that may be challenged.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct GuardedFields {
     pub captcha_id: String,
     pub captcha_answer: SecretField,
-    /// There where another image was asked for.
+    /// Present if another image is requested.
     pub captcha_refresh: Option<String>,
     pub csrf_token: String,
 }
 
-/// `POST /logout`, and what else needs to know no more than who asks
+/// `POST /logout`, and other forms that need only the CSRF token
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct TokenForm {

@@ -1,4 +1,4 @@
-//! What every form that may be challenged goes through.
+//! The steps shared by all forms that may be challenged.
 
 pub mod fields;
 pub mod notice;

@@ -5,33 +5,32 @@ use actix_web::http::StatusCode;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::wait::Wait;
 
-/// Why the form is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Notice {
     #[default]
     None,
-    /// Another image was asked for; nothing was tried.
+    /// Another image was requested. Nothing was tried.
     Refreshed,
-    /// Name or password is wrong, and the page does not say which.
+    /// The name or the password is wrong. The page does not say which.
     Rejected,
     CaptchaNeeded,
     CaptchaWrong,
     Throttled(Wait),
-    /// More sign-ins at once than there is room to check.
+    /// Too many sign-ins at once to verify them all.
     Busy(Wait),
-    /// No code was sent: there were enough of late.
+    /// No code was sent: too many were sent recently.
     TooManyCodes(Wait),
-    /// Nothing that has to do with codes works at the moment.
+    /// Nothing that needs codes works at the moment.
     NoCodes(Wait),
-    /// The gateway did not take the message; it may be tried again at once.
+    /// The gateway did not accept the message. It may be tried again at once.
     NotSent,
-    /// The account has no password to show, and one is needed first.
+    /// The account has no password, and needs one first.
     PasswordFirst,
-    /// An administrator's account, which no code opens.
+    /// An administrator's account, which codes never open.
     PasswordRequired,
-    /// See the fields.
+    /// The errors are at the fields.
     Invalid(FieldErrors),
-    /// The form was too old, or not one of ours.
+    /// The form was too old, or not ours.
     Expired,
 }
 
@@ -60,7 +59,7 @@ impl Notice {
         }
     }
 
-    /// What stands at the fields of a form that is shown with it.
+    /// The errors at the fields of a form that shows this notice.
     pub fn errors(&self) -> FieldErrors {
         match self {
             Self::Invalid(errors) => errors.clone(),

@@ -1,4 +1,4 @@
-//! What every form goes through before it is acted on, and the ways in which it comes back.
+//! The steps before every form's action, and the ways in which a form is shown again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Wait;
 use crate::web::kit::web_error::WebError;
 
-/// One form that was sent. `show` makes its page with what is to be said.
+/// One submitted form. `show` renders its page with a notice.
 pub struct FormReply<'a> {
     pub visit: &'a Visit,
     pub services: &'a Services,
@@ -28,7 +28,7 @@ pub struct FormReply<'a> {
     pub show: &'a dyn Fn(Notice, CaptchaBlock) -> HttpResponse,
 }
 
-/// What came of a password that was typed into a form.
+/// The result of a password typed into a form.
 pub enum TriedPassword {
     Right(Box<SignedInOwner>),
     /// The next try needs a challenge.
@@ -38,7 +38,7 @@ pub enum TriedPassword {
 }
 
 impl FormReply<'_> {
-    /// The input, and whether a challenge was solved with it; or the page that goes back instead.
+    /// The input, and whether its challenge was solved; or the page to show instead.
     pub async fn admit<T>(
         &self,
         guarded: &GuardedFields,
@@ -48,7 +48,7 @@ impl FormReply<'_> {
         Ok((parsed, self.redeem(guarded).await?))
     }
 
-    /// The input alone.
+    /// The parsed input alone.
     pub async fn read<T>(
         &self,
         guarded: &GuardedFields,
@@ -66,14 +66,14 @@ impl FormReply<'_> {
             errors.add(Field::CaptchaAnswer, Message::CaptchaMissing);
         }
         let Some(parsed) = parsed.filter(|_| errors.is_empty()) else {
-            // Nothing was tried, and the answer, if any, was not checked: a new image goes with it.
+            // Nothing was tried, and any answer was not checked, so the page shows a new image.
             let (challenge, notice) = (!guarded.captcha_id.is_empty(), Notice::Invalid(errors));
             return Err(self.again(notice, challenge).await.into());
         };
         Ok(parsed)
     }
 
-    /// Whether a challenge was solved with it.
+    /// Whether the challenge of this form was solved.
     pub async fn redeem(&self, guarded: &GuardedFields) -> Result<bool, WebError> {
         let GuardedFields { captcha_id, captcha_answer, .. } = guarded;
         match self.asker().redeem(self.services, self.live, captcha_id, captcha_answer.expose()).await {
@@ -83,7 +83,7 @@ impl FormReply<'_> {
         }
     }
 
-    /// Tries a password, so that the windows of the sign-in count it wherever it was typed.
+    /// Tries a password. The limits of the sign-in count it, whichever form it comes from.
     pub async fn try_password(
         &self,
         login: Username,
@@ -100,7 +100,7 @@ impl FormReply<'_> {
         }
     }
 
-    /// The account with its password verified. `field` is where the password was typed.
+    /// The account with its password verified. `field` is the field of the password.
     pub async fn verify(
         &self,
         account: &Account,
@@ -110,7 +110,7 @@ impl FormReply<'_> {
     ) -> Result<Box<SignedInOwner>, WebError> {
         let Self { visit, services, live, .. } = *self;
         if !services.sign_in.is_open_to(live, account, &visit.sign_in_client()).await? {
-            // Their own page says since when, and what to do.
+            // The account page says since when the password is disabled, and what to do.
             return Err(visit.see_other("/account", None).into());
         }
         match self.try_password(account.login.clone(), password, solved).await? {
@@ -143,7 +143,7 @@ impl FormReply<'_> {
         Wait::new(self.visit.now(), retry_after)
     }
 
-    /// With a challenge, or without.
+    /// Shows the form again, with or without a challenge.
     pub async fn again(&self, notice: Notice, challenge: bool) -> HttpResponse {
         if challenge { self.challenged(notice).await } else { self.plain(notice) }
     }

@@ -1,4 +1,4 @@
-//! The style sheet, the script and the icon: compiled in, each at an address that holds its hash.
+//! The style sheet, the script and the icon: compiled in, each at a URL that contains its hash.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ struct Asset {
 
 impl Asset {
     fn new(stem: &'static str, extension: &'static str, kind: &'static str, bytes: &'static [u8]) -> Self {
-        // Forty bits: enough to tell one release from the next.
+        // Forty bits are enough to tell releases apart.
         let hash = &blake3::hash(bytes).to_hex()[..10];
         Self { url: format!("/static/{stem}.{hash}.{extension}"), stem, extension, kind, bytes }
     }
@@ -52,8 +52,8 @@ pub fn icon_url() -> &'static str {
     &ICON.url
 }
 
-/// `GET /static/{file}`. The address of another release gets today's file, not to be kept: while
-/// instances are replaced one by one, no page is left without its style.
+/// `GET /static/{file}`. A URL of another release gets the current file, marked as not cacheable. So every
+/// page has its style while instances are replaced one by one.
 pub async fn serve(file: web::Path<String>) -> Result<HttpResponse, Problem> {
     let asked = file.into_inner();
     for asset in [&*STYLE, &*SCRIPT, &*ICON] {
@@ -68,7 +68,7 @@ pub async fn serve(file: web::Path<String>) -> Result<HttpResponse, Problem> {
     Err(Problem::NotFound)
 }
 
-/// `GET /favicon.ico`, which browsers ask for by themselves where there is no page (an image, JSON).
+/// `GET /favicon.ico`, which browsers request by themselves for an image or JSON.
 pub async fn icon() -> HttpResponse {
     ICON.respond("public, max-age=86400")
 }

@@ -1,4 +1,4 @@
-//! Something is broken: logged here, once, and told without its cause.
+//! Logs an internal error once, and answers without its cause.
 
 use std::fmt::Display;
 
@@ -22,7 +22,7 @@ macro_rules! broken {
 
 broken!(DbError, ServiceError, SmsError, LookupError);
 
-/// An outage is logged once, when it begins; what fails in it is not.
+/// An outage is logged once, when it begins. Its later errors are not logged.
 pub fn log(error: &impl Display) {
     if crate::db::OUTAGE.is_out() {
         tracing::debug!(%error, "a request could not be answered");

@@ -1,4 +1,4 @@
-//! The CAPTCHA part of a request, the same for pages and API: what was answered, and what to show next.
+//! The CAPTCHA part of a request, for pages and API: checks the answer and issues the next challenge.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;
 use crate::web::kit::services::Services;
 
-/// Whom challenges are given to, and by which form.
+/// The client that gets challenges, and its form.
 #[derive(Clone, Copy)]
 pub struct Asker<'a> {
     pub form: CaptchaForm,
@@ -22,18 +22,19 @@ pub struct Asker<'a> {
     pub browser: Option<&'a Browser>,
 }
 
-/// What came with a request.
+/// The answer that came with a request.
 pub enum Answered {
     Nothing,
     Solved,
-    /// Not accepted, for whatever reason. It refuses nothing but what came with it.
+    /// Not accepted, for any reason. Only the request that it came with is refused.
     Wrong,
 }
 
 impl Asker<'_> {
-    /// Redeems what was sent, once, right or wrong. A wrong answer to a challenge of ours was a guess, and counts as
-    /// a failure of the address. What answers none (too late, used before, another's, nonsense) cost nothing to
-    /// make: it counts nowhere, or whoever sends enough of it would have everybody at the address challenged.
+    /// Redeems an answer once, whether it is right or wrong. A wrong answer to a valid challenge is a guess:
+    /// it counts as a failure of the address. Any other answer (too late, already used, for another client's
+    /// challenge, nonsense) does not count: it costs nothing to make, so a flood of it would get everybody at
+    /// the address challenged.
     pub async fn redeem(self, services: &Services, live: &LiveSettings, id: &str, answer: &str) -> Answered {
         if id.is_empty() && answer.is_empty() {
             return Answered::Nothing;
@@ -63,7 +64,7 @@ impl Asker<'_> {
         Answered::Wrong
     }
 
-    /// A fresh challenge, which costs nothing; none while its image would not be drawn.
+    /// A new challenge, which costs nothing. An error if its image would not be drawn.
     pub async fn issue(self, services: &Services, live: &LiveSettings) -> Result<Challenge, ImageRefusal> {
         let (address, network) = (self.client.subject(), self.client.network());
         let client = self.client_of(address.as_ref());
@@ -79,7 +80,7 @@ impl Asker<'_> {
     }
 }
 
-/// The image of a challenge, which whoever fetches it is charged for.
+/// The image of a challenge, counted against the client that fetches it.
 pub async fn image(client: ClientAddress, services: &Services, id: &str) -> Result<Arc<[u8]>, ImageError> {
     let live = services.live.snapshot();
     let (address, network) = (client.subject(), client.network());

@@ -1,8 +1,8 @@
-//! Whose request it is: the client's address, told by the peer and by the proxies that we trust.
+//! The client's address, from the peer and from trusted proxies.
 //!
-//! Only `X-Forwarded-For` is read, and only where the TCP peer is one of `server.trusted_proxies`.
-//! The `Forwarded` header (RFC 7239) is ignored: few proxies set it, and one that does not know it
-//! hands a client's own through untouched, which would make it a place to lie in.
+//! Only `X-Forwarded-For` is read, and only if the TCP peer is one of `server.trusted_proxies`. The
+//! `Forwarded` header (RFC 7239) is ignored: few proxies set it. A proxy that does not know it passes the
+//! client's own header through, so clients could forge it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,7 +13,7 @@ use ipnet::{IpNet, Ipv4Net};
 #[cfg(feature = "server")]
 use crate::login::RequestOrigin;
 
-/// The networks whose word on `X-Forwarded-For` is taken.
+/// The networks of the proxies whose `X-Forwarded-For` is trusted.
 #[derive(Debug, Clone, Default)]
 pub struct TrustedProxies(Vec<IpNet>);
 
@@ -27,7 +27,7 @@ impl TrustedProxies {
     }
 }
 
-/// `::ffff:10.0.0.0/104` is how some write `10.0.0.0/8`; addresses are compared unmapped.
+/// Some write `10.0.0.0/8` as `::ffff:10.0.0.0/104`. Addresses are compared unmapped.
 fn unmapped(network: IpNet) -> IpNet {
     let IpNet::V6(v6) = network else { return network };
     v6.addr()
@@ -36,18 +36,18 @@ fn unmapped(network: IpNet) -> IpNet {
         .map_or(network, IpNet::V4)
 }
 
-/// The address that a request counts against. An IPv4-mapped IPv6 address is held as IPv4, so that
-/// one client is one subject on a dual-stack socket.
+/// The address that a request counts against. An IPv4-mapped IPv6 address is stored as IPv4, so that one
+/// client is one subject on a dual-stack socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientAddress(IpAddr);
 
 impl ClientAddress {
-    /// A connection that has no address (a Unix socket): they all count as one.
+    /// A connection without an address (a Unix socket). All of them count as one.
     pub const UNKNOWN: Self = Self(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-    /// Walks `X-Forwarded-For` from the hop nearest to us outwards, over all of its lines, and stops
-    /// at the first address that is no trusted proxy. A hop that cannot be read ends the walk at the
-    /// last address a trusted proxy vouched for: nothing to the left of it is worth more.
+    /// Walks `X-Forwarded-For` from the nearest hop outwards, over all header lines. It stops at the first
+    /// address that is not a trusted proxy. If a hop cannot be parsed, the result is the last address that a
+    /// trusted proxy reported: the hops to its left cannot be trusted.
     pub fn told_by<'a>(
         peer: IpAddr,
         lines: impl DoubleEndedIterator<Item = &'a [u8]>,
@@ -78,8 +78,8 @@ impl ClientAddress {
         self.0
     }
 
-    /// What limits count: the IPv4 address, or the /64 of an IPv6 one, which is the least that one
-    /// customer is given (RFC 6177), so that picking another address in it buys nothing.
+    /// What limits count: the IPv4 address, or the /64 of an IPv6 address. A /64 is the least that one
+    /// customer gets (RFC 6177), so choosing another address in it gains nothing.
     pub fn subject(self) -> SubjectBytes {
         let mut bytes = [0; 9];
         let length = match self.0 {
@@ -97,8 +97,8 @@ impl ClientAddress {
         SubjectBytes { bytes, length }
     }
 
-    /// The /24 of an IPv4 address or the /48 of an IPv6 one. Who is given that much has thousands of /64
-    /// to ask from, so what is paid for by the piece is counted by it too.
+    /// The /24 of an IPv4 address or the /48 of an IPv6 one. A client with a whole /48 has 65,536 /64s to
+    /// send from. So what costs money per use is counted by the network, too.
     pub fn network(self) -> SubjectBytes {
         let mut bytes = [0; 9];
         let length = match self.0 {
@@ -116,13 +116,13 @@ impl ClientAddress {
         SubjectBytes { bytes, length }
     }
 
-    /// Both, for services that count by both.
+    /// Address and network, for services that count by both.
     #[cfg(feature = "server")]
     pub fn origin(self) -> RequestOrigin {
         RequestOrigin { address: self.subject().as_ref().to_vec(), network: self.network().as_ref().to_vec() }
     }
 
-    /// For people to recognise, not to track by: `203.0.113.0/24`, `2001:db8::/48`.
+    /// For people to recognise, too coarse to track them: `203.0.113.0/24`, `2001:db8::/48`.
     pub fn masked(self) -> String {
         match self.0 {
             IpAddr::V4(v4) => {
@@ -137,7 +137,7 @@ impl ClientAddress {
     }
 }
 
-/// An address as limits and keyed hashes take it: a byte for the family, then what is counted.
+/// An address for limits and keyed hashes: a byte for the family, then the counted part.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SubjectBytes {
     bytes: [u8; 9],
@@ -156,10 +156,10 @@ impl fmt::Debug for SubjectBytes {
     }
 }
 
-/// As proxies write them: an address, with a port or not, in brackets or not. A zone (`%eth0`) is
-/// dropped: it names a link of the proxy's, not of the client's.
+/// Parses a hop as proxies write it: an address, with or without a port, with or without brackets. A zone
+/// (`%eth0`) is dropped: it names a link of the proxy, not of the client.
 fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
-    /// The longest address with zone, brackets and port that anything sane writes.
+    /// The longest plausible address with zone, brackets and port.
     const LONGEST: usize = 80;
     let text = std::str::from_utf8(hop).ok().filter(|text| text.len() <= LONGEST)?;
     if let Some(inner) = text.strip_prefix('[') {

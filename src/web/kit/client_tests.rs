@@ -1,4 +1,4 @@
-//! What a client may and may not make us believe about its address.
+//! Which addresses a client can and cannot claim.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Every cookie that Gatehouse sets: its name, and how it is fenced in.
+//! Every cookie that Gatehouse sets: its name and its attributes.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use url::Url;
 use crate::login::DEVICE_LIFE;
 use crate::web::kit::locale::Locale;
 
-/// How cookies look on this origin. On https they are Secure, and those that carry authority are
-/// `__Host-` cookies, which no sister site and no plain-http page can plant (RFC 6265bis §4.1.3).
+/// The cookies' attributes on this origin. On https they are Secure. Those that carry authority are `__Host-`
+/// cookies, which neither a sibling site nor a plain-http page can set (RFC 6265bis §4.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cookies {
     secure: bool,
@@ -51,7 +51,7 @@ impl Cookies {
         "gh_lang"
     }
 
-    /// The session's token, kept by the browser no longer than the session can last.
+    /// The session's token. The browser keeps it no longer than the session can last.
     pub fn session(self, token: &str, longest: Duration) -> Cookie<'static> {
         let mut cookie = self.fenced(self.session_name(), token.to_owned());
         cookie.set_max_age(seconds(longest));
@@ -62,20 +62,20 @@ impl Cookies {
         self.removal(self.session_name())
     }
 
-    /// As what the browser is known where somebody signed in from it. Signing out leaves it: it opens nothing,
-    /// and is there for the next time.
+    /// Identifies the browser to accounts that have signed in from it. Signing out keeps it: it opens
+    /// nothing, and serves the next sign-in.
     pub fn device(self, entries: String) -> Cookie<'static> {
         let mut cookie = self.fenced(self.device_name(), entries);
         cookie.set_max_age(seconds(DEVICE_LIFE));
         cookie
     }
 
-    /// Kept until the browser closes: it only has to outlive a form that is being filled in.
+    /// Kept until the browser closes. It need only outlive a form that is being filled in.
     pub fn browser(self, id: String) -> Cookie<'static> {
         self.fenced(self.browser_name(), id)
     }
 
-    /// Five minutes: what happened longer ago is no news.
+    /// Five minutes: older news is of no use.
     pub fn flash(self, signed: String) -> Cookie<'static> {
         let mut cookie = self.fenced(self.flash_name(), signed);
         cookie.set_max_age(seconds(Duration::from_secs(300)));
@@ -86,20 +86,20 @@ impl Cookies {
         self.removal(self.flash_name())
     }
 
-    /// Whom an administrator looks up, so that no address line, log or history holds it. A quarter of an
-    /// hour: as long as one deals with it.
+    /// The subject that an administrator looks up, so that no URL, log or history holds it. Kept for 15
+    /// minutes, about as long as one case takes.
     pub fn lookup(self, asked: &str) -> Cookie<'static> {
         let mut cookie = self.fenced(self.lookup_name(), URL_SAFE_NO_PAD.encode(asked));
         cookie.set_max_age(seconds(Duration::from_secs(15 * 60)));
         cookie
     }
 
-    /// Whoever uses this browser next does not see whom the administrator before them looked up.
+    /// The next user of this browser must not see whom the administrator looked up.
     pub fn end_lookup(self) -> Cookie<'static> {
         self.removal(self.lookup_name())
     }
 
-    /// What [`Self::lookup`] holds.
+    /// The value of [`Self::lookup`].
     pub fn looked_up(self, headers: &HeaderMap) -> Option<String> {
         let bytes = URL_SAFE_NO_PAD.decode(value(headers, self.lookup_name())?).ok()?;
         String::from_utf8(bytes).ok()
@@ -117,7 +117,7 @@ impl Cookies {
         cookie
     }
 
-    /// Lax, not Strict: who follows a link from a mail to `/account` is still signed in there.
+    /// Lax, not Strict: a user who follows a link from a mail to `/account` is still signed in there.
     fn fenced(self, name: &'static str, value: String) -> Cookie<'static> {
         Cookie::build(name, value)
             .path("/")
@@ -128,13 +128,13 @@ impl Cookies {
     }
 }
 
-/// The value of a cookie as it was sent. Ours need no decoding, and one of another app on this host
-/// that cannot be parsed must not hide them, as it would from `HttpRequest::cookie`.
+/// The value of a cookie as sent. Ours need no decoding. A malformed cookie of another app on this host must
+/// not hide them, as it would in `HttpRequest::cookie`.
 pub fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     values(headers, name).next()
 }
 
-/// The same of a cookie that was sent once. Which of several is ours cannot be told.
+/// The value of a cookie that was sent exactly once. If there are several, it is unknown which one is ours.
 pub fn only_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = values(headers, name);
     let value = values.next()?;

@@ -1,5 +1,5 @@
-//! Whether a state-changing request comes from our own pages: where it says it comes from, and for
-//! forms a token that only a page made for this browser carries.
+//! Whether a state-changing request comes from our own pages. Headers name its origin. Forms also carry a
+//! token, which only a page made for this browser has.
 
 use actix_web::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, ORIGIN, REFERER, TRANSFER_ENCODING};
 use base64::Engine;
@@ -9,16 +9,16 @@ use url::Url;
 use crate::entropy::Entropy;
 use crate::secret::{SubKey, same};
 
-/// What its headers say of where a request was made.
+/// Where a request was made, according to its headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provenance {
     SameOrigin,
     Foreign,
-    /// No browser of the last years sends a form without one of these headers; other clients do.
+    /// No recent browser sends a form without one of these headers. Other clients do.
     Untold,
 }
 
-/// A random number that a browser keeps: form tokens and challenges are made for it.
+/// A random number that a browser keeps. Form tokens and challenges are bound to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Browser([u8; 16]);
 
@@ -35,7 +35,7 @@ impl Browser {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// What a challenge is bound to; hash it with a key before it is stored.
+    /// Challenges are bound to these bytes. Hash them with a key before storing them.
     pub const fn bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -59,8 +59,8 @@ impl Csrf {
         Self { key, origin: public_url.origin().ascii_serialization() }
     }
 
-    /// `Sec-Fetch-Site` decides where it is sent (a page cannot set it), then `Origin`, then the
-    /// origin of `Referer`. `none` is a person typing an address, which changes nothing here.
+    /// `Sec-Fetch-Site` decides if it is sent (a page cannot set it), then `Origin`, then the origin of
+    /// `Referer`. `none` means that a person typed the URL, which changes nothing here.
     pub fn provenance(&self, headers: &HeaderMap) -> Provenance {
         let told = |same: bool| if same { Provenance::SameOrigin } else { Provenance::Foreign };
         if let Some(site) = headers.get("sec-fetch-site") {
@@ -74,14 +74,15 @@ impl Csrf {
         told(referer.is_some_and(|page| page.origin().ascii_serialization() == self.origin))
     }
 
-    /// A form: never from elsewhere, and always with its token. Both, because a sister site that
-    /// plants cookies passes neither, and a browser old enough to send no header has only the token.
+    /// A form: never from another site, and always with its token. Both are required: a sibling site that
+    /// sets cookies passes neither check, and for an old browser without these headers only the token
+    /// protects.
     pub fn admits_form(&self, from: Provenance, browser: Option<&Browser>, token: &str) -> bool {
         from != Provenance::Foreign && browser.is_some_and(|browser| self.verify(browser, token))
     }
 
-    /// An API call: from our pages, or from a client that says nothing and sends what no form can:
-    /// JSON (a foreign page needs our leave for that, by CORS, which nobody gets) or no body at all.
+    /// An API call: from our pages, or from a client without these headers that sends what no form can: JSON
+    /// or no body at all. Another site needs CORS permission to send JSON, and never gets it.
     pub fn admits_call(&self, headers: &HeaderMap) -> bool {
         match self.provenance(headers) {
             Provenance::SameOrigin => true,
@@ -96,8 +97,8 @@ impl Csrf {
         }
     }
 
-    /// The token of a browser's forms, in a new mask each time: a compressed page that also repeats
-    /// what was sent to it would otherwise give the token away byte by byte (BREACH).
+    /// The token for a browser's forms, with a new mask each time. Otherwise a compressed page that also
+    /// reflects input would reveal the token byte by byte (BREACH).
     pub fn token(&self, browser: &Browser, entropy: &Entropy) -> String {
         let mask: [u8; 16] = entropy.bytes();
         let mut both = [0; 32];

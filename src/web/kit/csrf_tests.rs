@@ -1,4 +1,4 @@
-//! Which requests may change something, told by header and by token.
+//! Which requests may change something, by header and by token.
 
 use actix_web::http::header::{HeaderName, HeaderValue};
 

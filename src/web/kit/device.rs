@@ -1,17 +1,17 @@
-//! What a `User-Agent` says in words that its owner recognises: "Chrome on Windows".
+//! A `User-Agent` in words that its owner recognises: "Chrome on Windows".
 
 use rust_i18n::t;
 
 use crate::web::kit::locale::Locale;
 
-/// Told by the browser itself and trusted for nothing; the text shown is only ever one of ours.
+/// The browser reports this itself, so nothing trusts it. The text shown is always one of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Device {
     browser: Option<&'static str>,
     system: Option<&'static str>,
 }
 
-/// In the order that tells them apart: most name the ones that they descend from, too.
+/// The order matters: most browsers also name the ones that they descend from.
 const BROWSERS: [(&str, &str); 14] = [
     ("MicroMessenger", "WeChat"),
     ("Edg", "Edge"),

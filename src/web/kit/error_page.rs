@@ -1,4 +1,4 @@
-//! The page for what went wrong outside of a form.
+//! The page for errors outside of a form.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
@@ -15,7 +15,7 @@ use crate::web::kit::wait::Wait;
 pub enum ErrorKind {
     BadRequest,
     Forbidden,
-    /// A form that was too old, or not one of ours.
+    /// A form that was too old, or not ours.
     ForeignForm,
     NotFound,
     MethodNotAllowed,
@@ -142,7 +142,7 @@ impl ErrorPage {
     }
 }
 
-/// For where no handler runs: a path or a body that cannot be used.
+/// For errors before any handler runs: an invalid path or body.
 pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
     if let Some(edge) = request.app_data::<web::Data<Edge>>() {
         let visit = Visit::of(request, edge.clone()).keep_flash();
@@ -155,7 +155,7 @@ pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
         .body(format!("<!doctype html><title>{title}</title><h1>{title}</h1>"))
 }
 
-/// The refusal in the shape that this part of the site speaks.
+/// The refusal as JSON for the API, and as a page otherwise.
 pub fn answer(request: &HttpRequest, problem: &Problem) -> HttpResponse {
     if request.path().starts_with("/api/") {
         return problem.respond();

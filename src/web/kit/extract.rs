@@ -1,4 +1,4 @@
-//! How bodies, paths and queries are read, and what their sender hears where they cannot be.
+//! How bodies, paths and queries are read, and the answers if they are invalid.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -17,10 +17,10 @@ use crate::web::kit::error_page::answer;
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::web_error::WebError;
 
-/// Sixteen times the longest form that can be meant.
+/// Sixteen times the longest valid form.
 pub const BODY_LIMIT: usize = 16 * 1024;
 
-/// For the limits as a whole: about a thousand of them.
+/// For a document of all limits: about a thousand of them.
 pub const DOCUMENT_LIMIT: usize = 256 * 1024;
 
 /// Extractor settings for the whole app.
@@ -36,7 +36,7 @@ pub fn configure(app: &mut ServiceConfig) {
     }));
 }
 
-/// A body of at most so many bytes, of which nothing is read before a guard has let its sender in.
+/// A body of at most `LIMIT` bytes. It is not read until a guard has admitted its sender.
 pub struct UnreadBody<T, const LIMIT: usize = BODY_LIMIT> {
     request: HttpRequest,
     payload: Payload,
@@ -59,7 +59,7 @@ impl<T: DeserializeOwned + 'static, const LIMIT: usize> UnreadBody<T, LIMIT> {
         body.await.map_err(|error| json_problem(&error))
     }
 
-    /// The same for a form.
+    /// Reads the body as a form.
     pub async fn read_form(mut self) -> Result<T, WebError> {
         self.begin();
         let body = UrlEncoded::new(&self.request, &mut self.payload).limit(LIMIT);
@@ -73,7 +73,7 @@ impl<T: DeserializeOwned + 'static, const LIMIT: usize> UnreadBody<T, LIMIT> {
     }
 }
 
-/// Answers the refusal that a handler returned with a page, unless the API was called.
+/// Turns a handler's refusal into a page, except for the API.
 pub async fn refuse_with_pages<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
@@ -95,13 +95,13 @@ fn json_problem(error: &JsonPayloadError) -> Problem {
         JsonPayloadError::Deserialize(cause) if cause.is_data() => {
             Problem::InvalidInput { errors: vec![field_at_fault(&cause.to_string())] }
         }
-        // Cut short, or no JSON; the enum may grow, and what is new there is about reading, too.
+        // Truncated, or not JSON. Variants that the enum may gain are about reading, too.
         _ => Problem::MalformedJson,
     }
 }
 
-/// serde names the field in its text only. Nothing else of that text is passed on: it repeats values,
-/// and one of them may be a password.
+/// serde names the field only in its text. Nothing else of that text is passed on: it repeats values, which
+/// may include a password.
 fn field_at_fault(cause: &str) -> InputError {
     let named = |lead: &str| {
         let name = cause.strip_prefix(lead)?.split('`').next()?;

@@ -1,4 +1,4 @@
-//! What a sender hears of a body that cannot be read.
+//! The answers to a body that cannot be read.
 
 use actix_web::test::{TestRequest, call_service, init_service, read_body};
 use actix_web::{App, HttpResponse, web};

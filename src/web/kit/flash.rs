@@ -1,11 +1,11 @@
-//! A sentence for the next page, shown once: carried in a signed cookie that names it, never as text.
+//! A message for the next page, shown once. A signed cookie carries its name, never its text.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::secret::{SubKey, same};
 
-/// All that can be said this way.
+/// All messages of this kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flash {
     SignedOut,
@@ -89,7 +89,7 @@ impl Flash {
     }
 }
 
-/// Signs and reads them; the key is `web.flash`.
+/// Signs and verifies flash cookies; the key is `web.flash`.
 #[derive(Clone)]
 pub struct Flashes(SubKey);
 

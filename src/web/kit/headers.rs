@@ -9,21 +9,21 @@ use url::Url;
 
 type Fixed = (HeaderName, HeaderValue);
 
-/// Made once at start; an answer costs a few reference counts.
+/// Made once at start. Each answer then costs only a few reference counts.
 #[derive(Debug, Clone)]
 pub struct SecurityHeaders {
     page: Vec<Fixed>,
     other: Vec<Fixed>,
 }
 
-/// Pages have one style sheet, one script that asks nobody but us, images of ours, forms to us, and nothing
-/// else.
+/// Pages load one style sheet, one script that connects only to us, and our own images. They submit forms
+/// only to us. Nothing else is allowed.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
     img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-/// JSON and images load nothing, should a browser ever be led to show them.
+/// JSON and images load nothing, even if a browser displays them.
 const OTHER_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 const NO_FEATURES: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
-/// Two years, as hstspreload.org asks. Not includeSubDomains: the other hosts are not ours to decide on.
+/// Two years, as hstspreload.org asks. No includeSubDomains: other hosts are not ours to decide on.
 const HSTS: &str = "max-age=63072000";
 
 impl SecurityHeaders {
@@ -41,8 +41,8 @@ impl SecurityHeaders {
         let mut page = other.clone();
         page[2].1 = fixed(PAGE_POLICY);
         page.extend([
-            // Not no-referrer: with it a browser sends `Origin: null` with our own forms, which is
-            // what the CSRF check goes by where there is no Sec-Fetch-Site. Other sites get nothing.
+            // Not no-referrer: with it a browser sends `Origin: null` with our own forms, and the CSRF check
+            // needs `Origin` if there is no Sec-Fetch-Site. Other sites get no referrer.
             (header::REFERRER_POLICY, fixed("same-origin")),
             (header::X_FRAME_OPTIONS, fixed("DENY")),
             (HeaderName::from_static("cross-origin-opener-policy"), fixed("same-origin")),
@@ -51,7 +51,7 @@ impl SecurityHeaders {
         Self { page, other }
     }
 
-    /// Adds what is not there yet: an asset keeps the caching that it chose.
+    /// Adds only missing headers: an asset keeps its own caching header.
     pub fn apply(&self, headers: &mut HeaderMap) {
         let html =
             headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
@@ -63,7 +63,7 @@ impl SecurityHeaders {
     }
 }
 
-/// For `wrap(from_fn(secure))`, outermost, so that the answers of other middleware have them too.
+/// For `wrap(from_fn(secure))`, outermost, so that answers of other middleware get the headers, too.
 pub async fn secure<B: MessageBody + 'static>(
     request: ServiceRequest,
     next: Next<B>,

@@ -1,4 +1,4 @@
-//! What surrounds every page.
+//! The layout shared by all pages.
 
 use std::borrow::Cow;
 
@@ -9,20 +9,20 @@ use crate::web::kit::flash::Flash;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::message::{Field, FieldErrors};
 
-/// What surrounds every page. Made by `Visit::layout`.
+/// The layout of a page. Made by `Visit::layout`.
 #[derive(Debug, Clone)]
 pub struct Layout {
     pub locale: Locale,
     pub csrf_token: String,
     /// Path and query of the page.
     pub here: String,
-    /// The name of who is signed in.
+    /// The login of the signed-in user.
     pub user: Option<String>,
     pub flash: Option<Flash>,
     pub sends_codes: bool,
 }
 
-/// A link to the page as it is, in another language.
+/// A link to the same page in another language.
 pub struct LanguageLink {
     pub code: &'static str,
     pub name: &'static str,
@@ -39,7 +39,7 @@ impl Layout {
         self.locale.code()
     }
 
-    /// For `t` with one value in it, named `it`.
+    /// `t` with one placeholder, named `it`.
     pub fn with(&self, key: &'static str, it: &str) -> Cow<'static, str> {
         t!(key, locale = self.locale.code(), it = it)
     }
@@ -67,7 +67,7 @@ impl Layout {
         assets::icon_url()
     }
 
-    /// The message beside a field, or nothing.
+    /// The message beside a field, if any.
     pub fn error(&self, errors: &FieldErrors, field: Field) -> Option<Cow<'static, str>> {
         errors.of(field).map(|message| message.text(self.locale))
     }

@@ -1,4 +1,4 @@
-//! Which language a reader gets, and the words in it.
+//! The reader's language, and the texts in it.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ pub enum Locale {
 impl Locale {
     pub const ALL: [Self; 2] = [Self::En, Self::ZhCn];
 
-    /// As files, `lang` attributes and `Content-Language` have it (BCP 47).
+    /// The code used in file names, `lang` attributes and `Content-Language` (BCP 47).
     pub const fn code(self) -> &'static str {
         match self {
             Self::En => "en",
@@ -23,7 +23,7 @@ impl Locale {
         }
     }
 
-    /// What its readers call it.
+    /// The language's name for itself.
     pub const fn own_name(self) -> &'static str {
         match self {
             Self::En => "English",
@@ -31,13 +31,13 @@ impl Locale {
         }
     }
 
-    /// A choice made by name, in `?lang=` or in the cookie: exactly one of ours.
+    /// An explicit choice, by `?lang=` or by the cookie. It must be exactly one of our codes.
     pub fn named(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|locale| locale.code().eq_ignore_ascii_case(code))
     }
 
-    /// A language range of `Accept-Language` that one of ours can serve. Traditional Chinese readers
-    /// are better served by simplified Chinese than by English.
+    /// The locale that serves a language range of `Accept-Language`. Readers of Traditional Chinese are
+    /// served better by Simplified Chinese than by English.
     fn serving(range: &str) -> Option<Self> {
         let language = range.split('-').next().unwrap_or(range);
         match language.to_ascii_lowercase().as_str() {
@@ -47,10 +47,10 @@ impl Locale {
         }
     }
 
-    /// The best of `Accept-Language` (RFC 9110 §12.5.4): highest q first, then the order written.
+    /// The best match of `Accept-Language` (RFC 9110 §12.5.4): highest q first, then in order of appearance.
     pub fn accepted(header: &str) -> Option<Self> {
         let mut best: Option<(u16, Self)> = None;
-        // A reader with more than sixteen languages is a header made to cost us time.
+        // More than sixteen languages are an attempt to cost us time.
         for item in header.split(',').take(16) {
             let mut parts = item.split(';');
             let range = parts.next().unwrap_or_default().trim();
@@ -63,13 +63,13 @@ impl Locale {
         best.map(|(_, locale)| locale)
     }
 
-    /// `key` must be one of `locales/en.toml`; a test reads every template and source for them.
+    /// `key` must be in `locales/en.toml`. A test checks every template and source for this.
     pub fn t(self, key: &'static str) -> Cow<'static, str> {
         t!(key, locale = self.code())
     }
 }
 
-/// `q=0.8` in thousandths; none where it is no weight.
+/// `q=0.8` in thousandths; None if it is not a weight.
 fn weight(parameter: &str) -> Option<u16> {
     let (name, value) = parameter.trim().split_once('=')?;
     let q: f32 = value.trim().parse().ok()?;

@@ -1,4 +1,4 @@
-//! The words: both files say the same things, and nothing asks for a word that is not there.
+//! The locales: both files have the same keys, and every key in use exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -44,7 +44,7 @@ fn both_languages_fill_in_the_same_placeholders() {
 
 #[test]
 fn no_word_is_empty_or_left_in_english() {
-    // Names, and formats that have no words in them.
+    // Names, and formats without words.
     const SAME: [&str; 1] = ["site.name"];
     let chinese = words("zh-CN");
     for (key, text) in words("en") {
@@ -67,12 +67,12 @@ fn every_word_that_is_asked_for_is_there_and_none_is_left_over() {
             asked.extend(text.split('"').filter(is_key).map(str::to_owned));
         });
     }
-    // Those of limits stand in their table.
+    // The keys of limits are in their table.
     asked.extend(LimitName::ALL.iter().flat_map(|name| <[_; 2]>::from(name.words())).map(str::to_owned));
     for key in &asked {
         assert!(known.contains_key(key), "{key} is in no language");
     }
-    // Those of problems are put together from the name; `problem_tests` holds them to it.
+    // The keys of problems are derived from the name; `problem_tests` checks them.
     for key in known.keys().filter(|key| !key.starts_with("problem.")) {
         assert!(asked.contains(key), "{key} is said nowhere");
     }

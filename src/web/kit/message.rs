@@ -1,4 +1,4 @@
-//! What can be wrong with a field of a form, and how it is said.
+//! The errors of form fields, and their texts.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::login::{PasswordError, UsernameError};
 use crate::sms::PhoneError;
 use crate::web::kit::locale::Locale;
 
-/// Form fields that people fill in; the names are those of the HTML and of the JSON.
+/// Form fields that people fill in. The names are those in the HTML and the JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Field {
     Login,
@@ -48,7 +48,7 @@ pub enum Message {
         min: usize,
         max: usize,
     },
-    /// Letters, digits and a few marks, of one script.
+    /// Only letters, digits and a few marks, of one script.
     LoginCharacters,
     LoginTaken,
     PasswordMissing,
@@ -58,9 +58,9 @@ pub enum Message {
     PasswordTooLong {
         max: usize,
     },
-    /// It holds control characters.
+    /// The password has control characters.
     PasswordCharacters,
-    /// On a list of passwords that are tried first, or as easily guessed.
+    /// The password is on a list of common passwords, or as easy to guess.
     PasswordGuessable,
     PasswordSameAsLogin,
     PasswordUnchanged,
@@ -68,22 +68,22 @@ pub enum Message {
     CurrentPasswordWrong,
     PhoneMissing,
     PhoneInvalid,
-    /// A number that takes no messages.
+    /// The number cannot receive messages.
     PhoneNotMobile,
     CountryNotAllowed,
     /// There is no gateway to send codes by.
     NoCodesSent,
     PhoneTaken,
-    /// Told to who has shown that the number is theirs.
+    /// Shown only to a user who has proved that the number is theirs.
     NoAccount,
     CodeMissing,
-    /// Not six digits.
+    /// The code is not six digits.
     CodeDigits,
-    /// Wrong, expired, used or never sent.
+    /// The code is wrong, expired, used or was never sent.
     CodeWrong,
     CaptchaMissing,
     CaptchaWrong,
-    /// Of a token: none, too long, or with control characters.
+    /// A token's name: missing, too long, or with control characters.
     NameUnfit {
         max: usize,
     },
@@ -91,7 +91,7 @@ pub enum Message {
     ScopesTooMany {
         max: usize,
     },
-    /// Something is no name of a custom limit.
+    /// A scope is not the name of a custom limit.
     ScopesUnfit,
     ExpiryUnfit {
         max: u32,
@@ -137,7 +137,7 @@ impl Message {
 }
 
 impl Message {
-    /// For a current password: one that could not be set cannot be right either.
+    /// For a current password. A password that could not be set cannot be correct.
     pub const fn of_current_password(error: PasswordError) -> Self {
         match error {
             PasswordError::Empty => Self::CurrentPasswordMissing,
@@ -145,7 +145,7 @@ impl Message {
         }
     }
 
-    /// What a page that says it is answered with.
+    /// The HTTP status of a page with this message.
     const fn status(self) -> StatusCode {
         match self {
             Self::LoginTaken | Self::PhoneTaken => StatusCode::CONFLICT,
@@ -203,14 +203,14 @@ impl FieldErrors {
         Self(vec![(field, message)])
     }
 
-    /// The first message of a field stands.
+    /// Keeps only the first message of a field.
     pub fn add(&mut self, field: Field, message: Message) {
         if self.of(field).is_none() {
             self.0.push((field, message));
         }
     }
 
-    /// The value, or its message kept for the field: lets a handler parse all before it looks.
+    /// Returns the value, or records its message for the field. So a handler can parse all fields first.
     pub fn take<T>(&mut self, field: Field, parsed: Result<T, Message>) -> Option<T> {
         parsed.map_err(|message| self.add(field, message)).ok()
     }
@@ -223,7 +223,7 @@ impl FieldErrors {
         self.0.iter().find(|(at, _)| *at == field).map(|(_, message)| *message)
     }
 
-    /// The status of the first.
+    /// The status of the first message.
     pub fn status(&self) -> StatusCode {
         self.0.first().map_or(StatusCode::UNPROCESSABLE_ENTITY, |(_, message)| message.status())
     }

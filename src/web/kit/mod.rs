@@ -1,4 +1,4 @@
-//! What every page and call uses. It names no feature.
+//! Shared by all pages and calls. It names no feature.
 
 #[cfg(feature = "server")]
 pub mod assets;

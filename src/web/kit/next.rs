@@ -1,20 +1,20 @@
-//! Where to go after signing in: a path on this origin and nothing else.
+//! The target after signing in: always a path on this origin.
 
 use url::{Url, form_urlencoded};
 
 const LONGEST: usize = 512;
 
-/// A `next` that can be put into `Location` as it stands.
+/// A `next` that is safe to put into `Location` unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Next(String);
 
 impl Next {
-    /// None for whatever could leave this origin, in any reading that a browser or a proxy between
-    /// may take of it, and for the pages that would only bring the reader back here.
+    /// None for a path that might leave this origin, however a browser or a proxy reads it. Also None for
+    /// pages that would only lead back here.
     pub fn parse(text: &str) -> Option<Self> {
         let path = text.split(['?', '#']).next().unwrap_or_default();
-        // Browsers drop tabs and newlines and read `\` as `/`; proxies may decode or collapse what
-        // they pass on. Plain ASCII without any of it leaves nothing to read in two ways.
+        // Browsers drop tabs and newlines and read `\` as `/`. Proxies may decode or collapse paths. Plain
+        // ASCII without these has only one reading.
         let plain =
             text.len() <= LONGEST && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
         let lower = path.to_ascii_lowercase();
@@ -25,19 +25,19 @@ impl Next {
             .then(|| Self(text.to_owned()))
     }
 
-    /// Where there is no better place.
+    /// The default target.
     pub fn home() -> Self {
         Self("/account".into())
     }
 
-    /// A page of ours on the way there: `/login?next=/admin/messages`.
+    /// One of our pages that then leads to this target: `/login?next=/admin/messages`.
     pub fn by_way_of(&self, page: &str) -> String {
         let query: String = form_urlencoded::byte_serialize(self.0.as_bytes()).collect();
-        // A slash may stand in a query as it is (RFC 3986, 3.4), and reads better so.
+        // A query may contain a plain slash (RFC 3986, 3.4), which is easier to read.
         format!("{page}?next={}", query.replace("%2F", "/"))
     }
 
-    /// A page with the way on from it, if there is one.
+    /// A page followed by the next target, if there is one.
     pub fn after(page: &str, next: Option<&Self>) -> String {
         next.map_or_else(|| page.to_owned(), |next| next.by_way_of(page))
     }
@@ -52,7 +52,7 @@ fn comes_back(path: &str) -> bool {
     ["login", "logout", "register", "password", "api", "captcha"].contains(&first)
 }
 
-/// The same question put to a URL parser that follows what browsers do.
+/// Checks again with a URL parser that follows browsers.
 fn stays(text: &str) -> bool {
     let here = Url::parse("https://gatehouse.invalid/").expect("a constant that parses");
     here.join(text).is_ok_and(|there| there.origin() == here.origin())

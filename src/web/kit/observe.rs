@@ -1,5 +1,4 @@
-//! What operators see of requests: what each is called, and by route how many there were, how they ended and
-//! how long they took.
+//! Request metrics and ids: by route, the number of requests, their statuses and their durations.
 
 use std::cell::OnceCell;
 
@@ -16,22 +15,22 @@ use crate::telemetry::REQUEST_SECONDS;
 use crate::web::kit::visit::Edge;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// What leads nowhere is one route, whatever paths there are to think of.
+/// All requests without a route share one label, whatever their path.
 const NOWHERE: &str = "none";
 
-/// What is counted of one route, once for each worker; kept with the route, so that a request costs no look-up by
-/// name. Paths stand for their pattern, so there are no more of these than routes.
+/// The metrics of one route, created once for each worker. They are stored with the route, so that a request
+/// needs no look-up by name. The label is the path's pattern, so there are no more of these than routes.
 #[derive(Default)]
 pub struct RouteMetrics(OnceCell<Handles>);
 
 struct Handles {
     seconds: Histogram,
-    /// By the first digit of the status.
+    /// Indexed by the first digit of the status.
     ended: [Counter; 5],
 }
 
 impl RouteMetrics {
-    /// For requests that no route takes.
+    /// For requests that match no route.
     pub fn nowhere() -> Self {
         Self(OnceCell::from(Handles::of(NOWHERE)))
     }
@@ -80,7 +79,7 @@ pub async fn observe<B: MessageBody + 'static>(
     Ok(response)
 }
 
-/// The one that a trusted proxy gave it, so that it is called the same in both their logs; else one of ours.
+/// The id from a trusted proxy, so that both logs use the same id; otherwise a new one.
 fn id_of(request: &ServiceRequest) -> Option<RequestId> {
     let edge = request.app_data::<web::Data<Edge>>()?;
     let by_proxy = request.peer_addr().is_some_and(|peer| edge.trusted.contains(peer.ip().to_canonical()));

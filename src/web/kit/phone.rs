@@ -1,4 +1,4 @@
-//! A telephone number as somebody typed it, read by the rules in force.
+//! Parses a typed telephone number by the current settings.
 
 use crate::config::LiveSettings;
 use crate::sms::{Phone, PhoneError};

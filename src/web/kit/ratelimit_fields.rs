@@ -7,7 +7,7 @@ use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::throttle::{Limit, RuleSpan};
 
-/// A rule as its callers are told of it.
+/// A rule as callers see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy<'a> {
     pub name: &'a str,
@@ -16,25 +16,25 @@ pub struct Policy<'a> {
     pub window: Option<Duration>,
 }
 
-/// Where a caller stands in it.
+/// The caller's current state under a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing<'a> {
     pub name: &'a str,
     pub remaining: u32,
-    /// Until the next slot frees, where one is taken.
+    /// Until the next slot becomes free; None if no slot is taken.
     pub reset: Option<Duration>,
 }
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STANDING: HeaderName = HeaderName::from_static("ratelimit");
 
-/// Whole seconds rounded up, at least one: who waits that long never comes too early.
+/// Whole seconds rounded up, at least one: a client that waits this long is never too early.
 pub fn whole_seconds(span: Duration) -> u64 {
     (span.as_secs() + u64::from(span.subsec_nanos() > 0)).max(1)
 }
 
-/// Tells the limits, by what the caller knows them as, and where the caller stands. Beside what is told
-/// already: the fields are lists, and lines of one list are one.
+/// Adds the limits, by the names that callers know, and the caller's state. Fields that already exist are
+/// kept: both fields are lists, so several lines form one list.
 pub fn add<'a>(
     headers: &mut HeaderMap,
     limits: impl IntoIterator<Item = (&'a str, &'a Limit)>,
@@ -61,9 +61,9 @@ fn policies_of<'a>(name: &'a str, limit: &'a Limit) -> impl Iterator<Item = Poli
     })
 }
 
-/// `"login-account";q=3;w=60, "login-account-2";q=20;w=3600`. Names of a list must differ, so the
-/// rules of a limit after the first go by number. Windows are whole seconds there, rounded up: who
-/// trusts them goes slower than needed, never faster.
+/// `"login-account";q=3;w=60, "login-account-2";q=20;w=3600`. Names in a list must differ, so the rules of a
+/// limit after the first are numbered. Windows are in whole seconds, rounded up: a client that obeys them is
+/// slower than necessary, never too fast.
 pub fn policies<'a>(policies: impl IntoIterator<Item = Policy<'a>>) -> String {
     let mut out = String::new();
     let mut earlier = ("", 0);

@@ -1,11 +1,11 @@
-//! Something typed that must not be shown again or logged.
+//! A form value that must not be shown again or logged.
 
 use std::fmt;
 
 use serde::Deserialize;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// Something typed that must not be shown again or logged; wiped when dropped.
+/// A form value that must not be shown again or logged. It is wiped when dropped.
 #[derive(Default, Deserialize, Zeroize, ZeroizeOnDrop)]
 #[serde(transparent)]
 pub struct SecretField(String);

@@ -1,4 +1,4 @@
-//! What the handlers call: the services, made once by the composition root.
+//! The services that the handlers call, created once by the composition root.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,19 +25,19 @@ pub struct Services {
     pub registration: Registration,
     pub by_code: ByCode,
     pub codes: SmsCodes,
-    /// Where messages stay on this machine.
+    /// The messages of the development gateway, kept on this machine.
     pub outbox: Option<Outbox>,
-    /// As gateways are told to call it.
+    /// The base URL that gateways call.
     pub public_url: String,
     pub accounts: Accounts,
     pub sessions: Sessions,
-    /// Of other programs.
+    /// API tokens of other programs.
     pub tokens: ApiTokens,
-    /// What those are let in by.
+    /// Admits requests with API tokens.
     pub token_gate: TokenGate,
     pub custom: CustomLimits,
     pub lookup: Lookup,
-    /// The longest that a session lasts, for its cookie.
+    /// The longest lifetime of a session, for its cookie.
     pub session_lasts: Duration,
     pub captchas: ImageService,
     pub hasher: PasswordHasher,

@@ -1,4 +1,4 @@
-//! One request to a page: who asks, in which language, from which browser; and the answer to it.
+//! One request to a page: the client, the language, the browser, and the answer.
 
 mod devices;
 
@@ -29,7 +29,7 @@ use crate::web::kit::locale::Locale;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::wait::Wait;
 
-/// What every page needs to know of this installation; one for the app, in its `web::Data`.
+/// What every page needs to know about this installation. One for each app, in its `web::Data`.
 #[derive(Clone)]
 pub struct Edge {
     pub trusted: TrustedProxies,
@@ -40,7 +40,7 @@ pub struct Edge {
     pub clock: Clock,
     pub entropy: Entropy,
     pub request_ids: RequestIds,
-    /// There is a gateway; else no page offers a code, and what needs one is not there.
+    /// There is a gateway. Otherwise no page offers codes, and pages that need them do not exist.
     pub sends_codes: bool,
 }
 
@@ -67,7 +67,7 @@ impl Edge {
 }
 
 impl Edge {
-    /// Who makes a call of the API that changes something; refused where a foreign page makes it.
+    /// The client of an API call that changes something. Refuses calls from other sites.
     pub fn caller(&self, request: &HttpRequest) -> Result<ClientAddress, Problem> {
         if self.csrf.admits_call(request.headers()) {
             return Ok(ClientAddress::of(request, &self.trusted));
@@ -75,7 +75,7 @@ impl Edge {
         Err(Problem::Csrf)
     }
 
-    /// The browser that a request names, if it has been given a name.
+    /// The browser's id from its cookie, if it has one.
     pub fn browser(&self, headers: &HeaderMap) -> Option<Browser> {
         cookies::value(headers, self.cookies.browser_name()).and_then(Browser::parse)
     }
@@ -85,12 +85,12 @@ impl Edge {
     }
 }
 
-/// Taken as a handler's argument. Its answers set the cookies that the visit calls for.
+/// A handler's argument. Its answers set the necessary cookies.
 #[derive(Clone)]
 pub struct Visit {
     pub client: ClientAddress,
     pub locale: Locale,
-    /// The one it sent, or the one that this answer gives it.
+    /// The id that the browser sent, or a new one that this answer sets.
     pub browser: Browser,
     pub flash: Option<Flash>,
     edge: web::Data<Edge>,
@@ -131,7 +131,7 @@ impl Visit {
         }
     }
 
-    /// Whether a form that was sent is one of ours; where not, nothing it asks for is done.
+    /// Whether a submitted form is ours. If not, its action must not run.
     pub fn admits_form(&self, csrf_token: &str) -> bool {
         let sent = (!self.is_new).then_some(&self.browser);
         self.edge.csrf.admits_form(self.provenance, sent, csrf_token)
@@ -141,17 +141,17 @@ impl Visit {
         self.edge.clock.now()
     }
 
-    /// The token of the session cookie, as it was sent.
+    /// The token of the session cookie, as sent.
     pub fn session_token(&self) -> Option<&str> {
         self.session.as_deref()
     }
 
-    /// The path and query that were asked for, as they were sent.
+    /// The path and query, as sent.
     pub fn here(&self) -> &str {
         &self.here
     }
 
-    /// The path as the URL table has it, without what stands in for its parts.
+    /// The path's pattern in the URL table.
     pub fn pattern(&self) -> &str {
         &self.pattern
     }
@@ -160,7 +160,7 @@ impl Visit {
         &self.user_agent
     }
 
-    /// Keeps the word for the next page, where this answer is none that it was meant for.
+    /// Keeps the message for the next page, if this answer is not the page that it was meant for.
     pub const fn keep_flash(mut self) -> Self {
         (self.flash, self.had_flash) = (None, false);
         self
@@ -174,7 +174,7 @@ impl Visit {
         self.edge.sends_codes
     }
 
-    /// What surrounds a page; `here` is its path and query, for the links that change the language.
+    /// The page's layout. `here` is its path and query, for the links to other languages.
     pub fn layout(&self, here: impl Into<String>, user: Option<&str>) -> Layout {
         Layout {
             locale: self.locale,
@@ -186,7 +186,7 @@ impl Visit {
         }
     }
 
-    /// A page, with the cookies due.
+    /// A page with the necessary cookies.
     pub fn page(&self, status: StatusCode, page: &impl Template) -> HttpResponse {
         let mut response = match page.render() {
             Ok(html) => HttpResponse::build(status)
@@ -211,7 +211,7 @@ impl Visit {
         response
     }
 
-    /// 303 to a path of ours, with a word to say there.
+    /// 303 to one of our paths, with an optional message for that page.
     pub fn see_other(&self, path: &str, flash: Option<Flash>) -> HttpResponse {
         let mut response = HttpResponse::SeeOther().insert_header((LOCATION, path)).finish();
         if let Some(flash) = flash {
@@ -228,13 +228,12 @@ pub fn with_wait(mut response: HttpResponse, wait: Option<&Wait>) -> HttpRespons
     response
 }
 
-/// Adds a cookie to an answer.
 pub fn set(response: &mut HttpResponse, cookie: Cookie<'static>) {
     let added = response.add_cookie(&cookie);
     debug_assert!(added.is_ok(), "our cookies are plain ASCII");
 }
 
-/// What the reader chose, or what the browser says they read.
+/// The language that the reader chose, or the one that the browser prefers.
 pub fn language(headers: &HeaderMap, jar: Cookies) -> Locale {
     let kept = cookies::value(headers, jar.language_name()).and_then(Locale::named);
     let accepted =

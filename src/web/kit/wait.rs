@@ -1,4 +1,4 @@
-//! How long a reader has to wait, said so that it is still true when the page has been open a while.
+//! How long a reader has to wait, worded so that it stays correct while the page is open.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::web::kit::locale::Locale;
 
 pub use super::ratelimit_fields::whole_seconds;
 
-/// A wait that starts when the answer is made. The page names the moment it ends, in UTC, which the
-/// script on it turns into the reader's own time and counts down to.
+/// A wait that starts when the answer is made. The page names the end in UTC. The page's script converts it
+/// to the reader's time zone and counts down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
     seconds: u64,
@@ -21,7 +21,7 @@ pub struct Wait {
 impl Wait {
     pub fn new(now: Micros, retry_after: Duration) -> Self {
         let seconds = whole_seconds(retry_after);
-        // The clock shown has whole seconds: up, so that it never names a moment too early.
+        // The clock shows whole seconds. Rounded up, so that the time shown is never too early.
         let until =
             Micros::from_seconds(now.plus(retry_after).plus(Duration::from_micros(999_999)).seconds());
         Self { seconds, until }
@@ -41,14 +41,14 @@ impl Wait {
         Moment(self.until).iso()
     }
 
-    /// `14:05:12 UTC`, with the date where it is more than half a day off.
+    /// `14:05:12 UTC`, with the date if it is more than half a day away.
     pub fn clock(&self) -> String {
         let format = if self.seconds > 43_200 { "%Y-%m-%d %H:%M UTC" } else { "%H:%M:%S UTC" };
         Moment(self.until).show(format)
     }
 }
 
-/// As people say it, rounded up: `3 days 2 hours`, `6 minutes`, `4 minutes 20 seconds`, `12 seconds`.
+/// In common words, rounded up: `3 days 2 hours`, `6 minutes`, `4 minutes 20 seconds`, `12 seconds`.
 pub fn span_in_words(seconds: u64, locale: Locale) -> String {
     const UNITS: [(u64, [&str; 2]); 4] = [
         (86_400, ["span.day", "span.days"]),
@@ -56,14 +56,14 @@ pub fn span_in_words(seconds: u64, locale: Locale) -> String {
         (60, ["span.minute", "span.minutes"]),
         (1, ["span.second", "span.seconds"]),
     ];
-    /// From so many seconds on, how finely: nobody says five minutes and one second.
+    /// (from this many seconds, the precision in seconds): nobody says five minutes and one second.
     const STEPS: [(u64, u64); 4] = [(86_400, 3_600), (300, 60), (60, 10), (0, 1)];
     let seconds = seconds.max(1);
     let step = STEPS.iter().find(|(from, _)| seconds >= *from).map_or(1, |(_, step)| *step);
     in_units(seconds.next_multiple_of(step), &UNITS, locale)
 }
 
-/// An amount in the units given, largest first, each with its words for one and for several.
+/// A span in the given units, largest first. Each unit has its singular and its plural.
 pub fn in_units(mut left: u64, units: &[(u64, [&str; 2])], locale: Locale) -> String {
     let mut words: Vec<String> = Vec::with_capacity(2);
     for (size, [one, many]) in units {
@@ -77,7 +77,7 @@ pub fn in_units(mut left: u64, units: &[(u64, [&str; 2])], locale: Locale) -> St
     words.join(" ")
 }
 
-/// A moment as pages show it: UTC in the text, for machines beside it.
+/// A moment for pages: UTC as text, and machine-readable in an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment(pub Micros);
 
@@ -90,13 +90,13 @@ impl Moment {
         self.show("%Y-%m-%d %H:%M UTC")
     }
 
-    /// `14:05 UTC`, for where the day is plain.
+    /// `14:05 UTC`, if the day is obvious.
     pub fn clock(&self) -> String {
         self.show("%H:%M UTC")
     }
 
     fn show(self, format: &str) -> String {
-        // Only a time tens of thousands of years off cannot be shown.
+        // Only a time tens of thousands of years away cannot be shown.
         Timestamp::from_microsecond(self.0.0).unwrap_or(Timestamp::UNIX_EPOCH).strftime(format).to_string()
     }
 }

@@ -1,4 +1,4 @@
-//! How a handler ends early: with another answer than the one it was asked for, or with a problem.
+//! How a handler ends early: with another answer, or with a problem.
 
 use actix_web::error::InternalError;
 use actix_web::{Error, HttpResponse};
@@ -9,9 +9,9 @@ pub type WebResult = Result<HttpResponse, WebError>;
 
 #[derive(Debug)]
 pub enum WebError {
-    /// A form that goes back, the way to another page, a refusal with its fields.
+    /// For example the form again, a redirect, or a refusal with its fields.
     Answer(HttpResponse),
-    /// As JSON to a call; drawn as a page for everyone else, by `extract::refuse_with_pages`.
+    /// JSON for API calls; `extract::refuse_with_pages` renders a page for everyone else.
     Problem(Problem),
 }
 

@@ -1,4 +1,4 @@
-//! `/dev/outbox`: the messages that the outbox gateway took, for developers at this machine.
+//! `/dev/outbox`: the messages of the outbox gateway, for developers on this machine.
 
 use actix_web::http::StatusCode;
 use actix_web::web::Query;
@@ -61,8 +61,8 @@ pub async fn json(request: HttpRequest, wanted: Query<Wanted>, services: Shared)
     HttpResponse::Ok().json(messages.into_iter().map(shown).collect::<Vec<_>>())
 }
 
-/// None where there is nothing to see for this client: only the peer itself may be on this machine. One
-/// that speaks for others, as a proxy does, is not.
+/// None if this client may not see the outbox. Only a peer on this machine may, unless it speaks for others
+/// as a proxy does.
 fn messages(request: &HttpRequest, services: &Services, phone: &str) -> Option<Vec<OutboxMessage>> {
     let outbox = services.outbox.as_ref()?;
     let local = request.peer_addr().is_some_and(|peer| peer.ip().to_canonical().is_loopback());

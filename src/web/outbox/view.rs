@@ -22,7 +22,7 @@ pub struct OutboxPage {
 }
 
 impl OutboxPage {
-    /// `phone` is the number that the rows are limited to, as it was typed.
+    /// `phone` is the typed number that filters the rows.
     pub fn new(visit: &Visit, phone: &str, rows: Vec<OutboxRow>) -> Self {
         let phone = phone.chars().take(64).collect();
         Self { layout: visit.layout("/dev/outbox", None), phone, rows }

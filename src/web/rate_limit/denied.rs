@@ -1,4 +1,4 @@
-//! Why a request was turned away, and what it is told.
+//! Why a request was refused, and the answer to it.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::throttle::{Limit, Refusal};
 use crate::web::kit::problem_kind::{self, Kind};
 use crate::web::kit::ratelimit_fields::whole_seconds;
 
-/// What somebody is told who waited for others in flight, or whose store does not answer: a moment.
+/// `Retry-After` if requests in flight take all slots, or if the store does not answer.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Why a request was turned away.
+/// Why a request was refused.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Denied {
     /// A rule of this limit is full.
     Full { limit: Limit, refusal: Refusal },
-    /// Requests in flight take all that is left of a limit, and none of them ended in time.
+    /// Requests in flight take all free slots of a limit, and none of them ended in time.
     Busy,
     /// The store does not answer.
     Unavailable,
@@ -75,7 +75,7 @@ impl Denied {
         }
     }
 
-    /// Adds what the answer leaves out.
+    /// Adds the headers that the answer lacks.
     pub(super) fn head(&self, headers: &mut HeaderMap) {
         if !headers.contains_key(RETRY_AFTER) {
             headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(self.retry_after())));

@@ -1,10 +1,10 @@
-//! The slot of a request whose answer decides whether it counts, told to the store whatever becomes of the
-//! request.
+//! The slot of a request whose answer decides whether it counts. The store always learns the outcome, even if
+//! the request is aborted.
 
 use crate::throttle::{Hold, StoreError, WindowStore};
 
-/// Dropped before the answer was known, as when the client hangs up, it counts: who can choose not to hear
-/// the answer could else try without end.
+/// If this is dropped before the answer is known, for example because the client hangs up, the request
+/// counts. Otherwise a client could avoid the limit by hanging up before the answer.
 pub(super) struct InFlight<S: WindowStore + 'static>(Option<Hold<S>>);
 
 impl<S: WindowStore + 'static> InFlight<S> {
@@ -12,7 +12,7 @@ impl<S: WindowStore + 'static> InFlight<S> {
         Self(Some(hold))
     }
 
-    /// The answer is known. In a task of its own, which a client that hangs up now does not end.
+    /// The answer is known. It is settled in a separate task, which continues if the client hangs up.
     pub(super) async fn end(mut self, counts: bool) {
         if let Some(hold) = self.0.take() {
             let _ = tokio::spawn(settle(hold, counts)).await;
@@ -23,7 +23,7 @@ impl<S: WindowStore + 'static> InFlight<S> {
 impl<S: WindowStore + 'static> Drop for InFlight<S> {
     fn drop(&mut self) {
         let Some(hold) = self.0.take() else { return };
-        // Without a runtime the server is gone; the slot becomes a hit by itself.
+        // Without a runtime the server is gone. The slot becomes a hit by itself.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(settle(hold, true));
         }

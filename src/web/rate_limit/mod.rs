@@ -1,5 +1,5 @@
-//! A middleware that limits the requests of an actix-web application, for those who use the limiter as a
-//! library: a limit, and whom each request counts against.
+//! A middleware that limits the requests of an actix-web application, for users of the limiter as a library:
+//! a limit, and the subject that each request counts against.
 //!
 //! ```
 //! use std::time::Duration;
@@ -50,31 +50,31 @@ use crate::throttle::{Limit, Limiter, MOST_BUCKETS, WindowStore};
 pub use denied::Denied;
 pub use subject::Subject;
 
-/// How long a request may wait, unless it is said otherwise, for others in flight whose outcome decides
-/// whether there is room for it.
+/// How long a request waits by default for others in flight, whose outcome decides whether there is a free
+/// slot.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 type SubjectOf = dyn Fn(&ServiceRequest) -> Result<Option<Subject>, Error> + Send + Sync;
 type CountWhen = dyn Fn(&ResponseHead) -> bool + Send + Sync;
 type DeniedResponse = dyn Fn(&HttpRequest, &Denied) -> HttpResponse + Send + Sync;
 
-/// What becomes of requests while the store does not answer.
+/// How requests are handled while the store does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Outage {
     /// 503 with `Retry-After`.
     #[default]
     Refuse,
-    /// They pass uncounted. Only for what may be done without any limit.
+    /// Requests pass uncounted. Use it only for actions that are safe without any limit.
     Admit,
 }
 
-/// The middleware. Clones share the windows: make one, and give a clone to each worker's `App`.
+/// The middleware. Clones share the windows: create one, and give a clone to each worker's `App`.
 ///
-/// Past a limit it answers 429 as a problem (RFC 9457) with `Retry-After`; the handler's answers and refusals tell the
-/// limits and what is left of them in the `RateLimit` fields. A refusal writes nothing, so that whoever keeps
-/// trying gets all that is due. A rule that leads to a CAPTCHA refuses like any other: nothing here could
-/// tell that one was solved. A limit in monitor mode refuses nothing and counts what it would have refused in
-/// `gatehouse_rate_limit_refusals_total`.
+/// Above a limit it answers 429 as a problem (RFC 9457) with `Retry-After`. Answers and refusals of the
+/// handler have the limits and what is left of them in the `RateLimit` fields. A refusal writes nothing, so a
+/// client that keeps trying still gets its full rate. A rule that leads to a CAPTCHA refuses like any other,
+/// because the middleware cannot know whether one was solved. A limit in monitor mode refuses nothing; it
+/// counts what it would have refused in `gatehouse_rate_limit_refusals_total`.
 pub struct RateLimit<S: WindowStore + 'static> {
     limiter: Limiter<S>,
     counts: Vec<Count>,
@@ -84,14 +84,14 @@ pub struct RateLimit<S: WindowStore + 'static> {
     denied: Option<Arc<DeniedResponse>>,
 }
 
-/// A limit, and whom it counts.
+/// A limit, and the subject that it counts.
 #[derive(Clone)]
 struct Count {
     limit: Arc<dyn LimitNow>,
     subject: Arc<SubjectOf>,
 }
 
-/// Where a limit comes from, asked once a request: a [`Limit`], or a function that gives the one in force.
+/// The source of a limit, read once a request: a [`Limit`], or a function that returns the one in force.
 pub trait LimitNow: Send + Sync {
     fn limit(&self) -> Limit;
 }
@@ -115,11 +115,11 @@ impl<S: WindowStore + 'static> RateLimit<S> {
         Self { limiter, counts: Vec::new(), outage, patience, count_when: None, denied: None }
     }
 
-    /// Counts each request against the subject that `subject` finds for it, under this limit. `None`: it is
-    /// not limited by this one. An error: it is answered with that and counts nowhere. All limits of one
-    /// middleware are decided in one atomic step: a request counts in each of them, or in none. Two limits of
-    /// one name share their logs, here and wherever else the limiter is used, and cannot be told apart in the
-    /// `RateLimit` fields.
+    /// Counts each request under this limit, against the subject that `subject` returns. `None`: this limit
+    /// does not apply. An error: the request is answered with it and counts nowhere. All limits of one
+    /// middleware are decided in one atomic step: a request counts in each of them, or in none. Two limits
+    /// with the same name share their logs, here and wherever else the limiter is used, and look the same in
+    /// the `RateLimit` fields.
     ///
     /// # Panics
     /// With more than [`MOST_BUCKETS`] limits, which one step cannot span.
@@ -134,32 +134,31 @@ impl<S: WindowStore + 'static> RateLimit<S> {
         self
     }
 
-    /// Counts only those requests whose answer is as `counts` says, as failed attempts are counted. A request
-    /// takes a slot before it is handled and gives it back afterwards where it does not count, so that no
-    /// more can fail at once than one after another. Where the free slots are all taken by requests in
-    /// flight, the next one waits for one of them; one that answers after more than
-    /// [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE) counts until it does. Whoever hangs up before
-    /// the answer is counted.
+    /// Counts only requests whose answer satisfies `counts`, for example failed attempts. A request takes a
+    /// slot before it is handled and returns it afterwards if it does not count. So no more requests can fail
+    /// at once than one after another. If requests in flight take all free slots, the next request waits for
+    /// one of them. A request that takes longer than [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE) counts
+    /// until it answers. A request whose client hangs up before the answer counts.
     #[must_use]
     pub fn count_when(self, counts: impl Fn(&ResponseHead) -> bool + Send + Sync + 'static) -> Self {
         Self { count_when: Some(Arc::new(counts)), ..self }
     }
 
-    /// How long a request may wait for others in flight ([`RateLimit::count_when`]) before it is answered
-    /// 503; 5 s where unset.
+    /// How long a request waits for others in flight ([`RateLimit::count_when`]) before it is answered 503.
+    /// The default is 5 s.
     #[must_use]
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 
-    /// What becomes of requests while the store is out; [`Outage::Refuse`] where unset.
+    /// How requests are handled while the store is out. The default is [`Outage::Refuse`].
     #[must_use]
     pub fn on_outage(self, outage: Outage) -> Self {
         Self { outage, ..self }
     }
 
-    /// Answers those who are turned away with something else than [`Denied::respond`]. `Retry-After` and the
-    /// `RateLimit` fields are added to it.
+    /// Replaces [`Denied::respond`] as the answer to refused requests. `Retry-After` and the `RateLimit`
+    /// fields are added to it.
     #[must_use]
     pub fn denied_response(
         self,

@@ -1,4 +1,4 @@
-//! What stands around the wrapped service: ask, then let through or turn away, then settle.
+//! Wraps the service: ask the limiter, admit or refuse, then settle.
 
 use std::future::{Future, Ready, ready};
 use std::pin::Pin;
@@ -78,15 +78,16 @@ where
     }
 }
 
-/// A request that is let through.
+/// An admitted request.
 struct Passed<S: WindowStore + 'static> {
-    /// Where its answer decides whether it counts.
+    /// Set if the answer decides whether the request counts.
     in_flight: Option<InFlight<S>>,
     room: Option<LimitRoom>,
 }
 
 impl<S: WindowStore + 'static> RateLimit<S> {
-    /// The logs that a request is counted in. One that two limits of a name lead to is counted in once.
+    /// The logs that count a request. If two limits of the same name lead to one log, it counts the request
+    /// once.
     fn asked(&self, request: &ServiceRequest) -> Result<Vec<OwnedBucket>, Error> {
         let mut asked: Vec<OwnedBucket> = Vec::with_capacity(self.counts.len());
         for count in &self.counts {
@@ -115,7 +116,8 @@ impl<S: WindowStore + 'static> RateLimit<S> {
         })
     }
 
-    /// A hit that nobody waits for the answer of is given back: the request goes no further.
+    /// If the request is aborted before the store answers, its hit is given back, because the request goes no
+    /// further.
     async fn hit(&self, buckets: &[Bucket<'_>]) -> Result<Result<Passed<S>, Denied>, StoreError> {
         Ok(match self.limiter.reserve_beside_holds(buckets).await? {
             Some(HitDecision::Admitted(admission)) => {
@@ -139,7 +141,7 @@ impl<S: WindowStore + 'static> RateLimit<S> {
         })
     }
 
-    /// An error becomes an answer further out; it is judged by that.
+    /// An error becomes an answer further out, and is judged by that answer.
     fn counts<B>(&self, result: &Result<ServiceResponse<B>, Error>) -> bool {
         let Some(counts) = &self.count_when else { return true };
         match result {
@@ -165,7 +167,7 @@ impl<S: WindowStore + 'static> RateLimit<S> {
     }
 }
 
-/// What is left, as a caller is told it.
+/// What is left of each limit, for the `RateLimit` fields.
 fn standing<'a>(buckets: &[Bucket<'a>]) -> impl Fn(LimitRoom) -> Standing<'a> {
     move |room| Standing {
         name: buckets[room.bucket].limit.name(),
@@ -186,7 +188,7 @@ fn refused(buckets: &[Bucket<'_>], refusal: Refusal) -> Denied {
     Denied::Full { limit, refusal }
 }
 
-/// What a limit that watches would have refused.
+/// Counts what a limit in monitor mode would have refused.
 fn note(buckets: &[Bucket<'_>], noted: Option<Refusal>) {
     if let Some(refusal) = noted {
         count_refusal(buckets[refusal.bucket].limit.name(), "monitor");

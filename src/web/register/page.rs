@@ -1,4 +1,4 @@
-//! `/register`: a name, a password, and a number if somebody wants one.
+//! `/register`: a name, a password, and optionally a phone number.
 
 use actix_web::web::{Form, Query};
 use serde::Deserialize;
@@ -83,7 +83,7 @@ pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) ->
         RegistrationOutcome::Made(account) => {
             let (next, flash) = (Next::parse(&form.next), Some(Flash::Registered));
             let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Password).await?;
-            // None: its password was set anew within a moment of its making; it is there to be signed in to.
+            // None: the new password was already reset. The user can sign in with the reset one.
             response.unwrap_or_else(|| visit.see_other("/login", None))
         }
         RegistrationOutcome::LoginTaken => reply.invalid(Field::Login, Message::LoginTaken),
@@ -103,7 +103,7 @@ fn stage(form: &RegisterForm) -> Option<CodeStage> {
     named.then(|| CodeStage::of(&form.fields))
 }
 
-/// Whether nothing else is wrong, so that no message is sent for a form that comes back anyway.
+/// Whether all other fields are valid, so that no message is sent for a form that is shown again anyway.
 fn passes(live: &LiveSettings, form: &RegisterForm) -> bool {
     let mut errors = FieldErrors::default();
     parse_name(form, &mut errors);

@@ -12,7 +12,7 @@ use crate::web::kit::next::Next;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::visit::with_wait;
 
-/// The numbers that the hints name; the parsers of names and passwords have the last word.
+/// The numbers in the hints. The parsers of names and passwords decide.
 #[derive(Debug, Clone, Copy)]
 pub struct Hints {
     pub login_max: usize,
@@ -57,7 +57,7 @@ impl RegisterPage {
         self
     }
 
-    /// `Notice::Rejected` has no meaning here; a taken name is `Message::LoginTaken` at its field.
+    /// `Notice::Rejected` has no meaning here. A taken name is `Message::LoginTaken` at its field.
     pub fn notice(mut self, notice: Notice) -> Self {
         self.errors = notice.errors();
         self.notice = notice;

@@ -1,4 +1,4 @@
-//! `/password/reset`: a new password for who shows the account's number.
+//! `/password/reset`: sets a new password for a user who proves that the account's number is theirs.
 
 use actix_web::HttpResponse;
 use actix_web::web::Form;
@@ -18,7 +18,7 @@ use crate::web::kit::services::Shared;
 use crate::web::kit::visit::{self, Visit};
 use crate::web::kit::web_error::WebResult;
 
-/// `GET /password/reset`. Also for who is signed in: by a code, to an account without a password.
+/// `GET /password/reset`. Also for signed-in users: an account without a password can set one by a code.
 pub async fn show(visit: Visit) -> HttpResponse {
     CodePage::new(&visit, Purpose::Reset, None, None).respond(&visit)
 }

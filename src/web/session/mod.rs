@@ -1,4 +1,4 @@
-//! Sessions: who is signed in, a new one at every sign-in, and the end of one.
+//! Sessions: who is signed in, a new session at every sign-in, and its end.
 
 pub mod call;
 pub mod page;
@@ -19,10 +19,11 @@ use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::{self, Edge, Visit};
 use crate::web::kit::web_error::WebError;
 
-/// Who is signed in, whatever they may do. As a handler's argument; a page leads everyone else to the sign-in.
+/// The signed-in user, without further checks. As a handler's argument; pages redirect everyone else to the
+/// sign-in.
 pub struct SignedIn(pub AuthenticatedSession);
 
-/// The same, with a password of their own choice.
+/// A signed-in user who chose their own password.
 pub struct Member(pub AuthenticatedSession);
 
 impl FromRequest for SignedIn {
@@ -45,7 +46,7 @@ impl FromRequest for Member {
     }
 }
 
-/// For a call that only sometimes needs one.
+/// For a call that only sometimes needs a member.
 pub async fn member(request: &HttpRequest) -> Result<Member, WebError> {
     let who = required(request).await?;
     if !who.account.must_change_password {
@@ -60,7 +61,7 @@ async fn required(request: &HttpRequest) -> Result<AuthenticatedSession, WebErro
     if let Some(who) = find(services, edge.session_token(request.headers())).await? {
         return Ok(who);
     }
-    // Back to the page itself, if it is one and no mere form of it.
+    // Return to the page itself, unless the path is only the target of a form.
     let back = match request.path() {
         path @ ("/account/phone" | "/account/phone/remove") => path,
         _ => "/account",
@@ -84,13 +85,13 @@ async fn find(services: &Services, token: Option<&str>) -> Result<Option<Authent
     }
 }
 
-/// Who makes this visit, if anyone is signed in.
+/// The user of this visit, if one is signed in.
 pub async fn signed_in(visit: &Visit, services: &Services) -> Result<Option<AuthenticatedSession>, DbError> {
     find(services, visit.session_token()).await
 }
 
-/// Renews: a new token, and the one that this browser came with ends. None if the password was changed since
-/// the account was verified.
+/// Starts a new session with a new token, and ends the session of this browser. None if the password was
+/// changed since the account was verified.
 pub async fn renew(
     services: &Services,
     account: &Account,
@@ -102,7 +103,7 @@ pub async fn renew(
     services.sessions.renew(account, client, by, old.as_ref()).await
 }
 
-/// The answer to a sign-in that succeeded; None if it does not count any more.
+/// The answer to a successful sign-in; None if it is no longer valid.
 pub async fn welcome(
     visit: &Visit,
     services: &Services,
@@ -120,7 +121,7 @@ pub async fn welcome(
     Ok(Some(response))
 }
 
-/// The page for somebody who wants to sign in, or the way on for one who is signed in.
+/// The page for signing in, or a redirect for a user who is already signed in.
 pub async fn unless_signed_in(
     visit: Visit,
     services: &Services,

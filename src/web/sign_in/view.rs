@@ -1,4 +1,4 @@
-//! `/login`: name and password, a challenge where one is due, a wait where one is in force.
+//! `/login`: name and password, a challenge if one is due, and a wait if one is in force.
 
 use actix_web::HttpResponse;
 use askama::Template;
@@ -36,7 +36,7 @@ impl LoginPage {
         }
     }
 
-    /// The name as it was typed; a password is never shown again.
+    /// The name as typed. A password is never shown again.
     pub fn login(mut self, typed: &str) -> Self {
         self.login = typed.chars().take(256).collect();
         self
@@ -57,8 +57,8 @@ impl LoginPage {
         with_wait(visit.page(self.notice.status(), self), self.notice.wait())
     }
 
-    /// Where typing goes on: the field at fault, else what has to be typed again. A page that asks to
-    /// wait takes no focus, so that what it says is read first.
+    /// The focus: the field with an error, otherwise the first field to type again. A page with a wait sets
+    /// no focus, so that its message is read first.
     fn focus(&self) -> &'static str {
         match (&self.notice, self.errors.first()) {
             (notice, _) if notice.wait().is_some() => "",

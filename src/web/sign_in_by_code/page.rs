@@ -1,4 +1,4 @@
-//! `/login/code`: signing in with a number and the code that goes to it.
+//! `/login/code`: signing in with a phone number and a code sent to it.
 
 use actix_web::web::{Form, Query};
 

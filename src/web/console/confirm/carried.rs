@@ -1,4 +1,4 @@
-//! The password, asked for between a form of the console and what it changes, so that nothing typed is lost.
+//! Asks for the password between a form of the console and its change, so that no input is lost.
 
 use actix_web::HttpResponse;
 use serde::Deserialize;
@@ -15,18 +15,18 @@ use crate::web::kit::services::Services;
 use crate::web::kit::visit::{self, Visit};
 use crate::web::kit::web_error::WebError;
 
-/// A form as it was sent.
+/// A submitted form.
 pub type FormPairs = Vec<(String, String)>;
 
 pub fn value<'a>(pairs: &'a [(String, String)], name: &str) -> &'a str {
     pairs.iter().find(|(sent, _)| sent == name).map_or("", |(_, value)| value)
 }
 
-/// The password was confirmed lately, or just now.
+/// The password was confirmed recently, or just now.
 pub struct Confirmed(Option<SessionToken>);
 
 impl Confirmed {
-    /// The answer, with the token that confirming renewed.
+    /// Adds the session token that the confirmation renewed to the answer.
     pub fn finish(self, visit: &Visit, services: &Services, mut response: HttpResponse) -> HttpResponse {
         if let Some(token) = self.0 {
             visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
@@ -35,8 +35,8 @@ impl Confirmed {
     }
 }
 
-/// Passes if the password was confirmed lately, or comes with this form; otherwise gives the page that asks for
-/// it and carries the form along to `action`. The caller has checked that the form is ours.
+/// Passes if the password was confirmed recently or comes with this form. Otherwise returns the page that
+/// asks for the password and carries the form to `action`. The caller has checked the form's CSRF token.
 pub async fn require(
     visit: &Visit,
     services: &Services,

@@ -1,4 +1,4 @@
-//! `/admin/confirm`: the password, asked for again before a change.
+//! `/admin/confirm`: confirms the password before a change.
 
 pub mod call;
 pub mod carried;

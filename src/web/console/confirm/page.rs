@@ -1,4 +1,4 @@
-//! `/admin/confirm`: the password, confirmed before something is changed in the console.
+//! `/admin/confirm`: confirms the password before a change in the console.
 
 use actix_web::web::{Form, Query};
 use serde::Deserialize;
@@ -28,7 +28,7 @@ pub struct ConfirmForm {
     pub guarded: GuardedFields,
 }
 
-/// Where there is no better place.
+/// The default target.
 const CONSOLE: &str = "/admin";
 
 /// `GET /admin/confirm`
@@ -40,7 +40,7 @@ pub async fn show(visit: Visit, admin: Admin, query: Query<NextQuery>, services:
     Ok(ConfirmPage::new(&visit, admin.login(), next).respond(&visit))
 }
 
-/// `POST /admin/confirm`. The password is tried as at sign-in: the same windows count it.
+/// `POST /admin/confirm`. The same limits count the password as at sign-in.
 pub async fn submit(visit: Visit, form: Form<ConfirmForm>, services: Shared) -> WebResult {
     let admin = guard::confirmation(&visit, &services, &form.guarded.csrf_token).await?;
     let (live, next) = (services.live.snapshot(), parse_next(&form.next));
@@ -56,7 +56,7 @@ pub async fn submit(visit: Visit, form: Form<ConfirmForm>, services: Shared) -> 
     Ok(response)
 }
 
-/// The session's new token, once the password was right.
+/// The session's new token, after the password was verified.
 pub async fn confirm(
     reply: &FormReply<'_>,
     admin: &Admin,
@@ -75,7 +75,7 @@ pub async fn confirm(
     Ok(token)
 }
 
-/// Not back to this very page.
+/// Rejects this page itself as a target.
 fn parse_next(text: &str) -> Option<Next> {
     Next::parse(text).filter(|next| next.as_str().split(['?', '#']).next() != Some(CONFIRM))
 }

@@ -1,4 +1,4 @@
-//! `/admin/confirm`: the password once more, a challenge where one is due, a wait where one is in force.
+//! `/admin/confirm`: the password again, a challenge if one is due, and a wait if one is in force.
 
 use actix_web::HttpResponse;
 use askama::Template;
@@ -11,14 +11,14 @@ use crate::web::kit::next::Next;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::visit::with_wait;
 
-/// A form that waits for the password, and goes on to where it was sent once that is shown.
+/// A form that is submitted again to its target after the password is confirmed.
 pub struct CarriedForm {
     action: String,
     fields: Vec<(String, String)>,
 }
 
 impl CarriedForm {
-    /// All that the form held, but for what the page asks for itself.
+    /// Every field of the form, except those that the page asks for itself.
     pub fn new(action: &str, pairs: &[(String, String)]) -> Self {
         const OWN: [&str; 5] = ["csrf_token", "password", "captcha_id", "captcha_answer", "captcha_refresh"];
         let fields = pairs.iter().filter(|(name, _)| !OWN.contains(&name.as_str())).cloned().collect();
@@ -61,7 +61,7 @@ impl ConfirmPage {
         self
     }
 
-    /// The password comes along with a form, which is then acted on.
+    /// Carries a form, which runs after the password is confirmed.
     pub fn carrying(mut self, carried: CarriedForm) -> Self {
         self.carried = Some(carried);
         self
@@ -71,7 +71,7 @@ impl ConfirmPage {
         with_wait(visit.page(self.notice.status(), self), self.notice.wait())
     }
 
-    /// A page that asks to wait takes no focus, so that what it says is read first.
+    /// A page with a wait sets no focus, so that its message is read first.
     const fn focus(&self) -> &'static str {
         if self.notice.wait().is_some() { "" } else { "password" }
     }

@@ -1,4 +1,4 @@
-//! `/admin/events`: what was decided, and about whom.
+//! `/admin/events`: the recorded decisions and their subjects.
 
 pub mod call;
 pub mod page;

@@ -27,7 +27,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// What cannot be read is no filter.
+    /// Values that cannot be parsed do not filter.
     fn filter(&self) -> EventFilter {
         let limit = self.limit.trim();
         EventFilter {

@@ -1,4 +1,4 @@
-//! An event in words, as lists of them show it.
+//! An event in words, for lists of events.
 
 use std::borrow::Cow;
 
@@ -9,26 +9,26 @@ use crate::web::console::words::{grouped, title};
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::Moment;
 
-/// One row: an event, or several that are one.
+/// One row: an event, or several events combined.
 pub struct EventRow {
     pub at: Moment,
-    /// The last of several, where that is another moment.
+    /// The moment of the last of several events, if it differs.
     pub until: Option<Moment>,
     pub count: u64,
     action: Action,
     outcome: Outcome,
     name: Option<String>,
     limit: Option<String>,
-    /// From 1.
+    /// Counts from 1.
     rule: Option<i64>,
     pub noted: bool,
     pub solved: bool,
     pub subjects: Vec<SubjectLink>,
-    /// What an administrator gave as a reason, and the like.
+    /// For example the reason that an administrator gave.
     pub details: Vec<(String, String)>,
 }
 
-/// Somebody whom an event is about, masked, with all of theirs behind it.
+/// A masked subject of an event, with a link to all of its events.
 pub struct SubjectLink {
     pub key: &'static str,
     pub mask: String,
@@ -70,7 +70,7 @@ impl From<EventEntry> for EventRow {
 }
 
 impl EventRow {
-    /// What was tried.
+    /// The attempted action.
     pub fn what(&self, locale: Locale) -> Cow<'static, str> {
         match (self.action, self.name.as_deref()) {
             (Action::Admin, Some(act)) => match act_key(act) {
@@ -85,11 +85,11 @@ impl EventRow {
     }
 
     pub fn outcome(&self) -> &'static str {
-        // What a watching limit noted was admitted.
+        // A limit in monitor mode only noted this event, so it was admitted.
         outcome_key(self.outcome)
     }
 
-    /// Of the mark beside it.
+    /// The colour of the outcome's mark.
     pub fn tone(&self) -> &'static str {
         match self.outcome {
             Outcome::Ok | Outcome::Asked => "good",
@@ -100,7 +100,7 @@ impl EventRow {
         }
     }
 
-    /// Which rule had a say.
+    /// The rule that decided.
     pub fn why(&self, locale: Locale) -> Option<String> {
         let limit = title(self.limit.as_deref()?, locale);
         Some(match self.rule {
@@ -111,7 +111,7 @@ impl EventRow {
         })
     }
 
-    /// What a detail is called; as it was recorded where it has no name of ours.
+    /// The label of a detail; its recorded name if it has no label.
     pub fn detail(&self, name: &str, locale: Locale) -> Cow<'static, str> {
         match detail_key(name) {
             Some(key) => locale.t(key),
@@ -124,7 +124,7 @@ impl EventRow {
     }
 }
 
-/// The texts of a JSON object, for people; what is no such object stands as it is.
+/// The fields of a JSON object as texts for people. Any other text is returned unchanged.
 fn details(json: &str) -> Vec<(String, String)> {
     let Ok(serde_json::Value::Object(fields)) = serde_json::from_str(json) else {
         return vec![(String::new(), json.to_owned())];

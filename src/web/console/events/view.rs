@@ -1,4 +1,4 @@
-//! `/admin/events`: everything that was recorded, newest first, by what it is about.
+//! `/admin/events`: all recorded events, newest first, with their subjects.
 
 use askama::Template;
 use url::form_urlencoded;
@@ -24,7 +24,7 @@ pub struct EventsPage {
     rows: Vec<EventRow>,
     first: bool,
     older: Option<String>,
-    /// Of whoever the list is about, where it is about one.
+    /// The subject of the list, if it has only one.
     only: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl EventsPage {
         self.filter.limit.as_ref() == Some(name)
     }
 
-    /// What else of the filter is not typed, and has to come along.
+    /// Filters without an input field, which the form must carry.
     fn kept(&self) -> Vec<(&'static str, i64)> {
         subjects(&self.filter)
     }
@@ -90,7 +90,7 @@ impl EventsPage {
         !self.kept().is_empty()
     }
 
-    /// The same list of everybody.
+    /// The same list for all subjects.
     fn of_all(&self) -> String {
         address(&EventFilter { account: None, address: None, phone: None, ..self.filter.clone() }, None)
     }

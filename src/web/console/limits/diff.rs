@@ -1,4 +1,4 @@
-//! What differs between two sets of limits, line by line.
+//! The difference between two sets of limits, by line.
 
 /// A line of a unified diff.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,11 +12,11 @@ pub enum DiffKind {
     Same,
     Added,
     Removed,
-    /// Where lines are left out.
+    /// Omitted lines.
     Gap,
 }
 
-/// From one text to another.
+/// The difference between two texts.
 pub fn between(old: &str, new: &str) -> Vec<DiffLine> {
     let diff = similar::TextDiff::from_lines(old, new);
     lines(&diff.unified_diff().context_radius(2).to_string())

@@ -1,4 +1,4 @@
-//! A draft of limits on its way: what was typed, what is wrong with it, and what it would have done.
+//! A draft of limits: the input, its mistakes, and its preview.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,10 @@ use crate::throttle::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use crate::web::console::words::unit_key;
 use crate::web::kit::locale::Locale;
 
-/// Which button sent a draft.
+/// The button that submitted a draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Act {
-    /// Also what Enter does: it changes nothing.
+    /// Also the effect of Enter: it changes nothing.
     #[default]
     Try,
     Save,
@@ -32,7 +32,7 @@ impl Act {
     }
 }
 
-/// How much recorded traffic a draft is tried on.
+/// How much recorded traffic is replayed for a draft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stretch {
     Hour,
@@ -73,16 +73,16 @@ impl Stretch {
     }
 }
 
-/// What every form with a draft carries besides.
+/// Other fields of every form with a draft.
 #[derive(Debug, Clone, Default)]
 pub struct Controls {
     pub act: Act,
-    /// What was in force when the page was opened.
+    /// The version in force when the page was opened.
     pub version: String,
     pub reason: String,
     pub stretch: Stretch,
     pub csrf_token: String,
-    /// Asked for, and not there.
+    /// The reason is required but missing.
     pub reason_missing: bool,
 }
 
@@ -104,7 +104,7 @@ fn value<'a>(pairs: &'a [(String, String)], name: &str) -> &'a str {
     pairs.iter().find(|(sent, _)| sent == name).map_or("", |(_, value)| value)
 }
 
-/// A rule as it stands in the form, right or wrong.
+/// A rule as entered in the form, valid or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleRow {
     pub max: String,
@@ -141,7 +141,7 @@ impl From<&Rule> for RuleRow {
     }
 }
 
-/// One limit as its form has it.
+/// One limit as entered in its form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LimitForm {
     pub monitor: bool,
@@ -156,7 +156,7 @@ impl From<&Limit> for LimitForm {
 }
 
 impl LimitForm {
-    /// The rows in the order of their numbers, which have no gap.
+    /// The rows in the order of their numbers, which have no gaps.
     pub fn read(pairs: &[(String, String)]) -> Self {
         let row = |index: usize| {
             let text = |part: &str| value(pairs, &format!("{part}-{index}")).trim().to_owned();
@@ -169,12 +169,13 @@ impl LimitForm {
                 then: text("then"),
             })
         };
-        // More than a limit takes, so that one too many is told and not lost.
+        // One more than a limit allows, so that a surplus rule is reported and not lost.
         let rows = (0..crate::throttle::MOST_RULES + 2).map_while(row).collect();
         Self { monitor: value(pairs, "mode") == "monitor", rows }
     }
 
-    /// The table of the limit in TOML. What is no number stays as it was typed, to be refused with its reason.
+    /// The limit's table in TOML. Input that is not a number is kept as typed, so that parsing rejects it
+    /// with a reason.
     pub fn toml(&self, name: &str) -> String {
         let mode = if self.monitor { "mode = \"monitor\"\n" } else { "" };
         let rules: Vec<String> = self.rows.iter().map(RuleRow::toml).collect();
@@ -204,7 +205,7 @@ impl RuleRow {
     }
 }
 
-/// A basic string of TOML.
+/// A TOML basic string.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for letter in text.chars() {
@@ -218,7 +219,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// What is wrong with a draft, and where.
+/// A mistake in a draft, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// `limits.login-account.rules[0].max`
@@ -229,14 +230,14 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    /// The rule and its part that it is about, where it is about one.
+    /// The rule's index and the name of its part, if the mistake is about a rule.
     pub fn place(&self) -> Option<(usize, &str)> {
         let (_, rest) = self.field.rsplit_once("rules[")?;
         let (index, part) = rest.split_once(']')?;
         Some((index.parse().ok()?, part.strip_prefix('.').unwrap_or(part)))
     }
 
-    /// What would be right there, in the reader's language; none where only the message can say.
+    /// The expected value, in the reader's language; None if only the message describes it.
     pub fn right(&self, locale: Locale) -> Option<Cow<'static, str>> {
         let key = match self.place()?.1 {
             "max" => "draft.right-max",

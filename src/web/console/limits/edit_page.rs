@@ -1,4 +1,4 @@
-//! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: drafts, tried and saved.
+//! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: drafts, previewed and saved.
 
 use actix_web::HttpResponse;
 use actix_web::web::{Form, Path};
@@ -103,7 +103,7 @@ pub async fn submit_toml(
 ) -> WebResult {
     let pairs = form.read_form().await?;
     let controls = Controls::read(&pairs);
-    // As browsers send what was typed, lines end in CR LF.
+    // Browsers submit lines that end in CR LF.
     let draft = carried::value(&pairs, "toml").replace("\r\n", "\n");
     let page = |controls: &Controls| TomlPage::new(&visit, admin.login(), draft.clone(), controls.clone());
     if !visit.admits_form(&controls.csrf_token) {
@@ -125,18 +125,18 @@ pub async fn submit_toml(
     })
 }
 
-/// A draft on its way into force.
+/// A draft to be saved.
 struct Saving<'a> {
     visit: &'a Visit,
     services: &'a Services,
     admin: &'a Admin,
-    /// Where the form goes.
+    /// The target of the form.
     action: &'a str,
     pairs: &'a [(String, String)],
 }
 
 impl Saving<'_> {
-    /// `again` makes the page with the draft as it was typed.
+    /// `again` renders the page with the draft as typed.
     async fn save(
         &self,
         draft: &str,

@@ -1,4 +1,5 @@
-//! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: a draft, tried on recorded traffic before it is saved.
+//! `/admin/limits/edit/{limit}` and `/admin/limits/toml`: a draft, replayed on recorded traffic before it is
+//! saved.
 
 use std::borrow::Cow;
 
@@ -21,9 +22,9 @@ use crate::web::kit::visit::Visit;
 pub enum Word {
     #[default]
     None,
-    /// Not one of our forms, or too old.
+    /// The form is not ours, or too old.
     Expired,
-    /// It cannot be written; in the words of where it should have gone.
+    /// Saving failed; the text is the backend's error.
     Home(String),
 }
 
@@ -99,7 +100,7 @@ impl EditorPage {
         self.form.rows.iter().enumerate().collect()
     }
 
-    /// The owner's own have none.
+    /// Limits that the owner defined have no default.
     fn has_default(&self) -> bool {
         !self.limit.name().starts_with("custom.")
     }
@@ -120,7 +121,7 @@ impl EditorPage {
         ]
     }
 
-    /// What is wrong with a part of a rule, said at it.
+    /// The mistake in a part of a rule, shown next to it.
     fn wrong(&self, index: &usize, part: &str) -> Option<Cow<'_, str>> {
         let mistake = self.mistakes.iter().find(|mistake| mistake.place() == Some((*index, part)))?;
         Some(mistake.right(self.layout.locale).unwrap_or(Cow::Borrowed(&mistake.message)))
@@ -131,7 +132,7 @@ impl EditorPage {
     }
 }
 
-/// All of them as they are written in the file.
+/// All limits as TOML, as in the file.
 #[derive(Template)]
 #[template(path = "pages/admin/toml.html")]
 pub struct TomlPage {
@@ -182,7 +183,7 @@ fn status(controls: &Controls, mistakes: &[Mistake], word: &Word) -> StatusCode 
     }
 }
 
-/// Somebody else saved meanwhile: what is in force, what was typed, and what to do.
+/// Somebody else saved meanwhile: shows the limits in force, the draft, and how to go on.
 #[derive(Template)]
 #[template(path = "pages/admin/stale.html")]
 pub struct StalePage {
@@ -195,7 +196,7 @@ pub struct StalePage {
 }
 
 impl StalePage {
-    /// `diff` goes from what is in force to the draft.
+    /// `diff` leads from the limits in force to the draft.
     pub fn new(
         visit: &Visit,
         user: &str,

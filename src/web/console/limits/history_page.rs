@@ -1,4 +1,4 @@
-//! `/admin/limits/history`: every set of limits that was in force, and the return to one of them.
+//! `/admin/limits/history`: every earlier set of limits, and the rollback to one of them.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -41,14 +41,14 @@ pub async fn show(visit: Visit, admin: Admin, wanted: Query<Wanted>, services: S
     Ok(visit.page(StatusCode::OK, &page))
 }
 
-/// At most `limit` changes, each beside the one before it, and where the next page begins.
+/// At most `limit` changes, each with its difference from the previous one, and the cursor of the next page.
 pub async fn changes(
     services: &Services,
     current: &CurrentLimits,
     before: Option<ChangeCursor>,
     limit: u32,
 ) -> Result<(Vec<ChangeRow>, Option<ChangeCursor>), DbError> {
-    // One more: what the last of them changed is told by the one before it.
+    // One more, because the last change is compared with the one before it.
     let first = before.is_none();
     let found = services.tuning.history(before, limit + 1).await?;
     let more = found.len() > limit as usize;
@@ -73,7 +73,7 @@ fn row(change: &LimitsChange, earlier: &str, current: bool) -> ChangeRow {
     }
 }
 
-/// `GET /admin/limits/history/{change}`: what going back would change, before it is done.
+/// `GET /admin/limits/history/{change}`: shows what a rollback would change, before it is done.
 pub async fn ask(visit: Visit, admin: Admin, change: Path<String>, services: Shared) -> WebResult {
     Ok(visit.page(StatusCode::OK, &rollback_page(&visit, &services, &admin, &change).await?))
 }

@@ -1,4 +1,4 @@
-//! `/admin/limits/history`: who changed the limits, when, why, and the way back.
+//! `/admin/limits/history`: who changed the limits, when and why, and the rollback.
 
 use askama::Template;
 
@@ -12,12 +12,12 @@ pub struct ChangeRow {
     pub id: String,
     pub at: Moment,
     pub version: String,
-    /// Nobody, where the document was edited by hand.
+    /// None if the document was edited by hand.
     pub login: Option<String>,
     pub reason: Option<String>,
-    /// From what was in force before it.
+    /// The difference from the previous set.
     pub diff: Vec<DiffLine>,
-    /// In force now: there is no way back to it.
+    /// In force now, so there is no rollback to it.
     pub current: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct HistoryPage {
 }
 
 impl HistoryPage {
-    /// `here` is the page with its query; `later`: it does not begin with the newest.
+    /// `here` is the page with its query. `later`: the list does not begin with the newest change.
     pub fn new(
         visit: &Visit,
         user: &str,
@@ -44,13 +44,13 @@ impl HistoryPage {
     }
 }
 
-/// Asks for the reason before an earlier set is put in force again.
+/// Asks for a reason before a rollback to an earlier set.
 #[derive(Template)]
 #[template(path = "pages/admin/rollback.html")]
 pub struct RollbackPage {
     layout: Layout,
     change: ChangeRow,
-    /// From what is in force to that set.
+    /// The difference from the limits in force to that set.
     diff: Vec<DiffLine>,
     version: String,
     reason: String,
@@ -62,7 +62,7 @@ pub enum RollbackProblem {
     /// The limits were changed since the page was opened.
     Stale,
     Expired,
-    /// It cannot be put in force; in the words of what refused it.
+    /// The set cannot be put in force; the text is the error.
     Refused(String),
 }
 

@@ -1,4 +1,4 @@
-//! `/admin/limits`: the limits in force, edited, tried on the record, saved, and their history.
+//! `/admin/limits`: the limits in force, their drafts and previews, and their history.
 
 pub mod call;
 pub mod diff;

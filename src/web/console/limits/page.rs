@@ -1,4 +1,4 @@
-//! `/admin/limits`: what is in force, what it did in the last hour, and who changed it last.
+//! `/admin/limits`: the limits in force, their decisions in the last hour, and the latest changes.
 
 use actix_web::http::StatusCode;
 
@@ -13,7 +13,7 @@ use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::WebResult;
 
-/// How many of the latest changes stand below the limits.
+/// How many of the latest changes are shown below the limits.
 const LATEST: u32 = 3;
 
 /// `GET /admin/limits`

@@ -1,4 +1,4 @@
-//! What a draft would have done to recorded traffic, beside what was recorded.
+//! What a draft would have done to recorded traffic, compared with the record.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -9,16 +9,16 @@ use crate::web::console::limits::draft::Stretch;
 use crate::web::console::words::{grouped, title};
 use crate::web::kit::locale::Locale;
 
-/// That the draft changes limits that cannot be replayed, too.
+/// A caveat: the draft also changes limits that cannot be replayed.
 pub const NOT_REPLAYED: &str = "preview.not-replayed";
 
-/// What came of trying a draft.
+/// The result of a preview.
 #[derive(Default)]
 pub enum Trial {
-    /// It was not tried.
+    /// There was no preview.
     #[default]
     None,
-    /// Why it could not be; `said` in the words of what refused it.
+    /// Why the preview failed; `said` is the error's own text.
     Unable {
         key: &'static str,
         said: Option<String>,
@@ -26,21 +26,21 @@ pub enum Trial {
     Done(PreviewView),
 }
 
-/// What a line is about.
+/// The subject of a line.
 pub enum About {
-    /// Everything that was tried, by the key of its words.
+    /// All replayed attempts; the value is the key of the label.
     All(&'static str),
-    /// What one limit asked for or refused.
+    /// The challenges and refusals of one limit.
     Limit(String),
 }
 
-/// One thing that is compared.
+/// One compared figure.
 pub struct PreviewLine {
     pub about: About,
     pub recorded: u64,
-    /// As the draft is estimated.
+    /// The estimate for the draft.
     pub draft: u64,
-    /// Whether more of it is what one wants; none where that depends.
+    /// Whether a higher figure is better; None if that depends.
     pub more_is_better: Option<bool>,
 }
 
@@ -54,7 +54,7 @@ impl PreviewLine {
         }
     }
 
-    /// The longest bar of the line has a hundred units.
+    /// The longest bar of the line has 100 units.
     pub fn bar(&self, count: &u64) -> u64 {
         let longest = self.recorded.max(self.draft).max(1);
         (u128::from(*count) * 100).div_ceil(u128::from(longest)) as u64
@@ -68,7 +68,7 @@ impl PreviewLine {
         grouped(self.recorded)
     }
 
-    /// Only what the draft changes is an estimate.
+    /// A figure is an estimate only if the draft changes it.
     pub fn estimate(&self, locale: Locale) -> Cow<'static, str> {
         let count = grouped(self.draft);
         if self.same() {
@@ -78,7 +78,7 @@ impl PreviewLine {
         }
     }
 
-    /// Of the figure of the draft.
+    /// The colour of the draft's figure.
     pub fn tone(&self) -> &'static str {
         match (self.more_is_better, self.draft.cmp(&self.recorded)) {
             (None, _) | (_, Ordering::Equal) => "",
@@ -90,12 +90,12 @@ impl PreviewLine {
 
 pub struct PreviewView {
     pub stretch: Stretch,
-    /// How many recorded attempts it was tried on.
+    /// How many recorded attempts were replayed.
     pub attempts: u64,
-    /// Of how many the record cannot know how they would have ended.
+    /// How many of these attempts have an unknown outcome.
     pub unknown: u64,
     pub lines: Vec<PreviewLine>,
-    /// What has to be known to read the figures, by the keys of its sentences.
+    /// What readers of the figures must know, as keys of sentences.
     pub caveats: Vec<&'static str>,
 }
 
@@ -106,14 +106,14 @@ impl PreviewView {
         t!("preview.lead", locale = code, stretch = stretch, count = grouped(self.attempts))
     }
 
-    /// What the figures of the draft are, and what the record cannot know; none if nothing is estimated.
+    /// A note on what is estimated and what the record cannot show; None if nothing is estimated.
     pub fn estimated(&self, locale: Locale) -> Option<Cow<'static, str>> {
         let estimated = self.unknown > 0 || !self.lines.iter().all(PreviewLine::same);
         let unknown = grouped(self.unknown);
         estimated.then(|| t!("preview.estimated", locale = locale.code(), unknown = unknown))
     }
 
-    /// As far as it could be tried, which is all of it.
+    /// True only if every changed limit could be replayed.
     pub fn changes_nothing(&self) -> bool {
         !self.caveats.contains(&NOT_REPLAYED) && self.lines.iter().all(PreviewLine::same)
     }

@@ -14,12 +14,12 @@ use crate::web::kit::problem::{DraftProblem, InputError, Problem};
 use crate::web::kit::services::Shared;
 use crate::web::kit::wait::Moment;
 
-/// What is looked at where nothing else is asked for.
+/// The default time span.
 const USUAL: Duration = Duration::from_secs(24 * 60 * 60);
 /// About as long as another preview takes.
 const BUSY_RETRY: Duration = Duration::from_secs(5);
 
-/// One of `limits` and `toml`.
+/// Exactly one of `limits` and `toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
@@ -35,7 +35,7 @@ struct Body {
     rows: u64,
     bytes: u64,
     incomplete: Vec<IncompleteReason>,
-    /// As it was recorded.
+    /// The recorded figures.
     current: ComparisonSide,
     draft: ComparisonSide,
     not_replayed: Vec<String>,
@@ -53,7 +53,7 @@ impl From<PreviewReport> for Body {
     }
 }
 
-/// Changes nothing, so that the password need not be shown for it.
+/// Changes nothing, so the password need not be confirmed.
 pub async fn submit(
     _: Admin,
     wanted: UnreadBody<Wanted, DOCUMENT_LIMIT>,

@@ -1,4 +1,4 @@
-//! A draft tried on recorded traffic, for the pages that edit one.
+//! A draft replayed on recorded traffic, for the pages that edit it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub fn mistake(error: DraftError) -> Mistake {
     Mistake { field: error.field, message: error.message, line: error.line }
 }
 
-/// What a draft would have done to what was recorded, or everything that is wrong with it.
+/// What a draft would have done to recorded traffic, or all of its mistakes.
 pub async fn tried(
     services: &Services,
     draft: &str,
@@ -37,7 +37,7 @@ pub async fn tried(
     }))
 }
 
-/// `untried`: what the draft changes is of limits that cannot be replayed, too.
+/// `untried`: the draft also changes limits that cannot be replayed.
 fn view(report: PreviewReport, stretch: Stretch, untried: bool) -> PreviewView {
     let PreviewReport { comparison: Comparison { recorded, draft }, incomplete, .. } = report;
     let line = |key, of: fn(&AttemptCounts) -> u64, more_is_better| PreviewLine {
@@ -61,7 +61,7 @@ fn view(report: PreviewReport, stretch: Stretch, untried: bool) -> PreviewView {
     PreviewView { stretch, attempts: draft.all.attempts, unknown: draft.all.unknown, lines, caveats }
 }
 
-/// What a limit asked for or refused; none if the draft makes no difference to it.
+/// The challenges and refusals of a limit; None if the draft does not change their number.
 fn by_limit(recorded: &LimitCounts, draft: &LimitCounts) -> Option<PreviewLine> {
     let stopped = |limit: &LimitCounts| limit.counts.challenged + limit.counts.throttled;
     let about = About::Limit(recorded.name.clone());

@@ -1,4 +1,4 @@
-//! `/admin/limits`: every limit in plain words, whether it is the default, and what it does just now.
+//! `/admin/limits`: every limit in plain words, whether it is the default, and its recent decisions.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::web::console::words::{about, grouped, sentences, title};
 use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
 
-/// A limit as it is in force.
+/// A limit that is in force.
 pub struct LimitCard {
     limit: Limit,
     default: bool,
@@ -43,14 +43,14 @@ impl LimitCard {
     }
 }
 
-/// Limits that belong together.
+/// Related limits.
 struct Group<'a> {
     key: &'static str,
     id: &'static str,
     cards: Vec<&'a LimitCard>,
 }
 
-/// The part of the page that a limit stands in.
+/// The section of the page that shows a limit.
 fn group_of(limit: &str) -> &'static str {
     match LimitName::parse(limit).map(LimitName::unit) {
         Some(LimitUnit::SignIn | LimitUnit::Registration) => "sign-in",
@@ -75,7 +75,7 @@ impl LimitsPage {
         Self { layout: visit.layout("/admin/limits", Some(user)), version, home, cards, changes: Vec::new() }
     }
 
-    /// The latest of them.
+    /// The latest changes.
     pub fn changes(mut self, changes: Vec<ChangeRow>) -> Self {
         self.changes = changes;
         self
@@ -103,7 +103,7 @@ impl LimitsPage {
         sentences(&card.limit, self.layout.locale)
     }
 
-    /// What it did, as a short list; empty where nothing came.
+    /// The limit's decisions as a short list; empty if there were none.
     fn hour(&self, card: &LimitCard) -> Vec<(&'static str, String)> {
         let Hour { admitted, challenged, refused, noted } = card.hour;
         let all = [

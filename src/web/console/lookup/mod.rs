@@ -1,4 +1,4 @@
-//! `/admin/lookup`: what the limits say of one subject now.
+//! `/admin/lookup`: the current state of the limits for one subject.
 
 pub mod call;
 pub mod page;

@@ -1,4 +1,4 @@
-//! `/admin/lookup`: who is counted, until when, why they were refused, and letting them in.
+//! `/admin/lookup`: a subject's counts, when they end, why it was refused, and how to let it in.
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ use crate::web::kit::web_error::WebResult;
 const HERE: &str = "/admin/lookup";
 const CLEAR: &str = "/admin/lookup/clear";
 const ENABLE: &str = "/admin/lookup/enable";
-/// How many of the last events are shown, and how many days back.
+/// How many recent events are shown, and from how many days.
 const LATEST: u32 = 20;
 const DAYS: u32 = 7;
-/// The longest that can be meant: a device at a name, of 255 bytes.
+/// The longest valid subject in bytes: a login name, `@`, and a device id.
 const LONGEST: usize = 255 + 1 + 32;
 
 /// `GET /admin/lookup`
@@ -38,7 +38,7 @@ pub async fn show(visit: Visit, admin: Admin, request: HttpRequest, services: Sh
     page(&visit, &services, &admin, &asked, |page| page).await
 }
 
-/// `POST /admin/lookup`: whom to look up, kept in a cookie rather than in the address of the page.
+/// `POST /admin/lookup`: the subject to look up. A cookie keeps it, not the URL.
 pub async fn ask(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
     let asked = asked(&pairs);
     if !visit.admits_form(carried::value(&pairs, "csrf_token")) {
@@ -79,7 +79,7 @@ pub async fn enable(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services
     Ok(act.confirmed.finish(&visit, &services, response))
 }
 
-/// Something that is to be done about whoever was looked up.
+/// An action on the looked-up subject.
 struct LookupAct {
     admin: Admin,
     live: Arc<LiveSettings>,
@@ -89,8 +89,8 @@ struct LookupAct {
 }
 
 impl LookupAct {
-    /// The form at `action`, with a reason and the password shown; or the page that goes back. `what` is what
-    /// the reason is for.
+    /// Parses the form at `action`, which needs a reason and a confirmed password; otherwise returns the page
+    /// to show. `what` is the object of the reason.
     async fn read(
         visit: &Visit,
         services: &Services,
@@ -180,7 +180,7 @@ async fn person(
     })
 }
 
-/// As it is counted: a name in its one spelling, a number in E.164.
+/// The name as limits count it: a canonical login, or a number in E.164.
 fn name(subject: &LookupSubject, asked: &str) -> String {
     match subject {
         LookupSubject::Login(login) => login.as_str().to_owned(),
@@ -226,7 +226,7 @@ fn device_fact(locale: Locale, device: DeviceFailures, max: u32) -> Option<Strin
     (count > 0 && max > 0).then(told)
 }
 
-/// Every event of whoever an entry is about.
+/// The link to every event of the entry's subject.
 fn all_events(kind: LookupKind, entry: &EventEntry) -> Option<String> {
     let (field, shown) = match kind {
         LookupKind::Login | LookupKind::Device => ("account", &entry.account),

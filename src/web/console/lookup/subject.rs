@@ -11,8 +11,9 @@ use crate::web::kit::client::{ClientAddress, TrustedProxies};
 /// Bytes of a custom limit's subject.
 pub const LONGEST: usize = 256;
 
-/// What somebody typed who wants to know why somebody is refused: an address, a number, a device or a name. No
-/// text is two of them: a name has a letter, and no @, and no dot or colon with digits alone; a number has none.
+/// Parses what an administrator looks up: an address, a number, a device or a login name. No text is two of
+/// them: a login name has a letter, has no @, and has no dot or colon with only digits; a number has no
+/// letter.
 pub fn read(text: &str, live: &LiveSettings) -> Option<LookupSubject> {
     let text = text.trim();
     [LookupKind::Address, LookupKind::Phone, LookupKind::Device, LookupKind::Login]
@@ -20,7 +21,7 @@ pub fn read(text: &str, live: &LiveSettings) -> Option<LookupSubject> {
         .find_map(|kind| read_as(kind, text, live))
 }
 
-/// The subject of a limit that counts this kind.
+/// Parses the subject of a limit that counts this kind.
 pub fn read_as(kind: LookupKind, text: &str, live: &LiveSettings) -> Option<LookupSubject> {
     match kind {
         LookupKind::Login => Username::parse(text).ok().map(LookupSubject::Login),
@@ -35,7 +36,7 @@ pub fn read_as(kind: LookupKind, text: &str, live: &LiveSettings) -> Option<Look
     }
 }
 
-/// `alice@` and the id of the device, as events have it.
+/// `alice@` and the id of the device, as in events.
 fn device(text: &str) -> Option<LookupSubject> {
     let (login, id) = text.rsplit_once('@')?;
     Some(LookupSubject::Device { login: Username::parse(login).ok()?, id: DeviceId::parse(id)? })
@@ -49,7 +50,7 @@ fn address(text: &str) -> Option<LookupSubject> {
     Some(LookupSubject::Address { address: address.as_ref().to_vec(), network: network.as_ref().to_vec() })
 }
 
-/// A prefix as the ledger shows it, or a number that has it.
+/// A prefix as the ledger shows it, or a number with that prefix.
 fn prefix(text: &str, live: &LiveSettings) -> Option<LookupSubject> {
     if let Some(LookupSubject::Phone(phone)) = read_as(LookupKind::Phone, text, live) {
         return Some(LookupSubject::Prefix(phone.block().to_owned()));

@@ -1,5 +1,4 @@
-//! `/admin/lookup`: one person, what is counted against them, when that ends, why they were refused, and the
-//! way to let them in.
+//! `/admin/lookup`: one subject, its counts, when they end, why it was refused, and how to let it in.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -18,48 +17,48 @@ use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::{Moment, Wait};
 
-/// Units across a time line.
+/// Units of a time line's width.
 const ACROSS: u64 = 1000;
 
-/// Stands for the password where it is the one that lacks its reason; no limit is called that.
+/// Names the password if enabling it lacks a reason. No limit has this name.
 pub const ENABLING: &str = "password";
 
-/// What was found of whoever was looked up.
+/// What was found about the looked-up subject.
 pub struct Person {
-    /// Which kind of thing was typed.
+    /// The kind of subject.
     pub kind: &'static str,
-    /// As it is counted: a login in its one spelling, a number in E.164.
+    /// The name as limits count it: a canonical login, or a number in E.164.
     pub name: String,
-    /// More of what is known, in words.
+    /// Other known facts, in words.
     pub facts: Vec<String>,
-    /// Since when the password opens nothing.
+    /// Since when the password is disabled.
     pub disabled: Option<Moment>,
     pub limits: Vec<LimitState>,
     pub events: Vec<EventRow>,
-    /// Where all of them are, where there are any.
+    /// The link to all events, if there are any.
     pub all_events: Option<String>,
 }
 
-/// One limit's log of that person.
+/// One limit's log for this subject.
 pub struct LimitState {
     name: String,
     rules: Vec<RuleState>,
-    /// Attempts under way.
+    /// Attempts in flight.
     holds: u32,
     empty: bool,
-    /// Every instance counts for itself.
+    /// Every instance counts separately.
     of_this_instance: bool,
 }
 
-/// What one rule makes of the log.
+/// The state of one rule, from the log.
 struct RuleState {
     rule: Rule,
     used: u32,
-    /// When the next hit is admitted, where none is now.
+    /// When the next hit is admitted; None if one is admitted now.
     frees: Option<Wait>,
     start: Moment,
     end: Moment,
-    /// Where on the line each counted hit is, the newest last.
+    /// The position of each counted hit on the time line, newest last.
     marks: Vec<u64>,
 }
 
@@ -82,7 +81,7 @@ impl RuleState {
         let start = window::start(&rule.span, now);
         let whole = now.since(start).max(Duration::from_micros(1)).as_micros();
         let place = |at: &Micros| (at.since(start).as_micros() * u128::from(ACROSS) / whole) as u64;
-        // What a success has forgiven is older than all that a captcha rule counts.
+        // Hits that a success has forgiven are older than every hit that a captcha rule counts.
         let most = if rule.then == RuleAction::Captcha { standing.count as usize } else { hits.len() };
         let counted = hits.iter().filter(|at| **at > start && **at <= now).take(most);
         let mut marks: Vec<u64> = counted.map(place).collect();
@@ -106,9 +105,9 @@ pub struct LookupPage {
     layout: Layout,
     asked: String,
     found: Option<Person>,
-    /// What was typed is nobody that could be counted.
+    /// The input is not a subject that limits can count.
     unreadable: bool,
-    /// The limit whose clearing lacks its reason, or [`ENABLING`].
+    /// The limit to clear without a reason given, or [`ENABLING`].
     reason_missing: Option<String>,
     down: bool,
     expired: bool,
@@ -139,7 +138,7 @@ impl LookupPage {
         self
     }
 
-    /// The form was too old, or not one of ours.
+    /// The form was too old, or not ours.
     pub const fn expired(mut self) -> Self {
         self.expired = true;
         self

@@ -32,7 +32,7 @@ pub struct LiftForm {
     csrf_token: String,
 }
 
-/// `GET /admin/messages`. What cannot be read of the filter is no filter.
+/// `GET /admin/messages`. Values that cannot be parsed do not filter.
 pub async fn show(visit: Visit, admin: Admin, wanted: Query<Wanted>, services: Shared) -> WebResult {
     let asked = Asked {
         state: MessageState::parse(&wanted.state),

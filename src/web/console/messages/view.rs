@@ -1,4 +1,4 @@
-//! `/admin/messages`: what went out, what became of it, and what is stopped.
+//! `/admin/messages`: the messages sent, their delivery, and the brakes in force.
 
 use std::borrow::Cow;
 
@@ -76,7 +76,7 @@ impl MessagesPage {
         MessageState::ALL.into_iter().map(choice).collect()
     }
 
-    /// Where the first page of the same filter is.
+    /// The path of the first page with the same filter.
     fn newest(&self) -> String {
         address(&self.asked, None)
     }
@@ -92,7 +92,7 @@ impl MessageRow {
         state_key(self.state)
     }
 
-    /// Of the mark beside it.
+    /// The colour of the state's mark.
     fn tone(&self) -> &'static str {
         match (self.state, self.report) {
             (MessageState::Refused | MessageState::Unknown | MessageState::Withheld, _)

@@ -1,4 +1,4 @@
-//! Charts as SVG that needs no script: stacked bars over time, each with its words, and the same as a table.
+//! Charts as SVG without a script: stacked bars over time, each with a text, and the same data as a table.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use crate::web::console::words::grouped;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::Moment;
 
-/// Units of height that a chart is drawn in; its width is ten a column.
+/// The chart's height in units. Its width is ten units a column.
 pub const HEIGHT: u64 = 100;
 pub const COLUMN: u64 = 10;
-/// How much of a column its bar takes.
+/// The width of a bar in its column.
 const BAR: u64 = 8;
 
-/// One kind of thing that is counted, lowest in the stack first.
+/// One counted kind. The first is lowest in the stack.
 pub struct Series {
-    /// Its name in the words of the reader's language.
+    /// The locale key of its name.
     pub key: &'static str,
-    /// The class of its colour.
+    /// The CSS class of its colour.
     pub tone: &'static str,
     pub counts: Vec<u64>,
 }
@@ -31,13 +31,13 @@ pub struct Chart {
     series: Vec<Series>,
 }
 
-/// A step of which something is to be drawn.
+/// A step with something to draw.
 pub struct Column {
     pub from: Moment,
     pub words: String,
     pub bars: Vec<Bar>,
     pub counts: Vec<String>,
-    /// Of the strip that a pointer meets.
+    /// The position of the strip that reacts to the pointer.
     pub x: u64,
 }
 
@@ -50,7 +50,7 @@ pub struct Bar {
 }
 
 impl Chart {
-    /// `start` is when the first step begins.
+    /// `start` is the start of the first step.
     pub const fn new(
         id: &'static str,
         title: &'static str,
@@ -89,7 +89,7 @@ impl Chart {
         (0..self.steps()).all(|step| self.total(step) == 0)
     }
 
-    /// What the top of the chart stands for: a round number at least as high as the highest bar.
+    /// The value at the top of the chart: a round number at least as high as the highest bar.
     pub fn top(&self) -> u64 {
         ceiling((0..self.steps()).map(|step| self.total(step)).max().unwrap_or(0))
     }
@@ -98,13 +98,13 @@ impl Chart {
         grouped(self.top())
     }
 
-    /// Beginning, middle and end, for below the chart.
+    /// Start, middle and end, for below the chart.
     pub fn ticks(&self) -> [Moment; 3] {
         let at = |step: usize| Moment(self.start.plus(self.step * u32::try_from(step).unwrap_or(u32::MAX)));
         [at(0), at(self.steps() / 2), at(self.steps())]
     }
 
-    /// The sum of each kind, as a sentence for who does not see the bars.
+    /// The sum of each kind as a sentence, for readers who do not see the bars.
     pub fn summary(&self, locale: Locale) -> String {
         let one = |series: &Series| {
             format!("{} {}", locale.t(series.key), grouped(series.counts.iter().sum::<u64>()))
@@ -112,7 +112,7 @@ impl Chart {
         self.series.iter().map(one).collect::<Vec<_>>().join(" · ")
     }
 
-    /// The steps in which anything happened.
+    /// The steps in which something happened.
     pub fn columns(&self, locale: Locale) -> Vec<Column> {
         (0..self.steps()).filter(|step| self.total(*step) > 0).map(|step| self.column(step, locale)).collect()
     }
@@ -127,7 +127,7 @@ impl Chart {
                 continue;
             }
             told.push(format!("{} {}", locale.t(series.key), grouped(count)));
-            // What happened is seen, however little it was beside the rest.
+            // A count above zero is always visible, however small it is beside the others.
             let (low, high) = (scaled(below, top), scaled(below + count, top).max(scaled(below, top) + 1));
             let (y, height) = (HEIGHT.saturating_sub(high), high - low);
             bars.push(Bar { tone: series.tone, x: x + (COLUMN - BAR) / 2, y, width: BAR, height });

@@ -1,4 +1,4 @@
-//! From sums of events to what the overview shows of them.
+//! Turns sums of events into the overview's figures.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::web::console::overview::view::{Charts, Period, Use};
 
 const QUARTER: Duration = Duration::from_secs(15 * 60);
 
-/// A stretch that ends with the step that now is in, and how long its steps are.
+/// A span that ends with the current step, and the length of its steps.
 #[derive(Clone, Copy)]
 pub struct Grid {
     pub start: Micros,
@@ -60,7 +60,7 @@ pub fn period(sums: &[EventCount]) -> Period {
         images: of(Action::Captcha, Outcome::Asked),
         solved: of(Action::Captcha, Outcome::Ok).min(of(Action::Captcha, Outcome::Asked)),
         sent,
-        // One that was sent before the hour may be entered in it.
+        // A code sent before the hour may be entered in it.
         entered: of(Action::Guess, Outcome::Ok).min(sent),
         wrong_codes: of(Action::Guess, Outcome::Wrong),
         disabled: of(Action::PasswordDisabled, Outcome::Ok),
@@ -112,7 +112,7 @@ pub fn charts(now: Micros, hour: &[FiguresStep], day: &[FiguresStep]) -> Vec<Cha
 
 type Kind = (&'static str, &'static str, &'static [Outcome]);
 
-/// What each limit did, in the hour and in the day, the busiest first. Those that did nothing are left out.
+/// The decisions of each limit in the hour and in the day, busiest first. Omits limits without any.
 pub fn uses(hour: &[EventCount], day: &[EventCount]) -> Vec<Use> {
     let mut names: Vec<&str> = day.iter().chain(hour).map(|sum| sum.limit.as_str()).collect();
     names.sort_unstable();

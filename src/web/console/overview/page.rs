@@ -1,4 +1,4 @@
-//! `/admin`: what happens, from the record of events and from what this instance stands on.
+//! `/admin`: recent activity from the record of events, and the state of this instance's dependencies.
 
 use actix_web::http::StatusCode;
 use rust_i18n::t;
@@ -18,10 +18,11 @@ use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Moment;
 use crate::web::kit::web_error::WebResult;
 
-/// How many of each kind stand out, and how many of all are shown.
+/// How many subjects of each kind are shown, and how many in total.
 const TOP: u32 = 5;
 const MOST: usize = 8;
-/// From how many attempts on, at how many accounts, and from which share on one address is suspicious.
+/// An address is suspicious from this many attempts, at this many accounts, and from this share of all
+/// attempts.
 const SHARED_ATTEMPTS: i64 = 50;
 const SHARED_ACCOUNTS: i64 = 5;
 const SHARED_PERCENT: i64 = 80;
@@ -35,7 +36,7 @@ pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
 
 async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbError> {
     let (log, now) = (services.audit.log(), visit.now());
-    // What happened in this very minute is in it.
+    // Includes the current minute.
     let soon = now.plus(crate::audit::MINUTE);
     let (by_minute, by_quarter) = (Grid::hour(now), Grid::day(now));
     let hour = log.series(by_minute.start, soon, by_minute.step).await?;
@@ -70,7 +71,7 @@ async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbErro
     })
 }
 
-/// None while the store is out, which is said elsewhere.
+/// None while the store is out, which another warning reports.
 async fn messages_spent(services: &Services) -> Option<Warning> {
     let spent = services.codes.spent(&services.live.snapshot()).await.ok()??;
     match spent.level() {

@@ -1,4 +1,4 @@
-//! `/admin`: what happens right now, who makes it happen, and whether everything stands.
+//! `/admin`: current activity, its busiest subjects, and the state of the dependencies.
 
 use std::borrow::Cow;
 
@@ -12,52 +12,52 @@ use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Moment;
 
-/// What was counted in the last hour, or day.
+/// The counts of the last hour or day.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Period {
     pub signed_in: u64,
     pub wrong: u64,
-    /// Attempts that were told to solve a CAPTCHA first.
+    /// Attempts that had to solve a CAPTCHA first.
     pub challenged: u64,
     pub refused: u64,
     pub images: u64,
     pub solved: u64,
     pub sent: u64,
-    /// Of those, by now.
+    /// How many of the sent codes have been entered.
     pub entered: u64,
     pub wrong_codes: u64,
-    /// Passwords that had too many wrong ones in a row.
+    /// Passwords disabled after too many wrong ones in a row.
     pub disabled: u64,
-    /// Codes that went to nobody: they were short.
+    /// Codes that were not sent because codes are rationed.
     pub withheld: u64,
 }
 
-/// What one limit did.
+/// The decisions of one limit.
 pub struct Use {
     pub limit: String,
     pub challenged: [u64; 2],
     pub refused: [u64; 2],
-    /// What it would have refused, had it not only watched.
+    /// What it would have refused, but for monitor mode.
     pub noted: [u64; 2],
 }
 
-/// The last hour and the last day of one kind of thing.
+/// The last hour and the last day of one kind.
 pub struct Charts {
     pub key: &'static str,
     pub hour: Chart,
     pub day: Chart,
 }
 
-/// Somebody who stands out, masked.
+/// A masked subject with unusual activity.
 pub struct Subject {
     pub kind: &'static str,
     pub mask: String,
     pub attempts: u64,
-    /// Their events.
+    /// The link to their events.
     pub href: String,
 }
 
-/// One thing that this instance depends on.
+/// A dependency of this instance.
 pub struct Part {
     pub key: &'static str,
     pub up: bool,
@@ -67,14 +67,14 @@ pub struct Part {
 pub struct InstanceRow {
     pub host: String,
     pub version: String,
-    /// As the newest document has it.
+    /// The instance runs with the newest document.
     pub current: bool,
     pub started: Moment,
     pub seen: Moment,
     pub refused: Option<String>,
 }
 
-/// What needs somebody's attention.
+/// A problem that needs attention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warning {
     InstancesDiffer,
@@ -92,7 +92,7 @@ pub enum Warning {
     PasswordsDisabled {
         count: u64,
     },
-    /// Half of the messages that may go to everyone, or with `short` as much as everybody may spend.
+    /// Half of the messages for everyone together are spent; or, with `short`, all that everyone may spend.
     MessagesSpent {
         spent: SpentRule,
         short: bool,
@@ -107,7 +107,7 @@ pub enum Warning {
     },
 }
 
-/// Everything that the page shows.
+/// All data of the page.
 pub struct Overview {
     pub now: Moment,
     pub hour: Period,
@@ -118,11 +118,11 @@ pub struct Overview {
     pub parts: Vec<Part>,
     pub instances: Vec<InstanceRow>,
     pub warnings: Vec<Warning>,
-    /// Whose request this is, as limits count it.
+    /// The address of this request, as limits count it.
     pub address: String,
 }
 
-/// A figure with what it was over the day.
+/// A figure for the hour, with the same figure for the day.
 struct Tile {
     key: &'static str,
     hour: String,
@@ -176,7 +176,7 @@ impl OverviewPage {
         grouped(*number)
     }
 
-    /// What is wrong, in a line, and what to do about it.
+    /// The warning in one line, and what to do about it.
     fn warning(&self, warning: &Warning) -> (Cow<'static, str>, Cow<'static, str>) {
         let code = self.layout.locale.code();
         let plain = |title, text| (self.layout.t(title), self.layout.t(text));
@@ -213,7 +213,7 @@ impl OverviewPage {
         }
     }
 
-    /// What a part of the program said, in its own words.
+    /// The error's own text.
     fn said<'a>(&self, warning: &'a Warning) -> Option<&'a str> {
         match warning {
             Warning::Refused { reason } | Warning::HomeDown { reason } => Some(reason),

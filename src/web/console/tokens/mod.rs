@@ -1,4 +1,4 @@
-//! `/admin/tokens`: tokens for other programs.
+//! `/admin/tokens`: API tokens for other programs.
 
 pub mod call;
 pub mod page;
@@ -40,7 +40,7 @@ const MOST_DAYS: u32 = 3660;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const LONGEST_LIFE: Duration = Duration::from_secs(MOST_DAYS as u64 * DAY.as_secs());
 
-/// Makes a token and records that. None if there are as many as there may be.
+/// Creates a token and records that. None if the maximum number of tokens exists.
 async fn create_token(
     services: &Services,
     admin: &Admin,

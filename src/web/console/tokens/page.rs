@@ -1,4 +1,4 @@
-//! `/admin/tokens`: tokens of other programs, listed, made and revoked; and what is asked of a new one.
+//! `/admin/tokens`: lists, creates and revokes API tokens, and validates new ones.
 
 use std::time::Duration;
 
@@ -28,8 +28,7 @@ pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
     respond(&visit, &services, &admin, TokenNotice::None, None).await
 }
 
-/// `POST /admin/tokens`. Answers with the page itself and no redirection: the token is told in this answer
-/// and nowhere else.
+/// `POST /admin/tokens`. Answers with the page itself, not with a redirect: only this answer shows the token.
 pub async fn create(visit: Visit, form: Form<TokenMakingForm>, services: Shared) -> WebResult {
     let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
     let notice = match parse(&form) {
@@ -42,7 +41,7 @@ pub async fn create(visit: Visit, form: Form<TokenMakingForm>, services: Shared)
     respond(&visit, &services, &admin, notice, Some(&form)).await
 }
 
-/// `POST /admin/tokens/revoke`. One that was revoked meanwhile is as well revoked as any.
+/// `POST /admin/tokens/revoke`. If the token is already revoked, there is nothing to do.
 pub async fn revoke(visit: Visit, form: Form<TokenRevokingForm>, services: Shared) -> WebResult {
     let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
     if let Some(id) = TokenId::parse(&form.id) {

@@ -1,4 +1,4 @@
-//! `/admin/tokens`: the tokens of other programs, and the form that makes one.
+//! `/admin/tokens`: the API tokens of other programs, and the form that creates one.
 
 use std::borrow::Cow;
 
@@ -14,16 +14,16 @@ use crate::web::kit::message::{Field, FieldErrors};
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Moment;
 
-/// What there is to say of the form that was sent.
+/// The result of the submitted form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TokenNotice {
     None,
-    /// The token, this once.
+    /// The token, shown only once.
     Made {
         name: String,
         token: String,
     },
-    /// There are as many as there may be.
+    /// The maximum number of tokens exists.
     Full,
     Wrong(FieldErrors),
 }
@@ -44,7 +44,7 @@ struct TokenRow {
 pub struct TokensPage {
     layout: Layout,
     rows: Vec<TokenRow>,
-    /// Of the custom limits that there are.
+    /// The existing custom limits.
     limits: Vec<String>,
     notice: TokenNotice,
     errors: FieldErrors,
@@ -76,7 +76,7 @@ impl TokensPage {
         self
     }
 
-    /// What was typed, unless a token was made of it.
+    /// The input, unless it has created a token.
     pub fn typed(mut self, form: &TokenMakingForm) -> Self {
         if !matches!(self.notice, TokenNotice::Made { .. }) {
             let cut = |text: &str| text.chars().take(8192).collect();

@@ -1,4 +1,4 @@
-//! How long the body of a request may take, whole: a byte now and then does not prolong it.
+//! The time limit for the whole body of a request. Sending a byte now and then does not extend it.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -24,12 +24,12 @@ use super::{ANSWER_RATE, ANSWER_TIME, LAST_ANSWER, Open};
 use crate::web::kit::error_page;
 use crate::web::kit::problem::Problem;
 
-/// For the 16 KiB of a form: 13 kbit/s, less than any phone has where it has a network at all.
+/// For a form of 16 KiB: 13 kbit/s, less than any phone with a network connection.
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// For the 256 KiB of a document, at 70 kbit/s. Only for those who have been let in.
+/// For a document of 256 KiB, at 70 kbit/s. Only for authorised senders.
 const DOCUMENT_TIME: Duration = Duration::from_secs(30);
 
-/// When the body of a request must be here.
+/// When the body of a request must be complete.
 pub struct BodyTime {
     until: Cell<Instant>,
     is_over: Cell<bool>,
@@ -45,7 +45,7 @@ impl BodyTime {
         Rc::new(Self { until, is_over: Cell::new(false), connection })
     }
 
-    /// A document is being read, and whoever sends it may.
+    /// The handler reads a document, and the sender is authorised.
     pub fn allow_document(request: &HttpRequest) {
         if let Some(time) = request.extensions().get::<Rc<Self>>() {
             time.allow(DOCUMENT_TIME);
@@ -66,8 +66,8 @@ impl BodyTime {
     }
 }
 
-/// For `wrap(from_fn(within_time))`. A body that is not here in time is answered with 408, whatever became of
-/// it in a handler, and its connection is closed; beneath, the connection hears how far its request has come.
+/// For `wrap(from_fn(within_time))`. If a body is late, the answer is 408, whatever the handler returned, and
+/// the connection is closed. This also reports the progress of the request to its connection.
 pub async fn within_time<B: MessageBody + 'static>(
     mut request: ServiceRequest,
     next: Next<B>,
@@ -118,7 +118,7 @@ fn time_for(size: BodySize) -> Duration {
 struct TimedBody {
     payload: Payload,
     time: Rc<BodyTime>,
-    /// Made when there is something to wait for: most bodies come with their heads.
+    /// Created only if there is something to wait for: most bodies arrive with their heads.
     timer: Option<Pin<Box<Sleep>>>,
 }
 

@@ -1,4 +1,4 @@
-//! One connection: since when it has had no complete request, and until when it may stay as it is.
+//! One connection: since when it has had no complete request, and its current deadline.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,16 +7,16 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::time::Instant;
 
-/// For as long as a handler works on a complete request.
+/// The deadline while a handler works on a complete request.
 const NOT_OVERDUE: u64 = u64::MAX;
 
-/// Written by the worker that serves it, read by whoever looks for one to close. Times are milliseconds of
-/// the server's uptime.
+/// The worker that serves the connection writes this; the code that closes connections reads it. Times are
+/// milliseconds of the server's uptime.
 pub struct Connection {
     uptime: Uptime,
     since: AtomicU64,
     until: AtomicU64,
-    /// The same socket once more. None in tests.
+    /// A duplicate of the socket. None in tests.
     handle: Option<TcpStream>,
 }
 
@@ -28,18 +28,19 @@ impl Connection {
         connection
     }
 
-    /// It may take so long from now on for what comes next.
+    /// Sets the deadline for the next step to this long from now.
     pub(super) fn stay(&self, span: Duration) {
         self.until.store(self.uptime.now() + millis(span), Ordering::Relaxed);
     }
 
-    /// A request has arrived whole. Until it is answered, it is ours to be quick.
+    /// A complete request has arrived. There is no deadline until it is answered.
     pub(super) fn completed(&self) {
         self.since.store(self.uptime.now(), Ordering::Relaxed);
         self.until.store(NOT_OVERDUE, Ordering::Relaxed);
     }
 
-    /// Its answer is under way, and may take so long. If it had to be made first, that was no waiting of the client's.
+    /// The answer is being sent and may take this long. The time that the handler needed does not count as
+    /// waiting.
     pub(super) fn answered(&self, span: Duration) {
         let now = self.uptime.now();
         if self.until.load(Ordering::Relaxed) == NOT_OVERDUE {
@@ -57,19 +58,19 @@ impl Connection {
         self.until.load(Ordering::Relaxed) <= now
     }
 
-    /// Whoever serves it finds it closed at the next read or write. The client is told by a reset: an end in good
-    /// order waits behind what it does not read, and the system would keep all that for minutes.
+    /// The worker finds the connection closed at its next read or write. The client gets a reset. An orderly
+    /// close would wait until the client reads the rest, and the system would keep that data for minutes.
     pub(super) fn close(&self) {
         if let Some(handle) = &self.handle {
-            // It may be closed already.
+            // It may already be closed.
             let _ = SockRef::from(handle).set_linger(Some(Duration::ZERO));
             let _ = handle.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// How long the server has run, by a clock that nobody sets: deadlines hold where the system's clock is put
-/// forward or back.
+/// The server's uptime, from a monotonic clock: deadlines hold even if the system's clock is set forward or
+/// back.
 #[derive(Clone)]
 pub(super) enum Uptime {
     Since(Instant),

@@ -1,9 +1,9 @@
-//! Connections: none is held open for nothing, and past a bound the one that has waited longest without a
-//! complete request is closed.
+//! Connections: idle ones are closed, and above a bound the one that has waited longest without a complete
+//! request is closed.
 //!
-//! actix closes a connection whose first head is slow and one that is idle. What it would keep for ever is
-//! closed here: a body or a later head that never ends, and an answer that nobody reads. A connection that
-//! must go is shut down beneath actix, which then finds it closed.
+//! actix closes a connection whose first head is slow, and an idle one. It would keep others for ever, which
+//! are closed here: a body or a later head that never ends, and an answer that nobody reads. Such a
+//! connection is shut down below actix, which then finds it closed.
 
 mod body;
 mod connection;
@@ -25,40 +25,42 @@ use table::Table;
 
 pub use body::{BodyTime, within_time};
 
-/// How long the head of a first request may take. actix tells whoever is slower 408.
+/// How long the head of a first request may take. actix answers a slower one with 408.
 pub const HEAD_TIME: Duration = Duration::from_secs(5);
 /// How long a connection may be idle between two requests.
 pub const IDLE_TIME: Duration = Duration::from_secs(5);
-/// How long a connection may go without a complete request, a later head that is slow included.
+/// How long a connection may go without a complete request. A slow later head counts, too.
 const WAIT: Duration = Duration::from_secs(10);
-/// How long an answer may take to be read, and one second more for each so many bytes of it.
+/// How long reading an answer may take, plus one second for each `ANSWER_RATE` bytes.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 const ANSWER_RATE: u64 = 64 * 1024;
-/// What is left for the refusal of a body that was too slow.
+/// Time for sending the refusal of a slow body.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
-/// Between two looks at what is overdue.
+/// Interval of the search for overdue connections.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// How many connections may be open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Past this many the one that has waited longest is closed for the next.
+    /// Above this, the one that has waited longest is closed for each new one.
     pub total: usize,
-    /// What one address (of IPv6, one /64) may have for longer than a second.
+    /// What one address (for IPv6, one /64) may keep for longer than a second.
     pub per_peer: usize,
-    /// Past this many nothing is accepted until one is closed; there is never need to wait long.
+    /// Above this, nothing is accepted until a connection closes. That never takes long.
     pub ceiling: usize,
 }
 
 impl Bounds {
-    /// What fits where so many files may be open. A connection takes two: actix's, and the one it is closed by.
+    /// The bounds for this many open files. A connection takes two: actix's socket, and the duplicate that
+    /// closes it.
     pub fn within(files: u64) -> Self {
-        // Enough for databases, stores, gateways, logs and the runtime, of which each worker has its own.
+        // Enough for databases, stores, gateways, logs and the runtime. Each worker has its own.
         let others = (files / 4).min(256);
-        // actix counts 25,600 to each worker at most; each connection has some 20 KiB of buffers.
+        // actix allows at most 25,600 for each worker. Each connection has about 20 KiB of buffers.
         let ceiling = ((files - others) / 2).clamp(16, 20_480) as usize;
         let total = ceiling / 8 * 7;
-        // An office behind one address has fewer than 512 open at any one moment, as idle ones are closed.
+        // An office behind one address has fewer than 512 open at the same time, because idle ones are
+        // closed.
         Self { total, per_peer: (total / 2).min(512), ceiling }
     }
 }
@@ -67,13 +69,13 @@ impl Bounds {
 pub struct Connections {
     table: Mutex<Table>,
     bounds: Bounds,
-    /// Everybody is one peer behind these, so they may have as many as they like.
+    /// A proxy's connections serve many clients, so trusted proxies have no bound.
     trusted: TrustedProxies,
     uptime: Uptime,
     closed: Closed,
 }
 
-/// Why connections were closed, as counters.
+/// Counters of closed connections, by reason.
 struct Closed {
     slow: metrics::Counter,
     peer: metrics::Counter,
@@ -81,7 +83,7 @@ struct Closed {
     open: metrics::Gauge,
 }
 
-/// A connection that is open. It is forgotten when this is dropped, which actix does when it closes it.
+/// An open connection. actix drops this when it closes the connection, which removes it from the table.
 pub struct Open {
     connections: Arc<Connections>,
     connection: Arc<Connection>,
@@ -89,7 +91,7 @@ pub struct Open {
     id: u64,
 }
 
-/// Whom a connection counts against; nobody for a trusted proxy.
+/// The peer that a connection counts against; None for a trusted proxy.
 type Peer = Option<SubjectBytes>;
 
 impl Connections {
@@ -114,7 +116,7 @@ impl Connections {
         use std::os::fd::AsFd;
         let Some(stream) = stream.downcast_ref::<TcpStream>() else { return };
         let Ok(peer) = stream.peer_addr() else { return };
-        // Where no file is left for it, which the bounds prevent, only actix closes it.
+        // If no file descriptor is left, which the bounds prevent, only actix can close the connection.
         let handle = stream.as_fd().try_clone_to_owned().ok();
         data.insert(self.open(peer.ip(), handle.map(Into::into)));
     }
@@ -135,7 +137,7 @@ impl Connections {
         Open { connections: Arc::clone(self), connection, peer, id }
     }
 
-    /// Closes what is overdue and what peers have too many of; to be called once a second.
+    /// Closes overdue connections, and those that peers have above their bound. Call it once a second.
     pub fn sweep(&self) {
         let mut table = self.table();
         let now = self.uptime.now();

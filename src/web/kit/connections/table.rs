@@ -1,4 +1,4 @@
-//! Which connections are open, by peer, and which of them goes first.
+//! The open connections by peer, and which of them to close first.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::Peer;
 use super::connection::{Connection, millis};
 
-/// A head that is on its way is here within this long: younger connections are not what a peer has too many of.
+/// A head in transit arrives within this time. Younger connections do not count towards a peer's bound.
 const YOUNG: Duration = Duration::from_secs(1);
-/// So many are found by one look at all connections, and closed as need be.
+/// How many connections one scan finds at most. They are closed as needed.
 const FOUND: usize = 64;
 
 #[derive(Default)]
@@ -17,8 +17,8 @@ pub(super) struct Table {
     peers: HashMap<Peer, HashMap<u64, Arc<Connection>>>,
     open: usize,
     last_id: u64,
-    /// Those that had waited longest when all were looked at, the longest first. Whoever is not among them had
-    /// waited less, and does still, as waits only ever begin anew.
+    /// Those that had waited longest at the last scan, longest first. All others had waited less and still
+    /// have, because a wait only ever starts anew.
     longest: VecDeque<Waiting>,
 }
 
@@ -71,7 +71,7 @@ impl Table {
         Some(connection)
     }
 
-    /// Closes the one that has waited longest, of one peer or of all. False where nobody waits.
+    /// Closes the one that has waited longest, of one peer or of all. False if none is waiting.
     pub fn close_longest(&mut self, of: Option<Peer>) -> bool {
         let longest = match of {
             Some(peer) => self.waiting_of(peer).min_by_key(Waiting::order),
@@ -92,7 +92,7 @@ impl Table {
         overdue.into_iter().filter(|waiting| self.close(*waiting)).count() as u64
     }
 
-    /// Closes what peers have beyond their bound, those that have waited longest.
+    /// Closes the connections that peers have above their bound, longest wait first.
     pub fn close_over(&mut self, bound: usize, now: u64) -> u64 {
         let over: Vec<_> = self
             .peers

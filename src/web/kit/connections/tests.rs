@@ -39,7 +39,7 @@ fn past_the_total_the_one_longest_without_a_complete_request_goes() {
         all.push(connections.open(peer(last), None));
         connections.pass(100);
     }
-    // The oldest has sent a request since, and the next is being answered.
+    // The oldest has sent a request since. The next one is being answered.
     all[0].completed();
     all[0].stay(ANSWER_TIME);
     all[1].completed();
