@@ -51,7 +51,7 @@ async fn a_save_through_one_is_in_force_on_all_that_share_a_config_centre() {
         "{}",
         told.stdout
     );
-    assert!(three.homes[1].run(&["check-config"]).stdout.contains("is read from nacos DEFAULT_GROUP/"));
+    assert!(three.homes[1].run(&["check-config"]).stdout.contains("are read from nacos DEFAULT_GROUP/"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
