@@ -4,3 +4,21 @@ pub mod page;
 pub mod phone_call;
 pub mod phone_page;
 pub mod view;
+
+use crate::login::AuthenticatedSession;
+use crate::web::kit::services::Services;
+use crate::web::kit::visit::Visit;
+use crate::web::kit::web_error::WebError;
+
+/// Lets a member pass whose password, if there is one, can be shown from here.
+async fn require_open(
+    visit: &Visit,
+    services: &Services,
+    who: &AuthenticatedSession,
+) -> Result<(), WebError> {
+    let live = services.live.snapshot();
+    match services.sign_in.is_open_to(&live, &who.account, &visit.sign_in_client()).await? {
+        true => Ok(()),
+        false => Err(visit.see_other("/account", None).into()),
+    }
+}

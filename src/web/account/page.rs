@@ -7,6 +7,7 @@ use crate::captcha::CaptchaForm;
 use crate::login::{
     Account, AuthenticatedSession, HashCaller, Password, PasswordChangeOutcome, SessionId, SignedInBy,
 };
+use crate::web::account::require_open;
 use crate::web::account::view::{AccountPage, AttemptKind, AttemptRow, SessionRow};
 use crate::web::form::fields::{GuardedFields, TokenForm};
 use crate::web::form::notice::Notice;
@@ -49,6 +50,7 @@ pub async fn change_password(
     form: Form<PasswordForm>,
     services: Shared,
 ) -> WebResult {
+    require_open(&visit, &services, &who).await?;
     let live = services.live.snapshot();
     let page = page(&visit, &services, &who).await?;
     let show = |notice, captcha| page.clone().notice(notice).captcha(captcha).respond(&visit);

@@ -3,8 +3,9 @@
 use actix_web::web::Form;
 
 use crate::captcha::CaptchaForm;
-use crate::login::{AuthenticatedSession, CodeEntry, Password, PhoneOutcome};
+use crate::login::{CodeEntry, Password, PhoneOutcome};
 use crate::sms::Purpose;
+use crate::web::account::require_open;
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
 use crate::web::code::page::{CodeStage, parse_both, send, step_of};
@@ -14,9 +15,9 @@ use crate::web::form::reply::FormReply;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::secret_field::SecretField;
-use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
-use crate::web::kit::web_error::{WebError, WebResult};
+use crate::web::kit::web_error::WebResult;
 use crate::web::session::Member;
 
 /// The challenges of the password form apply here, too.
@@ -100,19 +101,6 @@ pub async fn remove(visit: Visit, Member(who): Member, form: Form<CodeForm>, ser
     // False only if the form is from an outdated page.
     let removed = services.by_code.take_away(&owner).await?;
     Ok(visit.see_other("/account", removed.then_some(Flash::PhoneRemoved)))
-}
-
-/// Admits a member who has no password, or whose password this browser may still use.
-async fn require_open(
-    visit: &Visit,
-    services: &Services,
-    who: &AuthenticatedSession,
-) -> Result<(), WebError> {
-    let live = services.live.snapshot();
-    match services.sign_in.is_open_to(&live, &who.account, &visit.sign_in_client()).await? {
-        true => Ok(()),
-        false => Err(visit.see_other("/account", None).into()),
-    }
 }
 
 fn parse_current(typed: &SecretField, errors: &mut FieldErrors) -> Option<Password> {

@@ -7,9 +7,7 @@ use askama::Template;
 
 use crate::web::kit::layout::Layout;
 use crate::web::kit::problem::Problem;
-use crate::web::kit::visit::with_wait;
 use crate::web::kit::visit::{Edge, Visit};
-use crate::web::kit::wait::Wait;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -124,25 +122,26 @@ impl From<&Problem> for ErrorKind {
 pub struct ErrorPage {
     layout: Layout,
     kind: ErrorKind,
-    wait: Option<Wait>,
 }
 
 impl ErrorPage {
     pub const fn new(layout: Layout, kind: ErrorKind) -> Self {
-        Self { layout, kind, wait: None }
-    }
-
-    pub const fn wait(mut self, wait: Wait) -> Self {
-        self.wait = Some(wait);
-        self
+        Self { layout, kind }
     }
 
     pub fn respond(&self, visit: &Visit) -> HttpResponse {
-        with_wait(visit.page(self.kind.status(), self), self.wait.as_ref())
+        visit.page(self.kind.status(), self)
     }
 }
 
-/// For errors before any handler runs: an invalid path or body.
+/// A problem as a page.
+pub fn problem_page(visit: &Visit, problem: &Problem) -> HttpResponse {
+    let mut page = ErrorPage::new(visit.layout("/login", None), ErrorKind::from(problem)).respond(visit);
+    problem.head(page.headers_mut());
+    page
+}
+
+/// The page of an error, from the request alone.
 pub fn error_response(request: &HttpRequest, kind: ErrorKind) -> HttpResponse {
     if let Some(edge) = request.app_data::<web::Data<Edge>>() {
         let visit = Visit::of(request, edge.clone()).keep_flash();

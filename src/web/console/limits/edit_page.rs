@@ -153,26 +153,29 @@ impl Saving<'_> {
             return Ok(again(&Controls { reason_missing, ..controls }, mistakes, Word::None));
         }
         let confirmed = carried::require(visit, services, admin, action, pairs).await?;
-        let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
-        let saved = services.tuning.save(LimitsDraft::Toml(draft), version, admin.by(&account), reason).await;
-        let detail = serde_json::json!({ "reason": reason, "from": version });
-        told(services, admin, "limits.save", detail, &saved);
-        let response = match saved {
-            Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsSaved)),
-            Err(SaveError::NotWritten(NotWritten::Stale { version, diff, .. })) => {
-                let diff = diff::lines(&diff);
-                StalePage::new(visit, admin.login(), &controls, version, diff, draft.to_owned())
-                    .respond(visit)
-            }
-            Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
-                again(&controls, errors.into_iter().map(mistake).collect(), Word::None)
-            }
-            Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
-                again(&controls, Vec::new(), Word::Home(reason))
-            }
-            Err(SaveError::NoSuchChange) => nothing(visit, admin),
-            Err(SaveError::Db(error)) => return Err(error.into()),
+        let answer = async {
+            let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
+            let saved =
+                services.tuning.save(LimitsDraft::Toml(draft), version, admin.by(&account), reason).await;
+            let detail = serde_json::json!({ "reason": reason, "from": version });
+            told(services, admin, "limits.save", detail, &saved);
+            Ok(match saved {
+                Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsSaved)),
+                Err(SaveError::NotWritten(NotWritten::Stale { version, diff, .. })) => {
+                    let diff = diff::lines(&diff);
+                    StalePage::new(visit, admin.login(), &controls, version, diff, draft.to_owned())
+                        .respond(visit)
+                }
+                Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
+                    again(&controls, errors.into_iter().map(mistake).collect(), Word::None)
+                }
+                Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
+                    again(&controls, Vec::new(), Word::Home(reason))
+                }
+                Err(SaveError::NoSuchChange) => nothing(visit, admin),
+                Err(SaveError::Db(error)) => return Err(error.into()),
+            })
         };
-        Ok(confirmed.finish(visit, services, response))
+        confirmed.finish(visit, services.session_lasts, answer.await)
     }
 }

@@ -115,23 +115,26 @@ pub async fn rollback(visit: Visit, admin: Admin, pairs: Form<FormPairs>, servic
     }
     let action = "/admin/limits/rollback";
     let confirmed = carried::require(&visit, &services, &admin, action, &pairs).await?;
-    let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
-    let saved = services.tuning.rollback(&id, version, admin.by(&account), reason).await;
-    let detail = serde_json::json!({ "reason": reason, "from": version, "change": id });
-    told(&services, &admin, "limits.rollback", detail, &saved);
-    let response = match saved {
-        Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsRestored)),
-        Err(SaveError::NotWritten(NotWritten::Stale { .. })) => again(RollbackProblem::Stale).await?,
-        Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
-            let said: Vec<String> =
-                errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
-            again(RollbackProblem::Refused(said.join("; "))).await?
-        }
-        Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
-            again(RollbackProblem::Refused(reason)).await?
-        }
-        Err(SaveError::NoSuchChange) => nothing(&visit, &admin),
-        Err(SaveError::Db(error)) => return Err(error.into()),
+    let answer = async {
+        let (account, Controls { version, reason, .. }) = (admin.id(), &controls);
+        let saved = services.tuning.rollback(&id, version, admin.by(&account), reason).await;
+        let detail = serde_json::json!({ "reason": reason, "from": version, "change": id });
+        told(&services, &admin, "limits.rollback", detail, &saved);
+        Ok(match saved {
+            Ok(_) => visit.see_other("/admin/limits", Some(Flash::LimitsRestored)),
+            Err(SaveError::NotWritten(NotWritten::Stale { .. })) => again(RollbackProblem::Stale).await?,
+            Err(SaveError::NotWritten(NotWritten::Invalid(errors))) => {
+                let said: Vec<String> =
+                    errors.iter().map(|error| format!("{}: {}", error.field, error.message)).collect();
+                again(RollbackProblem::Refused(said.join("; "))).await?
+            }
+            Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
+                again(RollbackProblem::Refused(reason)).await?
+            }
+            Err(SaveError::NoSuchChange) => nothing(&visit, &admin),
+            Err(SaveError::Db(error)) => return Err(error.into()),
+        })
     };
-    Ok(confirmed.finish(&visit, &services, response))
+    let answer = answer.await;
+    confirmed.finish(&visit, services.session_lasts, answer)
 }

@@ -58,14 +58,14 @@ pub async fn clear(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services:
     let (actor, address) = (act.admin.id(), visit.client.subject());
     let cleared =
         services.lookup.clear(&act.live, limit, &act.subject, act.by(&actor, address.as_ref())).await;
-    let response = match cleared {
-        Ok(cleared) => back_to(&visit, asked, cleared.then_some(Flash::CountCleared)),
-        Err(LookupError::Db(error)) => return Err(error.into()),
+    let answer = match cleared {
+        Ok(cleared) => Ok(back_to(&visit, asked, cleared.then_some(Flash::CountCleared))),
+        Err(LookupError::Db(error)) => Err(error.into()),
         Err(LookupError::Store(_) | LookupError::Sms(_)) => {
-            LookupPage::new(&visit, act.admin.login(), asked).down().respond(&visit)
+            Ok(LookupPage::new(&visit, act.admin.login(), asked).down().respond(&visit))
         }
     };
-    Ok(act.confirmed.finish(&visit, &services, response))
+    act.confirmed.finish(&visit, services.session_lasts, answer)
 }
 
 /// `POST /admin/lookup/enable`
@@ -73,10 +73,10 @@ pub async fn enable(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services
     let act = LookupAct::read(&visit, &services, admin, &pairs, ENABLE, ENABLING).await?;
     let (actor, address) = (act.admin.id(), visit.client.subject());
     let by = act.by(&actor, address.as_ref());
-    let enabled = services.lookup.enable_password(&act.subject, by).await?;
-    let said = if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
-    let response = back_to(&visit, asked(&pairs), Some(said));
-    Ok(act.confirmed.finish(&visit, &services, response))
+    let said = |enabled| if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
+    let enabled = services.lookup.enable_password(&act.subject, by).await;
+    let answer = enabled.map(|enabled| back_to(&visit, asked(&pairs), Some(said(enabled))));
+    act.confirmed.finish(&visit, services.session_lasts, answer.map_err(WebError::from))
 }
 
 /// An action on the looked-up subject.
