@@ -15,8 +15,8 @@ use crate::web::kit::services::Services;
 use crate::web::kit::visit::Edge;
 use crate::web::kit::{assets, connections, extract};
 use crate::web::{
-    account, captcha, code, delivery_reports, machine, openapi, outbox, problem_page, register, reset,
-    session, sign_in, sign_in_by_code, status,
+    account, captcha, code, delivery_reports, machine, openapi, outbox, problem_page, register,
+    reset, session, sign_in, sign_in_by_code, status,
 };
 
 /// The application of one worker.
@@ -91,7 +91,10 @@ pub fn app(
                         .route(get().to(limits::call::show))
                         .route(put().to(limits::call::save)),
                 )
-                .service(calls("/admin/limits/history", "GET, HEAD").route(get().to(limits::call::history)))
+                .service(
+                    calls("/admin/limits/history", "GET, HEAD")
+                        .route(get().to(limits::history_call::history)),
+                )
                 .service(
                     calls("/admin/limits/preview", "POST").route(post().to(limits::preview_call::submit)),
                 )

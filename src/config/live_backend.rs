@@ -24,6 +24,8 @@ pub enum BackendKind {
 }
 
 impl BackendKind {
+    pub const ALL: [Self; 4] = [Self::Fixed, Self::File, Self::Redis, Self::Nacos];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Fixed => "fixed",

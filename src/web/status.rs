@@ -5,17 +5,39 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 
 use crate::web::kit::client::ClientAddress;
-use crate::web::kit::health::State;
+use crate::web::kit::health::{Report, State};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
 
-/// `GET /healthz`: this process answers.
+/// This process answers
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    operation_id = "healthz",
+    tag = "operations",
+    responses((status = 200, description = "It does.", body = String, content_type = "text/plain", example = "ok\n"))
+)]
 pub async fn healthz() -> HttpResponse {
     HttpResponse::Ok().content_type("text/plain").body("ok\n")
 }
 
-/// `GET /readyz`: whether it should be sent traffic, each dependency by name.
+/// Whether to send traffic here, with each dependency by name
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    operation_id = "readyz",
+    tag = "operations",
+    responses(
+        (status = 200, description = "Ready.", body = Report),
+        (
+            status = 503,
+            description = "Not ready.",
+            body = Report,
+            example = json!({ "database": "down", "store": "up", "limits": { "version": 1, "refused": false } })
+        )
+    )
+)]
 pub async fn readyz(services: Shared) -> HttpResponse {
     let report = services.health.report().await;
     match report.database {
@@ -24,7 +46,19 @@ pub async fn readyz(services: Shared) -> HttpResponse {
     }
 }
 
-/// `GET /metrics`, for those that the configuration names; there is nothing here for anyone else.
+/// Prometheus metrics
+///
+/// For the addresses in `server.metrics_from`.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "metrics",
+    tag = "operations",
+    responses(
+        (status = 200, description = "In the text format.", body = String, content_type = "text/plain"),
+        (status = 404, description = "For every other address.", body = String, content_type = "text/html")
+    )
+)]
 pub async fn metrics(
     request: HttpRequest,
     services: Shared,

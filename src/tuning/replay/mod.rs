@@ -43,7 +43,8 @@ use crate::clock::Micros;
 use crate::config::Limits;
 
 /// The counts of all attempts, and of those of each limit.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, utoipa::ToSchema, Default)]
+#[schema(as = PreviewSide)]
 pub struct ComparisonSide {
     pub all: AttemptCounts,
     pub limits: Vec<LimitCounts>,

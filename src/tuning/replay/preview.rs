@@ -49,7 +49,7 @@ pub struct PreviewReport {
     pub replay_ms: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum IncompleteReason {
     /// The record begins later than the span does.

@@ -1,6 +1,7 @@
 //! Counts of decisions: in total, for each limit, and by rule.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::ComparisonSide;
 use super::logs_of::{COUNT, is_replayed, logs_of};
@@ -9,7 +10,8 @@ use crate::config::LimitName;
 use crate::throttle::{Limit, LimitMode, RuleAction};
 
 /// The counts of attempts, for one limit or in total.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[schema(as = PreviewCounts)]
 pub struct AttemptCounts {
     pub attempts: u64,
     pub admitted: u64,
@@ -32,9 +34,13 @@ pub struct AttemptCounts {
     pub unknown: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+/// What one limit did: admitted are the attempts that every limit admitted; the other numbers are what this one
+/// refused or, in monitor mode, noted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[schema(as = PreviewLimit)]
 pub struct LimitCounts {
     pub name: String,
+    /// `enforce` or `monitor`.
     pub mode: &'static str,
     /// Admitted are those that every limit admitted; refused are those that this one refused.
     #[serde(flatten)]
@@ -45,9 +51,11 @@ pub struct LimitCounts {
     pub rules: Vec<RuleCounts>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+#[schema(as = PreviewRule)]
 pub struct RuleCounts {
     pub max: u32,
+    /// `captcha` or `block`.
     pub then: &'static str,
     pub refused: u64,
 }

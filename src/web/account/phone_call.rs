@@ -3,11 +3,15 @@
 use actix_web::HttpResponse;
 use actix_web::web::Json;
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::captcha::CaptchaForm;
 use crate::login::{CodeEntry, PhoneOutcome};
 use crate::web::code::call::{deny_guess, parse_code, parse_phone, wrong_code};
 use crate::web::kit::call::{Call, CaptchaSolution};
+use crate::web::kit::describe::{
+    ATTEMPT, BODY, CodeDigits, CurrentPassword, MEMBER, MobileNumber, NUMBER, PASSWORD,
+};
 use crate::web::kit::message::Field;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::secret_field::SecretField;
@@ -18,26 +22,51 @@ use crate::web::sign_in::call::{parse_current, verify};
 /// Challenges of every form that asks for the current password.
 const FORM: CaptchaForm = CaptchaForm::PasswordChange;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewPhone, example = json!({
+    "phone": "+8613800138000", "code": "012345", "current_password": "correct horse battery staple"
+}))]
 pub struct SetPhoneBody {
+    #[schema(value_type = MobileNumber)]
     phone: SecretField,
+    #[schema(value_type = CodeDigits)]
     code: SecretField,
+    /// Required if the account has a password.
     #[serde(default)]
+    #[schema(value_type = CurrentPassword, required = false)]
     current_password: SecretField,
     captcha: Option<CaptchaSolution>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = PhoneRemoval, example = json!({ "current_password": "correct horse battery staple" }))]
 pub struct RemovePhoneBody {
+    /// Required if the account has a password.
     #[serde(default)]
+    #[schema(value_type = CurrentPassword, required = false)]
     current_password: SecretField,
     captcha: Option<CaptchaSolution>,
 }
 
-/// Sets or replaces the account's number. The password is verified before the code is compared, so that a
-/// wrong password does not use up the code.
+/// Give the account a number, in place of the one that it may have
+///
+/// A number can sign in, so the current password is verified first, as at sign-in; a mistake in it does not use up the
+/// code. An account without a password gets one from POST /api/v1/password/reset first. That another account has the
+/// number is told only to a caller with its code.
+#[utoipa::path(
+    post,
+    path = "/api/v1/account/phone",
+    operation_id = "setPhone",
+    tag = "account",
+    request_body = SetPhoneBody,
+    responses((status = 204, description = "The account has the number.")),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([
+        BODY, ATTEMPT, MEMBER, PASSWORD, NUMBER, "invalid-code", "phone-taken", "no-password"
+    ])))
+)]
 pub async fn set_phone(body: Json<SetPhoneBody>, call: Call) -> WebResult {
     if !call.edge.sends_codes {
         return Err(Problem::NotFound.into());
@@ -60,7 +89,19 @@ pub async fn set_phone(body: Json<SetPhoneBody>, call: Call) -> WebResult {
     }
 }
 
-/// 204 also if the account has no number.
+/// Remove the account's number
+///
+/// Also 204 if it has none.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/account/phone",
+    operation_id = "removePhone",
+    tag = "account",
+    request_body = RemovePhoneBody,
+    responses((status = 204, description = "The account has no number.")),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([BODY, ATTEMPT, MEMBER, PASSWORD, "only-way-in"])))
+)]
 pub async fn remove_phone(body: Json<RemovePhoneBody>, call: Call, Member(who): Member) -> WebResult {
     if who.account.password_hash.is_none() {
         return Err(Problem::OnlyWayIn.into());

@@ -3,21 +3,26 @@
 use actix_web::HttpResponse;
 use actix_web::web::Json;
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::captcha::CaptchaForm;
 use crate::web::kit::call::Call;
-use crate::web::kit::problem::{CaptchaBody, Problem};
+use crate::web::kit::describe::BODY;
+use crate::web::kit::problem::{CaptchaChallenge, Problem};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = ChallengeRequest, example = json!({ "for": "login" }))]
 pub struct ChallengeBody {
-    /// The call that the answer will go with; it is good for no other.
+    /// The call that the answer goes with. It is accepted for no other.
     #[serde(default)]
+    #[schema(default = "login")]
     r#for: ChallengeFor,
 }
 
-#[derive(Deserialize, Default, Clone, Copy)]
+#[derive(Deserialize, Default, Clone, Copy, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = ChallengePurpose)]
 enum ChallengeFor {
     #[default]
     Login,
@@ -30,6 +35,18 @@ enum ChallengeFor {
     Password,
 }
 
+/// Get a challenge
+///
+/// It is bound to the client that asks, and to the call that it is for. 429 while its image would not be drawn.
+#[utoipa::path(
+    post,
+    path = "/api/v1/captcha",
+    operation_id = "issueCaptcha",
+    tag = "sign-in",
+    request_body = ChallengeBody,
+    responses((status = 201, description = "A challenge.", body = CaptchaChallenge)),
+    extensions(("x-problems" = json!([BODY, "csrf", "throttled"])))
+)]
 pub async fn issue(body: Json<ChallengeBody>, call: Call) -> Result<HttpResponse, Problem> {
     let form = match body.r#for {
         ChallengeFor::Login => CaptchaForm::Login,
@@ -39,7 +56,7 @@ pub async fn issue(body: Json<ChallengeBody>, call: Call) -> Result<HttpResponse
         ChallengeFor::Password => CaptchaForm::PasswordChange,
     };
     match call.asker(form).issue(&call.services, &call.live).await {
-        Ok(challenge) => Ok(HttpResponse::Created().json(CaptchaBody::from(challenge))),
+        Ok(challenge) => Ok(HttpResponse::Created().json(CaptchaChallenge::from(challenge))),
         Err(later) => Err(Problem::Throttled { limit: later.limit.into(), retry_after: later.retry_after }),
     }
 }

@@ -6,12 +6,15 @@ use actix_web::HttpResponse;
 use actix_web::http::header::HeaderMap;
 use actix_web::web::Json;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa::openapi::schema::ObjectBuilder;
 
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::denied::{BUSY, Denied};
 use crate::sms::{CodeRequest, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::kit::call::{Call, CaptchaSolution, limited};
+use crate::web::kit::describe::{self, ATTEMPT, BODY, MEMBER, MobileNumber, NUMBER};
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::phone;
 use crate::web::kit::problem::{InputError, Problem};
@@ -21,10 +24,14 @@ use crate::web::kit::wait::whole_seconds;
 use crate::web::kit::web_error::{WebError, WebResult};
 use crate::web::session;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = CodeRequest, example = json!({ "phone": "138 0013 8000", "purpose": "login" }))]
 pub struct SendCodeBody {
+    #[schema(value_type = MobileNumber)]
     phone: SecretField,
+    /// What the code is for. `verify` is for a user who is signed in.
+    #[schema(schema_with = describe::purposes)]
     purpose: CodePurpose,
     captcha: Option<CaptchaSolution>,
 }
@@ -49,21 +56,55 @@ impl From<CodePurpose> for Purpose {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = CodeSent, example = json!({ "phone": "+86138****8000", "expires_in": 300, "resend_after": 60 }))]
 struct CodeAccepted {
     /// In E.164, masked.
     phone: String,
+    /// Seconds until the code expires.
     expires_in: u64,
+    /// Seconds until another code can be sent to the number.
     resend_after: u64,
-    /// `unknown` if the gateway did not say whether it has it.
+    /// Present if the gateway did not say whether it has the message. It is not sent again by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = unknown)]
     delivery: Option<&'static str>,
-    /// Codes are short, and go to numbers with accounts first.
+    /// Present while codes are short, for everyone who solved a challenge: they go to numbers with accounts first,
+    /// and the answer does not tell which number has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     short: Option<bool>,
 }
 
-/// Sends a code: the same whether or not an account has the number.
+fn unknown() -> ObjectBuilder {
+    describe::one_of(["unknown"])
+}
+
+/// Send a code to a number
+///
+/// The answer is the same whether or not an account has the number. `verify` needs a session.
+#[utoipa::path(
+    post,
+    path = "/api/v1/sms/codes",
+    operation_id = "sendCode",
+    tag = "sms",
+    params((
+        "Idempotency-Key" = Option<String>,
+        Header,
+        description = "The caller's name for this request, of visible ASCII. A repetition for the same number and purpose \
+            gets the same answer and sends no second message while the code is valid.",
+        min_length = 1,
+        max_length = 64
+    )),
+    request_body = SendCodeBody,
+    responses((
+        status = 202,
+        description = "Sent, or perhaps sent: see delivery. A browser without a cookie gets one; with it, its guesses at \
+            the code are counted apart.",
+        body = CodeAccepted,
+        headers(("BrowserCookie"), ("RateLimitPolicy"))
+    )),
+    extensions(("x-problems" = json!([BODY, ATTEMPT, MEMBER, NUMBER])))
+)]
 pub async fn send(body: Json<SendCodeBody>, call: Call) -> WebResult {
     let purpose = Purpose::from(body.purpose);
     if purpose == Purpose::Verify {

@@ -10,6 +10,7 @@ use actix_web::http::header::USER_AGENT;
 use actix_web::web::Data;
 use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
@@ -26,11 +27,15 @@ use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::{Edge, set};
 
-/// A solved challenge, as it is sent.
-#[derive(Deserialize)]
+/// A solved challenge. It can be used once, whether the answer is right or wrong.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Solution)]
 pub struct CaptchaSolution {
+    /// The id of the challenge.
     pub id: String,
+    /// What the image shows.
+    #[schema(value_type = String)]
     pub answer: SecretField,
 }
 

@@ -16,6 +16,8 @@ pub mod cookies;
 #[cfg(feature = "server")]
 pub mod csrf;
 #[cfg(feature = "server")]
+pub mod describe;
+#[cfg(feature = "server")]
 pub mod device;
 #[cfg(feature = "server")]
 pub mod error_page;

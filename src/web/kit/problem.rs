@@ -8,13 +8,15 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use actix_web::{HttpResponse, ResponseError};
 
-use super::problem_body::{Body, Errors};
+use super::problem_body::Errors;
 use super::problem_kind as k;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::message::FieldErrors;
 use crate::web::kit::wait::whole_seconds;
 
-pub use super::problem_body::{CaptchaBody, DraftProblem, InputError};
+pub use super::problem_body::{
+    CaptchaBody, CaptchaChallenge, CaptchaLater, DraftProblem, InputError, ProblemBody,
+};
 pub use super::problem_kind::Kind;
 
 /// A refusal. What it carries is for its caller to read; causes stay in the log.
@@ -221,34 +223,32 @@ impl Problem {
         }
     }
 
-    fn body(&self) -> Body<'_> {
-        let Kind { name, status, title, detail } = self.kind();
-        let r#type = ["/problems/", name].concat();
-        let bare = Body { r#type, title, status: status.as_u16(), detail, ..Body::default() };
+    pub fn body(&self) -> ProblemBody<'_> {
+        let bare = ProblemBody::of(self.kind());
         match self {
             Self::InvalidCredentials { captcha_required } => {
-                Body { captcha_required: Some(*captcha_required), ..bare }
+                ProblemBody { captcha_required: Some(*captcha_required), ..bare }
             }
             Self::CaptchaRequired { captcha } | Self::CaptchaInvalid { captcha } => {
-                Body { captcha: Some(captcha), ..bare }
+                ProblemBody { captcha: Some(captcha), ..bare }
             }
             Self::Throttled { limit, .. } => {
-                Body { limit: Some(limit), retry_after: self.retry_after(), ..bare }
+                ProblemBody { limit: Some(limit), retry_after: self.retry_after(), ..bare }
             }
             Self::LimitFull { limit, retry_after } => {
                 let millis = retry_after.as_micros().div_ceil(1000) as u64;
                 let retry_after = self.retry_after();
-                Body { limit: Some(limit), retry_after, retry_after_ms: Some(millis), ..bare }
+                ProblemBody { limit: Some(limit), retry_after, retry_after_ms: Some(millis), ..bare }
             }
             Self::Busy { .. } | Self::Unavailable { .. } | Self::NotSent => {
-                Body { retry_after: self.retry_after(), ..bare }
+                ProblemBody { retry_after: self.retry_after(), ..bare }
             }
-            Self::InvalidInput { errors } => Body { errors: Some(Errors::Input(errors)), ..bare },
-            Self::InvalidDraft { errors } => Body { errors: Some(Errors::Draft(errors)), ..bare },
+            Self::InvalidInput { errors } => ProblemBody { errors: Some(Errors::Input(errors)), ..bare },
+            Self::InvalidDraft { errors } => ProblemBody { errors: Some(Errors::Draft(errors)), ..bare },
             Self::PreconditionFailed { version, diff } => {
-                Body { version: Some(version), diff: Some(diff), ..bare }
+                ProblemBody { version: Some(version), diff: Some(diff), ..bare }
             }
-            Self::NotSaved { reason } => Body { reason: Some(reason), ..bare },
+            Self::NotSaved { reason } => ProblemBody { reason: Some(reason), ..bare },
             _ => bare,
         }
     }

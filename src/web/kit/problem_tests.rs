@@ -45,12 +45,15 @@ async fn wrong_credentials_say_if_the_next_try_needs_a_captcha() {
 
 #[actix_web::test]
 async fn a_captcha_refusal_carries_a_fresh_one() {
-    let captcha =
-        CaptchaBody::Challenge { id: "abc".into(), image: "/captcha/abc.png".into(), expires_in: 180 };
+    let captcha = CaptchaBody::Challenge(CaptchaChallenge {
+        id: "abc".into(),
+        image: "/captcha/abc.png".into(),
+        expires_in: 180,
+    });
     let (head, body) = answer(&Problem::CaptchaRequired { captcha }).await;
     assert_eq!(head.status(), 403);
     assert_eq!(body["captcha"], json!({"id": "abc", "image": "/captcha/abc.png", "expires_in": 180}));
-    let captcha = CaptchaBody::Later { retry_after: 7 };
+    let captcha = CaptchaBody::Later(CaptchaLater { retry_after: 7 });
     let (_, body) = answer(&Problem::CaptchaInvalid { captcha }).await;
     assert_eq!(body["captcha"], json!({ "retry_after": 7 }));
 }

@@ -10,12 +10,14 @@ use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use actix_web::web::{Data, Path};
 use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::custom::{CustomDecision, CustomRequest, TokenCheck};
 use crate::login::ApiToken;
 use crate::throttle::{HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan, StoreError};
 use crate::web::kit::call::quota;
 use crate::web::kit::client::{ClientAddress, SubjectBytes};
+use crate::web::kit::describe::{self, BODY, TOKEN};
 use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::ratelimit_fields::Standing;
@@ -26,52 +28,70 @@ use crate::web::kit::visit::Edge;
 /// Bytes of a subject.
 const LONGEST_SUBJECT: usize = 256;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct About {
+#[schema(as = Subject, example = json!({ "subject": "user 7" }))]
+pub struct SubjectRequest {
+    /// Whom to count: any text of 1 to 256 bytes.
+    #[schema(value_type = String)]
     subject: SecretField,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Return {
+#[schema(example = json!({ "subject": "user 7", "hit": "5d1c2f0a9b3e" }))]
+pub struct HitReturned {
+    /// As in the reservation.
+    #[schema(value_type = String)]
     subject: SecretField,
+    /// The hit of the reservation.
     hit: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "hit": "5d1c2f0a9b3e", "remaining": 4, "reset_after_ms": 1000 }))]
 struct Hit {
+    /// To refund it with: 12 hexadecimal digits.
     hit: String,
-    /// By the tightest rule; none where nothing is enforced.
+    /// How many more hits the strictest rule admits now; null if none is enforced.
+    #[schema(required)]
     remaining: Option<u32>,
-    /// Until the whole quota of that rule is free again.
+    /// Until the whole quota of that rule is free again, without further hits; null if none is enforced.
+    #[schema(required)]
     reset_after_ms: Option<u64>,
-    /// Of a limit that watches: whether it would have refused.
+    /// Only of a limit in monitor mode: whether it would have refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     would_refuse: Option<bool>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "allowed": true, "count": 1, "remaining": 4, "retry_after_ms": 0,
+    "rules": [{ "max": 5, "window_ms": 1000, "count": 1, "remaining": 4, "retry_after_ms": 0 }]
+}))]
 struct Peeked {
     /// Whether a hit would be admitted now.
     allowed: bool,
-    /// Hits counted by the tightest rule.
+    /// How many hits the strictest rule counts.
     count: u32,
-    /// What that rule has left; none where there is no rule.
+    /// What that rule has left; null if there is no rule.
+    #[schema(required)]
     remaining: Option<u32>,
-    /// Until a hit is admitted; zero where it would be now.
+    /// Until a hit is admitted; 0 if it would be now.
     retry_after_ms: u64,
+    /// Only of a limit in monitor mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     would_refuse: Option<bool>,
-    rules: Vec<RuleBody>,
+    rules: Vec<PeekedRule>,
 }
 
-#[derive(Serialize)]
-struct RuleBody {
+#[derive(Serialize, ToSchema)]
+struct PeekedRule {
     max: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     window_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = describe::calendar_units)]
     per: Option<&'static str>,
     count: u32,
     remaining: u32,
@@ -87,8 +107,27 @@ pub struct Granted {
     services: Shared,
 }
 
-/// `POST /limits/{name}/reserve`
-pub async fn reserve(granted: Granted, body: UnreadBody<About>) -> Result<HttpResponse, Problem> {
+/// Take a hit, or learn when there will be one
+///
+/// A refusal writes nothing, so trying again does not make the wait longer. While the window store is down, nothing is
+/// admitted.
+#[utoipa::path(
+    post,
+    path = "/api/v1/limits/{name}/reserve",
+    operation_id = "reserveHit",
+    tag = "limits",
+    params(("name" = String, Path, description = "A custom limit, without `custom.`.", example = "reply")),
+    request_body = SubjectRequest,
+    responses((
+        status = 200,
+        description = "Admitted.",
+        body = Hit,
+        headers(("RateLimitPolicy"), ("RateLimit"))
+    )),
+    security(("token" = [])),
+    extensions(("x-problems" = json!([BODY, TOKEN])))
+)]
+pub async fn reserve(granted: Granted, body: UnreadBody<SubjectRequest>) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
     let ask = granted.ask(&body.subject)?;
     match granted.services.custom.reserve(ask).await.map_err(out)? {
@@ -112,8 +151,26 @@ pub async fn reserve(granted: Granted, body: UnreadBody<About>) -> Result<HttpRe
     }
 }
 
-/// `POST /limits/{name}/peek`
-pub async fn peek(granted: Granted, body: UnreadBody<About>) -> Result<HttpResponse, Problem> {
+/// What a limit counts of a subject
+///
+/// It takes no hit.
+#[utoipa::path(
+    post,
+    path = "/api/v1/limits/{name}/peek",
+    operation_id = "peekLimit",
+    tag = "limits",
+    params(("name" = String, Path, description = "A custom limit, without `custom.`.", example = "reply")),
+    request_body = SubjectRequest,
+    responses((
+        status = 200,
+        description = "What each rule counts.",
+        body = Peeked,
+        headers(("RateLimitPolicy"), ("RateLimit"))
+    )),
+    security(("token" = [])),
+    extensions(("x-problems" = json!([BODY, TOKEN])))
+)]
+pub async fn peek(granted: Granted, body: UnreadBody<SubjectRequest>) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
     let peek = granted.services.custom.peek(granted.ask(&body.subject)?).await.map_err(out)?;
     let body = peeked(&granted.limit, &peek);
@@ -122,8 +179,21 @@ pub async fn peek(granted: Granted, body: UnreadBody<About>) -> Result<HttpRespo
     Ok(granted.told(HttpResponse::Ok().json(body), standing))
 }
 
-/// `POST /limits/{name}/refund`
-pub async fn refund(granted: Granted, body: UnreadBody<Return>) -> Result<HttpResponse, Problem> {
+/// Give a hit back
+///
+/// It can be repeated. A hit of another subject stays.
+#[utoipa::path(
+    post,
+    path = "/api/v1/limits/{name}/refund",
+    operation_id = "refundHit",
+    tag = "limits",
+    params(("name" = String, Path, description = "A custom limit, without `custom.`.", example = "reply")),
+    request_body = HitReturned,
+    responses((status = 204, description = "The hit does not count, or no longer.")),
+    security(("token" = [])),
+    extensions(("x-problems" = json!([BODY, TOKEN])))
+)]
+pub async fn refund(granted: Granted, body: UnreadBody<HitReturned>) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
     let ask = granted.ask(&body.subject)?;
     let hit = parse_hit(&body.hit)
@@ -192,7 +262,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn peeked(limit: &Limit, peek: &LogPeek) -> Peeked {
-    let rules: Vec<RuleBody> = limit.rules().iter().zip(&peek.rules).map(rule_body).collect();
+    let rules: Vec<PeekedRule> = limit.rules().iter().zip(&peek.rules).map(rule_body).collect();
     let tightest = rules.iter().min_by_key(|rule| rule.remaining);
     let (count, remaining) = tightest.map_or((0, None), |rule| (rule.count, Some(rule.remaining)));
     let wait = rules.iter().map(|rule| rule.retry_after_ms).max().unwrap_or(0);
@@ -208,9 +278,9 @@ fn peeked(limit: &Limit, peek: &LogPeek) -> Peeked {
     }
 }
 
-fn rule_body((rule, state): (&Rule, &RulePeek)) -> RuleBody {
+fn rule_body((rule, state): (&Rule, &RulePeek)) -> PeekedRule {
     let (window_ms, per) = span(rule);
-    RuleBody {
+    PeekedRule {
         max: rule.max,
         window_ms,
         per,

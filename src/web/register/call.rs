@@ -3,6 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::web::Json;
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
@@ -10,23 +11,47 @@ use crate::login::{RegistrationOutcome, RegistrationRequest, SignedInBy, Usernam
 use crate::sms::{Phone, SmsCode};
 use crate::web::code::call::{parse_code, parse_phone, wrong_code};
 use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless};
+use crate::web::kit::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::web_error::WebResult;
-use crate::web::session::call::welcome;
+use crate::web::session::call::{UserBody, welcome};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewAccount, example = json!({ "login": "ada", "password": "correct horse battery staple" }))]
 pub struct RegisterBody {
+    #[schema(value_type = UserName)]
     login: String,
+    #[schema(value_type = NewPassword)]
     password: SecretField,
-    /// With the code that came to it, or neither.
+    /// Together with the code that was sent to it, or neither.
+    #[schema(value_type = Option<MobileNumber>)]
     phone: Option<SecretField>,
+    #[schema(value_type = Option<CodeDigits>)]
     code: Option<SecretField>,
     captcha: Option<CaptchaSolution>,
 }
 
+/// Create an account, and sign in to it
+///
+/// That a number belongs to another account is told only to a caller with its code. Input that is refused does not use
+/// up the code.
+#[utoipa::path(
+    post,
+    path = "/api/v1/register",
+    operation_id = "register",
+    tag = "sign-in",
+    request_body = RegisterBody,
+    responses((
+        status = 201,
+        description = "Created and signed in. The cookie is the session.",
+        body = UserBody,
+        headers(("SignInCookies"))
+    )),
+    extensions(("x-problems" = json!([BODY, ATTEMPT, NUMBER, "invalid-code", "login-taken", "phone-taken", "busy"])))
+)]
 pub async fn submit(body: Json<RegisterBody>, call: Call) -> WebResult {
     let login = parse(&body)?;
     if !call.edge.sends_codes && (body.phone.is_some() || body.code.is_some()) {

@@ -2,34 +2,47 @@
 
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa::openapi::schema::ArrayBuilder;
 
 use crate::login::{Account, SessionToken, SignedInBy};
 use crate::web::kit::call::Call;
+use crate::web::kit::describe::one_of;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::visit::set;
 use crate::web::kit::wait::Moment;
 use crate::web::session::{SignedIn, renew};
 
-/// `{user: {…}}`
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = SignedIn, example = json!({
+    "user": { "id": "b19bb51d57b40116de95f7448daf9aef", "login": "ada", "roles": ["user"] }
+}))]
 pub struct UserBody {
     user: User,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct User {
+    #[schema(pattern = "^[0-9a-f]{32}$")]
     id: String,
     login: String,
-    /// In E.164.
+    /// In E.164, if the account has a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     phone: Option<String>,
+    #[schema(schema_with = roles)]
     roles: Vec<&'static str>,
-    /// The password was given out once: nothing but changing it is of use.
+    /// Present if the password was handed out: until it is changed, no other call works.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     must_change_password: bool,
-    /// The password had too many wrong ones in a row, and opens nothing to strangers since then.
+    /// Present if the password is disabled, after too many wrong ones in a row: it signs in only from browsers that
+    /// were signed in before. Set another from one of them or with POST /api/v1/password/reset, or ask an administrator.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     password_disabled_since: Option<String>,
+}
+
+fn roles() -> ArrayBuilder {
+    ArrayBuilder::new().items(one_of(["user", "admin"]))
 }
 
 impl From<&Account> for UserBody {
@@ -62,11 +75,32 @@ pub async fn welcome(
     }))
 }
 
+/// Who is signed in
+#[utoipa::path(
+    get,
+    path = "/api/v1/session",
+    operation_id = "showSession",
+    tag = "session",
+    responses((status = 200, description = "The user of this session.", body = UserBody)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!(["unauthenticated", "unavailable"])))
+)]
 pub async fn show(who: SignedIn) -> HttpResponse {
     HttpResponse::Ok().json(UserBody::from(&who.0.account))
 }
 
-/// 204 also if nobody was signed in: the outcome is the one that was asked for.
+/// Sign out
+///
+/// Also 204 if nobody was signed in.
+#[utoipa::path(
+    post,
+    path = "/api/v1/logout",
+    operation_id = "signOut",
+    tag = "session",
+    responses((status = 204, description = "Signed out. The cookie is removed.", headers(("SessionCookie")))),
+    security(("session" = []), ()),
+    extensions(("x-problems" = json!(["csrf", "unavailable"])))
+)]
 pub async fn logout(call: Call) -> Result<HttpResponse, Problem> {
     if let Some(token) = call.session_token().and_then(SessionToken::parse) {
         call.services.sessions.end(&token).await?;

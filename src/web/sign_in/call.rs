@@ -5,25 +5,49 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use actix_web::web::Json;
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use crate::captcha::CaptchaForm;
 use crate::denied::BUSY;
 use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwner, Username};
 use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless, limited};
+use crate::web::kit::describe::{ATTEMPT, BODY, CurrentPassword, UserName};
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::web_error::{WebError, WebResult};
-use crate::web::session::call::welcome;
+use crate::web::session::call::{UserBody, welcome};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = Credentials, example = json!({ "login": "ada", "password": "correct horse battery staple" }))]
 pub struct LoginBody {
+    #[schema(value_type = UserName)]
     login: String,
+    #[schema(value_type = CurrentPassword)]
     password: SecretField,
     captcha: Option<CaptchaSolution>,
 }
 
+/// Sign in with a name and a password
+///
+/// Before the password is verified, the attempt is counted on the account, or on the device if the cookie `gh_device`
+/// shows one that the account knows, and on the client's address and network; a success is given back. Past a rule
+/// that asks for a CAPTCHA no password is verified without a solved challenge; past a rule that blocks, none at all.
+#[utoipa::path(
+    post,
+    path = "/api/v1/login",
+    operation_id = "signIn",
+    tag = "sign-in",
+    request_body = LoginBody,
+    responses((
+        status = 200,
+        description = "Signed in. The cookie is the session.",
+        body = UserBody,
+        headers(("SignInCookies"), ("RateLimitPolicy"))
+    )),
+    extensions(("x-problems" = json!([BODY, ATTEMPT, "invalid-credentials", "busy"])))
+)]
 pub async fn submit(body: Json<LoginBody>, call: Call) -> WebResult {
     let (login, password) = parse(&body)?;
     let solved = call.redeem(CaptchaForm::Login, body.captcha.as_ref()).await?;

@@ -6,6 +6,8 @@ use actix_web::HttpResponse;
 use actix_web::web::Query;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::openapi::schema::ObjectBuilder;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::audit::{Action, EventCursor, EventEntry, EventFilter, EventSubject, MaskedSubject, Outcome};
 use crate::clock::Micros;
@@ -13,6 +15,7 @@ use crate::login::Username;
 use crate::sms::Phone;
 use crate::web::console::guard::Admin;
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
+use crate::web::kit::describe::{self, ADMIN};
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::wait::Moment;
@@ -24,76 +27,116 @@ const MOST: u32 = 200;
 const KEY: &str = "key:";
 
 /// A filter that is not known would be one that is not applied.
-#[derive(Deserialize)]
+#[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+#[into_params(parameter_in = Query)]
+pub struct EventQuery {
+    #[param(schema_with = actions)]
     action: Option<String>,
+    #[param(schema_with = outcomes)]
     outcome: Option<String>,
+    /// The limit that refused it, or would have.
     limited_by: Option<String>,
+    /// A user name, or the key of an event's account.
     account: Option<String>,
+    /// An IP address, or the key of an event's address.
     address: Option<String>,
+    /// A mobile number, or the key of an event's number.
     phone: Option<String>,
+    /// Events that began then or later.
+    #[param(format = DateTime)]
     since: Option<String>,
+    /// Events that began before.
+    #[param(format = DateTime)]
     until: Option<String>,
+    /// Only what a limit in monitor mode would have refused, or only the rest.
+    #[param(value_type = Option<bool>)]
     noted: Option<String>,
+    /// `next` of the page before.
     after: Option<String>,
+    #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u32>,
 }
 
-#[derive(Serialize)]
-struct Events {
-    events: Vec<Told>,
-    /// For `after` of the next page.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "events": [{
+    "at": "2026-11-21T10:00:00Z", "until": "2026-11-21T10:00:09Z", "count": 812, "action": "sign-in",
+    "outcome": "throttled", "limit": "login-account", "rule": 1, "noted": false, "solved": false,
+    "account": { "key": "key:0f1e2d3c4b5a6978", "mask": "al…" },
+    "address": { "key": "key:8c7b6a5948372615", "mask": "203.0.113.0/24" }
+}] }))]
+struct SecurityEvents {
+    events: Vec<SecurityEvent>,
+    /// For `after`; left out on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Told {
+#[derive(Serialize, ToSchema)]
+struct SecurityEvent {
+    /// When it was decided; of several, the first time.
+    #[schema(format = DateTime)]
     at: String,
+    /// Of several, the last time; of a failure, when it began to count.
+    #[schema(format = DateTime)]
     until: String,
+    /// How many attempts this event stands for.
+    #[schema(minimum = 1)]
     count: i64,
+    #[schema(schema_with = actions)]
     action: &'static str,
+    #[schema(schema_with = outcomes)]
     outcome: &'static str,
+    /// The purpose of a code, the form of a challenge, the act of an administrator, why something failed, or `device`: a
+    /// password from a browser that the account knows; detail names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    /// The limit that refused it, or would have.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<String>,
     /// Which of its rules, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
     rule: Option<i64>,
+    /// The limit is in monitor mode: it was not refused.
     noted: bool,
+    /// It came with a solved challenge.
     solved: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    account: Option<Masked>,
+    account: Option<SubjectMask>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<Masked>,
+    address: Option<SubjectMask>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    phone: Option<Masked>,
+    phone: Option<SubjectMask>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    prefix: Option<Masked>,
+    prefix: Option<SubjectMask>,
+    /// The id of the administrator's account.
     #[serde(skip_serializing_if = "Option::is_none")]
     actor: Option<String>,
+    /// More, if there is any: JSON, or text.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
-    /// As `x-request-id` called it; of several, the first.
+    /// The x-request-id of the request; of several, the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Masked {
+#[derive(Serialize, ToSchema)]
+#[schema(as = MaskedSubject)]
+struct SubjectMask {
+    /// For a filter. It does not tell who it is.
     key: String,
+    /// How it begins.
     mask: String,
 }
 
-impl From<MaskedSubject> for Masked {
+impl From<MaskedSubject> for SubjectMask {
     fn from(MaskedSubject { key, mask }: MaskedSubject) -> Self {
         Self { key: format!("{KEY}{key:016x}"), mask }
     }
 }
 
-impl From<EventEntry> for Told {
+impl From<EventEntry> for SecurityEvent {
     fn from(entry: EventEntry) -> Self {
         Self {
             at: Moment(entry.at).iso(),
@@ -106,10 +149,10 @@ impl From<EventEntry> for Told {
             rule: entry.rule,
             noted: entry.noted,
             solved: entry.solved,
-            account: entry.account.map(Masked::from),
-            address: entry.address.map(Masked::from),
-            phone: entry.phone.map(Masked::from),
-            prefix: entry.prefix.map(Masked::from),
+            account: entry.account.map(SubjectMask::from),
+            address: entry.address.map(SubjectMask::from),
+            phone: entry.phone.map(SubjectMask::from),
+            prefix: entry.prefix.map(SubjectMask::from),
             actor: entry.actor,
             detail: entry.detail,
             request: entry.request,
@@ -117,8 +160,28 @@ impl From<EventEntry> for Told {
     }
 }
 
-/// `GET /admin/events`, newest first.
-pub async fn events(_: Admin, wanted: Query<Wanted>, services: Shared) -> Result<HttpResponse, Problem> {
+fn actions() -> ObjectBuilder {
+    describe::one_of(Action::ALL.iter().map(|action| action.as_str()))
+}
+
+fn outcomes() -> ObjectBuilder {
+    describe::one_of(Outcome::ALL.iter().map(|outcome| outcome.as_str()))
+}
+
+/// What was tried and how it ended, newest first
+///
+/// Refusals that came after one hit are counted in one event.
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/events",
+    operation_id = "listEvents",
+    tag = "admin",
+    params(EventQuery),
+    responses((status = 200, description = "A page of them.", body = SecurityEvents)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN, "invalid-input"])))
+)]
+pub async fn events(_: Admin, wanted: Query<EventQuery>, services: Shared) -> Result<HttpResponse, Problem> {
     let filter = filter(&services, &wanted).await?;
     let after = read(
         wanted.after.as_deref(),
@@ -133,10 +196,11 @@ pub async fn events(_: Admin, wanted: Query<Wanted>, services: Shared) -> Result
     services.audit.flush().await;
     let page = services.audit.log().page(&filter, after, limit).await?;
     let next = page.next.map(|cursor| cursor.to_string());
-    Ok(HttpResponse::Ok().json(Events { events: page.entries.into_iter().map(Told::from).collect(), next }))
+    Ok(HttpResponse::Ok()
+        .json(SecurityEvents { events: page.entries.into_iter().map(SecurityEvent::from).collect(), next }))
 }
 
-async fn filter(services: &Services, wanted: &Wanted) -> Result<EventFilter, Problem> {
+async fn filter(services: &Services, wanted: &EventQuery) -> Result<EventFilter, Problem> {
     const WHEN: &str = "Use a time such as 2026-03-01T12:00:00Z.";
     let time = |text: &str| text.parse::<Timestamp>().ok().map(|time| Micros(time.as_microsecond()));
     let truth = |text: &str| text.parse().ok();

@@ -1,21 +1,20 @@
-//! `/api/v1/admin/limits`: the limits in force, a save of others, and what was in force before.
+//! `/api/v1/admin/limits`: the limits in force, and a save of others.
 
 use std::collections::BTreeMap;
 
 use actix_web::http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_MATCH};
-use actix_web::web::Query;
 use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use utoipa::ToSchema;
 
+use super::schema::LimitSettings;
 use crate::config::{Limits, rule_json};
 use crate::throttle::{Limit, LimitMode};
-use crate::tuning::{
-    ChangeCursor, CurrentLimits, DraftError, Instance, LimitsChange, LimitsDraft, NotWritten, SaveError,
-    SavedDraft,
-};
+use crate::tuning::{CurrentLimits, DraftError, Instance, LimitsDraft, NotWritten, SaveError, SavedDraft};
 use crate::web::console::guard::Admin;
 use crate::web::console::guard::ConfirmedAdmin;
+use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::problem::{DraftProblem, InputError, Problem};
 use crate::web::kit::services::{Services, Shared};
@@ -25,41 +24,62 @@ use crate::web::kit::wait::Moment;
 const LONGEST_REASON: usize = 500;
 /// Of a version and of a change, in an event.
 const LONGEST_NAME: usize = 32;
-/// Changes on a page where nothing else is asked for, and at most.
-const USUAL: u32 = 20;
-const MOST: u32 = 100;
 
-#[derive(Serialize)]
-struct InForce {
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "version": "5d1f0c2a9b3e",
+    "home": "file",
+    "limits": { "sms-phone": LimitSettings::example(), "custom": {} },
+    "sources": { "sms-phone": "document" },
+    "toml": "[limits.sms-phone]\nrules = [{ max = 1, window = \"1m\" }]\n",
+    "instances": [{
+        "host": "web-1:8080", "started_at": "2026-11-21T10:00:00Z", "seen_at": "2026-11-21T10:00:05Z",
+        "version": "5d1f0c2a9b3e", "applied_at": "2026-11-21T10:00:00Z", "this": true
+    }]
+}))]
+struct LimitsInForce {
+    /// As in ETag.
     version: String,
+    /// What keeps the limits.
+    #[schema(schema_with = super::schema::backends)]
     home: &'static str,
-    /// Why the home does not answer; what is in force is what it said last.
+    /// Why that does not answer; its last answer is in force.
     #[serde(skip_serializing_if = "Option::is_none")]
     home_down: Option<String>,
+    #[schema(value_type = super::schema::LimitsDocument)]
     limits: Value,
-    /// Where each limit comes from: `default`, `document` or `environment`.
+    /// Where each limit comes from, by its full name.
+    #[schema(value_type = BTreeMap<String, super::schema::LimitSource>)]
     sources: BTreeMap<String, &'static str>,
-    /// The same as text, with its comments.
+    /// `[limits]` of the document, with its comments.
     toml: String,
     instances: Vec<InstanceBody>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    refused: Option<RefusedBody>,
+    refused: Option<RefusedDocument>,
 }
 
 /// A newer document that is not in force.
-#[derive(Serialize)]
-struct RefusedBody {
+#[derive(Serialize, ToSchema)]
+struct RefusedDocument {
+    #[schema(format = DateTime)]
     at: String,
     reason: String,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(as = Instance)]
 struct InstanceBody {
+    /// The machine, and the port that it listens on.
     host: String,
+    #[schema(format = DateTime)]
     started_at: String,
+    #[schema(format = DateTime)]
     seen_at: String,
+    /// What is in force there.
     version: String,
+    #[schema(format = DateTime)]
     applied_at: String,
+    /// Why a newer version is not in force there.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<String>,
     /// The one that answers.
@@ -75,14 +95,28 @@ impl From<Instance> for InstanceBody {
     }
 }
 
-/// `GET /admin/limits`
+/// The limits in force, and on which instances
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/limits",
+    operation_id = "showLimits",
+    tag = "admin",
+    responses((
+        status = 200,
+        description = "What is in force on the instance that answers.",
+        body = LimitsInForce,
+        headers(("Version"))
+    )),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN])))
+)]
 pub async fn show(_: Admin, services: Shared) -> Result<HttpResponse, Problem> {
     let instances = services.tuning.instances().await?;
     let current = services.tuning.current();
     let sources = sources(&current);
     let CurrentLimits { version, backend: home, backend_down: home_down, live, toml, refused, .. } = current;
     let tag = tag(&version);
-    let body = InForce {
+    let body = LimitsInForce {
         version,
         home: home.as_str(),
         home_down,
@@ -90,8 +124,10 @@ pub async fn show(_: Admin, services: Shared) -> Result<HttpResponse, Problem> {
         sources,
         toml,
         instances: instances.into_iter().map(InstanceBody::from).collect(),
-        refused: refused
-            .map(|refused| RefusedBody { at: Moment(refused.at).iso(), reason: refused.error.to_string() }),
+        refused: refused.map(|refused| RefusedDocument {
+            at: Moment(refused.at).iso(),
+            reason: refused.error.to_string(),
+        }),
     };
     Ok(HttpResponse::Ok().insert_header((ETAG, tag)).insert_header((CACHE_CONTROL, "no-cache")).json(body))
 }
@@ -127,27 +163,60 @@ fn sources(current: &CurrentLimits) -> BTreeMap<String, &'static str> {
     current.live.limits.iter().map(|limit| (limit.name().to_owned(), source(limit.name()))).collect()
 }
 
-/// What is to be in force. One of `limits` and `toml`.
-#[derive(Deserialize)]
+/// One of `limits` and `toml`.
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+#[schema(example = json!({
+    "limits": { "sms-phone": LimitSettings::example() }, "reason": "An attack on numbers of one operator."
+}))]
+pub struct LimitsRequest {
+    #[schema(value_type = Option<super::schema::LimitsDocument>)]
     limits: Option<Value>,
+    /// Instead of limits: `[limits.NAME]` tables, with comments.
     toml: Option<String>,
+    #[schema(value_type = ChangeReason)]
     reason: String,
 }
 
-#[derive(Serialize)]
-struct SavedBody {
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "version": "5d1f0c2a9b3e", "changed": true }))]
+struct LimitsSaved {
     version: String,
-    /// Whether any limit is another than before.
+    /// Whether any limit differs from before.
     changed: bool,
 }
 
-/// `PUT /admin/limits`
+/// Replace the limits
+///
+/// They replace all that were set: what is left out returns to its default. Comments and order of the document are kept.
+/// A limit that is set by an environment variable of the server cannot be changed.
+#[utoipa::path(
+    put,
+    path = "/api/v1/admin/limits",
+    operation_id = "saveLimits",
+    tag = "admin",
+    params((
+        "If-Match" = String,
+        Header,
+        description = "The ETag of GET /api/v1/admin/limits. 428 without it.",
+        example = "\"5d1f0c2a9b3e\""
+    )),
+    request_body = LimitsRequest,
+    responses((
+        status = 200,
+        description = "In force on this instance, and on all within a second.",
+        body = LimitsSaved,
+        headers(("Version"))
+    )),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([
+        ADMIN, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
+    ])))
+)]
 pub async fn save(
     ConfirmedAdmin(admin): ConfirmedAdmin,
     request: HttpRequest,
-    wanted: UnreadBody<Wanted, DOCUMENT_LIMIT>,
+    wanted: UnreadBody<LimitsRequest, DOCUMENT_LIMIT>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
@@ -165,18 +234,44 @@ pub async fn save(
     answer(saved)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Back {
+#[schema(example = json!({ "change": "1f0c2a9b3e5d7788", "reason": "The attack is over." }))]
+pub struct RollbackRequest {
+    /// The id of a change in the history.
     change: String,
+    #[schema(value_type = ChangeReason)]
     reason: String,
 }
 
-/// `POST /admin/limits/rollback`
+/// Put limits of the history in force again
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/limits/rollback",
+    operation_id = "rollBackLimits",
+    tag = "admin",
+    params((
+        "If-Match" = String,
+        Header,
+        description = "The ETag of GET /api/v1/admin/limits. 428 without it.",
+        example = "\"5d1f0c2a9b3e\""
+    )),
+    request_body = RollbackRequest,
+    responses((
+        status = 200,
+        description = "In force on this instance, and on all within a second.",
+        body = LimitsSaved,
+        headers(("Version"))
+    )),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([
+        ADMIN, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
+    ])))
+)]
 pub async fn rollback(
     ConfirmedAdmin(admin): ConfirmedAdmin,
     request: HttpRequest,
-    back: UnreadBody<Back>,
+    back: UnreadBody<RollbackRequest>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let back = back.read().await?;
@@ -221,7 +316,7 @@ fn answer(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Problem>
     match saved {
         Ok(SavedDraft { version, changed, toml: _ }) => {
             let tag = tag(&version);
-            Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(SavedBody { version, changed }))
+            Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(LimitsSaved { version, changed }))
         }
         Err(SaveError::NotWritten(NotWritten::Stale { version, diff })) => {
             Err(Problem::PreconditionFailed { version, diff })
@@ -259,67 +354,6 @@ fn tag(version: &str) -> HeaderValue {
     HeaderValue::try_from(format!("\"{version}\"")).expect("hexadecimal digits")
 }
 
-fn wrong(field: &'static str, message: &'static str) -> Problem {
+pub fn wrong(field: &'static str, message: &'static str) -> Problem {
     Problem::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
-}
-
-#[derive(Deserialize)]
-pub struct Page {
-    before: Option<String>,
-    limit: Option<u32>,
-}
-
-#[derive(Serialize)]
-struct Changes {
-    changes: Vec<ChangeBody>,
-    /// For `before` of the next page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    next: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ChangeBody {
-    id: String,
-    at: String,
-    version: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    previous: Option<String>,
-    /// None where the document was edited by hand.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    actor: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    login: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    toml: String,
-}
-
-impl From<LimitsChange> for ChangeBody {
-    fn from(change: LimitsChange) -> Self {
-        let LimitsChange { id, at, version, previous, actor, login, reason, document } = change;
-        Self { id, at: Moment(at).iso(), version, previous, actor, login, reason, toml: document }
-    }
-}
-
-/// `GET /admin/limits/history`, newest first.
-pub async fn history(_: Admin, page: Query<Page>, services: Shared) -> Result<HttpResponse, Problem> {
-    let before = match page.before.as_deref() {
-        None | Some("") => None,
-        Some(text) => Some(
-            ChangeCursor::parse(text)
-                .ok_or_else(|| wrong("before", "Use the value of next from the previous page."))?,
-        ),
-    };
-    let limit = page.limit.unwrap_or(USUAL);
-    if !(1..=MOST).contains(&limit) {
-        return Err(wrong("limit", "Use 1 to 100."));
-    }
-    // One more than wanted says whether there is a next page.
-    let found = services.tuning.history(before, limit + 1).await;
-    let mut changes = found?;
-    let more = changes.len() > limit as usize;
-    changes.truncate(limit as usize);
-    let next = changes.last().filter(|_| more).map(|last| last.cursor().to_string());
-    Ok(HttpResponse::Ok()
-        .json(Changes { changes: changes.into_iter().map(ChangeBody::from).collect(), next }))
 }

@@ -5,10 +5,13 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
+use super::schema::LimitSettings;
 use crate::tuning::replay::{Comparison, ComparisonSide, IncompleteReason};
 use crate::tuning::{DraftError, LimitsDraft, PreviewError, PreviewReport};
 use crate::web::console::guard::Admin;
+use crate::web::kit::describe::{ADMIN, BODY};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::problem::{DraftProblem, InputError, Problem};
 use crate::web::kit::services::Shared;
@@ -20,30 +23,49 @@ const USUAL: Duration = Duration::from_secs(24 * 60 * 60);
 const BUSY_RETRY: Duration = Duration::from_secs(5);
 
 /// Exactly one of `limits` and `toml`.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+#[schema(example = json!({ "limits": { "sms-phone": LimitSettings::example() }, "span": "24h" }))]
+pub struct PreviewRequest {
+    #[schema(value_type = Option<super::schema::LimitsDocument>)]
     limits: Option<Value>,
+    /// Instead of limits: `[limits.NAME]` tables, with comments.
     toml: Option<String>,
+    /// How far back, from 1m to 90d.
+    #[schema(default = "24h")]
     span: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Body {
+#[derive(Default, Serialize, ToSchema)]
+#[schema(example = json!(LimitsPreview {
+    from: "2026-11-20T10:00:00Z".to_owned(),
+    to: "2026-11-21T10:00:00Z".to_owned(),
+    not_replayed: vec!["captcha-address".to_owned()],
+    ..LimitsPreview::default()
+}))]
+struct LimitsPreview {
+    #[schema(format = DateTime)]
     from: String,
+    #[schema(format = DateTime)]
     to: String,
     rows: u64,
     bytes: u64,
+    /// What has to be known to read the numbers: the record begins after the span does; what came before the span, which
+    /// the windows look back on, is not all in the record; other limits were in force for a part of the span.
+    #[schema(inline)]
     incomplete: Vec<IncompleteReason>,
-    /// The recorded figures.
+    /// As it was recorded: nothing here is estimated.
     current: ComparisonSide,
+    /// An estimate. Attempts that meet no changed limit, and no log that the draft has changed, are as they were recorded.
     draft: ComparisonSide,
+    /// Limits of which the record does not say enough: changes to them are not tried. `login-device` is one of them unless
+    /// it and `login-account` are in force with rules that are enforced.
     not_replayed: Vec<String>,
     read_ms: u64,
     replay_ms: u64,
 }
 
-impl From<PreviewReport> for Body {
+impl From<PreviewReport> for LimitsPreview {
     fn from(report: PreviewReport) -> Self {
         let PreviewReport { from, to, rows, bytes, incomplete, comparison, not_replayed, read_ms, replay_ms } =
             report;
@@ -53,10 +75,23 @@ impl From<PreviewReport> for Body {
     }
 }
 
-/// Changes nothing, so the password need not be confirmed.
+/// Try other limits on recorded traffic
+///
+/// It counts what was recorded of the span, replays the same attempts under the draft, and changes nothing. The numbers
+/// of the draft are one estimate; `unknown` counts the attempts whose end the record cannot know.
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/limits/preview",
+    operation_id = "previewLimits",
+    tag = "admin",
+    request_body = PreviewRequest,
+    responses((status = 200, description = "What was recorded, and what the draft would have done.", body = LimitsPreview)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN, BODY])))
+)]
 pub async fn submit(
     _: Admin,
-    wanted: UnreadBody<Wanted, DOCUMENT_LIMIT>,
+    wanted: UnreadBody<PreviewRequest, DOCUMENT_LIMIT>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let wanted = wanted.read().await?;
@@ -75,7 +110,7 @@ pub async fn submit(
         Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() }
     })?;
     match services.tuning.preview(limits, span).await {
-        Ok(report) => Ok(HttpResponse::Ok().json(Body::from(report))),
+        Ok(report) => Ok(HttpResponse::Ok().json(LimitsPreview::from(report))),
         Err(PreviewError::Span(reason)) => Err(wrong("span", reason)),
         Err(PreviewError::Busy) => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
         Err(PreviewError::Db(error)) => Err(error.into()),

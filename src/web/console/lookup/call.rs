@@ -4,6 +4,7 @@ use actix_web::web::{Bytes, Data, Path, Query};
 use actix_web::{Error, HttpRequest, HttpResponse};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use crate::clock::Micros;
 use crate::config::LiveSettings;
@@ -14,6 +15,7 @@ use crate::web::console::guard::Admin;
 use crate::web::console::guard::ConfirmedAdmin;
 use crate::web::console::lookup::subject::read_as;
 use crate::web::kit::client::ClientAddress;
+use crate::web::kit::describe::{self, ADMIN, CHANGE};
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
@@ -21,60 +23,103 @@ use crate::web::machine::limits::span;
 
 /// Characters of a reason.
 const LONGEST_REASON: usize = 500;
+/// What a path names, in the description of the API.
+const SUBJECT: &str = "A name, a name@device, a number, an address, a prefix, `everyone`, or any text, as the limit \
+    counts it; percent-encoded.";
+/// What a call with an optional body may answer before anything else.
+const CLEARING: [&str; 4] = ["malformed-json", "request-timeout", "payload-too-large", "invalid-input"];
 
-#[derive(Serialize)]
-struct Log {
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "limit": "login-account", "at": "2026-11-21T10:00:00.000000Z", "holds": 0,
+    "hits": ["2026-11-21T09:59:41.205113Z"],
+    "rules": [{ "max": 3, "window_ms": 60000, "then": "captcha", "count": 1 }],
+    "account": { "id": "0123456789abcdef0123456789abcdef", "login": "alice", "password_failures": 1 }
+}))]
+struct SubjectLog {
     limit: String,
     /// The store's time.
+    #[schema(format = DateTime)]
     at: String,
     /// Attempts in flight.
     holds: u32,
-    /// Newest first; also what no rule counts any more.
+    /// Newest first, at most 1000; also hits that no rule counts any more.
+    #[schema(format = DateTime)]
     hits: Vec<String>,
-    /// Counted and reported, never enforced.
+    /// Present if the limit is in monitor mode.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     monitored: bool,
-    /// Counted by every instance for itself.
+    /// Present if every instance counts for itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     of_this_instance: bool,
-    rules: Vec<RuleBody>,
+    rules: Vec<LogRule>,
     /// Of a name or a number: the account that has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    account: Option<AccountBody>,
+    account: Option<AccountNamed>,
 }
 
-#[derive(Serialize)]
-struct RuleBody {
+#[derive(Serialize, ToSchema)]
+struct LogRule {
     max: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     window_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = describe::calendar_units)]
     per: Option<&'static str>,
+    #[schema(schema_with = describe::consequences)]
     then: &'static str,
+    /// Hits that it counts now.
     count: u32,
-    /// Where it is full: when the next place frees.
+    /// If it is full: when its next hit frees.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     frees_at: Option<String>,
 }
 
-#[derive(Serialize)]
-struct AccountBody {
+#[derive(Serialize, ToSchema)]
+struct AccountNamed {
     id: String,
     login: String,
-    /// Wrong passwords in a row from strangers.
+    /// Wrong passwords in a row from strangers; those from known devices are counted apart.
+    #[schema(minimum = 0)]
     password_failures: i64,
-    /// It had too many of them, and opens nothing to strangers since then.
+    /// Present if the password is disabled, after too many of them: it signs in only from browsers that were signed in
+    /// before.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     password_disabled_since: Option<String>,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, IntoParams, ToSchema)]
 #[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+#[schema(example = json!({ "reason": "Called, and is who they say." }))]
 pub struct Clearing {
+    /// For the record.
+    #[param(max_length = 500)]
+    #[schema(max_length = 500)]
     reason: String,
 }
 
-/// `GET /admin/subjects/{limit}/{subject}`
+/// What a limit counts of a subject, and until when
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/subjects/{limit}/{subject}",
+    operation_id = "readSubject",
+    tag = "admin",
+    params(
+        (
+            "limit" = String,
+            Path,
+            description = "Its full name: `login-account`, `custom.reply`.",
+            example = "login-account"
+        ),
+        ("subject" = String, Path, description = SUBJECT, example = "alice")
+    ),
+    responses((status = 200, description = "Its log.", body = SubjectLog)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN, "unknown-limit", "unknown-subject"])))
+)]
 pub async fn show(_: Admin, path: Path<(String, String)>, services: Shared) -> Result<HttpResponse, Problem> {
     let live = services.live.snapshot();
     let (limit, subject) = parse(&path, &live)?;
@@ -84,7 +129,30 @@ pub async fn show(_: Admin, path: Path<(String, String)>, services: Shared) -> R
     Ok(HttpResponse::Ok().json(told(standing, account)))
 }
 
-/// `DELETE /admin/subjects/{limit}/{subject}`. 204 also where the log is empty.
+/// Forget what a limit counts of a subject
+///
+/// In the store and, for messages to a number, in the ledger. Also 204 if there was nothing. The reason may be sent in the
+/// query instead.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/admin/subjects/{limit}/{subject}",
+    operation_id = "clearSubject",
+    tag = "admin",
+    params(
+        (
+            "limit" = String,
+            Path,
+            description = "Its full name: `login-account`, `custom.reply`.",
+            example = "login-account"
+        ),
+        ("subject" = String, Path, description = SUBJECT, example = "alice"),
+        Clearing
+    ),
+    request_body = Option<Clearing>,
+    responses((status = 204, description = "The limit counts nothing of it.")),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN, CHANGE, CLEARING, "unknown-limit", "unknown-subject"])))
+)]
 pub async fn clear(
     ConfirmedAdmin(admin): ConfirmedAdmin,
     request: HttpRequest,
@@ -111,7 +179,24 @@ pub async fn clear(
     }
 }
 
-/// `DELETE /admin/disabled-passwords/{login}`
+/// Re-enable a disabled password
+///
+/// Wrong passwords are counted from zero. The reason may be sent in the query instead. 404 if no account has this name, or
+/// if its password is not disabled.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/admin/disabled-passwords/{login}",
+    operation_id = "enablePassword",
+    tag = "admin",
+    params(
+        ("login" = String, Path, description = "The name of the account, percent-encoded.", example = "alice"),
+        Clearing
+    ),
+    request_body = Option<Clearing>,
+    responses((status = 204, description = "The password signs in again.")),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN, CHANGE, CLEARING, "not-found"])))
+)]
 pub async fn enable_password(
     ConfirmedAdmin(admin): ConfirmedAdmin,
     request: HttpRequest,
@@ -161,9 +246,9 @@ fn reason(query: &Clearing, body: &[u8]) -> Result<String, Problem> {
     })
 }
 
-fn told(standing: LimitStatus, account: Option<Account>) -> Log {
+fn told(standing: LimitStatus, account: Option<Account>) -> SubjectLog {
     let LimitStatus { limit, of_this_instance, at, holds, hits, rules } = standing;
-    Log {
+    SubjectLog {
         limit: limit.name().to_owned(),
         at: moment(at),
         holds,
@@ -171,7 +256,7 @@ fn told(standing: LimitStatus, account: Option<Account>) -> Log {
         monitored: limit.mode() == LimitMode::Monitor,
         of_this_instance,
         rules: limit.rules().iter().zip(rules).map(rule_body).collect(),
-        account: account.map(|account| AccountBody {
+        account: account.map(|account| AccountNamed {
             id: account.id.to_string(),
             login: account.login.as_str().to_owned(),
             password_failures: account.password_failures,
@@ -180,9 +265,9 @@ fn told(standing: LimitStatus, account: Option<Account>) -> Log {
     }
 }
 
-fn rule_body((rule, standing): (&Rule, RuleStatus)) -> RuleBody {
+fn rule_body((rule, standing): (&Rule, RuleStatus)) -> LogRule {
     let (window_ms, per) = span(rule);
-    RuleBody {
+    LogRule {
         max: rule.max,
         window_ms,
         per,

@@ -3,11 +3,14 @@
 use actix_web::HttpResponse;
 use actix_web::web::{Data, Path, Query};
 use serde::{Deserialize, Serialize};
+use utoipa::openapi::schema::ObjectBuilder;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::sms::{HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessageState, ReportState};
 use crate::web::console::guard::Admin;
 use crate::web::console::guard::ConfirmedAdmin;
 use crate::web::console::messages::lift_brake;
+use crate::web::kit::describe::{self, ADMIN, CHANGE};
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
@@ -17,47 +20,65 @@ use crate::web::kit::wait::Moment;
 const USUAL: u32 = 50;
 const MOST: u32 = 200;
 
-#[derive(Deserialize)]
-pub struct Wanted {
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct MessageQuery {
+    #[param(schema_with = states)]
     state: Option<String>,
+    /// A number without its last four digits, or without its last six.
     prefix: Option<String>,
+    /// `next` of the page before.
     after: Option<String>,
+    #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u32>,
 }
 
-#[derive(Serialize)]
-struct Messages {
-    messages: Vec<Message>,
-    /// For `after` of the next page.
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "messages": [{
+    "id": "b19bb51d57b40116de95f7448daf9aef", "at": "2026-11-21T10:00:00Z", "phone": "+861380013****",
+    "prefix": "+861380013", "purpose": "login", "gateway": "outbox", "state": "accepted"
+}] }))]
+struct SentMessages {
+    messages: Vec<SentMessage>,
+    /// For `after`; left out on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Message {
+#[derive(Serialize, ToSchema)]
+struct SentMessage {
     id: String,
+    #[schema(format = DateTime)]
     at: String,
     /// Without its last four digits.
     phone: String,
     prefix: String,
+    #[schema(schema_with = describe::purposes)]
     purpose: &'static str,
     gateway: String,
+    #[schema(schema_with = states)]
     state: &'static str,
+    /// The gateway's name for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     reference: Option<String>,
+    /// Why it was refused, or why its state is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// When its code was entered.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     entered_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = reports)]
     report: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     report_detail: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     reported_at: Option<String>,
 }
 
-impl From<LedgerEntry> for Message {
+impl From<LedgerEntry> for SentMessage {
     fn from(entry: LedgerEntry) -> Self {
         let iso = |at| Moment(at).iso();
         Self {
@@ -82,10 +103,28 @@ impl From<LedgerEntry> for Message {
     }
 }
 
-/// `GET /admin/messages`, newest first.
+fn states() -> ObjectBuilder {
+    describe::one_of(MessageState::ALL.map(MessageState::as_str))
+}
+
+fn reports() -> ObjectBuilder {
+    describe::one_of(["pending", "delivered", "failed"])
+}
+
+/// The ledger of messages, newest first
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/messages",
+    operation_id = "listMessages",
+    tag = "admin",
+    params(MessageQuery),
+    responses((status = 200, description = "A page of them.", body = SentMessages)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN, "invalid-input"])))
+)]
 pub async fn messages(
     _: Admin,
-    wanted: Query<Wanted>,
+    wanted: Query<MessageQuery>,
     services: Shared,
     _edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
@@ -115,20 +154,30 @@ pub async fn messages(
     let page = page?;
     let next = page.next.map(|cursor| cursor.to_string());
     Ok(HttpResponse::Ok()
-        .json(Messages { messages: page.entries.into_iter().map(Message::from).collect(), next }))
+        .json(SentMessages { messages: page.entries.into_iter().map(SentMessage::from).collect(), next }))
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "brakes": [{
+    "prefix": "+861380013", "began_at": "2026-11-21T10:00:00Z", "ends_at": "2026-11-21T11:00:00Z",
+    "sent": 20, "entered": 0
+}] }))]
 struct Brakes {
     brakes: Vec<Brake>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 struct Brake {
     prefix: String,
+    #[schema(format = DateTime)]
     began_at: String,
+    #[schema(format = DateTime)]
     ends_at: String,
+    /// Codes that were sent to the prefix.
+    #[schema(minimum = 0)]
     sent: i64,
+    /// How many of them were entered.
+    #[schema(minimum = 0)]
     entered: i64,
 }
 
@@ -139,13 +188,34 @@ impl From<HeldBrake> for Brake {
     }
 }
 
-/// `GET /admin/brakes`
+/// The dialling prefixes that no message goes to now
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/brakes",
+    operation_id = "listBrakes",
+    tag = "admin",
+    responses((status = 200, description = "All of them.", body = Brakes)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN])))
+)]
 pub async fn brakes(_: Admin, services: Shared, _edge: Data<Edge>) -> Result<HttpResponse, Problem> {
     let held = services.codes.ledger().brakes().await?;
     Ok(HttpResponse::Ok().json(Brakes { brakes: held.into_iter().map(Brake::from).collect() }))
 }
 
-/// `DELETE /admin/brakes/{prefix}`
+/// Send messages to a prefix again
+///
+/// 404 if there is no brake on it.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/admin/brakes/{prefix}",
+    operation_id = "liftBrake",
+    tag = "admin",
+    params(("prefix" = String, Path, description = "Percent-encoded.", example = "%2B861380013")),
+    responses((status = 204, description = "Lifted.")),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN, CHANGE, "not-found"])))
+)]
 pub async fn lift(
     ConfirmedAdmin(admin): ConfirmedAdmin,
     prefix: Path<String>,

@@ -5,11 +5,13 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use actix_web::web::Path;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::login::{NewToken, TokenEntry, TokenId, TokenScopes};
 use crate::web::console::guard::Admin;
 use crate::web::console::guard::ConfirmedAdmin;
 use crate::web::console::tokens::{LONGEST_LIFE, about_scopes, create_token, parse_name, revoke_token};
+use crate::web::kit::describe::{ADMIN, BODY, CHANGE};
 use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::message::{Field, Message};
@@ -17,36 +19,51 @@ use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::services::Shared;
 use crate::web::kit::wait::Moment;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+#[schema(example = json!({ "name": "forum", "scopes": ["reply"], "expires_in": 7776000 }))]
+pub struct TokenRequest {
+    /// What it is shown as.
+    #[schema(min_length = 1, max_length = 100)]
     name: String,
-    /// Names of custom limits, or `*` alone.
+    /// Names of custom limits, or `*` alone for all of them.
     scopes: Vec<String>,
-    /// Seconds.
+    /// Seconds. Without it the token does not expire.
+    #[schema(minimum = 1, maximum = 316224000)]
     expires_in: Option<u64>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "tokens": [{
+    "id": "0123456789abcdef0123456789abcdef", "name": "forum", "scopes": ["reply"], "made_by": "ada",
+    "created_at": "2026-11-21T10:00:00Z"
+}] }))]
 struct Tokens {
-    tokens: Vec<Entry>,
+    tokens: Vec<TokenBody>,
 }
 
-#[derive(Serialize)]
-struct Entry {
+#[derive(Serialize, ToSchema)]
+#[schema(as = Token)]
+struct TokenBody {
     id: String,
     name: String,
+    /// Names of custom limits, or `*` alone for all of them.
     scopes: Vec<String>,
+    /// The login of its administrator; left out if that account is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     made_by: Option<String>,
+    #[schema(format = DateTime)]
     created_at: String,
+    /// To within a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     last_used_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
     expires_at: Option<String>,
 }
 
-impl From<TokenEntry> for Entry {
+impl From<TokenEntry> for TokenBody {
     fn from(entry: TokenEntry) -> Self {
         let iso = |at| Moment(at).iso();
         Self {
@@ -61,35 +78,74 @@ impl From<TokenEntry> for Entry {
     }
 }
 
-#[derive(Serialize)]
-struct Made {
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "0123456789abcdef0123456789abcdef", "token": "ght_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+}))]
+struct TokenMade {
     id: String,
-    /// Told here and nowhere else.
+    /// Shown here and nowhere else.
     token: String,
 }
 
-/// `GET /admin/tokens`, newest first.
+/// The tokens of programs, newest first
+///
+/// Without those that were revoked; with those that have expired.
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/tokens",
+    operation_id = "listTokens",
+    tag = "admin",
+    responses((status = 200, description = "At most 200 of them.", body = Tokens)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN])))
+)]
 pub async fn list(_: Admin, services: Shared) -> Result<HttpResponse, Problem> {
     let tokens = services.tokens.list().await?;
-    Ok(HttpResponse::Ok().json(Tokens { tokens: tokens.into_iter().map(Entry::from).collect() }))
+    Ok(HttpResponse::Ok().json(Tokens { tokens: tokens.into_iter().map(TokenBody::from).collect() }))
 }
 
-/// `POST /admin/tokens`
+/// Create a token for a program
+///
+/// At most 100 are valid at one time.
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/tokens",
+    operation_id = "makeToken",
+    tag = "admin",
+    request_body = TokenRequest,
+    responses((status = 201, description = "The token, this once.", body = TokenMade)),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN, CHANGE, BODY, "too-many-tokens"])))
+)]
 pub async fn create(
     ConfirmedAdmin(admin): ConfirmedAdmin,
-    body: UnreadBody<Wanted>,
+    body: UnreadBody<TokenRequest>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let new = parse(&body.read().await?)?;
     match create_token(&services, &admin, &new).await? {
         Some((token, id)) => {
-            Ok(HttpResponse::Created().json(Made { id: id.to_string(), token: token.expose() }))
+            Ok(HttpResponse::Created().json(TokenMade { id: id.to_string(), token: token.expose() }))
         }
         None => Err(Problem::TooManyTokens),
     }
 }
 
-/// `DELETE /admin/tokens/{id}`
+/// Revoke a token
+///
+/// The instance that answers refuses it at once, the others within a second. 404 if there is no such token, or if it was
+/// revoked before.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/admin/tokens/{id}",
+    operation_id = "revokeToken",
+    tag = "admin",
+    params(("id" = String, Path, example = "0123456789abcdef0123456789abcdef")),
+    responses((status = 204, description = "Revoked.")),
+    security(("session" = [])),
+    extensions(("x-problems" = json!([ADMIN, CHANGE, "not-found"])))
+)]
 pub async fn revoke(
     ConfirmedAdmin(admin): ConfirmedAdmin,
     id: Path<String>,
@@ -102,7 +158,7 @@ pub async fn revoke(
     }
 }
 
-fn parse(body: &Wanted) -> Result<NewToken, Problem> {
+fn parse(body: &TokenRequest) -> Result<NewToken, Problem> {
     let mut errors = Vec::new();
     let mut wrong = |field: &'static str, message| errors.push(InputError { field: field.into(), message });
     let said = |message: Message| message.text(Locale::En);

@@ -1,0 +1,73 @@
+//! What the descriptions of calls share: lists of problems, and types that say more of a field than `String`.
+
+use utoipa::ToSchema;
+use utoipa::openapi::Type;
+use utoipa::openapi::schema::ObjectBuilder;
+
+// A call names its problems under `x-problems`; `web::openapi` makes the refusing answers of them.
+
+/// What a call with a body may answer before anything else.
+pub const BODY: [&str; 5] =
+    ["malformed-json", "request-timeout", "payload-too-large", "unsupported-media-type", "invalid-input"];
+/// What is limited, and goes on with a solved challenge.
+pub const ATTEMPT: [&str; 5] = ["csrf", "captcha-required", "captcha-invalid", "throttled", "unavailable"];
+/// The same for what verifies the password of who is signed in.
+pub const PASSWORD: [&str; 3] = ["invalid-credentials", "password-disabled", "busy"];
+pub const NUMBER: [&str; 2] = ["invalid-phone", "country-not-allowed"];
+pub const MEMBER: [&str; 3] = ["unauthenticated", "password-change-required", "unavailable"];
+pub const ADMIN: [&str; 4] = ["unauthenticated", "password-change-required", "forbidden", "unavailable"];
+/// For what an administrator changes, beside `ADMIN`.
+pub const CHANGE: [&str; 2] = ["csrf", "confirmation-required"];
+pub const TOKEN: [&str; 5] =
+    ["invalid-token", "insufficient-scope", "unknown-limit", "throttled", "unavailable"];
+
+/// A user name (RFC 8265, case folded).
+#[derive(ToSchema)]
+#[schema(min_length = 1, max_length = 64)]
+pub struct UserName(pub String);
+
+#[derive(ToSchema)]
+#[schema(format = Password, min_length = 1, max_length = 256)]
+pub struct CurrentPassword(pub String);
+
+/// At least 15 characters, and not among the passwords that attackers try first.
+#[derive(ToSchema)]
+#[schema(format = Password, min_length = 15, max_length = 256)]
+pub struct NewPassword(pub String);
+
+/// A mobile number in any notation. Without a country code it belongs to `sms.default_region`.
+#[derive(ToSchema)]
+#[schema(min_length = 1, max_length = 64)]
+pub struct MobileNumber(pub String);
+
+/// Six digits. Spaces and dashes are ignored.
+#[derive(ToSchema)]
+#[schema(min_length = 6)]
+pub struct CodeDigits(pub String);
+
+/// Why, for the record.
+#[derive(ToSchema)]
+#[schema(min_length = 1, max_length = 500)]
+pub struct ChangeReason(pub String);
+
+/// A string that is one of these.
+pub fn one_of(words: impl IntoIterator<Item = &'static str>) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words))
+}
+
+pub fn calendar_units() -> ObjectBuilder {
+    one_of(["minute", "hour", "day", "week", "month", "year"])
+}
+
+/// What happens past a rule.
+pub fn consequences() -> ObjectBuilder {
+    one_of(["captcha", "block"])
+}
+
+pub fn modes() -> ObjectBuilder {
+    one_of(["enforce", "monitor"])
+}
+
+pub fn purposes() -> ObjectBuilder {
+    one_of(crate::sms::Purpose::ALL.map(crate::sms::Purpose::as_str))
+}

@@ -1,0 +1,294 @@
+//! What annotations cannot say, or would repeat: the refusals of a call from the names of its problems, shared
+//! headers, closed objects, and examples where readers look for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use super::problems;
+use crate::web::kit::problem::Kind;
+
+/// A header field, by the name that answers use.
+struct SharedHeader {
+    name: &'static str,
+    field: &'static str,
+    /// It is always sent.
+    required: bool,
+    description: &'static str,
+    example: &'static str,
+}
+
+const fn header(
+    name: &'static str,
+    field: &'static str,
+    required: bool,
+    description: &'static str,
+    example: &'static str,
+) -> SharedHeader {
+    SharedHeader { name, field, required, description, example }
+}
+
+const HEADERS: [SharedHeader; 8] = [
+    header("RetryAfter", "Retry-After", true, "Whole seconds, rounded up.", "57"),
+    header(
+        "WwwAuthenticate",
+        "WWW-Authenticate",
+        true,
+        "No browser asks for a password because of it.",
+        "Cookie realm=\"gatehouse\"",
+    ),
+    header(
+        "SessionCookie",
+        "Set-Cookie",
+        true,
+        "The session: `gh_session`, or `__Host-gh_session` on https; HttpOnly, SameSite=Lax.",
+        "gh_session=…; HttpOnly; SameSite=Lax; Path=/",
+    ),
+    header(
+        "SignInCookies",
+        "Set-Cookie",
+        true,
+        "Two cookies. The session, or its end after a password reset. And `gh_device`, or `__Host-gh_device` on \
+            https, by which the account knows this browser for 180 days: it signs nobody in, but failed passwords \
+            from this browser count on login-device rather than on login-account, login-address and login-network.",
+        "gh_device=…; HttpOnly; SameSite=Lax; Path=/",
+    ),
+    header(
+        "BrowserCookie",
+        "Set-Cookie",
+        false,
+        "`gh_browser`, or `__Host-gh_browser` on https: a random name of the browser. The first browser that asks \
+            for a number's code has its wrong guesses counted apart. Left out if the call sent one.",
+        "gh_browser=…; HttpOnly; SameSite=Lax; Path=/",
+    ),
+    header(
+        "RateLimitPolicy",
+        "RateLimit-Policy",
+        false,
+        "The rules that apply (draft-ietf-httpapi-ratelimit-headers-10). Left out if none is enforced.",
+        "\"login-account\";q=3;w=60",
+    ),
+    header(
+        "RateLimit",
+        "RateLimit",
+        false,
+        "What the strictest rule has left, and when its next hit frees. Left out if there is nothing to tell.",
+        "\"login-account\";r=0;t=57",
+    ),
+    header("Version", "ETag", true, "The version of the limits, for If-Match.", "\"5d1f0c2a9b3e\""),
+];
+
+/// The whole document, from what the annotations give.
+pub fn finish(mut document: Value) -> Value {
+    document["info"]["summary"] = "Exact login throttling, and protection of SMS codes against abuse.".into();
+    let mut schemas = document["components"]["schemas"].take();
+    let mut kinds = BTreeMap::new();
+    for operation in fields_mut(&mut document["paths"]).flat_map(fields_mut) {
+        for answer in fields_mut(&mut operation["responses"]) {
+            share_headers(answer);
+            show_example(answer, &schemas);
+        }
+        for parameter in operation.get_mut("parameters").and_then(Value::as_array_mut).into_iter().flatten() {
+            never_null(&mut parameter["schema"]);
+        }
+        if operation.get("requestBody").is_some() {
+            show_example(&mut operation["requestBody"], &schemas);
+        }
+        for (status, refused) in refusals(operation) {
+            operation["responses"][status] = refusal(&refused);
+            kinds.extend(refused.into_iter().map(|kind| (kind.name, kind)));
+        }
+    }
+    flatten(&mut schemas);
+    for schema in fields_mut(&mut schemas) {
+        close(schema);
+    }
+    let problem =
+        schemas.as_object_mut().and_then(|schemas| schemas.remove("ProblemBody")).unwrap_or_default();
+    for kind in kinds.values().copied() {
+        schemas[problems::schema_name(kind)] = problems::schema(kind, &problem);
+    }
+    let examples: Value =
+        kinds.values().map(|kind| (kind.name.to_owned(), problems::example(*kind))).collect();
+    document["components"] = json!({
+        "schemas": schemas,
+        "examples": examples,
+        "headers": headers(),
+        "securitySchemes": {
+            "session": {
+                "type": "apiKey",
+                "in": "cookie",
+                "name": "gh_session",
+                "description": "Set by signing in. On https its name is __Host-gh_session.",
+            },
+            "token": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "An administrator creates it at /admin/tokens.",
+            },
+        },
+    });
+    on_one_line(&mut document);
+    document
+}
+
+fn fields_mut(value: &mut Value) -> impl Iterator<Item = &mut Value> {
+    value.as_object_mut().into_iter().flat_map(Map::values_mut)
+}
+
+fn headers() -> Value {
+    let header = |SharedHeader { name, required, description, example, .. }| {
+        let (kind, example) = match example.parse::<u64>() {
+            Ok(number) => ("integer", number.into()),
+            Err(_) => ("string", Value::from(example)),
+        };
+        let schema = json!({ "type": kind });
+        let shown = json!({
+            "description": description, "required": required, "schema": schema, "example": example,
+        });
+        (name.to_owned(), shown)
+    };
+    HEADERS.into_iter().map(header).collect()
+}
+
+/// Header fields by their names in `HEADERS`, as they stand in an answer.
+fn header_references<'a>(names: impl IntoIterator<Item = &'a str>) -> Value {
+    let reference = |name: &str| {
+        let header = HEADERS.into_iter().find(|header| header.name == name).expect("one of HEADERS");
+        (header.field.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }))
+    };
+    names.into_iter().map(reference).collect()
+}
+
+fn share_headers(answer: &mut Value) {
+    if let Some(named) = answer.get("headers").and_then(Value::as_object) {
+        answer["headers"] = header_references(named.keys().map(String::as_str));
+    }
+}
+
+/// The example of a type is one of each body of that type. A body that may be left out is not null.
+fn show_example(body: &mut Value, schemas: &Value) {
+    for content in body.get_mut("content").into_iter().flat_map(fields_mut) {
+        never_null(&mut content["schema"]);
+        let example = named(&content["schema"], schemas).and_then(|schema| schema.get("example"));
+        if let (Some(example), None) = (example, content.get("example")) {
+            content["example"] = example.clone();
+        }
+    }
+}
+
+/// The problems of a call by their status.
+fn refusals(operation: &mut Value) -> BTreeMap<String, Vec<Kind>> {
+    let named = operation.as_object_mut().and_then(|operation| operation.remove("x-problems"));
+    let groups = named.as_ref().and_then(Value::as_array).into_iter().flatten();
+    let names: BTreeSet<&str> = groups
+        .flat_map(|group| group.as_array().map_or(std::slice::from_ref(group), Vec::as_slice))
+        .filter_map(Value::as_str)
+        .collect();
+    let mut by_status = BTreeMap::<_, Vec<_>>::new();
+    for name in names {
+        let kind = Kind::named(name).unwrap_or_else(|| panic!("{name} is no problem"));
+        by_status.entry(kind.status.as_str().to_owned()).or_default().push(kind);
+    }
+    by_status
+}
+
+fn refusal(kinds: &[Kind]) -> Value {
+    let references: Vec<_> = kinds
+        .iter()
+        .map(|kind| json!({ "$ref": format!("#/components/schemas/{}", problems::schema_name(*kind)) }))
+        .collect();
+    let example = |kind: &Kind| {
+        (kind.name.to_owned(), json!({ "$ref": format!("#/components/examples/{}", kind.name) }))
+    };
+    let titles: Vec<_> = kinds.iter().map(|kind| kind.title).collect();
+    let schema = match references.as_slice() {
+        [one] => one.clone(),
+        _ => json!({ "oneOf": references }),
+    };
+    let headers = header_references(kinds.iter().copied().flat_map(problems::headers));
+    json!({
+        "description": titles.join(", or: "),
+        "headers": headers,
+        "content": {
+            "application/problem+json": {
+                "schema": schema,
+                "examples": kinds.iter().map(example).collect::<Value>(),
+            },
+        },
+    })
+}
+
+/// A struct within a struct, as `serde` writes it: its fields are among the others.
+fn flatten(schemas: &mut Value) {
+    let all = schemas.clone();
+    for schema in fields_mut(schemas) {
+        let Some(parts) = schema.get("allOf").and_then(Value::as_array) else { continue };
+        let parts = parts.iter().map(|part| named(part, &all).unwrap_or(part));
+        let (mut required, mut properties) = (Vec::new(), Map::new());
+        for part in parts {
+            required.extend(part["required"].as_array().cloned().unwrap_or_default());
+            properties.extend(part["properties"].as_object().cloned().unwrap_or_default());
+        }
+        let description = schema["description"].take();
+        *schema = json!({
+            "type": "object", "description": description, "required": required, "properties": properties,
+        });
+    }
+}
+
+/// The schema that a reference names.
+fn named<'a>(reference: &Value, schemas: &'a Value) -> Option<&'a Value> {
+    schemas.get(reference.get("$ref")?.as_str()?.rsplit('/').next()?)
+}
+
+/// What is read is closed by its type. What is answered is closed here, and an optional field of it is left out
+/// rather than null.
+fn close(schema: &mut Value) {
+    let Some(fields) = schema.as_object_mut() else { return };
+    fields.remove("example");
+    if fields.contains_key("additionalProperties") {
+        return;
+    }
+    let required = fields.get("required").cloned().unwrap_or_default();
+    let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for (name, property) in properties {
+        if !required.as_array().is_some_and(|required| required.contains(&name.as_str().into())) {
+            never_null(property);
+        }
+    }
+    fields.insert("additionalProperties".to_owned(), false.into());
+}
+
+fn never_null(property: &mut Value) {
+    if let Some(kinds) = property.get("type").and_then(Value::as_array) {
+        property["type"] = kinds[0].clone();
+    }
+    if let Some(choices) = property.get("oneOf").and_then(Value::as_array) {
+        let [value] = choices.iter().filter(|choice| choice["type"] != "null").collect::<Vec<_>>()[..] else {
+            return;
+        };
+        let value = value.as_object().cloned().unwrap_or_default();
+        let property = property.as_object_mut().expect("a schema");
+        property.remove("oneOf");
+        property.extend(value);
+    }
+}
+
+/// Comments are broken into lines; texts are not.
+fn on_one_line(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(on_one_line),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match field {
+                    Value::String(text) if ["summary", "description"].contains(&name.as_str()) => {
+                        *text = text.replace("\n\n", "\u{0}").replace('\n', " ").replace('\u{0}', "\n\n");
+                    }
+                    field => on_one_line(field),
+                }
+            }
+        }
+        _ => {}
+    }
+}
