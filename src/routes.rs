@@ -15,7 +15,7 @@ use crate::web::kit::services::Services;
 use crate::web::kit::visit::Edge;
 use crate::web::kit::{assets, connections, extract};
 use crate::web::{
-    account, captcha, code, delivery_reports, machine, openapi, outbox, problem_page, register,
+    account, api_page, captcha, code, delivery_reports, machine, openapi, outbox, problem_page, register,
     reset, session, sign_in, sign_in_by_code, status,
 };
 
@@ -193,6 +193,7 @@ pub fn app(
         )
         .service(calls("/captcha/{id}.png", "GET, HEAD").route(get().to(captcha::image::image)))
         .service(calls("/problems/{name}", "GET, HEAD").route(get().to(problem_page::show)))
+        .service(calls("/api", "GET, HEAD").route(get().to(api_page::show)))
         .service(calls("/openapi.json", "GET, HEAD").route(get().to(openapi::serve)))
         .service(calls("/static/{file}", "GET, HEAD").route(get().to(assets::serve)))
         .service(calls("/favicon.ico", "GET, HEAD").route(get().to(assets::icon)))

@@ -4,6 +4,8 @@
 #[cfg(feature = "server")]
 pub mod account;
 #[cfg(feature = "server")]
+pub mod api_page;
+#[cfg(feature = "server")]
 pub mod captcha;
 #[cfg(feature = "server")]
 pub mod code;

@@ -13,6 +13,7 @@ use askama::Template;
 use url::Url;
 
 use super::account::view::{AccountPage, AttemptKind, AttemptRow, SessionRow};
+use super::api_page::ApiPage;
 use super::captcha::view::{CaptchaBlock, ChallengeView, LaterView};
 use super::code::view::{CodePage, CodeStep, SentCode};
 use super::console::messages::view::{Asked, MessagesPage};
@@ -236,7 +237,7 @@ fn all(locale: Locale) -> Vec<(String, String)> {
     let forms = html(logins(&visit)).chain(html(registers(&visit))).chain(html(accounts(&visit)));
     let forms = forms.chain(html(tokens::confirms(&visit))).chain(html(tokens::pages(&visit)));
     let forms = forms.chain(html(codes(&visit))).chain(html(messages(&visit))).chain(html(outboxes(&visit)));
-    let forms = forms.chain(console::pages(&visit));
+    let forms = forms.chain(html(vec![("api", ApiPage::new(&visit))])).chain(console::pages(&visit));
     forms.chain(ErrorKind::ALL.into_iter().map(error)).chain(Kind::ALL.into_iter().map(problem)).collect()
 }
 
