@@ -10,14 +10,14 @@ pub type WebResult = Result<HttpResponse, WebError>;
 #[derive(Debug)]
 pub enum WebError {
     /// For example the form again, a redirect, or a refusal with its fields.
-    Answer(HttpResponse),
+    Answer(Box<HttpResponse>),
     /// JSON for API calls; `extract::refuse_with_pages` renders a page for everyone else.
     Problem(Problem),
 }
 
 impl From<HttpResponse> for WebError {
     fn from(answer: HttpResponse) -> Self {
-        Self::Answer(answer)
+        Self::Answer(Box::new(answer))
     }
 }
 
@@ -30,7 +30,7 @@ impl<P: Into<Problem>> From<P> for WebError {
 impl From<WebError> for Error {
     fn from(error: WebError) -> Self {
         match error {
-            WebError::Answer(answer) => InternalError::from_response("answered", answer).into(),
+            WebError::Answer(answer) => InternalError::from_response("answered", *answer).into(),
             WebError::Problem(problem) => problem.into(),
         }
     }

@@ -32,7 +32,8 @@ impl Confirmed {
     pub fn finish(self, visit: &Visit, session_lasts: Duration, answer: WebResult) -> WebResult {
         let Some(token) = self.0 else { return answer };
         let mut response = match answer {
-            Ok(response) | Err(WebError::Answer(response)) => response,
+            Ok(response) => response,
+            Err(WebError::Answer(response)) => *response,
             Err(WebError::Problem(problem)) => problem_page(visit, &problem),
         };
         visit::set(&mut response, visit.cookies().session(&token.expose(), session_lasts));
