@@ -106,6 +106,7 @@ impl<K: Clone + Eq + Hash> QueuePosition<K> {
     }
 
     /// Waits until it is first. From then on it has its turn until it is dropped, and is not counted as waiting.
+    #[cfg(feature = "server")]
     pub async fn turn(self) -> Result<Self, DisplacedWaiter> {
         while !self.is_first() {
             self.wait().await?;
