@@ -61,7 +61,7 @@ pub enum SignInOutcome {
     Rejected {
         captcha_required: bool,
     },
-    /// Nothing was verified. By which limit; or [`BUSY`].
+    /// Nothing was verified.
     Denied(Denied),
 }
 
