@@ -5,7 +5,7 @@
 //! use std::time::Duration;
 //!
 //! use actix_web::{App, HttpResponse, web};
-//! use gatehouse::throttle::{Limit, Limiter, MemoryStore, Mode, Rule, Then};
+//! use gatehouse::throttle::{Limit, Limiter, MemoryStore, LimitMode, Rule, RuleAction};
 //! use gatehouse::web::rate_limit::{RateLimit, subject};
 //! use gatehouse::web::TrustedProxies;
 //! use gatehouse::{clock::Clock, entropy::Entropy, secret::MasterKey};
@@ -15,8 +15,8 @@
 //! let key = MasterKey::random(&Entropy::Os).derive("throttle.subject");
 //! let limiter = Limiter::new(MemoryStore::new(Clock::System), key, &Entropy::Os);
 //! let minute = Duration::from_secs(60);
-//! let each = Limit::new("each-endpoint", vec![Rule::sliding(10, minute, Then::Block)], Mode::Enforce)?;
-//! let all = Limit::new("everyone", vec![Rule::sliding(1000, minute, Then::Block)], Mode::Enforce)?;
+//! let each = Limit::new("each-endpoint", vec![Rule::sliding(10, minute, RuleAction::Block)], LimitMode::Enforce)?;
+//! let all = Limit::new("everyone", vec![Rule::sliding(1000, minute, RuleAction::Block)], LimitMode::Enforce)?;
 //!
 //! let proxies = TrustedProxies::new(["10.0.0.0/8".parse()?]);
 //! let rate = RateLimit::new(limiter)
