@@ -15,7 +15,7 @@ use crate::web::outbox::view::{OutboxPage, OutboxRow};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Wanted {
+pub struct OutboxQuery {
     phone: String,
 }
 
@@ -23,7 +23,7 @@ pub struct Wanted {
 pub async fn page(
     request: HttpRequest,
     visit: Visit,
-    wanted: Query<Wanted>,
+    wanted: Query<OutboxQuery>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
     let messages = messages(&request, &services, &wanted.phone).ok_or(Problem::NotFound)?;
@@ -47,7 +47,7 @@ struct Shown {
 }
 
 /// `GET /dev/outbox.json?phone=`, newest first.
-pub async fn json(request: HttpRequest, wanted: Query<Wanted>, services: Shared) -> HttpResponse {
+pub async fn json(request: HttpRequest, wanted: Query<OutboxQuery>, services: Shared) -> HttpResponse {
     let Some(messages) = messages(&request, &services, &wanted.phone) else {
         return Problem::NotFound.respond();
     };

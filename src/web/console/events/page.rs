@@ -15,7 +15,7 @@ const A_PAGE: u32 = 50;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Wanted {
+pub struct EventsPageQuery {
     action: String,
     outcome: String,
     limit: String,
@@ -26,7 +26,7 @@ pub struct Wanted {
     after: String,
 }
 
-impl Wanted {
+impl EventsPageQuery {
     /// Values that cannot be parsed do not filter.
     fn filter(&self) -> EventFilter {
         let limit = self.limit.trim();
@@ -45,7 +45,7 @@ impl Wanted {
 }
 
 /// `GET /admin/events`
-pub async fn show(visit: Visit, admin: Admin, wanted: Query<Wanted>, services: Shared) -> WebResult {
+pub async fn show(visit: Visit, admin: Admin, wanted: Query<EventsPageQuery>, services: Shared) -> WebResult {
     let (filter, after) = (wanted.filter(), EventCursor::parse(&wanted.after));
     if after.is_none() {
         services.audit.flush().await;

@@ -26,12 +26,12 @@ const A_PAGE: u32 = 20;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Wanted {
+pub struct HistoryQuery {
     before: String,
 }
 
 /// `GET /admin/limits/history`
-pub async fn show(visit: Visit, admin: Admin, wanted: Query<Wanted>, services: Shared) -> WebResult {
+pub async fn show(visit: Visit, admin: Admin, wanted: Query<HistoryQuery>, services: Shared) -> WebResult {
     let before = ChangeCursor::parse(&wanted.before);
     let here = before.as_ref().map_or_else(|| HERE.to_owned(), |before| format!("{HERE}?before={before}"));
     let later = before.is_some();

@@ -1,7 +1,7 @@
 //! `/api/v1/admin`: the ledger of messages and the brakes, for administrators.
 
 use actix_web::HttpResponse;
-use actix_web::web::{Data, Path, Query};
+use actix_web::web::{Path, Query};
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::schema::ObjectBuilder;
 use utoipa::{IntoParams, ToSchema};
@@ -13,7 +13,6 @@ use crate::web::console::messages::lift_brake;
 use crate::web::kit::describe::{self, ADMIN, CHANGE};
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::services::Shared;
-use crate::web::kit::visit::Edge;
 use crate::web::kit::wait::Moment;
 
 /// Messages on a page where nothing else is asked for, and at most.
@@ -126,7 +125,6 @@ pub async fn messages(
     _: Admin,
     wanted: Query<MessageQuery>,
     services: Shared,
-    _edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     let wrong = |field: &'static str, message: &'static str| Problem::InvalidInput {
         errors: vec![InputError { field: field.into(), message: message.into() }],
@@ -198,7 +196,7 @@ impl From<HeldBrake> for Brake {
     security(("session" = [])),
     extensions(("x-problems" = json!([ADMIN])))
 )]
-pub async fn brakes(_: Admin, services: Shared, _edge: Data<Edge>) -> Result<HttpResponse, Problem> {
+pub async fn brakes(_: Admin, services: Shared) -> Result<HttpResponse, Problem> {
     let held = services.codes.ledger().brakes().await?;
     Ok(HttpResponse::Ok().json(Brakes { brakes: held.into_iter().map(Brake::from).collect() }))
 }
@@ -220,7 +218,6 @@ pub async fn lift(
     ConfirmedAdmin(admin): ConfirmedAdmin,
     prefix: Path<String>,
     services: Shared,
-    _edge: Data<Edge>,
 ) -> Result<HttpResponse, Problem> {
     match lift_brake(&services, &admin, &prefix).await? {
         true => Ok(HttpResponse::NoContent().finish()),

@@ -18,7 +18,7 @@ const A_PAGE: u32 = 50;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Wanted {
+pub struct MessagesPageQuery {
     state: String,
     prefix: String,
     after: String,
@@ -33,7 +33,12 @@ pub struct LiftForm {
 }
 
 /// `GET /admin/messages`. Values that cannot be parsed do not filter.
-pub async fn show(visit: Visit, admin: Admin, wanted: Query<Wanted>, services: Shared) -> WebResult {
+pub async fn show(
+    visit: Visit,
+    admin: Admin,
+    wanted: Query<MessagesPageQuery>,
+    services: Shared,
+) -> WebResult {
     let asked = Asked {
         state: MessageState::parse(&wanted.state),
         prefix: wanted.prefix.trim().chars().take(32).collect(),
