@@ -17,7 +17,7 @@ use crate::web::kit::visit::Visit;
 pub struct ProblemPage {
     layout: Layout,
     kind: Kind,
-    all: [Kind; Kind::ALL.len()],
+    all: &'static [Kind],
 }
 
 impl ProblemPage {

@@ -238,7 +238,7 @@ fn all(locale: Locale) -> Vec<(String, String)> {
     let forms = forms.chain(html(tokens::confirms(&visit))).chain(html(tokens::pages(&visit)));
     let forms = forms.chain(html(codes(&visit))).chain(html(messages(&visit))).chain(html(outboxes(&visit)));
     let forms = forms.chain(html(vec![("api", ApiPage::new(&visit))])).chain(console::pages(&visit));
-    forms.chain(ErrorKind::ALL.into_iter().map(error)).chain(Kind::ALL.into_iter().map(problem)).collect()
+    forms.chain(ErrorKind::ALL.into_iter().map(error)).chain(Kind::ALL.iter().copied().map(problem)).collect()
 }
 
 fn each(check: impl Fn(&str, &str)) {

@@ -108,52 +108,6 @@ pub enum Problem {
     Internal,
 }
 
-impl Kind {
-    pub const ALL: [Self; 37] = [
-        k::INVALID_CREDENTIALS,
-        k::CAPTCHA_REQUIRED,
-        k::CAPTCHA_INVALID,
-        k::THROTTLED,
-        k::BUSY,
-        k::UNAVAILABLE,
-        k::UNAUTHENTICATED,
-        k::FORBIDDEN,
-        k::CONFIRMATION_REQUIRED,
-        k::INVALID_TOKEN,
-        k::INSUFFICIENT_SCOPE,
-        k::UNKNOWN_LIMIT,
-        k::UNKNOWN_SUBJECT,
-        k::CSRF,
-        k::LOGIN_TAKEN,
-        k::INVALID_PHONE,
-        k::COUNTRY_NOT_ALLOWED,
-        k::INVALID_CODE,
-        k::NO_ACCOUNT,
-        k::PHONE_TAKEN,
-        k::ONLY_WAY_IN,
-        k::TOO_MANY_TOKENS,
-        k::NO_PASSWORD,
-        k::PASSWORD_DISABLED,
-        k::PASSWORD_REQUIRED,
-        k::PASSWORD_CHANGE_REQUIRED,
-        k::INVALID_INPUT,
-        k::PRECONDITION_REQUIRED,
-        k::PRECONDITION_FAILED,
-        k::NOT_SAVED,
-        k::NOT_FOUND,
-        k::METHOD_NOT_ALLOWED,
-        k::PAYLOAD_TOO_LARGE,
-        k::REQUEST_TIMEOUT,
-        k::UNSUPPORTED_MEDIA_TYPE,
-        k::MALFORMED_JSON,
-        k::INTERNAL,
-    ];
-
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name == name)
-    }
-}
-
 impl Problem {
     /// Something is broken that may be mended soon: a database that restarts.
     pub const BROKEN: Self = Self::Unavailable { retry_after: Duration::from_secs(5) };

@@ -74,7 +74,7 @@ async fn a_refused_method_names_those_that_work() {
 
 #[test]
 fn every_problem_has_its_page_in_every_language_and_the_same_title_in_english() {
-    for kind in Kind::ALL {
+    for kind in Kind::ALL.iter().copied() {
         assert_eq!(Kind::named(kind.name), Some(kind));
         for locale in Locale::ALL {
             for part in ["title", "about"] {
