@@ -26,14 +26,21 @@ const KEEPER: &str =
 
 pub struct TestDatabase {
     pub url: String,
-    /// SQLite's.
-    _folder: Option<tempfile::TempDir>,
+    home: DatabaseHome,
+}
+
+enum DatabaseHome {
+    /// SQLite's; removed with it.
+    Folder { _folder: tempfile::TempDir },
+    /// The database of this name on the shared PostgreSQL.
+    Shared(String),
 }
 
 impl TestDatabase {
     pub fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { url: format!("sqlite://{}", folder.path().join("a.db").display()), _folder: Some(folder) }
+        let url = format!("sqlite://{}", folder.path().join("a.db").display());
+        Self { url, home: DatabaseHome::Folder { _folder: folder } }
     }
 
     pub async fn postgres() -> Self {
@@ -42,7 +49,18 @@ impl TestDatabase {
         let mut connection = shared_server().await;
         run(&mut connection, format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}")).await;
         connection.close().await.unwrap();
-        Self { url: shared_url(&name), _folder: None }
+        Self { url: shared_url(&name), home: DatabaseHome::Shared(name) }
+    }
+}
+
+impl Drop for TestDatabase {
+    /// Each takes 8 MB, and a run makes hundreds.
+    fn drop(&mut self) {
+        if let DatabaseHome::Shared(name) = &self.home {
+            let folder = shared_folder();
+            let mut dropdb = command(program("dropdb"), &folder);
+            let _ = dropdb.args(["--force", "-U", "gatehouse", "-h"]).arg(&folder).arg(name).status();
+        }
     }
 }
 
