@@ -1,12 +1,17 @@
-//! Actual answers, checked against `/openapi.json`.
+//! Actual answers, checked against `/openapi.json`, and kept as they are in `snapshots/`: a change of an answer shows
+//! there. `INSTA_UPDATE=always scripts/test openapi` writes them anew.
 
 mod document;
 mod fits;
+mod transcript;
+
+use std::cell::RefCell;
 
 use fits::*;
 use gatehouse::login::{Roles, Username};
 use reqwest::Method;
 use serde_json::{Value, json};
+use transcript::Transcript;
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
 use crate::support::setup::max;
@@ -16,11 +21,22 @@ const WRONG: &str = "a wrong password";
 struct Held {
     document: Value,
     client: Client,
+    /// Every answer so far.
+    transcript: RefCell<Transcript>,
 }
 
 impl Held {
     fn by(app: &TestApp) -> Self {
-        Self { document: document(), client: app.client() }
+        Self::of(app.client())
+    }
+
+    fn of(client: Client) -> Self {
+        Self { document: document(), client, transcript: RefCell::default() }
+    }
+
+    fn check(&self, method: &str, path: &str, answer: &Answer) {
+        as_described(&self.document, method, path, answer);
+        self.transcript.borrow_mut().add(method, path, answer);
     }
 
     /// A call with a JSON body; answers the status and the problem's name.
@@ -30,7 +46,7 @@ impl Held {
 
     async fn get(&self, path: &str) -> u16 {
         let answer = self.client.get(path).await;
-        as_described(&self.document, "get", path, &answer);
+        self.check("get", path, &answer);
         answer.status
     }
 
@@ -40,7 +56,7 @@ impl Held {
         let answer =
             Answer::read(request.header("content-type", kind).body(body.to_owned()).send().await.unwrap())
                 .await;
-        as_described(&self.document, &name, &path, &answer);
+        self.check(&name, &path, &answer);
         (answer.status, answer.problem().to_owned())
     }
 }
@@ -88,7 +104,7 @@ async fn answers_carry_what_is_described_and_nothing_else() {
     let foreign =
         held.client.http.post(format!("{}/api/v1/login", app.url)).header("origin", "https://evil.example");
     let answer = Answer::read(foreign.json(&credentials("ada", PASSWORD)).send().await.unwrap()).await;
-    as_described(&held.document, "post", "/api/v1/login", &answer);
+    held.check("post", "/api/v1/login", &answer);
     assert_eq!(answer.problem(), "csrf");
 
     assert_eq!(held.post("/captcha", json!({ "for": "register" })).await, told(201, ""));
@@ -118,6 +134,7 @@ async fn answers_carry_what_is_described_and_nothing_else() {
     }
     assert_eq!(held.post("/captcha", json!({})).await, told(429, "throttled"));
     assert_eq!(limited("/register", credentials("bea", "short")).await, told(429, "throttled"));
+    insta::assert_snapshot!("anybody", held.transcript.borrow().as_str());
 }
 
 /// The codes of every purpose, and what they open.
@@ -193,6 +210,7 @@ async fn answers_about_codes_carry_what_is_described_and_nothing_else() {
     }
     assert_eq!(held.post("/sms/login", enter("123456")).await, told(429, "throttled"));
     assert_eq!(held.get("/api/v1/admin/messages").await, 401);
+    insta::assert_snapshot!("codes", held.transcript.borrow().as_str());
 }
 
 #[tokio::test]
@@ -214,9 +232,10 @@ async fn answers_to_administrators_carry_what_is_described_and_nothing_else() {
     for (status, problem) in [(204, ""), (404, "not-found")] {
         let request = held.client.http.request(lift.clone(), format!("{}/api/v1{path}", app.url));
         let answer = Answer::read(request.send().await.unwrap()).await;
-        as_described(&held.document, "delete", "/api/v1/admin/brakes/{prefix}", &answer);
+        held.check("delete", "/api/v1/admin/brakes/{prefix}", &answer);
         assert_eq!((answer.status, answer.problem()), (status, problem));
     }
+    insta::assert_snapshot!("messages", held.transcript.borrow().as_str());
 }
 
 #[tokio::test]
@@ -226,9 +245,9 @@ async fn answers_about_a_disabled_password_carry_what_is_described_and_nothing_e
         .without(&["login-device"])
         .start()
         .await;
-    let held = Held { document: document(), client: crate::sms::administration::admin(&app).await };
+    let held = Held::of(crate::sms::administration::admin(&app).await);
     let wrong = app.client().login("boss", WRONG).await;
-    as_described(&held.document, "post", "/api/v1/login", &wrong);
+    held.check("post", "/api/v1/login", &wrong);
     assert_eq!(held.get("/api/v1/session").await, 200);
     let told = (409, "password-disabled".to_owned());
     let phone = json!({ "phone": "13800138000", "code": "123456", "current_password": PASSWORD });
@@ -242,7 +261,7 @@ async fn answers_about_a_disabled_password_carry_what_is_described_and_nothing_e
     ] {
         let answer = held.client.get(&format!("/api/v1/admin/{path}")).await;
         assert_eq!(answer.status, 200);
-        as_described(&held.document, "get", described, &answer);
+        held.check("get", described, &answer);
     }
     let body = json!({ "reason": "a test" }).to_string();
     for (body, status) in
@@ -251,16 +270,17 @@ async fn answers_about_a_disabled_password_carry_what_is_described_and_nothing_e
         let path = format!("{}/api/v1/admin/disabled-passwords/boss", app.url);
         let request = held.client.http.delete(path).header("content-type", "application/json");
         let answer = Answer::read(request.body(body.to_owned()).send().await.unwrap()).await;
-        as_described(&held.document, "delete", "/api/v1/admin/disabled-passwords/{login}", &answer);
+        held.check("delete", "/api/v1/admin/disabled-passwords/{login}", &answer);
         assert_eq!(answer.status, status, "{body}: {}", answer.text);
     }
+    insta::assert_snapshot!("disabled_password", held.transcript.borrow().as_str());
 }
 
 #[tokio::test]
 async fn answers_about_the_limits_carry_what_is_described_and_nothing_else() {
     let toml = "[limits.custom.reply]\nrules = [{ max = 5, per = \"day\" }]\n";
     let app = TestApp::with(Store::Memory, toml).await;
-    let held = Held { document: document(), client: crate::tuning::rig::admin(&app, "boss").await };
+    let held = Held::of(crate::tuning::rig::admin(&app, "boss").await);
     assert_eq!(held.get("/api/v1/admin/limits").await, 200);
     let call = async |method: Method, path: &str, tag: Option<&str>, body: Value| {
         let path = format!("/api/v1/admin/limits{path}");
@@ -269,7 +289,7 @@ async fn answers_about_the_limits_carry_what_is_described_and_nothing_else() {
             request = request.header("if-match", tag);
         }
         let answer = Answer::read(request.send().await.unwrap()).await;
-        as_described(&held.document, &method.as_str().to_lowercase(), &path, &answer);
+        held.check(&method.as_str().to_lowercase(), &path, &answer);
         (answer.status, answer.header("etag").to_owned())
     };
     let tag = held.client.get("/api/v1/admin/limits").await.header("etag").to_owned();
@@ -290,6 +310,7 @@ async fn answers_about_the_limits_carry_what_is_described_and_nothing_else() {
     std::fs::create_dir(file).unwrap();
     let body = json!({ "limits": {}, "reason": "a test" });
     assert_eq!(call(Method::PUT, "", Some(&tag), body).await.0, 409);
+    insta::assert_snapshot!("limits", held.transcript.borrow().as_str());
 }
 
 #[tokio::test]
