@@ -110,7 +110,7 @@ fn overview(worried: bool) -> Overview {
     let reason = || "gatehouse.toml:3: limits.sms-phone.rules[0].max: is 0".to_owned();
     let all = vec![
         Warning::StoreDown,
-        Warning::HomeDown { reason: reason() },
+        Warning::BackendDown { reason: reason() },
         Warning::Refused { reason: reason() },
         Warning::InstancesDiffer,
         Warning::SharedAddress { percent: 97, mask: "203.0.113.0/24".into() },
@@ -184,7 +184,7 @@ fn editors(visit: &Visit) -> Vec<(&'static str, EditorPage)> {
             account().preview(Trial::Unable { key: "preview.too-much", said: Some("<7d>".into()) }),
         ),
         ("editor-expired", account().word(Word::Expired)),
-        ("editor-home", account().word(Word::Home("gatehouse.toml cannot be written".into()))),
+        ("editor-home", account().word(Word::NotSaved("gatehouse.toml cannot be written".into()))),
         ("editor-off", account().typed(LimitForm::default(), controls())),
     ]
 }

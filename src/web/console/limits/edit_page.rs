@@ -170,7 +170,7 @@ impl Saving<'_> {
                     again(&controls, errors.into_iter().map(mistake).collect(), Word::None)
                 }
                 Err(SaveError::NotWritten(NotWritten::Backend(reason))) => {
-                    again(&controls, Vec::new(), Word::Home(reason))
+                    again(&controls, Vec::new(), Word::NotSaved(reason))
                 }
                 Err(SaveError::NoSuchChange) => nothing(visit, admin),
                 Err(SaveError::Db(error)) => return Err(error.into()),

@@ -25,7 +25,7 @@ pub enum Word {
     /// The form is not ours, or too old.
     Expired,
     /// Saving failed; the text is the backend's error.
-    Home(String),
+    NotSaved(String),
 }
 
 /// The form of one limit.
@@ -177,7 +177,7 @@ impl TomlPage {
 fn status(controls: &Controls, mistakes: &[Mistake], word: &Word) -> StatusCode {
     match word {
         Word::Expired => StatusCode::FORBIDDEN,
-        Word::Home(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Word::NotSaved(_) => StatusCode::SERVICE_UNAVAILABLE,
         Word::None if mistakes.is_empty() && !controls.reason_missing => StatusCode::OK,
         Word::None => StatusCode::UNPROCESSABLE_ENTITY,
     }

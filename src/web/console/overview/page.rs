@@ -113,8 +113,8 @@ async fn parts(visit: &Visit, services: &Services, current: &CurrentLimits) -> R
         count => format!("{gateway}, {}", t!("overview.braked", locale = locale.code(), count = count)),
     };
     let (database, store) = (health.database == State::Up, health.store == State::Up);
-    let home_up = current.backend_down.is_none();
-    let home = match home_up {
+    let backend_up = current.backend_down.is_none();
+    let backend = match backend_up {
         true => current.backend.as_str().to_owned(),
         false => format!("{}: {}", current.backend.as_str(), state(false)),
     };
@@ -122,7 +122,7 @@ async fn parts(visit: &Visit, services: &Services, current: &CurrentLimits) -> R
         Part { key: "overview.database", up: database, text: state(database) },
         Part { key: "overview.store", up: store, text: state(store) },
         Part { key: "overview.gateway", up: braked == 0, text: gateway },
-        Part { key: "overview.home", up: home_up, text: home },
+        Part { key: "overview.backend", up: backend_up, text: backend },
     ])
 }
 
@@ -138,7 +138,7 @@ fn warnings(
         warnings.push(Warning::StoreDown);
     }
     if let Some(reason) = &current.backend_down {
-        warnings.push(Warning::HomeDown { reason: reason.clone() });
+        warnings.push(Warning::BackendDown { reason: reason.clone() });
     }
     if let Some(refused) = &current.refused {
         warnings.push(Warning::Refused { reason: refused.error.to_string() });

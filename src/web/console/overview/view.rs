@@ -82,7 +82,7 @@ pub enum Warning {
     Refused {
         reason: String,
     },
-    HomeDown {
+    BackendDown {
         reason: String,
     },
     StoreDown,
@@ -183,7 +183,7 @@ impl OverviewPage {
         match warning {
             Warning::InstancesDiffer => plain("warning.differ-title", "warning.differ-text"),
             Warning::Refused { .. } => plain("warning.document-title", "warning.document-text"),
-            Warning::HomeDown { .. } => plain("warning.home-title", "warning.home-text"),
+            Warning::BackendDown { .. } => plain("warning.backend-title", "warning.backend-text"),
             Warning::StoreDown => plain("warning.store-title", "warning.store-text"),
             Warning::Dropped { count } => (
                 t!("warning.dropped-title", locale = code, count = grouped(*count)),
@@ -216,7 +216,7 @@ impl OverviewPage {
     /// The error's own text.
     fn said<'a>(&self, warning: &'a Warning) -> Option<&'a str> {
         match warning {
-            Warning::Refused { reason } | Warning::HomeDown { reason } => Some(reason),
+            Warning::Refused { reason } | Warning::BackendDown { reason } => Some(reason),
             _ => None,
         }
     }
