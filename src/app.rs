@@ -11,7 +11,7 @@ use std::time::Duration;
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use crate::audit::Audit;
+use crate::audit::{AttackWatch, Audit};
 use crate::captcha::{Captchas, ImageService, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
@@ -152,11 +152,14 @@ impl Application {
         let name = format!("{}:{}", host_name(), settings.server.bind.port());
         let tuning =
             Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
+        let attacks = AttackWatch::new(audit.clone());
+        let alarm = attacks.alarm();
         let parts = Arc::new(AppParts { db, limiter, insurance, link, live: live.clone() });
         let services = Services {
             live,
             tuning,
             audit,
+            attacks,
             sign_in: SignInService::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
             registration: Registration::new(
                 Arc::clone(&guard),
@@ -183,8 +186,11 @@ impl Application {
         };
         let trusted = TrustedProxies::new(settings.server.trusted_proxies.iter().copied());
         let sends_codes = settings.sms.gateway != GatewaySettings::None;
-        let edge =
-            Edge { sends_codes, ..Edge::new(&settings.server.public_url, trusted, &master, clock, entropy) };
+        let edge = Edge {
+            sends_codes,
+            alarm,
+            ..Edge::new(&settings.server.public_url, trusted, &master, clock, entropy)
+        };
         Ok(Self {
             services: Data::new(services),
             edge: Data::new(edge),

@@ -41,6 +41,7 @@ impl Application {
         background.spawn(upkeep::rebuild_lost_windows(services.clone(), stopper.stop()));
         background.spawn(upkeep::probe_database(db.clone(), stopper.stop()));
         background.spawn(audit.clone().keep_writing(stopper.stop()));
+        background.spawn(services.attacks.clone().keep_watch(stopper.stop()));
         let workers = settings.server.workers.unwrap_or_else(default_workers);
         let bounds = Bounds::within(files::raise_limit());
         let connections = Connections::new(bounds, edge.trusted.clone());

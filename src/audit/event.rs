@@ -50,6 +50,8 @@ words! {
         Custom => "custom",
         /// A configuration was loaded.
         Reload => "reload",
+        /// An attack began or ended; `name` is its kind.
+        Attack => "attack",
         /// An administrator's action; `name` says which.
         Admin => "admin",
     }
@@ -78,6 +80,9 @@ words! {
         Unavailable => "unavailable",
         /// Not allowed, or not applied.
         Refused => "refused",
+        /// Something that lasts began.
+        Began => "began",
+        Ended => "ended",
     }
 }
 

@@ -14,6 +14,12 @@ pub const MINUTE: Duration = Duration::from_secs(60);
 /// Rows that are searched for a list of subjects: a quarter of a second of SQLite's time.
 const MOST_ROWS: i64 = 100_000;
 
+/// Which events are attempts, in SQL: one for each request. A challenge is part of the attempt that it came
+/// with, a sign-in by code follows from the guess before it, and a guess at a code for a registration is part
+/// of that.
+const ATTEMPTS: &str = "action IN ('sign-in', 'register', 'send', 'guess', 'custom')
+    AND action || ' ' || COALESCE(name, '') NOT IN ('sign-in code', 'guess register')";
+
 /// How often one thing happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventCount {
@@ -112,7 +118,7 @@ impl EventLog {
         };
         let sql = format!(
             "SELECT {key}, MAX({mask}), CAST(SUM(count) AS BIGINT) AS total FROM (SELECT {key}, {mask}, count
-            FROM events WHERE at >= $1 ORDER BY at DESC, id DESC LIMIT $2) AS newest WHERE {key} IS NOT NULL
+            FROM events WHERE at >= $1 AND {ATTEMPTS} ORDER BY at DESC, id DESC LIMIT $2) AS newest WHERE {key} IS NOT NULL
             GROUP BY {key} ORDER BY total DESC, {key} LIMIT $3"
         );
         let rows: Vec<(i64, Option<String>, i64)> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql))
@@ -128,12 +134,12 @@ impl EventLog {
     /// is a proxy that we do not trust. Among the newest 100,000 rows; console actions and reloads are not
     /// attempts. None if there were no attempts.
     pub async fn shared_address(&self, since: Micros) -> Result<Option<SharedAddress>, DbError> {
-        const SQL: &str = "SELECT address_key, MAX(address_mask), CAST(SUM(count) AS BIGINT) AS total,
+        let sql = format!("SELECT address_key, MAX(address_mask), CAST(SUM(count) AS BIGINT) AS total,
             COUNT(DISTINCT account_key), CAST(SUM(SUM(count)) OVER () AS BIGINT)
             FROM (SELECT address_key, address_mask, account_key, count FROM events WHERE at >= $1
-            AND action NOT IN ('admin', 'reload', 'custom', 'password-disabled', 'budget') ORDER BY at DESC, id DESC LIMIT $2) AS newest
-            GROUP BY address_key ORDER BY CASE WHEN address_key IS NULL THEN 1 ELSE 0 END, total DESC LIMIT 1";
-        let row: Option<SharedRow> = on_db!(&self.db, pool => query_as(SQL)
+            AND {ATTEMPTS} AND action <> 'custom' ORDER BY at DESC, id DESC LIMIT $2) AS newest
+            GROUP BY address_key ORDER BY CASE WHEN address_key IS NULL THEN 1 ELSE 0 END, total DESC LIMIT 1");
+        let row: Option<SharedRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql))
             .bind(since.0).bind(MOST_ROWS).fetch_optional(pool).await)?;
         let shared = |(key, mask, count, accounts, of): SharedRow| {
             let address = MaskedSubject { key: key?, mask: mask.unwrap_or_default() };

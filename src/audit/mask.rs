@@ -19,10 +19,10 @@ pub fn mask(subject: &EventSubject<'_>) -> String {
     }
 }
 
-/// The first letter, or two if a name has six or more. Subjects of custom limits are any text: characters
+/// The first letter, or two if a name has five or more. Subjects of custom limits are any text: characters
 /// that could reorder the surrounding line, and those that PostgreSQL does not accept (NUL), are replaced.
 fn name(login: &str) -> String {
-    let shown = if login.chars().nth(5).is_some() { 2 } else { 1 };
+    let shown = if login.chars().nth(4).is_some() { 2 } else { 1 };
     let readable = |letter: char| if is_unseen(letter) { char::REPLACEMENT_CHARACTER } else { letter };
     login.chars().take(shown).map(readable).chain(['…']).collect()
 }
@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn names_show_how_they_begin() {
-        assert_eq!(mask(&EventSubject::Login("alice")), "a…");
+        assert_eq!(mask(&EventSubject::Login("alice")), "al…");
+        assert_eq!(mask(&EventSubject::Login("adam")), "a…");
         assert_eq!(mask(&EventSubject::Account { id: &[0; 16], login: "caroline" }), "ca…");
         assert_eq!(mask(&EventSubject::Login("张三")), "张…");
         assert_eq!(mask(&EventSubject::Login("")), "…");

@@ -4,6 +4,7 @@
 //! memory for the task that writes it (`writer.rs`), and beyond the bounds of both, events are dropped and
 //! counted. Nothing is stored in clear: a subject is a keyed hash to find it by, and a mask (`mask.rs`).
 
+mod attack;
 mod episodes;
 mod event;
 mod figures;
@@ -29,6 +30,7 @@ use crate::stop::StopSignal;
 use crate::throttle::Refusal;
 
 pub use crate::config::AuditSettings as Settings;
+pub use attack::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackWatch, QUIET_TIME};
 use episodes::{EpisodeTable, FoldResult};
 pub use event::{Action, AuditEvent, EventRule, EventSubject, FROM_DEVICE, NOT_FORGIVEN, Outcome};
 pub use figures::{EventCount, FiguresStep, MINUTE, RankedSubject, SharedAddress};

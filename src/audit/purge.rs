@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sqlx::{query, query_scalar};
 
-use super::{Audit, EventLog};
+use super::{Audit, EventLog, attack};
 use crate::clock::Micros;
 use crate::db::{DbError, on_db};
 
@@ -33,6 +33,7 @@ impl Audit {
         let retention = self.settings().retention;
         let before = self.0.clock.now().minus(retention);
         self.0.log.purge_counts(before).await?;
+        attack::purge(&self.0.log.db, before).await?;
         let old = self.0.log.purge_before(before, batch).await?;
         let excess = if old > 0 { 0 } else { self.excess().await? };
         if excess == 0 {

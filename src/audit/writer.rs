@@ -8,7 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use metrics::Counter;
 use sqlx::{AssertSqlSafe, query};
 
+use super::event::{Action, FROM_DEVICE};
 use super::row::AuditRow;
+use crate::config::LimitName;
 use crate::db::{Db, DbError, Tx, on_tx};
 
 /// Rows of one transaction.
@@ -197,12 +199,21 @@ async fn insert_rows(tx: &mut Tx, rows: &[AuditRow]) -> Result<u64, DbError> {
     })?)
 }
 
+/// The limit that alone counts an admitted attempt, by which its sum is found; otherwise empty. An attempt
+/// from a known device is counted by the device's limit and by no other.
+fn counted_by(row: &AuditRow) -> &'static str {
+    match (row.action, row.name.as_deref()) {
+        (Action::SignIn, Some(FROM_DEVICE)) => LimitName::LoginDevice.as_str(),
+        _ => "",
+    }
+}
+
 /// In the order of the keys, so that two instances never deadlock.
 async fn add_up(tx: &mut Tx, rows: &[AuditRow]) -> Result<(), DbError> {
     let mut sums = BTreeMap::new();
     for row in rows {
         let minute = row.at.0 - row.at.0.rem_euclid(MINUTE);
-        let limit = row.limit.as_deref().unwrap_or_default();
+        let limit = row.limit.as_deref().unwrap_or_else(|| counted_by(row));
         let key = (minute, row.action.as_str(), row.outcome.as_str(), limit, i64::from(row.noted));
         *sums.entry(key).or_insert(0) += row.count;
     }

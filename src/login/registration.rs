@@ -237,6 +237,7 @@ fn about<'a>(newcomer: RegistrationRequest<'a>, event: AuditEvent<'a>) -> AuditE
     AuditEvent {
         account: Some(audit::EventSubject::Login(newcomer.login.as_str())),
         address: Some(audit::EventSubject::Address(&newcomer.origin.address)),
+        network: Some(audit::EventSubject::Network(&newcomer.origin.network)),
         phone: phone.map(|phone| audit::EventSubject::Phone(phone.as_str())),
         prefix: phone.map(|phone| audit::EventSubject::Prefix(phone.block())),
         solved: newcomer.solved,

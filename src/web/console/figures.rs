@@ -31,9 +31,15 @@ pub fn hour_of(name: &str, sums: &[EventCount]) -> Hour {
     let passed = [Outcome::Ok, Outcome::Wrong, Outcome::Unknown, Outcome::Asked];
     let images = unit == Some(LimitUnit::Image);
     let mine = |sum: &EventCount| sum.limit == name;
+    // The device's limit counts what comes from known devices, and the others count the rest.
+    let device = LimitName::LoginDevice.as_str();
+    let theirs = |sum: &EventCount| (sum.limit == device) == (name == device);
     Hour {
         admitted: total(sums, |sum| {
-            counts(sum) && passed.contains(&sum.outcome) && (!images || sum.outcome == Outcome::Asked)
+            counts(sum)
+                && theirs(sum)
+                && passed.contains(&sum.outcome)
+                && (!images || sum.outcome == Outcome::Asked)
         }),
         challenged: total(sums, |sum| mine(sum) && !sum.noted && sum.outcome == Outcome::Challenged),
         refused: total(sums, |sum| mine(sum) && !sum.noted && sum.outcome == Outcome::Throttled),

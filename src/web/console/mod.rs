@@ -1,5 +1,7 @@
 //! The administrators' console.
 
+pub mod attack;
+pub mod chart;
 pub mod confirm;
 pub mod events;
 pub mod figures;

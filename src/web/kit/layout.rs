@@ -20,6 +20,8 @@ pub struct Layout {
     pub user: Option<String>,
     pub flash: Option<Flash>,
     pub sends_codes: bool,
+    /// Something goes on that the overview shows.
+    pub alarm: bool,
 }
 
 /// A link to the same page in another language.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use crate::audit::Audit;
+use crate::audit::{AttackWatch, Audit};
 use crate::captcha::ImageService;
 use crate::config::LiveHandle;
 use crate::custom::{CustomLimits, TokenGate};
@@ -21,6 +21,7 @@ pub struct Services {
     pub live: LiveHandle,
     pub tuning: Tuning,
     pub audit: Audit,
+    pub attacks: AttackWatch,
     pub sign_in: SignInService,
     pub registration: Registration,
     pub by_code: ByCode,

@@ -3,6 +3,8 @@
 mod devices;
 
 use std::future::{Ready, ready};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use actix_web::cookie::Cookie;
 use actix_web::dev::Payload;
@@ -42,6 +44,8 @@ pub struct Edge {
     pub request_ids: RequestIds,
     /// There is a gateway. Otherwise no page offers codes, and pages that need them do not exist.
     pub sends_codes: bool,
+    /// Set while administrators should look at the overview.
+    pub alarm: Arc<AtomicBool>,
 }
 
 impl Edge {
@@ -60,6 +64,7 @@ impl Edge {
             devices: DeviceCookies::new(master.derive("web.device"), clock.clone(), entropy.clone()),
             request_ids: RequestIds::new(&entropy),
             sends_codes: true,
+            alarm: Arc::default(),
             clock,
             entropy,
         }
@@ -183,6 +188,7 @@ impl Visit {
             user: user.map(str::to_owned),
             flash: self.flash,
             sends_codes: self.edge.sends_codes,
+            alarm: self.edge.alarm.load(Ordering::Relaxed),
         }
     }
 

@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use super::NOW;
-use crate::audit::{Action, EventEntry, EventFilter, EventPage, MaskedSubject, Outcome};
+use crate::audit::{
+    Action, AttackEntry, AttackFigures, AttackKind, AttackShare, EventEntry, EventFilter, EventPage,
+    MaskedSubject, Outcome,
+};
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::lookup::{LimitStatus, RuleStatus};
 use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
+use crate::web::console::attack::AttackBanner;
+use crate::web::console::chart::{Chart, Series};
 use crate::web::console::events::view::EventsPage;
 use crate::web::console::figures::Hour;
 use crate::web::console::limits::diff;
@@ -17,7 +22,6 @@ use crate::web::console::limits::history_view::{ChangeRow, HistoryPage, Rollback
 use crate::web::console::limits::preview::{About, PreviewLine, PreviewView, Trial};
 use crate::web::console::limits::view::{LimitCard, LimitsPage};
 use crate::web::console::lookup::view::{ENABLING, LimitState, LookupPage, Person};
-use crate::web::console::overview::chart::{Chart, Series};
 use crate::web::console::overview::view::{
     Charts, InstanceRow, Overview, OverviewPage, Part, Period, Subject, Use, Warning,
 };
@@ -32,8 +36,8 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     let mut add = |name: &str, page: &dyn askama::DynTemplate| {
         all.push((format!("console-{name}"), page.dyn_render().unwrap()));
     };
-    add("overview", &OverviewPage::new(visit, "ada", overview(false)));
-    add("overview-warnings", &OverviewPage::new(visit, "ada", overview(true)));
+    add("overview", &OverviewPage::new(visit, "ada", overview(visit, false)));
+    add("overview-warnings", &OverviewPage::new(visit, "ada", overview(visit, true)));
     add("limits", &limits(visit));
     for (name, page) in editors(visit) {
         add(name, &page);
@@ -78,7 +82,44 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     all
 }
 
-fn overview(worried: bool) -> Overview {
+fn attacks(visit: &Visit) -> Vec<AttackBanner> {
+    let share = |mask: &str| Some(AttackShare { key: 7, mask: mask.into(), percent: 98 });
+    let figures = AttackFigures {
+        recent: 640,
+        usual: 120,
+        attempts: 12_345,
+        addresses: 500,
+        networks: 40,
+        names: 1_260,
+        numbers: 300,
+        prefixes: 2,
+        done: 812,
+        entered: 3,
+        honest: 2,
+        ..AttackFigures::default()
+    };
+    let single = AttackFigures {
+        usual: 0,
+        top_address: share("203.0.113.0/24"),
+        top_network: share("203.0.113.0/24"),
+        top_prefix: share("+861380013****"),
+        partial: true,
+        ..figures.clone()
+    };
+    let attack = |kind: AttackKind, figures, seen| {
+        let (id, began_at) = (kind.as_str().to_owned(), NOW.minus(MINUTE * 12));
+        let entry =
+            AttackEntry { id, kind, began_at, seen_at: NOW.minus(MINUTE * seen), ended_at: None, figures };
+        AttackBanner::new(visit.locale, NOW, &entry)
+    };
+    vec![
+        attack(AttackKind::SignIns, figures.clone(), 0),
+        attack(AttackKind::Messages, single, 3),
+        attack(AttackKind::Registrations, figures, 0),
+    ]
+}
+
+fn overview(visit: &Visit, worried: bool) -> Overview {
     let period = Period {
         withheld: 0,
         signed_in: 1_204,
@@ -144,6 +185,7 @@ fn overview(worried: bool) -> Overview {
         },
         parts: vec![Part { key: "overview.store", up: !worried, text: "memory".into() }],
         instances: if worried { vec![row("one:8080", true), row("two:8080", false)] } else { Vec::new() },
+        attacks: if worried { attacks(visit) } else { Vec::new() },
         warnings: if worried { all } else { Vec::new() },
         address: "203.0.113.77".into(),
     }

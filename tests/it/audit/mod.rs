@@ -1,6 +1,7 @@
 //! What is recorded of attempts, and how it is read.
 
 mod api;
+mod attacks;
 mod floods;
 mod outcomes;
 mod shutdown;

@@ -80,7 +80,7 @@ async fn every_outcome_of_a_sign_in_is_an_event(store: Store) {
     for entry in events.iter().filter(|entry| entry.action.as_str() == "sign-in") {
         let account = entry.account.as_ref().unwrap();
         assert!(
-            account.key == alice && account.mask == "a…" || account.key == nobody && account.mask == "no…"
+            account.key == alice && account.mask == "al…" || account.key == nobody && account.mask == "no…"
         );
         let address = entry.address.as_ref().unwrap();
         assert_eq!((address.key, address.mask.as_str()), (there, "203.0.113.0/24"));

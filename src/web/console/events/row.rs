@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rust_i18n::t;
 
-use crate::audit::{Action, EventEntry, FROM_DEVICE, MaskedSubject, Outcome};
+use crate::audit::{Action, AttackKind, EventEntry, FROM_DEVICE, MaskedSubject, Outcome};
 use crate::web::console::words::{grouped, title};
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::Moment;
@@ -78,6 +78,10 @@ impl EventRow {
                 None => Cow::Owned(act.to_owned()),
             },
             (Action::Custom, Some(name)) => Cow::Owned(name.to_owned()),
+            (Action::Attack, Some(kind)) => match AttackKind::parse(kind) {
+                Some(kind) => locale.t(attack_key(kind)),
+                None => Cow::Owned(kind.to_owned()),
+            },
             (Action::SignIn, Some(FROM_DEVICE)) => locale.t("event.sign-in-known"),
             (Action::PasswordDisabled, Some(FROM_DEVICE)) => locale.t("event.device-disabled"),
             (action, _) => locale.t(action_key(action)),
@@ -92,11 +96,15 @@ impl EventRow {
     /// The colour of the outcome's mark.
     pub fn tone(&self) -> &'static str {
         match self.outcome {
-            Outcome::Ok | Outcome::Asked => "good",
+            Outcome::Ok | Outcome::Asked | Outcome::Ended => "good",
             Outcome::Wrong | Outcome::Challenged | Outcome::Unknown | Outcome::Withheld | Outcome::Busy => {
                 "warn"
             }
-            Outcome::Throttled | Outcome::Failed | Outcome::Unavailable | Outcome::Refused => "bad",
+            Outcome::Throttled
+            | Outcome::Failed
+            | Outcome::Unavailable
+            | Outcome::Refused
+            | Outcome::Began => "bad",
         }
     }
 
@@ -148,7 +156,16 @@ pub const fn action_key(action: Action) -> &'static str {
         Action::Captcha => "event.captcha",
         Action::Custom => "event.custom",
         Action::Reload => "event.reload",
+        Action::Attack => "event.attack",
         Action::Admin => "event.admin",
+    }
+}
+
+pub const fn attack_key(kind: AttackKind) -> &'static str {
+    match kind {
+        AttackKind::SignIns => "event.attack-sign-ins",
+        AttackKind::Messages => "event.attack-messages",
+        AttackKind::Registrations => "event.attack-registrations",
     }
 }
 
@@ -165,6 +182,8 @@ pub const fn outcome_key(outcome: Outcome) -> &'static str {
         Outcome::Failed => "outcome.failed",
         Outcome::Unavailable => "outcome.unavailable",
         Outcome::Refused => "outcome.refused",
+        Outcome::Began => "outcome.began",
+        Outcome::Ended => "outcome.ended",
     }
 }
 
@@ -184,6 +203,10 @@ fn detail_key(name: &str) -> Option<&'static str> {
         "instance" => "detail.instance",
         "scopes" => "detail.scopes",
         "device" => "detail.device",
+        "attack" => "detail.attack",
+        "recent" => "detail.recent",
+        "usual" => "detail.usual",
+        "attempts" => "detail.attempts",
         _ => return None,
     })
 }

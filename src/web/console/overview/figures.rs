@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::audit::{Action, EventCount, FiguresStep, MINUTE, Outcome};
 use crate::clock::Micros;
+use crate::web::console::chart::{Chart, Series};
 use crate::web::console::figures::many;
 use crate::web::console::figures::total;
-use crate::web::console::overview::chart::{Chart, Series};
 use crate::web::console::overview::view::{Charts, Period, Use};
 
 const QUARTER: Duration = Duration::from_secs(15 * 60);
@@ -50,7 +50,9 @@ impl Grid {
 pub fn period(sums: &[EventCount]) -> Period {
     let of =
         |action: Action, outcome: Outcome| total(sums, |sum| sum.action == action && sum.outcome == outcome);
-    let refused = |outcome: Outcome| total(sums, |sum| sum.outcome == outcome);
+    // That no image was shown is no attempt of its own, but part of the one that asked for it.
+    let refused =
+        |outcome: Outcome| total(sums, |sum| sum.outcome == outcome && sum.action != Action::Captcha);
     let sent = of(Action::Send, Outcome::Ok) + of(Action::Send, Outcome::Unknown);
     Period {
         signed_in: of(Action::SignIn, Outcome::Ok),

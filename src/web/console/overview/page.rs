@@ -8,6 +8,7 @@ use crate::clock::Micros;
 use crate::db::DbError;
 use crate::sms::BudgetLevel;
 use crate::tuning::{CurrentLimits, Instance};
+use crate::web::console::attack::AttackBanner;
 use crate::web::console::figures::{DAY, HOUR};
 use crate::web::console::guard::Admin;
 use crate::web::console::overview::figures::{self, Grid};
@@ -36,6 +37,7 @@ pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
 
 async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbError> {
     let (log, now) = (services.audit.log(), visit.now());
+    let attacks = services.attacks.check().await?;
     // Includes the current minute.
     let soon = now.plus(crate::audit::MINUTE);
     let (by_minute, by_quarter) = (Grid::hour(now), Grid::day(now));
@@ -64,6 +66,7 @@ async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbErro
         charts: figures::charts(now, &hour, &day),
         uses: figures::uses(&in_hour, &in_day),
         subjects: subjects(services, now.minus(HOUR)).await?,
+        attacks: attacks.iter().map(|attack| AttackBanner::new(visit.locale, now, attack)).collect(),
         warnings,
         parts,
         instances: instances.into_iter().map(|instance| row(instance, &current.version)).collect(),

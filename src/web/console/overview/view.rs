@@ -6,7 +6,8 @@ use askama::Template;
 use rust_i18n::t;
 
 use crate::sms::SpentRule;
-use crate::web::console::overview::chart::Chart;
+use crate::web::console::attack::AttackBanner;
+use crate::web::console::chart::Chart;
 use crate::web::console::words::{grouped, share, title};
 use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
@@ -117,6 +118,7 @@ pub struct Overview {
     pub subjects: Vec<Subject>,
     pub parts: Vec<Part>,
     pub instances: Vec<InstanceRow>,
+    pub attacks: Vec<AttackBanner>,
     pub warnings: Vec<Warning>,
     /// The address of this request, as limits count it.
     pub address: String,

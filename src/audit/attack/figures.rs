@@ -1,0 +1,193 @@
+//! Who attacks whom, as far as the record knows. Pure.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use serde::{Deserialize, Serialize};
+
+use super::rule::{self, AttackKind};
+use crate::audit::event::Outcome;
+
+/// A subject counts as dominant from this share of the attempts on.
+const DOMINANT_PERCENT: u64 = 50;
+
+/// The figures of an attack. Numbers of subjects are lower bounds: a flood of refusals names only whom the
+/// limit counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AttackFigures {
+    /// Attempts in the last five minutes.
+    pub recent: u64,
+    /// What is usual in an hour, at this time of day.
+    pub usual: u64,
+    /// Attempts since it began.
+    pub attempts: u64,
+    pub addresses: u64,
+    pub networks: u64,
+    /// Accounts and names without one.
+    pub names: u64,
+    pub numbers: u64,
+    /// Dialling prefixes.
+    pub prefixes: u64,
+    /// Passwords of strangers that were compared, messages that were sent, or accounts that were created.
+    pub done: u64,
+    /// Numbers whose code was entered.
+    pub entered: u64,
+    /// Honest people who were asked for a CAPTCHA: an attempt from a known device, or soon followed by a right
+    /// one for the same name from the same address (of messages: whose code was entered; of registrations:
+    /// from whose address an account was created later).
+    pub honest: u64,
+    /// Only the newest rows were read, so that numbers of subjects are of a part of it.
+    pub partial: bool,
+    pub top_address: Option<AttackShare>,
+    pub top_network: Option<AttackShare>,
+    pub top_prefix: Option<AttackShare>,
+    pub top_name: Option<AttackShare>,
+}
+
+/// The busiest subject, if at least half of the attempts are its.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AttackShare {
+    pub key: i64,
+    pub mask: String,
+    pub percent: u64,
+}
+
+impl AttackFigures {
+    /// How many times the usual it is; None if usually there is nothing.
+    pub const fn times(&self) -> Option<u64> {
+        rule::times(self.recent, self.usual)
+    }
+}
+
+/// One row of the record, of the action of the attack.
+#[derive(Debug, Clone, Copy)]
+pub struct FigureRow {
+    /// Its primary key.
+    pub place: (i64, i64),
+    pub count: u64,
+    pub outcome: Outcome,
+    pub from_device: bool,
+    pub account: Option<i64>,
+    pub address: Option<i64>,
+    pub network: Option<i64>,
+    pub phone: Option<i64>,
+    pub prefix: Option<i64>,
+}
+
+/// A dominant subject whose mask is in the row at `place`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopSubject {
+    pub key: i64,
+    pub percent: u64,
+    pub place: (i64, i64),
+}
+
+/// The dominant subjects by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TopSubjects {
+    pub address: Option<TopSubject>,
+    pub network: Option<TopSubject>,
+    pub prefix: Option<TopSubject>,
+    pub name: Option<TopSubject>,
+}
+
+/// From rows that are newest first, and the numbers whose code was entered.
+pub fn figures(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>) -> (AttackFigures, TopSubjects) {
+    let counted = || rows.iter().filter(|row| kind.counts(kind.action(), row.outcome));
+    let all: u64 = counted().map(|row| row.count).sum();
+    let ranked = |key: fn(&FigureRow) -> Option<i64>| RankedKeys::of(counted(), key);
+    let (addresses, networks) = (ranked(|row| row.address), ranked(|row| row.network));
+    let (names, numbers, prefixes) =
+        (ranked(|row| row.account), ranked(|row| row.phone), ranked(|row| row.prefix));
+    let done = |row: &&FigureRow| match kind {
+        AttackKind::SignIns => matches!(row.outcome, Outcome::Ok | Outcome::Wrong) && !row.from_device,
+        AttackKind::Messages => matches!(row.outcome, Outcome::Ok | Outcome::Unknown),
+        AttackKind::Registrations => row.outcome == Outcome::Ok,
+    };
+    let figures = AttackFigures {
+        attempts: all,
+        addresses: addresses.len(),
+        networks: networks.len(),
+        names: names.len(),
+        numbers: numbers.len(),
+        prefixes: prefixes.len(),
+        done: rows.iter().filter(done).map(|row| row.count).sum(),
+        entered: rows.iter().filter_map(|row| row.phone).collect::<HashSet<_>>().intersection(entered).count()
+            as u64,
+        honest: honest(kind, rows, entered),
+        ..AttackFigures::default()
+    };
+    let tops = TopSubjects {
+        address: addresses.top(all),
+        network: networks.top(all),
+        prefix: prefixes.top(all),
+        name: names.top(all),
+    };
+    (figures, tops)
+}
+
+/// People who were challenged and are known to be honest. Later attempts come first.
+fn honest(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>) -> u64 {
+    let challenged = |row: &&FigureRow| row.outcome == Outcome::Challenged;
+    match kind {
+        AttackKind::SignIns => {
+            let pair = |row: &FigureRow| Some((row.account?, row.address?));
+            let mut known: HashSet<i64> = right_later(rows, pair).into_iter().map(|(name, _)| name).collect();
+            known.extend(
+                rows.iter().filter(challenged).filter(|row| row.from_device).filter_map(|row| row.account),
+            );
+            known.len() as u64
+        }
+        AttackKind::Messages => {
+            let asked: HashSet<i64> = rows.iter().filter(challenged).filter_map(|row| row.phone).collect();
+            asked.intersection(entered).count() as u64
+        }
+        AttackKind::Registrations => right_later(rows, |row| row.address).len() as u64,
+    }
+}
+
+/// Those who were challenged, and succeeded later.
+fn right_later<Who: Eq + Hash>(rows: &[FigureRow], who: impl Fn(&FigureRow) -> Option<Who>) -> HashSet<Who> {
+    let (mut right, mut found) = (HashSet::new(), HashSet::new());
+    for row in rows {
+        let Some(who) = who(row) else { continue };
+        match row.outcome {
+            Outcome::Ok => {
+                right.insert(who);
+            }
+            Outcome::Challenged if right.contains(&who) => {
+                found.insert(who);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Attempts by subject, and for each the row that first named it.
+struct RankedKeys(HashMap<i64, (u64, (i64, i64))>);
+
+impl RankedKeys {
+    fn of<'a>(rows: impl Iterator<Item = &'a FigureRow>, key: fn(&FigureRow) -> Option<i64>) -> Self {
+        let mut counts = HashMap::new();
+        for row in rows {
+            if let Some(key) = key(row) {
+                counts.entry(key).or_insert((0, row.place)).0 += row.count;
+            }
+        }
+        Self(counts)
+    }
+
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// The dominant one, if there is one.
+    fn top(&self, all: u64) -> Option<TopSubject> {
+        let (key, (count, place)) = self.0.iter().max_by_key(|(key, (count, _))| (*count, **key))?;
+        let percent = count * 100 / all.max(1);
+        (percent >= DOMINANT_PERCENT).then_some(TopSubject { key: *key, percent, place: *place })
+    }
+}

@@ -1,0 +1,154 @@
+//! What is unusual. Pure.
+//!
+//! An hour is unusual from the moment when the last five minutes hold at least as many attempts as the floor
+//! of their kind, and at least five times what is usual. Usual is the median of the last seven days, each with
+//! the hour around the same time of day.
+//!
+//! Five times, because the busiest five minutes of an office morning hold three to four times the average of
+//! their hour. The median of seven days, so that neither a weekend nor one earlier attack decides what is
+//! usual. A floor, so that a quiet night does not need much: 50 failed sign-ins in five minutes are more than
+//! 600 people make in a morning rush, and 30 messages or registrations are six a minute.
+
+use std::time::Duration;
+
+use crate::audit::MINUTE;
+use crate::audit::event::{Action, Outcome};
+use crate::clock::Micros;
+
+/// Minutes that are compared with the usual, the current one included.
+const RECENT_MINUTES: usize = 5;
+/// How often they go into an hour.
+const AN_HOUR: u64 = 12;
+/// From this many times the usual on.
+const TIMES: u64 = 5;
+/// The days from which the usual is known.
+pub const USUAL_DAYS: u32 = 7;
+/// An attack is over when nothing unusual was seen for so long.
+pub const QUIET_TIME: Duration = Duration::from_secs(10 * 60);
+/// How far back its beginning is looked for: it is noticed within minutes, unless no instance ran.
+pub const BEGINNING_MINUTES: usize = 60;
+
+/// What there is much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AttackKind {
+    /// Passwords that were wrong, or refused before they were compared.
+    SignIns,
+    /// Messages requested, sent or not.
+    Messages,
+    /// Registrations, successful or not.
+    Registrations,
+}
+
+impl AttackKind {
+    pub const ALL: [Self; 3] = [Self::SignIns, Self::Messages, Self::Registrations];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::SignIns => "sign-ins",
+            Self::Messages => "messages",
+            Self::Registrations => "registrations",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    pub const fn action(self) -> Action {
+        match self {
+            Self::SignIns => Action::SignIn,
+            Self::Messages => Action::Send,
+            Self::Registrations => Action::Register,
+        }
+    }
+
+    /// The outcomes that count; all of them if empty. A successful sign-in is no reason for alarm.
+    pub const fn outcomes(self) -> &'static [Outcome] {
+        match self {
+            Self::SignIns => &[Outcome::Wrong, Outcome::Challenged, Outcome::Throttled, Outcome::Busy],
+            Self::Messages | Self::Registrations => &[],
+        }
+    }
+
+    pub fn counts(self, action: Action, outcome: Outcome) -> bool {
+        action == self.action() && (self.outcomes().is_empty() || self.outcomes().contains(&outcome))
+    }
+
+    /// Fewer in five minutes are never unusual.
+    pub const fn floor(self) -> u64 {
+        match self {
+            Self::SignIns => 50,
+            Self::Messages | Self::Registrations => 30,
+        }
+    }
+}
+
+/// Attempts of one kind by the minute; the last minute is the current one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MinuteCounts {
+    start: Micros,
+    counts: Vec<u64>,
+}
+
+impl MinuteCounts {
+    /// No attempts in the time in which a beginning is looked for.
+    pub fn until(now: Micros) -> Self {
+        let this = now.0 - now.0.rem_euclid(MINUTE.as_micros() as i64);
+        let many = BEGINNING_MINUTES + RECENT_MINUTES;
+        let start = Micros(this).minus(MINUTE * (many as u32 - 1));
+        Self { start, counts: vec![0; many] }
+    }
+
+    /// When its first minute begins.
+    pub const fn start(&self) -> Micros {
+        self.start
+    }
+
+    /// Attempts in the minute that begins then; those of other times are ignored.
+    pub fn add(&mut self, minute: Micros, count: u64) {
+        let place = (minute.0 - self.start.0).div_euclid(MINUTE.as_micros() as i64);
+        if let Some(counted) = usize::try_from(place).ok().and_then(|place| self.counts.get_mut(place)) {
+            *counted += count;
+        }
+    }
+
+    /// In the last five minutes.
+    pub fn recent(&self) -> u64 {
+        self.counts.iter().rev().take(RECENT_MINUTES).sum()
+    }
+
+    /// The start of the first minute of those that are all busy for their share: a tenth of the floor, and the
+    /// same number of times the usual.
+    pub fn began(&self, kind: AttackKind, usual: u64) -> Micros {
+        let busy = |count: &u64| count * 10 >= kind.floor() && count * 60 >= TIMES * usual;
+        let recent = self.counts.len() - RECENT_MINUTES;
+        let first = self.counts.iter().skip(recent).position(busy).unwrap_or(0) + recent;
+        let before = self.counts.iter().take(first).rev().take_while(|count| busy(count)).count();
+        self.start.plus(MINUTE * (first - before) as u32)
+    }
+}
+
+/// The rule. `usual` is that of an hour.
+pub const fn is_unusual(kind: AttackKind, recent: u64, usual: u64) -> bool {
+    recent >= kind.floor() && recent * AN_HOUR >= TIMES * usual
+}
+
+/// How many times the usual it is; None if usually there is nothing.
+pub const fn times(recent: u64, usual: u64) -> Option<u64> {
+    (recent * AN_HOUR).checked_div(usual)
+}
+
+/// The hour around the same time of an earlier day.
+pub fn usual_hour(now: Micros, days_ago: u32) -> (Micros, Micros) {
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+    const HALF: Duration = Duration::from_secs(30 * 60);
+    let then = now.minus(DAY * days_ago);
+    (then.minus(HALF), then.plus(HALF))
+}
+
+/// The usual of an hour, from those of the last days: the median, in which a day without a record counts as
+/// one without attempts.
+pub fn usual(mut hours: Vec<u64>) -> u64 {
+    hours.sort_unstable();
+    hours.get(hours.len() / 2).copied().unwrap_or(0)
+}

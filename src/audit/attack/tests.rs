@@ -1,0 +1,174 @@
+//! The rule on made-up weeks, and attacks in the record of several instances.
+
+mod record;
+
+use std::collections::HashMap;
+
+use super::rule::{self, AttackKind, MinuteCounts};
+use crate::clock::Micros;
+
+const MINUTE: i64 = 60_000_000;
+const A_DAY: i64 = 24 * 60;
+/// A Monday, 2026-03-02 00:00:00 UTC.
+const MONDAY: i64 = 1_772_409_600_000_000;
+/// Of the second week, so that there is a first one to compare with.
+const TUESDAY: i64 = 8;
+const NINE: i64 = 9 * 60;
+
+/// Attempts of one kind by the minute.
+#[derive(Default)]
+struct MadeUpTraffic(HashMap<i64, u64>);
+
+impl MadeUpTraffic {
+    /// Two weeks of an office: so many mistyped passwords within the hour around `peak` on each working day,
+    /// most of them in the middle of it, and a tenth of that in each hour until the evening.
+    fn office(failures: u64, peak: impl Fn(i64) -> i64) -> Self {
+        let mut traffic = Self::default();
+        for day in (0..14).filter(|day| day % 7 < 5) {
+            let peak = peak(day);
+            let mut told = 0;
+            for minute in 0..60 {
+                // Those who came up to then: a triangle.
+                let (m, half) = (minute + 1, 30);
+                let came = if m <= half { m * m } else { 2 * half * half - (60 - m) * (60 - m) };
+                let due = failures * came as u64 / (2 * half * half) as u64;
+                traffic.add(day, peak - 30 + minute, 1, due - told);
+                told = due;
+            }
+            traffic.add(day, peak + 30, 8 * 60, failures / 600);
+        }
+        traffic
+    }
+
+    fn add(&mut self, day: i64, minute: i64, minutes: i64, each: u64) {
+        for minute in minute..minute + minutes {
+            *self.0.entry(day * A_DAY + minute).or_default() += each;
+        }
+    }
+
+    fn also(mut self, day: i64, minute: i64, minutes: i64, each: u64) -> Self {
+        self.add(day, minute, minutes, each);
+        self
+    }
+
+    fn sum(&self, from: Micros, until: Micros) -> u64 {
+        let minute = |at: Micros| (at.0 - MONDAY).div_euclid(MINUTE);
+        (minute(from)..minute(until)).filter_map(|minute| self.0.get(&minute)).sum()
+    }
+
+    /// The minutes of the day at whose end it is unusual, and when that began.
+    fn alarms(&self, kind: AttackKind, day: i64) -> Vec<(i64, i64)> {
+        let mut alarms = Vec::new();
+        for minute in 0..A_DAY {
+            let now = Micros(MONDAY + (day * A_DAY + minute) * MINUTE + 59_000_000);
+            let mut counts = MinuteCounts::until(now);
+            for back in 0..70 {
+                let at = day * A_DAY + minute - back;
+                counts.add(Micros(MONDAY + at * MINUTE), self.0.get(&at).copied().unwrap_or(0));
+            }
+            let hours = (1..=rule::USUAL_DAYS).map(|ago| {
+                let (from, until) = rule::usual_hour(now, ago);
+                self.sum(from, until)
+            });
+            let usual = rule::usual(hours.collect());
+            if rule::is_unusual(kind, counts.recent(), usual) {
+                let began = (counts.began(kind, usual).0 - MONDAY) / MINUTE - day * A_DAY;
+                alarms.push((minute, began));
+            }
+        }
+        alarms
+    }
+}
+
+fn at_nine(_: i64) -> i64 {
+    NINE
+}
+
+#[test]
+fn office_mornings_and_quiet_nights_are_usual() {
+    for failures in [40, 400, 4_000] {
+        let office = MadeUpTraffic::office(failures, at_nine);
+        for day in 7..14 {
+            assert_eq!(office.alarms(AttackKind::SignIns, day), [], "{failures} on day {day}");
+        }
+    }
+}
+
+#[test]
+fn a_spray_is_unusual_from_its_first_minute_until_five_minutes_after_its_last() {
+    let spray = MadeUpTraffic::office(400, at_nine).also(TUESDAY, 3 * 60, 30, 500);
+    let alarms = spray.alarms(AttackKind::SignIns, TUESDAY);
+    assert_eq!((alarms[0], alarms.len()), ((180, 180), 34));
+    assert_eq!(alarms.last(), Some(&(213, 180)), "and is known to have begun then");
+}
+
+#[test]
+fn one_address_at_260_names_is_unusual() {
+    let single = MadeUpTraffic::office(400, at_nine).also(TUESDAY, 14 * 60, 3, 87);
+    assert_eq!(single.alarms(AttackKind::SignIns, TUESDAY)[0], (840, 840));
+}
+
+#[test]
+fn a_campaign_by_sms_is_unusual_and_so_is_pumping() {
+    let shop = || {
+        let mut shop = MadeUpTraffic::default();
+        for day in 0..14 {
+            shop.add(day, 8 * 60, 14 * 60, 1);
+        }
+        shop
+    };
+    for day in 7..14 {
+        assert_eq!(shop().alarms(AttackKind::Messages, day), []);
+    }
+    // Whether codes are entered tells which of the two it is.
+    let campaign = shop().also(TUESDAY, 12 * 60, 20, 60);
+    assert_eq!(campaign.alarms(AttackKind::Messages, TUESDAY)[0], (720, 720));
+    let pumping = shop().also(TUESDAY, 2 * 60, 60, 7);
+    assert_eq!(pumping.alarms(AttackKind::Messages, TUESDAY)[0], (124, 120), "six a minute are enough");
+}
+
+#[test]
+fn an_attack_of_yesterday_does_not_make_todays_usual() {
+    let twice = MadeUpTraffic::office(400, at_nine).also(7, 180, 60, 500).also(TUESDAY, 180, 60, 500);
+    assert_eq!(twice.alarms(AttackKind::SignIns, TUESDAY)[0], (180, 180));
+}
+
+/// What the rule misses, as the documentation says.
+#[test]
+fn a_slow_spray_and_one_that_hides_in_the_morning_rush_are_missed() {
+    let slow = MadeUpTraffic::office(400, at_nine).also(TUESDAY, 60, 5 * 60, 9);
+    assert_eq!(slow.alarms(AttackKind::SignIns, TUESDAY), [], "45 in five minutes");
+    let hidden = MadeUpTraffic::office(4_000, at_nine).also(TUESDAY, NINE - 30, 60, 100);
+    assert_eq!(hidden.alarms(AttackKind::SignIns, TUESDAY), [], "a hundred a minute, in the rush only");
+    let longer = MadeUpTraffic::office(4_000, at_nine).also(TUESDAY, NINE - 30, 180, 100);
+    let first = longer.alarms(AttackKind::SignIns, TUESDAY)[0].0;
+    assert!((NINE..NINE + 90).contains(&first), "seen after the rush: {first}");
+}
+
+/// What is no attack, as the documentation says.
+#[test]
+fn a_large_office_whose_clocks_changed_and_the_first_days_of_a_record_are_false_alarms() {
+    let changed = MadeUpTraffic::office(4_000, |day| if day < 7 { NINE } else { NINE - 60 });
+    let alarms = |day| changed.alarms(AttackKind::SignIns, day).len();
+    assert!(alarms(7) > 0 && alarms(8) > 0, "on the first mornings, at another hour by UTC");
+    assert_eq!(alarms(11), 0, "by Friday the median knows");
+    let fresh = MadeUpTraffic::office(4_000, at_nine);
+    let alarms = |day| fresh.alarms(AttackKind::SignIns, day).len();
+    assert!(alarms(0) > 0 && alarms(3) > 0, "as long as most of the seven days have no record");
+    assert_eq!(alarms(4), 0);
+}
+
+#[test]
+fn the_beginning_is_the_first_of_the_busy_minutes() {
+    let now = Micros(MONDAY + 100 * MINUTE);
+    let began = |busy: &[i64]| {
+        let mut counts = MinuteCounts::until(now);
+        for minute in busy {
+            counts.add(Micros(MONDAY + minute * MINUTE), 50);
+        }
+        (counts.began(AttackKind::SignIns, 0).0 - MONDAY) / MINUTE
+    };
+    assert_eq!(began(&[98]), 98);
+    assert_eq!(began(&[90, 95, 96, 97]), 95, "a pause of four minutes parts two");
+    assert_eq!(began(&(0..=100).collect::<Vec<_>>()), 36, "an hour is searched");
+}

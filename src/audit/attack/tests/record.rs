@@ -1,0 +1,222 @@
+//! Attacks in the record: what several instances make of it, its figures, and its end.
+
+use std::time::Duration;
+
+use crate::audit::{
+    Action, AttackEntry, AttackKind, AttackWatch, Audit, AuditEvent, EventFilter, EventSubject, FROM_DEVICE,
+    Outcome, Settings,
+};
+use crate::clock::{Clock, Micros};
+use crate::db::Db;
+use crate::db::tests::{TestDatabase, on_both_databases};
+use crate::entropy::Entropy;
+use crate::secret::MasterKey;
+
+const NOON: Micros = Micros(1_772_366_400_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+struct Rig {
+    db: Db,
+    clock: Clock,
+    audit: Audit,
+    watch: AttackWatch,
+    _database: TestDatabase,
+}
+
+async fn rig(database: TestDatabase) -> Rig {
+    let (db, clock) = (database.open().await, Clock::manual(NOON));
+    let audit = instance(&db, &clock);
+    Rig { watch: AttackWatch::new(audit.clone()), db, clock, audit, _database: database }
+}
+
+fn instance(db: &Db, clock: &Clock) -> Audit {
+    let key = MasterKey::from_bytes([1; 32]).derive("audit.subject");
+    let settings = Settings { retention: Duration::from_secs(30 * 86_400), max_rows: 1_000_000 };
+    Audit::new(db.clone(), clock.clone(), Entropy::Os, key, settings)
+}
+
+impl Rig {
+    /// An attempt to sign in at that name from that address.
+    fn attempt(&self, name: &str, address: [u8; 4], outcome: Outcome) {
+        self.named(None, name, address, outcome);
+    }
+
+    fn named(&self, by: Option<&str>, name: &str, [a, b, c, d]: [u8; 4], outcome: Outcome) {
+        self.audit.record(AuditEvent {
+            name: by,
+            account: Some(EventSubject::Login(name)),
+            address: Some(EventSubject::Address(&[4, a, b, c, d])),
+            network: Some(EventSubject::Network(&[4, a, b, c])),
+            ..AuditEvent::new(self.clock.now(), Action::SignIn, outcome)
+        });
+    }
+
+    /// One address at many names.
+    fn stuffing(&self, names: usize) {
+        for name in 0..names {
+            self.attempt(&format!("victim-{name}"), [203, 0, 113, 7], Outcome::Wrong);
+        }
+    }
+
+    async fn check(&self) -> Vec<AttackEntry> {
+        self.audit.flush().await;
+        self.watch.check().await.unwrap()
+    }
+
+    /// Began and ended, oldest first.
+    async fn told(&self) -> Vec<(Outcome, Option<String>)> {
+        self.audit.flush().await;
+        let filter = EventFilter { action: Some(Action::Attack), ..EventFilter::default() };
+        let page = self.audit.log().page(&filter, None, 100).await.unwrap();
+        page.entries.into_iter().rev().map(|entry| (entry.outcome, entry.name)).collect()
+    }
+}
+
+on_both_databases!(
+    an_attack_begins_and_ends_once_whichever_instances_notice,
+    a_spray_and_one_address_have_different_figures,
+    honest_people_are_those_who_prove_it,
+    messages_say_where_they_go_and_whether_codes_come_back,
+    an_attack_goes_on_through_a_pause_and_after_all_instances_were_down,
+    what_is_usual_is_no_attack,
+);
+
+async fn an_attack_begins_and_ends_once_whichever_instances_notice(database: TestDatabase) {
+    let rig = rig(database).await;
+    rig.stuffing(260);
+    rig.audit.flush().await;
+    let instances: Vec<_> = (0..8).map(|_| instance(&rig.db, &rig.clock)).collect();
+    let check_all = async || {
+        let checks: Vec<_> = instances
+            .iter()
+            .map(|audit| {
+                let (audit, watch) = (audit.clone(), AttackWatch::new(audit.clone()));
+                tokio::spawn(async move {
+                    let found = watch.check().await.unwrap();
+                    audit.flush().await;
+                    (found, watch.alarm().load(std::sync::atomic::Ordering::Relaxed))
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for check in checks {
+            all.push(check.await.unwrap());
+        }
+        all
+    };
+    let found = check_all().await;
+    assert!(found.iter().all(|(found, alarm)| found.len() == 1 && *alarm), "{found:?}");
+    assert!(found.iter().all(|(all, _)| all[0].id == found[0].0[0].id));
+    let sign_ins = || Some("sign-ins".to_owned());
+    assert_eq!(rig.told().await, [(Outcome::Began, sign_ins())]);
+    // Five minutes later nothing is recent, and ten minutes after that it is over.
+    rig.clock.advance(MINUTE * 4);
+    assert_eq!(rig.check().await[0].seen_at, NOON.plus(MINUTE * 4));
+    rig.clock.advance(MINUTE * 10 - SECOND);
+    assert_eq!(rig.check().await.len(), 1);
+    rig.clock.advance(SECOND);
+    let found = check_all().await;
+    assert!(found.iter().all(|(found, alarm)| found.is_empty() && !alarm), "{found:?}");
+    assert_eq!(rig.told().await, [(Outcome::Began, sign_ins()), (Outcome::Ended, sign_ins())]);
+    let past = rig.watch.since(NOON, 9).await.unwrap();
+    assert_eq!((past.len(), past[0].figures.attempts), (1, 260));
+    assert_eq!((past[0].began_at, past[0].seen_at), (NOON, NOON.plus(MINUTE * 4)));
+    // The same again is another one.
+    rig.stuffing(60);
+    assert_eq!(rig.check().await.len(), 1);
+    assert_eq!(rig.told().await.len(), 3);
+}
+
+async fn a_spray_and_one_address_have_different_figures(database: TestDatabase) {
+    let rig = rig(database).await;
+    for host in 0..500_u16 {
+        let [high, low] = host.to_be_bytes();
+        rig.attempt(&format!("victim-{}", host / 2), [198, 51 + high, low % 40, low], Outcome::Wrong);
+    }
+    let spray = rig.check().await.remove(0).figures;
+    assert_eq!((spray.attempts, spray.recent, spray.usual), (500, 500, 0));
+    assert_eq!((spray.addresses, spray.networks, spray.names, spray.done), (500, 80, 250, 500));
+    assert_eq!((spray.top_address, spray.top_network, spray.top_name), (None, None, None));
+    rig.clock.advance(MINUTE * 20);
+    assert_eq!(rig.check().await.len(), 0);
+    rig.stuffing(260);
+    rig.attempt("victim-1", [198, 51, 100, 1], Outcome::Challenged);
+    let single = rig.check().await.remove(0).figures;
+    assert_eq!((single.attempts, single.addresses, single.networks, single.names), (261, 2, 2, 260));
+    let (address, network) = (single.top_address.unwrap(), single.top_network.unwrap());
+    assert_eq!((address.mask.as_str(), address.percent), ("203.0.113.0/24", 99));
+    assert_eq!((network.mask.as_str(), network.percent), ("203.0.113.0/24", 99));
+    assert_eq!((single.done, single.top_name), (260, None), "what was challenged was not compared");
+}
+
+async fn honest_people_are_those_who_prove_it(database: TestDatabase) {
+    let rig = rig(database).await;
+    rig.stuffing(60);
+    let (kim, lee, home) = ("kimberly", "leeloo", [192, 0, 2, 1]);
+    rig.attempt(kim, home, Outcome::Challenged);
+    rig.named(Some(FROM_DEVICE), lee, home, Outcome::Challenged);
+    rig.attempt("nobody", home, Outcome::Challenged);
+    rig.clock.advance(SECOND * 5);
+    rig.attempt(kim, home, Outcome::Ok);
+    // From elsewhere it may be somebody else.
+    rig.attempt("nobody", [192, 0, 2, 2], Outcome::Ok);
+    rig.named(Some(FROM_DEVICE), lee, home, Outcome::Ok);
+    let figures = rig.check().await.remove(0).figures;
+    assert_eq!(figures.honest, 2);
+    assert_eq!(figures.done, 62, "what a known device knows is no guess");
+}
+
+async fn messages_say_where_they_go_and_whether_codes_come_back(database: TestDatabase) {
+    let rig = rig(database).await;
+    let event = |action, phone: &'static str, outcome| AuditEvent {
+        name: Some("login"),
+        address: Some(EventSubject::Address(&[4, 203, 0, 113, 7])),
+        network: Some(EventSubject::Network(&[4, 203, 0, 113])),
+        phone: Some(EventSubject::Phone(phone)),
+        prefix: Some(EventSubject::Prefix(&phone[..10])),
+        ..AuditEvent::new(rig.clock.now(), action, outcome)
+    };
+    for number in ["+8613800138000", "+8613800138001", "+8613800138002"] {
+        for _ in 0..12 {
+            rig.audit.record(event(Action::Send, number, Outcome::Ok));
+        }
+    }
+    rig.audit.record(event(Action::Send, "+8613800138002", Outcome::Challenged));
+    rig.audit.record(event(Action::Guess, "+8613800138002", Outcome::Ok));
+    rig.audit.record(event(Action::Guess, "+8613800138001", Outcome::Wrong));
+    let attack = rig.check().await.remove(0);
+    assert_eq!(attack.kind, AttackKind::Messages);
+    let figures = attack.figures;
+    assert_eq!((figures.attempts, figures.done, figures.entered, figures.honest), (37, 36, 1, 1));
+    assert_eq!((figures.numbers, figures.prefixes), (3, 1));
+    assert_eq!(figures.top_prefix.unwrap().mask, "+861380013****");
+}
+
+async fn an_attack_goes_on_through_a_pause_and_after_all_instances_were_down(database: TestDatabase) {
+    let rig = rig(database).await;
+    rig.stuffing(60);
+    let id = rig.check().await.remove(0).id;
+    rig.clock.advance(MINUTE * 9);
+    rig.stuffing(60);
+    let again = rig.check().await.remove(0);
+    assert_eq!((again.id == id, again.figures.attempts), (true, 120));
+    rig.clock.advance(MINUTE * 600);
+    assert_eq!(rig.check().await, []);
+    let past = rig.watch.since(NOON, 9).await.unwrap().remove(0);
+    assert_eq!(past.seen_at, NOON.plus(MINUTE * 9), "it is not known to have lasted longer");
+}
+
+async fn what_is_usual_is_no_attack(database: TestDatabase) {
+    let rig = rig(database).await;
+    for day in 0..7_u32 {
+        rig.clock.set(NOON.minus(MINUTE * 1440 * (7 - day)));
+        rig.stuffing(300);
+    }
+    rig.clock.set(NOON);
+    rig.stuffing(120);
+    assert_eq!(rig.check().await, [], "300 an hour are usual, and 125 in five minutes are five times that");
+    rig.stuffing(5);
+    let figures = rig.check().await.remove(0).figures;
+    assert_eq!((figures.usual, figures.times()), (300, Some(5)));
+}

@@ -1,0 +1,243 @@
+//! Watches the record for attacks, and keeps the figures of one that goes on.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use sqlx::{query_as, query_scalar};
+
+use super::figures::{AttackFigures, AttackShare, FigureRow, TopSubject, figures};
+use super::rule::{self, AttackKind, MinuteCounts, QUIET_TIME, USUAL_DAYS};
+use super::{AttackEntry, table};
+use crate::audit::event::{Action, AuditEvent, FROM_DEVICE, Outcome};
+use crate::audit::{Audit, EventCount, MINUTE};
+use crate::clock::Micros;
+use crate::db::{DbError, on_db};
+use crate::stop::StopSignal;
+
+/// Between two checks by an instance.
+const CHECK_EVERY: Duration = Duration::from_secs(10);
+/// Figures that are younger are not worked out again, by any instance.
+const FIGURES_LAST: Duration = Duration::from_secs(9);
+/// Rows that are read for figures; of a longer attack the newest.
+const MOST_ROWS: i64 = 50_000;
+
+/// Finds attacks. Clones share it.
+#[derive(Clone)]
+pub struct AttackWatch {
+    audit: Audit,
+    alarm: Arc<AtomicBool>,
+}
+
+/// An attack's figures change while it goes on; these are of one moment.
+struct AttackMoment {
+    now: Micros,
+    recent: u64,
+    usual: u64,
+    unusual: bool,
+}
+
+impl AttackWatch {
+    pub fn new(audit: Audit) -> Self {
+        Self { audit, alarm: Arc::default() }
+    }
+
+    /// Whether an attack went on when this process last checked.
+    pub fn alarm(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.alarm)
+    }
+
+    /// Checks until it is stopped. Spawn it once.
+    pub async fn keep_watch(self, mut stop: StopSignal) {
+        while stop.pause(CHECK_EVERY).await {
+            // An outage of the database is reported where requests meet it.
+            if let Err(error) = self.check().await {
+                tracing::debug!(%error, "attacks: the record could not be read");
+            }
+        }
+    }
+
+    /// Applies the rule to what is recorded now, and returns what goes on. Each attack begins and ends once,
+    /// whichever instances check at the same time. While all is usual it reads the sums of an hour's minutes;
+    /// beyond a floor also those of an hour of seven days; and for the figures, every ten seconds, at most
+    /// 50,000 rows.
+    pub async fn check(&self) -> Result<Vec<AttackEntry>, DbError> {
+        let log = self.audit.log();
+        let now = log.db.now(&self.audit.0.clock).await?;
+        let minutes = self.minutes(now).await?;
+        let going_on = table::under_way(&log.db).await?;
+        let mut usual = None;
+        for (kind, counts) in AttackKind::ALL.into_iter().zip(&minutes) {
+            let open = going_on.iter().find(|attack| attack.kind == kind);
+            let recent = counts.recent();
+            if open.is_none() && recent < kind.floor() {
+                continue;
+            }
+            if usual.is_none() {
+                usual = Some(self.usual(now).await?);
+            }
+            let hours = usual.as_ref().map_or(0, |all: &[u64; 3]| all[kind as usize]);
+            let unusual = rule::is_unusual(kind, recent, hours);
+            let moment = AttackMoment { now, recent, usual: hours, unusual };
+            match open {
+                None if unusual => self.begin(kind, counts.began(kind, hours), &moment).await?,
+                None => {}
+                Some(attack) => self.follow(attack, &moment).await?,
+            }
+        }
+        let going_on = table::under_way(&log.db).await?;
+        self.alarm.store(!going_on.is_empty(), Ordering::Relaxed);
+        Ok(going_on)
+    }
+
+    /// Attacks that lasted into a time, newest first.
+    pub async fn since(&self, since: Micros, most: u32) -> Result<Vec<AttackEntry>, DbError> {
+        table::since(&self.audit.log().db, since, most).await
+    }
+
+    async fn begin(&self, kind: AttackKind, began: Micros, moment: &AttackMoment) -> Result<(), DbError> {
+        let id = format!("{:016x}", u64::from_be_bytes(self.audit.0.entropy.bytes()));
+        let db = &self.audit.log().db;
+        if !table::begin(db, &id, kind, began, moment.now).await? {
+            return Ok(());
+        }
+        let detail = json!({ "attack": id, "recent": moment.recent, "usual": moment.usual });
+        self.record(kind, Outcome::Began, moment.now, &detail);
+        let figures = AttackFigures::default();
+        let began = AttackEntry { id, kind, began_at: began, seen_at: moment.now, ended_at: None, figures };
+        self.follow(&began, moment).await
+    }
+
+    /// Ends it after the quiet time; otherwise works the figures out again, if no instance did so just now.
+    async fn follow(&self, attack: &AttackEntry, moment: &AttackMoment) -> Result<(), DbError> {
+        let (db, now) = (&self.audit.log().db, moment.now);
+        if !moment.unusual && now.since(attack.seen_at) >= QUIET_TIME {
+            if table::end(db, &attack.id, attack.seen_at, now).await? {
+                let detail = json!({ "attack": attack.id, "attempts": attack.figures.attempts });
+                self.record(attack.kind, Outcome::Ended, now, &detail);
+            }
+            return Ok(());
+        }
+        let seen = if moment.unusual { now } else { attack.seen_at };
+        if !table::claim(db, &attack.id, seen, now, now.minus(FIGURES_LAST)).await? {
+            return Ok(());
+        }
+        let figures = self.figures(attack, moment).await?;
+        table::write(db, &attack.id, &figures).await
+    }
+
+    fn record(&self, kind: AttackKind, outcome: Outcome, at: Micros, detail: &serde_json::Value) {
+        let event = AuditEvent::new(at, Action::Attack, outcome);
+        self.audit.record(AuditEvent {
+            name: Some(kind.as_str()),
+            detail: Some(detail.to_string()),
+            ..event
+        });
+    }
+
+    async fn minutes(&self, now: Micros) -> Result<[MinuteCounts; 3], DbError> {
+        let mut all = AttackKind::ALL.map(|_| MinuteCounts::until(now));
+        let steps = self.audit.log().series(all[0].start(), now.plus(MINUTE), MINUTE).await?;
+        for step in steps {
+            for (kind, counts) in AttackKind::ALL.into_iter().zip(&mut all) {
+                counts.add(step.at, counted(kind, &step.sums));
+            }
+        }
+        Ok(all)
+    }
+
+    /// The usual of each kind in an hour at this time of day.
+    async fn usual(&self, now: Micros) -> Result<[u64; 3], DbError> {
+        let mut days = Vec::new();
+        for ago in 1..=USUAL_DAYS {
+            let (from, until) = rule::usual_hour(now, ago);
+            days.push(self.audit.log().totals(from, until).await?);
+        }
+        let hours = |kind| days.iter().map(|sums| counted(kind, sums)).collect();
+        Ok(AttackKind::ALL.map(|kind| rule::usual(hours(kind))))
+    }
+
+    async fn figures(&self, attack: &AttackEntry, moment: &AttackMoment) -> Result<AttackFigures, DbError> {
+        let (kind, soon) = (attack.kind, moment.now.plus(MINUTE));
+        let rows = self.rows(attack, soon).await?;
+        let entered = match kind {
+            AttackKind::Messages => self.entered(attack.began_at, soon).await?,
+            AttackKind::SignIns | AttackKind::Registrations => HashSet::new(),
+        };
+        let (figures, tops) = figures(kind, &rows, &entered);
+        let attempts = counted(kind, &self.audit.log().totals(attack.began_at, soon).await?);
+        Ok(AttackFigures {
+            // Once it is quiet, those of the last unusual moment.
+            recent: if moment.unusual { moment.recent } else { attack.figures.recent },
+            usual: if moment.unusual { moment.usual } else { attack.figures.usual },
+            // The sums are complete, the rows may not be.
+            attempts: attempts.max(figures.attempts),
+            partial: rows.len() as i64 == MOST_ROWS,
+            top_address: self.share(tops.address, "address_mask").await?,
+            top_network: self.share(tops.network, "address_mask").await?,
+            top_prefix: self.share(tops.prefix, "phone_mask").await?,
+            top_name: self.share(tops.name, "account_mask").await?,
+            ..figures
+        })
+    }
+
+    /// The newest first.
+    async fn rows(&self, attack: &AttackEntry, until: Micros) -> Result<Vec<FigureRow>, DbError> {
+        const SQL: &str =
+            "SELECT at, id, count, outcome, CAST(CASE WHEN name = $5 THEN 1 ELSE 0 END AS BIGINT),
+            account_key, address_key, network_key, phone_key, prefix_key FROM events
+            WHERE action = $1 AND at >= $2 AND at < $3 ORDER BY at DESC, id DESC LIMIT $4";
+        let rows: Vec<FigureColumns> = on_db!(&self.audit.log().db, pool => query_as(SQL)
+            .bind(attack.kind.action().as_str()).bind(attack.began_at.0).bind(until.0).bind(MOST_ROWS)
+            .bind(FROM_DEVICE).fetch_all(pool).await)?;
+        Ok(rows.into_iter().filter_map(figure_row).collect())
+    }
+
+    /// Numbers whose code was entered.
+    async fn entered(&self, since: Micros, until: Micros) -> Result<HashSet<i64>, DbError> {
+        const SQL: &str = "SELECT phone_key FROM events WHERE action = 'guess' AND at >= $1 AND at < $2
+            AND outcome = 'ok' AND phone_key IS NOT NULL ORDER BY at DESC LIMIT $3";
+        let keys: Vec<i64> = on_db!(&self.audit.log().db, pool => query_scalar(SQL).bind(since.0)
+            .bind(until.0).bind(MOST_ROWS).fetch_all(pool).await)?;
+        Ok(keys.into_iter().collect())
+    }
+
+    async fn share(
+        &self,
+        top: Option<TopSubject>,
+        column: &'static str,
+    ) -> Result<Option<AttackShare>, DbError> {
+        let Some(TopSubject { key, percent, place: (at, id) }) = top else { return Ok(None) };
+        let sql = format!("SELECT {column} FROM events WHERE at = $1 AND id = $2");
+        let mask: Option<Option<String>> = on_db!(&self.audit.log().db, pool => {
+            query_scalar(sqlx::AssertSqlSafe(sql)).bind(at).bind(id).fetch_optional(pool).await
+        })?;
+        Ok(Some(AttackShare { key, percent, mask: mask.flatten().unwrap_or_default() }))
+    }
+}
+
+fn counted(kind: AttackKind, sums: &[EventCount]) -> u64 {
+    let counts = |sum: &&EventCount| kind.counts(sum.action, sum.outcome);
+    sums.iter().filter(counts).map(|sum| u64::try_from(sum.count).unwrap_or(0)).sum()
+}
+
+type KeyColumn = Option<i64>;
+type FigureColumns = (i64, i64, i64, String, i64, KeyColumn, KeyColumn, KeyColumn, KeyColumn, KeyColumn);
+
+/// None for an outcome that only a newer version knows.
+fn figure_row(columns: FigureColumns) -> Option<FigureRow> {
+    let (at, id, count, outcome, device, account, address, network, phone, prefix) = columns;
+    Some(FigureRow {
+        place: (at, id),
+        count: u64::try_from(count).unwrap_or(0),
+        outcome: Outcome::parse(&outcome)?,
+        from_device: device != 0,
+        account,
+        address,
+        network,
+        phone,
+        prefix,
+    })
+}

@@ -1,0 +1,195 @@
+//! An attack in words, for the overview: what, since when, from whom to whom, and the answers to it.
+
+use rust_i18n::t;
+use url::form_urlencoded;
+
+use crate::audit::{AttackEntry, AttackFigures, AttackKind, AttackShare};
+use crate::clock::Micros;
+use crate::web::console::words::grouped;
+use crate::web::kit::locale::Locale;
+use crate::web::kit::wait::Moment;
+
+/// From this many seconds without anything unusual on it is told to be quiet.
+const QUIET_SECONDS: u64 = 60;
+
+/// One attack that goes on.
+pub struct AttackBanner {
+    pub id: String,
+    pub title: String,
+    pub since: Moment,
+    /// Since when nothing unusual was seen.
+    pub quiet: Option<Moment>,
+    /// Its shape: from one or many, at one or many.
+    pub sentences: Vec<String>,
+    /// Locale key and number.
+    pub facts: Vec<(&'static str, String)>,
+    pub answers: Vec<AnswerLink>,
+    pub events: String,
+}
+
+/// A link to an answer.
+pub struct AnswerLink {
+    pub text: String,
+    pub href: String,
+}
+
+impl AttackBanner {
+    pub fn new(locale: Locale, now: Micros, attack: &AttackEntry) -> Self {
+        let AttackEntry { id, kind, began_at, seen_at, figures, .. } = attack;
+        Self {
+            id: id.clone(),
+            title: title(locale, *kind, figures),
+            since: Moment(*began_at),
+            quiet: (now.since(*seen_at).as_secs() >= QUIET_SECONDS).then_some(Moment(*seen_at)),
+            sentences: sentences(locale, *kind, figures),
+            facts: facts(*kind, figures),
+            answers: answers(locale, *kind, figures),
+            events: events_of(attack),
+        }
+    }
+}
+
+/// The path of the attack's events.
+pub fn events_of(attack: &AttackEntry) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("action", attack.kind.action().as_str());
+    for outcome in attack.kind.outcomes() {
+        query.append_pair("outcome", outcome.as_str());
+    }
+    query.append_pair("since", &Moment(attack.began_at).iso());
+    if attack.ended_at.is_some() {
+        // The end of a range is not in it, and is told in whole seconds.
+        query.append_pair("until", &Moment(Micros(attack.seen_at.0 + 1_000_000)).iso());
+    }
+    query.append_pair("each", "1");
+    format!("/admin/events?{}", query.finish())
+}
+
+fn title(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> String {
+    let (times, new) = match kind {
+        AttackKind::SignIns => ("attack.sign-ins", "attack.sign-ins-new"),
+        AttackKind::Messages => ("attack.messages", "attack.messages-new"),
+        AttackKind::Registrations => ("attack.registrations", "attack.registrations-new"),
+    };
+    match figures.times() {
+        Some(count) => t!(times, locale = locale.code(), times = grouped(count)).into_owned(),
+        None => locale.t(new).into_owned(),
+    }
+}
+
+fn sentences(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<String> {
+    let told = |key: &'static str, share: &AttackShare| {
+        t!(key, locale = locale.code(), percent = share.percent, mask = share.mask).into_owned()
+    };
+    let AttackFigures { top_address, top_network, top_prefix, top_name, .. } = figures;
+    let from = match (top_address, top_network) {
+        (Some(share), _) => told("attack.from-address", share),
+        (None, Some(share)) => told("attack.from-network", share),
+        (None, None) => locale.t("attack.from-many").into_owned(),
+    };
+    let at = match (kind, top_name, top_prefix) {
+        (AttackKind::SignIns, Some(share), _) => Some(told("attack.at-name", share)),
+        (AttackKind::SignIns, None, _) => Some(locale.t("attack.at-many").into_owned()),
+        (AttackKind::Messages, _, Some(share)) => Some(told("attack.to-prefix", share)),
+        (AttackKind::Messages, _, None) => Some(locale.t("attack.to-many").into_owned()),
+        (AttackKind::Registrations, ..) => None,
+    };
+    std::iter::once(from).chain(at).collect()
+}
+
+fn facts(kind: AttackKind, figures: &AttackFigures) -> Vec<(&'static str, String)> {
+    let sure = |key, count| (key, grouped(count));
+    let least =
+        |key, count| (key, if figures.partial { format!("≥ {}", grouped(count)) } else { grouped(count) });
+    let attempts = sure("attack.attempts", figures.attempts);
+    let from = [least("attack.addresses", figures.addresses), least("attack.networks", figures.networks)];
+    let names = least("attack.names", figures.names);
+    let honest = least("attack.honest", figures.honest);
+    let mut facts = vec![attempts];
+    facts.extend(from);
+    facts.extend(match kind {
+        AttackKind::SignIns => vec![names, least("attack.compared", figures.done), honest],
+        AttackKind::Messages => vec![
+            least("attack.numbers", figures.numbers),
+            least("attack.prefixes", figures.prefixes),
+            least("attack.sent", figures.done),
+            least("attack.entered", figures.entered),
+            honest,
+        ],
+        AttackKind::Registrations => vec![names, least("attack.made", figures.done)],
+    });
+    facts
+}
+
+fn answers(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<AnswerLink> {
+    let link = |act: &str, field: Option<(&str, &str)>, text: String| {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("do", act).extend_pairs(field);
+        AnswerLink { text, href: format!("/admin/access?{}", query.finish()) }
+    };
+    let mut answers = vec![link("challenge", None, locale.t("attack.challenge").into_owned())];
+    if let Some(AttackShare { mask, .. }) = &figures.top_network {
+        let text = t!("attack.deny", locale = locale.code(), network = mask).into_owned();
+        answers.push(link("deny", Some(("network", mask)), text));
+    }
+    if let (AttackKind::Messages, Some(AttackShare { mask, .. })) = (kind, &figures.top_prefix) {
+        let prefix = mask.trim_end_matches('*');
+        let text = t!("attack.pause", locale = locale.code(), prefix = prefix).into_owned();
+        answers.push(link("pause", Some(("prefix", prefix)), text));
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attack(kind: AttackKind, figures: AttackFigures) -> AttackEntry {
+        let began_at = Micros::from_seconds(1_772_366_400);
+        AttackEntry { id: "a".into(), kind, began_at, seen_at: began_at, ended_at: None, figures }
+    }
+
+    fn share(mask: &str) -> Option<AttackShare> {
+        Some(AttackShare { key: 7, mask: mask.into(), percent: 98 })
+    }
+
+    fn shown(attack: &AttackEntry) -> (String, Vec<String>, Vec<String>) {
+        let banner = AttackBanner::new(Locale::En, attack.began_at, attack);
+        let answers = banner.answers.into_iter().map(|answer| answer.href).collect();
+        (banner.title, banner.sentences, answers)
+    }
+
+    #[test]
+    fn a_spray_from_many_addresses_reads_differently_from_one_address_at_many_names() {
+        let spray = AttackFigures { recent: 500, usual: 100, ..AttackFigures::default() };
+        let (title, sentences, answers) = shown(&attack(AttackKind::SignIns, spray));
+        assert_eq!(title, "Failed sign-ins: 60 times the usual rate of this hour");
+        assert!(sentences[0].contains("none of them dominant"), "{sentences:?}");
+        assert_eq!(answers, ["/admin/access?do=challenge"]);
+        let single = AttackFigures {
+            top_address: share("203.0.113.0/24"),
+            top_network: share("203.0.113.0/24"),
+            ..AttackFigures::default()
+        };
+        let (title, sentences, answers) = shown(&attack(AttackKind::SignIns, single));
+        assert!(title.contains("usually has none"), "{title}");
+        assert!(sentences[0].contains("98% come from one address in 203.0.113.0/24"), "{sentences:?}");
+        assert_eq!(answers[1], "/admin/access?do=deny&network=203.0.113.0%2F24");
+    }
+
+    #[test]
+    fn messages_to_one_prefix_can_be_paused() {
+        let figures = AttackFigures { top_prefix: share("+861380013****"), ..AttackFigures::default() };
+        let (_, sentences, answers) = shown(&attack(AttackKind::Messages, figures));
+        assert!(sentences[1].contains("+861380013****"), "{sentences:?}");
+        assert_eq!(answers[1], "/admin/access?do=pause&prefix=%2B861380013");
+    }
+
+    #[test]
+    fn the_events_of_an_attack_are_those_that_it_consists_of() {
+        let href = events_of(&attack(AttackKind::SignIns, AttackFigures::default()));
+        let expected = "/admin/events?action=sign-in&outcome=wrong&outcome=challenged&outcome=throttled\
+            &outcome=busy&since=2026-03-01T12%3A00%3A00Z&each=1";
+        assert_eq!(href, expected);
+    }
+}
