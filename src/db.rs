@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection, Executor, Pool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction};
+use sqlx::{
+    ConnectOptions, Connection, Executor, Pool, Postgres, Sqlite, SqliteConnection, SqlitePool, Transaction,
+};
 
 use crate::clock::{Clock, Micros};
 pub use error::{ConnectError, DbError, OUTAGE};
@@ -193,7 +195,10 @@ impl Db {
                 })
                 .connect_with(options.clone())
         };
-        let all = pool(POSTGRES_CONNECTIONS, ACQUIRE_TIMEOUT).await.map_err(ConnectError::Connect)?;
+        let all = match pool(POSTGRES_CONNECTIONS, ACQUIRE_TIMEOUT).await {
+            Ok(all) => all,
+            Err(error) => return Err(unreachable(&options, error).await),
+        };
         let exclusive = pool(POSTGRES_EXCLUSIVE, lock::PATIENCE).await.map_err(ConnectError::Connect)?;
         MIGRATIONS.run(&all).await?;
         Ok(Self::Postgres(DbPools {
@@ -318,6 +323,32 @@ async fn is_clean(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error
 /// A read must see what others committed before the lock was granted. Under a stricter default isolation
 /// level it would see the state from when the lock was requested.
 const READ_COMMITTED: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
+
+/// Why no connection can be made, with the server's address. A pool tries again until its time is up, and
+/// then says only that; one more attempt says why.
+async fn unreachable(options: &PgConnectOptions, error: sqlx::Error) -> ConnectError {
+    let error = match error {
+        sqlx::Error::PoolTimedOut => match tokio::time::timeout(ACQUIRE_TIMEOUT, options.connect()).await {
+            Ok(Err(reason)) => reason,
+            Ok(Ok(_)) | Err(_) => error,
+        },
+        other => other,
+    };
+    let reason = match &error {
+        sqlx::Error::Io(reason) if reason.kind() == std::io::ErrorKind::ConnectionRefused => {
+            "connection refused".to_owned()
+        }
+        sqlx::Error::Io(reason) => reason.to_string(),
+        sqlx::Error::Database(reason) => reason.message().to_owned(),
+        sqlx::Error::PoolTimedOut => "no answer".to_owned(),
+        other => other.to_string(),
+    };
+    let server = match options.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    };
+    ConnectError::Unreachable { server, reason }
+}
 
 impl Tx {
     /// Like [`Db::now`].

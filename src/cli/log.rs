@@ -1,5 +1,6 @@
 //! The log, and output on the terminal. A failure to write either stops nothing.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -43,14 +44,21 @@ impl LogWriter {
         let (lines, due) = sync_channel(WAITING);
         // Without a thread there is no log.
         let _ = std::thread::Builder::new().name("log".into()).spawn(move || write(&due));
+        let colours = has_colours(io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
         let shown = tracing_subscriber::fmt::layer()
-            .event_format(WithRequest(Format::default().with_ansi(io::stderr().is_terminal())))
+            .with_ansi(colours)
+            .event_format(WithRequest(Format::default().with_ansi(colours)))
             .with_writer(LogLines(lines.clone()))
             .log_internal_errors(false)
             .with_filter(asked.and(filter_fn(may_be_logged)));
         tracing_subscriber::registry().with(shown).init();
         Self(lines)
     }
+}
+
+/// Only a terminal shows colours, unless its user does not want any (<https://no-color.org>).
+fn has_colours(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 impl Drop for LogWriter {
@@ -153,6 +161,12 @@ pub(super) use tell;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_whose_user_wants_them() {
+        assert!(has_colours(true, None) && has_colours(true, Some(OsStr::new(""))));
+        assert!(!has_colours(true, Some(OsStr::new("1"))) && !has_colours(false, None));
+    }
 
     #[test]
     fn what_a_library_works_on_is_never_logged() {

@@ -146,6 +146,9 @@ fn check_config(file: Option<&Path>) -> Result<(), CliFailure> {
     for warning in &loaded.warnings {
         tell!("warning: {warning}");
     }
+    if let Some(mismatch) = loaded.settings.server.url_mismatch() {
+        tell!("warning: {mismatch}");
+    }
     tell!("{}: ok", source.path().display());
     let backend = &loaded.settings.backend;
     let place = match loaded.live.backend() {
@@ -162,4 +165,30 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliFailure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliFailure::broken)?;
     Ok(runtime.block_on(future))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn undescribed(command: &clap::Command, path: &str, found: &mut Vec<String>) {
+        let path = format!("{path} {}", command.get_name());
+        if command.get_about().is_none() {
+            found.push(path.clone());
+        }
+        let arguments = command.get_arguments().filter(|argument| argument.get_help().is_none());
+        found.extend(arguments.map(|argument| format!("{path} {}", argument.get_id())));
+        command.get_subcommands().for_each(|inner| undescribed(inner, &path, found));
+    }
+
+    #[test]
+    fn help_describes_every_command_and_argument() {
+        let mut command = Arguments::command();
+        command.build();
+        let mut found = Vec::new();
+        undescribed(&command, "", &mut found);
+        assert_eq!(found, Vec::<String>::new());
+    }
 }

@@ -24,6 +24,9 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFail
     for warning in warnings {
         tracing::warn!(%warning, "the configuration has a former name");
     }
+    if let Some(mismatch) = settings.server.url_mismatch() {
+        tracing::warn!("{mismatch}");
+    }
     let metrics = telemetry::builder().install_recorder().map_err(CliFailure::broken)?;
     let world = TimeAndEntropy::default();
     let watcher = ConfigWatcher::start(source, settings.clone(), live.clone(), Clock::System, count_reload)

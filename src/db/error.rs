@@ -52,6 +52,8 @@ pub enum ConnectError {
     File { path: PathBuf, reason: std::io::Error },
     #[error("database.url: cannot connect: {0}")]
     Connect(sqlx::Error),
+    #[error("database.url: cannot connect to PostgreSQL at {server}: {reason}")]
+    Unreachable { server: String, reason: String },
     #[error(
         "database.url: this database was migrated by a newer Gatehouse (migration {found}; this version knows {known}); run that version, or restore an older backup"
     )]

@@ -76,6 +76,33 @@ fn a_command_whose_output_is_closed_has_done_what_it_was_asked() {
     }
 }
 
+#[tokio::test]
+async fn a_log_that_no_terminal_shows_has_no_colours() {
+    let mut home = Home::new();
+    home.set("RUST_LOG", "debug");
+    home.set("GATEHOUSE__SERVER__PUBLIC_URL", "http://127.0.0.1:1");
+    let mut running = home.start(&["serve"]).await;
+    running.until("it warns", |running| running.stderr().contains("server.public_url is")).await;
+    assert_eq!(running.client().get("/login").await.status, 200);
+    let (log, out) = (running.stderr(), running.stdout());
+    assert!(log.lines().count() > 1 && !log.contains('\x1b') && !out.contains('\x1b'), "{log}");
+}
+
+#[test]
+fn a_bind_that_differs_from_the_public_url_is_warned_of() {
+    let mut home = Home::new();
+    home.write("gatehouse.toml", "");
+    assert!(!home.run(&["check-config"]).stdout.contains("warning"));
+    home.set("GATEHOUSE__SERVER__PUBLIC_URL", "http://127.0.0.1:1");
+    let told = home.run(&["check-config"]);
+    assert_eq!(told.code, Some(0));
+    assert!(
+        told.stdout.starts_with("warning: server.public_url is http://127.0.0.1:1, but"),
+        "{}",
+        told.stdout
+    );
+}
+
 /// At every log level, and wherever the log goes.
 #[tokio::test]
 async fn a_log_of_everything_holds_nobodys_data_and_does_not_feed_itself() {
