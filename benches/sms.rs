@@ -172,6 +172,7 @@ impl Rig {
             clock: Clock::System,
             entropy: Entropy::Os,
             audit,
+            site: None,
         };
         let codes = SmsCodes::new(parts, &MasterKey::from_bytes([1; 32]));
         let live = config::parse(Path::new("bench.toml"), ROOMY, &[]).expect("a fine file").live;

@@ -134,6 +134,7 @@ impl Application {
             clock: clock.clone(),
             entropy: entropy.clone(),
             audit: audit.clone(),
+            site: settings.server.domain(),
         };
         let codes = SmsCodes::new(under_codes, &master);
         // If it fails, the first request for a code tries again.

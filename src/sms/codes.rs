@@ -46,6 +46,7 @@ pub(super) struct CodesInner {
     pub level: tokio::sync::Mutex<BudgetLevel>,
     pub metrics: SmsMetrics,
     pub audit: Audit,
+    pub site: Option<String>,
     key: SubKey,
     askers: SubKey,
 }
@@ -61,6 +62,8 @@ pub struct CodesParts {
     pub clock: Clock,
     pub entropy: Entropy,
     pub audit: Audit,
+    /// The site's domain, to which messages bind their codes.
+    pub site: Option<String>,
 }
 
 impl SmsCodes {
@@ -70,7 +73,7 @@ impl SmsCodes {
 
     /// With another bound on how long the gateway may take.
     pub fn with_patience(parts: CodesParts, master: &MasterKey, gateway_patience: Duration) -> Self {
-        let CodesParts { db, limiter, gateway, owners, clock, entropy, audit } = parts;
+        let CodesParts { db, limiter, gateway, owners, clock, entropy, audit, site } = parts;
         let ledger = Ledger::new(db, clock.clone(), entropy.clone());
         let budgets = SmsBudgets::new(limiter, ledger.clone());
         Self(Arc::new(CodesInner {
@@ -87,6 +90,7 @@ impl SmsCodes {
             level: tokio::sync::Mutex::default(),
             metrics: SmsMetrics::register(),
             audit,
+            site,
             key: master.derive("code.hash"),
             askers: master.derive("code.asker"),
         }))

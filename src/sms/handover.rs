@@ -78,7 +78,7 @@ impl SendJob {
     async fn hand_over(&self, letter: PendingMessage) -> DeliveryResult {
         let inner = &*self.codes.0;
         let PendingMessage { id, code, .. } = letter;
-        let text = text(self.purpose, &code, self.code_ttl, &self.locale);
+        let text = text(self.purpose, &code, self.code_ttl, &self.locale, inner.site.as_deref());
         let (gateway, phone) = (Arc::clone(&inner.gateway), self.phone.clone());
         // If a gateway panics, only this task ends.
         let sending = request_id::spawn(async move {

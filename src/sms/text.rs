@@ -7,8 +7,20 @@ use zeroize::Zeroizing;
 
 use super::{Purpose, SmsCode};
 
-/// Fits in one SMS segment in every language. As secret as the code.
-pub fn text(purpose: Purpose, code: &SmsCode, ttl: Duration, locale: &str) -> Zeroizing<String> {
+/// The most units of one SMS segment: septets of GSM 03.38, or else UTF-16.
+const SEPTETS: usize = 160;
+const UTF16_UNITS: usize = 70;
+
+/// Fits in one SMS segment in every language. If there is room, its last line binds the code to the site
+/// (`@login.example #012345`): browsers offer it there and nowhere else
+/// (<https://wicg.github.io/sms-one-time-codes/>). As secret as the code.
+pub fn text(
+    purpose: Purpose,
+    code: &SmsCode,
+    ttl: Duration,
+    locale: &str,
+    site: Option<&str>,
+) -> Zeroizing<String> {
     let key = match purpose {
         Purpose::Login => "sms.code.login",
         Purpose::Register => "sms.code.register",
@@ -17,7 +29,20 @@ pub fn text(purpose: Purpose, code: &SmsCode, ttl: Duration, locale: &str) -> Ze
     };
     // Rounded down, so that nobody is told a longer time than the code is valid.
     let minutes = (ttl.as_secs() / 60).max(1);
-    Zeroizing::new(t!(key, locale = locale, code = code.expose(), minutes = minutes).into_owned())
+    let words =
+        Zeroizing::new(t!(key, locale = locale, code = code.expose(), minutes = minutes).into_owned());
+    let bound = site.map(|site| Zeroizing::new(format!("{}\n@{site} #{}", *words, code.expose())));
+    bound.filter(|bound| fits_one_segment(bound)).unwrap_or(words)
+}
+
+fn fits_one_segment(text: &str) -> bool {
+    let most = if text.chars().all(is_gsm) { SEPTETS } else { UTF16_UNITS };
+    text.encode_utf16().count() <= most
+}
+
+/// The ASCII characters that take one septet in GSM 03.38.
+fn is_gsm(letter: char) -> bool {
+    matches!(letter, '\n' | ' '..='Z' | 'a'..='z') && letter != '`'
 }
 
 #[cfg(test)]
@@ -25,23 +50,35 @@ mod tests {
     use super::*;
     use crate::entropy::Entropy;
 
-    /// The ASCII characters that take one septet in GSM 03.38.
-    fn is_gsm(letter: char) -> bool {
-        matches!(letter, '\n' | ' '..='Z' | 'a'..='z') && letter != '`'
-    }
+    const TEN_MINUTES: Duration = Duration::from_secs(600);
 
     #[test]
     fn every_text_fits_one_segment_and_says_code_and_minutes() {
         let code = SmsCode::random(&Entropy::seeded(3));
         for locale in ["en", "zh-CN", "xx"] {
             for purpose in Purpose::ALL {
-                let text = text(purpose, &code, Duration::from_secs(600), locale);
-                let units = text.encode_utf16().count();
-                let most = if text.chars().all(is_gsm) { 160 } else { 70 };
-                assert!(units <= most, "{units} of {most}: {}", *text);
-                assert!(text.contains(code.expose()) && text.contains("10"), "{}", *text);
+                for site in [None, Some("id.example"), Some("a-rather-long-name.of-a-company.example")] {
+                    let text = text(purpose, &code, TEN_MINUTES, locale, site);
+                    assert!(fits_one_segment(&text), "{}", *text);
+                    assert!(text.contains(code.expose()) && text.contains("10"), "{}", *text);
+                }
             }
         }
+    }
+
+    #[test]
+    fn the_last_line_names_the_site_if_there_is_room_for_it() {
+        let code = SmsCode::parse("012345").unwrap();
+        let last = |locale, site: &str| {
+            let text = text(Purpose::Login, &code, TEN_MINUTES, locale, Some(site));
+            text.lines().last().unwrap().to_owned()
+        };
+        assert_eq!(last("en", "auth.example"), "@auth.example #012345");
+        assert_eq!(last("zh-CN", "id.example"), "@id.example #012345");
+        assert!(last("zh-CN", "id.company.example").ends_with('。'), "no room in 70 units");
+        assert!(last("en", &"a".repeat(60)).ends_with("Ignore it."), "no room in 160 septets");
+        let alone = text(Purpose::Login, &code, TEN_MINUTES, "en", None);
+        assert_eq!(alone.lines().count(), 1);
     }
 
     #[test]
@@ -49,7 +86,7 @@ mod tests {
         let code = SmsCode::random(&Entropy::seeded(4));
         for locale in ["en", "zh-CN"] {
             let texts: std::collections::BTreeSet<_> = Purpose::ALL
-                .map(|purpose| text(purpose, &code, Duration::from_secs(300), locale).to_string())
+                .map(|purpose| text(purpose, &code, Duration::from_secs(300), locale, None).to_string())
                 .into();
             assert_eq!(texts.len(), Purpose::ALL.len());
             let warning = if locale == "en" { "Do not share it" } else { "切勿告诉他人" };

@@ -118,6 +118,7 @@ impl Rig {
             clock: self.clock.clone(),
             entropy: Entropy::Os,
             audit: audit.clone(),
+            site: None,
         };
         let codes = SmsCodes::with_patience(parts, &master, patience);
         Instance { codes, limiter, db, audit, live: self.live.clone() }
