@@ -127,6 +127,9 @@ pub fn app(
                 .route(post().to(register::page::submit)),
         )
         .service(calls("/account", "GET, HEAD").route(get().to(account::page::show)))
+        .service(
+            calls("/.well-known/change-password", "GET, HEAD").route(get().to(account::page::change_here)),
+        )
         .service(calls("/account/password", "POST").route(post().to(account::page::change_password)))
         .service(
             calls("/account/phone", "GET, HEAD, POST")

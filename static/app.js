@@ -87,6 +87,19 @@ for (const input of document.querySelectorAll("input[data-peek]")) {
   if (focused) input.focus();
 }
 
+// A browser that reads the code from the message offers to fill it in.
+const oneTimeCode = document.querySelector("input[autocomplete=one-time-code]");
+if (oneTimeCode && "OTPCredential" in window) {
+  const stop = new AbortController();
+  oneTimeCode.form.addEventListener("submit", () => stop.abort());
+  navigator.credentials.get({ otp: { transport: ["sms"] }, signal: stop.signal })
+    .then((message) => { if (!oneTimeCode.value) oneTimeCode.value = message.code; })
+    .catch(() => {});
+}
+
+// The current tab is seen where tabs scroll.
+document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 // The console. A button or a link on the page does the same as each of these.
 
 async function page(url, options) {

@@ -1,6 +1,7 @@
 //! `/account`: the profile, the password and the active sessions.
 
-use actix_web::web::Form;
+use actix_web::HttpResponse;
+use actix_web::web::{Form, Query};
 use serde::Deserialize;
 
 use crate::captcha::CaptchaForm;
@@ -9,11 +10,12 @@ use crate::login::{
 };
 use crate::web::account::require_open;
 use crate::web::account::view::{AccountPage, AttemptKind, AttemptRow, SessionRow};
-use crate::web::form::fields::{GuardedFields, TokenForm};
+use crate::web::form::fields::{GuardedFields, NextQuery, TokenForm};
 use crate::web::form::notice::Notice;
 use crate::web::form::reply::FormReply;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::next::Next;
 use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::{self, Visit};
@@ -26,6 +28,8 @@ use crate::web::session::{SignedIn, renew};
 pub struct PasswordForm {
     pub current_password: SecretField,
     pub new_password: SecretField,
+    /// Where a reader wanted to go who first had to change a one-time password.
+    pub next: String,
     #[serde(flatten)]
     pub guarded: GuardedFields,
 }
@@ -39,8 +43,13 @@ pub struct RevokeForm {
 }
 
 /// `GET /account`
-pub async fn show(visit: Visit, who: SignedIn, services: Shared) -> WebResult {
-    Ok(page(&visit, &services, &who.0).await?.respond(&visit))
+pub async fn show(visit: Visit, who: SignedIn, query: Query<NextQuery>, services: Shared) -> WebResult {
+    Ok(page(&visit, &services, &who.0).await?.next(Next::parse(&query.next)).respond(&visit))
+}
+
+/// `GET /.well-known/change-password` (<https://www.w3.org/TR/change-password-url/>), for password managers.
+pub async fn change_here(visit: Visit) -> HttpResponse {
+    visit.keep_flash().see_other("/account#password", None)
 }
 
 /// `POST /account/password`. The same limits count the current password as at sign-in.
@@ -52,7 +61,7 @@ pub async fn change_password(
 ) -> WebResult {
     require_open(&visit, &services, &who).await?;
     let live = services.live.snapshot();
-    let page = page(&visit, &services, &who).await?;
+    let page = page(&visit, &services, &who).await?.next(Next::parse(&form.next));
     let show = |notice, captcha| page.clone().notice(notice).captcha(captcha).respond(&visit);
     let challenge = CaptchaForm::PasswordChange;
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: challenge, show: &show };
@@ -61,7 +70,9 @@ pub async fn change_password(
     let caller = HashCaller::stranger(visit.client.network().as_ref(), solved);
     let new = form.new_password.expose();
     match services.registration.change_password(&caller, &owner, new).await? {
-        PasswordChangeOutcome::Done(account) => signed_in_anew(&visit, &services, &account).await,
+        PasswordChangeOutcome::Done(account) => {
+            signed_in_anew(&visit, &services, &account, Next::parse(&form.next)).await
+        }
         PasswordChangeOutcome::Stale => {
             Ok(reply.invalid(Field::CurrentPassword, Message::CurrentPasswordWrong))
         }
@@ -71,12 +82,18 @@ pub async fn change_password(
 }
 
 /// Changing the password ends every session. This browser gets a new one.
-async fn signed_in_anew(visit: &Visit, services: &Services, account: &Account) -> WebResult {
+async fn signed_in_anew(
+    visit: &Visit,
+    services: &Services,
+    account: &Account,
+    next: Option<Next>,
+) -> WebResult {
     let Some(token) = renew(services, account, &visit.sign_in_client(), None, SignedInBy::Password).await?
     else {
         return Ok(visit.see_other("/login", Some(Flash::PasswordChanged)));
     };
-    let mut response = visit.see_other("/account", Some(Flash::PasswordChanged));
+    let next = next.unwrap_or_else(Next::home);
+    let mut response = visit.see_other(next.as_str(), Some(Flash::PasswordChanged));
     visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
     visit.remember_device(&mut response, account);
     Ok(response)

@@ -12,8 +12,8 @@ use crate::web::kit::client::ClientAddress;
 use crate::web::kit::device::Device;
 use crate::web::kit::layout::Layout;
 use crate::web::kit::message::{Field, FieldErrors};
-use crate::web::kit::visit::Visit;
-use crate::web::kit::visit::with_wait;
+use crate::web::kit::next::Next;
+use crate::web::kit::visit::{Visit, with_wait};
 use crate::web::kit::wait::Moment;
 
 /// The result of a sign-in attempt.
@@ -95,6 +95,8 @@ pub struct AccountPage {
     attempts: Vec<AttemptRow>,
     here_now: String,
     must_change: bool,
+    /// Where the reader goes from here, after a change of the password that must come first.
+    next: Option<Next>,
     /// Since when strangers cannot use the password.
     disabled: Option<Moment>,
     /// This browser cannot use the password either.
@@ -118,6 +120,7 @@ impl AccountPage {
             attempts: Vec::new(),
             here_now: ClientAddress::masked(visit.client),
             must_change: false,
+            next: None,
             disabled: None,
             closed: false,
             notice: Notice::None,
@@ -154,6 +157,11 @@ impl AccountPage {
         self
     }
 
+    pub fn next(mut self, next: Option<Next>) -> Self {
+        self.next = next.filter(|_| self.must_change);
+        self
+    }
+
     /// The password is disabled after too many wrong ones in a row. `open`: this browser may still use it.
     pub fn password_disabled(mut self, since: Option<Micros>, open: bool) -> Self {
         (self.disabled, self.closed) = (since.map(Moment), !open);
@@ -162,6 +170,7 @@ impl AccountPage {
 
     /// The message about the password change.
     pub fn notice(mut self, notice: Notice) -> Self {
+        self.layout.mistaken = notice.is_mistake();
         self.errors = notice.errors();
         self.notice = notice;
         self

@@ -203,6 +203,7 @@ impl CodePage {
     }
 
     pub fn notice(mut self, notice: Notice) -> Self {
+        self.layout.mistaken = notice.is_mistake();
         self.errors = notice.errors();
         self.notice = notice;
         self

@@ -151,11 +151,9 @@ async fn guard_page(
 }
 
 fn page_instead(visit: &Visit, denied: &AccessDenied, page: &str) -> HttpResponse {
-    let by_way_of =
-        |path| visit.clone().keep_flash().see_other(&Next::after(path, Next::parse(page).as_ref()), None);
     match denied.reason {
-        DenialReason::SignedOut => by_way_of("/login"),
-        DenialReason::PasswordToChange => visit.clone().keep_flash().see_other("/account", None),
+        DenialReason::SignedOut => visit.sign_in_first(page),
+        DenialReason::PasswordToChange => visit.change_password_first(page),
         DenialReason::NotAdmin => {
             let user = denied.who.as_ref().map(|who| who.account.login.as_str());
             ErrorPage::new(visit.layout("/account", user), ErrorKind::Forbidden).respond(visit)
@@ -163,7 +161,9 @@ fn page_instead(visit: &Visit, denied: &AccessDenied, page: &str) -> HttpRespons
         DenialReason::Foreign => {
             ErrorPage::new(visit.layout(page, None), ErrorKind::ForeignForm).respond(visit)
         }
-        DenialReason::Unconfirmed => by_way_of(CONFIRM),
+        DenialReason::Unconfirmed => {
+            visit.clone().keep_flash().see_other(&Next::after(CONFIRM, Next::parse(page).as_ref()), None)
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rust_i18n::t;
 
-use crate::config::{LimitName, LimitUnit, SMS_BRAKE};
+use crate::config::{BackendKind, LimitName, LimitUnit, SMS_BRAKE};
 use crate::denied;
 use crate::throttle::{CalendarUnit, Limit, Rule, RuleAction, RuleSpan};
 use crate::web::kit::locale::Locale;
@@ -20,6 +20,28 @@ const fn hit_words(unit: Option<LimitUnit>) -> (&'static str, &'static str) {
         Some(LimitUnit::Message) => ("unit.message", "unit.messages"),
         Some(LimitUnit::Guess) => ("unit.guess", "unit.guesses"),
         None => ("unit.hit", "unit.hits"),
+    }
+}
+
+/// A gateway, for people: the configuration names it by a word.
+pub fn gateway(name: &str, locale: Locale) -> Cow<'static, str> {
+    match name {
+        "outbox" => locale.t("overview.gateway-outbox"),
+        "http" => locale.t("overview.gateway-http"),
+        "aliyun" => locale.t("overview.gateway-aliyun"),
+        "none" => locale.t("overview.gateway-none"),
+        "twilio" => Cow::Borrowed("Twilio"),
+        other => Cow::Owned(other.to_owned()),
+    }
+}
+
+/// Where the limits are kept, for people.
+pub fn backend(kind: BackendKind, locale: Locale) -> Cow<'static, str> {
+    match kind {
+        BackendKind::Fixed => locale.t("overview.backend-fixed"),
+        BackendKind::File => locale.t("overview.backend-file"),
+        BackendKind::Redis => Cow::Borrowed("Redis"),
+        BackendKind::Nacos => Cow::Borrowed("Nacos"),
     }
 }
 
@@ -134,6 +156,17 @@ mod tests {
         assert_eq!(sentence("custom.leave-campus", &month, Locale::En), english);
         let chinese = "每个自然月（Asia/Shanghai）计数 1 次：之后一律拒绝";
         assert_eq!(sentence("custom.leave-campus", &month, Locale::ZhCn), chinese);
+    }
+
+    #[test]
+    fn gateways_and_backends_have_names_in_the_readers_language() {
+        for name in ["outbox", "http", "twilio", "aliyun", "none"] {
+            assert_ne!(gateway(name, Locale::ZhCn), name);
+        }
+        for kind in BackendKind::ALL {
+            assert_ne!(backend(kind, Locale::ZhCn), kind.as_str());
+        }
+        assert_eq!(backend(BackendKind::File, Locale::ZhCn), "文件");
     }
 
     #[test]

@@ -59,6 +59,11 @@ impl Notice {
         }
     }
 
+    /// What was sent is wrong and can be corrected.
+    pub const fn is_mistake(&self) -> bool {
+        matches!(self, Self::Rejected | Self::CaptchaWrong | Self::Invalid(_))
+    }
+
     /// The errors at the fields of a form that shows this notice.
     pub fn errors(&self) -> FieldErrors {
         match self {

@@ -10,6 +10,8 @@ use crate::secret::{SubKey, same};
 pub enum Flash {
     SignedOut,
     SessionEnded,
+    /// As before, and what was sent with it was dropped.
+    NotSaved,
     Registered,
     PasswordChanged,
     SessionRevoked,
@@ -27,9 +29,10 @@ pub enum Flash {
 }
 
 impl Flash {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::SignedOut,
         Self::SessionEnded,
+        Self::NotSaved,
         Self::Registered,
         Self::PasswordChanged,
         Self::SessionRevoked,
@@ -50,6 +53,7 @@ impl Flash {
         match self {
             Self::SignedOut => "signed-out",
             Self::SessionEnded => "session-ended",
+            Self::NotSaved => "not-saved",
             Self::Registered => "registered",
             Self::PasswordChanged => "password-changed",
             Self::SessionRevoked => "session-revoked",
@@ -67,10 +71,21 @@ impl Flash {
         }
     }
 
+    /// The colour of the message.
+    pub const fn tone(self) -> &'static str {
+        if self.is_for_the_signed_out() { "warn" } else { "good" }
+    }
+
+    /// Not true any more once somebody is signed in.
+    pub const fn is_for_the_signed_out(self) -> bool {
+        matches!(self, Self::SessionEnded | Self::NotSaved)
+    }
+
     pub const fn key(self) -> &'static str {
         match self {
             Self::SignedOut => "flash.signed-out",
             Self::SessionEnded => "flash.session-ended",
+            Self::NotSaved => "flash.not-saved",
             Self::Registered => "flash.registered",
             Self::PasswordChanged => "flash.password-changed",
             Self::SessionRevoked => "flash.session-revoked",

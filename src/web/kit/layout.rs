@@ -22,6 +22,8 @@ pub struct Layout {
     pub sends_codes: bool,
     /// Something goes on that the overview shows.
     pub alarm: bool,
+    /// The page says what was wrong with what was sent: its title says so first.
+    pub mistaken: bool,
 }
 
 /// A link to the same page in another language.

@@ -33,7 +33,7 @@ kinds! {
     CAPTCHA_INVALID = "captcha-invalid", FORBIDDEN, "CAPTCHA answer not accepted",
         "The answer was wrong, too late or already used. Solve a new challenge and send the same call again with its answer.";
     THROTTLED = "throttled", TOO_MANY_REQUESTS, "Too many attempts",
-        "Wait retry_after seconds, then try again. Trying earlier does not make the wait longer.";
+        "Wait retry_after seconds, then try again. Earlier attempts are refused but do not make the wait longer.";
     BUSY = "busy", SERVICE_UNAVAILABLE, "Server busy",
         "This attempt was not counted. Send the same call again after Retry-After.";
     UNAVAILABLE = "unavailable", SERVICE_UNAVAILABLE, "Temporarily unavailable",

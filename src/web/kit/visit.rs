@@ -28,6 +28,7 @@ use crate::web::kit::csrf::{Browser, Csrf, Provenance};
 use crate::web::kit::flash::{Flash, Flashes};
 use crate::web::kit::layout::Layout;
 use crate::web::kit::locale::Locale;
+use crate::web::kit::next::Next;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::wait::Wait;
 
@@ -107,6 +108,8 @@ pub struct Visit {
     pattern: String,
     is_new: bool,
     had_flash: bool,
+    /// It wants to change something: a form.
+    sends: bool,
     chose_language: bool,
 }
 
@@ -127,6 +130,7 @@ impl Visit {
             pattern: request.match_pattern().unwrap_or_default(),
             is_new: sent.is_none(),
             had_flash: flash.is_some(),
+            sends: !request.method().is_safe(),
             chose_language: chosen.is_some(),
             provenance: edge.csrf.provenance(headers),
             session: edge.session_token(headers).map(str::to_owned),
@@ -186,9 +190,10 @@ impl Visit {
             csrf_token: self.edge.csrf.token(&self.browser, &self.edge.entropy),
             here: here.into(),
             user: user.map(str::to_owned),
-            flash: self.flash,
+            flash: self.flash.filter(|flash| user.is_none() || !flash.is_for_the_signed_out()),
             sends_codes: self.edge.sends_codes,
             alarm: self.edge.alarm.load(Ordering::Relaxed),
+            mistaken: false,
         }
     }
 
@@ -224,6 +229,24 @@ impl Visit {
             set(&mut response, self.edge.cookies.flash(self.edge.flashes.sign(flash)));
         }
         response
+    }
+}
+
+impl Visit {
+    /// To the sign-in, and from there to `page`: of a reader who has no session, or no longer one. Says so, and
+    /// that what was sent is not saved.
+    pub fn sign_in_first(&self, page: &str) -> HttpResponse {
+        let flash = match (self.sends, &self.session) {
+            (true, _) => Some(Flash::NotSaved),
+            (false, Some(_)) => Some(Flash::SessionEnded),
+            (false, None) => None,
+        };
+        self.clone().keep_flash().see_other(&Next::after("/login", Next::parse(page).as_ref()), flash)
+    }
+
+    /// To the account page: a one-time password must be changed before `page` is shown.
+    pub fn change_password_first(&self, page: &str) -> HttpResponse {
+        self.clone().keep_flash().see_other(&Next::after("/account", Next::parse(page).as_ref()), None)
     }
 }
 

@@ -59,6 +59,7 @@ impl RegisterPage {
 
     /// `Notice::Rejected` has no meaning here. A taken name is `Message::LoginTaken` at its field.
     pub fn notice(mut self, notice: Notice) -> Self {
+        self.layout.mistaken = notice.is_mistake();
         self.errors = notice.errors();
         self.notice = notice;
         self

@@ -52,7 +52,10 @@ pub async fn member(request: &HttpRequest) -> Result<Member, WebError> {
     if !who.account.must_change_password {
         return Ok(Member(who));
     }
-    Err(instead(request, Problem::PasswordChangeRequired, "/account"))
+    Err(match page_visit(request) {
+        Some(visit) => visit.change_password_first(back(&visit, request)).into(),
+        None => Problem::PasswordChangeRequired.into(),
+    })
 }
 
 async fn required(request: &HttpRequest) -> Result<AuthenticatedSession, WebError> {
@@ -61,20 +64,25 @@ async fn required(request: &HttpRequest) -> Result<AuthenticatedSession, WebErro
     if let Some(who) = find(services, edge.session_token(request.headers())).await? {
         return Ok(who);
     }
-    // Return to the page itself, unless the path is only the target of a form.
-    let back = match request.path() {
-        path @ ("/account/phone" | "/account/phone/remove") => path,
-        _ => "/account",
-    };
-    Err(instead(request, Problem::Unauthenticated, &format!("/login?next={back}")))
+    Err(match page_visit(request) {
+        Some(visit) => visit.sign_in_first(back(&visit, request)).into(),
+        None => Problem::Unauthenticated.into(),
+    })
 }
 
-fn instead(request: &HttpRequest, problem: Problem, page: &str) -> WebError {
-    match request.app_data::<Data<Edge>>() {
-        Some(edge) if !request.path().starts_with("/api/") => {
-            Visit::of(request, edge.clone()).keep_flash().see_other(page, None).into()
-        }
-        _ => problem.into(),
+/// None for a call of the API, which gets no redirect.
+fn page_visit(request: &HttpRequest) -> Option<Visit> {
+    let edge = request.app_data::<Data<Edge>>()?;
+    (!request.path().starts_with("/api/")).then(|| Visit::of(request, edge.clone()))
+}
+
+/// Where to return to: the page itself; for a form, the page that it stands on.
+fn back<'a>(visit: &'a Visit, request: &HttpRequest) -> &'a str {
+    match request.path() {
+        _ if request.method().is_safe() => visit.here(),
+        "/account/phone" => "/account/phone",
+        "/account/phone/remove" => "/account/phone/remove",
+        _ => "/account",
     }
 }
 
@@ -114,8 +122,12 @@ pub async fn welcome(
 ) -> Result<Option<HttpResponse>, DbError> {
     let renewed = renew(services, account, &visit.sign_in_client(), visit.session_token(), by).await?;
     let Some(token) = renewed else { return Ok(None) };
-    let next = if account.must_change_password { Next::home() } else { next.unwrap_or_else(Next::home) };
-    let mut response = visit.see_other(next.as_str(), flash);
+    let home = Next::home();
+    let target = match account.must_change_password {
+        true => Next::after(home.as_str(), next.filter(|next| *next != home).as_ref()),
+        false => next.unwrap_or(home).as_str().to_owned(),
+    };
+    let mut response = visit.see_other(&target, flash);
     visit::set(&mut response, visit.cookies().session(&token.expose(), services.session_lasts));
     visit.remember_device(&mut response, account);
     Ok(Some(response))

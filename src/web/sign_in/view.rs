@@ -43,6 +43,7 @@ impl LoginPage {
     }
 
     pub fn notice(mut self, notice: Notice) -> Self {
+        self.layout.mistaken = notice.is_mistake();
         self.errors = notice.errors();
         self.notice = notice;
         self

@@ -82,6 +82,7 @@ async fn a_wrong_method_is_told_the_right_ones() {
         ("/register", "GET, HEAD, POST"),
         ("/logout", "POST"),
         ("/account", "GET, HEAD"),
+        ("/.well-known/change-password", "GET, HEAD"),
         ("/account/password", "POST"),
         ("/account/sessions/revoke", "POST"),
         ("/account/sessions/revoke-others", "POST"),

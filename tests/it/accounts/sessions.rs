@@ -99,6 +99,99 @@ async fn an_idle_session_ends() {
 }
 
 #[tokio::test]
+async fn who_was_signed_out_is_told_so_once_and_comes_back() {
+    const ENDED: &str = "You were signed out";
+    const LOST: &str = "was not saved";
+    let app = start().await;
+    let (here, there) = (app.client(), app.client());
+    for client in [&here, &there] {
+        client.login("alice", PASSWORD).await;
+    }
+    let token = here.get("/account").await.csrf_token();
+    there.submit("/account", "/account/sessions/revoke-others", &[]).await;
+
+    let away = here.get("/account/phone?lang=en").await;
+    assert_eq!((away.status, away.header("location")), (303, "/login?next=/account/phone%3Flang%3Den"));
+    let page = here.get(away.header("location")).await;
+    assert!(page.text.contains(ENDED) && !page.text.contains(LOST), "{}", page.text);
+    assert!(!here.get("/login").await.text.contains(ENDED), "it is said once");
+
+    let fields = [("current_password", PASSWORD), ("new_password", "x"), ("csrf_token", token.as_str())];
+    let away = here.post("/account/password", &fields).await;
+    assert_eq!((away.status, away.header("location")), (303, "/login?next=/account"));
+    assert!(here.get(away.header("location")).await.text.contains(LOST));
+
+    // Somebody who is signed in by then does not read that they are not.
+    here.get("/account").await;
+    assert_eq!(here.login("alice", PASSWORD).await.status, 200);
+    let page = here.get("/account").await;
+    assert!(page.status == 200 && !page.text.contains(ENDED));
+    // Nor does somebody who never was.
+    let stranger = app.client();
+    let away = stranger.get("/account").await;
+    assert!(away.cookie("gh_flash").is_none());
+    assert!(!stranger.get(away.header("location")).await.text.contains(ENDED));
+}
+
+#[tokio::test]
+async fn a_session_that_was_idle_too_long_is_told_in_the_console_too() {
+    let app = start().await;
+    let boss = crate::sms::administration::admin(&app).await;
+    let token = boss.get("/admin/tokens").await.csrf_token();
+    app.advance(Duration::from_secs(400 * 24 * 3600));
+    let away = boss.get("/admin/events?action=sign-in").await;
+    assert_eq!(away.header("location"), "/login?next=/admin/events%3Faction%3Dsign-in");
+    assert!(boss.get(away.header("location")).await.text.contains("You were signed out"));
+    let away = boss.post("/admin/tokens", &[("name", "x"), ("csrf_token", &token)]).await;
+    assert_eq!((away.status, away.header("location")), (303, "/login?next=/admin/tokens"));
+    assert!(boss.get(away.header("location")).await.text.contains("was not saved"));
+}
+
+/// The paths come from requests, so they are as hostile as a `next` from a link.
+#[tokio::test]
+async fn nobody_is_led_off_this_site_by_a_path_that_needs_a_session() {
+    let app = start().await;
+    for path in ["/account?next=//evil.example", "/admin/events?x=https://evil.example", "/account//evil"] {
+        let client = app.client_that_says(&[("cookie", &format!("gh_session={}", "A".repeat(43)))]);
+        let away = client.get(path).await.header("location").to_owned();
+        assert!(away.is_empty() || away.starts_with("/login?next=/a"), "{path}: {away}");
+    }
+}
+
+#[tokio::test]
+async fn password_managers_find_the_form_that_changes_a_password() {
+    let app = start().await;
+    let client = app.client();
+    client.login("alice", PASSWORD).await;
+    for who in [&client, &app.client()] {
+        let led = who.get("/.well-known/change-password").await;
+        assert_eq!((led.status, led.header("location")), (303, "/account#password"));
+    }
+    let page = client.get("/account").await;
+    assert!(page.text.contains("id=\"password\"") && page.text.contains("action=\"/account/password\""));
+}
+
+#[tokio::test]
+async fn a_title_says_first_that_something_was_wrong() {
+    let app = start().await;
+    let title = |page: &crate::support::app::Answer| {
+        page.text.split("<title>").nth(1).unwrap().split("</title>").next().unwrap().to_owned()
+    };
+    let client = app.client();
+    assert_eq!(title(&client.get("/login").await), "Sign in · Gatehouse");
+    let wrong = [("login", "alice"), ("password", "not it")];
+    assert_eq!(title(&client.submit("/login", "/login", &wrong).await), "Error: Sign in · Gatehouse");
+    let missing = client.submit("/register?lang=zh-CN", "/register", &[("login", "")]).await;
+    assert_eq!(title(&missing), "错误：注册账号 · Gatehouse");
+    let boss = crate::sms::administration::admin(&app).await;
+    let wrong = boss.submit("/admin/tokens", "/admin/tokens", &[("name", "")]).await;
+    assert!(title(&wrong).starts_with("Error: "), "{}", title(&wrong));
+    let unreadable = boss.submit("/admin/lookup", "/admin/lookup", &[("asked", "1/2")]).await;
+    let unreadable = if unreadable.status == 303 { boss.get("/admin/lookup").await } else { unreadable };
+    assert!(title(&unreadable).starts_with("Error: "), "{}", title(&unreadable));
+}
+
+#[tokio::test]
 async fn the_account_page_is_for_who_is_signed_in() {
     let app = start().await;
     let client = app.client();

@@ -49,7 +49,14 @@ async fn signs_in_by_keyboard(browser: &Browser) {
     let seen = "const { width, height } = document.activeElement.getBoundingClientRect();
                 return width > 60 && height > 24";
     assert_eq!(browser.js(seen).await, true);
-    for _ in 0..2 {
+    let above = "const { left, top, width, height } = document.activeElement.getBoundingClientRect();
+                 return document.elementFromPoint(left + width / 2, top + height / 2) === document.activeElement";
+    assert_eq!(browser.js(above).await, true, "nothing covers it");
+    browser.picture("skip-link").await;
+    press(browser, Key::Enter).await;
+    assert_eq!(browser.focused().await, "main", "the focus follows it");
+    browser.open("/account").await;
+    for _ in 0..3 {
         press(browser, Key::Tab).await;
     }
     assert_eq!(browser.text(":focus").await, "Sign out");

@@ -9,7 +9,7 @@ use gatehouse::login::{Roles, Username};
 use super::WRONG;
 use super::look::{Look, disable};
 use crate::support::app::{PASSWORD, Store, TestApp};
-use crate::support::browser::{Browser, DESKTOP, Screen, pictures};
+use crate::support::browser::{Browser, DESKTOP, PHONE, Screen, pictures};
 
 const HOUSE: &str = r#"# What the tests of pictures run on.
 [server]
@@ -50,6 +50,7 @@ async fn tour(language: &str) {
     browser.sign_in("watchman").await;
     browser.open("/admin").await;
     look.at("console-quiet").await;
+    fits_a_phone(&browser).await;
     traffic(&app).await;
     app.services.tuning.look_after().await;
     browser.open("/admin").await;
@@ -70,6 +71,22 @@ async fn tour(language: &str) {
     let faults = look.faults.into_inner();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     browser.assert_content().await;
+}
+
+/// The name of the reader is readable, tabs take one row, and the current one is seen.
+async fn fits_a_phone(browser: &Browser) {
+    browser.screen(PHONE).await;
+    browser.open("/admin/tokens").await;
+    let whole =
+        "const name = document.querySelector('.who-name'); return name.scrollWidth <= name.clientWidth";
+    assert_eq!(browser.js(whole).await, true, "the name is cut");
+    let row = "return new Set([...document.querySelectorAll('.tabs a')].map((a) => a.offsetTop)).size";
+    assert_eq!(browser.js(row).await, 1);
+    let seen =
+        "const { left, right } = document.querySelector('.tabs [aria-current]').getBoundingClientRect();
+                return left >= 0 && right <= innerWidth";
+    assert_eq!(browser.js(seen).await, true, "the current tab is out of sight");
+    browser.screen(DESKTOP).await;
 }
 
 async fn limits(look: &Look<'_>) {

@@ -28,7 +28,7 @@ async fn a_one_time_password_opens_nothing_but_its_change() {
         assert_eq!((answer.status, answer.problem()), (403, "password-change-required"));
     }
     for path in ["/account/phone", "/admin/messages"] {
-        assert_eq!(client.get(path).await.header("location"), "/account");
+        assert_eq!(client.get(path).await.header("location"), format!("/account?next={path}"));
     }
     let others = client.submit("/account", "/account/sessions/revoke-others", &[]).await;
     assert_eq!((others.status, others.header("location")), (303, "/account"));

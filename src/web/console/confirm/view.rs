@@ -51,6 +51,7 @@ impl ConfirmPage {
     }
 
     pub fn notice(mut self, notice: Notice) -> Self {
+        self.layout.mistaken = notice.is_mistake();
         self.errors = notice.errors();
         self.notice = notice;
         self

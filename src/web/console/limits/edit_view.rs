@@ -61,11 +61,13 @@ impl EditorPage {
     }
 
     pub fn typed(mut self, form: LimitForm, controls: Controls) -> Self {
+        self.layout.mistaken |= controls.reason_missing;
         (self.form, self.controls) = (form, controls);
         self
     }
 
     pub fn mistakes(mut self, mistakes: Vec<Mistake>) -> Self {
+        self.layout.mistaken |= !mistakes.is_empty();
         self.mistakes = mistakes;
         self
     }
@@ -146,11 +148,13 @@ pub struct TomlPage {
 
 impl TomlPage {
     pub fn new(visit: &Visit, user: &str, toml: String, controls: Controls) -> Self {
-        let layout = visit.layout("/admin/limits/toml", Some(user));
+        let mut layout = visit.layout("/admin/limits/toml", Some(user));
+        layout.mistaken = controls.reason_missing;
         Self { layout, toml, controls, mistakes: Vec::new(), preview: Trial::None, word: Word::None }
     }
 
     pub fn mistakes(mut self, mistakes: Vec<Mistake>) -> Self {
+        self.layout.mistaken |= !mistakes.is_empty();
         self.mistakes = mistakes;
         self
     }

@@ -135,6 +135,7 @@ impl LookupPage {
 
     pub const fn unreadable(mut self) -> Self {
         self.unreadable = true;
+        self.layout.mistaken = true;
         self
     }
 
@@ -152,6 +153,7 @@ impl LookupPage {
 
     pub fn reason_missing(mut self, limit: &str) -> Self {
         self.reason_missing = Some(limit.to_owned());
+        self.layout.mistaken = true;
         self
     }
 

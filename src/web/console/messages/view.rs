@@ -7,6 +7,7 @@ use rust_i18n::t;
 use url::form_urlencoded;
 
 use crate::sms::{HeldBrake, LedgerCursor, LedgerEntry, LedgerPage, MessageState, Purpose, ReportState};
+use crate::web::console::words;
 use crate::web::kit::layout::Layout;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::visit::Visit;
@@ -90,6 +91,10 @@ impl MessagesPage {
 impl MessageRow {
     fn state_key(&self) -> &'static str {
         state_key(self.state)
+    }
+
+    fn gateway(&self, locale: Locale) -> Cow<'static, str> {
+        words::gateway(&self.gateway, locale)
     }
 
     /// The colour of the state's mark.

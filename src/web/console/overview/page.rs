@@ -13,6 +13,7 @@ use crate::web::console::figures::{DAY, HOUR};
 use crate::web::console::guard::Admin;
 use crate::web::console::overview::figures::{self, Grid};
 use crate::web::console::overview::view::{InstanceRow, Overview, OverviewPage, Part, Subject, Warning};
+use crate::web::console::words;
 use crate::web::kit::health::State;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
@@ -110,7 +111,7 @@ async fn parts(visit: &Visit, services: &Services, current: &CurrentLimits) -> R
     let state = |up: bool| locale.t(if up { "overview.up" } else { "overview.down" }).into_owned();
     let health = services.health.report().await;
     let braked = services.codes.ledger().brakes().await?.len();
-    let gateway = services.codes.gateway().name().to_owned();
+    let gateway = words::gateway(services.codes.gateway().name(), locale).into_owned();
     let gateway = match braked {
         0 => gateway,
         count => format!("{gateway}, {}", t!("overview.braked", locale = locale.code(), count = count)),
@@ -118,8 +119,8 @@ async fn parts(visit: &Visit, services: &Services, current: &CurrentLimits) -> R
     let (database, store) = (health.database == State::Up, health.store == State::Up);
     let backend_up = current.backend_down.is_none();
     let backend = match backend_up {
-        true => current.backend.as_str().to_owned(),
-        false => format!("{}: {}", current.backend.as_str(), state(false)),
+        true => words::backend(current.backend, locale).into_owned(),
+        false => format!("{}: {}", words::backend(current.backend, locale), state(false)),
     };
     Ok(vec![
         Part { key: "overview.database", up: database, text: state(database) },

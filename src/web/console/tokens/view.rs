@@ -71,6 +71,7 @@ impl TokensPage {
     pub fn notice(mut self, notice: TokenNotice) -> Self {
         if let TokenNotice::Wrong(errors) = &notice {
             self.errors = errors.clone();
+            self.layout.mistaken = true;
         }
         self.notice = notice;
         self
