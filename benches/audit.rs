@@ -89,6 +89,7 @@ impl House {
                 network: [&[4][..], &bytes[..3]].concat(),
             },
             client: SignInClient::new(IpAddr::V4(Ipv4Addr::from(address)), "bench"),
+            denied: false,
             solved: false,
         };
         self.sign_in.attempt(&self.live, attempt).await.expect("the database answers")

@@ -25,6 +25,7 @@ local latest, at = clock, 3
 for b = 1, #KEYS do
   local key, capacity, rules = KEYS[b], ARGV[at + 1], ARGV[at + 3] + 0
   at = at + 3
+  local sized = false
   local now, holds, newest = open(key)
   nows[b] = now
   if now > latest then latest = now end
@@ -40,7 +41,10 @@ for b = 1, #KEYS do
     local captcha, monitored = marks % 2, marks % 4 >= 2
     local waived = solved == '1' and captcha == 1
     local oldest = newest and score(key, holds == 0 and max or max + holds)
-    if oldest and max == capacity then reached[b] = holds end
+    if max == capacity then
+      sized = true
+      if oldest then reached[b] = holds end
+    end
     if captcha == 0 then oldest = time_of(oldest) end
     if oldest and oldest > start then
       local frees = unit_end ~= 0 and unit_end or oldest + window
@@ -69,6 +73,8 @@ for b = 1, #KEYS do
       end
     end
   end
+  -- The log keeps more than any rule here counts, for another limit: no rule says whether it is full.
+  if not sized then reached[b] = holds end
 end
 
 if refused then return { 2, latest, refused[1], refused[2], refused[3], refused[5] } end

@@ -8,6 +8,8 @@ use crate::throttle::{Refusal, RuleAction};
 
 /// What asks for a challenge if no limit does: there is more to hash than there is room for.
 pub const BUSY: &str = "busy";
+/// The same while an administrator has everybody challenged (`[access]`).
+pub const ACCESS: &str = "access";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denied {
@@ -17,8 +19,10 @@ pub enum Denied {
     Throttled { limit: Cow<'static, str>, retry_after: Duration },
     /// There is no room for it at the moment.
     Busy { retry_after: Duration },
-    /// Something that it needs is out.
+    /// Something that it needs is out, or is paused.
     Unavailable { retry_after: Duration },
+    /// The client's address is refused (`[access] deny`), and this is nothing that its known device may do.
+    AddressDenied,
 }
 
 impl Denied {
@@ -39,13 +43,19 @@ impl Denied {
         }
     }
 
-    /// The limit that is full, and until when.
+    /// While everybody is challenged.
+    pub const fn challenged_with_everyone(retry_after: Duration) -> Self {
+        Self::Challenged { limit: Cow::Borrowed(ACCESS), retry_after }
+    }
+
+    /// The limit that is full, and until when; None if something else than a limit decided.
     pub fn full(&self) -> Option<(&str, Duration)> {
         match self {
+            Self::Challenged { limit, .. } if limit == BUSY || limit == ACCESS => None,
             Self::Challenged { limit, retry_after } | Self::Throttled { limit, retry_after } => {
                 Some((limit, *retry_after))
             }
-            Self::Busy { .. } | Self::Unavailable { .. } => None,
+            Self::Busy { .. } | Self::Unavailable { .. } | Self::AddressDenied => None,
         }
     }
 }

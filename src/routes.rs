@@ -13,7 +13,7 @@ use crate::web::kit::observe::{self, RouteMetrics};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Edge;
-use crate::web::kit::{assets, connections, extract};
+use crate::web::kit::{access, assets, connections, extract};
 use crate::web::{
     account, api_page, captcha, code, delivery_reports, machine, openapi, outbox, problem_page, register,
     reset, session, sign_in, sign_in_by_code, status,
@@ -205,6 +205,7 @@ pub fn app(
         .service(calls("/metrics", "GET, HEAD").route(get().to(status::metrics)))
         .default_service(route().to(nothing_here))
         .wrap(from_fn(extract::refuse_with_pages))
+        .wrap(from_fn(access::refuse_denied))
         .wrap(from_fn(connections::within_time))
         .wrap(from_fn(headers::secure))
         .wrap(from_fn(observe::observe))

@@ -77,6 +77,8 @@ pub fn folds(event: &AuditEvent<'_>) -> bool {
         // A wrong answer is a hit for its address.
         (Action::Captcha, outcome) => outcome != Outcome::Wrong,
         (Action::Admin, outcome) => outcome == Outcome::Refused && event.name == Some("access"),
+        // From a network that is refused.
+        (Action::SignIn, Outcome::Refused) => true,
         // Others may write to the backend of the limits as often as they like.
         (Action::Reload, outcome) => outcome == Outcome::Refused,
         (_, outcome) => matches!(

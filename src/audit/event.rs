@@ -170,6 +170,11 @@ impl<'a> EventRule<'a> {
         Self { limit, rule: refusal.rule, frees_at: refusal.frees_at, noted: false }
     }
 
+    /// By something that no hit causes: a brake, or `[access]`.
+    pub const fn by_nobody(limit: &'a str) -> Self {
+        Self { limit, rule: 0, frees_at: Micros(0), noted: false }
+    }
+
     /// By a limit in monitor mode.
     pub const fn noted(limit: &'a str, refusal: &Refusal) -> Self {
         Self { noted: true, ..Self::refused(limit, refusal) }

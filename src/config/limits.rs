@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
+use crate::throttle::{Limit, LimitMode, MAX_HITS, Rule, RuleAction};
 
 use super::reader::SectionReader;
 use super::rules::{self, CaptchaRules};
@@ -74,6 +74,14 @@ macro_rules! limits {
                 Self {
                     $($field: read_one(section, $name, CaptchaRules::$captcha, default.$field),)+
                     custom: section.section("custom", custom),
+                }
+            }
+
+            /// Each built-in limit replaced by what `change` makes of it.
+            fn map(&self, change: impl Fn(LimitName, &Limit) -> Limit) -> Self {
+                Self {
+                    $($field: change(LimitName::$variant, &self.$field),)+
+                    custom: self.custom.clone(),
                 }
             }
 
@@ -182,6 +190,24 @@ impl Limits {
         [&self.sms_phone, &self.sms_address, &self.sms_network, &self.sms_prefix, &self.sms_total]
     }
 
+    /// For a client in `[access] allow`: the limits of addresses and networks are ten times as high.
+    #[must_use]
+    pub(super) fn lifted(&self) -> Self {
+        self.map(|name, limit| match name.subject() {
+            LimitSubject::Address | LimitSubject::Network => tenfold(limit),
+            _ => limit.clone(),
+        })
+    }
+
+    /// The same limits over logs that keep as many hits as the others need.
+    #[must_use]
+    pub(super) fn keeping_for(&self, others: &Self) -> Self {
+        self.map(|name, limit| match others.get(name.as_str()) {
+            Some(other) => limit.keeping(other.capacity()),
+            None => limit.clone(),
+        })
+    }
+
     /// By its full name: `login-account`, `custom.reply`.
     pub fn get(&self, name: &str) -> Option<&Limit> {
         self.iter().find(|limit| limit.name() == name)
@@ -190,6 +216,15 @@ impl Limits {
 
 fn built_in(name: &str, rules: Vec<Rule>) -> Limit {
     Limit::new(name, rules, LimitMode::Enforce).expect("the defaults are within bounds")
+}
+
+/// As many more hits as an exempt client may have.
+const LIFTED_BY: u32 = 10;
+
+fn tenfold(limit: &Limit) -> Limit {
+    let lifted = |rule: &Rule| Rule { max: rule.max.saturating_mul(LIFTED_BY).min(MAX_HITS), ..rule.clone() };
+    let rules = limit.rules().iter().map(lifted).collect();
+    Limit::new(limit.name(), rules, limit.mode()).expect("no rule has more than the most")
 }
 
 fn read_one(

@@ -1,5 +1,6 @@
 //! The live configuration in force: read as one snapshot, replaced as one.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -39,6 +40,8 @@ struct LiveShared {
 #[derive(Debug, Clone)]
 pub struct InForceConfig {
     pub live: Arc<LiveSettings>,
+    /// The same for clients in `[access] allow`; None if there are none.
+    pub exempt: Option<Arc<LiveSettings>>,
     /// Starts at 1 and increases with each content that is applied.
     pub version: u64,
     /// Of the document; `None` if the configuration came from none.
@@ -73,7 +76,8 @@ impl LiveHandle {
         source: ConfigSource,
         backend: BackendKind,
     ) -> Self {
-        let in_force = InForceConfig { live: Arc::new(live), version: 1, fingerprint, document };
+        let (live, exempt) = with_exempt(live);
+        let in_force = InForceConfig { live, exempt, version: 1, fingerprint, document };
         Self(Arc::new(LiveShared {
             in_force: ArcSwap::from_pointee(in_force),
             refused: Mutex::new(None),
@@ -88,6 +92,16 @@ impl LiveHandle {
     /// The configuration in force. Take it once per request: a second one may differ.
     pub fn snapshot(&self) -> Arc<LiveSettings> {
         Arc::clone(&self.0.in_force.load().live)
+    }
+
+    /// The configuration in force for a client at this address (IPv4 never written as IPv6): with lifted limits if
+    /// `[access] allow` covers it.
+    pub fn snapshot_for(&self, client: IpAddr, now: Micros) -> Arc<LiveSettings> {
+        let in_force = self.0.in_force.load();
+        match &in_force.exempt {
+            Some(exempt) if exempt.access.is_allowed(client, now) => Arc::clone(exempt),
+            _ => Arc::clone(&in_force.live),
+        }
     }
 
     /// The snapshot with its version and fingerprint, which belong together.
@@ -160,7 +174,8 @@ impl LiveHandle {
     /// Puts `live` in force; returns its version. Only the watcher's thread calls it.
     pub(super) fn replace(&self, live: LiveSettings, fingerprint: Fingerprint, document: Arc<str>) -> u64 {
         let version = self.version() + 1;
-        let next = InForceConfig { live: Arc::new(live), version, fingerprint: Some(fingerprint), document };
+        let (live, exempt) = with_exempt(live);
+        let next = InForceConfig { live, exempt, version, fingerprint: Some(fingerprint), document };
         self.0.in_force.store(Arc::new(next));
         self.note(None);
         version
@@ -178,4 +193,15 @@ impl LiveHandle {
         *noted = down.map(str::to_owned);
         news
     }
+}
+
+/// The settings of everybody, and those of exempt clients. Both use the same logs, which keep enough for both.
+fn with_exempt(live: LiveSettings) -> (Arc<LiveSettings>, Option<Arc<LiveSettings>>) {
+    if live.access.settings().allow.is_empty() {
+        return (Arc::new(live), None);
+    }
+    let lifted = live.limits.lifted();
+    let live = LiveSettings { limits: live.limits.keeping_for(&lifted), ..live };
+    let exempt = LiveSettings { limits: lifted, ..live.clone() };
+    (Arc::new(live), Some(Arc::new(exempt)))
 }

@@ -11,8 +11,9 @@ use super::reader::SectionTable;
 use super::sms::SmsTunables;
 
 /// Sections with their live keys; all keys if none are listed.
-pub(super) const LIVE: [(&str, &[&str]); 4] = [
+pub(super) const LIVE: [(&str, &[&str]); 5] = [
     ("limits", &[]),
+    ("access", &[]),
     (LoginTunables::NAME, &[]),
     (CaptchaTunables::NAME, CaptchaTunables::KEYS),
     (SmsTunables::NAME, SmsTunables::KEYS),

@@ -4,6 +4,7 @@
 //! may change; a [`ConfigWatcher`] keeps the latter in step with the file. `gatehouse.example.toml` lists
 //! every key with its default.
 
+mod access;
 mod audit;
 pub mod backend;
 mod captcha;
@@ -40,6 +41,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+pub use access::{AccessNetwork, AccessRules, AccessSettings, SmsPause, moment_text};
 pub use audit::AuditSettings;
 pub use captcha::{CaptchaProvider, CaptchaSettings, CaptchaTunables, Difficulty};
 pub use control::WatchControl;

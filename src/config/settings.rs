@@ -1,5 +1,6 @@
 //! The whole configuration: what is fixed until a restart, and what is live.
 
+use super::access::{AccessRules, AccessSettings};
 use super::audit::AuditSettings;
 use super::captcha::{CaptchaProvider, CaptchaSettings, CaptchaTunables};
 use super::database::Database;
@@ -46,6 +47,7 @@ pub struct Settings {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LiveSettings {
     pub limits: Limits,
+    pub access: AccessRules,
     pub captcha: CaptchaTunables,
     pub login: LoginTunables,
     pub sms: SmsTunables,
@@ -77,8 +79,11 @@ impl Config {
             sms,
             audit: root.table(),
         };
+        let proxies = &settings.server.trusted_proxies;
+        let access = root.section("access", |section| AccessSettings::read(section, proxies));
         let live = LiveSettings {
             limits: root.section("limits", Limits::read),
+            access: access.into(),
             captcha: live_captcha,
             login: root.table(),
             sms: live_sms,

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
@@ -130,8 +130,17 @@ pub(super) fn network(node: ValueNode) -> ParseResult<IpNet> {
     let text = node.text()?;
     let network = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     network
-        .map(|network| network.trunc())
+        .map(|network| unmapped(network).trunc())
         .map_err(|_| format!("{text:?} is not a network; write it as \"10.0.0.0/8\" or \"2001:db8::/32\""))
+}
+
+/// An IPv4 network that is written as IPv6 (`::ffff:10.0.0.0/104`), as IPv4: addresses are compared as such.
+pub(super) fn unmapped(network: IpNet) -> IpNet {
+    let IpNet::V6(v6) = network else { return network };
+    v6.addr()
+        .to_ipv4_mapped()
+        .and_then(|v4| Ipv4Net::new(v4, v6.prefix_len().checked_sub(96)?).ok())
+        .map_or(network, IpNet::V4)
 }
 
 /// The origin that people see in their browser's address bar.

@@ -205,7 +205,12 @@ impl ByCode {
         if let Err(busy) = hasher.has_room(&caller).await {
             return Ok(no_room(&caller, busy));
         }
-        let admitted = match codes.admit(live, self.guess(live, ask.entry, Purpose::Reset).await?).await? {
+        let guess = self.guess(live, ask.entry, Purpose::Reset).await?;
+        let everyone = live.access.challenges_everyone(guard.audit().now());
+        if let Some(left) = everyone.filter(|_| !guess.solved && !guess.known) {
+            return Ok(ResetOutcome::Denied(Denied::challenged_with_everyone(left)));
+        }
+        let admitted = match codes.admit(live, guess).await? {
             Ok(admitted) => admitted,
             Err(denied) => return Ok(ResetOutcome::Denied(denied)),
         };

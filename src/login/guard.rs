@@ -88,6 +88,8 @@ pub struct GuardRequest<'a> {
     pub origin: &'a RequestOrigin,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
+    /// A known device whose own log blocks is not treated as a stranger.
+    pub alone: bool,
 }
 
 /// An admitted attempt: when, and what a limit in monitor mode would have refused.
@@ -331,5 +333,6 @@ fn refused(path: SignInPath, refusal: Refusal) -> GuardAdmission {
 fn stricter(limit: &Limit) -> Limit {
     let halved = |rule: &Rule| Rule { max: (rule.max / 2).max(1), ..rule.clone() };
     let rules = limit.rules().iter().map(halved).collect();
-    Limit::new(limit.name(), rules, limit.mode()).expect("half of what is allowed is allowed")
+    let half = Limit::new(limit.name(), rules, limit.mode()).expect("half of what is allowed is allowed");
+    half.keeping(limit.capacity())
 }

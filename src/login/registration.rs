@@ -10,7 +10,7 @@ use super::{
 };
 use crate::audit::{self, Action, AuditEvent, EventRule};
 use crate::config::{LimitName, LiveSettings};
-use crate::denied::Denied;
+use crate::denied::{ACCESS, Denied};
 use crate::sms::{CheckOutcome, CodeGuess, Phone, Purpose, SmsCode, SmsCodes};
 use crate::throttle::Refusal;
 
@@ -75,6 +75,10 @@ impl Registration {
         newcomer: RegistrationRequest<'_>,
     ) -> Result<RegistrationOutcome, ServiceError> {
         let RegistrationRequest { origin, solved, .. } = newcomer;
+        if !solved && let Some(left) = live.access.challenges_everyone(self.0.guard.audit().now()) {
+            self.record_challenged(newcomer);
+            return Ok(RegistrationOutcome::Denied(Denied::challenged_with_everyone(left)));
+        }
         if let Err(busy) = self.0.hasher.has_room(&HashCaller::stranger(&origin.network, solved)).await {
             self.record_busy(newcomer);
             return Ok(refused(solved, busy));
@@ -158,6 +162,12 @@ impl Registration {
         let event =
             AuditEvent::new(audit.decided(refusal), Action::Register, audit::Outcome::refused(refusal));
         audit.record(AuditEvent { why: Some(EventRule::refused(LIMIT, refusal)), ..about(newcomer, event) });
+    }
+
+    fn record_challenged(&self, newcomer: RegistrationRequest<'_>) {
+        let audit = self.0.guard.audit();
+        let event = AuditEvent::new(audit.now(), Action::Register, audit::Outcome::Challenged);
+        audit.record(AuditEvent { why: Some(EventRule::by_nobody(ACCESS)), ..about(newcomer, event) });
     }
 
     fn record_busy(&self, newcomer: RegistrationRequest<'_>) {

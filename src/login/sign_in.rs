@@ -21,6 +21,7 @@ use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::request_id;
+use crate::throttle::RuleAction;
 
 pub use counters::signed_in_counter;
 
@@ -49,6 +50,8 @@ pub struct SignInAttempt {
     pub origin: RequestOrigin,
     /// The client as its account's owner sees it, and its known devices.
     pub client: SignInClient,
+    /// The client's address is refused: only a known device may try its own account's password.
+    pub denied: bool,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
 }
@@ -122,6 +125,12 @@ impl SignInService {
         // Twice if the account was created or removed a moment ago, or its password changed since the device
         // was known; the second time reads the database.
         for _ in 0..2 {
+            let everyone = self.challenges(live, &attempt);
+            if attempt.client.devices.is_empty()
+                && let Some(outcome) = self.bar_stranger(&attempt, AccountSubject::UNKNOWN, everyone)
+            {
+                return Ok(outcome);
+            }
             let subject = match self.subject(&attempt).await? {
                 Ok(subject) => subject,
                 Err(busy) => {
@@ -135,12 +144,27 @@ impl SignInService {
             };
             let device = subject.known_device(&attempt.client.devices);
             let first = LoginGuard::path(&live.limits, device);
+            if first == SignInPath::Stranger
+                && let Some(outcome) = self.bar_stranger(&attempt, subject, everyone)
+            {
+                return Ok(outcome);
+            }
             if let Err(busy) = self.0.hasher.has_room(&caller(&attempt, first)).await {
                 return Ok(self.record_busy(&attempt, subject, first, busy.retry_after));
             }
-            let admission = self.0.guard.admit_known(&live.limits, subject, who(&attempt), device).await;
+            // Past its own guesses a known device would go on as a stranger, which is barred.
+            let who = GuardRequest { alone: attempt.denied || everyone.is_some(), ..who(&attempt) };
+            let admission = self.0.guard.admit_known(&live.limits, subject, who, device).await;
             let slot = match admission {
                 GuardAdmission::Held(slot) => slot,
+                GuardAdmission::Refused { path, refusal, .. }
+                    if !attempt.denied
+                        && path.device().is_some()
+                        && refusal.then == RuleAction::Block
+                        && let Some(outcome) = self.bar_stranger(&attempt, subject, everyone) =>
+                {
+                    return Ok(outcome);
+                }
                 GuardAdmission::Refused { path, limit, refusal } => {
                     self.record(&attempt, subject, path, AttemptEnd::Refused(limit, refusal));
                     return Ok(SignInOutcome::Denied(Denied::by(limit, &refusal)));
@@ -218,7 +242,10 @@ impl SignInService {
                 }
                 kept?;
                 drop(lookup.permit);
-                let captcha_required = guard.challenges_next(&live.limits, subject, who(attempt), path).await;
+                let everyone = path == SignInPath::Stranger
+                    && live.access.challenges_everyone(guard.audit().now()).is_some();
+                let captcha_required =
+                    everyone || guard.challenges_next(&live.limits, subject, who(attempt), path).await;
                 Ok(Some(SignInOutcome::Rejected { captcha_required }))
             }
             (Err(busy), _) => {
@@ -226,6 +253,28 @@ impl SignInService {
                 Ok(Some(self.record_busy(attempt, subject, path, busy.retry_after)))
             }
         }
+    }
+
+    /// How long everybody without a solved challenge is challenged; None if this attempt is not.
+    fn challenges(&self, live: &LiveSettings, attempt: &SignInAttempt) -> Option<Duration> {
+        live.access.challenges_everyone(self.0.guard.audit().now()).filter(|_| !attempt.solved)
+    }
+
+    /// What `[access]` answers to an attempt that does not come from the account's known device. Nothing is counted,
+    /// and the answer is the same for a name without an account.
+    fn bar_stranger(
+        &self,
+        attempt: &SignInAttempt,
+        subject: AccountSubject,
+        everyone: Option<Duration>,
+    ) -> Option<SignInOutcome> {
+        let (end, denied) = match everyone {
+            _ if attempt.denied => (AttemptEnd::Denied, Denied::AddressDenied),
+            Some(left) => (AttemptEnd::ChallengedWithEveryone, Denied::challenged_with_everyone(left)),
+            None => return None,
+        };
+        self.record(attempt, subject, SignInPath::Stranger, end);
+        Some(SignInOutcome::Denied(denied))
     }
 
     /// With the account's own password if it is usable for this client, otherwise with a decoy.
@@ -303,5 +352,5 @@ fn caller(attempt: &SignInAttempt, path: SignInPath) -> HashCaller {
 }
 
 fn who(attempt: &SignInAttempt) -> GuardRequest<'_> {
-    GuardRequest { login: &attempt.login, origin: &attempt.origin, solved: attempt.solved }
+    GuardRequest { login: &attempt.login, origin: &attempt.origin, solved: attempt.solved, alone: false }
 }

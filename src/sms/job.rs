@@ -24,6 +24,8 @@ pub struct SendJob {
     pub asker: Option<String>,
     pub guess_window: Duration,
     pub solved: bool,
+    /// How long everybody is challenged.
+    pub everyone: Option<Duration>,
     pub locale: String,
 }
 
@@ -39,6 +41,7 @@ impl SendJob {
             [ask.address, ask.network],
             name.as_ref().map(|parts| &parts[..]),
         );
+        let everyone = live.access.challenges_everyone(codes.0.clock.now());
         let asker = ask.browser.map(|browser| codes.asker(keys.phone, browser));
         Self {
             codes,
@@ -53,6 +56,7 @@ impl SendJob {
             asker,
             guess_window: live.limits.sms_guess.longest_window(),
             solved: ask.solved,
+            everyone,
             locale: ask.locale.to_owned(),
         }
     }

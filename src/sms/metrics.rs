@@ -97,7 +97,7 @@ impl SmsMetrics {
             SendOutcome::NotSent => &self.messages.refused,
             SendOutcome::Denied(Denied::Challenged { .. }) => &self.messages.challenged,
             SendOutcome::Denied(Denied::Throttled { .. }) => &self.messages.throttled,
-            SendOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. }) => {
+            SendOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. } | Denied::AddressDenied) => {
                 &self.messages.unavailable
             }
         };

@@ -6,8 +6,7 @@ use super::job::SendJob;
 use super::outcome::{SendAnswer, SendOutcome};
 use super::share::BudgetShare;
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
-use crate::clock::Micros;
-use crate::denied::Denied;
+use crate::denied::{ACCESS, Denied};
 
 impl SendJob {
     /// A repeated request is not an event, because it changes nothing. One in a shortage is recorded when its
@@ -24,7 +23,7 @@ impl SendJob {
             SendOutcome::NotSent => (Outcome::Failed, None),
             SendOutcome::Denied(Denied::Challenged { limit, .. }) => (Outcome::Challenged, Some(limit)),
             SendOutcome::Denied(Denied::Throttled { limit, .. }) => (Outcome::Throttled, Some(limit)),
-            SendOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. }) => {
+            SendOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. } | Denied::AddressDenied) => {
                 (Outcome::Unavailable, None)
             }
         };
@@ -33,10 +32,8 @@ impl SendJob {
             (Some(limit), Some(refusal), _) => {
                 (audit.decided(refusal), Some(EventRule::refused(limit, refusal)))
             }
-            // A brake, which is not caused by a hit.
-            (Some(limit), None, _) => {
-                (audit.now(), Some(EventRule { limit, rule: 0, frees_at: Micros(0), noted: false }))
-            }
+            // A brake, or everybody is challenged.
+            (Some(limit), None, _) => (audit.now(), Some(EventRule::by_nobody(limit))),
             (None, _, Some(BudgetTicket { at, noted, .. })) => {
                 let noted = noted.as_ref();
                 (*at, noted.map(|refusal| EventRule::noted(buckets[refusal.bucket].limit.name(), refusal)))
@@ -46,6 +43,13 @@ impl SendJob {
         // When its hits were refunded.
         let settled = (outcome == Outcome::Failed).then(|| audit.now());
         audit.record(AuditEvent { settled, why, ..self.about(AuditEvent::new(at, Action::Send, outcome)) });
+    }
+
+    /// It was not sent, because its prefix is paused.
+    pub fn record_paused(&self) {
+        let audit = &self.codes.0.audit;
+        let event = AuditEvent::new(audit.now(), Action::Send, Outcome::Unavailable);
+        audit.record(AuditEvent { why: Some(EventRule::by_nobody(ACCESS)), ..self.about(event) });
     }
 
     /// None: it was not sent.

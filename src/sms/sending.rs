@@ -15,12 +15,15 @@ use super::path::SendPath;
 use super::{DeliveryResult, MessageId, SmsCode};
 use crate::config::{LiveSettings, SMS_BRAKE};
 use crate::db::DbError;
+use crate::denied::Denied;
 use crate::request_id;
 
 /// How often a request checks on the same request at another instance; and how often if that one is in the
 /// ledger but not settled, because its gateway is slow or its process died.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const MOST_LOOKS: usize = 10;
+/// A pause may be ended early, so nobody is told to wait longer than this.
+const LONGEST_RETRY: Duration = Duration::from_secs(60 * 60);
 const MOST_LOOKS_AT_PENDING: usize = 4;
 
 impl SmsCodes {
@@ -44,6 +47,11 @@ impl SmsCodes {
         look: bool,
     ) -> Result<TurnResult, SmsError> {
         let job = SendJob::new(self.clone(), live, ask);
+        if let Some(left) = live.access.paused(ask.phone.as_str(), self.0.clock.now()) {
+            let answer = job.paused(left);
+            self.0.metrics.count(&answer);
+            return Ok(TurnResult::Answered(answer.sending));
+        }
         let Some(name) = job.keys.once else { return Ok(TurnResult::Mine(InTurn { _held: None })) };
         let answer = match once::turn(&self.0.turns, name).await {
             None => SendOutcome::unavailable().into(),
@@ -108,6 +116,11 @@ impl SendJob {
     async fn run(self: &Arc<Self>) -> Result<SendAnswer, SmsError> {
         let inner = &*self.codes.0;
         let mut path = SendPath::Open;
+        if let Some(left) = self.everyone.filter(|_| !self.solved)
+            && !inner.budgets.is_repeated(&self.watched, &self.keys).await
+        {
+            return Ok(SendOutcome::Denied(Denied::challenged_with_everyone(left)).into());
+        }
         if let Some(braked) = self.known_brake().await {
             match self.in_shortage(SMS_BRAKE.into(), braked.retry_after) {
                 Some(sending) => return Ok(sending.into()),
@@ -156,6 +169,13 @@ impl SendJob {
             Some(earlier) => Ok(self.repeated(earlier).await?),
             None => Ok(SendOutcome::unavailable().into()),
         }
+    }
+
+    /// An administrator has paused the number's prefix: the same answer for every number under it, before anything is
+    /// counted.
+    pub fn paused(&self, left: Duration) -> SendAnswer {
+        self.record_paused();
+        SendOutcome::Denied(Denied::Unavailable { retry_after: left.min(LONGEST_RETRY) }).into()
     }
 
     /// A flood at a braked prefix writes nothing and asks nobody. A repeated request still learns its

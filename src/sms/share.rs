@@ -66,7 +66,7 @@ pub fn open(limit: &Limit) -> Limit {
         (LimitMode::Enforce, RuleAction::Block) => Rule { max: open_part(rule.max), ..rule.clone() },
         _ => rule.clone(),
     };
-    of(limit.name(), limit.rules().iter().map(part).collect(), limit.mode())
+    of(limit.name(), limit.rules().iter().map(part).collect(), limit.mode()).keeping(limit.capacity())
 }
 
 /// The rest, which has a log of its own: other people's waits must not show what is in it. None if nothing is
@@ -82,7 +82,7 @@ pub fn reserve(limit: &Limit, name: &str) -> Option<Limit> {
 
 /// The same limit, which counts but never refuses.
 pub fn counting(limit: &Limit) -> Limit {
-    of(limit.name(), limit.rules().to_vec(), LimitMode::Monitor)
+    of(limit.name(), limit.rules().to_vec(), LimitMode::Monitor).keeping(limit.capacity())
 }
 
 fn of(name: &str, rules: Vec<Rule>, mode: LimitMode) -> Limit {

@@ -1,5 +1,6 @@
 //! The limits on messages of one moment, and the window logs that a message counts in.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -45,18 +46,24 @@ pub struct MessageKeys {
     reserve: [SubjectKey; 2],
 }
 
-/// The limits as last used: recreated only if others are in force, so that a refusal which the store
-/// remembers is recognised.
+/// The limits as last used, and those of exempt clients beside them: recreated only if others are in force, so that a
+/// refusal which the store remembers is recognised.
 #[derive(Debug, Default)]
-pub struct LastSmsLimits(Mutex<Option<Arc<SmsLimits>>>);
+pub struct LastSmsLimits(Mutex<VecDeque<Arc<SmsLimits>>>);
+
+/// The limits of everybody, and those of clients in `[access] allow`.
+const KINDS_IN_FORCE: usize = 2;
 
 impl LastSmsLimits {
     pub fn of(&self, live: &LiveSettings) -> Arc<SmsLimits> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            Some(watched) if watched.is_of(live) => Arc::clone(watched),
-            _ => Arc::clone(last.insert(Arc::new(SmsLimits::of(live)))),
+        if let Some(watched) = last.iter().find(|watched| watched.is_of(live)) {
+            return Arc::clone(watched);
         }
+        let watched = Arc::new(SmsLimits::of(live));
+        last.push_front(Arc::clone(&watched));
+        last.truncate(KINDS_IN_FORCE);
+        watched
     }
 }
 

@@ -19,17 +19,25 @@ pub const MOST_RULES: usize = 8;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limit(Arc<LimitInner>);
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct LimitInner {
     name: String,
     /// Replaces the name when a subject is hashed.
     tag: [u8; 8],
     rules: Vec<Rule>,
-    /// The largest `max`.
+    /// The largest `max`, or more if others with a larger one use the same logs.
     capacity: u32,
     /// The longest window, if no rule follows the calendar: how long a hit can be counted.
     sight: Option<Duration>,
     mode: LimitMode,
+}
+
+/// Two limits are equal if they decide the same, however much their logs keep.
+impl PartialEq for LimitInner {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { name, tag: _, rules, capacity: _, sight: _, mode } = self;
+        (name, rules, mode) == (&other.name, &other.rules, &other.mode)
+    }
 }
 
 /// At most `max` hits within `span`, and what happens past it.
@@ -163,6 +171,18 @@ impl Limit {
         Ok(Self(Arc::new(LimitInner { name, tag, rules, capacity, sight, mode })))
     }
 
+    /// The same limit, whose logs keep at least so many hits: for limits of the same name with different rules, which
+    /// use the same logs. Otherwise a hit under the smaller one would drop hits that the larger one counts.
+    #[must_use]
+    pub fn keeping(&self, hits: u32) -> Self {
+        let LimitInner { name, tag, rules, capacity, sight, mode } = &*self.0;
+        if rules.is_empty() || *capacity >= hits {
+            return self.clone();
+        }
+        let (name, rules) = (name.clone(), rules.clone());
+        Self(Arc::new(LimitInner { name, tag: *tag, rules, capacity: hits, sight: *sight, mode: *mode }))
+    }
+
     /// Separates this limit's subjects from those of other limits: a hash of the name.
     pub fn tag(&self) -> [u8; 8] {
         self.0.tag
@@ -201,7 +221,7 @@ impl Limit {
         self.0.rules.iter().any(|rule| rule.then == RuleAction::Captcha)
     }
 
-    /// How many hits a log keeps: the largest `max` of its rules.
+    /// How many hits a log keeps: the largest `max` of its rules, or what [`Limit::keeping`] asks for.
     pub fn capacity(&self) -> u32 {
         self.0.capacity
     }

@@ -1,5 +1,6 @@
 //! Every test that runs real parts, in one binary with one harness.
 
+mod access;
 mod accounts;
 mod admin;
 mod architecture;

@@ -1,6 +1,7 @@
 //! Valid and invalid documents, and their messages.
 
 mod accepted;
+mod access;
 mod example;
 mod hostile;
 mod nacos;

@@ -85,7 +85,7 @@ impl LoginGuard {
         }
         match refused_by {
             Err(other) => other,
-            Ok(refusal) if path.device().is_some() && refusal.then == RuleAction::Block => {
+            Ok(refusal) if path.device().is_some() && refusal.then == RuleAction::Block && !who.alone => {
                 let other =
                     Box::pin(self.admit_in_outage(limits, (subject, who), SignInPath::Stranger)).await?;
                 Some(milder(refused(path, refusal), other))

@@ -140,7 +140,7 @@ pub async fn hold<S: WindowStore + 'static>(
     };
     let refusal = match (path, ask(path).await?) {
         (SignInPath::Known(_), HoldDecision::Refused(refusal))
-            if refusal.bucket == OWN && refusal.then == RuleAction::Block =>
+            if refusal.bucket == OWN && refusal.then == RuleAction::Block && !who.alone =>
         {
             refusal
         }

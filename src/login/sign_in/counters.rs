@@ -36,7 +36,7 @@ impl SignInCounters {
             SignInOutcome::SignedIn(_) => &self.signed_in,
             SignInOutcome::Rejected { .. } => &self.rejected,
             SignInOutcome::Denied(Denied::Challenged { .. }) => &self.challenged,
-            SignInOutcome::Denied(Denied::Throttled { .. }) => &self.throttled,
+            SignInOutcome::Denied(Denied::Throttled { .. } | Denied::AddressDenied) => &self.throttled,
             SignInOutcome::Denied(Denied::Busy { .. } | Denied::Unavailable { .. }) => &self.busy,
         };
         counter.increment(1);

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{SignInAttempt, SignInOutcome, SignInService};
 use crate::audit::{self, Action, AuditEvent, EventRule};
 use crate::clock::Micros;
-use crate::denied::Denied;
+use crate::denied::{ACCESS, Denied};
 use crate::login::KnownDevice;
 use crate::login::guard::{AccountSubject, CountedAttempt, SignInPath};
 use crate::throttle::Refusal;
@@ -17,6 +17,9 @@ use crate::throttle::Refusal;
 pub(super) enum AttemptEnd {
     Refused(&'static str, Refusal),
     Busy,
+    /// The client's address is refused.
+    Denied,
+    ChallengedWithEveryone,
     /// When it was taken and when it was refunded, and whether forgiveness was requested.
     Right(CountedAttempt, Micros, bool),
     /// When it was taken, and from when it counts.
@@ -59,6 +62,8 @@ impl SignInService {
         let (at, outcome) = match ended {
             AttemptEnd::Refused(_, refusal) => (audit.decided(&refusal), audit::Outcome::refused(&refusal)),
             AttemptEnd::Busy => (audit.now(), audit::Outcome::Busy),
+            AttemptEnd::Denied => (audit.now(), audit::Outcome::Refused),
+            AttemptEnd::ChallengedWithEveryone => (audit.now(), audit::Outcome::Challenged),
             AttemptEnd::Right(taken, ..) => (taken.at, audit::Outcome::Ok),
             AttemptEnd::Wrong(taken, _) => (taken.at, audit::Outcome::Wrong),
         };
@@ -77,6 +82,9 @@ impl SignInService {
                 AuditEvent { why: Some(EventRule::refused(limit, &refusal)), ..event }
             }
             AttemptEnd::Busy => event,
+            AttemptEnd::Denied | AttemptEnd::ChallengedWithEveryone => {
+                AuditEvent { why: Some(EventRule::by_nobody(ACCESS)), ..event }
+            }
             AttemptEnd::Right(taken, at, forgave) => {
                 let detail = event.detail.or((!forgave).then(|| audit::NOT_FORGIVEN.to_owned()));
                 AuditEvent { settled: Some(at), detail, why: why_noted(path, &taken), ..event }

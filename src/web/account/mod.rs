@@ -16,7 +16,7 @@ async fn require_open(
     services: &Services,
     who: &AuthenticatedSession,
 ) -> Result<(), WebError> {
-    let live = services.live.snapshot();
+    let live = visit.live(services);
     match services.sign_in.is_open_to(&live, &who.account, &visit.sign_in_client()).await? {
         true => Ok(()),
         false => Err(visit.see_other("/account", None).into()),

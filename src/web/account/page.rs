@@ -60,7 +60,7 @@ pub async fn change_password(
     services: Shared,
 ) -> WebResult {
     require_open(&visit, &services, &who).await?;
-    let live = services.live.snapshot();
+    let live = visit.live(&services);
     let page = page(&visit, &services, &who).await?.next(Next::parse(&form.next));
     let show = |notice, captcha| page.clone().notice(notice).captcha(captcha).respond(&visit);
     let challenge = CaptchaForm::PasswordChange;
@@ -172,7 +172,7 @@ async fn page(
         AttemptRow::new(sign_in.at, AttemptKind::SignedIn, &sign_in.user_agent, sign_in.network)
     });
     let shortest = crate::login::SHORTEST_PASSWORD;
-    let live = services.live.snapshot();
+    let live = visit.live(services);
     let open = services.sign_in.is_open_to(&live, account, &visit.sign_in_client()).await?;
     Ok(AccountPage::new(visit, account.login.as_str(), account.created_at, shortest)
         .ways_in(account.phone.as_ref().map(|phone| phone.as_str()), account.password_hash.is_some())

@@ -35,7 +35,7 @@ pub async fn show(visit: Visit, Member(who): Member, services: Shared) -> WebRes
 /// is verified before the code is compared, so that a wrong password does not use up the code.
 pub async fn submit(visit: Visit, Member(who): Member, form: Form<CodeForm>, services: Shared) -> WebResult {
     require_open(&visit, &services, &who).await?;
-    let live = services.live.snapshot();
+    let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = CodePage::new(&visit, Purpose::Verify, Some(who.account.login.as_str()), None);
         page.step(step).notice(notice).captcha(captcha).respond(&visit)
@@ -83,7 +83,7 @@ pub async fn show_removal(visit: Visit, Member(who): Member, services: Shared) -
 /// `POST /account/phone/remove`
 pub async fn remove(visit: Visit, Member(who): Member, form: Form<CodeForm>, services: Shared) -> WebResult {
     require_open(&visit, &services, &who).await?;
-    let live = services.live.snapshot();
+    let live = visit.live(&services);
     let show = |notice, captcha| {
         let page = CodePage::removal(&visit, who.account.login.as_str());
         page.notice(notice).captcha(captcha).respond(&visit)

@@ -25,14 +25,17 @@ pub async fn image(
         return Err(Problem::Csrf);
     }
     let client = ClientAddress::of(&request, &edge.trusted);
-    let png = challenge::image(client, &services, &id).await.map_err(|error| match error {
-        ImageError::Unknown => Problem::NotFound,
-        ImageError::Refused(later) => {
-            Problem::Throttled { limit: later.limit.into(), retry_after: later.retry_after }
-        }
-        ImageError::Busy => Problem::Busy { retry_after: Duration::from_secs(1) },
-        ImageError::Failed => Problem::Internal,
-    })?;
+    let png =
+        challenge::image(&edge.live(&services, client), client, &services, &id).await.map_err(|error| {
+            match error {
+                ImageError::Unknown => Problem::NotFound,
+                ImageError::Refused(later) => {
+                    Problem::Throttled { limit: later.limit.into(), retry_after: later.retry_after }
+                }
+                ImageError::Busy => Problem::Busy { retry_after: Duration::from_secs(1) },
+                ImageError::Failed => Problem::Internal,
+            }
+        })?;
     Ok(HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, HeaderValue::from_static("image/png")))
         .insert_header((CACHE_CONTROL, HeaderValue::from_static("private, max-age=180")))

@@ -11,7 +11,7 @@ use utoipa::openapi::schema::ObjectBuilder;
 
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
-use crate::denied::{BUSY, Denied};
+use crate::denied::Denied;
 use crate::sms::{CodeRequest, Phone, PhoneError, Purpose, SendOutcome, SendReceipt, SmsCode, TurnResult};
 use crate::web::kit::call::{Call, CaptchaSolution, limited};
 use crate::web::kit::describe::{self, ATTEMPT, BODY, MEMBER, MobileNumber, NUMBER};
@@ -178,7 +178,6 @@ pub async fn deny_guess(call: &Call, form: CaptchaForm, denied: &Denied) -> WebE
 /// With the `RateLimit` fields of a guess.
 pub fn with_quota(call: &Call, response: HttpResponse, full: Option<(&str, Duration)>) -> HttpResponse {
     let limits = &call.live.limits;
-    let full = full.filter(|(name, _)| *name != BUSY);
     limited(response, &[&limits.sms_guess, &limits.login_address, &limits.login_network], full)
 }
 

@@ -58,6 +58,7 @@ pub fn title(refused_by: &str, locale: Locale) -> Cow<'static, str> {
     match refused_by {
         SMS_BRAKE => locale.t("limit-name.sms-brake"),
         denied::BUSY => locale.t("limit-name.busy"),
+        denied::ACCESS => locale.t("limit-name.access"),
         custom => Cow::Owned(custom.strip_prefix("custom.").unwrap_or(custom).to_owned()),
     }
 }

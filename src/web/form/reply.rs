@@ -13,7 +13,9 @@ use crate::web::captcha::view::{CaptchaBlock, ChallengeView, LaterView};
 use crate::web::form::fields::GuardedFields;
 use crate::web::form::notice::Notice;
 use crate::web::kit::challenge::{Answered, Asker};
+use crate::web::kit::error_page::problem_page;
 use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Wait;
@@ -92,7 +94,8 @@ impl FormReply<'_> {
     ) -> Result<TriedPassword, WebError> {
         let Self { visit, services, live, .. } = *self;
         let (origin, client) = (visit.client.origin(), visit.sign_in_client());
-        let attempt = SignInAttempt { login, password, origin, client, solved };
+        let denied = visit.is_denied(live);
+        let attempt = SignInAttempt { login, password, origin, client, denied, solved };
         match services.sign_in.attempt(live, attempt).await? {
             SignInOutcome::SignedIn(owner) => Ok(TriedPassword::Right(owner)),
             SignInOutcome::Rejected { captcha_required } => Ok(TriedPassword::Wrong { captcha_required }),
@@ -136,6 +139,7 @@ impl FormReply<'_> {
             Denied::Throttled { retry_after, .. } => self.plain(Notice::Throttled(self.until(*retry_after))),
             Denied::Busy { retry_after } => self.plain(Notice::Busy(self.until(*retry_after))),
             Denied::Unavailable { retry_after } => self.plain(Notice::NoCodes(self.until(*retry_after))),
+            Denied::AddressDenied => problem_page(self.visit, &Problem::Denied),
         }
     }
 

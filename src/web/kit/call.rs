@@ -63,10 +63,11 @@ impl Call {
     pub fn admit(request: &HttpRequest) -> Result<Self, Problem> {
         let (services, edge) = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
         let (Some(services), Some(edge)) = (services, edge) else { return Err(Problem::Internal) };
+        let client = edge.caller(request)?;
         Ok(Self {
-            client: edge.caller(request)?,
+            client,
             browser: edge.browser(request.headers()),
-            live: services.live.snapshot(),
+            live: edge.live(services, client),
             services: services.clone(),
             edge: edge.clone(),
             request: request.clone(),
@@ -147,6 +148,7 @@ impl Call {
             }
             Denied::Busy { retry_after } => Problem::Busy { retry_after: *retry_after },
             Denied::Unavailable { retry_after } => Problem::Unavailable { retry_after: *retry_after },
+            Denied::AddressDenied => Problem::Denied,
         }
     }
 

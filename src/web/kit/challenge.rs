@@ -81,11 +81,15 @@ impl Asker<'_> {
 }
 
 /// The image of a challenge, counted against the client that fetches it.
-pub async fn image(client: ClientAddress, services: &Services, id: &str) -> Result<Arc<[u8]>, ImageError> {
-    let live = services.live.snapshot();
+pub async fn image(
+    live: &LiveSettings,
+    client: ClientAddress,
+    services: &Services,
+    id: &str,
+) -> Result<Arc<[u8]>, ImageError> {
     let (address, network) = (client.subject(), client.network());
     let by = ImageRequester { address: address.as_ref(), network: network.as_ref() };
-    match services.captchas.image(&live, by, id).await {
+    match services.captchas.image(live, by, id).await {
         Ok(ChallengeImage { png, form, drawn_now }) => {
             if drawn_now {
                 let at = services.audit.now();

@@ -13,6 +13,8 @@ use crate::web::kit::visit::{Edge, Visit};
 pub enum ErrorKind {
     BadRequest,
     Forbidden,
+    /// The client's network is refused.
+    Denied,
     /// A form that was too old, or not ours.
     ForeignForm,
     NotFound,
@@ -26,9 +28,10 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::BadRequest,
         Self::Forbidden,
+        Self::Denied,
         Self::ForeignForm,
         Self::NotFound,
         Self::MethodNotAllowed,
@@ -43,7 +46,7 @@ impl ErrorKind {
     pub const fn status(self) -> StatusCode {
         match self {
             Self::BadRequest => StatusCode::BAD_REQUEST,
-            Self::Forbidden | Self::ForeignForm => StatusCode::FORBIDDEN,
+            Self::Forbidden | Self::Denied | Self::ForeignForm => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -60,6 +63,7 @@ impl ErrorKind {
         match self {
             Self::BadRequest => ("page-error.bad-request-title", "page-error.bad-request-text"),
             Self::Forbidden => ("page-error.forbidden-title", "page-error.forbidden-text"),
+            Self::Denied => ("page-error.denied-title", "page-error.denied-text"),
             Self::ForeignForm => ("page-error.foreign-title", "page-error.foreign-text"),
             Self::NotFound => ("page-error.not-found-title", "page-error.not-found-text"),
             Self::MethodNotAllowed => ("page-error.method-title", "page-error.method-text"),
@@ -102,6 +106,7 @@ impl From<&Problem> for ErrorKind {
             | Problem::PasswordChangeRequired
             | Problem::CaptchaRequired { .. }
             | Problem::CaptchaInvalid { .. } => Self::Forbidden,
+            Problem::Denied => Self::Denied,
             Problem::Csrf => Self::ForeignForm,
             Problem::NotFound | Problem::UnknownLimit | Problem::UnknownSubject | Problem::NoAccount => {
                 Self::NotFound

@@ -1,6 +1,8 @@
 //! Shared by all pages and calls. It names no feature.
 
 #[cfg(feature = "server")]
+pub mod access;
+#[cfg(feature = "server")]
 pub mod assets;
 #[cfg(feature = "server")]
 pub mod broken;

@@ -48,6 +48,8 @@ pub enum Problem {
     },
     Unauthenticated,
     Forbidden,
+    /// The client's network is refused.
+    Denied,
     /// A change in the console, and the password was not shown lately.
     ConfirmationRequired,
     /// No token was shown.
@@ -131,6 +133,7 @@ impl Problem {
             Self::Unavailable { .. } => k::UNAVAILABLE,
             Self::Unauthenticated => k::UNAUTHENTICATED,
             Self::Forbidden => k::FORBIDDEN,
+            Self::Denied => k::DENIED,
             Self::ConfirmationRequired => k::CONFIRMATION_REQUIRED,
             Self::TokenMissing | Self::InvalidToken => k::INVALID_TOKEN,
             Self::InsufficientScope => k::INSUFFICIENT_SCOPE,

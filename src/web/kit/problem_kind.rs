@@ -42,6 +42,8 @@ kinds! {
         "Sign in with POST /api/v1/login and send the cookie that it sets.";
     FORBIDDEN = "forbidden", FORBIDDEN, "Not allowed",
         "This account may not do this. Ask an administrator for the role.";
+    DENIED = "denied", FORBIDDEN, "Requests from this network are refused",
+        "The operators refuse requests from your network for a while. Try again later or from another network, or ask them.";
     CONFIRMATION_REQUIRED = "confirmation-required", FORBIDDEN, "Password confirmation required",
         "A change requires a recently entered password. Send it with POST /api/v1/admin/confirm, then send the same call again.";
     INVALID_TOKEN = "invalid-token", UNAUTHORIZED, "Invalid token",

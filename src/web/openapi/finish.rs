@@ -179,11 +179,15 @@ fn show_example(body: &mut Value, schemas: &Value) {
 
 /// The problems of a call by their status.
 fn refusals(operation: &mut Value) -> BTreeMap<String, Vec<Kind>> {
+    let for_operators = operation["tags"] == json!(["operations"]);
     let named = operation.as_object_mut().and_then(|operation| operation.remove("x-problems"));
     let groups = named.as_ref().and_then(Value::as_array).into_iter().flatten();
+    // Any call but those of operators may come from a network that is refused.
+    let denied = (!for_operators).then_some("denied");
     let names: BTreeSet<&str> = groups
         .flat_map(|group| group.as_array().map_or(std::slice::from_ref(group), Vec::as_slice))
         .filter_map(Value::as_str)
+        .chain(denied)
         .collect();
     let mut by_status = BTreeMap::<_, Vec<_>>::new();
     for name in names {

@@ -48,7 +48,7 @@ pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> We
 
 /// `POST /register`
 pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) -> WebResult {
-    let live = services.live.snapshot();
+    let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = RegisterPage::new(&visit, HINTS, Next::parse(&form.next)).login(&form.login);
         page.step(step).notice(notice).captcha(captcha).respond(&visit)

@@ -25,7 +25,7 @@ pub async fn show(visit: Visit) -> HttpResponse {
 
 /// `POST /password/reset`
 pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> WebResult {
-    let live = services.live.snapshot();
+    let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = CodePage::new(&visit, Purpose::Reset, None, None);
         page.step(step).notice(notice).captcha(captcha).respond(&visit)

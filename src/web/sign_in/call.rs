@@ -8,7 +8,6 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::captcha::CaptchaForm;
-use crate::denied::BUSY;
 use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwner, Username};
 use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless, limited};
 use crate::web::kit::describe::{ATTEMPT, BODY, CurrentPassword, UserName};
@@ -67,8 +66,9 @@ pub async fn try_password(
     password: Password,
     solved: bool,
 ) -> Result<Box<SignedInOwner>, WebError> {
+    let origin = call.client.origin();
     let attempt =
-        SignInAttempt { login, password, origin: call.client.origin(), client: call.shown(), solved };
+        SignInAttempt { login, password, origin, client: call.shown(), denied: call.is_denied(), solved };
     match call.services.sign_in.attempt(&call.live, attempt).await? {
         SignInOutcome::SignedIn(owner) => Ok(owner),
         SignInOutcome::Rejected { captcha_required } => Err(rejected(call, captcha_required)),
@@ -113,8 +113,6 @@ fn with_quota(call: &Call, response: HttpResponse, full: Option<(&str, Duration)
         Some((name, _)) if name == limits.login_device.name() => &limits.login_device,
         _ => &limits.login_account,
     };
-    // No limit refuses a caller for whom there is no room.
-    let full = full.filter(|(name, _)| *name != BUSY);
     limited(response, &[own, &limits.login_address, &limits.login_network], full)
 }
 

@@ -15,7 +15,7 @@ use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::WebResult;
-use crate::web::session::{unless_signed_in, welcome};
+use crate::web::session::{signed_in, unless_signed_in, welcome};
 use crate::web::sign_in::view::LoginPage;
 
 /// `POST /login`
@@ -32,12 +32,23 @@ pub struct LoginForm {
 /// `GET /login`
 pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> WebResult {
     let next = Next::parse(&query.next);
+    let live = visit.live(&services);
+    // Whoever is known nowhere here would be asked anyway.
+    let asks = live.access.challenges_everyone(visit.now()).is_some() && visit.known_devices().is_empty();
+    if asks && signed_in(&visit, &services).await?.is_none() {
+        let form = CaptchaForm::Login;
+        let show = |notice, captcha| {
+            LoginPage::new(&visit, next.clone()).notice(notice).captcha(captcha).respond(&visit)
+        };
+        let reply = FormReply { visit: &visit, services: &services, live: &live, form, show: &show };
+        return Ok(reply.challenged(Notice::None).await);
+    }
     unless_signed_in(visit, &services, next, |visit, next| LoginPage::new(visit, next).respond(visit)).await
 }
 
 /// `POST /login`
 pub async fn submit(visit: Visit, form: Form<LoginForm>, services: Shared) -> WebResult {
-    let live = services.live.snapshot();
+    let live = visit.live(&services);
     let show = |notice, captcha| -> HttpResponse {
         let page = LoginPage::new(&visit, Next::parse(&form.next)).login(&form.login);
         page.notice(notice).captcha(captcha).respond(&visit)

@@ -28,7 +28,7 @@ pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> We
 
 /// `POST /login/code`
 pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> WebResult {
-    let live = services.live.snapshot();
+    let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = CodePage::new(&visit, Purpose::Login, None, Next::parse(&form.next));
         page.step(step).notice(notice).captcha(captcha).respond(&visit)

@@ -107,7 +107,7 @@ async fn a_failure_has_the_time_it_was_tried_and_the_time_it_counts_from(store: 
     let guard = app.services.sign_in.guard();
     let login = Username::parse("alice").unwrap();
     let origin = RequestOrigin { address: THERE.to_vec(), network: THERE[..4].to_vec() };
-    let who = GuardRequest { login: &login, origin: &origin, solved: false };
+    let who = GuardRequest { login: &login, origin: &origin, solved: false, alone: false };
     let subject = guard.subject(&login).await.unwrap();
     let GuardAdmission::Held(slot) = guard.admit(&live.limits, subject, who).await else {
         panic!("there is room")

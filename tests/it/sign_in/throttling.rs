@@ -199,7 +199,7 @@ async fn success_does_not_forgive_failures_told_beside_it(store: Store) {
     let (guard, live) = (app.services.sign_in.guard(), app.services.live.snapshot());
     let login = Username::parse("alice").unwrap();
     let origin = RequestOrigin { address: vec![4, 192, 0, 2, 1], network: vec![4, 192, 0, 2] };
-    let who = GuardRequest { login: &login, origin: &origin, solved: false };
+    let who = GuardRequest { login: &login, origin: &origin, solved: false, alone: false };
     let subject = guard.subject(&login).await.unwrap();
     let GuardAdmission::Held(slot) = guard.admit(&live.limits, subject, who).await else {
         panic!("one failure leaves slots")

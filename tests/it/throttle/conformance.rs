@@ -35,6 +35,7 @@ on_stores! {
     lowering_max_applies_to_what_was_counted
     peek_agrees_with_what_happens_next
     subjects_do_not_share_logs
+    limits_that_share_a_log_count_each_others_hits_and_drop_none
 }
 
 async fn admits_exactly_max(rig: &impl Rig) {
@@ -351,4 +352,30 @@ async fn subjects_do_not_share_logs(rig: &impl Rig) {
         assert!(admitted(hit(rig, &[bucket]).await));
         refusal(hit(rig, &[bucket]).await);
     }
+}
+
+/// As an exempt client and its neighbours do, whose rules differ.
+async fn limits_that_share_a_log_count_each_others_hits_and_drop_none(rig: &impl Rig) {
+    let challenging = Rule::sliding(2, HOUR, RuleAction::Captcha);
+    let (small, large) = (limit("one", &[challenging]), limit("one", &[sliding(20, HOUR)]));
+    let small = small.keeping(large.capacity());
+    assert_eq!((small.capacity(), small == limit("one", small.rules())), (20, true));
+    let bucket = |limit| rig.limiter().bucket(limit, b"a");
+    for _ in 0..10 {
+        assert!(admitted(hit(rig, &[bucket(&large)]).await));
+        rig.advance(SECOND);
+    }
+    refusal(hit(rig, &[bucket(&small)]).await);
+    let solved = async || rig.limiter().reserve(&[bucket(&small)], true).await.unwrap();
+    for _ in 0..10 {
+        assert!(matches!(solved().await, HitDecision::Admitted(_)));
+        rig.advance(SECOND);
+    }
+    assert_eq!(rig.members(bucket(&small)), 20, "a hit under the smaller one drops none");
+    refusal(hit(rig, &[bucket(&large)]).await);
+    for _ in 0..30 {
+        assert!(matches!(solved().await, HitDecision::Admitted(_)));
+        rig.advance(SECOND);
+    }
+    assert_eq!(rig.members(bucket(&small)), 20, "and it keeps no more than that");
 }

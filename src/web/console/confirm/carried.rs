@@ -59,7 +59,7 @@ pub async fn require(
     }
     let fields = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let form = ConfirmForm::deserialize(MapDeserializer::<_, Error>::new(fields)).unwrap_or_default();
-    let live = services.live.snapshot();
+    let live = visit.live(services);
     let show = |notice, captcha: CaptchaBlock| page().notice(notice).captcha(captcha).respond(visit);
     let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
     Ok(Confirmed(Some(confirm(&reply, admin, &form).await?)))

@@ -43,7 +43,7 @@ pub async fn show(visit: Visit, admin: Admin, query: Query<NextQuery>, services:
 /// `POST /admin/confirm`. The same limits count the password as at sign-in.
 pub async fn submit(visit: Visit, form: Form<ConfirmForm>, services: Shared) -> WebResult {
     let admin = guard::confirmation(&visit, &services, &form.guarded.csrf_token).await?;
-    let (live, next) = (services.live.snapshot(), parse_next(&form.next));
+    let (live, next) = (visit.live(&services), parse_next(&form.next));
     let show = |notice, captcha: CaptchaBlock| {
         let page = ConfirmPage::new(&visit, admin.login(), next.clone());
         page.notice(notice).captcha(captcha).respond(&visit)

@@ -1,0 +1,135 @@
+//! Clients that `[access]` is about: those in `deny` are refused before anything else looks at their requests, and
+//! those in `allow` are judged by lifted limits.
+//!
+//! A browser that has signed in before may come from a denied network: it may sign in by password (to its own
+//! account, as the sign-in sees to) and use the account. Everything else takes a session.
+
+use std::sync::Arc;
+
+use actix_web::Error;
+use actix_web::body::{EitherBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+
+use crate::config::LiveSettings;
+use crate::login::SessionToken;
+use crate::web::kit::call::Call;
+use crate::web::kit::client::ClientAddress;
+use crate::web::kit::error_page::answer;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::{Edge, Visit};
+
+/// Paths that answer everybody: for monitoring and for gateways, and what the page of the refusal is made of.
+const SPARED: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/favicon.ico"];
+const SPARED_UNDER: [&str; 2] = ["/static/", "/sms/reports/"];
+/// What a browser that an account knows may reach.
+const KNOWN: [&str; 7] =
+    ["/", "/login", "/logout", "/api/v1/captcha", "/api/v1/login", "/api/v1/logout", "/api/v1/session"];
+const KNOWN_UNDER: [&str; 5] = ["/account", "/admin", "/captcha", "/api/v1/account", "/api/v1/admin"];
+
+/// Refuses clients in `[access] deny`.
+pub async fn refuse_denied<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    let Some(problem) = refusal(&request).await else {
+        return next.call(request).await.map(ServiceResponse::map_into_left_body);
+    };
+    metrics::counter!("gatehouse_denied_requests_total").increment(1);
+    let answer = answer(request.request(), &problem);
+    Ok(request.into_response(answer).map_into_right_body())
+}
+
+async fn refusal(request: &ServiceRequest) -> Option<Problem> {
+    let (services, edge) = (request.app_data::<Shared>()?, request.app_data::<Data<Edge>>()?);
+    let live = services.live.snapshot();
+    if live.access.settings().deny.is_empty() {
+        return None;
+    }
+    let client = ClientAddress::of(request.request(), &edge.trusted);
+    if !live.access.is_denied(client.ip(), edge.clock.now()) || is_spared(request.path()) {
+        return None;
+    }
+    if edge.known_devices(request.headers()).is_empty() {
+        return Some(Problem::Denied);
+    }
+    if is_open_to_known_browsers(request.path()) {
+        return None;
+    }
+    let Some(token) = edge.session_token(request.headers()).and_then(SessionToken::parse) else {
+        return Some(Problem::Denied);
+    };
+    match services.sessions.find(&token).await {
+        Ok(Some(_)) => None,
+        Ok(None) => Some(Problem::Denied),
+        // Nobody is let in because the database is out.
+        Err(error) => Some(error.into()),
+    }
+}
+
+fn is_spared(path: &str) -> bool {
+    SPARED.contains(&path) || SPARED_UNDER.iter().any(|folder| path.starts_with(folder))
+}
+
+fn is_open_to_known_browsers(path: &str) -> bool {
+    let under =
+        |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    KNOWN.contains(&path) || KNOWN_UNDER.into_iter().any(under)
+}
+
+impl Edge {
+    /// The settings that a client's request is judged by. A request takes them once.
+    pub fn live(&self, services: &Services, client: ClientAddress) -> Arc<LiveSettings> {
+        services.live.snapshot_for(client.ip(), self.clock.now())
+    }
+}
+
+impl Visit {
+    /// The settings that this visit is judged by. A request takes them once.
+    pub fn live(&self, services: &Services) -> Arc<LiveSettings> {
+        services.live.snapshot_for(self.client.ip(), self.now())
+    }
+
+    /// Whether its network is refused, so that only known devices get in.
+    pub fn is_denied(&self, live: &LiveSettings) -> bool {
+        live.access.is_denied(self.client.ip(), self.now())
+    }
+}
+
+impl Call {
+    /// Whether its network is refused, so that only known devices get in.
+    pub fn is_denied(&self) -> bool {
+        self.live.access.is_denied(self.client.ip(), self.edge.clock.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_browser_reaches_the_sign_in_and_the_account_and_nothing_beside_them() {
+        for open in
+            ["/", "/login", "/account", "/account/phone", "/admin/access", "/captcha/x.png", "/api/v1/login"]
+        {
+            assert!(is_open_to_known_browsers(open), "{open}");
+        }
+        for shut in [
+            "/login/code",
+            "/register",
+            "/password/reset",
+            "/accounts",
+            "/api/v1/sms/codes",
+            "/api/v1/register",
+            "/api/v1/limits/reply/reserve",
+            "//login",
+            "/nothing",
+        ] {
+            assert!(!is_open_to_known_browsers(shut), "{shut}");
+        }
+        assert!(is_spared("/sms/reports/http") && is_spared("/static/app.css") && is_spared("/healthz"));
+        assert!(!is_spared("/healthz/../login") && !is_spared("/static"));
+    }
+}
