@@ -57,7 +57,7 @@ async fn until_its_end_strangers_solve_a_captcha_and_known_devices_do_not(store:
     }
     let reset = json!({ "phone": NUMBER, "code": "012345", "new_password": PASSWORD });
     assert_eq!(stranger.call("/password/reset", reset).await.problem(), "captcha-required");
-    let id = stranger.call("/captcha", json!({ "for": "sms-code" })).await.body["id"].clone();
+    let id = stranger.call("/captcha", json!({ "for": "sms" })).await.body["id"].clone();
     let solved = json!({ "phone": NUMBER, "purpose": "login", "captcha": { "id": id, "answer": ANSWER } });
     assert_eq!(stranger.call("/sms/codes", solved).await.status, 202);
     // The page shows it at once, except where the browser is known.
