@@ -34,6 +34,7 @@ use crate::web::kit::client::TrustedProxies;
 use crate::web::kit::headers::SecurityHeaders;
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Edge;
+use crate::webhooks::{self, DependencyParts, NoticeSources, Webhooks};
 
 pub use serving::RunningServer;
 
@@ -59,6 +60,8 @@ pub enum StartError {
     Store(redis::RedisError),
     #[error(transparent)]
     Gateway(#[from] gateway::OpenError),
+    #[error(transparent)]
+    Webhook(#[from] webhooks::EndpointError),
     #[error("password: {0}")]
     Hash(argon2::Error),
     #[error("server.bind: cannot listen on {address}: {reason}")]
@@ -72,6 +75,7 @@ pub struct Application {
     security: Data<SecurityHeaders>,
     settings: Settings,
     parts: Arc<AppParts>,
+    webhooks: Option<Webhooks>,
 }
 
 struct AppParts {
@@ -150,9 +154,30 @@ impl Application {
             codes: codes.clone(),
             audit: audit.clone(),
         });
+        let public_url = settings.server.public_url.as_str().trim_end_matches('/').to_owned();
         let name = format!("{}:{}", host_name(), settings.server.bind.port());
-        let tuning =
-            Tuning::new(live.clone(), db.clone(), clock.clone(), entropy.clone(), audit.clone(), name);
+        let tuning = Tuning::new(
+            live.clone(),
+            db.clone(),
+            clock.clone(),
+            entropy.clone(),
+            audit.clone(),
+            name.clone(),
+        );
+        let sources = NoticeSources {
+            audit: audit.clone(),
+            codes: codes.clone(),
+            tuning: tuning.clone(),
+            public_url: public_url.clone(),
+        };
+        let watched = DependencyParts {
+            db: db.clone(),
+            store: link.clone(),
+            instance: name,
+            clock: clock.clone(),
+            entropy: entropy.clone(),
+        };
+        let webhooks = Webhooks::open(&settings.webhooks, sources, watched)?;
         let attacks = AttackWatch::new(audit.clone());
         let alarm = attacks.alarm();
         let parts = Arc::new(AppParts { db, limiter, insurance, link, live: live.clone() });
@@ -171,7 +196,7 @@ impl Application {
             by_code: ByCode::new(codes.clone(), guard, accounts.clone(), hasher.clone(), entropy.clone()),
             codes,
             outbox,
-            public_url: settings.server.public_url.as_str().trim_end_matches('/').to_owned(),
+            public_url,
             accounts,
             sessions,
             token_gate: TokenGate::new(tokens.clone(), in_process()),
@@ -198,6 +223,7 @@ impl Application {
             security: Data::new(SecurityHeaders::new(&settings.server.public_url)),
             settings,
             parts,
+            webhooks,
         })
     }
 }

@@ -35,11 +35,15 @@ pub mod denied;
 pub mod entropy;
 pub mod files;
 #[cfg(feature = "server")]
+mod https;
+#[cfg(feature = "server")]
 pub mod login;
 #[cfg(feature = "server")]
 pub mod lookup;
 #[cfg(feature = "server")]
 pub mod outage;
+#[cfg(feature = "server")]
+mod public_address;
 #[cfg(feature = "server")]
 pub mod request_id;
 #[cfg(feature = "server")]
@@ -57,6 +61,8 @@ pub mod tuning;
 mod wait_queue;
 #[cfg(feature = "actix")]
 pub mod web;
+#[cfg(feature = "server")]
+pub mod webhooks;
 
 #[cfg(feature = "server")]
 rust_i18n::i18n!("locales", fallback = "en");

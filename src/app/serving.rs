@@ -29,7 +29,7 @@ const CLOSING: Duration = Duration::from_secs(2);
 impl Application {
     /// Starts to listen. The returned server runs when it is awaited, and drains at SIGTERM.
     pub fn serve(self) -> Result<RunningServer, StartError> {
-        let Self { services, edge, security, settings, parts } = self;
+        let Self { services, edge, security, settings, parts, webhooks } = self;
         let metrics = services.metrics.clone();
         let failed = |reason| StartError::Bind { address: settings.server.bind, reason };
         let (tuning, audit, codes) =
@@ -42,6 +42,9 @@ impl Application {
         background.spawn(upkeep::probe_database(db.clone(), stopper.stop()));
         background.spawn(audit.clone().keep_writing(stopper.stop()));
         background.spawn(services.attacks.clone().keep_watch(stopper.stop()));
+        if let Some(webhooks) = webhooks {
+            webhooks.start(&mut background, &stopper);
+        }
         let workers = settings.server.workers.unwrap_or_else(default_workers);
         let bounds = Bounds::within(files::raise_limit());
         let connections = Connections::new(bounds, edge.trusted.clone());

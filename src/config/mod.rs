@@ -37,6 +37,7 @@ mod store;
 mod template;
 mod values;
 mod watch;
+mod webhooks;
 
 #[cfg(test)]
 mod tests;
@@ -71,3 +72,4 @@ pub use template::GatewayTemplate;
 pub(crate) use template::{BodyKind, Placeholder, TemplatePiece};
 pub use values::{SecretError, SecretRef};
 pub use watch::{ConfigWatcher, ReloadOutcome};
+pub use webhooks::{WebhookEvent, WebhookSettings};

@@ -18,6 +18,7 @@ use super::sms::{SmsSettings, SmsTunables};
 use super::sms_gateways::GatewaySettings;
 use super::store::{StoreSettings, StoreUrl};
 use super::values::shown;
+use super::webhooks::{self, WebhookSettings};
 
 /// The contents of one document.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -41,6 +42,7 @@ pub struct Settings {
     pub captcha: CaptchaSettings,
     pub sms: SmsSettings,
     pub audit: AuditSettings,
+    pub webhooks: Vec<WebhookSettings>,
 }
 
 /// Replaced as a whole when the document changes. A request takes one snapshot of it.
@@ -78,6 +80,7 @@ impl Config {
             captcha,
             sms,
             audit: root.table(),
+            webhooks: webhooks::read(root),
         };
         let proxies = &settings.server.trusted_proxies;
         let access = root.section("access", |section| AccessSettings::read(section, proxies));
@@ -156,7 +159,19 @@ fn refuse_short_memory(
 impl Settings {
     /// The keys that differ in `other` and need a restart.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
-        let Self { server, database, store, backend, secrets, password, session, captcha, sms, audit } = self;
+        let Self {
+            server,
+            database,
+            store,
+            backend,
+            secrets,
+            password,
+            session,
+            captcha,
+            sms,
+            audit,
+            webhooks,
+        } = self;
         [
             server.differences(&other.server),
             database.differences(&other.database),
@@ -168,6 +183,7 @@ impl Settings {
             captcha.differences(&other.captcha),
             sms.differences(&other.sms),
             audit.differences(&other.audit),
+            if *webhooks == other.webhooks { Vec::new() } else { vec!["webhooks"] },
         ]
         .concat()
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A longer file has a second reason to be opened.
 const LONGEST_FILE: usize = 400;
 /// From the ground up: a module uses those before it only.
-const FLOORS: [&str; 24] = [
+const FLOORS: [&str; 27] = [
     "clock",
     "entropy",
     "files",
@@ -20,6 +20,8 @@ const FLOORS: [&str; 24] = [
     "wait_queue",
     "throttle",
     "denied",
+    "public_address",
+    "https",
     "db",
     "config",
     "audit",
@@ -29,6 +31,7 @@ const FLOORS: [&str; 24] = [
     "login",
     "custom",
     "lookup",
+    "webhooks",
     "web",
     "routes",
     "app",

@@ -22,3 +22,4 @@ mod sms;
 mod support;
 mod throttle;
 mod tuning;
+mod webhooks;

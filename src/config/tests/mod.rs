@@ -7,6 +7,7 @@ mod hostile;
 mod nacos;
 mod refused;
 mod variables;
+mod webhooks;
 
 use std::path::Path;
 

@@ -1,15 +1,12 @@
 //! One request to a gateway, and what its outcome means for the message: sent, not sent, or unknown.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 
 use super::{DeliveryResult, OpenError};
+use crate::https;
 
 /// Longer than any gateway's answer.
 const LONGEST_ANSWER: usize = 64 * 1024;
@@ -32,19 +29,15 @@ impl GatewayClient {
     /// `timeout` is for the whole message. Connecting may take a third of it and is tried twice, so that a
     /// call that runs out of time has had a connection.
     pub fn open(timeout: Duration, authorities: Option<&Path>) -> Result<Self, OpenError> {
-        let client = Client::builder()
-            .user_agent(concat!("gatehouse/", env!("CARGO_PKG_VERSION")))
-            .tls_backend_preconfigured(tls(authorities)?)
-            .connect_timeout(timeout / 3)
-            .pool_idle_timeout(REST)
-            // An unconfigured redirect or proxy would send the code to strangers, and a repeated request
-            // would send it twice.
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .retry(reqwest::retry::never())
-            .referer(false)
-            .build()
-            .map_err(|wrong| OpenError::Tls(wrong.without_url().to_string()))?;
+        let refused = |wrong: https::ClientError| match wrong {
+            https::ClientError::Authorities(reason) => {
+                OpenError::Setting { field: "sms.http.ca_file", reason }
+            }
+            https::ClientError::Tls(reason) => OpenError::Tls(reason),
+        };
+        let builder = https::client(authorities).map_err(refused)?;
+        let client = builder.connect_timeout(timeout / 3).pool_idle_timeout(REST).build();
+        let client = client.map_err(|wrong| OpenError::Tls(wrong.without_url().to_string()))?;
         Ok(Self { client, timeout })
     }
 
@@ -127,32 +120,6 @@ async fn read(mut response: Response) -> Result<GatewayAnswer, DeliveryResult> {
             Ok(Some(_)) | Err(_) => return Ok(GatewayAnswer { status, body: Vec::new() }),
         }
     }
-}
-
-/// Certificates are checked against Mozilla's list of authorities, which is built in, so that it is the same
-/// on every machine. A company's own authorities are added.
-fn tls(authorities: Option<&Path>) -> Result<ClientConfig, OpenError> {
-    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    if let Some(path) = authorities {
-        let refused = |reason: String| OpenError::Setting {
-            field: "sms.http.ca_file",
-            reason: format!("{}: {reason}", path.display()),
-        };
-        let listed = CertificateDer::pem_file_iter(path).map_err(|wrong| refused(wrong.to_string()))?;
-        let before = roots.len();
-        for certificate in listed {
-            let certificate = certificate.map_err(|wrong| refused(wrong.to_string()))?;
-            roots.add(certificate).map_err(|wrong| refused(wrong.to_string()))?;
-        }
-        if roots.len() == before {
-            return Err(refused("contains no certificate".to_owned()));
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|wrong| OpenError::Tls(wrong.to_string()))?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 #[cfg(test)]

@@ -1,0 +1,42 @@
+//! Receivers of webhooks that are refused, each with its message.
+
+use super::refusal;
+
+#[test]
+fn receivers_of_webhooks() {
+    let told = |webhook: &str, expected: &str| {
+        let text = format!("webhooks = [{{ {webhook} }}]");
+        assert_eq!(refusal(&text), format!("gatehouse.toml:1: {expected}"), "for {webhook}");
+    };
+    let at = "url = 'https://ops.example/hook'";
+    told(
+        at,
+        "webhooks[0].secret: is missing; write \"env:NAME\" or \"file:PATH\" to say where the signing secret is read from",
+    );
+    told("secret = 'env:A'", "webhooks[0].url: is missing; write where to post");
+    told(
+        &format!("{at}, secret = 'whsec_plain'"),
+        "webhooks[0].secret: contains the secret itself; write \"env:NAME\" or \"file:PATH\" to say where it is read from",
+    );
+    told(
+        &format!("{at}, secret = 'env:A', events = ['attack.begun']"),
+        "webhooks[0].events[0]: \"attack.begun\" is not allowed; use *, or some of: attack.began, attack.ended, sms.brake, password.disabled, sms.total, limits.changed, dependency.down, dependency.up",
+    );
+    told(
+        "url = 'http://ops.example/', secret = 'env:A'",
+        "webhooks[0].url: is http, but receivers on the Internet need https; within your own network, set allow_private = true",
+    );
+    for inside in ["127.0.0.1", "[::1]", "[::ffff:169.254.169.254]", "100.64.0.1", "0x7f000001"] {
+        told(
+            &format!("url = 'https://{inside}/', secret = 'env:A'"),
+            "webhooks[0].url: is an address that only this network reaches; if that is meant, set allow_private = true",
+        );
+    }
+    told(
+        "url = 'https://me:pass@ops.example/', secret = 'env:A'",
+        "webhooks[0].url: contains a username or password; the signature says who sends it",
+    );
+    let many =
+        format!("webhooks = [{}]", ["{ url = 'https://a.example/', secret = 'env:A' }"; 11].join(", "));
+    assert_eq!(refusal(&many), "gatehouse.toml:1: webhooks: lists 11 receivers; at most 10 are told");
+}

@@ -1,0 +1,137 @@
+//! `[[webhooks]]`: who is told what, besides the console.
+
+use url::{Host, Url};
+
+use super::document::ValueNode;
+use super::error::ConfigLocation;
+use super::reader::{ParseResult, SectionReader};
+use super::values::{SecretRef, secret, yes_or_no};
+use crate::public_address::is_public;
+
+/// More would be a fan-out, which one receiver does better.
+const MOST: usize = 10;
+
+/// One receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebhookSettings {
+    pub url: Url,
+    /// `whsec_` and 24 to 64 bytes in base64, by which the receiver checks the signature.
+    pub secret: SecretRef,
+    pub events: Vec<WebhookEvent>,
+    /// It may be at an address that only this network reaches, and without TLS.
+    pub allow_private: bool,
+}
+
+/// What a webhook can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WebhookEvent {
+    AttackBegan,
+    AttackEnded,
+    /// Codes to a dialling prefix are nearly stopped.
+    BrakeBegan,
+    /// After too many wrong ones in a row.
+    PasswordDisabled,
+    /// Half, or four fifths, of all messages are spent.
+    MessagesSpent,
+    LimitsChanged,
+    /// The store or the database.
+    DependencyDown,
+    DependencyUp,
+}
+
+impl WebhookEvent {
+    pub const ALL: [Self; 8] = [
+        Self::AttackBegan,
+        Self::AttackEnded,
+        Self::BrakeBegan,
+        Self::PasswordDisabled,
+        Self::MessagesSpent,
+        Self::LimitsChanged,
+        Self::DependencyDown,
+        Self::DependencyUp,
+    ];
+
+    /// Its name in the configuration, and the `type` of its message.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AttackBegan => "attack.began",
+            Self::AttackEnded => "attack.ended",
+            Self::BrakeBegan => "sms.brake",
+            Self::PasswordDisabled => "password.disabled",
+            Self::MessagesSpent => "sms.total",
+            Self::LimitsChanged => "limits.changed",
+            Self::DependencyDown => "dependency.down",
+            Self::DependencyUp => "dependency.up",
+        }
+    }
+}
+
+/// Every receiver in the document.
+pub(super) fn read(root: &mut SectionReader<'_>) -> Vec<WebhookSettings> {
+    let place = root.place_of("webhooks");
+    let found = root.tables("webhooks", webhook).unwrap_or_default();
+    if let (true, Some(place)) = (found.len() > MOST, place) {
+        let reason = format!("lists {} receivers; at most {MOST} are told", found.len());
+        root.refuse(place, "webhooks".to_owned(), reason);
+    }
+    found.into_iter().flatten().collect()
+}
+
+fn webhook(section: &mut SectionReader<'_>) -> Option<WebhookSettings> {
+    let here = section.place().cloned();
+    let at = section.place_of("url").or_else(|| here.clone());
+    let url = section.required("url", "is missing; write where to post", here.clone(), address);
+    let missing =
+        "is missing; write \"env:NAME\" or \"file:PATH\" to say where the signing secret is read from";
+    let secret = section.required("secret", missing, here, secret);
+    let events =
+        section.list("events", event).map_or_else(|| WebhookEvent::ALL.to_vec(), |lists| lists.concat());
+    let allow_private = section.value("allow_private", false, yes_or_no);
+    if let (Some(url), Some(at)) = (&url, at)
+        && !allow_private
+    {
+        refuse_private(section, url, at);
+    }
+    Some(WebhookSettings { url: url?, secret: secret?, events, allow_private })
+}
+
+fn refuse_private(section: &SectionReader<'_>, url: &Url, at: ConfigLocation) {
+    let literal = match url.host() {
+        Some(Host::Ipv4(address)) => Some(address.into()),
+        Some(Host::Ipv6(address)) => Some(address.into()),
+        Some(Host::Domain(_)) | None => None,
+    };
+    let reason = if url.scheme() == "http" {
+        "is http, but receivers on the Internet need https; within your own network, set allow_private = true"
+    } else if literal.is_some_and(|address| !is_public(address)) {
+        "is an address that only this network reaches; if that is meant, set allow_private = true"
+    } else {
+        return;
+    };
+    section.refuse(at, section.path_of("url"), reason);
+}
+
+fn address(node: ValueNode) -> ParseResult<Url> {
+    let wanted = "write it as \"https://ops.example/hook\"";
+    let url = Url::parse(&node.text()?).map_err(|wrong| format!("is not a URL ({wrong}); {wanted}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("has the scheme {:?}; it must be http or https", url.scheme()));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("contains a username or password; the signature says who sends it".to_owned());
+    }
+    Ok(url)
+}
+
+/// `*` is every event.
+fn event(node: ValueNode) -> ParseResult<Vec<WebhookEvent>> {
+    let text = node.text()?;
+    if text == "*" {
+        return Ok(WebhookEvent::ALL.to_vec());
+    }
+    let names = || WebhookEvent::ALL.map(WebhookEvent::as_str).join(", ");
+    let named = WebhookEvent::ALL.into_iter().find(|event| event.as_str() == text);
+    named
+        .map(|event| vec![event])
+        .ok_or_else(|| format!("{text:?} is not allowed; use *, or some of: {}", names()))
+}

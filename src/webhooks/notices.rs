@@ -1,0 +1,143 @@
+//! What receivers are told: found in the record, the ledger and the history of the limits, so that whichever
+//! instance looks finds the same, under the same id.
+
+use serde_json::{Value, json};
+
+use crate::audit::{Action, Audit, EventEntry, EventFilter, FROM_DEVICE, MaskedSubject, Outcome};
+use crate::clock::Micros;
+use crate::config::WebhookEvent;
+use crate::db::DbError;
+use crate::sms::{HeldBrake, SmsCodes};
+use crate::tuning::{LimitsChange, Tuning};
+
+/// More in one look than this are told later, or never if they go on for as long as a look goes back.
+const MOST: u32 = 100;
+/// The history holds whole documents.
+const MOST_CHANGES: u32 = 5;
+
+/// One thing to tell. Carries no name, number or address in clear.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Notice {
+    /// `webhook-id`.
+    pub id: String,
+    pub event: WebhookEvent,
+    at: Micros,
+    data: Value,
+}
+
+impl Notice {
+    /// `identity` tells it from every other.
+    pub fn new(event: WebhookEvent, identity: &[u8], at: Micros, data: Value) -> Self {
+        let mut hasher = blake3::Hasher::new_derive_key("gatehouse 2026 webhook id");
+        hasher.update(event.as_str().as_bytes()).update(&[0]).update(identity);
+        Self { id: format!("msg_{}", &hasher.finalize().to_hex()[..32]), event, at, data }
+    }
+
+    /// The same bytes whoever asks.
+    pub fn body(&self) -> String {
+        json!({ "type": self.event.as_str(), "timestamp": time(self.at), "data": self.data }).to_string()
+    }
+}
+
+/// Where notices come from.
+#[derive(Clone)]
+pub struct NoticeSources {
+    pub audit: Audit,
+    pub codes: SmsCodes,
+    pub tuning: Tuning,
+    /// For links into the console.
+    pub public_url: String,
+}
+
+impl NoticeSources {
+    /// Everything to tell since then.
+    pub async fn since(&self, since: Micros) -> Result<Vec<Notice>, DbError> {
+        let mut notices = Vec::new();
+        for action in [Action::Attack, Action::PasswordDisabled, Action::Budget] {
+            let filter = EventFilter { action: Some(action), since: Some(since), ..EventFilter::default() };
+            let page = self.audit.log().page(&filter, None, MOST).await?;
+            notices.extend(page.entries.iter().filter_map(|entry| self.of_event(entry)));
+        }
+        let brakes = self.codes.ledger().brakes().await?;
+        notices
+            .extend(brakes.iter().filter(|brake| brake.began_at >= since).map(|brake| self.of_brake(brake)));
+        let changes = self.tuning.history(None, MOST_CHANGES).await?;
+        let changes = changes.iter().filter(|change| change.at >= since && change.previous.is_some());
+        notices.extend(changes.map(|change| self.of_change(change)));
+        Ok(notices)
+    }
+
+    fn of_event(&self, entry: &EventEntry) -> Option<Notice> {
+        let (event, data) = match entry.action {
+            Action::Attack => {
+                let event = match entry.outcome {
+                    Outcome::Began => WebhookEvent::AttackBegan,
+                    _ => WebhookEvent::AttackEnded,
+                };
+                let mut data = serde_json::from_str::<Value>(entry.detail.as_deref()?).ok()?;
+                data["kind"] = entry.name.as_deref().into();
+                data["console"] = self.link("/admin").into();
+                (event, data)
+            }
+            Action::PasswordDisabled => {
+                let link = self.link("/admin/events?action=password-disabled");
+                let device = entry.name.as_deref() == Some(FROM_DEVICE);
+                (
+                    WebhookEvent::PasswordDisabled,
+                    json!({ "account": subject(entry.account.as_ref()), "device": device, "console": link }),
+                )
+            }
+            Action::Budget => {
+                let part = match entry.name.as_deref()? {
+                    "half" => "half",
+                    _ => "four-fifths",
+                };
+                (
+                    WebhookEvent::MessagesSpent,
+                    json!({ "spent": part, "console": self.link("/admin/messages") }),
+                )
+            }
+            _ => return None,
+        };
+        let identity = [entry.at.0.to_be_bytes(), entry.id.to_be_bytes()].concat();
+        Some(Notice::new(event, &identity, entry.at, data))
+    }
+
+    fn of_brake(&self, brake: &HeldBrake) -> Notice {
+        let identity = [brake.began_at.0.to_be_bytes().as_slice(), brake.prefix.as_bytes()].concat();
+        let data = json!({
+            "prefix": brake.prefix,
+            "ends_at": time(brake.ends_at),
+            "sent": brake.sent,
+            "entered": brake.entered,
+            "console": self.link("/admin/messages"),
+        });
+        Notice::new(WebhookEvent::BrakeBegan, &identity, brake.began_at, data)
+    }
+
+    fn of_change(&self, change: &LimitsChange) -> Notice {
+        let data = json!({
+            "change": change.id,
+            "version": change.version,
+            "previous": change.previous,
+            // An administrator's id; none if the document was edited by hand.
+            "actor": change.actor,
+            "console": self.link("/admin/limits/history"),
+        });
+        Notice::new(WebhookEvent::LimitsChanged, change.id.as_bytes(), change.at, data)
+    }
+
+    fn link(&self, path: &str) -> String {
+        format!("{}{path}", self.public_url)
+    }
+}
+
+/// As the API shows it: the key by which it is found, and a mask.
+fn subject(subject: Option<&MaskedSubject>) -> Value {
+    subject.map_or(Value::Null, |subject| json!({ "key": subject.key.to_string(), "mask": subject.mask }))
+}
+
+/// RFC 3339, to the second.
+fn time(at: Micros) -> String {
+    jiff::Timestamp::from_second(at.seconds()).map(|time| time.to_string()).unwrap_or_default()
+}

@@ -1,0 +1,242 @@
+//! Webhooks, as their receivers see them.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use tokio::net::TcpListener;
+use wiremock::matchers::{method, path};
+use wiremock::{Mock, MockServer, Request, ResponseTemplate};
+
+use crate::support::app::{PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::setup::Setup;
+use crate::tuning::rig;
+
+const KEY: [u8; 32] = [7; 32];
+
+/// A file with the signing secret.
+struct Secret(tempfile::NamedTempFile);
+
+impl Secret {
+    fn new() -> Self {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), format!("whsec_{}\n", STANDARD.encode(KEY))).unwrap();
+        Self(file)
+    }
+
+    /// One receiver; `more` is the rest of its settings.
+    fn webhook(&self, url: &str, more: &str) -> String {
+        format!("{{ url = '{url}', secret = 'file:{}', {more} }}", self.0.path().display())
+    }
+}
+
+const PRIVATE: &str = "allow_private = true";
+
+/// A name's password is disabled by one wrong try.
+fn brittle(store: Store, webhooks: &[String]) -> Setup {
+    TestApp::on(store)
+        .set("webhooks", format!("[{}]", webhooks.join(", ")))
+        .set("login.max_consecutive_failures", 1)
+        .without(&["login-device"])
+}
+
+async fn receiver(status: u16) -> MockServer {
+    let server = MockServer::start().await;
+    answer(&server, status).await;
+    server
+}
+
+async fn answer(server: &MockServer, status: u16) {
+    server.reset().await;
+    let answer = ResponseTemplate::new(status).insert_header("location", "/elsewhere");
+    Mock::given(method("POST")).and(path("/hook")).respond_with(answer).mount(server).await;
+}
+
+/// Waits until it has received so many.
+async fn received(server: &MockServer, count: usize) -> Vec<Request> {
+    for _ in 0..1200 {
+        let requests = server.received_requests().await.unwrap();
+        if requests.len() >= count {
+            return requests;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await; // the server polls by its own timer
+    }
+    panic!("{count} messages");
+}
+
+fn header<'a>(request: &'a Request, name: &str) -> &'a str {
+    request.headers.get(name).unwrap().to_str().unwrap()
+}
+
+/// Checks the signature; returns the message.
+fn message(request: &Request) -> Value {
+    let signed = format!(
+        "{}.{}.{}",
+        header(request, "webhook-id"),
+        header(request, "webhook-timestamp"),
+        String::from_utf8_lossy(&request.body)
+    );
+    let mut mac = Hmac::<Sha256>::new_from_slice(&KEY).unwrap();
+    mac.update(signed.as_bytes());
+    let expected = format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()));
+    assert_eq!(header(request, "webhook-signature"), expected);
+    assert_eq!(header(request, "content-type"), "application/json");
+    serde_json::from_slice(&request.body).unwrap()
+}
+
+on_both_stores!(
+    an_attack_is_told_when_it_begins_and_when_it_is_over,
+    of_two_instances_one_tells_what_happened,
+    what_fails_is_tried_again_under_the_same_id,
+    a_receiver_is_told_what_it_asked_for,
+);
+
+async fn of_two_instances_one_tells_what_happened(store: Store) {
+    let (server, secret) = (receiver(204).await, Secret::new());
+    let hook = [secret.webhook(&format!("{}/hook", server.uri()), PRIVATE)];
+    let one = brittle(store, &hook).start().await;
+    let other = one.beside(brittle(store, &hook)).await;
+    for (app, name) in [(&one, "alice"), (&other, "boris")] {
+        app.register(name).await;
+        assert_eq!(app.client().login(name, "a wrong password").await.status, 401);
+    }
+    received(&server, 2).await;
+    // Whatever would be told twice is told before this one.
+    let boss = rig::admin(&one, "boss").await;
+    let (version, _) = rig::shown(&boss).await;
+    let limits = json!({ "sms-phone": { "rules": [] } });
+    assert_eq!(rig::save(&boss, &version, &limits).await.status, 200);
+    let requests = received(&server, 3).await;
+    let messages: Vec<_> = requests.iter().map(message).collect();
+    let kinds: Vec<_> = messages.iter().map(|message| message["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["password.disabled", "password.disabled", "limits.changed"]);
+    assert_ne!(header(&requests[0], "webhook-id"), header(&requests[1], "webhook-id"));
+    assert_eq!(messages[0]["data"]["device"], false);
+    let console = messages[2]["data"]["console"].as_str().unwrap();
+    assert!(console.ends_with("/admin/limits/history"), "{console}");
+    for request in &requests {
+        let text = String::from_utf8_lossy(&request.body);
+        assert!(!["alice", "boris", "boss"].iter().any(|name| text.contains(name)), "{text}");
+    }
+}
+
+async fn what_fails_is_tried_again_under_the_same_id(store: Store) {
+    let (server, secret) = (receiver(302).await, Secret::new());
+    let app = brittle(store, &[secret.webhook(&format!("{}/hook", server.uri()), PRIVATE)]).start().await;
+    app.register("alice").await;
+    assert_eq!(app.client().login("alice", "a wrong password").await.status, 401);
+    let first = received(&server, 1).await;
+    assert!(first.iter().all(|request| request.url.path() == "/hook"), "a redirect is not followed");
+    answer(&server, 200).await;
+    // The attempt ends when its outcome is in the database; until then it is not due again.
+    let again = async {
+        loop {
+            app.advance(Duration::from_secs(5));
+            if !server.received_requests().await.unwrap().is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await; // the server polls by its own timer
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), again).await.expect("another attempt");
+    let second = received(&server, 1).await;
+    assert_eq!(header(&first[0], "webhook-id"), header(&second[0], "webhook-id"));
+    assert_eq!(first[0].body, second[0].body);
+    assert!(header(&first[0], "webhook-timestamp") < header(&second[0], "webhook-timestamp"));
+    message(&second[0]);
+}
+
+async fn a_receiver_is_told_what_it_asked_for(store: Store) {
+    let (all, some, secret) = (receiver(200).await, receiver(200).await, Secret::new());
+    let url = |server: &MockServer| format!("{}/hook", server.uri());
+    let only = "allow_private = true, events = ['limits.changed']";
+    let app = brittle(store, &[secret.webhook(&url(&all), PRIVATE), secret.webhook(&url(&some), only)])
+        .start()
+        .await;
+    app.register("alice").await;
+    assert_eq!(app.client().login("alice", "a wrong password").await.status, 401);
+    received(&all, 1).await;
+    let boss = rig::admin(&app, "boss").await;
+    let (version, _) = rig::shown(&boss).await;
+    assert_eq!(rig::save(&boss, &version, &json!({ "sms-phone": { "rules": [] } })).await.status, 200);
+    let told = received(&some, 1).await;
+    assert_eq!(message(&told[0])["type"], "limits.changed");
+}
+
+#[tokio::test]
+async fn a_name_that_leads_inside_is_not_connected_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let secret = Secret::new();
+    let app =
+        brittle(Store::Memory, &[secret.webhook(&format!("https://localhost:{port}/"), "")]).start().await;
+    app.register("alice").await;
+    assert_eq!(app.client().login("alice", "a wrong password").await.status, 401);
+    let failed = r#"gatehouse_webhook_attempts_total{result="failed"} 1"#;
+    for _ in 0..1200 {
+        if app.client().get("/metrics").await.text.contains(failed) {
+            let accepted = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
+            assert!(accepted.is_err(), "it was connected to");
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await; // the server polls by its own timer
+    }
+    panic!("no attempt");
+}
+
+#[tokio::test]
+async fn a_store_that_is_out_is_told_and_so_is_its_return() {
+    let (server, secret) = (receiver(200).await, Secret::new());
+    let hook = secret.webhook(&format!("{}/hook", server.uri()), PRIVATE);
+    let mut app = TestApp::on(Store::Redis)
+        .set("webhooks", format!("[{hook}]"))
+        .set("store.timeout", "100ms")
+        .start()
+        .await;
+    app.redis.as_mut().unwrap().kill();
+    let down = message(&received(&server, 1).await[0]);
+    assert_eq!((&down["type"], &down["data"]["part"]), (&json!("dependency.down"), &json!("store")));
+    app.restart_redis();
+    let up = message(&received(&server, 2).await[1]);
+    assert_eq!((&up["type"], &up["data"]["part"]), (&json!("dependency.up"), &json!("store")));
+}
+
+#[tokio::test]
+async fn a_database_that_is_out_is_told_without_it() {
+    let (server, secret) = (receiver(200).await, Secret::new());
+    let hook = secret.webhook(&format!("{}/hook", server.uri()), PRIVATE);
+    let mut app =
+        TestApp::on(Store::Memory).own_postgres().set("webhooks", format!("[{hook}]")).start().await;
+    assert_eq!(app.client().register("alice", PASSWORD).await.status, 201);
+    app.postgres.as_mut().unwrap().stop();
+    let down = message(&received(&server, 1).await[0]);
+    assert_eq!((&down["type"], &down["data"]["part"]), (&json!("dependency.down"), &json!("database")));
+    app.postgres.as_mut().unwrap().restart().await;
+    let up = message(&received(&server, 2).await[1]);
+    assert_eq!((&up["type"], &up["data"]["part"]), (&json!("dependency.up"), &json!("database")));
+}
+
+async fn an_attack_is_told_when_it_begins_and_when_it_is_over(store: Store) {
+    let (server, secret) = (receiver(200).await, Secret::new());
+    let hook = secret.webhook(
+        &format!("{}/hook", server.uri()),
+        "allow_private = true, events = ['attack.began', 'attack.ended']",
+    );
+    let app = TestApp::on(store).behind_a_proxy().set("webhooks", format!("[{hook}]")).start().await;
+    for attempt in 0..60 {
+        app.client_at(&format!("198.51.{attempt}.7"))
+            .login(&format!("name-{attempt}"), "a wrong password")
+            .await;
+    }
+    app.services.audit.flush().await;
+    let began = message(&received(&server, 1).await[0]);
+    assert_eq!((&began["type"], &began["data"]["kind"]), (&json!("attack.began"), &json!("sign-ins")));
+    assert_eq!(began["data"]["recent"], 60);
+    app.advance(Duration::from_secs(20 * 60));
+    let ended = message(&received(&server, 2).await[1]);
+    assert_eq!((&ended["type"], &ended["data"]["kind"]), (&json!("attack.ended"), &json!("sign-ins")));
+    assert_eq!(ended["data"]["attack"], began["data"]["attack"]);
+}
