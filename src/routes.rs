@@ -7,7 +7,9 @@ use actix_web::middleware::from_fn;
 use actix_web::web::{Data, PayloadConfig, delete, post, put, resource, route, scope};
 use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
-use crate::web::console::{confirm, events, limits, lookup, messages, overview, tokens};
+use crate::web::console::{
+    access as console_access, confirm, events, limits, lookup, messages, overview, tokens,
+};
 use crate::web::kit::headers::{self, SecurityHeaders};
 use crate::web::kit::observe::{self, RouteMetrics};
 use crate::web::kit::problem::Problem;
@@ -99,6 +101,11 @@ pub fn app(
                     calls("/admin/limits/preview", "POST").route(post().to(limits::preview_call::submit)),
                 )
                 .service(calls("/admin/limits/rollback", "POST").route(post().to(limits::call::rollback)))
+                .service(
+                    calls("/admin/access", "GET, HEAD, PUT")
+                        .route(get().to(console_access::call::show))
+                        .route(put().to(console_access::call::save)),
+                )
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(messages::call::brakes)))
                 .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(messages::call::lift))),
         )

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use tokio::sync::oneshot;
 
 use super::backend::WatchWaker;
-use super::draft::{DraftEdit, DraftSaveError, SavedDraft};
+use super::draft::{DocumentEdit, DraftSaveError, SavedDraft};
 
 pub(super) enum WatchMessage {
     /// The document changed, or may have changed.
@@ -19,7 +19,7 @@ pub(super) enum WatchMessage {
 
 /// A draft to put in force, if its author has seen the current document.
 pub(super) struct SaveRequest {
-    pub edit: DraftEdit,
+    pub edit: DocumentEdit,
     /// The version that the author has seen.
     pub seen: String,
     answer: oneshot::Sender<Result<SavedDraft, DraftSaveError>>,
@@ -62,7 +62,7 @@ impl WatchControl {
     }
 
     /// Writes a draft into the document and puts it in force: after `Ok` it is in force.
-    pub async fn save(&self, edit: DraftEdit, seen: &str) -> Result<SavedDraft, DraftSaveError> {
+    pub async fn save(&self, edit: DocumentEdit, seen: &str) -> Result<SavedDraft, DraftSaveError> {
         let (answer, answered) = oneshot::channel();
         let request = SaveRequest { edit, seen: seen.to_owned(), answer };
         let gone =

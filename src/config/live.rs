@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::clock::Micros;
 
 use super::control::WatchControl;
-use super::draft::{self, DraftEdit, DraftError, DraftSaveError, LimitsDraft};
+use super::draft::{self, AccessEdit, DraftEdit, DraftError, DraftSaveError, LimitsDraft};
 use super::error::ConfigError;
 use super::limits::Limits;
 use super::live_backend::BackendKind;
@@ -139,6 +139,16 @@ impl LiveHandle {
     /// `custom.*` all custom limits.
     pub fn overridden(&self) -> Vec<String> {
         draft::overridden(self.0.source.environment())
+    }
+
+    /// The keys of `[access]` that environment variables set, whatever the document says.
+    pub fn overridden_access(&self) -> Vec<&'static str> {
+        draft::overridden_access(self.0.source.environment())
+    }
+
+    /// Everything that would be wrong with the document in force if the edit were written into it.
+    pub fn check_access(&self, edit: &AccessEdit) -> Result<(), DraftSaveError> {
+        edit.put_into(&self.0.source, &self.in_force().document).map(drop)
     }
 
     /// The limits that would be in force if the draft were written into the document in force.

@@ -22,6 +22,8 @@ pub struct LimitsChange {
     pub reason: Option<String>,
     /// The limits as TOML.
     pub document: String,
+    /// `[access]` as TOML; empty if nothing was set.
+    pub access: String,
 }
 
 /// A change's position among the others: `at` increases with each.
@@ -46,11 +48,11 @@ impl ChangeCursor {
 }
 
 type StoredChange =
-    (String, i64, String, Option<String>, Option<String>, Option<String>, Option<String>, String);
+    (String, i64, String, Option<String>, Option<String>, Option<String>, Option<String>, String, String);
 
 fn change(row: StoredChange) -> LimitsChange {
-    let (id, at, version, previous, actor, login, reason, document) = row;
-    LimitsChange { id, at: Micros(at), version, previous, actor, login, reason, document }
+    let (id, at, version, previous, actor, login, reason, document, access) = row;
+    LimitsChange { id, at: Micros(at), version, previous, actor, login, reason, document, access }
 }
 
 impl Tuning {
@@ -60,7 +62,7 @@ impl Tuning {
         before: Option<ChangeCursor>,
         limit: u32,
     ) -> Result<Vec<LimitsChange>, DbError> {
-        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document
+        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document, access
             FROM limit_changes WHERE (at, id) < ($1, $2) ORDER BY at DESC, id DESC LIMIT $3";
         let newest = || ChangeCursor { at: Micros(i64::MAX), id: String::new() };
         let ChangeCursor { at, id } = before.unwrap_or_else(newest);
@@ -73,7 +75,7 @@ impl Tuning {
     /// One change; None if there is no such change. PostgreSQL accepts no NUL in a text, and no id contains
     /// one.
     pub async fn change(&self, id: &str) -> Result<Option<LimitsChange>, DbError> {
-        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document
+        const SQL: &str = "SELECT id, at, version, previous, actor, login, reason, document, access
             FROM limit_changes WHERE id = $1";
         if id.contains('\0') {
             return Ok(None);
@@ -105,8 +107,8 @@ impl Tuning {
         if in_force.fingerprint.is_none() || recorded.as_ref().is_some_and(|(_, known)| *known == version) {
             return Ok(());
         }
-        let limits = config::limits_toml(&in_force.document);
-        self.write(&mut recorded, &version, &limits, None).await
+        let parts = [config::limits_toml(&in_force.document), in_force.live.access.settings().toml()];
+        self.write(&mut recorded, &version, [&parts[0], &parts[1]], None).await
     }
 
     /// The same for limits that were just saved here.
@@ -116,14 +118,14 @@ impl Tuning {
         saved: &SavedDraft,
         author: &SaveAuthor,
     ) -> Result<(), DbError> {
-        self.write(recorded, &saved.version, &saved.toml, Some(author)).await
+        self.write(recorded, &saved.version, [&saved.toml, &saved.access], Some(author)).await
     }
 
     async fn write(
         &self,
         recorded: &mut NewestChange,
         version: &str,
-        limits: &str,
+        [limits, access]: [&str; 2],
         author: Option<&SaveAuthor>,
     ) -> Result<(), DbError> {
         let id = format!("{:016x}", u64::from_be_bytes(self.0.entropy.bytes()));
@@ -144,7 +146,7 @@ impl Tuning {
                 on_tx!(&mut tx, connection => {
                     query(INSERT).bind(&id).bind(at).bind(version).bind(newest.map(|(_, version)| version))
                         .bind(author.map(|author| &author.account)).bind(author.map(|author| &author.login))
-                        .bind(author.map(|author| &author.reason)).bind(limits)
+                        .bind(author.map(|author| &author.reason)).bind(limits).bind(access)
                         .execute(connection).await.map(drop)
                 })?;
                 ChangeCursor { at: Micros(at), id }
@@ -157,8 +159,9 @@ impl Tuning {
 }
 
 const NEWEST: &str = "SELECT at, version FROM limit_changes ORDER BY at DESC, id DESC LIMIT 1";
-const INSERT: &str = "INSERT INTO limit_changes (id, at, version, previous, actor, login, reason, document)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+const INSERT: &str = "INSERT INTO limit_changes
+    (id, at, version, previous, actor, login, reason, document, access)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 /// The change that put this version in force, and whether it has an author: the first since the last one in
 /// force here; if none was in force yet, the newest of all if it has this version.

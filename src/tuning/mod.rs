@@ -1,5 +1,7 @@
-//! The limits in force, as administrators read and change them: drafts, saves, history, instances.
+//! The limits and the answers to an attack in force, as administrators read and change them: drafts, saves, history,
+//! instances.
 
+mod access;
 mod history;
 mod instances;
 pub mod replay;
@@ -11,7 +13,7 @@ use tokio::sync::Mutex;
 
 use crate::audit::Audit;
 use crate::clock::{Clock, Micros};
-use crate::config::{self, Limits, LiveHandle, LiveSettings};
+use crate::config::{self, DocumentEdit, Limits, LiveHandle, LiveSettings};
 use crate::db::{Db, DbError};
 use crate::entropy::Entropy;
 use crate::request_id;
@@ -19,6 +21,7 @@ use crate::stop::StopSignal;
 
 pub use crate::config::DraftSaveError as NotWritten;
 pub use crate::config::{BackendKind, DraftError, LimitsDraft, RefusedChange, SavedDraft, with_limit};
+pub use access::AccessOrigin;
 pub use history::{ChangeCursor, LimitsChange};
 pub use instances::Instance;
 use replay::PreviewService;
@@ -156,12 +159,13 @@ impl Tuning {
         by: ChangeActor<'_>,
         reason: &str,
     ) -> Result<SavedDraft, SaveError> {
-        self.put(config::DraftEdit::read(draft).map_err(NotWritten::Invalid)?, if_match, by, reason).await
+        let edit = config::DraftEdit::read(draft).map_err(NotWritten::Invalid)?;
+        self.put(DocumentEdit::Limits(Box::new(edit)), if_match, by, reason).await
     }
 
     async fn put(
         &self,
-        edit: config::DraftEdit,
+        edit: DocumentEdit,
         if_match: &str,
         by: ChangeActor<'_>,
         reason: &str,
@@ -188,7 +192,7 @@ impl Tuning {
     async fn put_and_record(
         &self,
         control: &config::WatchControl,
-        edit: config::DraftEdit,
+        edit: DocumentEdit,
         seen: &str,
         author: &SaveAuthor,
     ) -> Result<SavedDraft, SaveError> {
@@ -206,7 +210,7 @@ impl Tuning {
         Ok(saved)
     }
 
-    /// Saves the limits of an earlier change again.
+    /// Saves the limits of an earlier change again. `[access]` stays as it is.
     pub async fn rollback(
         &self,
         change: &str,
@@ -217,7 +221,8 @@ impl Tuning {
         let document = self.document_of(change).await.map_err(SaveError::Db)?;
         let document = document.ok_or(SaveError::NoSuchChange)?;
         let edit = config::DraftEdit::read(LimitsDraft::Toml(&document)).map_err(NotWritten::Invalid)?;
-        self.put(edit.but_overridden(), if_match, by, reason).await
+        let edit = DocumentEdit::Limits(Box::new(edit.but_overridden()));
+        self.put(edit, if_match, by, reason).await
     }
 
     /// Keeps the history and the list of instances up to date until it is stopped: at every change, and every

@@ -23,10 +23,12 @@ pub struct DraftError {
 pub struct SavedDraft {
     /// The version of the document.
     pub version: String,
-    /// Whether any limit differs from before: a draft may say the same in other words.
+    /// Whether anything that the draft is about differs from before: it may say the same in other words.
     pub changed: bool,
     /// Its limits, with their comments.
     pub toml: String,
+    /// Its `[access]`; empty if there is none.
+    pub access: String,
 }
 
 /// Why a draft was not saved. The document and what is in force are unchanged.

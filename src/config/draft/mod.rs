@@ -1,5 +1,7 @@
-//! A draft of the limits: read as strictly as the document itself, and written into it.
+//! Drafts of the limits and of `[access]`: read as strictly as the document itself, and written into it.
 
+mod access;
+mod document_edit;
 mod edit;
 mod errors;
 mod overridden;
@@ -8,22 +10,25 @@ mod view;
 mod written;
 
 #[cfg(test)]
+mod access_tests;
+#[cfg(test)]
 mod tests;
 
 use toml_edit::DocumentMut;
 
+pub use access::{AccessEdit, AccessSaver};
+pub use document_edit::DocumentEdit;
 pub use edit::with_limit;
 pub use errors::{DraftError, DraftSaveError, SavedDraft};
-pub(super) use overridden::overridden;
+pub(super) use overridden::{overridden, overridden_access};
 pub use view::limits_toml;
 pub use written::{rule_json, span_text};
 
-use super::backend::BackendRead;
 use super::document::{self, ConfigTable, TableEntry};
 use super::error::ConfigError;
 use super::limits::Limits;
 use super::living::NOTHING_SET;
-use super::source::{ConfigSource, Fingerprint};
+use super::source::ConfigSource;
 use crate::throttle::Limit;
 use errors::{DRAFT, draft_errors, line, whole_draft};
 use overridden::covers;
@@ -89,11 +94,8 @@ impl DraftEdit {
         let overridden = overridden(source.environment());
         let kept = |name: &str| covers(&overridden, name);
         let merged = self.merged(text, &theirs, &kept).map_err(DraftSaveError::Backend)?;
-        let cannot = |why: &str| {
-            DraftSaveError::Backend(format!("the draft cannot be written into this document{why}"))
-        };
-        let root = source.tree(&merged).map_err(|error| cannot(&format!(": {error}")))?;
-        let config = source.read(root).map_err(|error| refused(source, theirs.clone(), &error))?;
+        let root = source.tree(&merged).map_err(|error| cannot_write(&format!(": {error}")))?;
+        let config = source.read(root).map_err(|error| refused(source, &theirs, &error, "limits"))?;
         let limits = config.live.limits;
         if !self.but_overridden {
             self.refuse_overridden(&kept, &limits, &theirs)?;
@@ -102,7 +104,9 @@ impl DraftEdit {
         let same =
             |limit: &Limit| kept(limit.name()) || limits.get(limit.name()) == self.limits.get(limit.name());
         if !self.limits.iter().chain(limits.iter()).all(same) {
-            return Err(cannot(" without changing its meaning; write the limits as [limits.name] tables"));
+            return Err(cannot_write(
+                " without changing its meaning; write the limits as [limits.name] tables",
+            ));
         }
         Ok((merged, limits))
     }
@@ -113,37 +117,37 @@ impl DraftEdit {
         theirs: &ConfigTable,
         kept: &dyn Fn(&str) -> bool,
     ) -> Result<String, String> {
-        let plain = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
-        let mut document = parsed(&plain)?;
+        edited(text, |document| self.write(document, theirs, kept))
+    }
+
+    fn write(
+        &self,
+        document: &mut DocumentMut,
+        theirs: &ConfigTable,
+        kept: &dyn Fn(&str) -> bool,
+    ) -> Result<(), String> {
         let first = !document.contains_key("limits");
         if let Some(draft) = &self.toml {
-            view::put_end(&mut document, draft);
+            view::put_end(document, draft);
         }
         for (name, _) in tree::named(theirs) {
             if !kept(&name) && !self.names.iter().any(|(drafted, _)| *drafted == name) {
-                edit::remove(&mut document, &name);
+                edit::remove(document, &name);
             }
         }
         let before = stands(theirs);
         for (name, _) in self.names.iter().filter(|(name, _)| !kept(name)) {
             let had = before.as_ref().and_then(|limits| limits.get(name));
             match (&self.toml, self.limits.get(name)) {
-                (Some(draft), _) => edit::take(&mut document, draft, name)?,
-                (None, Some(want)) if had != Some(want) => edit::write(&mut document, want)?,
+                (Some(draft), _) => edit::take(document, draft, name)?,
+                (None, Some(want)) if had != Some(want) => edit::write(document, want)?,
                 (None, _) => {}
             }
         }
         if first && document.contains_key("limits") {
-            view::set_end_apart(&mut document);
+            view::set_end_apart(document);
         }
-        let mut merged = document.to_string();
-        if merged.trim().is_empty() {
-            // An empty document would look like one that is being written.
-            merged = NOTHING_SET.to_owned();
-        }
-        // Line ends and byte order mark are the owner's; `toml_edit` handles neither.
-        let merged = if text.contains("\r\n") { merged.replace('\n', "\r\n") } else { merged };
-        Ok(if text.starts_with('\u{feff}') { format!("\u{feff}{merged}") } else { merged })
+        Ok(())
     }
 
     /// A limit that a variable sets cannot be changed; a draft may contain it as it is shown or as it is in
@@ -169,6 +173,25 @@ impl DraftEdit {
     }
 }
 
+/// A document after an edit; what the edit does not touch stays as it is.
+fn edited(text: &str, edit: impl FnOnce(&mut DocumentMut) -> Result<(), String>) -> Result<String, String> {
+    let plain = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
+    let mut document = parsed(&plain)?;
+    edit(&mut document)?;
+    let mut merged = document.to_string();
+    if merged.trim().is_empty() {
+        // An empty document would look like one that is being written.
+        merged = NOTHING_SET.to_owned();
+    }
+    // Line ends and byte order mark are the owner's; `toml_edit` handles neither.
+    let merged = if text.contains("\r\n") { merged.replace('\n', "\r\n") } else { merged };
+    Ok(if text.starts_with('\u{feff}') { format!("\u{feff}{merged}") } else { merged })
+}
+
+fn cannot_write(why: &str) -> DraftSaveError {
+    DraftSaveError::Backend(format!("the draft cannot be written into this document{why}"))
+}
+
 /// The limits of a document without the variables; `None` if one of them has a mistake.
 fn stands(root: &ConfigTable) -> Option<Limits> {
     let limits = root.get("limits").map(|entry| ("limits".to_owned(), entry.clone()));
@@ -186,10 +209,15 @@ pub fn named(text: &str) -> Vec<String> {
 }
 
 /// A mistake that was there before the draft is not the draft's.
-fn refused(source: &ConfigSource, theirs: ConfigTable, error: &ConfigError) -> DraftSaveError {
+fn refused(
+    source: &ConfigSource,
+    theirs: &ConfigTable,
+    error: &ConfigError,
+    section: &str,
+) -> DraftSaveError {
     let elsewhere =
-        |error: &ConfigError| error.problems().iter().any(|problem| !problem.field.starts_with("limits"));
-    match source.read(theirs) {
+        |error: &ConfigError| error.problems().iter().any(|problem| !problem.field.starts_with(section));
+    match source.read(theirs.clone()) {
         Err(before) if elsewhere(&before) && elsewhere(error) => not_ours(source, &before),
         _ => DraftSaveError::Invalid(draft_errors(error)),
     }
@@ -198,22 +226,7 @@ fn refused(source: &ConfigSource, theirs: ConfigTable, error: &ConfigError) -> D
 /// What is wrong with the document outside the draft.
 fn not_ours(source: &ConfigSource, error: &ConfigError) -> DraftSaveError {
     DraftSaveError::Backend(format!(
-        "{} has a mistake outside its limits; correct it there first: {error}",
+        "{} has a mistake that this change is not about; correct it there first: {error}",
         source.path().display()
     ))
-}
-
-/// The author has not seen the current document: its version, and what the draft would change in it.
-pub(super) fn stale(edit: &DraftEdit, source: &ConfigSource, found: &BackendRead) -> DraftSaveError {
-    let bytes = found.bytes().unwrap_or_default();
-    let text = String::from_utf8_lossy(bytes);
-    let drafted = edit.put_into(source, &text).ok().map(|(merged, _)| limits_toml(&merged));
-    let drafted = drafted.or_else(|| edit.toml.as_ref().map(ToString::to_string));
-    let diff = |drafted: String| {
-        let current = limits_toml(&text);
-        let diff = similar::TextDiff::from_lines(&current, &drafted);
-        diff.unified_diff().header("in force", "draft").to_string()
-    };
-    let version = Fingerprint::of(bytes).to_string();
-    DraftSaveError::Stale { version, diff: drafted.map(diff).unwrap_or_default() }
 }

@@ -1,5 +1,6 @@
-//! Limits set by environment variables, which the document cannot change.
+//! Limits and `[access]` set by environment variables, which the document cannot change.
 
+use crate::config::access::KEYS;
 use crate::config::environment;
 
 /// Their full names; `*` means all limits, and `custom.*` all custom limits.
@@ -20,6 +21,20 @@ pub(in crate::config) fn overridden(variables: &[(String, String)]) -> Vec<Strin
     names.sort();
     names.dedup();
     names
+}
+
+/// The keys of `[access]` that variables set.
+pub(in crate::config) fn overridden_access(variables: &[(String, String)]) -> Vec<&'static str> {
+    let set = |wanted: &str| {
+        variables.iter().filter_map(|(name, _)| environment::keys_of(name)).any(|keys| {
+            match keys.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+                ["access"] => true,
+                ["access", key, ..] => key == wanted,
+                _ => false,
+            }
+        })
+    };
+    KEYS.into_iter().filter(|key| set(key)).collect()
 }
 
 pub(super) fn covers(overridden: &[String], name: &str) -> bool {

@@ -138,7 +138,7 @@ impl ConfigReloader {
         let outcome = match swapped {
             Err(reason) => return (Err(DraftSaveError::Backend(reason)), None),
             Ok(SwapResult::Overtaken(found)) => {
-                return (Err(draft::stale(&request.edit, &self.source, &found)), None);
+                return (Err(request.edit.stale(&self.source, &found)), None);
             }
             Ok(SwapResult::Done) => self.step(BackendRead::Bytes(candidate.into_bytes()), false),
         };
@@ -152,8 +152,9 @@ impl ConfigReloader {
         let now = self.live.in_force();
         let saved = SavedDraft {
             version: now.fingerprint.map(|version| version.to_string()).unwrap_or_default(),
-            changed: now.live.limits != before.live.limits,
+            changed: request.edit.changed(&before.live, &now.live),
             toml: draft::limits_toml(&now.document),
+            access: now.live.access.settings().toml(),
         };
         (Ok(saved), outcome)
     }
@@ -184,9 +185,9 @@ impl ConfigReloader {
             )));
         }
         if Fingerprint::of(bytes).to_string() != request.seen {
-            return Err(draft::stale(&request.edit, &self.source, &found));
+            return Err(request.edit.stale(&self.source, &found));
         }
-        let (candidate, _) = request.edit.put_into(&self.source, text)?;
+        let candidate = request.edit.put_into(&self.source, text)?;
         if candidate.len() as u64 > LARGEST {
             return Err(DraftSaveError::Backend(format!("{place} would be longer than 1 MiB")));
         }

@@ -6,6 +6,7 @@
 //! from our own pages or programs, and a password confirmed recently in that session.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 
 use actix_web::dev::Payload;
@@ -98,6 +99,11 @@ impl Admin {
 
     pub fn id(&self) -> String {
         self.who.account.id.to_string()
+    }
+
+    /// The address that they come from.
+    pub const fn address(&self) -> IpAddr {
+        self.client.ip()
     }
 
     /// Records that a form was not ours, if the page itself reports it and keeps the input: the guard

@@ -1,5 +1,6 @@
 //! The administrators' console.
 
+pub mod access;
 pub mod attack;
 pub mod chart;
 pub mod confirm;

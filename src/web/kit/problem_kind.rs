@@ -83,11 +83,11 @@ kinds! {
     INVALID_INPUT = "invalid-input", UNPROCESSABLE_ENTITY, "Invalid input",
         "Correct the fields listed in errors and send the call again.";
     PRECONDITION_REQUIRED = "precondition-required", PRECONDITION_REQUIRED, "If-Match required",
-        "Send If-Match with the ETag of GET /api/v1/admin/limits, so that nobody else's change is lost.";
-    PRECONDITION_FAILED = "precondition-failed", PRECONDITION_FAILED, "Somebody else changed the limits",
+        "Send If-Match with the ETag of GET /api/v1/admin/limits or /api/v1/admin/access, so that nobody else's change is lost.";
+    PRECONDITION_FAILED = "precondition-failed", PRECONDITION_FAILED, "Somebody else changed the settings",
         "The field diff shows the difference between what is saved now and what you sent. Merge the two and send the call again with If-Match of version.";
-    NOT_SAVED = "not-saved", CONFLICT, "Limits not saved",
-        "The backend of the limits cannot be written. The field reason says why and what to do. The previous limits stay in force.";
+    NOT_SAVED = "not-saved", CONFLICT, "Not saved",
+        "The backend of the live settings cannot be written. The field reason says why and what to do. The previous settings stay in force.";
     NOT_FOUND = "not-found", NOT_FOUND, "Not found",
         "Check the path against /openapi.json.";
     METHOD_NOT_ALLOWED = "method-not-allowed", METHOD_NOT_ALLOWED, "Method not allowed",

@@ -11,7 +11,7 @@ use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use crate::web::console::{confirm, events, limits, lookup, messages, tokens};
+use crate::web::console::{access, confirm, events, limits, lookup, messages, tokens};
 use crate::web::kit::problem::ProblemBody;
 use crate::web::{
     account, captcha, code, machine, register, reset, session, sign_in, sign_in_by_code, status,
@@ -52,6 +52,8 @@ use crate::web::{
         machine::limits::peek,
         machine::limits::refund,
         confirm::call::submit,
+        access::call::show,
+        access::call::save,
         limits::call::show,
         limits::call::save,
         limits::history_call::history,

@@ -4,6 +4,7 @@ mod challenging;
 mod denying;
 mod exempting;
 mod pausing;
+mod saving;
 
 use crate::support::app::{Client, PASSWORD, TestApp};
 

@@ -60,6 +60,8 @@ const WAYS: &[Way] = &[
     ("GET", "/api/v1/admin/limits/history", Body::Nothing),
     ("POST", "/api/v1/admin/limits/preview", Body::Draft(r#"{"limits":{}}"#)),
     ("POST", "/api/v1/admin/limits/rollback", Body::Json(r#"{"change":"x","reason":"x"}"#)),
+    ("GET", "/api/v1/admin/access", Body::Nothing),
+    ("PUT", "/api/v1/admin/access", Body::Json(r#"{"reason":"x"}"#)),
     ("GET", "/api/v1/admin/brakes", Body::Nothing),
     ("DELETE", "/api/v1/admin/brakes/{prefix}", Body::Json("")),
     ("GET", "/api/v1/admin/tokens", Body::Nothing),

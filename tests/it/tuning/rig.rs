@@ -9,10 +9,18 @@ pub const LIMITS: &str = "/api/v1/admin/limits";
 
 /// Signs in an administrator.
 pub async fn admin(app: &TestApp, name: &str) -> Client {
+    sign_in(app, name, app.client()).await
+}
+
+/// The same at an address, behind a proxy.
+pub async fn admin_from(app: &TestApp, name: &str, address: &str) -> Client {
+    sign_in(app, name, app.client_at(address)).await
+}
+
+async fn sign_in(app: &TestApp, name: &str, client: Client) -> Client {
     let (login, services) = (Username::parse(name).unwrap(), &app.services);
     let hash = services.hasher.hash_new(PASSWORD, &login).await.unwrap().unwrap();
     services.accounts.create(&login, &hash, Roles { admin: true }).await.unwrap();
-    let client = app.client();
     assert_eq!(client.login(name, PASSWORD).await.status, 200);
     client
 }

@@ -222,6 +222,8 @@ fn act_key(act: &str) -> Option<&'static str> {
         "token.revoke" => "act.token-revoke",
         "confirm" => "act.confirm",
         "access" => "act.access",
+        "access.save" => "act.access-save",
+        "access.end" => "act.access-end",
         _ => return None,
     })
 }

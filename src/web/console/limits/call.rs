@@ -180,9 +180,9 @@ pub struct LimitsRequest {
 
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({ "version": "5d1f0c2a9b3e", "changed": true }))]
-struct LimitsSaved {
+pub struct DocumentSaved {
     version: String,
-    /// Whether any limit differs from before.
+    /// Whether anything differs from before.
     changed: bool,
 }
 
@@ -205,7 +205,7 @@ struct LimitsSaved {
     responses((
         status = 200,
         description = "In force on this instance, and on all within a second.",
-        body = LimitsSaved,
+        body = DocumentSaved,
         headers(("Version"))
     )),
     security(("session" = [])),
@@ -260,7 +260,7 @@ pub struct RollbackRequest {
     responses((
         status = 200,
         description = "In force on this instance, and on all within a second.",
-        body = LimitsSaved,
+        body = DocumentSaved,
         headers(("Version"))
     )),
     security(("session" = [])),
@@ -312,11 +312,11 @@ pub fn told(
     admin.failed(services, act, &detail);
 }
 
-fn answer(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Problem> {
+pub fn answer(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Problem> {
     match saved {
-        Ok(SavedDraft { version, changed, toml: _ }) => {
+        Ok(SavedDraft { version, changed, .. }) => {
             let tag = tag(&version);
-            Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(LimitsSaved { version, changed }))
+            Ok(HttpResponse::Ok().insert_header((ETAG, tag)).json(DocumentSaved { version, changed }))
         }
         Err(SaveError::NotWritten(NotWritten::Stale { version, diff })) => {
             Err(Problem::PreconditionFailed { version, diff })
@@ -332,7 +332,7 @@ fn answer(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Problem>
 }
 
 /// The version that the caller has seen (RFC 9110, 13.1.1). `*` names none.
-fn seen(request: &HttpRequest, current: &str) -> Result<String, Problem> {
+pub fn seen(request: &HttpRequest, current: &str) -> Result<String, Problem> {
     let fields = request.headers().get_all(IF_MATCH).filter_map(|value| value.to_str().ok());
     let tags: Vec<&str> = fields
         .flat_map(|field| field.split(','))
@@ -342,7 +342,7 @@ fn seen(request: &HttpRequest, current: &str) -> Result<String, Problem> {
     known.map(|tag| (*tag).to_owned()).ok_or(Problem::PreconditionRequired)
 }
 
-fn reason(text: &str) -> Result<&str, Problem> {
+pub fn reason(text: &str) -> Result<&str, Problem> {
     let text = text.trim();
     let fits = !text.is_empty()
         && text.chars().count() <= LONGEST_REASON
@@ -350,7 +350,7 @@ fn reason(text: &str) -> Result<&str, Problem> {
     if fits { Ok(text) } else { Err(wrong("reason", "Give a reason of 1 to 500 characters.")) }
 }
 
-fn tag(version: &str) -> HeaderValue {
+pub fn tag(version: &str) -> HeaderValue {
     HeaderValue::try_from(format!("\"{version}\"")).expect("hexadecimal digits")
 }
 

@@ -56,12 +56,16 @@ struct LimitChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     toml: String,
+    /// `[access]` at that time; left out if nothing was set.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schema(required = false)]
+    access: String,
 }
 
 impl From<LimitsChange> for LimitChange {
     fn from(change: LimitsChange) -> Self {
-        let LimitsChange { id, at, version, previous, actor, login, reason, document } = change;
-        Self { id, at: Moment(at).iso(), version, previous, actor, login, reason, toml: document }
+        let LimitsChange { id, at, version, previous, actor, login, reason, document, access } = change;
+        Self { id, at: Moment(at).iso(), version, previous, actor, login, reason, toml: document, access }
     }
 }
 

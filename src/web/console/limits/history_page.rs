@@ -53,12 +53,17 @@ pub async fn changes(
     let found = services.tuning.history(before, limit + 1).await?;
     let more = found.len() > limit as usize;
     let next = more.then(|| found.get(limit as usize - 1).map(LimitsChange::cursor)).flatten();
-    let earlier = |index: usize| found.get(index + 1).map_or("", |change| change.document.as_str());
+    let earlier = |index: usize| found.get(index + 1).map(whole).unwrap_or_default();
     let rows = found.iter().take(limit as usize).enumerate().map(|(index, change)| {
         let newest = first && index == 0;
-        row(change, earlier(index), newest && change.version == current.version)
+        row(change, &earlier(index), newest && change.version == current.version)
     });
     Ok((rows.collect(), next))
+}
+
+/// Everything that a change put in force.
+fn whole(change: &LimitsChange) -> String {
+    [change.access.as_str(), change.document.as_str()].join("\n").trim_start().to_owned()
 }
 
 fn row(change: &LimitsChange, earlier: &str, current: bool) -> ChangeRow {
@@ -68,7 +73,7 @@ fn row(change: &LimitsChange, earlier: &str, current: bool) -> ChangeRow {
         version: change.version.clone(),
         login: change.login.clone(),
         reason: change.reason.clone(),
-        diff: diff::between(earlier, &change.document),
+        diff: diff::between(earlier, &whole(change)),
         current,
     }
 }

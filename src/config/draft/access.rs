@@ -1,0 +1,213 @@
+//! A draft of `[access]`: read as strictly as the document itself, and written into it.
+
+use std::net::IpAddr;
+
+use serde_json::Value as Json;
+use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
+
+use super::errors::{DraftError, DraftSaveError, draft_errors, whole_draft};
+use super::overridden::overridden_access;
+use super::{cannot_write, edited, not_ours, refused, tree, view};
+use crate::clock::Micros;
+use crate::config::access::{AccessNetwork, AccessSettings, KEYS};
+use crate::config::document::{ConfigTable, TableEntry};
+use crate::config::error::ConfigProblem;
+use crate::config::reader::{self, ProblemList};
+use crate::config::source::ConfigSource;
+
+/// Valid `[access]`, as an administrator wants it. It may still conflict with the document that it is written into.
+#[derive(Debug, Clone)]
+pub struct AccessEdit {
+    draft: AccessSettings,
+    /// The draft without what has ended.
+    kept: AccessSettings,
+}
+
+/// Who saves `[access]`, when, and over what.
+#[derive(Debug, Clone, Copy)]
+pub struct AccessSaver<'a> {
+    pub current: &'a AccessSettings,
+    pub address: IpAddr,
+    pub now: Micros,
+}
+
+impl AccessEdit {
+    /// Reads an object with the structure of the `[access]` table; returns all of its problems. What was there before
+    /// may have ended, and is then dropped; what is new must end later, and must not refuse its author.
+    pub fn read(draft: &Json, saver: AccessSaver<'_>) -> Result<Self, Vec<DraftError>> {
+        let draft = parse(draft)?;
+        let AccessSaver { current, address, now } = saver;
+        let mut errors = Vec::new();
+        let networks = |key: &str, list: &[AccessNetwork], before: &[AccessNetwork], denies: bool| {
+            let new = list.iter().enumerate().filter(|(_, entry)| !before.contains(entry));
+            let wrong = new.flat_map(|(index, entry)| {
+                let ended = (entry.until <= now).then(|| has_ended(&format!("{key}[{index}].until")));
+                let own = denies && entry.network.contains(&address);
+                ended.into_iter().chain(own.then(|| refuses_you(&format!("{key}[{index}].network"))))
+            });
+            wrong.collect::<Vec<_>>()
+        };
+        errors.extend(networks("deny", &draft.deny, &current.deny, true));
+        errors.extend(networks("allow", &draft.allow, &current.allow, false));
+        let new = draft.pause_sms.iter().enumerate().filter(|(_, pause)| !current.pause_sms.contains(pause));
+        let ended = new.filter(|(_, pause)| pause.until <= now);
+        errors.extend(ended.map(|(index, _)| has_ended(&format!("pause_sms[{index}].until"))));
+        let end = draft.challenge_everyone_until.filter(|end| *end <= now);
+        if end.is_some() && end != current.challenge_everyone_until {
+            errors.push(has_ended("challenge_everyone_until"));
+        }
+        let kept = draft.in_force(now);
+        if errors.is_empty() { Ok(Self { draft, kept }) } else { Err(errors) }
+    }
+
+    pub const fn settings(&self) -> &AccessSettings {
+        &self.kept
+    }
+
+    /// The document with this draft in it. Its comments and everything else stay.
+    pub(in crate::config) fn put_into(
+        &self,
+        source: &ConfigSource,
+        text: &str,
+    ) -> Result<String, DraftSaveError> {
+        let theirs = source.tree(text).map_err(|error| not_ours(source, &error))?;
+        let before = stands(&theirs);
+        let fixed = overridden_access(source.environment());
+        let put = |wanted: &AccessSettings| {
+            let edit = |document: &mut DocumentMut| write(document, wanted, &before, &fixed);
+            let merged = edited(text, edit).map_err(DraftSaveError::Backend)?;
+            let root = source.tree(&merged).map_err(|error| cannot_write(&format!(": {error}")))?;
+            let config =
+                source.read(root).map_err(|error| told(refused(source, &theirs, &error, "access")))?;
+            Ok((merged, config.live.access))
+        };
+        // Whole at first, so that a mistake is told at the entry as it was sent.
+        let (_, in_force) = put(&self.draft)?;
+        let errors: Vec<_> = KEYS
+            .into_iter()
+            .filter(|key| fixed.contains(key))
+            .filter(|key| !same(key, &self.draft, in_force.settings()) && !same(key, &self.draft, &before))
+            .map(|key| DraftError::at(key, SET_BY_VARIABLE.to_owned(), None))
+            .collect();
+        if !errors.is_empty() {
+            return Err(DraftSaveError::Invalid(errors));
+        }
+        let (merged, in_force) = put(&self.kept)?;
+        let means = |key: &&str| fixed.contains(key) || same(key, &self.kept, in_force.settings());
+        if KEYS.iter().all(means) {
+            Ok(merged)
+        } else {
+            Err(cannot_write(" without changing its meaning; write it as an [access] table"))
+        }
+    }
+}
+
+const SET_BY_VARIABLE: &str = "is set by an environment variable of the server, which overrides what is saved here; change it there, or leave it unchanged";
+
+fn has_ended(field: &str) -> DraftError {
+    DraftError::at(field, "has passed; choose a time that is still to come".to_owned(), None)
+}
+
+fn refuses_you(field: &str) -> DraftError {
+    const MESSAGE: &str = "contains the address that you save from, so that you would refuse yourself; name a smaller network, or save from elsewhere";
+    DraftError::at(field, MESSAGE.to_owned(), None)
+}
+
+/// As API and forms name fields: `deny[0].until`.
+fn told(error: DraftSaveError) -> DraftSaveError {
+    match error {
+        DraftSaveError::Invalid(errors) => DraftSaveError::Invalid(errors.into_iter().map(short).collect()),
+        other => other,
+    }
+}
+
+fn short(error: DraftError) -> DraftError {
+    let field = error.field.strip_prefix("access.").unwrap_or(&error.field).to_owned();
+    DraftError { field, ..error }
+}
+
+fn parse(draft: &Json) -> Result<AccessSettings, Vec<DraftError>> {
+    let entry = TableEntry::new(tree::of_json(draft), whole_draft());
+    let root = ConfigTable::from([("access".to_owned(), entry)]);
+    let (settings, problems) = read(root);
+    if problems.is_empty() {
+        return Ok(settings);
+    }
+    let errors = draft_errors(&crate::config::ConfigError::new(problems));
+    Err(errors.into_iter().map(short).collect())
+}
+
+/// `[access]` of a document without the variables, as far as it is valid.
+pub(super) fn stands(root: &ConfigTable) -> AccessSettings {
+    let access = root.get("access").map(|entry| ("access".to_owned(), entry.clone()));
+    read(access.into_iter().collect()).0
+}
+
+fn read(root: ConfigTable) -> (AccessSettings, Vec<ConfigProblem>) {
+    let problems = ProblemList::default();
+    let settings = reader::read(root, &problems, |root| {
+        root.section("access", |section| AccessSettings::read(section, &[]))
+    });
+    (settings, problems.into_inner())
+}
+
+fn same(key: &str, one: &AccessSettings, other: &AccessSettings) -> bool {
+    match key {
+        "deny" => one.deny == other.deny,
+        "allow" => one.allow == other.allow,
+        "pause_sms" => one.pause_sms == other.pause_sms,
+        _ => one.challenge_everyone_until == other.challenge_everyone_until,
+    }
+}
+
+/// Writes the keys that differ from `before`, except those that variables set.
+fn write(
+    document: &mut DocumentMut,
+    wanted: &AccessSettings,
+    before: &AccessSettings,
+    fixed: &[&str],
+) -> Result<(), String> {
+    let free = || KEYS.into_iter().filter(|key| !fixed.contains(key));
+    if free().all(|key| same(key, wanted, before)) {
+        return Ok(());
+    }
+    // [[access.deny]] without [access] has no table to write into.
+    if matches!(document.get("access"), Some(Item::Table(table)) if table.is_implicit() && !table.is_dotted())
+    {
+        document.remove("access");
+        let all = KEYS.into_iter().filter_map(|key| {
+            let from = if fixed.contains(&key) { before } else { wanted };
+            Some((key, from.value(key)?))
+        });
+        let all: Vec<_> = all.collect();
+        let table = table(document)?;
+        all.into_iter().for_each(|(key, value)| drop(table.insert(key, Item::Value(value))));
+        return Ok(());
+    }
+    let table = table(document)?;
+    for key in free().filter(|key| !same(key, wanted, before)) {
+        let nothing = || if key.ends_with("_until") { Value::from("") } else { Array::new().into() };
+        let value = wanted.value(key).unwrap_or_else(nothing);
+        match table.get_mut(key).and_then(Item::as_value_mut) {
+            Some(old) => {
+                let decor = old.decor().clone();
+                *old = value;
+                *old.decor_mut() = decor;
+            }
+            None => drop(table.insert(key, Item::Value(value))),
+        }
+    }
+    Ok(())
+}
+
+/// The table of the document; a new one is written after everything else.
+fn table(document: &mut DocumentMut) -> Result<&mut dyn TableLike, String> {
+    if !document.contains_key("access") {
+        let mut table = Table::new();
+        table.decor_mut().set_prefix("\n");
+        document.insert("access", Item::Table(table));
+        view::set_end_apart(document);
+    }
+    let table = document.get_mut("access").and_then(Item::as_table_like_mut);
+    table.ok_or_else(|| "access in this document is not a table; write it as [access]".to_owned())
+}

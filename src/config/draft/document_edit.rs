@@ -1,0 +1,69 @@
+//! A change of the document by an administrator: of its limits, or of `[access]`.
+
+use super::access::{AccessEdit, stands};
+use super::errors::DraftSaveError;
+use super::{DraftEdit, view};
+use crate::config::backend::BackendRead;
+use crate::config::settings::LiveSettings;
+use crate::config::source::{ConfigSource, Fingerprint};
+
+#[derive(Debug, Clone)]
+pub enum DocumentEdit {
+    Limits(Box<DraftEdit>),
+    Access(Box<AccessEdit>),
+}
+
+impl DocumentEdit {
+    /// The document with the change in it.
+    pub(in crate::config) fn put_into(
+        &self,
+        source: &ConfigSource,
+        text: &str,
+    ) -> Result<String, DraftSaveError> {
+        match self {
+            Self::Limits(edit) => edit.put_into(source, text).map(|(merged, _)| merged),
+            Self::Access(edit) => edit.put_into(source, text),
+        }
+    }
+
+    /// Whether it made a difference.
+    pub(in crate::config) fn changed(&self, before: &LiveSettings, now: &LiveSettings) -> bool {
+        match self {
+            Self::Limits(_) => now.limits != before.limits,
+            Self::Access(_) => now.access != before.access,
+        }
+    }
+
+    /// The part of a document that it is about, for people to compare.
+    fn part(&self, source: &ConfigSource, text: &str) -> String {
+        match self {
+            Self::Limits(_) => view::limits_toml(text),
+            Self::Access(_) => source.tree(text).map(|root| stands(&root).toml()).unwrap_or_default(),
+        }
+    }
+
+    /// The draft alone, if it cannot be put into the document.
+    fn alone(&self) -> Option<String> {
+        match self {
+            Self::Limits(edit) => edit.toml.as_ref().map(ToString::to_string),
+            Self::Access(edit) => Some(edit.settings().toml()),
+        }
+    }
+
+    /// The author has not seen the current document: its version, and what the draft would change in it.
+    pub(in crate::config) fn stale(&self, source: &ConfigSource, found: &BackendRead) -> DraftSaveError {
+        let bytes = found.bytes().unwrap_or_default();
+        let text = String::from_utf8_lossy(bytes);
+        let drafted = self.put_into(source, &text).ok().map(|merged| self.part(source, &merged));
+        let diff = |drafted: String| {
+            let current = self.part(source, &text);
+            let diff = similar::TextDiff::from_lines(&current, &drafted);
+            diff.unified_diff().header("in force", "draft").to_string()
+        };
+        let version = Fingerprint::of(bytes).to_string();
+        DraftSaveError::Stale {
+            version,
+            diff: drafted.or_else(|| self.alone()).map(diff).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! `/admin/access`: the answers to an attack.
+
+pub mod call;
