@@ -323,3 +323,29 @@ async fn another_method_is_told_which_there_are() {
         assert!(!answer.header("allow").is_empty(), "{path}: RFC 9110 asks for Allow");
     }
 }
+
+#[tokio::test]
+async fn answers_about_access_carry_what_is_described_and_nothing_else() {
+    let app = TestApp::start(Store::Memory).await;
+    let held = Held::of(crate::tuning::rig::admin(&app, "boss").await);
+    let path = "/api/v1/admin/access";
+    let call = async |tag: Option<&str>, body: Value| {
+        let mut request = held.client.http.put(format!("{}{path}", app.url)).json(&body);
+        if let Some(tag) = tag {
+            request = request.header("if-match", tag);
+        }
+        let answer = Answer::read(request.send().await.unwrap()).await;
+        held.check("put", path, &answer);
+        answer.status
+    };
+    let tag = held.client.get(path).await.header("etag").to_owned();
+    let entry = json!([{ "network": "203.0.113.0/24", "until": "2026-03-01T13:00:00Z", "reason": "a test" }]);
+    let pause = json!([{ "prefix": "+86138", "until": "2026-03-01T13:00:00Z", "reason": "a test" }]);
+    let body = json!({ "deny": entry, "allow": entry, "pause_sms": pause, "reason": "a test" });
+    assert_eq!(call(None, body.clone()).await, 428);
+    assert_eq!(call(Some(&tag), json!({ "deny": [{}], "reason": "a test" })).await, 422);
+    assert_eq!(call(Some(&tag), body.clone()).await, 200);
+    assert_eq!(call(Some(&tag), body).await, 412);
+    assert_eq!(held.get(path).await, 200);
+    assert_eq!(held.get("/api/v1/admin/limits/history").await, 200);
+}
