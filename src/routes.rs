@@ -107,7 +107,11 @@ pub fn app(
                         .route(put().to(console_access::call::save)),
                 )
                 .service(calls("/admin/brakes", "GET, HEAD").route(get().to(messages::call::brakes)))
-                .service(calls("/admin/brakes/{prefix}", "DELETE").route(delete().to(messages::call::lift))),
+                .service(
+                    calls("/admin/brakes/{prefix}", "DELETE")
+                        .app_data(PayloadConfig::new(extract::BODY_LIMIT))
+                        .route(delete().to(messages::call::lift)),
+                ),
         )
         .service(calls("/", "GET, HEAD").route(get().to(session::page::home)))
         .service(

@@ -161,6 +161,21 @@ impl Accounts {
         self.one(BY_ID, &id.to_string()).await
     }
 
+    /// The accounts whose names begin with these letters: for administrators, who know no more of a name.
+    pub async fn beginning_with(&self, letters: &str) -> Result<Vec<(AccountId, Username)>, DbError> {
+        const SQL: &str = "SELECT id, login FROM accounts WHERE substr(login, 1, CAST($1 AS INTEGER)) = $2";
+        // PostgreSQL accepts no NUL in a text, and no name contains one.
+        if letters.contains('\0') {
+            return Ok(Vec::new());
+        }
+        let length = letters.chars().count() as i64;
+        let rows: Vec<(String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(length).bind(letters)
+            .fetch_all(pool).await)?;
+        let account =
+            |(id, login): (String, String)| Ok((id::stored(AccountId::parse(&id))?, Username::stored(login)));
+        Ok(rows.into_iter().map(account).collect::<Result<_, sqlx::Error>>()?)
+    }
+
     async fn one(&self, sql: &'static str, key: &str) -> Result<Option<Account>, DbError> {
         let row: Option<AccountRow> = match &self.db {
             Db::Sqlite(pools) => pools.read(query_as(sql).bind(key)).await?,

@@ -2,13 +2,14 @@
 //! in again.
 
 mod passwords;
+mod recorded;
 mod subject;
 
 use std::sync::Arc;
 
 use serde_json::json;
 
-use crate::audit::{Action, Audit, AuditEvent, EventEntry, Outcome};
+use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::Micros;
 use crate::config::{LimitName, LiveSettings};
 use crate::db::DbError;
@@ -17,6 +18,7 @@ use crate::request_id;
 use crate::sms::{Guesser, Phone, SmsCodes, SmsError};
 use crate::throttle::{AnyStore, Limit, Limiter, MemoryStore, StoreError, WindowStore};
 
+pub use recorded::{FoundSubject, RecordedSubject};
 pub use subject::{LookupKind, LookupSubject};
 
 /// The service. Clones share it.
@@ -152,20 +154,6 @@ impl Lookup {
             }
         }
         Ok(fullest.expect("there are guessers"))
-    }
-
-    /// The events of a subject, newest first. None are stored for a prefix or for everyone.
-    pub async fn events(
-        &self,
-        subject: &LookupSubject,
-        since: Micros,
-        most: u32,
-    ) -> Result<Vec<EventEntry>, DbError> {
-        let account = self.account(subject).await?;
-        let Some((kind, named)) = subject.recorded(account.as_ref()) else { return Ok(Vec::new()) };
-        let audit = &self.0.audit;
-        audit.flush().await;
-        audit.log().by_subject(kind, audit.subject(&named), since, most).await
     }
 
     /// Clears what a limit has counted for a subject: in the store, in this process's own windows, and for

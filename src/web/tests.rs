@@ -16,7 +16,7 @@ use super::account::view::{AccountPage, AttemptKind, AttemptRow, SessionRow};
 use super::api_page::ApiPage;
 use super::captcha::view::{CaptchaBlock, ChallengeView, LaterView};
 use super::code::view::{CodePage, CodeStep, SentCode};
-use super::console::messages::view::{Asked, MessagesPage};
+use super::console::messages::view::{Asked, LiftProblem, MessagesPage};
 use super::form::notice::Notice;
 use super::kit::error_page::{ErrorKind, ErrorPage};
 use super::outbox::view::{OutboxPage, OutboxRow};
@@ -165,6 +165,11 @@ fn messages(visit: &Visit) -> Vec<(&'static str, MessagesPage)> {
         MessagesPage::new(visit, "ada", asked, LedgerPage { entries, next: None }, brakes)
     };
     vec![
+        (
+            "messages-reason",
+            page(Asked::default(), Vec::new(), vec![brake.clone()])
+                .not_lifted("+861380013", LiftProblem::ReasonMissing),
+        ),
         ("messages", page(asked, entries, vec![brake])),
         ("messages-none", page(Asked::default(), Vec::new(), Vec::new())),
     ]

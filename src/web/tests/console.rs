@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::NOW;
 use crate::audit::{
     Action, AttackEntry, AttackFigures, AttackKind, AttackShare, EventEntry, EventFilter, EventPage,
-    MaskedSubject, Outcome,
+    MaskedSubject, Outcome, SubjectKind,
 };
 use crate::clock::Micros;
 use crate::config::Limits;
@@ -25,6 +25,7 @@ use crate::web::console::lookup::view::{ENABLING, LimitState, LookupPage, Person
 use crate::web::console::overview::view::{
     Charts, InstanceRow, Overview, OverviewPage, Part, Period, Subject, Use, Warning,
 };
+use crate::web::console::subject_link::SubjectLink;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::wait::Moment;
 
@@ -79,6 +80,7 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     add("lookup-unreadable", &lookup().unreadable());
     add("lookup-down", &lookup().down());
     add("lookup-expired", &lookup().expired());
+    add("lookup-gone", &LookupPage::new(visit, "ada", "#account:00000000000000aa").gone());
     all
 }
 
@@ -159,10 +161,8 @@ fn overview(visit: &Visit, worried: bool) -> Overview {
         Warning::Dropped { count: 1_234 },
     ];
     let subject = |kind, mask: &str| Subject {
-        kind,
-        mask: mask.into(),
+        link: SubjectLink::new(kind, &MaskedSubject { key: -7, mask: mask.into() }),
         attempts: 1_234,
-        href: "/admin/events?account=-7".into(),
     };
     let used = Use { limit: "login-account".into(), challenged: [3, 30], refused: [1, 12], noted: [0, 2] };
     Overview {
@@ -179,7 +179,7 @@ fn overview(visit: &Visit, worried: bool) -> Overview {
         ],
         uses: if worried { vec![used] } else { Vec::new() },
         subjects: if worried {
-            vec![subject("event.account", "k**"), subject("event.phone", "+8613****8000")]
+            vec![subject(SubjectKind::Account, "k**"), subject(SubjectKind::Phone, "+8613****8000")]
         } else {
             Vec::new()
         },
@@ -324,7 +324,10 @@ fn person() -> Person {
         name: "kim".into(),
         facts: vec!["Its <number>".into()],
         disabled: Some(Moment(NOW)),
-        limits: vec![state("login-account", &hits, 2, false), state("captcha-address", &[], 0, true)],
+        limits: vec![
+            state("login-account", &hits, 2, false).with_events(Some("/admin/events?limit=x".into())),
+            state("captcha-address", &[], 0, true),
+        ],
         events: entries().into_iter().map(Into::into).collect(),
         all_events: Some("/admin/events?account=-7".into()),
     }

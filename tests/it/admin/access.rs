@@ -34,7 +34,7 @@ const WAYS: &[Way] = &[
     ("GET", "/admin/confirm", Body::Nothing),
     ("POST", "/admin/confirm", Body::Form),
     ("GET", "/admin/messages", Body::Nothing),
-    ("POST", "/admin/brakes/lift", Body::Form),
+    ("POST", "/admin/brakes/lift", Body::Kept),
     ("GET", "/admin", Body::Nothing),
     ("GET", "/admin/events", Body::Nothing),
     ("GET", "/admin/limits", Body::Nothing),

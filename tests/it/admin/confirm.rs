@@ -99,10 +99,10 @@ async fn the_page_leads_to_the_password_and_back() {
     let boss = admin(&app).await;
     assert_eq!(boss.get("/admin/confirm?next=/admin/messages").await.header("location"), "/admin/messages");
     app.advance(QUARTER);
-    let sent = boss.submit("/admin/messages", "/admin/brakes/lift", &[("prefix", "+861380013")]).await;
-    assert_eq!((sent.status, sent.header("location")), (303, "/admin/confirm?next=/admin/messages"));
+    let sent = boss.submit("/admin/tokens", "/admin/tokens/revoke", &[("id", "0")]).await;
+    assert_eq!((sent.status, sent.header("location")), (303, "/admin/confirm?next=/admin/tokens"));
     let page = boss.get(sent.header("location")).await;
-    assert_eq!((page.status, page.hidden("next").as_deref()), (200, Some("/admin/messages")));
+    assert_eq!((page.status, page.hidden("next").as_deref()), (200, Some("/admin/tokens")));
     let token = page.csrf_token();
     let fields = [("csrf_token", token.as_str()), ("next", "/admin/messages?state=refused")];
     let wrong = boss.post("/admin/confirm", &[&fields[..], &[("password", "wrong")]].concat()).await;
@@ -110,8 +110,8 @@ async fn the_page_leads_to_the_password_and_back() {
     assert!(wrong.text.contains("id=\"password-error\""), "{}", wrong.text);
     let right = boss.post("/admin/confirm", &[&fields[..], &[("password", PASSWORD)]].concat()).await;
     assert_eq!((right.status, right.header("location")), (303, "/admin/messages?state=refused"));
-    let sent = boss.submit("/admin/messages", "/admin/brakes/lift", &[("prefix", "+861380013")]).await;
-    assert_eq!((sent.status, sent.header("location")), (303, "/admin/messages"));
+    let sent = boss.submit("/admin/tokens", "/admin/tokens/revoke", &[("id", "0")]).await;
+    assert_eq!((sent.status, sent.header("location")), (303, "/admin/tokens"));
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod access;
 mod confirm;
+mod leads;
 mod passwords;
 mod subjects;
 pub mod tokens;

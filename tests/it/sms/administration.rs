@@ -119,16 +119,41 @@ async fn a_braked_prefix_is_shown_and_lifted() {
     assert_eq!(listed.body["brakes"][0]["prefix"], "+861380013", "{}", listed.text);
     assert!(boss.get("/admin/messages").await.text.contains("+861380013…"));
     assert_eq!(user.ask_code(OTHER, "login").await.status, 202, "others are not stopped");
-    let lifted = boss.submit("/admin/messages", "/admin/brakes/lift", &[("prefix", "+861380013")]).await;
+    let lift = [("prefix", "+861380013"), ("reason", "a campaign of <ours>")];
+    let silent = boss.submit("/admin/messages", "/admin/brakes/lift", &[lift[0], ("reason", " ")]).await;
+    assert_eq!(silent.status, 422);
+    assert!(silent.text.contains("id=\"reason-0-error\"") && silent.text.contains("+861380013…"));
+    let lifted = boss.submit("/admin/messages", "/admin/brakes/lift", &lift).await;
     assert_eq!((lifted.status, lifted.header("location")), (303, "/admin/messages"));
-    assert_eq!(boss.post("/admin/brakes/lift", &[("prefix", "+861380013")]).await.status, 403, "no token");
+    assert_eq!(boss.post("/admin/brakes/lift", &lift).await.status, 403, "no token");
+    let events = boss.get("/admin/events").await.text;
+    assert!(events.contains("a campaign of &#60;ours&#62;"), "{events}");
+    assert!(events.contains("Brake on a prefix</span>"), "without a rule");
+    // The password and the reason are asked for on the way, and neither is lost.
+    app.advance(Duration::from_secs(1));
+    assert_eq!(brake().await, "sms-brake");
+    app.advance(Duration::from_secs(16 * 60));
+    let asked = boss.submit("/admin/messages", "/admin/brakes/lift", &lift).await;
+    assert_eq!(
+        (asked.status, asked.hidden("reason").as_deref()),
+        (200, Some("a campaign of &#60;ours&#62;"))
+    );
+    let token = asked.csrf_token();
+    let fields = [lift[0], lift[1], ("password", PASSWORD), ("csrf_token", &token)];
+    assert_eq!(boss.post("/admin/brakes/lift", &fields).await.header("location"), "/admin/messages");
     app.advance(Duration::from_secs(1));
     assert_eq!(brake().await, "sms-brake");
     let lift = async || {
-        let request = boss.http.delete(format!("{}/api/v1/admin/brakes/%2B861380013", app.url));
+        let path = "/api/v1/admin/brakes/%2B861380013?reason=called";
+        let request = boss.http.delete(format!("{}{path}", app.url));
         Answer::read(request.send().await.unwrap()).await
     };
     assert_eq!(lift().await.status, 204);
     assert_eq!(lift().await.problem(), "not-found");
+    let events = boss.get("/api/v1/admin/events?action=admin&limit=1").await;
+    assert!(events.text.contains(r#"\"reason\":\"called\""#), "{}", events.text);
+    let long = json!({ "reason": "x".repeat(501) });
+    let request = boss.http.delete(format!("{}/api/v1/admin/brakes/%2B861380013", app.url)).json(&long);
+    assert_eq!(request.send().await.unwrap().status(), 422);
     assert_eq!(user.ask_code(NUMBER, "login").await.status, 202);
 }

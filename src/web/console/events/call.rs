@@ -14,6 +14,7 @@ use crate::clock::Micros;
 use crate::login::Username;
 use crate::sms::Phone;
 use crate::web::console::guard::Admin;
+use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
 use crate::web::kit::describe::{self, ADMIN};
 use crate::web::kit::problem::{InputError, Problem};
@@ -132,7 +133,7 @@ struct SubjectMask {
 
 impl From<MaskedSubject> for SubjectMask {
     fn from(MaskedSubject { key, mask }: MaskedSubject) -> Self {
-        Self { key: format!("{KEY}{key:016x}"), mask }
+        Self { key: format!("{KEY}{}", hash_text(key)), mask }
     }
 }
 
@@ -262,8 +263,7 @@ fn phone(services: &Services, text: &str) -> Option<i64> {
 }
 
 fn key(text: &str) -> Option<i64> {
-    let digits = text.strip_prefix(KEY).filter(|digits| digits.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok().map(u64::cast_signed)
+    parse_hash(text.strip_prefix(KEY)?)
 }
 
 /// What stands in a filter; empty is not there.

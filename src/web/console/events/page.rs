@@ -7,6 +7,7 @@ use serde::Deserialize;
 use crate::audit::{Action, EventCursor, EventFilter, Outcome};
 use crate::web::console::events::view::EventsPage;
 use crate::web::console::guard::Admin;
+use crate::web::console::subject_link::parse_hash;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::WebResult;
@@ -34,9 +35,9 @@ impl EventsPageQuery {
             action: Action::parse(&self.action),
             outcome: Outcome::parse(&self.outcome),
             limit: (!limit.is_empty() && limit.len() <= 80).then(|| limit.to_owned()),
-            account: self.account.parse().ok(),
-            address: self.address.parse().ok(),
-            phone: self.phone.parse().ok(),
+            account: parse_hash(&self.account),
+            address: parse_hash(&self.address),
+            phone: parse_hash(&self.phone),
             since: None,
             until: None,
             noted: (self.noted == "1").then_some(true),

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use rust_i18n::t;
 
-use crate::audit::{Action, AttackKind, EventEntry, FROM_DEVICE, MaskedSubject, Outcome};
+use crate::audit::{Action, AttackKind, EventEntry, FROM_DEVICE, MaskedSubject, Outcome, SubjectKind};
+use crate::config::SMS_BRAKE;
+use crate::web::console::subject_link::{self, SubjectLink};
 use crate::web::console::words::{grouped, title};
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::Moment;
@@ -28,24 +30,22 @@ pub struct EventRow {
     pub details: Vec<(String, String)>,
 }
 
-/// A masked subject of an event, with a link to all of its events.
-pub struct SubjectLink {
-    pub key: &'static str,
-    pub mask: String,
-    pub href: String,
+/// The rows of a page, in which different subjects look different.
+pub fn rows(entries: Vec<EventEntry>) -> Vec<EventRow> {
+    let mut rows: Vec<EventRow> = entries.into_iter().map(EventRow::from).collect();
+    subject_link::tell_apart(rows.iter_mut().flat_map(|row| &mut row.subjects));
+    rows
 }
 
 impl From<EventEntry> for EventRow {
     fn from(entry: EventEntry) -> Self {
         let subjects = [
-            ("event.account", "account", &entry.account),
-            ("event.phone", "phone", &entry.phone),
-            ("event.address", "address", &entry.address),
+            (SubjectKind::Account, &entry.account),
+            (SubjectKind::Phone, &entry.phone),
+            (SubjectKind::Address, &entry.address),
         ];
-        let link = |(key, field, shown): (&'static str, &str, &Option<MaskedSubject>)| {
-            let shown = shown.as_ref()?;
-            let href = format!("/admin/events?{field}={}", shown.key);
-            Some(SubjectLink { key, mask: shown.mask.clone(), href })
+        let link = |(kind, shown): (SubjectKind, &Option<MaskedSubject>)| {
+            shown.as_ref().map(|shown| SubjectLink::new(kind, shown))
         };
         let several = entry.count > 1 && entry.until.seconds() > entry.at.seconds();
         Self {
@@ -112,10 +112,11 @@ impl EventRow {
     pub fn why(&self, locale: Locale) -> Option<String> {
         let limit = title(self.limit.as_deref()?, locale);
         Some(match self.rule {
-            Some(rule) => {
+            // A brake has no rules.
+            Some(rule) if self.limit.as_deref() != Some(SMS_BRAKE) => {
                 t!("event.by-rule", locale = locale.code(), limit = limit, rule = rule).into_owned()
             }
-            None => limit.into_owned(),
+            _ => limit.into_owned(),
         })
     }
 

@@ -5,7 +5,8 @@ use url::form_urlencoded;
 
 use crate::audit::{Action, EventCursor, EventFilter, EventPage, Outcome};
 use crate::config::Limits;
-use crate::web::console::events::row::{EventRow, action_key, outcome_key};
+use crate::web::console::events::row::{self, EventRow, action_key, outcome_key};
+use crate::web::console::subject_link::hash_text;
 use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
 
@@ -51,7 +52,7 @@ impl EventsPage {
         Self {
             layout: visit.layout(address(&filter, after.as_ref()), Some(user)),
             older: found.next.map(|next| address(&filter, Some(&next))),
-            rows: found.entries.into_iter().map(EventRow::from).collect(),
+            rows: row::rows(found.entries),
             limits: limits.iter().map(|limit| limit.name().to_owned()).collect(),
             first: after.is_none(),
             filter,
@@ -82,8 +83,8 @@ impl EventsPage {
     }
 
     /// Filters without an input field, which the form must carry.
-    fn kept(&self) -> Vec<(&'static str, i64)> {
-        subjects(&self.filter)
+    fn kept(&self) -> Vec<(&'static str, String)> {
+        subjects(&self.filter).into_iter().map(|(name, key)| (name, hash_text(key))).collect()
     }
 
     fn about_one(&self) -> bool {
@@ -120,7 +121,7 @@ fn address(filter: &EventFilter, after: Option<&EventCursor>) -> String {
         query.append_pair("noted", "1");
     }
     for (name, key) in subjects(filter) {
-        query.append_pair(name, &key.to_string());
+        query.append_pair(name, &hash_text(key));
     }
     if let Some(after) = after {
         query.append_pair("after", &after.to_string());

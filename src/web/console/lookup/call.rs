@@ -27,7 +27,7 @@ const LONGEST_REASON: usize = 500;
 const SUBJECT: &str = "A name, a name@device, a number, an address, a prefix, `everyone`, or any text, as the limit \
     counts it; percent-encoded.";
 /// What a call with an optional body may answer before anything else.
-const CLEARING: [&str; 4] = ["malformed-json", "request-timeout", "payload-too-large", "invalid-input"];
+pub const CLEARING: [&str; 4] = ["malformed-json", "request-timeout", "payload-too-large", "invalid-input"];
 
 #[derive(Serialize, ToSchema)]
 #[schema(example = json!({
@@ -231,7 +231,7 @@ fn parse<'a>(path: &'a (String, String), live: &LiveSettings) -> Result<(&'a str
 }
 
 /// In the body or in the query.
-fn reason(query: &Clearing, body: &[u8]) -> Result<String, Problem> {
+pub fn reason(query: &Clearing, body: &[u8]) -> Result<String, Problem> {
     let sent: Clearing = match body {
         [] => Clearing { reason: query.reason.clone() },
         body => serde_json::from_slice(body).map_err(|_| Problem::MalformedJson)?,

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use actix_web::web::Form;
+use actix_web::web::{Form, Query};
 use actix_web::{HttpRequest, HttpResponse};
 use rust_i18n::t;
 
-use crate::audit::EventEntry;
 use crate::config::LiveSettings;
 use crate::login::{Account, DeviceFailures};
-use crate::lookup::{LookupActor, LookupError, LookupKind, LookupSubject};
+use crate::lookup::{LimitStatus, LookupActor, LookupError, LookupKind, LookupSubject};
 use crate::web::console::confirm::carried::{self, Confirmed, FormPairs};
+use crate::web::console::events::row;
 use crate::web::console::figures::DAY;
 use crate::web::console::guard::Admin;
+use crate::web::console::lookup::asked::{self, AskedSubject, MaskedAsked};
 use crate::web::console::lookup::subject;
 use crate::web::console::lookup::view::{ENABLING, LimitState, LookupPage, Person};
+use crate::web::console::subject_link;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::services::{Services, Shared};
@@ -33,14 +35,23 @@ const DAYS: u32 = 7;
 const LONGEST: usize = 255 + 1 + 32;
 
 /// `GET /admin/lookup`
-pub async fn show(visit: Visit, admin: Admin, request: HttpRequest, services: Shared) -> WebResult {
-    let asked = visit.cookies().looked_up(request.headers()).unwrap_or_default();
+/// `?account=`, `?address=` or `?phone=` names a subject of the record by its hash. What somebody typed is in
+/// a cookie.
+pub async fn show(
+    visit: Visit,
+    admin: Admin,
+    request: HttpRequest,
+    query: Query<FormPairs>,
+    services: Shared,
+) -> WebResult {
+    let typed = || visit.cookies().looked_up(request.headers()).unwrap_or_default();
+    let asked = asked::in_query(&query).map_or_else(typed, asked::text_of);
     page(&visit, &services, &admin, &asked, |page| page).await
 }
 
 /// `POST /admin/lookup`: the subject to look up. A cookie keeps it, not the URL.
 pub async fn ask(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
-    let asked = asked(&pairs);
+    let asked = sent(&pairs);
     if !visit.admits_form(carried::value(&pairs, "csrf_token")) {
         admin.was_foreign(&services, visit.pattern());
         return Ok(LookupPage::new(&visit, admin.login(), asked).expired().respond(&visit));
@@ -53,7 +64,7 @@ pub async fn ask(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: S
 
 /// `POST /admin/lookup/clear`
 pub async fn clear(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
-    let (asked, limit) = (asked(&pairs), carried::value(&pairs, "limit"));
+    let (asked, limit) = (sent(&pairs), carried::value(&pairs, "limit"));
     let act = LookupAct::read(&visit, &services, admin, &pairs, CLEAR, limit).await?;
     let (actor, address) = (act.admin.id(), visit.client.subject());
     let cleared =
@@ -75,7 +86,7 @@ pub async fn enable(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services
     let by = act.by(&actor, address.as_ref());
     let said = |enabled| if enabled { Flash::PasswordEnabled } else { Flash::NothingEnabled };
     let enabled = services.lookup.enable_password(&act.subject, by).await;
-    let answer = enabled.map(|enabled| back_to(&visit, asked(&pairs), Some(said(enabled))));
+    let answer = enabled.map(|enabled| back_to(&visit, sent(&pairs), Some(said(enabled))));
     act.confirmed.finish(&visit, services.session_lasts, answer.map_err(WebError::from))
 }
 
@@ -99,7 +110,7 @@ impl LookupAct {
         action: &str,
         what: &str,
     ) -> Result<Self, WebError> {
-        let asked = asked(pairs);
+        let asked = sent(pairs);
         let reason: String = carried::value(pairs, "reason").trim().chars().take(500).collect();
         if !visit.admits_form(carried::value(pairs, "csrf_token")) {
             admin.was_foreign(services, visit.pattern());
@@ -109,7 +120,8 @@ impl LookupAct {
             return Err(page(visit, services, &admin, asked, |page| page.reason_missing(what)).await?.into());
         }
         let live = services.live.snapshot();
-        let Some(subject) = subject::read(asked, &live) else {
+        let found = asked::resolve(services, &live, asked).await?;
+        let Some(subject) = found.and_then(|found| found.subject) else {
             return Err(LookupPage::new(visit, admin.login(), asked).unreadable().respond(visit).into());
         };
         let confirmed = carried::require(visit, services, &admin, action, pairs).await?;
@@ -121,7 +133,7 @@ impl LookupAct {
     }
 }
 
-fn asked(pairs: &[(String, String)]) -> &str {
+fn sent(pairs: &[(String, String)]) -> &str {
     let asked = carried::value(pairs, "asked").trim();
     if asked.len() <= LONGEST { asked } else { "" }
 }
@@ -141,10 +153,11 @@ async fn page(
 ) -> WebResult {
     let live = services.live.snapshot();
     let page = LookupPage::new(visit, admin.login(), asked);
-    let Some(subject) = subject::read(asked, &live) else {
+    let Some(found) = asked::resolve(services, &live, asked).await? else {
+        let page = if asked::recorded(asked).is_some() { page.gone() } else { page };
         return Ok(dress(page).respond(visit));
     };
-    match person(visit, services, &live, &subject, asked).await {
+    match person(visit, services, &live, &found, asked).await {
         Ok(person) => Ok(dress(page.found(person)).respond(visit)),
         Err(LookupError::Db(error)) => Err(error.into()),
         Err(LookupError::Store(_) | LookupError::Sms(_)) => Ok(dress(page.down()).respond(visit)),
@@ -155,37 +168,65 @@ async fn person(
     visit: &Visit,
     services: &Services,
     live: &LiveSettings,
-    subject: &LookupSubject,
+    found: &AskedSubject,
     asked: &str,
 ) -> Result<Person, LookupError> {
     let lookup = &services.lookup;
+    let recorded = match (&found.masked, &found.subject) {
+        (Some(masked), _) => Some(masked.recorded),
+        (None, Some(subject)) => lookup.recorded(subject).await?,
+        (None, None) => None,
+    };
+    let events = match recorded {
+        Some(recorded) => lookup.events_of(recorded, visit.now().minus(DAY * DAYS), LATEST).await?,
+        None => Vec::new(),
+    };
+    let events_of = |limit: Option<&str>| recorded.map(|it| subject_link::events_of(it.kind, it.key, limit));
+    let person = Person {
+        kind: kind(found),
+        name: name(found, asked),
+        facts: Vec::new(),
+        disabled: None,
+        limits: Vec::new(),
+        all_events: (!events.is_empty()).then(|| events_of(None)).flatten(),
+        events: row::rows(events),
+    };
+    let Some(subject) = &found.subject else {
+        return Ok(Person { facts: vec![visit.locale.t("lookup.only-hash").into_owned()], ..person });
+    };
     let account = lookup.account(subject).await?;
     let device = lookup.device_failures(subject).await?;
     let limits = lookup.all(live, subject).await?;
-    let events = lookup.events(subject, visit.now().minus(DAY * DAYS), LATEST).await?;
-    let all_events = events.first().and_then(|entry| all_events(subject.kind(), entry));
+    let state = |status: LimitStatus| {
+        let events = events_of(Some(status.limit.name()));
+        LimitState::new(status).with_events(events)
+    };
     Ok(Person {
-        kind: match subject.kind() {
-            LookupKind::Login => "lookup.login",
-            LookupKind::Device => "lookup.device",
-            LookupKind::Phone => "lookup.phone",
-            _ => "lookup.address",
-        },
-        name: name(subject, asked),
         facts: facts(visit, live, subject, account.as_ref(), device),
         disabled: account.as_ref().and_then(|account| account.password_disabled_at).map(Moment),
-        limits: limits.into_iter().map(LimitState::new).collect(),
-        events: events.into_iter().map(Into::into).collect(),
-        all_events,
+        limits: limits.into_iter().map(state).collect(),
+        ..person
     })
 }
 
-/// The name as limits count it: a canonical login, or a number in E.164.
-fn name(subject: &LookupSubject, asked: &str) -> String {
-    match subject {
-        LookupSubject::Login(login) => login.as_str().to_owned(),
-        LookupSubject::Phone(phone) => phone.as_str().to_owned(),
-        _ => asked.to_owned(),
+fn kind(found: &AskedSubject) -> &'static str {
+    match (found.subject.as_ref().map(LookupSubject::kind), &found.masked) {
+        (Some(LookupKind::Login), _) => "lookup.login",
+        (Some(LookupKind::Device), _) => "lookup.device",
+        (Some(LookupKind::Phone), _) => "lookup.phone",
+        (Some(_), _) | (None, None) => "lookup.address",
+        (None, Some(masked)) => subject_link::kind_key(masked.recorded.kind),
+    }
+}
+
+/// The name as limits count it: a canonical login, or a number in E.164. Numbers and addresses that nobody
+/// typed stay masked.
+fn name(found: &AskedSubject, asked: &str) -> String {
+    match (&found.subject, &found.masked) {
+        (Some(LookupSubject::Login(login)), _) => login.as_str().to_owned(),
+        (_, Some(MaskedAsked { recorded, mask })) => format!("{mask} {}", subject_link::tag(recorded.key)),
+        (Some(LookupSubject::Phone(phone)), None) => phone.as_str().to_owned(),
+        (_, None) => asked.to_owned(),
     }
 }
 
@@ -224,14 +265,4 @@ fn device_fact(locale: Locale, device: DeviceFailures, max: u32) -> Option<Strin
     let count = device.failures;
     let told = || t!("lookup.device-failures", locale = locale.code(), count = count, max = max).into_owned();
     (count > 0 && max > 0).then(told)
-}
-
-/// The link to every event of the entry's subject.
-fn all_events(kind: LookupKind, entry: &EventEntry) -> Option<String> {
-    let (field, shown) = match kind {
-        LookupKind::Login | LookupKind::Device => ("account", &entry.account),
-        LookupKind::Phone => ("phone", &entry.phone),
-        _ => ("address", &entry.address),
-    };
-    Some(format!("/admin/events?{field}={}", shown.as_ref()?.key))
 }

@@ -12,6 +12,7 @@ use crate::clock::Micros;
 use crate::lookup::{LimitStatus, RuleStatus};
 use crate::throttle::{Rule, RuleAction, window};
 use crate::web::console::events::row::EventRow;
+use crate::web::console::lookup::asked;
 use crate::web::console::words::{grouped, sentence, title};
 use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
@@ -48,6 +49,8 @@ pub struct LimitState {
     empty: bool,
     /// Every instance counts separately.
     of_this_instance: bool,
+    /// The link to what this limit decided about the subject.
+    events: Option<String>,
 }
 
 /// The state of one rule, from the log.
@@ -68,7 +71,11 @@ impl LimitState {
         let state = |(rule, standing): (&Rule, RuleStatus)| RuleState::new(rule, at, &hits, standing);
         let empty = hits.is_empty() && holds == 0;
         let rules = limit.rules().iter().zip(rules).map(state).collect();
-        Self { name: limit.name().to_owned(), rules, holds, empty, of_this_instance }
+        Self { name: limit.name().to_owned(), rules, holds, empty, of_this_instance, events: None }
+    }
+
+    pub fn with_events(self, events: Option<String>) -> Self {
+        Self { events, ..self }
     }
 
     fn is_full(&self) -> bool {
@@ -111,11 +118,14 @@ pub struct LookupPage {
     reason_missing: Option<String>,
     down: bool,
     expired: bool,
+    /// No event names the subject any more.
+    gone: bool,
 }
 
 impl LookupPage {
     pub fn new(visit: &Visit, user: &str, asked: &str) -> Self {
-        let layout = visit.layout("/admin/lookup", Some(user));
+        let by_hash = asked::recorded(asked).is_some() && visit.here().starts_with("/admin/lookup?");
+        let layout = visit.layout(if by_hash { visit.here() } else { "/admin/lookup" }, Some(user));
         let asked = asked.to_owned();
         Self {
             layout,
@@ -125,7 +135,18 @@ impl LookupPage {
             reason_missing: None,
             down: false,
             expired: false,
+            gone: false,
         }
+    }
+
+    pub const fn gone(mut self) -> Self {
+        self.gone = true;
+        self
+    }
+
+    /// What stands in the field.
+    fn typed(&self) -> &str {
+        asked::typed(&self.asked)
     }
 
     pub fn found(mut self, person: Person) -> Self {
@@ -161,6 +182,7 @@ impl LookupPage {
         let status = match self {
             Self { expired: true, .. } => StatusCode::FORBIDDEN,
             Self { down: true, .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self { gone: true, .. } => StatusCode::NOT_FOUND,
             _ if self.unreadable || self.reason_missing.is_some() => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::OK,
         };

@@ -1,7 +1,7 @@
 //! `/api/v1/admin`: the ledger of messages and the brakes, for administrators.
 
-use actix_web::HttpResponse;
-use actix_web::web::{Path, Query};
+use actix_web::web::{Bytes, Path, Query};
+use actix_web::{Error, HttpResponse};
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::schema::ObjectBuilder;
 use utoipa::{IntoParams, ToSchema};
@@ -9,6 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::sms::{HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessageState, ReportState};
 use crate::web::console::guard::Admin;
 use crate::web::console::guard::ConfirmedAdmin;
+use crate::web::console::lookup::call::{CLEARING, Clearing, reason};
 use crate::web::console::messages::lift_brake;
 use crate::web::kit::describe::{self, ADMIN, CHANGE};
 use crate::web::kit::problem::{InputError, Problem};
@@ -203,23 +204,27 @@ pub async fn brakes(_: Admin, services: Shared) -> Result<HttpResponse, Problem>
 
 /// Send messages to a prefix again
 ///
-/// 404 if there is no brake on it.
+/// 404 if there is no brake on it. The reason may be sent in the query instead.
 #[utoipa::path(
     delete,
     path = "/api/v1/admin/brakes/{prefix}",
     operation_id = "liftBrake",
     tag = "admin",
-    params(("prefix" = String, Path, description = "Percent-encoded.", example = "%2B861380013")),
+    params(("prefix" = String, Path, description = "Percent-encoded.", example = "%2B861380013"), Clearing),
+    request_body = Option<Clearing>,
     responses((status = 204, description = "Lifted.")),
     security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN, CHANGE, "not-found"])))
+    extensions(("x-problems" = json!([ADMIN, CHANGE, CLEARING, "not-found"])))
 )]
 pub async fn lift(
     ConfirmedAdmin(admin): ConfirmedAdmin,
     prefix: Path<String>,
+    query: Query<Clearing>,
+    body: Result<Bytes, Error>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
-    match lift_brake(&services, &admin, &prefix).await? {
+    let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
+    match lift_brake(&services, &admin, &prefix, &reason).await? {
         true => Ok(HttpResponse::NoContent().finish()),
         false => Err(Problem::NotFound),
     }

@@ -10,11 +10,11 @@ use crate::db::DbError;
 use crate::web::console::guard::Admin;
 use crate::web::kit::services::Services;
 
-/// Lifts a brake and records that. False if there is none.
-async fn lift_brake(services: &Services, admin: &Admin, prefix: &str) -> Result<bool, DbError> {
+/// Lifts a brake and records that with its reason. False if there is none.
+async fn lift_brake(services: &Services, admin: &Admin, prefix: &str, reason: &str) -> Result<bool, DbError> {
     let lifted = services.codes.ledger().lift(prefix, &admin.id()).await?;
     if lifted {
-        admin.did(services, "brake.lift", &json!({ "prefix": prefix }));
+        admin.did(services, "brake.lift", &json!({ "prefix": prefix, "reason": reason }));
     }
     Ok(lifted)
 }

@@ -1,19 +1,23 @@
 //! `/admin/messages`: the ledger and the brakes, for administrators.
 
-use actix_web::http::StatusCode;
 use actix_web::web::{Form, Query};
 use serde::Deserialize;
 
+use crate::db::DbError;
 use crate::sms::{LedgerCursor, LedgerFilter, MessageState};
-use crate::web::console::guard::{self, Admin};
+use crate::web::console::confirm::carried::{self, FormPairs};
+use crate::web::console::guard::Admin;
 use crate::web::console::messages::lift_brake;
-use crate::web::console::messages::view::{Asked, MessagesPage};
+use crate::web::console::messages::view::{Asked, LiftProblem, MessagesPage};
 use crate::web::kit::flash::Flash;
-use crate::web::kit::services::Shared;
+use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::Visit;
-use crate::web::kit::web_error::WebResult;
+use crate::web::kit::web_error::{WebError, WebResult};
 
 const HERE: &str = "/admin/messages";
+const LIFT: &str = "/admin/brakes/lift";
+/// Characters of a reason.
+const MOST_REASON: usize = 500;
 const A_PAGE: u32 = 50;
 
 #[derive(Debug, Default, Deserialize)]
@@ -22,14 +26,6 @@ pub struct MessagesPageQuery {
     state: String,
     prefix: String,
     after: String,
-}
-
-/// `POST /admin/brakes/lift`
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct LiftForm {
-    prefix: String,
-    csrf_token: String,
 }
 
 /// `GET /admin/messages`. Values that cannot be parsed do not filter.
@@ -44,18 +40,41 @@ pub async fn show(
         prefix: wanted.prefix.trim().chars().take(32).collect(),
         after: LedgerCursor::parse(&wanted.after),
     };
+    let page = page(&visit, &services, &admin, asked).await?;
+    Ok(page.respond(&visit))
+}
+
+async fn page(
+    visit: &Visit,
+    services: &Services,
+    admin: &Admin,
+    asked: Asked,
+) -> Result<MessagesPage, DbError> {
     let ledger = services.codes.ledger();
     let prefix = Some(asked.prefix.clone()).filter(|prefix| !prefix.is_empty());
     let filter = LedgerFilter { state: asked.state, prefix, ..LedgerFilter::default() };
     let found = ledger.page(&filter, asked.after.as_ref(), A_PAGE).await?;
     let brakes = ledger.brakes().await?;
-    let page = MessagesPage::new(&visit, admin.login(), asked, found, brakes);
-    Ok(visit.page(StatusCode::OK, &page))
+    Ok(MessagesPage::new(visit, admin.login(), asked, found, brakes))
 }
 
-/// `POST /admin/brakes/lift`
-pub async fn lift(visit: Visit, form: Form<LiftForm>, services: Shared) -> WebResult {
-    let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
-    let lifted = lift_brake(&services, &admin, &form.prefix).await?;
-    Ok(visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted)))
+/// `POST /admin/brakes/lift`, with a reason and a confirmed password.
+pub async fn lift(visit: Visit, admin: Admin, pairs: Form<FormPairs>, services: Shared) -> WebResult {
+    let prefix = carried::value(&pairs, "prefix");
+    let reason: String = carried::value(&pairs, "reason").trim().chars().take(MOST_REASON).collect();
+    let again = async |problem| -> WebResult {
+        let page = page(&visit, &services, &admin, Asked::default()).await?;
+        Ok(page.not_lifted(prefix, problem).respond(&visit))
+    };
+    if !visit.admits_form(carried::value(&pairs, "csrf_token")) {
+        admin.was_foreign(&services, visit.pattern());
+        return again(LiftProblem::Expired).await;
+    }
+    if reason.is_empty() {
+        return again(LiftProblem::ReasonMissing).await;
+    }
+    let confirmed = carried::require(&visit, &services, &admin, LIFT, &pairs).await?;
+    let lifted = lift_brake(&services, &admin, prefix, &reason).await;
+    let done = |lifted: bool| visit.see_other(HERE, lifted.then_some(Flash::BrakeLifted));
+    confirmed.finish(&visit, services.session_lasts, lifted.map(done).map_err(WebError::from))
 }

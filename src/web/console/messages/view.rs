@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
 use askama::Template;
 use rust_i18n::t;
 use url::form_urlencoded;
@@ -54,6 +56,16 @@ pub struct MessagesPage {
     rows: Vec<MessageRow>,
     brakes: Vec<BrakeRow>,
     older: Option<String>,
+    /// The brake that was not lifted, and why.
+    kept: Option<(String, LiftProblem)>,
+}
+
+/// Why a brake was not lifted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiftProblem {
+    ReasonMissing,
+    /// The form was too old, or not ours.
+    Expired,
 }
 
 impl MessagesPage {
@@ -65,7 +77,32 @@ impl MessagesPage {
             brakes: brakes.into_iter().map(BrakeRow::from).collect(),
             older: found.next.map(|next| address(&asked, Some(&next))),
             asked,
+            kept: None,
         }
+    }
+
+    pub fn not_lifted(mut self, prefix: &str, problem: LiftProblem) -> Self {
+        self.kept = Some((prefix.to_owned(), problem));
+        self
+    }
+
+    pub fn respond(&self, visit: &Visit) -> HttpResponse {
+        let status = match self.kept {
+            None => StatusCode::OK,
+            Some((_, LiftProblem::ReasonMissing)) => StatusCode::UNPROCESSABLE_ENTITY,
+            Some((_, LiftProblem::Expired)) => StatusCode::FORBIDDEN,
+        };
+        visit.page(status, self)
+    }
+
+    fn is_expired(&self) -> bool {
+        matches!(self.kept, Some((_, LiftProblem::Expired)))
+    }
+
+    fn lacks_reason(&self, brake: &BrakeRow) -> bool {
+        self.kept.as_ref().is_some_and(|(prefix, problem)| {
+            *prefix == brake.prefix && *problem == LiftProblem::ReasonMissing
+        })
     }
 
     fn states(&self) -> Vec<Choice> {

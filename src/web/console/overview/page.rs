@@ -13,6 +13,7 @@ use crate::web::console::figures::{DAY, HOUR};
 use crate::web::console::guard::Admin;
 use crate::web::console::overview::figures::{self, Grid};
 use crate::web::console::overview::view::{InstanceRow, Overview, OverviewPage, Part, Subject, Warning};
+use crate::web::console::subject_link::{self, SubjectLink};
 use crate::web::console::words;
 use crate::web::kit::health::State;
 use crate::web::kit::services::{Services, Shared};
@@ -86,23 +87,17 @@ async fn messages_spent(services: &Services) -> Option<Warning> {
 }
 
 async fn subjects(services: &Services, since: Micros) -> Result<Vec<Subject>, DbError> {
-    const KINDS: [(SubjectKind, &str, &str); 3] = [
-        (SubjectKind::Account, "event.account", "account"),
-        (SubjectKind::Address, "event.address", "address"),
-        (SubjectKind::Phone, "event.phone", "phone"),
-    ];
     let mut subjects = Vec::new();
-    for (kind, key, field) in KINDS {
+    for kind in [SubjectKind::Account, SubjectKind::Address, SubjectKind::Phone] {
         let found = services.audit.log().top(kind, since, TOP).await?;
         subjects.extend(found.into_iter().map(|RankedSubject { subject, count }| Subject {
-            kind: key,
-            href: format!("/admin/events?{field}={}", subject.key),
-            mask: subject.mask,
+            link: SubjectLink::new(kind, &subject),
             attempts: u64::try_from(count).unwrap_or(0),
         }));
     }
     subjects.sort_by_key(|subject| std::cmp::Reverse(subject.attempts));
     subjects.truncate(MOST);
+    subject_link::tell_apart(subjects.iter_mut().map(|subject| &mut subject.link));
     Ok(subjects)
 }
 

@@ -8,6 +8,7 @@ use rust_i18n::t;
 use crate::sms::SpentRule;
 use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::Chart;
+use crate::web::console::subject_link::SubjectLink;
 use crate::web::console::words::{grouped, share, title};
 use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
@@ -51,11 +52,8 @@ pub struct Charts {
 
 /// A masked subject with unusual activity.
 pub struct Subject {
-    pub kind: &'static str,
-    pub mask: String,
+    pub link: SubjectLink,
     pub attempts: u64,
-    /// The link to their events.
-    pub href: String,
 }
 
 /// A dependency of this instance.
