@@ -37,7 +37,7 @@ pub use id::{AccountId, DeviceId, SessionId};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use phc::Phc;
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
-pub use scopes::{MOST_SCOPES, ScopesError, TokenScopes};
+pub use scopes::{AdminScope, MOST_SCOPES, ScopesError, TokenScopes};
 pub use sessions::{AuthenticatedSession, Session, SessionToken, Sessions, SignedInBy};
 pub use sign_in::{SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
 pub use tokens::{ApiToken, ApiTokens, MOST_TOKENS, NewToken, TokenBearer, TokenEntry, TokenId};

@@ -1,61 +1,121 @@
-//! The custom limits that a token is valid for.
+//! What a token is valid for: custom limits, and parts of the admin API.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::config::is_custom_name;
 
-/// The most limits that one token names; for more, use `*`.
+/// The most names in one token; for more limits, use `*`.
 pub const MOST_SCOPES: usize = 64;
+
+/// A part of the admin API that a program may call without anybody's password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AdminScope {
+    /// Limits, their history, what a draft would have done; networks that are refused or exempt.
+    LimitsRead,
+    LimitsWrite,
+    AccessWrite,
+    /// Events, messages, brakes, and what limits count of somebody.
+    EventsRead,
+    /// Clear what a limit counts of somebody, and lift a brake.
+    SubjectsClear,
+    AccountsWrite,
+}
+
+impl AdminScope {
+    pub const ALL: [Self; 6] = [
+        Self::LimitsRead,
+        Self::LimitsWrite,
+        Self::AccessWrite,
+        Self::EventsRead,
+        Self::SubjectsClear,
+        Self::AccountsWrite,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::LimitsRead => "limits:read",
+            Self::LimitsWrite => "limits:write",
+            Self::AccessWrite => "access:write",
+            Self::EventsRead => "events:read",
+            Self::SubjectsClear => "subjects:clear",
+            Self::AccountsWrite => "accounts:write",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == text)
+    }
+}
+
+/// The scopes of a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenScopes {
+    custom: CustomScopes,
+    admin: BTreeSet<AdminScope>,
+}
 
 /// Names of custom limits as in `[limits.custom]`, or all of them. A limit need not exist yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TokenScopes {
+enum CustomScopes {
     All,
     Named(BTreeSet<String>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScopesError {
-    #[error("names no limit")]
+    #[error("names nothing")]
     Empty,
     #[error("names more than {MOST_SCOPES} limits")]
     TooMany,
-    #[error("contains something that is not the name of a custom limit")]
+    #[error("contains something that is neither the name of a custom limit nor a part of the admin API")]
     NoName,
 }
 
 impl TokenScopes {
-    /// `*` alone means all of them.
+    /// `*` means all custom limits, and no part of the admin API.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, ScopesError> {
-        let names: BTreeSet<&str> = names.into_iter().collect();
-        if names.is_empty() {
+        let (admin, names): (BTreeSet<&str>, BTreeSet<&str>) =
+            names.into_iter().partition(|name| AdminScope::parse(name).is_some());
+        if admin.is_empty() && names.is_empty() {
             return Err(ScopesError::Empty);
         }
-        if names.len() == 1 && names.contains("*") {
-            return Ok(Self::All);
-        }
-        if names.len() > MOST_SCOPES {
+        let custom = if names.len() == 1 && names.contains("*") {
+            CustomScopes::All
+        } else if names.len() > MOST_SCOPES {
             return Err(ScopesError::TooMany);
-        }
-        if !names.iter().all(|name| is_custom_name(name)) {
+        } else if !names.iter().all(|name| is_custom_name(name)) {
             return Err(ScopesError::NoName);
-        }
-        Ok(Self::Named(names.into_iter().map(str::to_owned).collect()))
+        } else {
+            CustomScopes::Named(names.into_iter().map(str::to_owned).collect())
+        };
+        Ok(Self { custom, admin: admin.into_iter().filter_map(AdminScope::parse).collect() })
     }
 
+    /// Whether it may take hits on this custom limit.
     pub fn hold(&self, limit: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::Named(names) => names.contains(limit),
+        match &self.custom {
+            CustomScopes::All => true,
+            CustomScopes::Named(names) => names.contains(limit),
         }
+    }
+
+    /// Whether it may call this part of the admin API.
+    pub fn open(&self, scope: AdminScope) -> bool {
+        self.admin.contains(&scope)
+    }
+
+    /// Such a token has to expire.
+    pub fn open_any(&self) -> bool {
+        !self.admin.is_empty()
     }
 
     pub fn names(&self) -> Vec<&str> {
-        match self {
-            Self::All => vec!["*"],
-            Self::Named(names) => names.iter().map(String::as_str).collect(),
-        }
+        let custom = match &self.custom {
+            CustomScopes::All => vec!["*"],
+            CustomScopes::Named(names) => names.iter().map(String::as_str).collect(),
+        };
+        [custom, self.admin.iter().map(|scope| scope.as_str()).collect()].concat()
     }
 }
 
@@ -70,19 +130,39 @@ impl fmt::Display for TokenScopes {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<TokenScopes, ScopesError> {
+        TokenScopes::parse(text.split_whitespace())
+    }
+
     #[test]
     fn scopes_are_names_of_custom_limits_or_all_of_them() {
-        let parse = |text: &str| TokenScopes::parse(text.split_whitespace());
         let two = parse("reply  leave-campus reply").unwrap();
         assert_eq!(two.to_string(), "leave-campus reply");
         assert!(two.hold("reply") && !two.hold("custom.reply") && !two.hold("*"));
         assert!(parse("*").unwrap().hold("reply"));
         assert_eq!(parse(""), Err(ScopesError::Empty));
-        for text in ["* reply", "Reply", "custom.reply", "a,b", "reply é"] {
+        for text in
+            ["* reply", "Reply", "custom.reply", "a,b", "reply é", "limits:everything", "limits: read"]
+        {
             assert_eq!(parse(text), Err(ScopesError::NoName), "{text}");
         }
         let many = |count: usize| (0..count).map(|n| format!("l{n}")).collect::<Vec<_>>().join(" ");
         assert!(parse(&many(64)).is_ok());
         assert_eq!(parse(&many(65)), Err(ScopesError::TooMany));
+    }
+
+    #[test]
+    fn a_part_of_the_admin_api_is_named_and_never_included_in_all() {
+        let all = parse("*").unwrap();
+        assert!(!all.open_any() && AdminScope::ALL.into_iter().all(|scope| !all.open(scope)));
+        let both = parse("limits:write * events:read").unwrap();
+        assert_eq!(both.to_string(), "* limits:write events:read");
+        assert_eq!(parse(&both.to_string()), Ok(both.clone()));
+        assert!(
+            both.open(AdminScope::LimitsWrite) && !both.open(AdminScope::LimitsRead) && both.hold("reply")
+        );
+        let one = parse("events:read").unwrap();
+        assert!(one.open_any() && !one.hold("events:read") && !one.hold("reply"));
+        assert!(AdminScope::ALL.into_iter().all(|scope| AdminScope::parse(scope.as_str()) == Some(scope)));
     }
 }

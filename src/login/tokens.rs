@@ -74,7 +74,9 @@ pub struct NewToken {
 #[derive(Debug, PartialEq, Eq)]
 pub struct TokenBearer {
     pub id: TokenId,
+    pub name: String,
     pub scopes: TokenScopes,
+    pub made_by: AccountId,
     expires_at: Option<Micros>,
 }
 
@@ -222,7 +224,8 @@ impl ApiTokens {
     }
 
     async fn read(&self) -> Result<(), DbError> {
-        const SQL: &str = "SELECT id, token_hash, scopes, last_used_at, expires_at FROM api_tokens
+        const SQL: &str = "SELECT id, name, token_hash, scopes, created_by, last_used_at, expires_at
+            FROM api_tokens
             WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1)";
         loop {
             let (now, revoked) = (self.clock.now(), self.known().revoked);
@@ -331,8 +334,10 @@ struct EntryRow {
 #[derive(sqlx::FromRow)]
 struct BearerRow {
     id: String,
+    name: String,
     token_hash: String,
     scopes: String,
+    created_by: String,
     last_used_at: Option<i64>,
     expires_at: Option<i64>,
 }
@@ -360,7 +365,9 @@ impl BearerRow {
         }
         let bearer = TokenBearer {
             id: id::stored(TokenId::parse(&self.id))?,
+            name: self.name,
             scopes: stored_scopes(&self.scopes)?,
+            made_by: id::stored(AccountId::parse(&self.created_by))?,
             expires_at: self.expires_at.map(Micros),
         };
         Ok((hash, KnownToken { bearer: Arc::new(bearer), touched_at: self.last_used_at.map(Micros) }))

@@ -7,7 +7,7 @@ mod subject;
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::Micros;
@@ -68,9 +68,22 @@ pub struct LookupActor<'a> {
     /// The id of their account.
     pub actor: &'a str,
     pub account: &'a Account,
+    /// The name of the program's token that they made, if it is one that acts.
+    pub token: Option<&'a str>,
     /// Their address in the form that limits count.
     pub address: &'a [u8],
     pub reason: &'a str,
+}
+
+impl LookupActor<'_> {
+    /// For the record.
+    fn detail(&self) -> Value {
+        let mut detail = json!({ "reason": self.reason });
+        if let Some(token) = self.token {
+            detail["token"] = token.into();
+        }
+        detail
+    }
 }
 
 /// Something that it depends on is out.
@@ -170,8 +183,11 @@ impl Lookup {
         let (this, live, limit, subject) = (self.clone(), live.clone(), limit.to_owned(), subject.clone());
         let (actor, account) = (by.actor.to_owned(), by.account.clone());
         let (address, reason) = (by.address.to_owned(), by.reason.to_owned());
+        let token = by.token.map(str::to_owned);
         let clearing = request_id::spawn(async move {
-            let by = LookupActor { actor: &actor, account: &account, address: &address, reason: &reason };
+            let token = token.as_deref();
+            let by =
+                LookupActor { actor: &actor, account: &account, token, address: &address, reason: &reason };
             let Some((limit, bytes)) = this.counted(&live, &limit, &subject).await? else { return Ok(false) };
             let account = this.account(&subject).await?;
             let forgotten = this.forget(&live, &limit, &subject, &bytes).await;
@@ -247,7 +263,7 @@ impl Lookup {
         outcome: Outcome,
     ) {
         let audit = &self.0.audit;
-        let mut detail = json!({ "reason": by.reason });
+        let mut detail = by.detail();
         if outcome != Outcome::Ok {
             detail["why"] = "failed".into();
         }

@@ -1,7 +1,5 @@
 //! Re-enables passwords that were disabled after too many wrong ones in a row.
 
-use serde_json::json;
-
 use super::{Lookup, LookupActor, LookupSubject};
 use crate::audit::{Action, AuditEvent, Outcome};
 use crate::db::DbError;
@@ -17,7 +15,7 @@ impl Lookup {
         by: LookupActor<'_>,
     ) -> Result<bool, DbError> {
         let (this, subject) = (self.clone(), subject.clone());
-        let (actor, address, reason) = (by.actor.to_owned(), by.address.to_owned(), by.reason.to_owned());
+        let (actor, address, detail) = (by.actor.to_owned(), by.address.to_owned(), by.detail().to_string());
         let enabling = request_id::spawn(async move {
             let Some(account) = this.account(&subject).await? else { return Ok(false) };
             if !this.0.accounts.enable_password(account.id).await? {
@@ -36,7 +34,7 @@ impl Lookup {
                 actor: Some(&actor),
                 account: Some(account.recorded()),
                 address: Some(crate::audit::EventSubject::Address(&address)),
-                detail: Some(json!({ "reason": reason }).to_string()),
+                detail: Some(detail),
                 ..AuditEvent::new(audit.now(), Action::Admin, Outcome::Ok)
             });
             Ok(true)

@@ -1,6 +1,6 @@
-//! The only guard before everything under `/admin` and `/api/v1/admin`. It decides who may read, who may
+//! The guard before everything under `/admin` and `/api/v1/admin` for people. It decides who may read, who may
 //! change something, and how everybody else is answered: pages get a page or a redirect, API calls get a
-//! problem.
+//! problem. `permitted.rs` lets programs in, too.
 //!
 //! Reading takes an administrator's session whose password the holder chose. A change also takes a request
 //! from our own pages or programs, and a password confirmed recently in that session.
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::db::DbError;
-use crate::login::{AuthenticatedSession, SessionToken};
+use crate::login::{Account, AuthenticatedSession, Session, SessionToken, TokenBearer};
 use crate::tuning::ChangeActor;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
@@ -32,8 +32,31 @@ pub const CONFIRM: &str = "/admin/confirm";
 /// An administrator whose request passed the guard. As a handler's argument: may read.
 #[derive(Debug)]
 pub struct Admin {
-    pub who: AuthenticatedSession,
+    pub who: AdminIdentity,
     client: ClientAddress,
+}
+
+/// An administrator, and by what they are known.
+#[derive(Debug)]
+pub struct AdminIdentity {
+    pub account: Account,
+    credential: AdminCredential,
+    /// Their name in the history of the limits.
+    shown: String,
+}
+
+#[derive(Debug)]
+enum AdminCredential {
+    Session(Box<Session>),
+    /// A program's, which they made. Its id and its name.
+    Token(String, String),
+}
+
+impl From<AuthenticatedSession> for AdminIdentity {
+    fn from(AuthenticatedSession { session, account }: AuthenticatedSession) -> Self {
+        let shown = account.login.as_str().to_owned();
+        Self { account, credential: AdminCredential::Session(Box::new(session)), shown }
+    }
 }
 
 /// As a handler's argument: may also change something.
@@ -48,7 +71,7 @@ struct AccessRequest<'a> {
 
 /// What a request wants to do. `ours`: it does not come from another site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AccessKind {
+pub(super) enum AccessKind {
     Read,
     /// Confirm the password.
     Confirm {
@@ -75,7 +98,7 @@ enum DenialReason {
 #[derive(Debug)]
 struct AccessDenied {
     reason: DenialReason,
-    who: Option<AuthenticatedSession>,
+    who: Option<AdminIdentity>,
 }
 
 impl DenialReason {
@@ -92,6 +115,37 @@ impl DenialReason {
 }
 
 impl Admin {
+    /// A program with a token that this administrator made.
+    pub fn by_token(account: Account, token: &TokenBearer, client: ClientAddress) -> Self {
+        let shown = format!("{} (token {})", account.login.as_str(), token.name);
+        let credential = AdminCredential::Token(token.id.to_string(), token.name.clone());
+        Self { who: AdminIdentity { account, credential, shown }, client }
+    }
+
+    /// Whether the password was confirmed recently; a program needs no password.
+    pub fn is_confirmed(&self, services: &Services) -> bool {
+        match &self.who.credential {
+            AdminCredential::Session(session) => services.sessions.is_confirmed(session),
+            AdminCredential::Token(..) => true,
+        }
+    }
+
+    /// The name of the program's token.
+    pub fn token(&self) -> Option<&str> {
+        match &self.who.credential {
+            AdminCredential::Session(_) => None,
+            AdminCredential::Token(_, name) => Some(name),
+        }
+    }
+
+    /// A program changes nothing that concerns an administrator.
+    pub fn may_touch(&self, account: Option<&Account>) -> Result<(), Problem> {
+        match account {
+            Some(account) if account.roles.admin && self.token().is_some() => Err(Problem::InsufficientScope),
+            _ => Ok(()),
+        }
+    }
+
     /// Their name for pages.
     pub fn login(&self) -> &str {
         self.who.account.login.as_str()
@@ -125,7 +179,7 @@ impl Admin {
 
     /// Their name in the history of the limits.
     pub fn by<'a>(&'a self, id: &'a str) -> ChangeActor<'a> {
-        ChangeActor { account: id, login: self.login() }
+        ChangeActor { account: id, login: &self.who.shown }
     }
 }
 
@@ -173,6 +227,12 @@ fn page_instead(visit: &Visit, denied: &AccessDenied, page: &str) -> HttpRespons
     }
 }
 
+/// Records that a program's token does not reach as far as its request.
+pub fn out_of_scope(services: &Services, admin: &Admin, path: &str) -> Problem {
+    admin.failed(services, "access", &json!({ "path": path, "why": "scope" }));
+    Problem::InsufficientScope
+}
+
 impl From<DenialReason> for Problem {
     fn from(reason: DenialReason) -> Self {
         match reason {
@@ -212,7 +272,7 @@ pub async fn confirming(request: &HttpRequest) -> Result<Admin, WebError> {
     guard_request(request, |ours| AccessKind::Confirm { ours }).await
 }
 
-async fn guard_request(
+pub(super) async fn guard_request(
     request: &HttpRequest,
     kind: impl FnOnce(bool) -> AccessKind,
 ) -> Result<Admin, WebError> {
@@ -240,7 +300,7 @@ async fn judge(
 ) -> Result<Result<Admin, AccessDenied>, DbError> {
     let AccessRequest { token, client, path } = request;
     let who = match token.and_then(SessionToken::parse) {
-        Some(token) => services.sessions.find(&token).await?,
+        Some(token) => services.sessions.find(&token).await?.map(AdminIdentity::from),
         None => None,
     };
     let reason = match &who {
@@ -259,12 +319,7 @@ async fn judge(
 }
 
 /// In the order that reveals least to a client without the right.
-fn denial(
-    services: &Services,
-    who: &AuthenticatedSession,
-    kind: AccessKind,
-    path: &str,
-) -> Option<DenialReason> {
+fn denial(services: &Services, who: &AdminIdentity, kind: AccessKind, path: &str) -> Option<DenialReason> {
     // A request from another site is refused for that reason, no matter whose browser sends it.
     let foreign = matches!(kind, AccessKind::Confirm { ours: false } | AccessKind::Change { ours: false });
     if foreign && path.starts_with("/api/") {
@@ -282,7 +337,8 @@ fn denial(
             Some(DenialReason::Foreign)
         }
         AccessKind::Change { ours: true } => {
-            (!services.sessions.is_confirmed(&who.session)).then_some(DenialReason::Unconfirmed)
+            let AdminCredential::Session(session) = &who.credential else { return None };
+            (!services.sessions.is_confirmed(session)).then_some(DenialReason::Unconfirmed)
         }
     }
 }
@@ -291,10 +347,14 @@ fn record(
     services: &Services,
     act: &str,
     outcome: Outcome,
-    who: Option<&AuthenticatedSession>,
+    who: Option<&AdminIdentity>,
     client: ClientAddress,
     detail: &Value,
 ) {
+    let mut detail = detail.clone();
+    if let Some(AdminCredential::Token(id, name)) = who.map(|who| &who.credential) {
+        detail["token"] = json!({ "id": id, "name": name });
+    }
     let account = who.map(|who| &who.account);
     let actor = account.map(|account| account.id.to_string());
     let address = client.subject();

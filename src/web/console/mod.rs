@@ -11,6 +11,7 @@ pub mod limits;
 pub mod lookup;
 pub mod messages;
 pub mod overview;
+pub mod permitted;
 pub mod subject_link;
 pub mod tokens;
 pub mod words;

@@ -18,6 +18,8 @@ pub const MEMBER: [&str; 3] = ["unauthenticated", "password-change-required", "u
 pub const ADMIN: [&str; 4] = ["unauthenticated", "password-change-required", "forbidden", "unavailable"];
 /// For what an administrator changes, beside `ADMIN`.
 pub const CHANGE: [&str; 2] = ["csrf", "confirmation-required"];
+/// Of a program with a token, where an administrator could call as well.
+pub const SCOPED: [&str; 3] = ["invalid-token", "insufficient-scope", "throttled"];
 pub const TOKEN: [&str; 5] =
     ["invalid-token", "insufficient-scope", "unknown-limit", "throttled", "unavailable"];
 

@@ -91,9 +91,13 @@ pub enum Message {
     ScopesTooMany {
         max: usize,
     },
-    /// A scope is not the name of a custom limit.
+    /// A scope is neither the name of a custom limit nor a part of the admin API.
     ScopesUnfit,
     ExpiryUnfit {
+        max: u32,
+    },
+    /// A token for the admin API has to expire within this many days.
+    ExpiryRequired {
         max: u32,
     },
 }
@@ -132,6 +136,7 @@ impl Message {
             Self::ScopesTooMany { max } => t!("error.scopes-many", locale = code, max = max),
             Self::ScopesUnfit => locale.t("error.scopes-unfit"),
             Self::ExpiryUnfit { max } => t!("error.expiry-unfit", locale = code, max = max),
+            Self::ExpiryRequired { max } => t!("error.expiry-required", locale = code, max = max),
         }
     }
 }

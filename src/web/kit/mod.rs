@@ -55,6 +55,8 @@ pub mod secret_field;
 #[cfg(feature = "server")]
 pub mod services;
 #[cfg(feature = "server")]
+pub mod token;
+#[cfg(feature = "server")]
 pub mod visit;
 #[cfg(feature = "server")]
 pub mod wait;

@@ -6,14 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::dev::Payload;
-use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use actix_web::web::{Data, Path};
 use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::custom::{CustomDecision, CustomRequest, TokenCheck};
-use crate::login::ApiToken;
+use crate::custom::{CustomDecision, CustomRequest};
 use crate::throttle::{HitId, Limit, LimitMode, LogPeek, Rule, RulePeek, RuleSpan, StoreError};
 use crate::web::kit::call::quota;
 use crate::web::kit::client::{ClientAddress, SubjectBytes};
@@ -23,6 +21,7 @@ use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::ratelimit_fields::Standing;
 use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
+use crate::web::kit::token;
 use crate::web::kit::visit::Edge;
 
 /// Bytes of a subject.
@@ -221,23 +220,14 @@ impl FromRequest for Granted {
 impl Granted {
     /// A token first; what limits there are is nobody else's to know.
     async fn to(request: &HttpRequest, name: String, services: Shared, edge: &Edge) -> Result<Self, Problem> {
-        let address = ClientAddress::of(request, &edge.trusted).subject();
-        let token = bearer(request.headers()).ok_or(Problem::TokenMissing)?;
-        let token = ApiToken::parse(token).ok_or(Problem::InvalidToken)?;
-        let shown = services.token_gate.admit(&token, address.as_ref()).await;
-        let bearer = match shown? {
-            TokenCheck::Good(bearer) => bearer,
-            TokenCheck::Unknown => return Err(Problem::InvalidToken),
-            TokenCheck::TooMany { limit, retry_after } => {
-                return Err(Problem::Throttled { limit: limit.into(), retry_after });
-            }
-        };
+        let client = ClientAddress::of(request, &edge.trusted);
+        let bearer = token::admit(request, &services, client).await?;
         if !bearer.scopes.hold(&name) {
             return Err(Problem::InsufficientScope);
         }
         let live: Arc<_> = services.live.snapshot();
         let limit = live.limits.custom.get(&name).cloned().ok_or(Problem::UnknownLimit)?;
-        Ok(Self { limit, name, address, services })
+        Ok(Self { limit, name, address: client.subject(), services })
     }
 
     fn ask<'a>(&'a self, subject: &'a SecretField) -> Result<CustomRequest<'a>, Problem> {
@@ -253,12 +243,6 @@ impl Granted {
         let standing = standing.map(|(remaining, reset)| Standing { name: &self.name, remaining, reset });
         quota(response, [(self.name.as_str(), &self.limit)], standing)
     }
-}
-
-/// RFC 6750, 2.1; the scheme's case does not matter (RFC 9110, 11.1).
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
 }
 
 fn peeked(limit: &Limit, peek: &LogPeek) -> Peeked {

@@ -210,7 +210,11 @@ fn refusal(kinds: &[Kind]) -> Value {
         [one] => one.clone(),
         _ => json!({ "oneOf": references }),
     };
-    let headers = header_references(kinds.iter().copied().flat_map(problems::headers));
+    // What only some of them carry cannot be required of all.
+    let in_all = |name: &&'static str| {
+        *name != "WwwAuthenticate" || kinds.iter().all(|kind| problems::headers(*kind).contains(name))
+    };
+    let headers = header_references(kinds.iter().copied().flat_map(problems::headers).filter(in_all));
     json!({
         "description": titles.join(", or: "),
         "headers": headers,

@@ -3,6 +3,7 @@
 mod access;
 mod confirm;
 mod leads;
+mod machine;
 mod passwords;
 mod subjects;
 pub mod tokens;

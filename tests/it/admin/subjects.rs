@@ -250,6 +250,7 @@ async fn letting_in_is_done_and_recorded_whoever_hangs_up() {
     let by = LookupActor {
         actor: "somebody",
         account: &account,
+        token: None,
         address: &[4, 127, 0, 0, 1],
         reason: "called us",
     };

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use crate::config::{AccessNetwork, AccessSettings, SmsPause, moment_text};
-use crate::web::console::guard::{Admin, ConfirmedAdmin};
 use crate::web::console::limits::call::{DocumentSaved, answer, reason, seen, tag, told};
-use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason};
+use crate::web::console::permitted::{Permitted, ReadAccess, SaveAccess};
+use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
@@ -85,10 +85,10 @@ impl From<SmsPause> for PauseBody {
         body = AccessInForce,
         headers(("Version"))
     )),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN])))
+    security(("session" = []), ("token" = ["limits:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
-pub async fn show(_: Admin, services: Shared) -> HttpResponse {
+pub async fn show(_: Permitted<ReadAccess>, services: Shared) -> HttpResponse {
     let current = services.tuning.current();
     let in_force = current.live.access.settings().in_force(services.audit.now());
     let AccessSettings { deny, allow, challenge_everyone_until, pause_sms } = in_force;
@@ -145,13 +145,13 @@ pub struct AccessRequest {
         body = DocumentSaved,
         headers(("Version"))
     )),
-    security(("session" = [])),
+    security(("session" = []), ("token" = ["access:write"])),
     extensions(("x-problems" = json!([
-        ADMIN, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
+        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
     ])))
 )]
 pub async fn save(
-    ConfirmedAdmin(admin): ConfirmedAdmin,
+    Permitted { admin, .. }: Permitted<SaveAccess>,
     request: HttpRequest,
     wanted: UnreadBody<AccessRequest, DOCUMENT_LIMIT>,
     services: Shared,

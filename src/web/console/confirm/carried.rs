@@ -50,7 +50,7 @@ pub async fn require(
     action: &str,
     pairs: &[(String, String)],
 ) -> Result<Confirmed, WebError> {
-    if services.sessions.is_confirmed(&admin.who.session) {
+    if admin.is_confirmed(services) {
         return Ok(Confirmed(None));
     }
     let page = || ConfirmPage::new(visit, admin.login(), None).carrying(CarriedForm::new(action, pairs));

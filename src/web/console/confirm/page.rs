@@ -34,7 +34,7 @@ const CONSOLE: &str = "/admin";
 /// `GET /admin/confirm`
 pub async fn show(visit: Visit, admin: Admin, query: Query<NextQuery>, services: Shared) -> WebResult {
     let next = parse_next(&query.next);
-    if services.sessions.is_confirmed(&admin.who.session) {
+    if admin.is_confirmed(&services) {
         return Ok(visit.keep_flash().see_other(place(next.as_ref()), None));
     }
     Ok(ConfirmPage::new(&visit, admin.login(), next).respond(&visit))

@@ -13,10 +13,10 @@ use crate::audit::{Action, EventCursor, EventEntry, EventFilter, EventSubject, M
 use crate::clock::Micros;
 use crate::login::Username;
 use crate::sms::Phone;
-use crate::web::console::guard::Admin;
+use crate::web::console::permitted::{Permitted, ReadEvents};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
-use crate::web::kit::describe::{self, ADMIN};
+use crate::web::kit::describe::{self, ADMIN, SCOPED};
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::wait::Moment;
@@ -179,10 +179,14 @@ fn outcomes() -> ObjectBuilder {
     tag = "admin",
     params(EventQuery),
     responses((status = 200, description = "A page of them.", body = SecurityEvents)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN, "invalid-input"])))
+    security(("session" = []), ("token" = ["events:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "invalid-input"])))
 )]
-pub async fn events(_: Admin, wanted: Query<EventQuery>, services: Shared) -> Result<HttpResponse, Problem> {
+pub async fn events(
+    _: Permitted<ReadEvents>,
+    wanted: Query<EventQuery>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
     let filter = filter(&services, &wanted).await?;
     let after = read(
         wanted.after.as_deref(),

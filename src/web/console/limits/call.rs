@@ -13,8 +13,8 @@ use crate::config::{Limits, rule_json};
 use crate::throttle::{Limit, LimitMode};
 use crate::tuning::{CurrentLimits, DraftError, Instance, LimitsDraft, NotWritten, SaveError, SavedDraft};
 use crate::web::console::guard::Admin;
-use crate::web::console::guard::ConfirmedAdmin;
-use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason};
+use crate::web::console::permitted::{Permitted, ReadLimits, SaveLimits};
+use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::problem::{DraftProblem, InputError, Problem};
 use crate::web::kit::services::{Services, Shared};
@@ -107,10 +107,10 @@ impl From<Instance> for InstanceBody {
         body = LimitsInForce,
         headers(("Version"))
     )),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN])))
+    security(("session" = []), ("token" = ["limits:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
-pub async fn show(_: Admin, services: Shared) -> Result<HttpResponse, Problem> {
+pub async fn show(_: Permitted<ReadLimits>, services: Shared) -> Result<HttpResponse, Problem> {
     let instances = services.tuning.instances().await?;
     let current = services.tuning.current();
     let sources = sources(&current);
@@ -208,13 +208,13 @@ pub struct DocumentSaved {
         body = DocumentSaved,
         headers(("Version"))
     )),
-    security(("session" = [])),
+    security(("session" = []), ("token" = ["limits:write"])),
     extensions(("x-problems" = json!([
-        ADMIN, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
+        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
     ])))
 )]
 pub async fn save(
-    ConfirmedAdmin(admin): ConfirmedAdmin,
+    Permitted { admin, .. }: Permitted<SaveLimits>,
     request: HttpRequest,
     wanted: UnreadBody<LimitsRequest, DOCUMENT_LIMIT>,
     services: Shared,
@@ -263,13 +263,13 @@ pub struct RollbackRequest {
         body = DocumentSaved,
         headers(("Version"))
     )),
-    security(("session" = [])),
+    security(("session" = []), ("token" = ["limits:write"])),
     extensions(("x-problems" = json!([
-        ADMIN, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
+        ADMIN, SCOPED, CHANGE, BODY, "precondition-required", "precondition-failed", "not-saved"
     ])))
 )]
 pub async fn rollback(
-    ConfirmedAdmin(admin): ConfirmedAdmin,
+    Permitted { admin, .. }: Permitted<SaveLimits>,
     request: HttpRequest,
     back: UnreadBody<RollbackRequest>,
     services: Shared,

@@ -7,8 +7,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::call::wrong;
 use crate::tuning::{ChangeCursor, LimitsChange};
-use crate::web::console::guard::Admin;
-use crate::web::kit::describe::ADMIN;
+use crate::web::console::permitted::{Permitted, ReadLimits};
+use crate::web::kit::describe::{ADMIN, SCOPED};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
 use crate::web::kit::wait::Moment;
@@ -77,10 +77,14 @@ impl From<LimitsChange> for LimitChange {
     tag = "admin",
     params(HistoryPage),
     responses((status = 200, description = "A page of them.", body = LimitChanges)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN, "invalid-input"])))
+    security(("session" = []), ("token" = ["limits:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "invalid-input"])))
 )]
-pub async fn history(_: Admin, page: Query<HistoryPage>, services: Shared) -> Result<HttpResponse, Problem> {
+pub async fn history(
+    _: Permitted<ReadLimits>,
+    page: Query<HistoryPage>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
     let before = match page.before.as_deref() {
         None | Some("") => None,
         Some(text) => Some(

@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 use super::schema::LimitSettings;
 use crate::tuning::replay::{Comparison, ComparisonSide, IncompleteReason};
 use crate::tuning::{DraftError, LimitsDraft, PreviewError, PreviewReport};
-use crate::web::console::guard::Admin;
-use crate::web::kit::describe::{ADMIN, BODY};
+use crate::web::console::permitted::{Permitted, ReadLimits};
+use crate::web::kit::describe::{ADMIN, BODY, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
 use crate::web::kit::problem::{DraftProblem, InputError, Problem};
 use crate::web::kit::services::Shared;
@@ -86,11 +86,11 @@ impl From<PreviewReport> for LimitsPreview {
     tag = "admin",
     request_body = PreviewRequest,
     responses((status = 200, description = "What was recorded, and what the draft would have done.", body = LimitsPreview)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN, BODY])))
+    security(("session" = []), ("token" = ["limits:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, BODY])))
 )]
 pub async fn submit(
-    _: Admin,
+    _: Permitted<ReadLimits>,
     wanted: UnreadBody<PreviewRequest, DOCUMENT_LIMIT>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {

@@ -11,11 +11,10 @@ use crate::config::LiveSettings;
 use crate::login::Account;
 use crate::lookup::{LimitStatus, LookupActor, LookupKind, LookupSubject, RuleStatus};
 use crate::throttle::{LimitMode, Rule};
-use crate::web::console::guard::Admin;
-use crate::web::console::guard::ConfirmedAdmin;
 use crate::web::console::lookup::subject::read_as;
+use crate::web::console::permitted::{ChangeAccounts, ClearSubjects, Permitted, ReadSubjects};
 use crate::web::kit::client::ClientAddress;
-use crate::web::kit::describe::{self, ADMIN, CHANGE};
+use crate::web::kit::describe::{self, ADMIN, CHANGE, SCOPED};
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
@@ -117,10 +116,14 @@ pub struct Clearing {
         ("subject" = String, Path, description = SUBJECT, example = "alice")
     ),
     responses((status = 200, description = "Its log.", body = SubjectLog)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN, "unknown-limit", "unknown-subject"])))
+    security(("session" = []), ("token" = ["events:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "unknown-limit", "unknown-subject"])))
 )]
-pub async fn show(_: Admin, path: Path<(String, String)>, services: Shared) -> Result<HttpResponse, Problem> {
+pub async fn show(
+    _: Permitted<ReadSubjects>,
+    path: Path<(String, String)>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
     let live = services.live.snapshot();
     let (limit, subject) = parse(&path, &live)?;
     let standing = services.lookup.standing(&live, limit, &subject).await;
@@ -150,11 +153,11 @@ pub async fn show(_: Admin, path: Path<(String, String)>, services: Shared) -> R
     ),
     request_body = Option<Clearing>,
     responses((status = 204, description = "The limit counts nothing of it.")),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN, CHANGE, CLEARING, "unknown-limit", "unknown-subject"])))
+    security(("session" = []), ("token" = ["subjects:clear"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, CLEARING, "unknown-limit", "unknown-subject"])))
 )]
 pub async fn clear(
-    ConfirmedAdmin(admin): ConfirmedAdmin,
+    Permitted { admin, .. }: Permitted<ClearSubjects>,
     request: HttpRequest,
     path: Path<(String, String)>,
     query: Query<Clearing>,
@@ -165,10 +168,12 @@ pub async fn clear(
     let live = services.live.snapshot();
     let (limit, subject) = parse(&path, &live)?;
     let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
+    admin.may_touch(services.lookup.account(&subject).await?.as_ref())?;
     let (actor, address) = (admin.id(), ClientAddress::of(&request, &edge.trusted).subject());
     let by = LookupActor {
         actor: &actor,
         account: &admin.who.account,
+        token: admin.token(),
         address: address.as_ref(),
         reason: &reason,
     };
@@ -194,11 +199,11 @@ pub async fn clear(
     ),
     request_body = Option<Clearing>,
     responses((status = 204, description = "The password signs in again.")),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN, CHANGE, CLEARING, "not-found"])))
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, CLEARING, "not-found"])))
 )]
 pub async fn enable_password(
-    ConfirmedAdmin(admin): ConfirmedAdmin,
+    Permitted { admin, .. }: Permitted<ChangeAccounts>,
     request: HttpRequest,
     path: Path<String>,
     query: Query<Clearing>,
@@ -208,10 +213,12 @@ pub async fn enable_password(
 ) -> Result<HttpResponse, Problem> {
     let subject = read_as(LookupKind::Login, &path, &services.live.snapshot()).ok_or(Problem::NotFound)?;
     let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
+    admin.may_touch(services.lookup.account(&subject).await?.as_ref())?;
     let (actor, address) = (admin.id(), ClientAddress::of(&request, &edge.trusted).subject());
     let by = LookupActor {
         actor: &actor,
         account: &admin.who.account,
+        token: admin.token(),
         address: address.as_ref(),
         reason: &reason,
     };

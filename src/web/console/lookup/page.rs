@@ -129,7 +129,7 @@ impl LookupAct {
     }
 
     fn by<'a>(&'a self, actor: &'a str, address: &'a [u8]) -> LookupActor<'a> {
-        LookupActor { actor, account: &self.admin.who.account, address, reason: &self.reason }
+        LookupActor { actor, account: &self.admin.who.account, token: None, address, reason: &self.reason }
     }
 }
 

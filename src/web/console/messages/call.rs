@@ -7,11 +7,10 @@ use utoipa::openapi::schema::ObjectBuilder;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::sms::{HeldBrake, LedgerCursor, LedgerEntry, LedgerFilter, MessageState, ReportState};
-use crate::web::console::guard::Admin;
-use crate::web::console::guard::ConfirmedAdmin;
 use crate::web::console::lookup::call::{CLEARING, Clearing, reason};
 use crate::web::console::messages::lift_brake;
-use crate::web::kit::describe::{self, ADMIN, CHANGE};
+use crate::web::console::permitted::{ClearSubjects, Permitted, ReadEvents};
+use crate::web::kit::describe::{self, ADMIN, CHANGE, SCOPED};
 use crate::web::kit::problem::{InputError, Problem};
 use crate::web::kit::services::Shared;
 use crate::web::kit::wait::Moment;
@@ -119,11 +118,11 @@ fn reports() -> ObjectBuilder {
     tag = "admin",
     params(MessageQuery),
     responses((status = 200, description = "A page of them.", body = SentMessages)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN, "invalid-input"])))
+    security(("session" = []), ("token" = ["events:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "invalid-input"])))
 )]
 pub async fn messages(
-    _: Admin,
+    _: Permitted<ReadEvents>,
     wanted: Query<MessageQuery>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
@@ -194,10 +193,10 @@ impl From<HeldBrake> for Brake {
     operation_id = "listBrakes",
     tag = "admin",
     responses((status = 200, description = "All of them.", body = Brakes)),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN])))
+    security(("session" = []), ("token" = ["events:read"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED])))
 )]
-pub async fn brakes(_: Admin, services: Shared) -> Result<HttpResponse, Problem> {
+pub async fn brakes(_: Permitted<ReadEvents>, services: Shared) -> Result<HttpResponse, Problem> {
     let held = services.codes.ledger().brakes().await?;
     Ok(HttpResponse::Ok().json(Brakes { brakes: held.into_iter().map(Brake::from).collect() }))
 }
@@ -213,11 +212,11 @@ pub async fn brakes(_: Admin, services: Shared) -> Result<HttpResponse, Problem>
     params(("prefix" = String, Path, description = "Percent-encoded.", example = "%2B861380013"), Clearing),
     request_body = Option<Clearing>,
     responses((status = 204, description = "Lifted.")),
-    security(("session" = [])),
-    extensions(("x-problems" = json!([ADMIN, CHANGE, CLEARING, "not-found"])))
+    security(("session" = []), ("token" = ["subjects:clear"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, CLEARING, "not-found"])))
 )]
 pub async fn lift(
-    ConfirmedAdmin(admin): ConfirmedAdmin,
+    Permitted { admin, .. }: Permitted<ClearSubjects>,
     prefix: Path<String>,
     query: Query<Clearing>,
     body: Result<Bytes, Error>,

@@ -10,7 +10,9 @@ use utoipa::ToSchema;
 use crate::login::{NewToken, TokenEntry, TokenId, TokenScopes};
 use crate::web::console::guard::Admin;
 use crate::web::console::guard::ConfirmedAdmin;
-use crate::web::console::tokens::{LONGEST_LIFE, about_scopes, create_token, parse_name, revoke_token};
+use crate::web::console::tokens::{
+    LONGEST_LIFE, about_scopes, check_expiry, create_token, parse_name, revoke_token,
+};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE};
 use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::locale::Locale;
@@ -26,9 +28,10 @@ pub struct TokenRequest {
     /// What it is shown as.
     #[schema(min_length = 1, max_length = 100)]
     name: String,
-    /// Names of custom limits, or `*` alone for all of them.
+    /// Names of custom limits, or `*` for all of them; parts of the admin API: `limits:read`, `limits:write`,
+    /// `access:write`, `events:read`, `subjects:clear`, `accounts:write`, which `*` does not include.
     scopes: Vec<String>,
-    /// Seconds. Without it the token does not expire.
+    /// Seconds. Without it the token does not expire. Required for parts of the admin API, and then at most 366 days.
     #[schema(minimum = 1, maximum = 316224000)]
     expires_in: Option<u64>,
 }
@@ -47,7 +50,7 @@ struct Tokens {
 struct TokenBody {
     id: String,
     name: String,
-    /// Names of custom limits, or `*` alone for all of them.
+    /// As the token was created with.
     scopes: Vec<String>,
     /// The login of its administrator; left out if that account is gone.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -169,6 +172,9 @@ fn parse(body: &TokenRequest) -> Result<NewToken, Problem> {
     if expires_in.is_some_and(|span| span.is_zero() || span > LONGEST_LIFE) {
         let message = format!("Use 1 to {} seconds, or leave it out.", LONGEST_LIFE.as_secs());
         wrong("expires_in", message.into());
+    }
+    if let Some(Err(error)) = scopes.as_ref().map(|scopes| check_expiry(scopes, expires_in)) {
+        wrong("expires_in", said(error));
     }
     match (name, scopes) {
         (Some(name), Some(scopes)) if errors.is_empty() => Ok(NewToken { name, scopes, expires_in }),

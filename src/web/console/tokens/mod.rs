@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::db::DbError;
-use crate::login::{ApiToken, NewToken, ScopesError, TokenId};
+use crate::login::{ApiToken, NewToken, ScopesError, TokenId, TokenScopes};
 use crate::web::console::guard::Admin;
 use crate::web::kit::message::Message;
 use crate::web::kit::services::Services;
@@ -37,6 +37,8 @@ pub struct TokenRevokingForm {
 const LONGEST_NAME: usize = 100;
 /// Ten years.
 const MOST_DAYS: u32 = 3660;
+/// Of a token for the admin API.
+const MOST_ADMIN_DAYS: u32 = 366;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const LONGEST_LIFE: Duration = Duration::from_secs(MOST_DAYS as u64 * DAY.as_secs());
 
@@ -68,6 +70,12 @@ fn parse_name(text: &str) -> Result<String, Message> {
     let name = text.trim();
     let fits = (1..=LONGEST_NAME).contains(&name.chars().count()) && !name.chars().any(char::is_control);
     if fits { Ok(name.to_owned()) } else { Err(Message::NameUnfit { max: LONGEST_NAME }) }
+}
+
+/// A token that opens a part of the admin API expires within a year.
+fn check_expiry(scopes: &TokenScopes, expires_in: Option<Duration>) -> Result<(), Message> {
+    let fits = expires_in.is_some_and(|span| span <= DAY * MOST_ADMIN_DAYS);
+    if fits || !scopes.open_any() { Ok(()) } else { Err(Message::ExpiryRequired { max: MOST_ADMIN_DAYS }) }
 }
 
 const fn about_scopes(error: ScopesError) -> Message {

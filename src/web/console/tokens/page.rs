@@ -11,6 +11,7 @@ use crate::web::console::tokens::MOST_DAYS;
 use crate::web::console::tokens::TokenMakingForm;
 use crate::web::console::tokens::TokenRevokingForm;
 use crate::web::console::tokens::about_scopes;
+use crate::web::console::tokens::check_expiry;
 use crate::web::console::tokens::create_token;
 use crate::web::console::tokens::parse_name;
 use crate::web::console::tokens::revoke_token;
@@ -73,8 +74,15 @@ fn parse(form: &TokenMakingForm) -> Result<NewToken, FieldErrors> {
     let names = form.scopes.split([' ', ',', '\t', '\r', '\n']).filter(|name| !name.is_empty());
     let scopes = errors.take(Field::Scopes, TokenScopes::parse(names).map_err(about_scopes));
     let expires_in = errors.take(Field::ExpiresDays, parse_days(form.expires_days.trim()));
+    let expiry = match (&scopes, expires_in) {
+        (Some(scopes), Some(expires_in)) => check_expiry(scopes, expires_in),
+        _ => Ok(()),
+    };
+    errors.take(Field::ExpiresDays, expiry);
     match (name, scopes, expires_in) {
-        (Some(name), Some(scopes), Some(expires_in)) => Ok(NewToken { name, scopes, expires_in }),
+        (Some(name), Some(scopes), Some(expires_in)) if errors.is_empty() => {
+            Ok(NewToken { name, scopes, expires_in })
+        }
         _ => Err(errors),
     }
 }
