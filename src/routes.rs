@@ -170,6 +170,12 @@ pub fn app(
         .service(calls("/admin/tokens/revoke", "POST").route(post().to(tokens::page::revoke)))
         .service(calls("/admin", "GET, HEAD").route(get().to(overview::page::show)))
         .service(calls("/admin/events", "GET, HEAD").route(get().to(events::page::show)))
+        .service(
+            calls("/admin/access", "GET, HEAD, POST")
+                .route(get().to(console_access::page::show))
+                .route(post().to(console_access::page::submit)),
+        )
+        .service(calls("/admin/access/end", "POST").route(post().to(console_access::page::end)))
         .service(calls("/admin/limits", "GET, HEAD").route(get().to(limits::page::show)))
         .service(
             calls("/admin/limits/edit/{limit}", "GET, HEAD, POST")

@@ -1,6 +1,7 @@
 //! Every page in every state and language: labelled, without secrets and without unknown keys. With
 //! `GATEHOUSE_PAGES_TO=<folder>` the pages are written there, with the style inlined, for inspection.
 
+mod access;
 mod console;
 mod tokens;
 
@@ -241,6 +242,7 @@ fn all(locale: Locale) -> Vec<(String, String)> {
         |kind: Kind| (format!("problem-{}", kind.name), ProblemPage::new(&visit, kind).render().unwrap());
     let forms = html(logins(&visit)).chain(html(registers(&visit))).chain(html(accounts(&visit)));
     let forms = forms.chain(html(tokens::confirms(&visit))).chain(html(tokens::pages(&visit)));
+    let forms = forms.chain(html(access::accesses(&visit)));
     let forms = forms.chain(html(codes(&visit))).chain(html(messages(&visit))).chain(html(outboxes(&visit)));
     let forms = forms.chain(html(vec![("api", ApiPage::new(&visit))])).chain(console::pages(&visit));
     forms.chain(ErrorKind::ALL.into_iter().map(error)).chain(Kind::ALL.iter().copied().map(problem)).collect()

@@ -59,6 +59,12 @@ impl AccessSettings {
         }
     }
 
+    /// How many answers these are.
+    pub fn count(&self) -> usize {
+        let everyone = usize::from(self.challenge_everyone_until.is_some());
+        everyone + self.deny.len() + self.allow.len() + self.pause_sms.len()
+    }
+
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -25,9 +25,10 @@ pub struct Tab {
     pub current: bool,
 }
 
-const TABS: [(&str, &str); 6] = [
+const TABS: [(&str, &str); 7] = [
     ("console.overview", "/admin"),
     ("console.limits", "/admin/limits"),
+    ("console.access", "/admin/access"),
     ("console.lookup", "/admin/lookup"),
     ("console.messages", "/admin/messages"),
     ("console.events", "/admin/events"),

@@ -26,10 +26,12 @@ pub enum Flash {
     CountCleared,
     PasswordEnabled,
     NothingEnabled,
+    AccessSaved,
+    AccessEnded,
 }
 
 impl Flash {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::SignedOut,
         Self::SessionEnded,
         Self::NotSaved,
@@ -47,6 +49,8 @@ impl Flash {
         Self::CountCleared,
         Self::PasswordEnabled,
         Self::NothingEnabled,
+        Self::AccessSaved,
+        Self::AccessEnded,
     ];
 
     const fn code(self) -> &'static str {
@@ -68,6 +72,8 @@ impl Flash {
             Self::CountCleared => "count-cleared",
             Self::PasswordEnabled => "password-enabled",
             Self::NothingEnabled => "nothing-enabled",
+            Self::AccessSaved => "access-saved",
+            Self::AccessEnded => "access-ended",
         }
     }
 
@@ -100,6 +106,8 @@ impl Flash {
             Self::CountCleared => "flash.count-cleared",
             Self::PasswordEnabled => "flash.password-enabled",
             Self::NothingEnabled => "flash.nothing-enabled",
+            Self::AccessSaved => "flash.access-saved",
+            Self::AccessEnded => "flash.access-ended",
         }
     }
 }

@@ -152,6 +152,7 @@ fn overview(visit: &Visit, worried: bool) -> Overview {
     };
     let reason = || "gatehouse.toml:3: limits.sms-phone.rules[0].max: is 0".to_owned();
     let all = vec![
+        Warning::AccessInForce { count: 3 },
         Warning::StoreDown,
         Warning::BackendDown { reason: reason() },
         Warning::Refused { reason: reason() },

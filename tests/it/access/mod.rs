@@ -3,6 +3,8 @@
 mod challenging;
 mod denying;
 mod exempting;
+mod instances;
+mod pages;
 mod pausing;
 mod saving;
 

@@ -191,6 +191,8 @@ pub const fn outcome_key(outcome: Outcome) -> &'static str {
 fn detail_key(name: &str) -> Option<&'static str> {
     Some(match name {
         "reason" => "detail.reason",
+        "answer" => "detail.answer",
+        "until" => "detail.until",
         "from" => "detail.from",
         "to" => "detail.to",
         "version" => "detail.version",

@@ -56,6 +56,10 @@ async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbErro
     if day_so_far.disabled > 0 {
         warnings.push(Warning::PasswordsDisabled { count: day_so_far.disabled });
     }
+    let answers = current.live.access.settings().in_force(now).count();
+    if answers > 0 {
+        warnings.insert(0, Warning::AccessInForce { count: answers as u64 });
+    }
     let hour_so_far = figures::period(&in_hour);
     warnings.extend(messages_spent(services).await);
     if hour_so_far.withheld > 0 {

@@ -99,6 +99,10 @@ pub enum Warning {
     CodesWithheld {
         count: u64,
     },
+    /// Answers to an attack are in force.
+    AccessInForce {
+        count: u64,
+    },
     /// Most attempts come from one address.
     SharedAddress {
         percent: u64,
@@ -202,6 +206,10 @@ impl OverviewPage {
                 let (count, max) = (grouped((*count).into()), grouped((*max).into()));
                 (t!(title, locale = code, count = count, max = max), self.layout.t(text))
             }
+            Warning::AccessInForce { count } => (
+                t!("warning.access-title", locale = code, count = grouped(*count)),
+                self.layout.t("warning.access-text"),
+            ),
             Warning::CodesWithheld { count } => (
                 t!("warning.withheld-title", locale = code, count = grouped(*count)),
                 self.layout.t("warning.withheld-text"),
@@ -211,6 +219,11 @@ impl OverviewPage {
                 self.layout.t("warning.shared-text"),
             ),
         }
+    }
+
+    /// Where something can be done about it.
+    fn leads_to(&self, warning: &Warning) -> Option<&'static str> {
+        matches!(warning, Warning::AccessInForce { .. }).then_some("/admin/access")
     }
 
     /// The error's own text.

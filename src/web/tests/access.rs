@@ -1,0 +1,67 @@
+//! `/admin/access` in every state.
+
+use std::time::Duration;
+
+use super::NOW;
+use crate::config::{AccessNetwork, AccessSettings, SmsPause};
+use crate::tuning::{AccessOrigin, DraftError};
+use crate::web::console::access::answer::AccessAnswer;
+use crate::web::console::access::view::{AccessPage, AnswerForm, AnswerRow, PageWord};
+use crate::web::kit::visit::Visit;
+
+fn rows(visit: &Visit) -> Vec<AnswerRow> {
+    let until = |minutes: u64| NOW.plus(Duration::from_secs(60 * minutes));
+    let network = |network: &str, minutes, reason: &str| AccessNetwork {
+        network: network.parse().unwrap(),
+        until: until(minutes),
+        reason: reason.to_owned(),
+    };
+    let settings = AccessSettings {
+        deny: vec![
+            network("203.0.113.0/24", 59, "260 guesses a minute from one network <b>"),
+            network("2001:db8:ffff:ffff::/64", 1440, "the same over IPv6"),
+        ],
+        allow: vec![network("198.51.100.7/32", 43_200, "our office in Shanghai")],
+        challenge_everyone_until: Some(until(14)),
+        pause_sms: vec![SmsPause {
+            prefix: "+86138".to_owned(),
+            until: until(230),
+            reason: "pumping".to_owned(),
+        }],
+    };
+    let mut rows = AnswerRow::all(&settings, NOW, visit.locale);
+    let origin = |login: Option<&str>| AccessOrigin {
+        at: NOW.minus(Duration::from_secs(60)),
+        login: login.map(str::to_owned),
+        reason: Some("a spray over many names".to_owned()),
+    };
+    rows[0].set_by(Some(origin(Some("ada"))));
+    rows[1].set_by(Some(origin(None)));
+    rows
+}
+
+pub fn accesses(visit: &Visit) -> Vec<(&'static str, AccessPage)> {
+    let page = |rows, form, word| AccessPage::new(visit, "ada", rows, form, word, Vec::new());
+    let mut wrong = AnswerForm::typed(AccessAnswer::Deny, "203.0.113.7/24", "7", "");
+    wrong.check(visit.locale);
+    let message = "203.0.113.7/24 is an address within a network; write 203.0.113.0/24".to_owned();
+    wrong
+        .refused(visit.locale, vec![DraftError { field: "deny[0].network".to_owned(), message, line: None }]);
+    let chosen = AnswerForm::chosen(AccessAnswer::Deny, "203.0.113.0/24");
+    let everyone = AnswerForm::chosen(AccessAnswer::Challenge, "");
+    let not_saved = || PageWord::NotSaved("the folder of gatehouse.toml cannot be written".to_owned());
+    vec![
+        ("access", page(rows(visit), None, PageWord::None)),
+        ("access-none", page(Vec::new(), None, PageWord::None)),
+        ("access-challenge", page(Vec::new(), Some(everyone), PageWord::None)),
+        ("access-deny", page(Vec::new(), Some(chosen), PageWord::None)),
+        ("access-wrong", page(Vec::new(), Some(wrong), PageWord::None)),
+        ("access-expired", page(Vec::new(), None, PageWord::Expired)),
+        ("access-stale", page(rows(visit), None, PageWord::Stale)),
+        ("access-not-saved", page(Vec::new(), None, not_saved())),
+        (
+            "access-fixed",
+            AccessPage::new(visit, "ada", Vec::new(), None, PageWord::None, vec!["deny", "allow"]),
+        ),
+    ]
+}
