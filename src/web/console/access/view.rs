@@ -218,7 +218,9 @@ impl AnswerForm {
 
     fn keys(&self) -> (&'static str, &'static str, &'static str) {
         match self.answer {
-            AccessAnswer::Challenge => ("answers.challenge", "answers.challenge-about", "answers.challenge-do"),
+            AccessAnswer::Challenge => {
+                ("answers.challenge", "answers.challenge-about", "answers.challenge-do")
+            }
             AccessAnswer::Deny => ("answers.deny", "answers.deny-about", "answers.deny-do"),
             AccessAnswer::Allow => ("answers.allow", "answers.allow-about", "answers.allow-do"),
             AccessAnswer::Pause => ("answers.pause", "answers.pause-about", "answers.pause-do"),
