@@ -2,31 +2,22 @@
 
 use std::sync::LazyLock;
 
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use actix_web::{HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, web};
 
 use crate::web::kit::problem::Problem;
+use crate::web::kit::public_body::{PublicBody, short_hash};
 
 struct Asset {
     url: String,
     stem: &'static str,
     extension: &'static str,
-    kind: &'static str,
-    bytes: &'static [u8],
+    body: PublicBody,
 }
 
 impl Asset {
     fn new(stem: &'static str, extension: &'static str, kind: &'static str, bytes: &'static [u8]) -> Self {
-        // Forty bits are enough to tell releases apart.
-        let hash = &blake3::hash(bytes).to_hex()[..10];
-        Self { url: format!("/static/{stem}.{hash}.{extension}"), stem, extension, kind, bytes }
-    }
-
-    fn respond(&self, caching: &'static str) -> HttpResponse {
-        HttpResponse::Ok()
-            .insert_header((CONTENT_TYPE, HeaderValue::from_static(self.kind)))
-            .insert_header((CACHE_CONTROL, HeaderValue::from_static(caching)))
-            .body(self.bytes)
+        let url = format!("/static/{stem}.{}.{extension}", short_hash(bytes));
+        Self { url, stem, extension, body: PublicBody::new(kind, bytes) }
     }
 }
 
@@ -54,23 +45,23 @@ pub fn icon_url() -> &'static str {
 
 /// `GET /static/{file}`. A URL of another release gets the current file, marked as not cacheable. So every
 /// page has its style while instances are replaced one by one.
-pub async fn serve(file: web::Path<String>) -> Result<HttpResponse, Problem> {
+pub async fn serve(request: HttpRequest, file: web::Path<String>) -> Result<HttpResponse, Problem> {
     let asked = file.into_inner();
     for asset in [&*STYLE, &*SCRIPT, &*ICON] {
         if asset.url.strip_prefix("/static/") == Some(asked.as_str()) {
-            return Ok(asset.respond("public, max-age=31536000, immutable"));
+            return Ok(asset.body.respond(&request, "public, max-age=31536000, immutable"));
         }
         let middle = asked.strip_prefix(asset.stem).and_then(|rest| rest.strip_suffix(asset.extension));
         if middle.is_some_and(|hash| hash.starts_with('.') && hash.ends_with('.')) {
-            return Ok(asset.respond("no-cache"));
+            return Ok(asset.body.respond(&request, "no-cache"));
         }
     }
     Err(Problem::NotFound)
 }
 
 /// `GET /favicon.ico`, which browsers request by themselves for an image or JSON.
-pub async fn icon() -> HttpResponse {
-    ICON.respond("public, max-age=86400")
+pub async fn icon(request: HttpRequest) -> HttpResponse {
+    ICON.body.respond(&request, "public, max-age=86400")
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl Locale {
 }
 
 /// `q=0.8` in thousandths; None if it is not a weight.
-fn weight(parameter: &str) -> Option<u16> {
+pub(super) fn weight(parameter: &str) -> Option<u16> {
     let (name, value) = parameter.trim().split_once('=')?;
     let q: f32 = value.trim().parse().ok()?;
     (name.trim().eq_ignore_ascii_case("q") && (0.0..=1.0).contains(&q)).then_some((q * 1000.0).round() as u16)

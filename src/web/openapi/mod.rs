@@ -6,13 +6,13 @@ mod problems;
 
 use std::sync::LazyLock;
 
-use actix_web::HttpResponse;
-use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
+use actix_web::{HttpRequest, HttpResponse};
 use serde_json::Value;
 use utoipa::OpenApi;
 
 use crate::web::console::{access, confirm, events, limits, lookup, messages, tokens};
 use crate::web::kit::problem::ProblemBody;
+use crate::web::kit::public_body::PublicBody;
 use crate::web::{
     account, captcha, code, machine, register, reset, session, sign_in, sign_in_by_code, status,
 };
@@ -81,10 +81,9 @@ pub static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
     finish::finish(annotated)
 });
 
-static TEXT: LazyLock<String> = LazyLock::new(|| DOCUMENT.to_string());
+static BODY: LazyLock<PublicBody> =
+    LazyLock::new(|| PublicBody::new("application/json", DOCUMENT.to_string()));
 
-pub async fn serve() -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((CONTENT_TYPE, HeaderValue::from_static("application/json")))
-        .body(TEXT.as_str())
+pub async fn serve(request: HttpRequest) -> HttpResponse {
+    BODY.respond(&request, "no-cache")
 }

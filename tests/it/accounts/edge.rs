@@ -174,3 +174,44 @@ async fn what_is_broken_is_told_with_when_to_come_back() {
         assert!(!answer.text.contains("mislaid") && !answer.text.contains("sessions"), "{path}");
     }
 }
+
+#[tokio::test]
+async fn what_is_public_is_compressed_and_no_page_ever_is() {
+    let (app, client) = start().await;
+    let get = async |path: &str| {
+        let request = client.http.get(format!("{}{path}", app.url));
+        let response = request.header("accept-encoding", "gzip, br, zstd").send().await.unwrap();
+        let headers = response.headers().clone();
+        let header = |name: &str| headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
+        (
+            header("content-encoding"),
+            header("vary"),
+            header("cache-control"),
+            header("etag"),
+            response.bytes().await.unwrap().len(),
+        )
+    };
+    let page = client.get("/login").await;
+    let asset = |ending: &str| {
+        let end = page.text.find(ending).unwrap() + ending.len();
+        page.text[page.text[..end].rfind("/static/").unwrap()..end].to_owned()
+    };
+    for (path, caching) in [
+        (asset(".css"), "public, max-age=31536000, immutable"),
+        (asset(".js"), "public, max-age=31536000, immutable"),
+        ("/openapi.json".to_owned(), "no-cache"),
+    ] {
+        let plain = client.get(&path).await.text.len();
+        let (encoding, vary, cached, tag, length) = get(&path).await;
+        eprintln!("{path}: {plain} bytes, {length} compressed");
+        assert_eq!((encoding.as_str(), vary.as_str(), cached.as_str()), ("gzip", "accept-encoding", caching));
+        assert!(length * 2 < plain, "{path}: {length} of {plain}");
+        let request = client.http.get(format!("{}{path}", app.url)).header("accept-encoding", "gzip");
+        assert_eq!(request.header("if-none-match", tag).send().await.unwrap().status(), 304, "{path}");
+    }
+    for path in
+        ["/login", "/register", "/account", "/api/v1/session", "/problems/throttled", "/nothing", "/api"]
+    {
+        assert_eq!(get(path).await.0, "", "{path}");
+    }
+}
