@@ -22,7 +22,7 @@ use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::login::{
     Accounts, ApiTokens, ByCode, FailureRecord, LoginGuard, PasswordHasher, Registration, Sessions,
-    SignInService,
+    SignInService, SubmittedForms,
 };
 use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};
@@ -198,6 +198,7 @@ impl Application {
             outbox,
             public_url,
             accounts,
+            forms: SubmittedForms::new(sessions.clone(), master.derive("web.form")),
             sessions,
             token_gate: TokenGate::new(tokens.clone(), in_process()),
             custom,

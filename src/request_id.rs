@@ -55,6 +55,17 @@ where
     }
 }
 
+/// The same for what cannot leave its thread: the future, with the id of the request that is being answered here.
+pub fn keep<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    let id = RequestId::current();
+    async move {
+        match id {
+            Some(id) => id.scope(future).await,
+            None => future.await,
+        }
+    }
+}
+
 /// Makes ids that do not reveal how many came before. Clones share the count.
 #[derive(Clone)]
 pub struct RequestIds(Arc<UniqueIds>);

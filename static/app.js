@@ -87,6 +87,16 @@ for (const input of document.querySelectorAll("input[data-peek]")) {
   if (focused) input.focus();
 }
 
+// A second press right after the first is the same press. (The server holds to that, too; but what it shows only once
+// would be lost with the first answer.)
+for (const form of document.querySelectorAll("form[method=post]")) {
+  let sent = 0;
+  form.addEventListener("submit", (event) => {
+    if (Date.now() - sent < 2000) event.preventDefault();
+    else sent = Date.now();
+  });
+}
+
 // A browser that reads the code from the message offers to fill it in.
 const oneTimeCode = document.querySelector("input[autocomplete=one-time-code]");
 if (oneTimeCode && "OTPCredential" in window) {

@@ -31,6 +31,8 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         while matches!(services.sessions.purge_expired(BATCH).await, Ok(purged) if purged == u64::from(BATCH))
         {
         }
+        while matches!(services.sessions.purge_forms(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {
+        }
         // What could not be deleted is tried again next time.
         let _ = services.accounts.purge_device_failures().await;
         let live = services.live.snapshot();

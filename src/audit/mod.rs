@@ -7,6 +7,7 @@
 mod attack;
 mod episodes;
 mod event;
+mod failures;
 mod figures;
 mod log;
 mod mask;
@@ -33,6 +34,7 @@ pub use crate::config::AuditSettings as Settings;
 pub use attack::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackWatch, QUIET_TIME};
 use episodes::{EpisodeTable, FoldResult};
 pub use event::{Action, AuditEvent, EventRule, EventSubject, FROM_DEVICE, NOT_FORGIVEN, Outcome};
+pub use failures::{FailedAttempts, FailureSummary};
 pub use figures::{EventCount, FiguresStep, MINUTE, RankedSubject, SharedAddress};
 pub use log::{EventCursor, EventEntry, EventFilter, EventLog, EventPage, MaskedSubject, SubjectKind};
 use row::{AuditRow, EventKeys};

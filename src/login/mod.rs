@@ -15,6 +15,7 @@ mod registration;
 mod scopes;
 mod sessions;
 mod sign_in;
+mod submitted_forms;
 mod tokens;
 mod username;
 
@@ -38,8 +39,11 @@ pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD
 pub use phc::Phc;
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
 pub use scopes::{AdminScope, MOST_SCOPES, ScopesError, TokenScopes};
-pub use sessions::{AuthenticatedSession, Session, SessionToken, Sessions, SignedInBy};
+pub use sessions::{
+    AuthenticatedSession, FormAnswer, FormKey, RepeatedForm, Session, SessionToken, Sessions, SignedInBy,
+};
 pub use sign_in::{SignInAttempt, SignInOutcome, SignInService, SignedInOwner};
+pub use submitted_forms::{FormStart, FormTurn, SubmittedForms};
 pub use tokens::{ApiToken, ApiTokens, MOST_TOKENS, NewToken, TokenBearer, TokenEntry, TokenId};
 pub use username::{MAX_CHARS as LONGEST_LOGIN, Username, UsernameError};
 

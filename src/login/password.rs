@@ -56,6 +56,12 @@ impl Password {
         }
     }
 
+    /// What can be said of a new password at once. Whether it is guessable takes longer, and is said when it is
+    /// hashed.
+    pub fn check(input: &str) -> Result<(), PasswordError> {
+        Self::choose(input).map(drop)
+    }
+
     /// The block-list: common passwords, dates, keyboard runs, repeats, the name of this service, and words
     /// of the owner (a name, a number). Takes up to 30 ms for an adversarial input.
     pub(super) fn guessable(&self, own: &str) -> bool {

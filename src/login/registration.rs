@@ -48,7 +48,11 @@ pub enum RegistrationOutcome {
     /// Only somebody who has proved that the number is theirs learns this.
     PhoneTaken,
     WrongCode,
-    Unfit(PasswordError),
+    Unfit {
+        password: PasswordError,
+        /// The name is taken as well.
+        login_taken: bool,
+    },
     Denied(Denied),
 }
 
@@ -113,7 +117,10 @@ impl Registration {
         } = newcomer;
         let hash = match hasher.hash_new_for(&HashCaller::stranger(network, solved), password, login).await {
             Ok(Ok(hash)) => hash,
-            Ok(Err(unfit)) => return Ok(RegistrationOutcome::Unfit(unfit)),
+            Ok(Err(password)) => {
+                let login_taken = accounts.find(login).await?.is_some();
+                return Ok(RegistrationOutcome::Unfit { password, login_taken });
+            }
             Err(busy) => return Ok(refused(solved, busy)),
         };
         let Some((phone, code)) = phone else {
@@ -187,7 +194,7 @@ impl Registration {
             RegistrationOutcome::Made(_) => (audit::Outcome::Ok, None),
             RegistrationOutcome::LoginTaken => (audit::Outcome::Failed, Some("login-taken")),
             RegistrationOutcome::PhoneTaken => (audit::Outcome::Failed, Some("phone-taken")),
-            RegistrationOutcome::Unfit(_) => (audit::Outcome::Failed, Some("unfit-password")),
+            RegistrationOutcome::Unfit { .. } => (audit::Outcome::Failed, Some("unfit-password")),
             RegistrationOutcome::Denied(Denied::Busy { .. }) => (audit::Outcome::Failed, Some("busy")),
             // Which is an event of its own.
             RegistrationOutcome::WrongCode | RegistrationOutcome::Denied(_) => {

@@ -1,6 +1,7 @@
 //! Sessions: where each account is signed in. They are in SQL, not in the window store, because they must
 //! survive a restart and be listed by account, and no decision of the limiter depends on them.
 
+mod finished;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,8 @@ use crate::config::SessionSettings;
 use crate::db::{Db, DbError, on_db};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
+
+pub use finished::{FormAnswer, FormKey, RepeatedForm};
 
 /// How often a session in use records when it was last seen.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);

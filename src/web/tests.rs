@@ -13,7 +13,7 @@ use actix_web::web;
 use askama::Template;
 use url::Url;
 
-use super::account::view::{AccountPage, AttemptKind, AttemptRow, SessionRow};
+use super::account::view::{AccountPage, SessionRow, SignInRow};
 use super::api_page::ApiPage;
 use super::captcha::view::{CaptchaBlock, ChallengeView, LaterView};
 use super::code::view::{CodePage, CodeStep, SentCode};
@@ -24,6 +24,7 @@ use super::outbox::view::{OutboxPage, OutboxRow};
 use super::problem_page::ProblemPage;
 use super::register::view::{Hints, RegisterPage};
 use super::sign_in::view::LoginPage;
+use crate::audit::{FailedAttempts, FailureSummary};
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
 use crate::secret::MasterKey;
@@ -198,17 +199,25 @@ fn accounts(visit: &Visit) -> Vec<(&'static str, AccountPage)> {
         let here = row("1", CHROME, "203.0.113.0/24", 0).current(true);
         vec![here, row("2", IPHONE, "2001:db8:77::/48", 95), row("3", "", "198.51.100.0/24", 5000)]
     };
-    let attempts = || {
-        let row =
-            |minutes, outcome, agent, net: &str| AttemptRow::new(before(minutes), outcome, agent, net.into());
-        vec![
-            row(1, AttemptKind::SignedIn, CHROME, "203.0.113.0/24"),
-            row(3, AttemptKind::WrongPassword, CHROME, "203.0.113.0/24"),
-            row(800, AttemptKind::Refused, "curl/8.1", "192.0.2.0/24"),
-        ]
+    let sign_ins = || vec![SignInRow::new(before(1), CHROME, "203.0.113.0/24".into())];
+    let failures = || {
+        let row = |network: Option<&str>, wrong_passwords, wrong_codes, refused| FailedAttempts {
+            network: network.map(str::to_owned),
+            first: before(800),
+            last: before(3),
+            wrong_passwords,
+            wrong_codes,
+            refused,
+        };
+        let rows = vec![
+            row(Some("203.0.113.0/24"), 1, 0, 0),
+            row(Some("192.0.2.0/24"), 20, 3, 1_400),
+            row(None, 0, 0, 9),
+        ];
+        FailureSummary { of: rows.len() as i64 + 41, networks: rows }
     };
     let page = || AccountPage::new(visit, "ada.lovelace", before(500_000), 15);
-    let full = || page().sessions(sessions()).attempts(attempts());
+    let full = || page().sessions(sessions()).sign_ins(sign_ins()).failures(failures());
     let wrong = FieldErrors::one(Field::CurrentPassword, Message::CurrentPasswordWrong);
     vec![
         ("account", full()),

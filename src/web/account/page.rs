@@ -1,18 +1,24 @@
 //! `/account`: the profile, the password and the active sessions.
 
+use std::time::Duration;
+
 use actix_web::HttpResponse;
 use actix_web::web::{Form, Query};
 use serde::Deserialize;
 
+use crate::audit::{EventSubject, FailureSummary};
 use crate::captcha::CaptchaForm;
+use crate::db::DbError;
 use crate::login::{
     Account, AuthenticatedSession, HashCaller, Password, PasswordChangeOutcome, SessionId, SignedInBy,
 };
 use crate::web::account::require_open;
-use crate::web::account::view::{AccountPage, AttemptKind, AttemptRow, SessionRow};
-use crate::web::form::fields::{GuardedFields, NextQuery, TokenForm};
+use crate::web::account::view::{AccountPage, SessionRow, SignInRow};
+use crate::web::form::fields::{FormPairs, GuardedFields, NextQuery, TokenForm};
 use crate::web::form::notice::Notice;
+use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
+use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::next::Next;
@@ -20,7 +26,11 @@ use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::{self, Visit};
 use crate::web::kit::web_error::{WebError, WebResult};
-use crate::web::session::{SignedIn, renew};
+use crate::web::session::{self, SignedIn, renew};
+
+/// How far back the account page shows what failed, and from how many networks.
+const FAILURES_SHOWN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const FAILED_NETWORKS: u32 = 8;
 
 /// `POST /account/password`
 #[derive(Debug, Default, Deserialize)]
@@ -53,12 +63,13 @@ pub async fn change_here(visit: Visit) -> HttpResponse {
 }
 
 /// `POST /account/password`. The same limits count the current password as at sign-in.
-pub async fn change_password(
-    visit: Visit,
-    SignedIn(who): SignedIn,
-    form: Form<PasswordForm>,
-    services: Shared,
-) -> WebResult {
+pub async fn change_password(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, set_password).await
+}
+
+/// The session is looked up last: the same form before this one may have ended it.
+async fn set_password(visit: Visit, form: PasswordForm, services: Shared) -> WebResult {
+    let who = session::require(&visit, &services, "/account").await?;
     require_open(&visit, &services, &who).await?;
     let live = visit.live(&services);
     let page = page(&visit, &services, &who).await?.next(Next::parse(&form.next));
@@ -168,9 +179,9 @@ async fn page(
         SessionRow::new(id, &session.user_agent, session.network, session.created_at, session.last_seen)
             .current(session.id == current.id)
     });
-    let attempts = services.accounts.last_sign_ins(account.id).await?.into_iter().map(|sign_in| {
-        AttemptRow::new(sign_in.at, AttemptKind::SignedIn, &sign_in.user_agent, sign_in.network)
-    });
+    let sign_ins = services.accounts.last_sign_ins(account.id).await?.into_iter();
+    let sign_ins = sign_ins.map(|past| SignInRow::new(past.at, &past.user_agent, past.network));
+    let failures = failures(visit, services, account).await?;
     let shortest = crate::login::SHORTEST_PASSWORD;
     let live = visit.live(services);
     let open = services.sign_in.is_open_to(&live, account, &visit.sign_in_client()).await?;
@@ -178,7 +189,17 @@ async fn page(
         .ways_in(account.phone.as_ref().map(|phone| phone.as_str()), account.password_hash.is_some())
         .admin(account.roles.admin)
         .sessions(sessions.collect())
-        .attempts(attempts.collect())
+        .sign_ins(sign_ins.collect())
+        .failures(failures)
         .must_change(account.must_change_password)
         .password_disabled(account.password_disabled_at, open))
+}
+
+/// What failed at the account lately. Strangers can fill this list, so it is apart from the sign-ins.
+async fn failures(visit: &Visit, services: &Services, account: &Account) -> Result<FailureSummary, DbError> {
+    let audit = &services.audit;
+    let phone = account.phone.as_ref().map(|phone| audit.subject(&EventSubject::Phone(phone.as_str())));
+    // A number may have belonged to somebody else before.
+    let since = visit.now().minus(FAILURES_SHOWN).max(account.created_at);
+    audit.log().failures(audit.subject(&account.recorded()), phone, since, FAILED_NETWORKS).await
 }

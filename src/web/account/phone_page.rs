@@ -1,17 +1,18 @@
 //! `/account/phone`: sets the phone number of the signed-in account.
 
-use actix_web::web::Form;
-
 use crate::captcha::CaptchaForm;
-use crate::login::{CodeEntry, Password, PhoneOutcome};
+use crate::login::{AuthenticatedSession, CodeEntry, Password, PhoneOutcome};
 use crate::sms::Purpose;
 use crate::web::account::require_open;
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
 use crate::web::code::page::{CodeStage, parse_both, send, step_of};
 use crate::web::code::view::{CodePage, CodeStep};
+use crate::web::form::fields::FormPairs;
 use crate::web::form::notice::Notice;
+use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
+use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::secret_field::SecretField;
@@ -33,7 +34,17 @@ pub async fn show(visit: Visit, Member(who): Member, services: Shared) -> WebRes
 
 /// `POST /account/phone`. A phone number opens the account, so setting one needs the password. The password
 /// is verified before the code is compared, so that a wrong password does not use up the code.
-pub async fn submit(visit: Visit, Member(who): Member, form: Form<CodeForm>, services: Shared) -> WebResult {
+pub async fn submit(
+    visit: Visit,
+    Member(who): Member,
+    body: UnreadBody<FormPairs>,
+    services: Shared,
+) -> WebResult {
+    let act = |visit, form, services| set_phone(visit, who, form, services);
+    once(visit, services, body, FormReach::AnyInstance, act).await
+}
+
+async fn set_phone(visit: Visit, who: AuthenticatedSession, form: CodeForm, services: Shared) -> WebResult {
     require_open(&visit, &services, &who).await?;
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
@@ -81,7 +92,22 @@ pub async fn show_removal(visit: Visit, Member(who): Member, services: Shared) -
 }
 
 /// `POST /account/phone/remove`
-pub async fn remove(visit: Visit, Member(who): Member, form: Form<CodeForm>, services: Shared) -> WebResult {
+pub async fn remove(
+    visit: Visit,
+    Member(who): Member,
+    body: UnreadBody<FormPairs>,
+    services: Shared,
+) -> WebResult {
+    let act = |visit, form, services| remove_phone(visit, who, form, services);
+    once(visit, services, body, FormReach::AnyInstance, act).await
+}
+
+async fn remove_phone(
+    visit: Visit,
+    who: AuthenticatedSession,
+    form: CodeForm,
+    services: Shared,
+) -> WebResult {
     require_open(&visit, &services, &who).await?;
     let live = visit.live(&services);
     let show = |notice, captcha| {

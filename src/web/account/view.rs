@@ -1,10 +1,11 @@
-//! `/account`: the profile, the password, the active sessions and the recent sign-in attempts.
+//! `/account`: where its owner can go, the profile, the password, the active sessions, and who signed in or tried to.
 
 use std::borrow::Cow;
 
 use actix_web::HttpResponse;
 use askama::Template;
 
+use crate::audit::{FailedAttempts, FailureSummary};
 use crate::clock::Micros;
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::form::notice::Notice;
@@ -15,15 +16,6 @@ use crate::web::kit::message::{Field, FieldErrors};
 use crate::web::kit::next::Next;
 use crate::web::kit::visit::{Visit, with_wait};
 use crate::web::kit::wait::Moment;
-
-/// The result of a sign-in attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AttemptKind {
-    SignedIn,
-    WrongPassword,
-    /// Refused before the password was verified.
-    Refused,
-}
 
 /// An active session.
 #[derive(Clone)]
@@ -51,33 +43,51 @@ impl SessionRow {
     }
 }
 
-/// A sign-in, or an attempt at one.
+/// A sign-in.
 #[derive(Clone)]
-pub struct AttemptRow {
+pub struct SignInRow {
     at: Moment,
-    outcome: AttemptKind,
     device: Device,
     address: String,
 }
 
-impl AttemptRow {
-    pub fn new(at: Micros, outcome: AttemptKind, user_agent: &str, address: String) -> Self {
-        Self { at: Moment(at), outcome, device: Device::parse(user_agent), address }
+impl SignInRow {
+    pub fn new(at: Micros, user_agent: &str, address: String) -> Self {
+        Self { at: Moment(at), device: Device::parse(user_agent), address }
     }
+}
 
-    fn key(&self) -> &'static str {
-        match self.outcome {
-            AttemptKind::SignedIn => "account.attempt-signed-in",
-            AttemptKind::WrongPassword => "account.attempt-wrong",
-            AttemptKind::Refused => "account.attempt-refused",
+/// What failed, from one network.
+#[derive(Clone)]
+pub struct FailureRow {
+    first: Moment,
+    last: Moment,
+    network: Option<String>,
+    /// What it was and how often, as keys and counts.
+    counts: Vec<(&'static str, String)>,
+}
+
+impl From<FailedAttempts> for FailureRow {
+    fn from(failed: FailedAttempts) -> Self {
+        let counts = [
+            ("account.wrong-passwords", failed.wrong_passwords),
+            ("account.wrong-codes", failed.wrong_codes),
+            ("account.refused", failed.refused),
+        ];
+        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+        Self {
+            first: Moment(failed.first),
+            last: Moment(failed.last),
+            network: failed.network,
+            counts: counts.map(|(key, count)| (key, count.to_string())).collect(),
         }
     }
+}
 
-    fn tone(&self) -> &'static str {
-        match self.outcome {
-            AttemptKind::SignedIn => "good",
-            AttemptKind::WrongPassword | AttemptKind::Refused => "warn",
-        }
+impl FailureRow {
+    /// Whether its end is another minute than its beginning.
+    fn lasts(&self) -> bool {
+        self.first.text() != self.last.text()
     }
 }
 
@@ -92,7 +102,10 @@ pub struct AccountPage {
     created: Moment,
     password_min: usize,
     sessions: Vec<SessionRow>,
-    attempts: Vec<AttemptRow>,
+    sign_ins: Vec<SignInRow>,
+    failures: Vec<FailureRow>,
+    /// How many networks are not among them.
+    more_failures: i64,
     here_now: String,
     must_change: bool,
     /// Where the reader goes from here, after a change of the password that must come first.
@@ -117,7 +130,9 @@ impl AccountPage {
             created: Moment(created),
             password_min,
             sessions: Vec::new(),
-            attempts: Vec::new(),
+            sign_ins: Vec::new(),
+            failures: Vec::new(),
+            more_failures: 0,
             here_now: ClientAddress::masked(visit.client),
             must_change: false,
             next: None,
@@ -146,8 +161,14 @@ impl AccountPage {
         self
     }
 
-    pub fn attempts(mut self, rows: Vec<AttemptRow>) -> Self {
-        self.attempts = rows;
+    pub fn sign_ins(mut self, rows: Vec<SignInRow>) -> Self {
+        self.sign_ins = rows;
+        self
+    }
+
+    pub fn failures(mut self, failures: FailureSummary) -> Self {
+        self.more_failures = (failures.of - failures.networks.len() as i64).max(0);
+        self.failures = failures.networks.into_iter().map(FailureRow::from).collect();
         self
     }
 
@@ -207,6 +228,11 @@ impl AccountPage {
             (true, false, true) => "account.disabled-code",
             (true, false, false) => "account.disabled-ask",
         })
+    }
+
+    fn more(&self) -> Option<Cow<'static, str>> {
+        let more = (self.more_failures > 0).then(|| self.more_failures.to_string())?;
+        Some(self.layout.with("account.failures-more", &more))
     }
 
     fn others(&self) -> bool {

@@ -5,6 +5,13 @@ use serde::Deserialize;
 
 use crate::web::kit::secret_field::SecretField;
 
+/// A submitted form, field by field.
+pub type FormPairs = Vec<(String, String)>;
+
+pub fn value<'a>(pairs: &'a [(String, String)], name: &str) -> &'a str {
+    pairs.iter().find(|(sent, _)| sent == name).map_or("", |(_, value)| value)
+}
+
 /// The fields of every form that may be challenged.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

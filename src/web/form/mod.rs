@@ -2,4 +2,5 @@
 
 pub mod fields;
 pub mod notice;
+pub mod once;
 pub mod reply;

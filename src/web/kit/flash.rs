@@ -21,6 +21,8 @@ pub enum Flash {
     PhoneRemoved,
     BrakeLifted,
     TokenRevoked,
+    /// What the same form has just made, and was shown once.
+    AlreadyMade,
     LimitsSaved,
     LimitsRestored,
     CountCleared,
@@ -31,7 +33,7 @@ pub enum Flash {
 }
 
 impl Flash {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::SignedOut,
         Self::SessionEnded,
         Self::NotSaved,
@@ -44,6 +46,7 @@ impl Flash {
         Self::PhoneRemoved,
         Self::BrakeLifted,
         Self::TokenRevoked,
+        Self::AlreadyMade,
         Self::LimitsSaved,
         Self::LimitsRestored,
         Self::CountCleared,
@@ -53,7 +56,12 @@ impl Flash {
         Self::AccessEnded,
     ];
 
-    const fn code(self) -> &'static str {
+    pub fn named(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|flash| flash.code() == code)
+    }
+
+    /// Its name in cookies.
+    pub const fn code(self) -> &'static str {
         match self {
             Self::SignedOut => "signed-out",
             Self::SessionEnded => "session-ended",
@@ -67,6 +75,7 @@ impl Flash {
             Self::PhoneRemoved => "phone-removed",
             Self::BrakeLifted => "brake-lifted",
             Self::TokenRevoked => "token-revoked",
+            Self::AlreadyMade => "already-made",
             Self::LimitsSaved => "limits-saved",
             Self::LimitsRestored => "limits-restored",
             Self::CountCleared => "count-cleared",
@@ -79,7 +88,7 @@ impl Flash {
 
     /// The colour of the message.
     pub const fn tone(self) -> &'static str {
-        if self.is_for_the_signed_out() { "warn" } else { "good" }
+        if self.is_for_the_signed_out() || matches!(self, Self::AlreadyMade) { "warn" } else { "good" }
     }
 
     /// Not true any more once somebody is signed in.
@@ -101,6 +110,7 @@ impl Flash {
             Self::PhoneRemoved => "flash.phone-removed",
             Self::BrakeLifted => "flash.brake-lifted",
             Self::TokenRevoked => "flash.token-revoked",
+            Self::AlreadyMade => "flash.already-made",
             Self::LimitsSaved => "flash.limits-saved",
             Self::LimitsRestored => "flash.limits-restored",
             Self::CountCleared => "flash.count-cleared",
@@ -127,7 +137,7 @@ impl Flashes {
 
     pub fn read(&self, cookie: &str) -> Option<Flash> {
         let (code, mac) = cookie.split_once('.')?;
-        let flash = Flash::ALL.into_iter().find(|flash| flash.code() == code)?;
+        let flash = Flash::named(code)?;
         let mac = URL_SAFE_NO_PAD.decode(mac).ok()?;
         same(&mac, &self.mac(flash)).then_some(flash)
     }

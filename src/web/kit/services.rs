@@ -10,7 +10,9 @@ use crate::audit::{AttackWatch, Audit};
 use crate::captcha::ImageService;
 use crate::config::LiveHandle;
 use crate::custom::{CustomLimits, TokenGate};
-use crate::login::{Accounts, ApiTokens, ByCode, PasswordHasher, Registration, Sessions, SignInService};
+use crate::login::{
+    Accounts, ApiTokens, ByCode, PasswordHasher, Registration, Sessions, SignInService, SubmittedForms,
+};
 use crate::lookup::Lookup;
 use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
@@ -32,6 +34,8 @@ pub struct Services {
     pub public_url: String,
     pub accounts: Accounts,
     pub sessions: Sessions,
+    /// Recognises forms that are sent twice.
+    pub forms: SubmittedForms,
     /// API tokens of other programs.
     pub tokens: ApiTokens,
     /// Admits requests with API tokens.

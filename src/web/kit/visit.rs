@@ -175,6 +175,11 @@ impl Visit {
         self
     }
 
+    /// The message in a flash cookie of ours.
+    pub fn read_flash(&self, cookie: &str) -> Option<Flash> {
+        self.edge.flashes.read(cookie)
+    }
+
     pub fn cookies(&self) -> Cookies {
         self.edge.cookies
     }

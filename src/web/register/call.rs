@@ -7,12 +7,13 @@ use utoipa::ToSchema;
 
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
-use crate::login::{RegistrationOutcome, RegistrationRequest, SignedInBy, Username};
+use crate::login::{Password, RegistrationOutcome, RegistrationRequest, SignedInBy, Username};
 use crate::sms::{Phone, SmsCode};
-use crate::web::code::call::{parse_code, parse_phone, wrong_code};
+use crate::web::code::call::{parse_phone, wrong_code};
 use crate::web::kit::call::{Call, CaptchaSolution, invalid_unless};
 use crate::web::kit::describe::{ATTEMPT, BODY, CodeDigits, MobileNumber, NUMBER, NewPassword, UserName};
 use crate::web::kit::message::{Field, FieldErrors, Message};
+use crate::web::kit::phone;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::web_error::WebResult;
@@ -53,11 +54,7 @@ pub struct RegisterBody {
     extensions(("x-problems" = json!([BODY, ATTEMPT, NUMBER, "invalid-code", "login-taken", "phone-taken", "busy"])))
 )]
 pub async fn submit(body: Json<RegisterBody>, call: Call) -> WebResult {
-    let login = parse(&body)?;
-    if !call.edge.sends_codes && (body.phone.is_some() || body.code.is_some()) {
-        return Err(Problem::invalid(&FieldErrors::one(Field::Phone, Message::NoCodesSent)).into());
-    }
-    let phone = parse_number(&call.live, &body)?;
+    let (login, phone) = parse(&call, &body)?;
     let solved = call.redeem(CaptchaForm::Register, body.captcha.as_ref()).await?;
     let origin = call.client.origin();
     let request = RegistrationRequest {
@@ -76,29 +73,51 @@ pub async fn submit(body: Json<RegisterBody>, call: Call) -> WebResult {
         RegistrationOutcome::WrongCode => wrong_code(&call),
         RegistrationOutcome::PhoneTaken => Problem::PhoneTaken.into(),
         RegistrationOutcome::LoginTaken => Problem::LoginTaken.into(),
-        RegistrationOutcome::Unfit(unfit) => {
-            Problem::invalid(&FieldErrors::one(Field::Password, Message::from(unfit))).into()
+        RegistrationOutcome::Unfit { password, login_taken } => {
+            let mut errors = FieldErrors::default();
+            if login_taken {
+                errors.add(Field::Login, Message::LoginTaken);
+            }
+            errors.add(Field::Password, Message::from(password));
+            Problem::invalid(&errors).into()
         }
         RegistrationOutcome::Denied(denied) => call.denied(CaptchaForm::Register, &denied).await.into(),
     })
 }
 
-fn parse(body: &RegisterBody) -> Result<Username, Problem> {
+/// Every mistake at once. That of a number alone is a problem of its own.
+fn parse(call: &Call, body: &RegisterBody) -> Result<(Username, Option<(Phone, SmsCode)>), Problem> {
     let mut errors = FieldErrors::default();
     let login = errors.take(Field::Login, Username::parse(&body.login).map_err(Message::from));
-    if body.password.expose().is_empty() {
-        errors.add(Field::Password, Message::PasswordMissing);
+    let number = match (&body.phone, &body.code) {
+        (None, None) => Some(None),
+        _ if !call.edge.sends_codes => {
+            errors.add(Field::Phone, Message::NoCodesSent);
+            None
+        }
+        (phone, code) => parse_number(&call.live, phone.as_ref(), code.as_ref(), &mut errors).map(Some),
+    };
+    errors.take(Field::Password, Password::check(body.password.expose()).map_err(Message::from));
+    match (&body.phone, errors.iter().collect::<Vec<_>>().as_slice()) {
+        (Some(phone), [(Field::Phone, message)]) if *message != Message::NoCodesSent => {
+            parse_phone(&call.live, phone).map(drop)?;
+        }
+        _ => {}
     }
-    invalid_unless(login, &errors)
+    invalid_unless(login.zip(number), &errors)
 }
 
-/// Number and code: both, or neither.
-fn parse_number(live: &LiveSettings, body: &RegisterBody) -> Result<Option<(Phone, SmsCode)>, Problem> {
-    let alone = |field, message| Err(Problem::invalid(&FieldErrors::one(field, message)));
-    match (&body.phone, &body.code) {
-        (None, None) => Ok(None),
-        (Some(phone), Some(code)) => Ok(Some((parse_phone(live, phone)?, parse_code(code)?))),
-        (Some(_), None) => alone(Field::Code, Message::CodeMissing),
-        (None, Some(_)) => alone(Field::Phone, Message::PhoneMissing),
-    }
+/// Number and code: both are needed.
+fn parse_number(
+    live: &LiveSettings,
+    phone: Option<&SecretField>,
+    code: Option<&SecretField>,
+    errors: &mut FieldErrors,
+) -> Option<(Phone, SmsCode)> {
+    let parsed = |typed: &SecretField| phone::parse(live, typed.expose()).map_err(Message::from);
+    let phone = phone.map_or(Err(Message::PhoneMissing), parsed);
+    let phone = errors.take(Field::Phone, phone);
+    let code = code.ok_or(Message::CodeMissing);
+    let code = code.and_then(|code| SmsCode::parse(code.expose()).ok_or(Message::CodeDigits));
+    phone.zip(errors.take(Field::Code, code))
 }

@@ -1,19 +1,21 @@
 //! `/register`: a name, a password, and optionally a phone number.
 
-use actix_web::web::{Form, Query};
+use actix_web::web::Query;
 use serde::Deserialize;
 
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
-use crate::login::{RegistrationOutcome, RegistrationRequest, SignedInBy, Username};
+use crate::login::{Password, RegistrationOutcome, RegistrationRequest, SignedInBy, Username};
 use crate::sms::{Phone, Purpose, SmsCode};
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeFields;
 use crate::web::code::page::{CodeStage, parse_both, parse_phone, send, step_of};
 use crate::web::code::view::CodeStep;
-use crate::web::form::fields::{GuardedFields, NextQuery};
+use crate::web::form::fields::{FormPairs, GuardedFields, NextQuery};
 use crate::web::form::notice::Notice;
+use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
+use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::next::Next;
@@ -47,7 +49,11 @@ pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> We
 }
 
 /// `POST /register`
-pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) -> WebResult {
+pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, register).await
+}
+
+async fn register(visit: Visit, form: RegisterForm, services: Shared) -> WebResult {
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = RegisterPage::new(&visit, HINTS, Next::parse(&form.next)).login(&form.login);
@@ -92,7 +98,14 @@ pub async fn submit(visit: Visit, form: Form<RegisterForm>, services: Shared) ->
             page(CodeStep::asking(""), Notice::Invalid(taken), CaptchaBlock::Absent)
         }
         RegistrationOutcome::WrongCode => reply.invalid(Field::Code, Message::CodeWrong),
-        RegistrationOutcome::Unfit(unfit) => reply.invalid(Field::Password, Message::from(unfit)),
+        RegistrationOutcome::Unfit { password, login_taken } => {
+            let mut errors = FieldErrors::default();
+            if login_taken {
+                errors.add(Field::Login, Message::LoginTaken);
+            }
+            errors.add(Field::Password, Message::from(password));
+            reply.plain(Notice::Invalid(errors))
+        }
         RegistrationOutcome::Denied(denied) => reply.denied(&denied).await,
     })
 }
@@ -103,35 +116,32 @@ fn stage(form: &RegisterForm) -> Option<CodeStage> {
     named.then(|| CodeStage::of(&form.fields))
 }
 
-/// Whether all other fields are valid, so that no message is sent for a form that is shown again anyway.
+/// Whether all other fields are valid, so that no message is sent for a form that is shown again anyway. The
+/// password is asked for together with the code.
 fn passes(live: &LiveSettings, form: &RegisterForm) -> bool {
     let mut errors = FieldErrors::default();
-    parse_name(form, &mut errors);
+    parse_login(form, &mut errors);
     parse_phone(live, &form.fields, &mut errors);
     errors.is_empty()
 }
 
 type ParsedForm = (Username, Option<(Phone, SmsCode)>);
 
+/// Every mistake at once.
 fn parse(live: &LiveSettings, form: &RegisterForm, errors: &mut FieldErrors) -> Option<ParsedForm> {
-    let login = parse_name(form, errors);
-    match stage(form) {
-        None => login.map(|login| (login, None)),
-        Some(CodeStage::Entry) => {
-            let both = parse_both(live, &form.fields, errors);
-            login.zip(both).map(|(login, both)| (login, Some(both)))
-        }
+    let login = parse_login(form, errors);
+    let number = match stage(form) {
+        None => Some(None),
+        Some(CodeStage::Entry) => parse_both(live, &form.fields, errors).map(Some),
         Some(CodeStage::Send | CodeStage::AnotherNumber) => {
             parse_phone(live, &form.fields, errors);
-            None
+            return None;
         }
-    }
+    };
+    errors.take(Field::Password, Password::check(form.password.expose()).map_err(Message::from));
+    login.zip(number)
 }
 
-fn parse_name(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username> {
-    let login = errors.take(Field::Login, Username::parse(&form.login).map_err(Message::from));
-    if form.password.expose().is_empty() {
-        errors.add(Field::Password, Message::PasswordMissing);
-    }
-    login
+fn parse_login(form: &RegisterForm, errors: &mut FieldErrors) -> Option<Username> {
+    errors.take(Field::Login, Username::parse(&form.login).map_err(Message::from))
 }

@@ -85,6 +85,11 @@ impl RegisterPage {
         }
     }
 
+    /// Who gives a number chooses the password in the next step, together with the code.
+    const fn asks_number(&self) -> bool {
+        self.layout.sends_codes && self.step.second.is_none()
+    }
+
     fn password_hint(&self) -> String {
         self.layout.with("register.password-hint", &self.hints.password_min.to_string()).into_owned()
     }

@@ -1,7 +1,6 @@
 //! `/password/reset`: sets a new password for a user who proves that the account's number is theirs.
 
 use actix_web::HttpResponse;
-use actix_web::web::Form;
 
 use crate::captcha::CaptchaForm;
 use crate::login::{CodeEntry, ResetOutcome, ResetRequest};
@@ -10,8 +9,11 @@ use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
 use crate::web::code::page::{CodeStage, parse_both, send, step_of};
 use crate::web::code::view::{CodePage, CodeStep};
+use crate::web::form::fields::FormPairs;
 use crate::web::form::notice::Notice;
+use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
+use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::services::Shared;
@@ -24,7 +26,11 @@ pub async fn show(visit: Visit) -> HttpResponse {
 }
 
 /// `POST /password/reset`
-pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> WebResult {
+pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, reset).await
+}
+
+async fn reset(visit: Visit, form: CodeForm, services: Shared) -> WebResult {
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = CodePage::new(&visit, Purpose::Reset, None, None);

@@ -98,6 +98,15 @@ pub async fn signed_in(visit: &Visit, services: &Services) -> Result<Option<Auth
     find(services, visit.session_token()).await
 }
 
+/// The same, for a form that stands on `page`; or the way to the sign-in, and from there to that page.
+pub async fn require(
+    visit: &Visit,
+    services: &Services,
+    page: &str,
+) -> Result<AuthenticatedSession, WebError> {
+    signed_in(visit, services).await?.ok_or_else(|| visit.sign_in_first(page).into())
+}
+
 /// Starts a new session with a new token, and ends the session of this browser. None if the password was
 /// changed since the account was verified.
 pub async fn renew(

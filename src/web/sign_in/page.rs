@@ -1,14 +1,16 @@
 //! `/login`
 
 use actix_web::HttpResponse;
-use actix_web::web::{Form, Query};
+use actix_web::web::Query;
 use serde::Deserialize;
 
 use crate::captcha::CaptchaForm;
 use crate::login::{Password, Username};
-use crate::web::form::fields::{GuardedFields, NextQuery};
+use crate::web::form::fields::{FormPairs, GuardedFields, NextQuery};
 use crate::web::form::notice::Notice;
+use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::{FormReply, TriedPassword};
+use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::next::Next;
 use crate::web::kit::secret_field::SecretField;
@@ -47,7 +49,11 @@ pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> We
 }
 
 /// `POST /login`
-pub async fn submit(visit: Visit, form: Form<LoginForm>, services: Shared) -> WebResult {
+pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::ThisProcess, sign_in).await
+}
+
+async fn sign_in(visit: Visit, form: LoginForm, services: Shared) -> WebResult {
     let live = visit.live(&services);
     let show = |notice, captcha| -> HttpResponse {
         let page = LoginPage::new(&visit, Next::parse(&form.next)).login(&form.login);

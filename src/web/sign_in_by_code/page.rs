@@ -1,6 +1,6 @@
 //! `/login/code`: signing in with a phone number and a code sent to it.
 
-use actix_web::web::{Form, Query};
+use actix_web::web::Query;
 
 use crate::captcha::CaptchaForm;
 use crate::login::{ByCodeOutcome, CodeEntry, SignedInBy};
@@ -9,9 +9,11 @@ use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
 use crate::web::code::page::{CodeStage, parse_both, send, step_of};
 use crate::web::code::view::{CodePage, CodeStep};
-use crate::web::form::fields::NextQuery;
+use crate::web::form::fields::{FormPairs, NextQuery};
 use crate::web::form::notice::Notice;
+use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
+use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, Message};
 use crate::web::kit::next::Next;
@@ -27,7 +29,11 @@ pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> We
 }
 
 /// `POST /login/code`
-pub async fn submit(visit: Visit, form: Form<CodeForm>, services: Shared) -> WebResult {
+pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, sign_in).await
+}
+
+async fn sign_in(visit: Visit, form: CodeForm, services: Shared) -> WebResult {
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
         let page = CodePage::new(&visit, Purpose::Login, None, Next::parse(&form.next));

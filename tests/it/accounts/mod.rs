@@ -1,8 +1,10 @@
 //! Accounts, sessions and the edge of the site around them.
 
 mod edge;
+mod failures;
 mod forgery;
 mod hostile_input;
 mod passwords;
 mod registration;
+mod repeated;
 mod sessions;

@@ -12,6 +12,7 @@ on_both_stores!(
     registrations_of_one_address_are_limited,
     of_fifty_who_register_one_name_at_once_one_gets_it,
     the_page_registers_and_leads_on,
+    every_mistake_is_told_at_once,
 );
 
 async fn a_new_account_is_signed_in(store: Store) {
@@ -124,4 +125,46 @@ async fn the_page_registers_and_leads_on(store: Store) {
     let taken = app.client().submit("/register", "/register", &fields).await;
     assert_eq!(taken.status, 409);
     assert!(!taken.text.contains(PASSWORD));
+}
+
+async fn every_mistake_is_told_at_once(store: Store) {
+    let app = TestApp::start(store).await;
+    let client = app.client();
+    let named = |answer: &crate::support::app::Answer| {
+        let errors = answer.body["errors"].as_array().unwrap().iter();
+        errors.map(|error| error["field"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let body = serde_json::json!({ "login": "a b", "password": "short", "phone": "12", "code": "1" });
+    let refused = client.call("/register", body).await;
+    assert_eq!((refused.status, refused.problem()), (422, "invalid-input"), "{}", refused.text);
+    assert_eq!(named(&refused), ["login", "phone", "code", "password"]);
+    let body = serde_json::json!({ "login": "a b", "password": "short", "phone": "12" });
+    assert_eq!(named(&client.call("/register", body).await), ["login", "phone", "code", "password"]);
+    // A number alone is a problem of its own.
+    let body = serde_json::json!({ "login": "ab", "password": PASSWORD, "phone": "12", "code": "123456" });
+    assert_eq!(client.call("/register", body).await.problem(), "invalid-phone");
+    // What only the hashing finds is told together with the name.
+    app.register("taken").await;
+    let both = client.register("taken", "passwordpassword").await;
+    assert_eq!((both.status, named(&both)), (422, vec!["login".to_owned(), "password".to_owned()]));
+
+    let good_until = (app.clock.now().seconds() + 300).to_string();
+    let fields = [
+        ("login", "a b"),
+        ("password", "short"),
+        ("phone", "12"),
+        ("code", "1"),
+        ("good_until", &good_until),
+    ];
+    let page = client.submit("/register", "/register", &fields).await;
+    assert_eq!(page.status, 422);
+    for field in ["login", "phone", "code", "password"] {
+        assert!(page.text.contains(&format!("id=\"{field}-error\"")), "{field}: {}", page.text);
+    }
+    // A number is confirmed first; the password is asked for once, together with the code.
+    let fields = [("login", "lin"), ("phone", "13800138000"), ("password", "")];
+    let sent = client.submit("/register", "/register", &fields).await;
+    assert!(sent.status == 200 && sent.text.contains("id=\"code\""), "{}", sent.text);
+    let missing = client.submit("/register", "/register", &[("login", "lin"), ("password", "")]).await;
+    assert!(missing.status == 422 && missing.text.contains("id=\"password-error\""));
 }

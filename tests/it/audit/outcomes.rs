@@ -168,7 +168,7 @@ async fn every_registration_is_an_event(store: Store) {
     let app = setup.start().await;
     let client = app.client_at("203.0.113.77");
     for (login, password) in
-        [("alice", PASSWORD), ("alice", PASSWORD), ("bernhard", "short"), ("bernhard", PASSWORD)]
+        [("alice", PASSWORD), ("alice", PASSWORD), ("bernhard", "passwordpassword"), ("bernhard", PASSWORD)]
     {
         app.advance(SECOND);
         client.register(login, password).await;

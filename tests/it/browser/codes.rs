@@ -49,7 +49,9 @@ async fn all_of_it(app: &TestApp, browser: &Browser) {
 
 async fn registers_with_a_number(app: &TestApp, browser: &Browser) {
     browser.open("/register").await;
-    browser.fill(&[("login", "kim"), ("phone", "138 0013 8000"), ("password", PASSWORD)]).await;
+    assert!(browser.find("#password").await.is_displayed().await.unwrap());
+    browser.fill(&[("login", "kim"), ("phone", "138 0013 8000")]).await;
+    assert!(!browser.find("#password").await.is_displayed().await.unwrap(), "it is asked for once");
     browser.submit().await;
     assert_eq!(browser.focused().await, "code");
     assert_eq!(

@@ -7,6 +7,7 @@ mod codes;
 mod console;
 mod console_look;
 mod devices;
+mod double_click;
 mod look;
 mod sign_in;
 

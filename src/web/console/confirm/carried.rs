@@ -11,18 +11,12 @@ use crate::web::captcha::view::CaptchaBlock;
 use crate::web::console::confirm::page::{ConfirmForm, confirm};
 use crate::web::console::confirm::view::{CarriedForm, ConfirmPage};
 use crate::web::console::guard::Admin;
+pub use crate::web::form::fields::{FormPairs, value};
 use crate::web::form::reply::FormReply;
 use crate::web::kit::error_page::problem_page;
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::{self, Visit};
 use crate::web::kit::web_error::{WebError, WebResult};
-
-/// A submitted form.
-pub type FormPairs = Vec<(String, String)>;
-
-pub fn value<'a>(pairs: &'a [(String, String)], name: &str) -> &'a str {
-    pairs.iter().find(|(sent, _)| sent == name).map_or("", |(_, value)| value)
-}
 
 /// The password was confirmed recently, or just now.
 pub struct Confirmed(Option<SessionToken>);

@@ -15,6 +15,9 @@ use crate::web::console::tokens::check_expiry;
 use crate::web::console::tokens::create_token;
 use crate::web::console::tokens::parse_name;
 use crate::web::console::tokens::revoke_token;
+use crate::web::form::fields::FormPairs;
+use crate::web::form::once::{FormReach, once};
+use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::web_error::WebResult;
@@ -30,7 +33,11 @@ pub async fn show(visit: Visit, admin: Admin, services: Shared) -> WebResult {
 }
 
 /// `POST /admin/tokens`. Answers with the page itself, not with a redirect: only this answer shows the token.
-pub async fn create(visit: Visit, form: Form<TokenMakingForm>, services: Shared) -> WebResult {
+pub async fn create(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, make).await
+}
+
+async fn make(visit: Visit, form: TokenMakingForm, services: Shared) -> WebResult {
     let admin = guard::change(&visit, &services, HERE, &form.csrf_token).await?;
     let notice = match parse(&form) {
         Ok(new) => match create_token(&services, &admin, &new).await? {
