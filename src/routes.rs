@@ -170,6 +170,8 @@ pub fn app(
         .service(calls("/admin/tokens/revoke", "POST").route(post().to(tokens::page::revoke)))
         .service(calls("/admin", "GET, HEAD").route(get().to(overview::page::show)))
         .service(calls("/admin/events", "GET, HEAD").route(get().to(events::page::show)))
+        .service(calls("/admin/events.csv", "GET, HEAD").route(get().to(events::export::csv)))
+        .service(calls("/admin/events.json", "GET, HEAD").route(get().to(events::export::json)))
         .service(
             calls("/admin/access", "GET, HEAD, POST")
                 .route(get().to(console_access::page::show))

@@ -1,7 +1,11 @@
 //! Reads events: page by page, newest first, by subject and other filters.
 
+use std::fmt::Write;
+use std::time::Duration;
+
 use sqlx::{AssertSqlSafe, query_as};
 
+use super::attack_kind::AttackKind;
 use super::event::{Action, Outcome};
 use crate::clock::Micros;
 use crate::db::{self, Db, DbError, on_db};
@@ -13,11 +17,12 @@ pub struct EventLog {
     pub(super) db: Db,
 }
 
-/// A filter of events; everything if all are None.
+/// A filter of events; everything if nothing is set.
 #[derive(Debug, Clone, Default)]
 pub struct EventFilter {
-    pub action: Option<Action>,
-    pub outcome: Option<Outcome>,
+    /// One of these; any if empty.
+    pub actions: Vec<Action>,
+    pub outcomes: Vec<Outcome>,
     pub limit: Option<String>,
     /// By [`Audit::subject`](super::Audit::subject).
     pub account: Option<i64>,
@@ -29,6 +34,17 @@ pub struct EventFilter {
     pub until: Option<Micros>,
     /// Only what a limit in monitor mode would have refused, or only the rest.
     pub noted: Option<bool>,
+    /// Without the events of these attacks, and without those that tell of attacks.
+    pub folded: Option<Vec<FoldedAttack>>,
+}
+
+/// An attack whose events are left out: those of its kind in its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoldedAttack {
+    pub kind: AttackKind,
+    pub from: Micros,
+    /// Inclusive.
+    pub until: Micros,
 }
 
 pub type EventCursor = db::RowCursor<i64>;
@@ -113,6 +129,38 @@ impl EventLog {
         Ok(EventPage::of(rows.into_iter().map(RawEventEntry::parse), limit, place)?)
     }
 
+    /// Attempts by step and outcome, among the newest 100,000 rows.
+    pub async fn counts(
+        &self,
+        filter: &EventFilter,
+        step: Duration,
+    ) -> Result<Vec<(Micros, Outcome, i64)>, DbError> {
+        const MOST_ROWS: i64 = 100_000;
+        if filter.limit.as_ref().is_some_and(|name| name.contains('\0')) {
+            return Ok(Vec::new());
+        }
+        let (tests, numbers, texts) = filter.tests();
+        let step = step.as_micros() as i64;
+        let sql = format!(
+            "SELECT CAST(at / {step} * {step} AS BIGINT) AS step, outcome, CAST(SUM(count) AS BIGINT)
+            FROM (SELECT at, outcome, count FROM events WHERE (at, id) < ($1, $2){tests}
+            ORDER BY at DESC, id DESC LIMIT $3) AS newest GROUP BY step, outcome"
+        );
+        let place = EventCursor::NEWEST;
+        let rows: Vec<(i64, String, i64)> = on_db!(&self.db, pool => {
+            let mut question = query_as(AssertSqlSafe(sql)).bind(place.at.0).bind(place.id).bind(MOST_ROWS);
+            for number in &numbers {
+                question = question.bind(number);
+            }
+            for text in &texts {
+                question = question.bind(text);
+            }
+            question.fetch_all(pool).await
+        })?;
+        let count = |(at, ended, count): (i64, String, i64)| Ok((Micros(at), outcome(&ended)?, count));
+        Ok(rows.into_iter().map(count).collect::<Result<_, sqlx::Error>>()?)
+    }
+
     /// The newest events of one subject, which `filter` names.
     pub async fn by_subject(
         &self,
@@ -149,16 +197,21 @@ impl EventFilter {
             ("address_key =", self.address),
             ("phone_key =", self.phone),
         ];
-        let texts = [
-            ("action =", self.action.map(Action::as_str)),
-            ("outcome =", self.outcome.map(Outcome::as_str)),
-            ("limit_name =", self.limit.as_deref()),
-        ];
+        let texts = [("limit_name =", self.limit.as_deref())];
         let numbers: Vec<_> = numbers.into_iter().filter_map(|(test, value)| Some((test, value?))).collect();
         let texts: Vec<_> = texts.into_iter().filter_map(|(test, value)| Some((test, value?))).collect();
         let tests = numbers.iter().map(|(test, _)| test).chain(texts.iter().map(|(test, _)| test));
         let mut sql: String =
             tests.enumerate().map(|(index, test)| format!(" AND {test} ${}", index + 4)).collect();
+        for (column, words) in [("action", of(&self.actions)), ("outcome", of(&self.outcomes))] {
+            if !words.is_empty() {
+                let _ = write!(sql, " AND {}", one_of(column, &words));
+            }
+        }
+        if let Some(attacks) = &self.folded {
+            sql.push_str(" AND action <> 'attack'");
+            attacks.iter().for_each(|attack| sql.push_str(&attack.without()));
+        }
         // As a literal, because a partial index covers noted rows.
         sql.push_str(match self.noted {
             Some(true) => " AND noted = 1",
@@ -167,6 +220,50 @@ impl EventFilter {
         });
         let numbers = numbers.into_iter().map(|(_, value)| value).collect();
         (sql, numbers, texts.into_iter().map(|(_, value)| value).collect())
+    }
+}
+
+impl FoldedAttack {
+    /// The condition for everything else.
+    fn without(self) -> String {
+        let Self { kind, from, until } = self;
+        let outcomes = of(kind.outcomes());
+        let outcomes = match outcomes.is_empty() {
+            true => String::new(),
+            false => format!(" AND {}", one_of("outcome", &outcomes)),
+        };
+        let action = one_of("action", &of(&[kind.action()]));
+        format!(" AND NOT ({action}{outcomes} AND at >= {} AND at <= {})", from.0, until.0)
+    }
+}
+
+/// Words of ours, which need no escape.
+trait EventWord: Copy {
+    fn word(self) -> &'static str;
+}
+
+impl EventWord for Action {
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+impl EventWord for Outcome {
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+fn of(words: &[impl EventWord]) -> Vec<&'static str> {
+    words.iter().map(|word| word.word()).collect()
+}
+
+/// One word is found by its index, in the order of time. For several the index would have to sort all that it
+/// finds, so rows are read in the order of time instead, until there are enough.
+fn one_of(column: &str, words: &[&str]) -> String {
+    match words {
+        [word] => format!("{column} = '{word}'"),
+        words => format!("({column} || '') IN ('{}')", words.join("', '")),
     }
 }
 

@@ -5,6 +5,7 @@
 //! counted. Nothing is stored in clear: a subject is a keyed hash to find it by, and a mask (`mask.rs`).
 
 mod attack;
+mod attack_kind;
 mod episodes;
 mod event;
 mod failures;
@@ -31,12 +32,15 @@ use crate::stop::StopSignal;
 use crate::throttle::Refusal;
 
 pub use crate::config::AuditSettings as Settings;
-pub use attack::{AttackEntry, AttackFigures, AttackKind, AttackShare, AttackWatch, QUIET_TIME};
+pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackWatch};
+pub use attack_kind::AttackKind;
 use episodes::{EpisodeTable, FoldResult};
 pub use event::{Action, AuditEvent, EventRule, EventSubject, FROM_DEVICE, NOT_FORGIVEN, Outcome};
 pub use failures::{FailedAttempts, FailureSummary};
 pub use figures::{EventCount, FiguresStep, MINUTE, RankedSubject, SharedAddress};
-pub use log::{EventCursor, EventEntry, EventFilter, EventLog, EventPage, MaskedSubject, SubjectKind};
+pub use log::{
+    EventCursor, EventEntry, EventFilter, EventLog, EventPage, FoldedAttack, MaskedSubject, SubjectKind,
+};
 use row::{AuditRow, EventKeys};
 use writer::EventWriter;
 

@@ -298,7 +298,7 @@ async fn a_flood_does_not_wash_away_what_administrators_did(database: TestDataba
     rig.audit.flush().await;
     while rig.audit.purge(1000).await.unwrap() == 1000 {}
     assert_eq!(rig.rows().await.len(), 10_000);
-    let filter = EventFilter { action: Some(Action::Admin), ..EventFilter::default() };
+    let filter = EventFilter { actions: vec![Action::Admin], ..EventFilter::default() };
     assert_eq!(rig.audit.log().page(&filter, None, 10).await.unwrap().entries.len(), 2);
 }
 

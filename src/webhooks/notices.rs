@@ -54,7 +54,7 @@ impl NoticeSources {
     pub async fn since(&self, since: Micros) -> Result<Vec<Notice>, DbError> {
         let mut notices = Vec::new();
         for action in [Action::Attack, Action::PasswordDisabled, Action::Budget] {
-            let filter = EventFilter { action: Some(action), since: Some(since), ..EventFilter::default() };
+            let filter = EventFilter { actions: vec![action], since: Some(since), ..EventFilter::default() };
             let page = self.audit.log().page(&filter, None, MOST).await?;
             notices.extend(page.entries.iter().filter_map(|entry| self.of_event(entry)));
         }

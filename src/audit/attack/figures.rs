@@ -5,7 +5,8 @@ use std::hash::Hash;
 
 use serde::{Deserialize, Serialize};
 
-use super::rule::{self, AttackKind};
+use super::rule;
+use crate::audit::attack_kind::AttackKind;
 use crate::audit::event::Outcome;
 
 /// A subject counts as dominant from this share of the attempts on.

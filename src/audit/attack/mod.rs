@@ -12,11 +12,11 @@ mod table;
 mod tests;
 mod watch;
 
+use crate::audit::attack_kind::AttackKind;
 use crate::clock::Micros;
 use crate::db::{Db, DbError};
 
 pub use figures::{AttackFigures, AttackShare};
-pub use rule::{AttackKind, QUIET_TIME};
 pub use watch::AttackWatch;
 
 /// One attack, as it was last seen.

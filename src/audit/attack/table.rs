@@ -4,7 +4,7 @@ use sqlx::{query, query_as};
 
 use super::AttackEntry;
 use super::figures::AttackFigures;
-use super::rule::AttackKind;
+use crate::audit::attack_kind::AttackKind;
 use crate::clock::Micros;
 use crate::db::{Db, DbError, on_db};
 

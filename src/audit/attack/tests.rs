@@ -4,7 +4,8 @@ mod record;
 
 use std::collections::HashMap;
 
-use super::rule::{self, AttackKind, MinuteCounts};
+use super::rule::{self, MinuteCounts};
+use crate::audit::attack_kind::AttackKind;
 use crate::clock::Micros;
 
 const MINUTE: i64 = 60_000_000;

@@ -9,8 +9,9 @@ use serde_json::json;
 use sqlx::{query_as, query_scalar};
 
 use super::figures::{AttackFigures, AttackShare, FigureRow, TopSubject, figures};
-use super::rule::{self, AttackKind, MinuteCounts, QUIET_TIME, USUAL_DAYS};
+use super::rule::{self, MinuteCounts, QUIET_TIME, USUAL_DAYS};
 use super::{AttackEntry, table};
+use crate::audit::attack_kind::AttackKind;
 use crate::audit::event::{Action, AuditEvent, FROM_DEVICE, Outcome};
 use crate::audit::{Audit, EventCount, MINUTE};
 use crate::clock::Micros;

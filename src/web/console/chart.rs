@@ -104,6 +104,15 @@ impl Chart {
         [at(0), at(self.steps() / 2), at(self.steps())]
     }
 
+    /// A time of day alone would be ambiguous.
+    pub fn is_long(&self) -> bool {
+        self.step * u32::try_from(self.steps()).unwrap_or(u32::MAX) > Duration::from_secs(25 * 60 * 60)
+    }
+
+    pub fn told(&self, at: &Moment) -> String {
+        if self.is_long() { at.text() } else { at.clock() }
+    }
+
     /// The sum of each kind as a sentence, for readers who do not see the bars.
     pub fn summary(&self, locale: Locale) -> String {
         let one = |series: &Series| {
@@ -134,7 +143,7 @@ impl Chart {
             below += count;
         }
         let counts = self.series.iter().map(|series| grouped(self.count(series, step))).collect();
-        Column { from, words: format!("{} – {}", from.clock(), told.join(", ")), bars, counts, x }
+        Column { from, words: format!("{} – {}", self.told(&from), told.join(", ")), bars, counts, x }
     }
 }
 

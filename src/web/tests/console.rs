@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::NOW;
 use crate::audit::{
-    Action, AttackEntry, AttackFigures, AttackKind, AttackShare, EventEntry, EventFilter, EventPage,
-    MaskedSubject, Outcome, SubjectKind,
+    Action, AttackEntry, AttackFigures, AttackKind, AttackShare, EventEntry, EventPage, MaskedSubject,
+    Outcome, SubjectKind,
 };
 use crate::clock::Micros;
 use crate::config::Limits;
@@ -13,7 +13,8 @@ use crate::lookup::{LimitStatus, RuleStatus};
 use crate::throttle::{Limit, LimitMode, Rule, RuleAction};
 use crate::web::console::attack::AttackBanner;
 use crate::web::console::chart::{Chart, Series};
-use crate::web::console::events::view::EventsPage;
+use crate::web::console::events::EventsAsked;
+use crate::web::console::events::view::{EventsFound, EventsPage};
 use crate::web::console::figures::Hour;
 use crate::web::console::limits::diff;
 use crate::web::console::limits::draft::{Controls, LimitForm, Mistake, RuleRow, Stretch};
@@ -63,15 +64,22 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     ] {
         add(name, &rollback().problem("calm", problem));
     }
-    let found = |entries| EventPage { entries, next: None };
-    let events =
-        |filter, entries| EventsPage::new(visit, "ada", filter, None, found(entries), &Limits::default());
-    add("events", &events(EventFilter::default(), entries()));
+    let events = |query: &str, entries, attacks: &[AttackEntry]| {
+        let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
+        let series = |key, tone| Series { key, tone, counts: vec![3, 0, 7, 12] };
+        let all = vec![series("outcome.done", "ok"), series("outcome.throttled", "refused")];
+        let chart = Chart::new("events-chart", "event.chart", NOW.minus(MINUTE * 5_760), MINUTE * 1_440, all);
+        let page = EventPage { entries, next: None };
+        let lines = attacks.iter().map(Into::into).collect();
+        let found = EventsFound { page, lines, chart: Some(chart) };
+        EventsPage::new(visit, "ada", EventsAsked::read(&pairs), found, &Limits::default())
+    };
+    add("events", &events("", entries(), &[attack(AttackKind::Messages, AttackFigures::default(), 3)]));
+    add("events-of-one", &events("account=fffffffffffffff9&noted=1&action=send,register", entries(), &[]));
     add(
-        "events-of-one",
-        &events(EventFilter { account: Some(-7), noted: Some(true), ..EventFilter::default() }, entries()),
+        "events-none",
+        &events("span=24h&since=2026-03-01T12:00:30Z&until=2026-03-02T12:00:30Z", Vec::new(), &[]),
     );
-    add("events-none", &events(EventFilter::default(), Vec::new()));
     let lookup = || LookupPage::new(visit, "ada", "kim");
     add("lookup", &LookupPage::new(visit, "ada", ""));
     add("lookup-found", &lookup().found(person()));
@@ -82,6 +90,11 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
     add("lookup-expired", &lookup().expired());
     add("lookup-gone", &LookupPage::new(visit, "ada", "#account:00000000000000aa").gone());
     all
+}
+
+fn attack(kind: AttackKind, figures: AttackFigures, seen: u32) -> AttackEntry {
+    let (id, began_at) = (kind.as_str().to_owned(), NOW.minus(MINUTE * 12));
+    AttackEntry { id, kind, began_at, seen_at: NOW.minus(MINUTE * seen), ended_at: None, figures }
 }
 
 fn attacks(visit: &Visit) -> Vec<AttackBanner> {
@@ -108,16 +121,11 @@ fn attacks(visit: &Visit) -> Vec<AttackBanner> {
         partial: true,
         ..figures.clone()
     };
-    let attack = |kind: AttackKind, figures, seen| {
-        let (id, began_at) = (kind.as_str().to_owned(), NOW.minus(MINUTE * 12));
-        let entry =
-            AttackEntry { id, kind, began_at, seen_at: NOW.minus(MINUTE * seen), ended_at: None, figures };
-        AttackBanner::new(visit.locale, NOW, &entry)
-    };
+    let banner = |kind, figures, seen| AttackBanner::new(visit.locale, NOW, &attack(kind, figures, seen));
     vec![
-        attack(AttackKind::SignIns, figures.clone(), 0),
-        attack(AttackKind::Messages, single, 3),
-        attack(AttackKind::Registrations, figures, 0),
+        banner(AttackKind::SignIns, figures.clone(), 0),
+        banner(AttackKind::Messages, single, 3),
+        banner(AttackKind::Registrations, figures, 0),
     ]
 }
 

@@ -37,6 +37,8 @@ const WAYS: &[Way] = &[
     ("POST", "/admin/brakes/lift", Body::Kept),
     ("GET", "/admin", Body::Nothing),
     ("GET", "/admin/events", Body::Nothing),
+    ("GET", "/admin/events.csv", Body::Nothing),
+    ("GET", "/admin/events.json", Body::Nothing),
     ("GET", "/admin/access", Body::Nothing),
     ("POST", "/admin/access", Body::Kept),
     ("POST", "/admin/access/end", Body::Kept),

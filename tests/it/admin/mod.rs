@@ -16,6 +16,6 @@ use crate::support::app::TestApp;
 async fn acts(app: &TestApp) -> Vec<EventEntry> {
     let audit = &app.services.audit;
     audit.flush().await;
-    let filter = EventFilter { action: Some(Action::Admin), ..EventFilter::default() };
+    let filter = EventFilter { actions: vec![Action::Admin], ..EventFilter::default() };
     audit.log().page(&filter, None, 1000).await.unwrap().entries
 }

@@ -3,6 +3,7 @@
 mod api;
 mod attacks;
 mod floods;
+mod lists;
 mod outcomes;
 mod shutdown;
 

@@ -72,7 +72,7 @@ async fn a_monitored_limit_admits_everything_and_says_what_it_would_have_done(st
     );
     let audit = &app.services.audit;
     audit.flush().await;
-    let filter = EventFilter { action: Some(Action::Custom), ..EventFilter::default() };
+    let filter = EventFilter { actions: vec![Action::Custom], ..EventFilter::default() };
     let noted = audit.log().page(&filter, None, 10).await.unwrap().entries;
     assert!(!noted.is_empty() && noted.iter().all(|entry| entry.noted), "{noted:#?}");
 }
@@ -138,7 +138,7 @@ async fn a_flood_of_refusals_is_one_row_of_what_happened_without_its_subject() {
     }
     let audit = &app.services.audit;
     audit.flush().await;
-    let filter = EventFilter { action: Some(Action::Custom), ..EventFilter::default() };
+    let filter = EventFilter { actions: vec![Action::Custom], ..EventFilter::default() };
     let rows = audit.log().page(&filter, None, 10).await.unwrap().entries;
     let [row] = rows.as_slice() else { panic!("{rows:#?}") };
     assert_eq!(

@@ -57,7 +57,7 @@ async fn of_two_hundred_wrong_passwords_at_once_a_hundred_are_compared(store: St
     assert_eq!(comparable(app.client().login("known", PASSWORD).await), first, "nor is the right one told");
     let audit = &app.services.audit;
     audit.flush().await;
-    let disabled = EventFilter { action: Some(Action::PasswordDisabled), ..EventFilter::default() };
+    let disabled = EventFilter { actions: vec![Action::PasswordDisabled], ..EventFilter::default() };
     let events = audit.log().page(&disabled, None, 10).await.unwrap().entries;
     assert_eq!(events.iter().map(|event| event.count).sum::<i64>(), 1);
     assert!(events[0].account.is_some() && events[0].address.is_some());

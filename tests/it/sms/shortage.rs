@@ -382,7 +382,7 @@ async fn levels_are_recorded_once(store: Store) {
     let rows = async || {
         instance.audit.flush().await;
         let filter = gatehouse::audit::EventFilter {
-            action: Some(gatehouse::audit::Action::Budget),
+            actions: vec![gatehouse::audit::Action::Budget],
             ..gatehouse::audit::EventFilter::default()
         };
         let page = instance.audit.log().page(&filter, None, 10).await.unwrap();

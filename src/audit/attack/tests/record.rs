@@ -67,7 +67,7 @@ impl Rig {
     /// Began and ended, oldest first.
     async fn told(&self) -> Vec<(Outcome, Option<String>)> {
         self.audit.flush().await;
-        let filter = EventFilter { action: Some(Action::Attack), ..EventFilter::default() };
+        let filter = EventFilter { actions: vec![Action::Attack], ..EventFilter::default() };
         let page = self.audit.log().page(&filter, None, 100).await.unwrap();
         page.entries.into_iter().rev().map(|entry| (entry.outcome, entry.name)).collect()
     }

@@ -6,7 +6,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Query;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::openapi::schema::ObjectBuilder;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::audit::{Action, EventCursor, EventEntry, EventFilter, EventSubject, MaskedSubject, Outcome};
@@ -32,9 +32,11 @@ const KEY: &str = "key:";
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EventQuery {
-    #[param(schema_with = actions)]
+    /// One, or several separated by commas.
+    #[param(schema_with = action_list, style = Form, explode = false)]
     action: Option<String>,
-    #[param(schema_with = outcomes)]
+    /// One, or several separated by commas.
+    #[param(schema_with = outcome_list, style = Form, explode = false)]
     outcome: Option<String>,
     /// The limit that refused it, or would have.
     limited_by: Option<String>,
@@ -74,7 +76,7 @@ struct SecurityEvents {
 }
 
 #[derive(Serialize, ToSchema)]
-struct SecurityEvent {
+pub struct SecurityEvent {
     /// When it was decided; of several, the first time.
     #[schema(format = DateTime)]
     at: String,
@@ -169,6 +171,14 @@ fn outcomes() -> ObjectBuilder {
     describe::one_of(Outcome::ALL.iter().map(|outcome| outcome.as_str()))
 }
 
+fn action_list() -> ArrayBuilder {
+    ArrayBuilder::new().items(actions())
+}
+
+fn outcome_list() -> ArrayBuilder {
+    ArrayBuilder::new().items(outcomes())
+}
+
 /// What was tried and how it ended, newest first
 ///
 /// Refusals that came after one hit are counted in one event.
@@ -210,13 +220,13 @@ async fn filter(services: &Services, wanted: &EventQuery) -> Result<EventFilter,
     let time = |text: &str| text.parse::<Timestamp>().ok().map(|time| Micros(time.as_microsecond()));
     let truth = |text: &str| text.parse().ok();
     Ok(EventFilter {
-        action: read(
+        actions: read_all(
             wanted.action.as_deref(),
             "action",
             "Use sign-in, reset, password-disabled, guess, send, register, budget, captcha, custom, reload, attack or admin.",
             Action::parse,
         )?,
-        outcome: read(
+        outcomes: read_all(
             wanted.outcome.as_deref(),
             "outcome",
             "Use ok, wrong, challenged, throttled, busy, asked, unknown, withheld, failed, unavailable, refused, began or ended.",
@@ -239,6 +249,7 @@ async fn filter(services: &Services, wanted: &EventQuery) -> Result<EventFilter,
         since: read(wanted.since.as_deref(), "since", WHEN, time)?,
         until: read(wanted.until.as_deref(), "until", WHEN, time)?,
         noted: read(wanted.noted.as_deref(), "noted", "Use true or false.", truth)?,
+        folded: None,
     })
 }
 
@@ -281,6 +292,17 @@ fn read<T>(
         None => Ok(None),
         Some(text) => parse(text).map(Some).ok_or_else(|| wrong(field, help)),
     }
+}
+
+/// The words between commas, each of which must be one.
+fn read_all<T>(
+    text: Option<&str>,
+    field: &'static str,
+    help: &'static str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Vec<T>, Problem> {
+    let words = text.filter(|text| !text.is_empty()).into_iter().flat_map(|text| text.split(','));
+    words.map(|word| parse(word.trim()).ok_or_else(|| wrong(field, help))).collect()
 }
 
 fn wrong(field: &'static str, message: &'static str) -> Problem {

@@ -4,8 +4,12 @@ use std::borrow::Cow;
 
 use rust_i18n::t;
 
-use crate::audit::{Action, AttackKind, EventEntry, FROM_DEVICE, MaskedSubject, Outcome, SubjectKind};
+use crate::audit::{
+    Action, AttackEntry, AttackKind, EventEntry, FROM_DEVICE, MaskedSubject, Outcome, SubjectKind,
+};
+use crate::clock::Micros;
 use crate::config::SMS_BRAKE;
+use crate::web::console::attack;
 use crate::web::console::subject_link::{self, SubjectLink};
 use crate::web::console::words::{grouped, title};
 use crate::web::kit::locale::Locale;
@@ -28,6 +32,8 @@ pub struct EventRow {
     pub subjects: Vec<SubjectLink>,
     /// For example the reason that an administrator gave.
     pub details: Vec<(String, String)>,
+    /// The link to the events that this row stands for.
+    pub lead: Option<String>,
 }
 
 /// The rows of a page, in which different subjects look different.
@@ -65,11 +71,41 @@ impl From<EventEntry> for EventRow {
             rule: entry.rule.map(|rule| rule + 1),
             noted: entry.noted,
             solved: entry.solved,
+            lead: None,
+        }
+    }
+}
+
+/// One line for a whole attack.
+impl From<&AttackEntry> for EventRow {
+    fn from(attack: &AttackEntry) -> Self {
+        Self {
+            at: Moment(attack.began_at),
+            until: Some(Moment(attack.seen_at)),
+            count: attack.figures.attempts,
+            action: Action::Attack,
+            outcome: if attack.ended_at.is_some() { Outcome::Ended } else { Outcome::Began },
+            name: Some(attack.kind.as_str().to_owned()),
+            limit: None,
+            rule: None,
+            noted: false,
+            solved: false,
+            subjects: Vec::new(),
+            details: Vec::new(),
+            lead: Some(attack::events_of(attack)),
         }
     }
 }
 
 impl EventRow {
+    /// When the last of its events was.
+    pub fn last(&self) -> Micros {
+        match (&self.lead, self.until) {
+            (Some(_), Some(until)) => until.0,
+            _ => self.at.0,
+        }
+    }
+
     /// The attempted action.
     pub fn what(&self, locale: Locale) -> Cow<'static, str> {
         match (self.action, self.name.as_deref()) {
@@ -210,6 +246,8 @@ fn detail_key(name: &str) -> Option<&'static str> {
         "recent" => "detail.recent",
         "usual" => "detail.usual",
         "attempts" => "detail.attempts",
+        "filter" => "detail.filter",
+        "format" => "detail.format",
         _ => return None,
     })
 }
@@ -220,6 +258,7 @@ fn act_key(act: &str) -> Option<&'static str> {
         "limits.rollback" => "act.limits-rollback",
         "subject.clear" => "act.subject-clear",
         "brake.lift" => "act.brake-lift",
+        "events.export" => "act.events-export",
         "password.enable" => "act.password-enable",
         "token.create" => "act.token-create",
         "token.revoke" => "act.token-revoke",

@@ -1,12 +1,18 @@
-//! `/admin/events`: all recorded events, newest first, with their subjects.
+//! `/admin/events`: recorded events, newest first, with their subjects, and how many there were over time.
+
+use std::borrow::Cow;
 
 use askama::Template;
-use url::form_urlencoded;
 
-use crate::audit::{Action, EventCursor, EventFilter, EventPage, Outcome};
-use crate::config::Limits;
+use crate::audit::{Action, EventPage, Outcome};
+use crate::config::{Limits, SMS_BRAKE};
+use crate::web::console::chart::Chart;
+use crate::web::console::events::EventsAsked;
+use crate::web::console::events::asked::{EventSpan, field_time};
+use crate::web::console::events::export;
 use crate::web::console::events::row::{self, EventRow, action_key, outcome_key};
 use crate::web::console::subject_link::hash_text;
+use crate::web::console::words::{grouped, title};
 use crate::web::kit::layout::Layout;
 use crate::web::kit::visit::Visit;
 
@@ -16,46 +22,54 @@ struct Choice {
     chosen: bool,
 }
 
+/// What was found for a page.
+pub struct EventsFound {
+    pub page: EventPage,
+    /// Attacks, newest first, each of which stands for its events.
+    pub lines: Vec<EventRow>,
+    /// None on later pages.
+    pub chart: Option<Chart>,
+}
+
 #[derive(Template)]
 #[template(path = "pages/admin/events.html")]
 pub struct EventsPage {
     layout: Layout,
-    filter: EventFilter,
+    asked: EventsAsked,
     limits: Vec<String>,
     rows: Vec<EventRow>,
-    first: bool,
+    chart: Option<Chart>,
     older: Option<String>,
     /// The subject of the list, if it has only one.
     only: Option<String>,
 }
 
 impl EventsPage {
-    pub fn new(
-        visit: &Visit,
-        user: &str,
-        filter: EventFilter,
-        after: Option<EventCursor>,
-        found: EventPage,
-        limits: &Limits,
-    ) -> Self {
-        let only = found.entries.first().and_then(|entry| {
+    pub fn new(visit: &Visit, user: &str, asked: EventsAsked, found: EventsFound, limits: &Limits) -> Self {
+        let EventsFound { page, lines, chart } = found;
+        let only = page.entries.first().and_then(|entry| {
             let shown = [
-                (filter.account, &entry.account),
-                (filter.address, &entry.address),
-                (filter.phone, &entry.phone),
+                (asked.account, &entry.account),
+                (asked.address, &entry.address),
+                (asked.phone, &entry.phone),
             ];
             shown
                 .into_iter()
                 .find(|(key, _)| key.is_some())
                 .and_then(|(_, shown)| Some(shown.as_ref()?.mask.clone()))
         });
+        let names = limits.iter().map(|limit| limit.name().to_owned());
+        let mut rows = row::rows(page.entries);
+        rows.extend(lines);
+        // Newest first: several that share a line stand where the last of them would.
+        rows.sort_by_key(|row| std::cmp::Reverse(row.last()));
         Self {
-            layout: visit.layout(address(&filter, after.as_ref()), Some(user)),
-            older: found.next.map(|next| address(&filter, Some(&next))),
-            rows: row::rows(found.entries),
-            limits: limits.iter().map(|limit| limit.name().to_owned()).collect(),
-            first: after.is_none(),
-            filter,
+            layout: visit.layout(asked.href(asked.after.as_ref()), Some(user)),
+            older: page.next.map(|next| asked.href(Some(&next))),
+            rows,
+            limits: names.chain([SMS_BRAKE.to_owned()]).collect(),
+            chart,
+            asked,
             only,
         }
     }
@@ -64,7 +78,7 @@ impl EventsPage {
         let choice = |action: &Action| Choice {
             value: action.as_str(),
             key: action_key(*action),
-            chosen: self.filter.action == Some(*action),
+            chosen: self.asked.actions.contains(action),
         };
         Action::ALL.iter().map(choice).collect()
     }
@@ -73,59 +87,73 @@ impl EventsPage {
         let choice = |outcome: &Outcome| Choice {
             value: outcome.as_str(),
             key: outcome_key(*outcome),
-            chosen: self.filter.outcome == Some(*outcome),
+            chosen: self.asked.outcomes.contains(outcome),
         };
         Outcome::ALL.iter().map(choice).collect()
     }
 
+    /// The chosen ones in words; `any` if there are none.
+    fn chosen(&self, choices: &[Choice]) -> String {
+        let words: Vec<_> =
+            choices.iter().filter(|one| one.chosen).map(|one| self.layout.t(one.key)).collect();
+        if words.is_empty() { self.layout.t("messages.any").into_owned() } else { words.join(" · ") }
+    }
+
+    fn spans(&self) -> Vec<Choice> {
+        let choice = |span: EventSpan| Choice {
+            value: span.as_str(),
+            key: span.key(),
+            chosen: self.asked.span == Some(span),
+        };
+        EventSpan::ALL.into_iter().map(choice).collect()
+    }
+
+    /// The beginning, as its field takes it.
+    fn since(&self) -> String {
+        self.asked.since.map(|at| field_time(at, false)).unwrap_or_default()
+    }
+
+    fn until(&self) -> String {
+        self.asked.until.map(|at| field_time(at, true)).unwrap_or_default()
+    }
+
     fn chosen_limit(&self, name: &String) -> bool {
-        self.filter.limit.as_ref() == Some(name)
+        self.asked.limit.as_ref() == Some(name)
+    }
+
+    fn limit_title(&self, name: &str) -> Cow<'static, str> {
+        title(name, self.layout.locale)
     }
 
     /// Filters without an input field, which the form must carry.
     fn kept(&self) -> Vec<(&'static str, String)> {
-        subjects(&self.filter).into_iter().map(|(name, key)| (name, hash_text(key))).collect()
+        self.asked.subjects().into_iter().map(|(name, key)| (name, hash_text(key))).collect()
     }
 
     fn about_one(&self) -> bool {
-        !self.kept().is_empty()
+        !self.asked.subjects().is_empty()
     }
 
     /// The same list for all subjects.
     fn of_all(&self) -> String {
-        address(&EventFilter { account: None, address: None, phone: None, ..self.filter.clone() }, None)
+        self.asked.of_all().href(None)
     }
 
     fn newest(&self) -> String {
-        address(&self.filter, None)
+        self.asked.href(None)
     }
-}
 
-fn subjects(filter: &EventFilter) -> Vec<(&'static str, i64)> {
-    let all = [("account", filter.account), ("address", filter.address), ("phone", filter.phone)];
-    all.into_iter().filter_map(|(name, key)| Some((name, key?))).collect()
-}
+    /// The same list as a file.
+    fn file(&self, ending: &str) -> String {
+        let query = self.asked.query();
+        if query.is_empty() {
+            format!("/admin/events.{ending}")
+        } else {
+            format!("/admin/events.{ending}?{query}")
+        }
+    }
 
-fn address(filter: &EventFilter, after: Option<&EventCursor>) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    if let Some(action) = filter.action {
-        query.append_pair("action", action.as_str());
+    fn most(&self) -> String {
+        grouped(export::MOST as u64)
     }
-    if let Some(outcome) = filter.outcome {
-        query.append_pair("outcome", outcome.as_str());
-    }
-    if let Some(limit) = &filter.limit {
-        query.append_pair("limit", limit);
-    }
-    if filter.noted == Some(true) {
-        query.append_pair("noted", "1");
-    }
-    for (name, key) in subjects(filter) {
-        query.append_pair(name, &hash_text(key));
-    }
-    if let Some(after) = after {
-        query.append_pair("after", &after.to_string());
-    }
-    let query = query.finish();
-    if query.is_empty() { "/admin/events".to_owned() } else { format!("/admin/events?{query}") }
 }

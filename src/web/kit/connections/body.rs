@@ -29,6 +29,10 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 /// For a document of 256 KiB, at 70 kbit/s. Only for authorised senders.
 const DOCUMENT_TIME: Duration = Duration::from_secs(30);
 
+/// For an answer that is written while it is read, which only administrators get: the export of events, up to
+/// some 40 MB.
+const STREAM_TIME: Duration = Duration::from_secs(10 * 60);
+
 /// When the body of a request must be complete.
 pub struct BodyTime {
     until: Cell<Instant>,
@@ -111,7 +115,8 @@ fn too_slow<B>(response: ServiceResponse<B>, connection: Option<&Connection>) ->
 fn time_for(size: BodySize) -> Duration {
     match size {
         BodySize::Sized(bytes) => Duration::from_secs(bytes / ANSWER_RATE),
-        BodySize::None | BodySize::Stream => Duration::ZERO,
+        BodySize::None => Duration::ZERO,
+        BodySize::Stream => STREAM_TIME,
     }
 }
 

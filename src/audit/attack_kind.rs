@@ -1,0 +1,58 @@
+//! The kinds of attacks, and the events that each consists of.
+
+use super::event::{Action, Outcome};
+
+/// What there is much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AttackKind {
+    /// Passwords that were wrong, or refused before they were compared.
+    SignIns,
+    /// Messages requested, sent or not.
+    Messages,
+    /// Registrations, successful or not.
+    Registrations,
+}
+
+impl AttackKind {
+    pub const ALL: [Self; 3] = [Self::SignIns, Self::Messages, Self::Registrations];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::SignIns => "sign-ins",
+            Self::Messages => "messages",
+            Self::Registrations => "registrations",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    pub const fn action(self) -> Action {
+        match self {
+            Self::SignIns => Action::SignIn,
+            Self::Messages => Action::Send,
+            Self::Registrations => Action::Register,
+        }
+    }
+
+    /// The outcomes that count; all of them if empty. A successful sign-in is no reason for alarm.
+    pub const fn outcomes(self) -> &'static [Outcome] {
+        match self {
+            Self::SignIns => &[Outcome::Wrong, Outcome::Challenged, Outcome::Throttled, Outcome::Busy],
+            Self::Messages | Self::Registrations => &[],
+        }
+    }
+
+    pub fn counts(self, action: Action, outcome: Outcome) -> bool {
+        action == self.action() && (self.outcomes().is_empty() || self.outcomes().contains(&outcome))
+    }
+
+    /// Fewer in five minutes are never unusual.
+    pub const fn floor(self) -> u64 {
+        match self {
+            Self::SignIns => 50,
+            Self::Messages | Self::Registrations => 30,
+        }
+    }
+}

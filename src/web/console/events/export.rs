@@ -1,0 +1,232 @@
+//! `/admin/events.csv` and `/admin/events.json`: the filtered record as a file, written while it is read.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use actix_web::HttpResponse;
+use actix_web::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use actix_web::web::{Bytes, Query};
+use futures_core::Stream;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::audit::{EventEntry, EventFilter, EventLog, MaskedSubject};
+use crate::db::DbError;
+use crate::request_id;
+use crate::web::console::confirm::carried::FormPairs;
+use crate::web::console::events::EventsAsked;
+use crate::web::console::events::call::SecurityEvent;
+use crate::web::console::guard::Admin;
+use crate::web::console::subject_link::hash_text;
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::Visit;
+use crate::web::kit::wait::Moment;
+
+/// Rows of one file: the newest.
+pub const MOST: usize = 100_000;
+const A_PAGE: u32 = 1_000;
+/// Pages that wait for the client.
+const AHEAD: usize = 2;
+
+/// `GET /admin/events.csv`
+pub async fn csv(visit: Visit, admin: Admin, query: Query<FormPairs>, services: Shared) -> HttpResponse {
+    export(&visit, &admin, &query, &services, ExportFormat::Csv).await
+}
+
+/// `GET /admin/events.json`
+pub async fn json(visit: Visit, admin: Admin, query: Query<FormPairs>, services: Shared) -> HttpResponse {
+    export(&visit, &admin, &query, &services, ExportFormat::Json).await
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ExportFormat {
+    /// RFC 4180, with a header line.
+    Csv,
+    /// As the API lists them.
+    Json,
+}
+
+async fn export(
+    visit: &Visit,
+    admin: &Admin,
+    query: &[(String, String)],
+    services: &Shared,
+    format: ExportFormat,
+) -> HttpResponse {
+    let asked = EventsAsked::read(query);
+    services.audit.flush().await;
+    // Recorded first: whoever hangs up has read a part.
+    admin.did(services, "events.export", &json!({ "format": format.ending(), "filter": asked.query() }));
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    let (log, filter) = (services.audit.log().clone(), asked.filter(visit.now()));
+    request_id::spawn(async move {
+        let sent = write(&log, &filter, format, &sender).await;
+        if let Err(ExportEnd::Broken(error)) = sent {
+            // The client sees an answer that was cut off, and no complete file.
+            tracing::warn!(%error, "an export of events was cut off");
+            let _ = sender.send(Err(error)).await;
+        }
+    });
+    let name = format!("attachment; filename=\"gatehouse-events.{}\"", format.ending());
+    HttpResponse::Ok()
+        .insert_header((CONTENT_TYPE, format.media_type()))
+        .insert_header((CONTENT_DISPOSITION, name))
+        .streaming(ExportStream(receiver))
+}
+
+/// Why an export ended early.
+enum ExportEnd {
+    HungUp,
+    Broken(DbError),
+}
+
+type ExportSender = mpsc::Sender<Result<Bytes, DbError>>;
+
+struct ExportStream(mpsc::Receiver<Result<Bytes, DbError>>);
+
+impl Stream for ExportStream {
+    type Item = Result<Bytes, DbError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context)
+    }
+}
+
+async fn write(
+    log: &EventLog,
+    filter: &EventFilter,
+    format: ExportFormat,
+    sender: &ExportSender,
+) -> Result<(), ExportEnd> {
+    let send = async |text: String| sender.send(Ok(Bytes::from(text))).await.map_err(|_| ExportEnd::HungUp);
+    send(format.head()).await?;
+    let (mut after, mut written) = (None, 0);
+    while written < MOST {
+        let page = log.page(filter, after, A_PAGE).await.map_err(ExportEnd::Broken)?;
+        let mut text = String::new();
+        for entry in page.entries.into_iter().take(MOST - written) {
+            format.row(&mut text, entry, written == 0);
+            written += 1;
+        }
+        send(text).await?;
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    send(format.foot(after.is_some())).await
+}
+
+/// The columns of a CSV file.
+const HEAD: &str = "at,until,count,action,outcome,name,limit,rule,noted,solved,account,account_key,address,\
+    address_key,phone,phone_key,prefix,actor,detail,request";
+
+impl ExportFormat {
+    const fn ending(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Json => "json",
+        }
+    }
+
+    const fn media_type(self) -> &'static str {
+        match self {
+            Self::Csv => "text/csv; charset=utf-8; header=present",
+            Self::Json => "application/json",
+        }
+    }
+
+    fn head(self) -> String {
+        match self {
+            Self::Csv => format!("{HEAD}\r\n"),
+            Self::Json => "{\"events\":[".to_owned(),
+        }
+    }
+
+    fn row(self, text: &mut String, entry: EventEntry, first: bool) {
+        match self {
+            Self::Csv => csv_row(text, entry),
+            Self::Json => {
+                text.push_str(if first { "\n" } else { ",\n" });
+                let event = serde_json::to_string(&SecurityEvent::from(entry)).expect("numbers and texts");
+                text.push_str(&event);
+            }
+        }
+    }
+
+    /// Says whether there is more than one file holds.
+    fn foot(self, cut: bool) -> String {
+        match self {
+            Self::Csv => String::new(),
+            Self::Json => format!("\n],\"cut\":{cut}}}\n"),
+        }
+    }
+}
+
+fn csv_row(text: &mut String, entry: EventEntry) {
+    let both = |shown: Option<MaskedSubject>| match shown {
+        Some(MaskedSubject { key, mask }) => [mask, hash_text(key)],
+        None => Default::default(),
+    };
+    let ([account, account_key], [address, address_key]) = (both(entry.account), both(entry.address));
+    let ([phone, phone_key], [prefix, _]) = (both(entry.phone), both(entry.prefix));
+    let cells = [
+        Moment(entry.at).iso(),
+        Moment(entry.until).iso(),
+        entry.count.to_string(),
+        entry.action.as_str().to_owned(),
+        entry.outcome.as_str().to_owned(),
+        entry.name.unwrap_or_default(),
+        entry.limit.unwrap_or_default(),
+        entry.rule.map(|rule| rule.to_string()).unwrap_or_default(),
+        entry.noted.to_string(),
+        entry.solved.to_string(),
+        account,
+        account_key,
+        address,
+        address_key,
+        phone,
+        phone_key,
+        prefix,
+        entry.actor.unwrap_or_default(),
+        entry.detail.unwrap_or_default(),
+        entry.request.unwrap_or_default(),
+    ];
+    let cells: Vec<String> = cells.iter().map(|cell| csv_cell(cell)).collect();
+    text.push_str(&cells.join(","));
+    text.push_str("\r\n");
+}
+
+/// Quoted where it must be. A program for tables would take what begins like a formula as one, and details
+/// hold what people typed.
+fn csv_cell(cell: &str) -> String {
+    let formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let text = if formula { format!("'{cell}") } else { cell.to_owned() };
+    if text.contains(['"', ',', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_no_formula_and_ends_where_it_should() {
+        for (cell, expected) in [
+            ("plain", "plain"),
+            ("", ""),
+            ("=1+1", "'=1+1"),
+            ("+861380013****", "'+861380013****"),
+            ("-7", "'-7"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("\t=1", "'\t=1"),
+            ("\r=1", "\"'\r=1\""),
+            ("a,b", "\"a,b\""),
+            ("say \"no\"", "\"say \"\"no\"\"\""),
+            ("two\nlines", "\"two\nlines\""),
+            ("=HYPERLINK(\"x\",\"y\")", "\"'=HYPERLINK(\"\"x\"\",\"\"y\"\")\""),
+        ] {
+            assert_eq!(csv_cell(cell), expected);
+        }
+        assert_eq!(HEAD.split(',').count(), 20);
+    }
+}
