@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use super::Sessions;
 use super::sessions::{FormAnswer, FormKey, RepeatedForm, SessionToken};
 use crate::db::DbError;
@@ -17,6 +19,10 @@ const MOST_WAITING_FOR_ONE: usize = 8;
 const MOST_WAITING: usize = 256;
 /// Finished forms that this process remembers, so that it asks the database about no others.
 const REMEMBERED: usize = 10_000;
+/// How often a form is answered again before it is looked at like any other, which its limits count.
+const MOST_REPEATS: u32 = 5;
+/// Forms that may outlast a client that hangs up.
+const MOST_OUTLASTING: usize = 256;
 
 /// Clones share it.
 #[derive(Clone)]
@@ -26,7 +32,9 @@ struct FormsInner {
     sessions: Sessions,
     key: SubKey,
     turns: Arc<WaitQueue<FormKey>>,
-    finished: quick_cache::sync::Cache<FormKey, ()>,
+    /// With how often each was answered again.
+    finished: quick_cache::sync::Cache<FormKey, u32>,
+    outlasting: Arc<Semaphore>,
 }
 
 /// A form, and whether it is the first of its kind.
@@ -46,7 +54,14 @@ impl SubmittedForms {
     pub fn new(sessions: Sessions, key: SubKey) -> Self {
         let turns = WaitQueue::new(MOST_WAITING, 1 + MOST_WAITING_FOR_ONE);
         let finished = quick_cache::sync::Cache::new(REMEMBERED);
-        Self(Arc::new(FormsInner { sessions, key, turns, finished }))
+        let outlasting = Arc::new(Semaphore::new(MOST_OUTLASTING));
+        Self(Arc::new(FormsInner { sessions, key, turns, finished, outlasting }))
+    }
+
+    /// Permission to go on after the client has hung up. None if too many do: then the form ends with its client,
+    /// as any request does, so that a flood that hangs up leaves little behind.
+    pub fn outlast(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.0.outlasting).try_acquire_owned().ok()
     }
 
     /// A form is recognised by all of these parts together.
@@ -60,9 +75,10 @@ impl SubmittedForms {
             Some(position) => position.turn().await.ok(),
             None => None,
         };
-        if self.0.finished.get(&form).is_some()
+        if let Some(repeats) = self.0.finished.get(&form).filter(|repeats| *repeats < MOST_REPEATS)
             && let Some(repeated) = self.0.sessions.repeat_form(form).await?
         {
+            self.0.finished.insert(form, repeats + 1);
             return Ok(FormStart::Repeated(Box::new(repeated)));
         }
         Ok(FormStart::First(FormTurn { form, _turn: turn }))
@@ -71,7 +87,7 @@ impl SubmittedForms {
     /// It has succeeded. `token` is that of the session that it started.
     pub async fn finish(&self, turn: &FormTurn, answer: &FormAnswer, token: Option<&SessionToken>) {
         match self.0.sessions.finish_form(turn.form, answer, token).await {
-            Ok(()) => self.0.finished.insert(turn.form, ()),
+            Ok(()) => self.0.finished.insert(turn.form, 0),
             // If it is sent again, it is answered as a form of its own.
             Err(error) => tracing::debug!(%error, "a form's answer could not be kept"),
         }

@@ -268,6 +268,15 @@ fn a_page_has_one_title_one_heading_and_at_most_one_focus() {
 }
 
 #[test]
+fn a_page_with_a_mistake_says_so_first_in_its_title() {
+    each(|name, html| {
+        let title = html.split("<title>").nth(1).unwrap();
+        let told = title.starts_with("Error: ") || title.starts_with("错误：");
+        assert!(told || !html.contains("aria-invalid=\"true\""), "{name}");
+    });
+}
+
+#[test]
 fn nothing_inline_that_the_content_security_policy_would_stop() {
     each(|name, html| {
         let bare = html.contains("<style") || html.contains(" style=") || html.contains("<script>");

@@ -46,11 +46,19 @@ where
     let form = T::deserialize(MapDeserializer::<_, Error>::new(fields));
     let ours = visit.admits_form(value(&pairs, "csrf_token"));
     let key = ours.then(|| recognise(&visit, &services, &pairs));
+    // Half of a sign-in is nothing, and a flood that hangs up gets nothing hashed; but a CAPTCHA is used up by it.
+    let may_outlast = reach == FormReach::AnyInstance || !value(&pairs, "captcha_id").is_empty();
     pairs.iter_mut().for_each(|(_, value)| value.zeroize());
     let form = form.map_err(|_| Problem::InvalidInput { errors: Vec::new() })?;
-    // A browser hangs up on the first of two clicks, and its answer is lost. What it began must not stay half done.
+    let permit = may_outlast.then(|| services.forms.outlast()).flatten();
     let answered = request_id::keep(answer(visit, services, form, key, reach, act));
-    actix_web::rt::spawn(answered).await.unwrap_or_else(|_| Err(Problem::Internal.into()))
+    let Some(permit) = permit else { return answered.await };
+    // A browser hangs up on the first of two clicks, and its answer is lost. What it began must not stay half done.
+    let task = actix_web::rt::spawn(async move {
+        let _permit = permit;
+        answered.await
+    });
+    task.await.unwrap_or_else(|_| Err(Problem::Internal.into()))
 }
 
 async fn answer<T, A: Future<Output = WebResult>>(

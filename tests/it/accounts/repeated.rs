@@ -298,6 +298,19 @@ async fn a_token_is_made_once_and_the_second_answer_says_so() {
     );
 }
 
+/// Each renews the session, which is a write that no limit counts.
+#[tokio::test]
+async fn a_form_is_answered_again_a_few_times_and_then_counts() {
+    let app = TestApp::on(Store::Memory).limit("register-address", &[max(2).per("1h")]).start().await;
+    let client = app.client();
+    let form = registration(&client).await;
+    for _ in 0..7 {
+        assert_eq!(form.send(&client).await.status, 303);
+    }
+    assert_eq!(form.send(&client).await.status, 429);
+    assert_eq!(client.get("/account").await.status, 200);
+}
+
 /// Forms are read field by field, so what is not there, twice there or unknown is as it was.
 #[tokio::test]
 async fn a_form_of_another_shape_is_still_read() {

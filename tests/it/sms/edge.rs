@@ -131,3 +131,22 @@ async fn reports_are_taken_from_the_gateway_that_there_is() {
     let request = client.http.post(format!("{}/sms/reports/http", app.url)).body(vec![b'x'; 65 * 1024]);
     assert_eq!(request.send().await.unwrap().status(), 413);
 }
+
+#[tokio::test]
+async fn a_code_is_bound_to_the_site_in_the_last_line_of_its_message() {
+    for (url, locale, last) in [
+        ("https://id.example", "en", Some("@id.example #")),
+        ("https://id.example", "zh-CN", Some("@id.example #")),
+        ("https://a.rather.long.name.example", "zh-CN", None),
+        ("http://127.0.0.1:8080", "en", None),
+    ] {
+        let app = TestApp::on(Store::Memory).set("server.public_url", url).start().await;
+        let client = app.client_that_says(&[("accept-language", locale)]);
+        assert_eq!(client.ask_code("+8613800138000", "login").await.status, 202);
+        let outbox = client.get("/dev/outbox.json").await;
+        let message = &outbox.body[0];
+        let (text, code) = (message["text"].as_str().unwrap(), message["code"].as_str().unwrap());
+        let bound = text.lines().last().unwrap().strip_suffix(code).filter(|line| line.starts_with('@'));
+        assert_eq!(bound, last, "{text}");
+    }
+}

@@ -293,9 +293,11 @@ impl AccessPage {
         fixed: Vec<&'static str>,
     ) -> Self {
         let chosen = form.as_ref().map(|form| form.answer);
+        let mut layout = visit.layout("/admin/access", Some(user));
+        layout.mistaken = form.as_ref().is_some_and(AnswerForm::has_mistakes);
         let others = AccessAnswer::ALL.into_iter().filter(|answer| Some(*answer) != chosen);
         let forms = form.into_iter().chain(others.map(AnswerForm::new)).collect();
-        Self { layout: visit.layout("/admin/access", Some(user)), rows, forms, word, fixed }
+        Self { layout, rows, forms, word, fixed }
     }
 
     pub fn respond(&self, visit: &Visit) -> HttpResponse {

@@ -74,6 +74,7 @@ impl RollbackPage {
     }
 
     pub fn problem(mut self, reason: &str, problem: RollbackProblem) -> Self {
+        self.layout.mistaken = matches!(problem, RollbackProblem::ReasonMissing);
         (self.reason, self.problem) = (reason.to_owned(), Some(problem));
         self
     }

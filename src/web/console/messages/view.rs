@@ -82,6 +82,7 @@ impl MessagesPage {
     }
 
     pub fn not_lifted(mut self, prefix: &str, problem: LiftProblem) -> Self {
+        self.layout.mistaken = problem == LiftProblem::ReasonMissing;
         self.kept = Some((prefix.to_owned(), problem));
         self
     }
