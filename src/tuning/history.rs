@@ -85,9 +85,11 @@ impl Tuning {
         Ok(row.map(change))
     }
 
-    /// When the limits last changed; None if they never did.
+    /// When the limits last changed; None if they never did. A change of anything else in the document is none.
     pub(super) async fn changed_at(&self) -> Result<Option<Micros>, DbError> {
-        const SQL: &str = "SELECT MAX(at) FROM limit_changes WHERE previous IS NOT NULL";
+        const SQL: &str = "SELECT MAX(at) FROM
+            (SELECT at, document, LAG(document) OVER (ORDER BY at, id) AS earlier FROM limit_changes) AS changes
+            WHERE earlier IS NOT NULL AND earlier <> document";
         let at: Option<i64> = on_db!(&self.0.db, pool => query_scalar(SQL).fetch_one(pool).await)?;
         Ok(at.map(Micros))
     }

@@ -53,6 +53,8 @@ impl AccessRules {
 
 #[cfg(test)]
 mod tests {
+    use ipnet::IpNet;
+
     use super::*;
     use crate::config::access::AccessNetwork;
 
@@ -86,6 +88,34 @@ mod tests {
         }
         for free in ["203.0.114.0", "198.51.100.8", "2001:db9::2", "::", "0.0.0.0"] {
             assert!(!rules.is_denied(ip(free), NOW), "{free}");
+        }
+    }
+
+    proptest::proptest! {
+        /// The table finds what a look at each network finds.
+        #[test]
+        fn a_look_up_is_as_good_as_a_look_at_every_network(
+            networks in proptest::collection::vec((0u32..64, 8u8..=32, 0i64..3), 0..40),
+            wide in proptest::collection::vec((0u128..64, 19u8..=128, 0i64..3), 0..40),
+            address in 0u32..64,
+        ) {
+            let v4 = |bits: u32| IpAddr::from((0xCB00_7100 | bits << 3).to_be_bytes());
+            let v6 = |bits: u128| IpAddr::from((0x2001_0db8_u128 << 96 | bits << 60).to_be_bytes());
+            let narrow = networks.iter().map(|(bits, length, end)| (v4(*bits), *length, *end));
+            let wide = wide.iter().map(|(bits, length, end)| (v6(*bits), *length, *end));
+            let of = |(address, length, end): (IpAddr, u8, i64)| AccessNetwork {
+                network: IpNet::new(address, length).unwrap().trunc(),
+                until: Micros(end),
+                reason: "r".to_owned(),
+            };
+            let all: Vec<_> = narrow.chain(wide).map(of).collect();
+            let rules = rules(all.clone());
+            for address in [v4(address), v6(u128::from(address))] {
+                for now in 0..3 {
+                    let naive = all.iter().any(|it| it.network.contains(&address) && now < it.until.0);
+                    proptest::prop_assert_eq!(rules.is_denied(address, Micros(now)), naive);
+                }
+            }
         }
     }
 

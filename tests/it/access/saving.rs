@@ -147,6 +147,9 @@ async fn the_history_says_who_set_what_and_why_and_returning_to_limits_leaves_it
     let origin = app.services.tuning.access_origins(&[lines]).await.unwrap().remove(0).unwrap();
     assert_eq!((origin.login.as_deref(), origin.reason.as_deref()), (Some("boss"), Some("they guess")));
     assert!(app.clock.now().since(origin.at) > Duration::from_secs(59), "when it was first there");
+    let tried = boss.call("/admin/limits/preview", json!({ "limits": {}, "span": "1h" })).await;
+    assert_eq!(tried.status, 200, "{}", tried.text);
+    assert!(!tried.text.contains("limits-changed"), "the limits are what they were: {}", tried.text);
     // Earlier limits come back without what was in force beside them.
     let seen = version(&boss).await;
     let back = json!({ "change": changes[2]["id"], "reason": "back" });

@@ -59,6 +59,7 @@ async fn tour(language: &str) {
         readme_picture(&browser).await;
     }
     limits(&look).await;
+    answers(&look).await;
     browser.open("/admin/events").await;
     look.at("console-events").await;
     browser.open("/admin/events?limit=login-account&outcome=throttled").await;
@@ -117,6 +118,21 @@ async fn limits(look: &Look<'_>) {
     look.at("console-history").await;
     browser.follow(".acts > a").await;
     look.at("console-rollback").await;
+}
+
+async fn answers(look: &Look<'_>) {
+    let browser = look.browser;
+    browser.open("/admin/access?do=deny&network=0.0.0.0/0").await;
+    look.at("console-access-deny").await;
+    browser.fill(&[("deny-reason", "A flood of guesses from everywhere.")]).await;
+    browser.submit().await;
+    look.at("console-access-mistake").await;
+    browser.open("/admin/access?do=deny&network=203.0.113.0/24").await;
+    browser.fill(&[("deny-reason", "A flood of guesses from one network.")]).await;
+    browser.submit().await;
+    look.at("console-access").await;
+    browser.open("/admin").await;
+    look.at("console-answered").await;
 }
 
 async fn lookup(look: &Look<'_>, app: &TestApp) {

@@ -10,6 +10,7 @@ mod devices;
 mod double_click;
 mod look;
 mod sign_in;
+mod under_attack;
 
 use crate::support::app::{PASSWORD, TestApp};
 use crate::support::browser::Browser;
