@@ -8,7 +8,7 @@ use actix_web::web::{Data, PayloadConfig, delete, post, put, resource, route, sc
 use actix_web::{App, Error, HttpRequest, HttpResponse, Resource, Route, guard};
 
 use crate::web::console::{
-    access as console_access, confirm, events, limits, lookup, messages, overview, tokens,
+    access as console_access, accounts, confirm, events, limits, lookup, messages, overview, tokens,
 };
 use crate::web::kit::headers::{self, SecurityHeaders};
 use crate::web::kit::observe::{self, RouteMetrics};
@@ -86,6 +86,9 @@ pub fn app(
                         .route(delete().to(lookup::call::enable_password)),
                 )
                 .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(tokens::call::revoke)))
+                .service(calls("/admin/accounts", "GET, HEAD").route(get().to(accounts::call::list)))
+                .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::call::show)))
+                .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::call::act)))
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::call::messages)))
                 .service(calls("/admin/events", "GET, HEAD").route(get().to(events::call::events)))
                 .service(
@@ -168,6 +171,13 @@ pub fn app(
                 .route(post().to(tokens::page::create)),
         )
         .service(calls("/admin/tokens/revoke", "POST").route(post().to(tokens::page::revoke)))
+        .service(
+            calls("/admin/accounts", "GET, HEAD, POST")
+                .route(get().to(accounts::page::show))
+                .route(post().to(accounts::page::find)),
+        )
+        .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::page::one)))
+        .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::page::act)))
         .service(calls("/admin", "GET, HEAD").route(get().to(overview::page::show)))
         .service(calls("/admin/events", "GET, HEAD").route(get().to(events::page::show)))
         .service(calls("/admin/events.csv", "GET, HEAD").route(get().to(events::export::csv)))

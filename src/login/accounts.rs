@@ -1,5 +1,6 @@
 //! Accounts in the database: their data, what opens them, and their recent sign-ins.
 
+mod administration;
 mod devices;
 mod failures;
 mod passwords;
@@ -16,6 +17,7 @@ use crate::db::{Db, DbError, DbLock, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::sms::Phone;
 
+pub use administration::{AccountAct, AccountChange, AccountCursor, AccountFilter, AccountPage};
 pub use devices::{DEVICE_LIFE, DeviceFailures};
 pub use failures::FailureResult;
 pub use passwords::ShownBy;
@@ -39,6 +41,9 @@ pub struct Account {
     /// The password is a one-time password, and must be changed before anything else.
     pub must_change_password: bool,
     pub created_at: Micros,
+    /// Since when nothing opens it, because an administrator disabled it or it was deleted.
+    pub disabled_at: Option<Micros>,
+    pub deleted_at: Option<Micros>,
 }
 
 /// The roles of an account. Everyone is a user.
@@ -146,6 +151,8 @@ impl Accounts {
             roles,
             must_change_password: false,
             created_at: self.clock.now(),
+            disabled_at: None,
+            deleted_at: None,
         }
     }
 
@@ -206,9 +213,15 @@ impl Account {
         EventSubject::Account { id: self.id.as_bytes(), login: self.login.as_str() }
     }
 
-    /// What a stranger's password is compared with; None if the account has no password or it is disabled.
+    /// What a stranger's password is compared with; None if the account has no password, or the password or
+    /// the account is disabled.
     pub fn open_hash(&self) -> Option<&Phc> {
-        self.password_hash.as_ref().filter(|_| self.password_disabled_at.is_none())
+        self.device_hash().filter(|_| self.password_disabled_at.is_none())
+    }
+
+    /// The same for a known device, for which a disabled password is still open.
+    pub fn device_hash(&self) -> Option<&Phc> {
+        self.password_hash.as_ref().filter(|_| self.disabled_at.is_none())
     }
 }
 
@@ -262,6 +275,8 @@ pub(super) struct AccountRow {
     password_version: i64,
     password_failures: i64,
     password_disabled_at: Option<i64>,
+    disabled_at: Option<i64>,
+    deleted_at: Option<i64>,
 }
 
 impl AccountRow {
@@ -277,6 +292,8 @@ impl AccountRow {
             roles: Roles { admin: self.admin != 0 },
             must_change_password: self.must_change_password != 0,
             created_at: Micros(self.created_at),
+            disabled_at: self.disabled_at.map(Micros),
+            deleted_at: self.deleted_at.map(Micros),
         })
     }
 }

@@ -58,6 +58,9 @@ pub enum ByCodeOutcome {
     },
     /// An administrator's account. Only somebody who has proved that the number is theirs learns this.
     PasswordRequired,
+    /// An administrator disabled the account. Only somebody who has proved that the number is theirs learns
+    /// this.
+    AccountDisabled,
     /// Wrong, expired, used or never sent.
     WrongCode,
     Denied(Denied),
@@ -78,6 +81,9 @@ pub enum ResetOutcome {
     NoAccount,
     /// An administrator's account. Only somebody who has proved that the number is theirs learns this.
     PasswordRequired,
+    /// An administrator disabled the account. Only somebody who has proved that the number is theirs learns
+    /// this.
+    AccountDisabled,
     /// Wrong, expired, used or never sent.
     WrongCode,
     Denied(Denied),
@@ -147,6 +153,9 @@ impl ByCode {
                 // administrator.
                 if account.roles.admin {
                     return Ok(ByCodeOutcome::PasswordRequired);
+                }
+                if account.disabled_at.is_some() {
+                    return Ok(ByCodeOutcome::AccountDisabled);
                 }
                 self.signed_in(&account, entry);
                 return Ok(ByCodeOutcome::SignedIn { account: Box::new(account), made: false });
@@ -241,6 +250,9 @@ impl ByCode {
         };
         if account.roles.admin {
             return Ok(ResetOutcome::PasswordRequired);
+        }
+        if account.disabled_at.is_some() {
+            return Ok(ResetOutcome::AccountDisabled);
         }
         let set = self.0.accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?;
         let Some(version) = set else { return Ok(ResetOutcome::NoAccount) };

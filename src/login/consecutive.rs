@@ -52,7 +52,7 @@ impl LoginLookup {
     /// What the password is compared with; None for a decoy.
     pub fn open_hash(&self) -> Option<&Phc> {
         let account = self.account.as_ref()?;
-        if self.device.is_some() { account.password_hash.as_ref() } else { account.open_hash() }
+        if self.device.is_some() { account.device_hash() } else { account.open_hash() }
     }
 
     /// The device has had too many wrong passwords.

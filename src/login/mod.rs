@@ -21,8 +21,8 @@ mod username;
 
 pub use crate::config::{PasswordSettings as HashSettings, SessionSettings};
 pub use accounts::{
-    Account, Accounts, CreateError, DEVICE_LIFE, DeviceFailures, FailureResult, PastSignIn, PhoneSet, Roles,
-    ShownBy,
+    Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountPage, Accounts, CreateError,
+    DEVICE_LIFE, DeviceFailures, FailureResult, PastSignIn, PhoneSet, Roles, ShownBy,
 };
 pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome, ResetRequest};
 pub use client::{RequestOrigin, SignInClient};

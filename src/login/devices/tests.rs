@@ -39,6 +39,8 @@ fn account(number: u8, password_version: i64) -> Account {
         roles: Roles::default(),
         must_change_password: false,
         created_at: Micros(0),
+        disabled_at: None,
+        deleted_at: None,
     }
 }
 

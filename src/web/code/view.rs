@@ -229,7 +229,7 @@ impl CodePage {
 
     /// The form cannot succeed.
     const fn closed(&self) -> bool {
-        matches!(self.notice, Notice::PasswordFirst | Notice::PasswordRequired)
+        matches!(self.notice, Notice::PasswordFirst | Notice::PasswordRequired | Notice::AccountDisabled)
     }
 
     fn password_hint(&self) -> String {

@@ -18,7 +18,7 @@ use crate::audit::{ConsoleActor, EventSubject, Outcome};
 use crate::db::DbError;
 use crate::login::{Account, AuthenticatedSession, Session, SessionToken, TokenBearer};
 use crate::tuning::ChangeActor;
-use crate::web::kit::client::ClientAddress;
+use crate::web::kit::client::{ClientAddress, SubjectBytes};
 use crate::web::kit::error_page::{ErrorKind, ErrorPage};
 use crate::web::kit::next::Next;
 use crate::web::kit::problem::Problem;
@@ -136,6 +136,11 @@ impl Admin {
             AdminCredential::Session(_) => None,
             AdminCredential::Token(_, name) => Some(name),
         }
+    }
+
+    /// Their address in the form that limits count.
+    pub fn subject(&self) -> SubjectBytes {
+        self.client.subject()
     }
 
     /// A program changes nothing that concerns an administrator.

@@ -1,6 +1,7 @@
 //! The administrators' console.
 
 pub mod access;
+pub mod accounts;
 pub mod attack;
 pub mod chart;
 pub mod confirm;
@@ -25,11 +26,12 @@ pub struct Tab {
     pub current: bool,
 }
 
-const TABS: [(&str, &str); 7] = [
+const TABS: [(&str, &str); 8] = [
     ("console.overview", "/admin"),
     ("console.limits", "/admin/limits"),
     ("console.access", "/admin/access"),
     ("console.lookup", "/admin/lookup"),
+    ("console.accounts", "/admin/accounts"),
     ("console.messages", "/admin/messages"),
     ("console.events", "/admin/events"),
     ("console.tokens", "/admin/tokens"),

@@ -46,6 +46,7 @@ admin_parts! {
     ReadSubjects = false, [EventsRead, SubjectsClear];
     /// What lets somebody in again, or messages through.
     ClearSubjects = true, [SubjectsClear];
+    ReadAccounts = false, [AccountsWrite];
     ChangeAccounts = true, [AccountsWrite];
 }
 
@@ -80,7 +81,8 @@ async fn by_token(request: &HttpRequest, scopes: &[AdminScope]) -> Result<Admin,
     let client = ClientAddress::of(request, &edge.trusted);
     let bearer = token::admit(request, services, client).await?;
     let maker = services.accounts.by_id(bearer.made_by).await?;
-    let maker = maker.filter(|maker| maker.roles.admin && !maker.must_change_password);
+    let maker =
+        maker.filter(|maker| maker.roles.admin && !maker.must_change_password && maker.disabled_at.is_none());
     let admin = Admin::by_token(maker.ok_or(Problem::InvalidToken)?, &bearer, client);
     if scopes.iter().any(|scope| bearer.scopes.open(*scope)) {
         return Ok(admin);

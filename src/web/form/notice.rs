@@ -28,6 +28,8 @@ pub enum Notice {
     PasswordFirst,
     /// An administrator's account, which codes never open.
     PasswordRequired,
+    /// An administrator disabled the account.
+    AccountDisabled,
     /// The errors are at the fields.
     Invalid(FieldErrors),
     /// The form was too old, or not ours.
@@ -43,7 +45,8 @@ impl Notice {
             | Self::CaptchaWrong
             | Self::Expired
             | Self::PasswordFirst
-            | Self::PasswordRequired => StatusCode::FORBIDDEN,
+            | Self::PasswordRequired
+            | Self::AccountDisabled => StatusCode::FORBIDDEN,
             Self::Throttled(_) | Self::TooManyCodes(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Busy(_) | Self::NoCodes(_) | Self::NotSent => StatusCode::SERVICE_UNAVAILABLE,
             Self::Invalid(errors) => errors.status(),

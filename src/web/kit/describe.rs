@@ -2,7 +2,7 @@
 
 use utoipa::ToSchema;
 use utoipa::openapi::Type;
-use utoipa::openapi::schema::ObjectBuilder;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder};
 
 // A call names its problems under `x-problems`; `web::openapi` makes the refusing answers of them.
 
@@ -55,6 +55,11 @@ pub struct ChangeReason(pub String);
 /// A string that is one of these.
 pub fn one_of(words: impl IntoIterator<Item = &'static str>) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words))
+}
+
+/// Of an account.
+pub fn roles() -> ArrayBuilder {
+    ArrayBuilder::new().items(one_of(["user", "admin"]))
 }
 
 pub fn calendar_units() -> ObjectBuilder {

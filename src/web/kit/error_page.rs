@@ -93,6 +93,7 @@ impl From<&Problem> for ErrorKind {
             | Problem::OnlyWayIn
             | Problem::TooManyTokens
             | Problem::NoPassword
+            | Problem::LastAdministrator
             | Problem::PasswordDisabled => Self::BadRequest,
             Problem::InvalidCredentials { .. }
             | Problem::InvalidCode
@@ -103,6 +104,7 @@ impl From<&Problem> for ErrorKind {
             | Problem::InvalidToken
             | Problem::InsufficientScope
             | Problem::PasswordRequired
+            | Problem::AccountDisabled
             | Problem::PasswordChangeRequired
             | Problem::CaptchaRequired { .. }
             | Problem::CaptchaInvalid { .. } => Self::Forbidden,

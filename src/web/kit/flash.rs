@@ -30,10 +30,12 @@ pub enum Flash {
     NothingEnabled,
     AccessSaved,
     AccessEnded,
+    AccountChanged,
+    AccountDeleted,
 }
 
 impl Flash {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::SignedOut,
         Self::SessionEnded,
         Self::NotSaved,
@@ -54,6 +56,8 @@ impl Flash {
         Self::NothingEnabled,
         Self::AccessSaved,
         Self::AccessEnded,
+        Self::AccountChanged,
+        Self::AccountDeleted,
     ];
 
     pub fn named(code: &str) -> Option<Self> {
@@ -83,6 +87,8 @@ impl Flash {
             Self::NothingEnabled => "nothing-enabled",
             Self::AccessSaved => "access-saved",
             Self::AccessEnded => "access-ended",
+            Self::AccountChanged => "account-changed",
+            Self::AccountDeleted => "account-deleted",
         }
     }
 
@@ -118,6 +124,8 @@ impl Flash {
             Self::NothingEnabled => "flash.nothing-enabled",
             Self::AccessSaved => "flash.access-saved",
             Self::AccessEnded => "flash.access-ended",
+            Self::AccountChanged => "flash.account-changed",
+            Self::AccountDeleted => "flash.account-deleted",
         }
     }
 }

@@ -79,6 +79,10 @@ pub enum Problem {
     PasswordDisabled,
     /// An administrator's account is not opened by a number alone.
     PasswordRequired,
+    /// An administrator disabled the account.
+    AccountDisabled,
+    /// There would be no administrator left.
+    LastAdministrator,
     PasswordChangeRequired,
     InvalidInput {
         errors: Vec<InputError>,
@@ -152,6 +156,8 @@ impl Problem {
             Self::NoPassword => k::NO_PASSWORD,
             Self::PasswordDisabled => k::PASSWORD_DISABLED,
             Self::PasswordRequired => k::PASSWORD_REQUIRED,
+            Self::AccountDisabled => k::ACCOUNT_DISABLED,
+            Self::LastAdministrator => k::LAST_ADMINISTRATOR,
             Self::PasswordChangeRequired => k::PASSWORD_CHANGE_REQUIRED,
             Self::InvalidInput { .. } | Self::InvalidDraft { .. } => k::INVALID_INPUT,
             Self::PreconditionRequired => k::PRECONDITION_REQUIRED,

@@ -78,6 +78,10 @@ kinds! {
         "There were too many wrong passwords in a row, and the account has not signed in from this browser before. Set a new password with POST /api/v1/password/reset, or ask an administrator to re-enable it.";
     PASSWORD_REQUIRED = "password-required", FORBIDDEN, "Password required",
         "An SMS code is not enough for an administrator account. Sign in with POST /api/v1/login. If the password is lost, ask another administrator, or run gatehouse admin create on the server.";
+    ACCOUNT_DISABLED = "account-disabled", FORBIDDEN, "Account disabled",
+        "An administrator disabled this account. Ask an administrator to enable it.";
+    LAST_ADMINISTRATOR = "last-administrator", CONFLICT, "No administrator would be left",
+        "Make another account an administrator with POST /api/v1/admin/accounts/{id}/make-admin first. Administrators do not disable or delete their own account here.";
     PASSWORD_CHANGE_REQUIRED = "password-change-required", FORBIDDEN, "Password change required",
         "The current password is a one-time password. Change it on /account. Until then, only GET /api/v1/session and POST /api/v1/logout are allowed.";
     INVALID_INPUT = "invalid-input", UNPROCESSABLE_ENTITY, "Invalid input",

@@ -10,7 +10,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde_json::Value;
 use utoipa::OpenApi;
 
-use crate::web::console::{access, confirm, events, limits, lookup, messages, tokens};
+use crate::web::console::{access, accounts, confirm, events, limits, lookup, messages, tokens};
 use crate::web::kit::problem::ProblemBody;
 use crate::web::kit::public_body::PublicBody;
 use crate::web::{
@@ -66,6 +66,9 @@ use crate::web::{
         messages::call::messages,
         messages::call::brakes,
         messages::call::lift,
+        accounts::call::list,
+        accounts::call::show,
+        accounts::call::act,
         tokens::call::list,
         tokens::call::create,
         tokens::call::revoke,

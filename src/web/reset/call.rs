@@ -43,7 +43,7 @@ pub struct ResetBody {
     request_body = ResetBody,
     responses((status = 204, description = "Set. Every session has ended.", headers(("SignInCookies")))),
     extensions(("x-problems" = json!([
-        BODY, ATTEMPT, NUMBER, "invalid-code", "no-account", "password-required", "busy"
+        BODY, ATTEMPT, NUMBER, "invalid-code", "no-account", "password-required", "account-disabled", "busy"
     ])))
 )]
 pub async fn reset(body: Json<ResetBody>, call: Call) -> WebResult {
@@ -65,6 +65,7 @@ pub async fn reset(body: Json<ResetBody>, call: Call) -> WebResult {
         }
         ResetOutcome::NoAccount => Problem::NoAccount.into(),
         ResetOutcome::PasswordRequired => Problem::PasswordRequired.into(),
+        ResetOutcome::AccountDisabled => Problem::AccountDisabled.into(),
         ResetOutcome::WrongCode => wrong_code(&call),
         ResetOutcome::Unfit(unfit) => about(Message::from(unfit)).into(),
         ResetOutcome::Denied(denied) => deny_guess(&call, CaptchaForm::PasswordReset, &denied).await,

@@ -68,6 +68,7 @@ async fn reset(visit: Visit, form: CodeForm, services: Shared) -> WebResult {
             page(CodeStep::asking(phone.as_str()), unknown, CaptchaBlock::Absent)
         }
         ResetOutcome::PasswordRequired => reply.plain(Notice::PasswordRequired),
+        ResetOutcome::AccountDisabled => reply.plain(Notice::AccountDisabled),
         ResetOutcome::WrongCode => reply.invalid(Field::Code, Message::CodeWrong),
         ResetOutcome::Unfit(unfit) => reply.invalid(Field::NewPassword, Message::from(unfit)),
         ResetOutcome::Denied(denied) => reply.denied(&denied).await,

@@ -3,11 +3,10 @@
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa::openapi::schema::ArrayBuilder;
 
 use crate::login::{Account, SessionToken, SignedInBy};
 use crate::web::kit::call::Call;
-use crate::web::kit::describe::one_of;
+use crate::web::kit::describe;
 use crate::web::kit::problem::Problem;
 use crate::web::kit::visit::set;
 use crate::web::kit::wait::Moment;
@@ -29,7 +28,7 @@ struct User {
     /// In E.164, if the account has a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     phone: Option<String>,
-    #[schema(schema_with = roles)]
+    #[schema(schema_with = describe::roles)]
     roles: Vec<&'static str>,
     /// Present if the password was handed out: until it is changed, no other call works.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -39,10 +38,6 @@ struct User {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     password_disabled_since: Option<String>,
-}
-
-fn roles() -> ArrayBuilder {
-    ArrayBuilder::new().items(one_of(["user", "admin"]))
 }
 
 impl From<&Account> for UserBody {

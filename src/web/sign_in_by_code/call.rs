@@ -46,7 +46,7 @@ pub struct CodeLoginBody {
             "roles": ["user"]
         } })
     )),
-    extensions(("x-problems" = json!([BODY, ATTEMPT, NUMBER, "invalid-code", "password-required"])))
+    extensions(("x-problems" = json!([BODY, ATTEMPT, NUMBER, "invalid-code", "password-required", "account-disabled"])))
 )]
 pub async fn login(body: Json<CodeLoginBody>, call: Call) -> WebResult {
     let (phone, code) = (parse_phone(&call.live, &body.phone)?, parse_code(&body.code)?);
@@ -59,6 +59,7 @@ pub async fn login(body: Json<CodeLoginBody>, call: Call) -> WebResult {
             Ok(with_quota(&call, response.ok_or(Problem::InvalidCode)?, None))
         }
         ByCodeOutcome::PasswordRequired => Err(Problem::PasswordRequired.into()),
+        ByCodeOutcome::AccountDisabled => Err(Problem::AccountDisabled.into()),
         ByCodeOutcome::WrongCode => Err(wrong_code(&call)),
         ByCodeOutcome::Denied(denied) => Err(deny_guess(&call, CaptchaForm::SmsCode, &denied).await),
     }

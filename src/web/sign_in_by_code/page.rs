@@ -64,6 +64,7 @@ async fn sign_in(visit: Visit, form: CodeForm, services: Shared) -> WebResult {
             response.unwrap_or_else(|| reply.invalid(Field::Code, Message::CodeWrong))
         }
         ByCodeOutcome::PasswordRequired => reply.plain(Notice::PasswordRequired),
+        ByCodeOutcome::AccountDisabled => reply.plain(Notice::AccountDisabled),
         ByCodeOutcome::WrongCode => reply.invalid(Field::Code, Message::CodeWrong),
         ByCodeOutcome::Denied(denied) => reply.denied(&denied).await,
     })

@@ -1,6 +1,7 @@
 //! What only administrators may do, and what other programs may do with a token.
 
 mod access;
+mod accounts;
 mod confirm;
 mod leads;
 mod machine;

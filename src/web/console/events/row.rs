@@ -266,6 +266,13 @@ fn act_key(act: &str) -> Option<&'static str> {
         "access" => "act.access",
         "access.save" => "act.access-save",
         "access.end" => "act.access-end",
+        "account-disable" => "act.account-disable",
+        "account-enable" => "act.account-enable",
+        "account-end-sessions" => "act.account-end-sessions",
+        "account-require-new-password" => "act.account-new-password",
+        "account-make-admin" => "act.account-make-admin",
+        "account-unmake-admin" => "act.account-unmake-admin",
+        "account-delete" => "act.account-delete",
         _ => return None,
     })
 }

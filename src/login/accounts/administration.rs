@@ -1,0 +1,217 @@
+//! What administrators do to accounts: each in one transaction with what it ends, and never to the last
+//! administrator.
+
+use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
+
+use super::{Account, AccountRow, Accounts};
+use crate::clock::Micros;
+use crate::db::{self, DbError, DbLock, Tx, on_db, on_tx};
+use crate::login::AccountId;
+use crate::sms::Phone;
+
+/// A change of an account's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccountAct {
+    /// Nothing opens it any more, and its sessions end.
+    Disable,
+    Enable,
+    /// Its sessions end, and no browser is known any more.
+    EndSessions,
+    /// The same, and the next sign-in has to choose another password.
+    RequireNewPassword,
+    MakeAdmin,
+    UnmakeAdmin,
+    /// Everything about it goes, but its name, which is not given again.
+    Delete,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccountChange {
+    Done,
+    /// It is so already.
+    Unchanged,
+    /// There would be no administrator left.
+    LastAdmin,
+    /// It has no password, and needs one for this.
+    NoPassword,
+    /// There is no such account, or it is deleted.
+    Gone,
+}
+
+/// Which accounts are listed.
+#[derive(Debug, Clone, Default)]
+pub struct AccountFilter {
+    /// The first letters of the name.
+    pub login: Option<String>,
+    pub phone: Option<Phone>,
+}
+
+/// The newest first; those that are deleted are left out.
+pub type AccountPage = db::RowPage<Account, String>;
+pub type AccountCursor = db::RowCursor<String>;
+
+impl AccountAct {
+    pub const ALL: [Self; 7] = [
+        Self::Disable,
+        Self::Enable,
+        Self::EndSessions,
+        Self::RequireNewPassword,
+        Self::MakeAdmin,
+        Self::UnmakeAdmin,
+        Self::Delete,
+    ];
+
+    /// The name in URLs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Disable => "disable",
+            Self::Enable => "enable",
+            Self::EndSessions => "end-sessions",
+            Self::RequireNewPassword => "require-new-password",
+            Self::MakeAdmin => "make-admin",
+            Self::UnmakeAdmin => "unmake-admin",
+            Self::Delete => "delete",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|act| act.as_str() == text)
+    }
+
+    /// Whether it is about who administrates.
+    pub const fn is_about_admins(self) -> bool {
+        matches!(self, Self::MakeAdmin | Self::UnmakeAdmin)
+    }
+
+    /// Whether an administrator would shut themselves out.
+    pub const fn shuts_out(self) -> bool {
+        matches!(self, Self::Disable | Self::Delete)
+    }
+
+    /// `$1` is the account, `$2` the time, if there are two. A new version lets no sign-in that is under way
+    /// start a session, and makes every browser unknown.
+    const fn sql(self) -> &'static str {
+        match self {
+            Self::Disable => {
+                "UPDATE accounts SET disabled_at = $2, password_version = password_version + 1 WHERE id = $1"
+            }
+            Self::Enable => "UPDATE accounts SET disabled_at = NULL WHERE id = $1",
+            Self::EndSessions => "UPDATE accounts SET password_version = password_version + 1 WHERE id = $1",
+            Self::RequireNewPassword => {
+                "UPDATE accounts SET must_change_password = 1, password_version = password_version + 1 WHERE id = $1"
+            }
+            Self::MakeAdmin => "UPDATE accounts SET admin = 1 WHERE id = $1",
+            Self::UnmakeAdmin => "UPDATE accounts SET admin = 0 WHERE id = $1",
+            Self::Delete => {
+                "UPDATE accounts SET deleted_at = $2, disabled_at = $2, password_hash = NULL, phone = NULL,
+                phone_since = NULL, admin = 0, must_change_password = 0, password_failures = 0,
+                password_disabled_at = NULL, password_version = password_version + 1 WHERE id = $1"
+            }
+        }
+    }
+
+    /// Whether its statement has a second parameter.
+    const fn notes_time(self) -> bool {
+        matches!(self, Self::Disable | Self::Delete)
+    }
+
+    const fn ends(self) -> &'static [&'static str] {
+        const SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
+        const SIGN_INS: &str = "DELETE FROM sign_ins WHERE account = $1";
+        const DEVICES: &str = "DELETE FROM device_failures WHERE account = $1";
+        match self {
+            Self::Disable | Self::EndSessions | Self::RequireNewPassword => &[SESSIONS, DEVICES],
+            Self::Delete => &[SESSIONS, DEVICES, SIGN_INS],
+            Self::Enable | Self::MakeAdmin | Self::UnmakeAdmin => &[],
+        }
+    }
+}
+
+impl Accounts {
+    /// Changes an account's state, with what that ends. Two administrators that unmake each other at once do
+    /// not both succeed.
+    pub async fn change(&self, id: AccountId, act: AccountAct) -> Result<AccountChange, DbError> {
+        // The locks in the order in which they are declared.
+        let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
+        tx.lock(DbLock::on("accounts.admins")).await?;
+        let Some(account) = in_tx(&mut tx, id).await? else { return Ok(AccountChange::Gone) };
+        let refused = match act {
+            _ if account.deleted_at.is_some() => Some(AccountChange::Gone),
+            AccountAct::Disable if account.disabled_at.is_some() => Some(AccountChange::Unchanged),
+            AccountAct::Enable if account.disabled_at.is_none() => Some(AccountChange::Unchanged),
+            AccountAct::MakeAdmin if account.roles.admin => Some(AccountChange::Unchanged),
+            AccountAct::UnmakeAdmin if !account.roles.admin => Some(AccountChange::Unchanged),
+            AccountAct::MakeAdmin | AccountAct::RequireNewPassword if account.password_hash.is_none() => {
+                Some(AccountChange::NoPassword)
+            }
+            AccountAct::Disable | AccountAct::UnmakeAdmin | AccountAct::Delete
+                if account.roles.admin && other_admins(&mut tx, id).await? == 0 =>
+            {
+                Some(AccountChange::LastAdmin)
+            }
+            _ => None,
+        };
+        if let Some(refused) = refused {
+            return Ok(refused);
+        }
+        let (account, now) = (id.to_string(), self.clock.now().0);
+        on_tx!(&mut tx, connection => {
+            let change = query(act.sql()).bind(&account);
+            let change = if act.notes_time() { change.bind(now) } else { change };
+            change.execute(connection).await.map(drop)
+        })?;
+        for sql in act.ends() {
+            on_tx!(&mut tx, connection => query(*sql).bind(&account).execute(connection).await.map(drop))?;
+        }
+        tx.commit().await?;
+        Ok(AccountChange::Done)
+    }
+
+    /// Accounts after the cursor, newest first.
+    pub async fn page(
+        &self,
+        filter: &AccountFilter,
+        after: Option<AccountCursor>,
+        limit: u32,
+    ) -> Result<AccountPage, DbError> {
+        // PostgreSQL accepts no NUL in a text, and no name contains one.
+        let letters = filter.login.clone().unwrap_or_default();
+        if letters.contains('\0') {
+            return Ok(AccountPage::empty());
+        }
+        let phone = if filter.phone.is_some() { "phone = $6" } else { "$6 = ''" };
+        let sql = format!(
+            "SELECT * FROM accounts WHERE (created_at, id) < ($1, $2) AND deleted_at IS NULL
+            AND substr(login, 1, CAST($4 AS INTEGER)) = $5 AND {phone}
+            ORDER BY created_at DESC, id DESC LIMIT $3"
+        );
+        let place = after.unwrap_or(AccountCursor { at: Micros(i64::MAX), id: String::new() });
+        let number = filter.phone.as_ref().map_or("", Phone::as_str);
+        let rows: Vec<AccountRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(place.at.0)
+            .bind(place.id).bind(i64::from(limit) + 1).bind(letters.chars().count() as i64).bind(letters)
+            .bind(number).fetch_all(pool).await)?;
+        let place = |last: &Account| AccountCursor { at: last.created_at, id: last.id.to_string() };
+        Ok(AccountPage::of(rows.into_iter().map(AccountRow::parse), limit, place)?)
+    }
+}
+
+impl AccountCursor {
+    pub fn of_account(text: &str) -> Option<Self> {
+        let fits = |id: &&str| id.len() == 32 && id.bytes().all(|letter| letter.is_ascii_hexdigit());
+        Self::parse_with(text, |id| Some(id).filter(fits).map(str::to_owned))
+    }
+}
+
+async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {
+    let row: Option<AccountRow> = on_tx!(tx, connection => {
+        query_as(super::BY_ID).bind(id.to_string()).fetch_optional(connection).await
+    })?;
+    Ok(row.map(AccountRow::parse).transpose()?)
+}
+
+/// Administrators who can still sign in.
+async fn other_admins(tx: &mut Tx, id: AccountId) -> Result<i64, DbError> {
+    const SQL: &str = "SELECT COUNT(*) FROM accounts WHERE admin = 1 AND disabled_at IS NULL AND id <> $1";
+    Ok(on_tx!(tx, connection => query_scalar(SQL).bind(id.to_string()).fetch_one(connection).await)?)
+}

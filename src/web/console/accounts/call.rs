@@ -1,0 +1,215 @@
+//! `/api/v1/admin/accounts`: the same for programs and administrators.
+
+use actix_web::HttpResponse;
+use actix_web::web::{Path, Query};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::login::{Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId};
+use crate::sms::Phone;
+use crate::web::console::accounts::{A_PAGE, LONGEST_REASON, change};
+use crate::web::console::permitted::{ChangeAccounts, Permitted, ReadAccounts};
+use crate::web::kit::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
+use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::problem::{InputError, Problem};
+use crate::web::kit::services::Shared;
+use crate::web::kit::wait::Moment;
+
+/// The most accounts in one answer.
+const MOST: u32 = 200;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AccountQuery {
+    /// The first letters of the name, in small letters.
+    login: Option<String>,
+    /// The whole number.
+    phone: Option<String>,
+    /// The value of next from the previous page.
+    after: Option<String>,
+    #[param(minimum = 1, maximum = 200, default = 50)]
+    limit: Option<u32>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "accounts": [AccountBody::example()] }))]
+struct AccountList {
+    /// Newest first, without those that are deleted.
+    accounts: Vec<AccountBody>,
+    /// For `after`; left out on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = ManagedAccount, example = json!(AccountBody::example()))]
+struct AccountBody {
+    id: String,
+    login: String,
+    /// In E.164, if the account has a number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phone: Option<String>,
+    #[schema(format = DateTime)]
+    created_at: String,
+    #[schema(schema_with = describe::roles)]
+    roles: Vec<&'static str>,
+    has_password: bool,
+    must_change_password: bool,
+    /// Present if it is disabled: nothing opens it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    disabled_since: Option<String>,
+}
+
+impl AccountBody {
+    fn example() -> Self {
+        Self {
+            id: "b19bb51d57b40116de95f7448daf9aef".to_owned(),
+            login: "ada".to_owned(),
+            phone: None,
+            created_at: "2026-11-21T10:00:00Z".to_owned(),
+            roles: vec!["user"],
+            has_password: true,
+            must_change_password: false,
+            disabled_since: None,
+        }
+    }
+}
+
+impl From<Account> for AccountBody {
+    fn from(account: Account) -> Self {
+        Self {
+            id: account.id.to_string(),
+            login: account.login.as_str().to_owned(),
+            phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),
+            created_at: Moment(account.created_at).iso(),
+            roles: account.roles.names(),
+            has_password: account.password_hash.is_some(),
+            must_change_password: account.must_change_password,
+            disabled_since: account.disabled_at.map(|at| Moment(at).iso()),
+        }
+    }
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "reason": "Left the company." }))]
+pub struct AccountChangeRequest {
+    #[schema(value_type = ChangeReason)]
+    reason: String,
+}
+
+/// Accounts, newest first
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/accounts",
+    operation_id = "listAccounts",
+    tag = "admin",
+    params(AccountQuery),
+    responses((status = 200, description = "A page of them.", body = AccountList)),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "invalid-input", "invalid-phone"])))
+)]
+pub async fn list(
+    _: Permitted<ReadAccounts>,
+    wanted: Query<AccountQuery>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let limit = wanted.limit.unwrap_or(A_PAGE);
+    if !(1..=MOST).contains(&limit) {
+        return Err(wrong("limit", "Use 1 to 200."));
+    }
+    let after = match wanted.after.as_deref().filter(|text| !text.is_empty()) {
+        None => None,
+        Some(text) => Some(
+            AccountCursor::of_account(text)
+                .ok_or_else(|| wrong("after", "Use the value of next from the previous page."))?,
+        ),
+    };
+    let region = &services.live.snapshot().sms.default_region;
+    let phone = wanted.phone.as_deref().map(|text| Phone::parse(text, region)).transpose();
+    let filter =
+        AccountFilter { login: wanted.login.clone(), phone: phone.map_err(|_| Problem::InvalidPhone)? };
+    let page = services.accounts.page(&filter, after, limit).await?;
+    let next = page.next.map(|cursor| cursor.to_string());
+    let accounts = page.entries.into_iter().map(AccountBody::from).collect();
+    Ok(HttpResponse::Ok().json(AccountList { accounts, next }))
+}
+
+/// One account
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/accounts/{id}",
+    operation_id = "showAccount",
+    tag = "admin",
+    params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
+    responses((status = 200, description = "Its state.", body = AccountBody)),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "not-found"])))
+)]
+pub async fn show(
+    _: Permitted<ReadAccounts>,
+    id: Path<String>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    Ok(HttpResponse::Ok().json(AccountBody::from(found(&services, &id).await?)))
+}
+
+/// Change an account's state
+///
+/// `disable`: nothing opens it, and its sessions end. `end-sessions`: also makes every browser unknown.
+/// `require-new-password`: the same, and the next sign-in chooses another password. `delete`: its data goes, and its
+/// name is not given again. A change that is so already succeeds. No token makes or unmakes administrators, or changes an
+/// administrator's account.
+#[utoipa::path(
+    post,
+    path = "/api/v1/admin/accounts/{id}/{act}",
+    operation_id = "changeAccount",
+    tag = "admin",
+    params(
+        ("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef"),
+        ("act" = String, Path, description = "`disable`, `enable`, `end-sessions`, `require-new-password`, `make-admin`, `unmake-admin` or `delete`.", example = "disable")
+    ),
+    request_body = AccountChangeRequest,
+    responses((status = 204, description = "It is so.")),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([
+        ADMIN, SCOPED, CHANGE, BODY, "not-found", "last-administrator", "no-password"
+    ])))
+)]
+pub async fn act(
+    Permitted { admin, .. }: Permitted<ChangeAccounts>,
+    path: Path<(String, String)>,
+    body: UnreadBody<AccountChangeRequest>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let reason = body.read().await?.reason;
+    let (id, act) = path.into_inner();
+    let act = AccountAct::parse(&act).ok_or(Problem::NotFound)?;
+    let reason = reason.trim();
+    if reason.is_empty() || reason.chars().count() > LONGEST_REASON || reason.chars().any(char::is_control) {
+        return Err(wrong("reason", "Give a reason of 1 to 500 characters on one line."));
+    }
+    if act.is_about_admins() && admin.token().is_some() {
+        return Err(Problem::InsufficientScope);
+    }
+    let account = found(&services, &id).await?;
+    admin.may_touch(Some(&account))?;
+    match change(&services, &admin, &account, act, reason).await? {
+        AccountChange::Done | AccountChange::Unchanged => Ok(HttpResponse::NoContent().finish()),
+        AccountChange::LastAdmin => Err(Problem::LastAdministrator),
+        AccountChange::NoPassword => Err(Problem::NoPassword),
+        AccountChange::Gone => Err(Problem::NotFound),
+    }
+}
+
+async fn found(services: &Shared, id: &str) -> Result<Account, Problem> {
+    let id = AccountId::parse(id).ok_or(Problem::NotFound)?;
+    let account = services.accounts.by_id(id).await?.filter(|account| account.deleted_at.is_none());
+    account.ok_or(Problem::NotFound)
+}
+
+fn wrong(field: &'static str, message: &'static str) -> Problem {
+    Problem::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
+}

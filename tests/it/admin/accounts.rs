@@ -1,0 +1,187 @@
+//! What administrators do to accounts, and what it ends.
+
+use gatehouse::login::{Account, Username};
+use serde_json::json;
+
+use super::acts;
+use crate::sms::http::{NUMBER, enter};
+use crate::support::app::{Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::tuning::rig::admin;
+
+on_both_stores!(
+    a_disabled_account_is_opened_by_nothing_until_it_is_enabled,
+    a_disabled_account_answers_like_a_wrong_password,
+    ending_sessions_makes_every_browser_unknown,
+    a_new_password_is_required_once,
+    the_last_administrator_stays,
+    a_deleted_account_leaves_only_its_name,
+    an_account_is_found_by_the_beginning_of_its_name_and_by_its_number,
+    the_page_does_what_it_says_with_a_reason,
+);
+
+async fn account(app: &TestApp, name: &str) -> Account {
+    app.services.accounts.find(&Username::parse(name).unwrap()).await.unwrap().unwrap()
+}
+
+async fn act(app: &TestApp, boss: &Client, name: &str, act: &str) -> Answer {
+    let id = account(app, name).await.id;
+    boss.call(&format!("/admin/accounts/{id}/{act}"), json!({ "reason": "a test" })).await
+}
+
+async fn signed_in(app: &TestApp, name: &str) -> Client {
+    let client = app.client();
+    assert_eq!(client.login(name, PASSWORD).await.status, 200);
+    client
+}
+
+async fn a_disabled_account_is_opened_by_nothing_until_it_is_enabled(store: Store) {
+    let app = TestApp::on(store).without(&["login-account", "login-device", "sms-phone"]).start().await;
+    let boss = admin(&app, "boss").await;
+    let client = app.client();
+    let code = client.code(NUMBER, "register").await;
+    let body = json!({ "login": "alice", "password": PASSWORD, "phone": NUMBER, "code": code });
+    assert_eq!(client.call("/register", body).await.status, 201);
+    assert_eq!(act(&app, &boss, "alice", "disable").await.status, 204);
+    assert_eq!(client.get("/api/v1/session").await.status, 401, "it is signed out");
+    assert_eq!(client.login("alice", PASSWORD).await.status, 401, "also from a known device");
+    let code = app.client().code(NUMBER, "login").await;
+    assert_eq!(enter(&app.client(), NUMBER, &code).await.problem(), "account-disabled");
+    let code = app.client().code(NUMBER, "reset").await;
+    let reset = json!({ "phone": NUMBER, "code": code, "new_password": "another horse battery staple" });
+    assert_eq!(app.client().call("/password/reset", reset).await.problem(), "account-disabled");
+    assert_eq!(act(&app, &boss, "alice", "enable").await.status, 204);
+    assert_eq!(act(&app, &boss, "alice", "enable").await.status, 204, "it is so already");
+    signed_in(&app, "alice").await;
+    let acts: Vec<_> = acts(&app).await.into_iter().map(|act| act.name.unwrap()).collect();
+    assert_eq!(acts, ["account-enable", "account-disable"]);
+}
+
+async fn a_disabled_account_answers_like_a_wrong_password(store: Store) {
+    let app = TestApp::start(store).await;
+    let boss = admin(&app, "boss").await;
+    app.register("alice").await;
+    assert_eq!(act(&app, &boss, "alice", "disable").await.status, 204);
+    let (right, unknown) = (app.client(), app.client());
+    for _ in 0..4 {
+        let (one, other) = (right.login("alice", PASSWORD).await, unknown.login("nobody", PASSWORD).await);
+        assert_eq!((one.status, one.problem()), (other.status, other.problem()));
+        assert_eq!(one.body["captcha_required"], other.body["captcha_required"]);
+    }
+}
+
+async fn ending_sessions_makes_every_browser_unknown(store: Store) {
+    let app =
+        TestApp::on(store).limit("login-account", &[crate::support::setup::max(1).per("1h")]).start().await;
+    let boss = admin(&app, "boss").await;
+    app.register("alice").await;
+    let hers = signed_in(&app, "alice").await;
+    assert_eq!(act(&app, &boss, "alice", "end-sessions").await.status, 204);
+    assert_eq!(hers.get("/api/v1/session").await.status, 401);
+    assert_eq!(app.client().login("alice", "a wrong password").await.status, 401);
+    assert_eq!(hers.login("alice", PASSWORD).await.problem(), "throttled", "as for every stranger");
+}
+
+async fn a_new_password_is_required_once(store: Store) {
+    let app = TestApp::start(store).await;
+    let boss = admin(&app, "boss").await;
+    app.register("alice").await;
+    let hers = signed_in(&app, "alice").await;
+    assert_eq!(act(&app, &boss, "alice", "require-new-password").await.status, 204);
+    assert_eq!(hers.get("/api/v1/session").await.status, 401);
+    let hers = app.client();
+    assert_eq!(hers.login("alice", PASSWORD).await.body["user"]["must_change_password"], true);
+    let fields = [("current_password", PASSWORD), ("new_password", "another horse battery staple")];
+    assert_eq!(hers.submit("/account", "/account/password", &fields).await.status, 303);
+    let again = app.client().login("alice", "another horse battery staple").await;
+    assert!(again.body["user"]["must_change_password"].is_null(), "{}", again.text);
+}
+
+async fn the_last_administrator_stays(store: Store) {
+    let app = TestApp::start(store).await;
+    let (boss, other) = (admin(&app, "boss").await, admin(&app, "other").await);
+    for shut in ["disable", "delete"] {
+        assert_eq!(act(&app, &boss, "boss", shut).await.problem(), "last-administrator", "{shut}: their own");
+    }
+    // Of two that unmake each other at once, one succeeds.
+    let (one, two) =
+        tokio::join!(act(&app, &boss, "other", "unmake-admin"), act(&app, &other, "boss", "unmake-admin"));
+    let mut answers = [one.status, two.status];
+    answers.sort_unstable();
+    assert!([[204, 403], [204, 409]].contains(&answers), "{answers:?}");
+    let left = ["boss", "other"];
+    let mut admins = 0;
+    for name in left {
+        admins += u32::from(account(&app, name).await.roles.admin);
+    }
+    assert_eq!(admins, 1);
+    let (name, client) = if one.status == 204 { ("boss", &boss) } else { ("other", &other) };
+    assert_eq!(act(&app, client, name, "unmake-admin").await.problem(), "last-administrator");
+}
+
+async fn a_deleted_account_leaves_only_its_name(store: Store) {
+    let app = TestApp::on(store).without(&["sms-phone"]).start().await;
+    let boss = admin(&app, "boss").await;
+    let client = app.client();
+    let code = client.code(NUMBER, "register").await;
+    let body = json!({ "login": "alice", "password": PASSWORD, "phone": NUMBER, "code": code });
+    assert_eq!(client.call("/register", body).await.status, 201);
+    assert_eq!(act(&app, &boss, "alice", "delete").await.status, 204);
+    assert_eq!(act(&app, &boss, "alice", "enable").await.problem(), "not-found");
+    let gone = account(&app, "alice").await;
+    assert!(gone.password_hash.is_none() && gone.phone.is_none() && gone.deleted_at.is_some());
+    assert_eq!(app.services.accounts.last_sign_ins(gone.id).await.unwrap(), []);
+    assert_eq!(client.get("/api/v1/session").await.status, 401);
+    assert_eq!(app.client().login("alice", PASSWORD).await.status, 401);
+    assert_eq!(app.client().register("alice", PASSWORD).await.problem(), "login-taken");
+    let code = app.client().code(NUMBER, "login").await;
+    let fresh = enter(&app.client(), NUMBER, &code).await;
+    assert_ne!(fresh.body["user"]["id"], gone.id.to_string(), "the number is free again");
+    assert_eq!(fresh.status, 200);
+}
+
+async fn an_account_is_found_by_the_beginning_of_its_name_and_by_its_number(store: Store) {
+    let app = TestApp::start(store).await;
+    let boss = admin(&app, "boss").await;
+    for name in ["adam", "adele", "bea"] {
+        app.register(name).await;
+    }
+    let code = app.client().code(NUMBER, "login").await;
+    let numbered = enter(&app.client(), NUMBER, &code).await.body["user"]["login"].clone();
+    let found = async |query: &str| {
+        let answer = boss.get(&format!("/api/v1/admin/accounts?{query}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        let accounts = answer.body["accounts"].as_array().unwrap();
+        let mut names: Vec<_> =
+            accounts.iter().map(|account| account["login"].as_str().unwrap().to_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(found("login=ad").await, ["adam", "adele"]);
+    assert_eq!(found("login=%25").await, Vec::<String>::new());
+    assert_eq!(found("phone=138%200013%208000").await, [numbered.as_str().unwrap()]);
+    let first = boss.get("/api/v1/admin/accounts?limit=2").await;
+    let next = first.body["next"].as_str().unwrap().to_owned();
+    let second = boss.get(&format!("/api/v1/admin/accounts?limit=200&after={next}")).await;
+    assert_eq!(second.body["accounts"].as_array().unwrap().len(), 3);
+    let page = boss.submit("/admin/accounts", "/admin/accounts", &[("asked", "AD")]).await;
+    assert_eq!(page.status, 200);
+    assert!(page.text.contains("adam") && page.text.contains("adele") && !page.text.contains(">bea<"));
+}
+
+async fn the_page_does_what_it_says_with_a_reason(store: Store) {
+    let app = TestApp::start(store).await;
+    let boss = admin(&app, "boss").await;
+    app.register("alice").await;
+    let page = format!("/admin/accounts/{}", account(&app, "alice").await.id);
+    let target = format!("{page}/disable");
+    let refused = boss.submit(&page, &target, &[("reason", " ")]).await;
+    assert_eq!(refused.status, 422, "{}", refused.text);
+    assert!(account(&app, "alice").await.disabled_at.is_none());
+    let done = boss.submit(&page, &target, &[("reason", "left the company")]).await;
+    assert_eq!((done.status, done.header("location")), (303, page.as_str()));
+    assert!(account(&app, "alice").await.disabled_at.is_some());
+    let acts = acts(&app).await;
+    assert_eq!(acts[0].detail.as_deref(), Some(r#"{"reason":"left the company"}"#));
+    assert!(boss.get(&page).await.text.contains("Disabled"));
+    assert_eq!(boss.get("/admin/accounts/0123").await.status, 404);
+}
