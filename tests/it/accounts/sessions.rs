@@ -159,6 +159,21 @@ async fn nobody_is_led_off_this_site_by_a_path_that_needs_a_session() {
 }
 
 #[tokio::test]
+async fn the_account_page_leads_administrators_to_the_console_and_nobody_else() {
+    let app = start().await;
+    let client = app.client();
+    let fields = [("login", "alice"), ("password", PASSWORD)];
+    assert_eq!(client.submit("/login", "/login", &fields).await.header("location"), "/account");
+    let page = client.get("/account").await;
+    assert!(!page.text.contains("href=\"/admin\"") && !page.text.contains("id=\"goto\""));
+    let boss = crate::sms::administration::admin(&app).await;
+    let page = boss.get("/account").await;
+    let at = |what: &str| page.text.find(what).unwrap_or_else(|| panic!("{what}: {}", page.text));
+    assert!(at("href=\"/admin\"") < at("id=\"profile\""), "before the profile");
+    assert_eq!(page.text.matches("href=\"/admin\"").count(), 1);
+}
+
+#[tokio::test]
 async fn password_managers_find_the_form_that_changes_a_password() {
     let app = start().await;
     let client = app.client();

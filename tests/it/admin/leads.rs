@@ -139,7 +139,7 @@ async fn two_addresses_of_one_network_are_told_apart(store: Store) {
     let tag = |lead: &String| format!("<code>{}</code>", &lead.rsplit('=').next().unwrap()[..4]);
     let addresses = leads(&page, "address");
     assert_eq!(addresses.len(), 3);
-    assert_eq!((&addresses[0], &addresses[1] == &addresses[0]), (&addresses[2], false));
+    assert_eq!((&addresses[0], addresses[1] == addresses[0]), (&addresses[2], false));
     assert!(addresses.iter().all(|lead| page.contains(&tag(lead))), "{page}");
     assert!(leads(&page, "account").iter().all(|lead| !page.contains(&tag(lead))), "one name needs no tag");
 }
