@@ -136,6 +136,46 @@ async fn brings_back_what_was_there_before(browser: &Browser, app: &TestApp) {
     assert!(std::fs::read_to_string(app.file()).unwrap().contains("max = 8"));
 }
 
+/// From the quiet overview to an answer in two clicks and a reason, and back to quiet.
+#[tokio::test]
+async fn an_attack_from_500_addresses_shows_itself_and_is_answered_in_two_clicks() {
+    let app = TestApp::with(Store::Memory, HOUSE).await;
+    app.clock.set(Clock::System.now());
+    administrator(&app, "watchman").await;
+    let browser = Browser::start(&app.url).await;
+    browser.sign_in("watchman").await;
+    browser.open("/admin").await;
+    assert!(!browser.has(".attack").await);
+    for host in 0..500 {
+        let address = format!("198.{}.{}.7", 18 + host / 250, host % 250);
+        app.client_at(&address).login(&format!("victim-{host}"), WRONG).await;
+    }
+    // The page refreshes itself every ten seconds; by the clock, the figures are due again.
+    app.advance(Duration::from_secs(10));
+    let whole = "return document.querySelector('.attack')?.innerText.includes('500') ?? false";
+    browser.slowly_until("the banner", whole).await;
+    let told = browser.text(".attack").await;
+    for part in ["usually has none", "many addresses, none of them dominant", "at many names"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    browser.follow(".attack .actions a").await;
+    assert_eq!(browser.path().await, "/admin/access?do=challenge");
+    let reason = browser.focused().await;
+    browser.fill(&[(&reason, "A spray from everywhere")]).await;
+    browser.follow("form:has(input[name=do][value=challenge]) button.main").await;
+    assert!(browser.text("#in-force ~ ul").await.contains("A spray from everywhere"));
+    let stranger = app.client_at("203.0.113.1");
+    assert_eq!(stranger.login("victim-1", WRONG).await.problem(), "captcha-required");
+    assert!(browser.has(".alarm a[href='/admin']").await, "every page of the console says so");
+    app.advance(Duration::from_secs(16 * 60));
+    browser.open("/admin").await;
+    assert!(!browser.has(".attack").await && !browser.has(".alarm").await);
+    browser.open("/admin/events").await;
+    let line = browser.text(".events li:has(a[href^='/admin/events?action=sign-in'])").await;
+    assert!(line.contains("Unusually many failed sign-ins") && line.contains("over"), "{line}");
+    browser.assert_content().await;
+}
+
 #[tokio::test]
 async fn two_who_change_the_limits_at_once_do_not_undo_one_another() {
     let app = TestApp::with(Store::Memory, HOUSE).await;

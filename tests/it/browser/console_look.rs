@@ -69,9 +69,30 @@ async fn tour(language: &str) {
         browser.open(&format!("/admin/{page}")).await;
         look.at(&format!("console-{page}")).await;
     }
+    attack(&look, &app).await;
     let faults = look.faults.into_inner();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     browser.assert_content().await;
+}
+
+/// A spray and, beside it, codes for one prefix: the banner, the line on other pages, and one line of events.
+async fn attack(look: &Look<'_>, app: &TestApp) {
+    let browser = look.browser;
+    for host in 1..=70 {
+        app.client_at(&format!("198.51.{host}.9")).login(&format!("victim-{host}"), WRONG).await;
+    }
+    for number in 0..31 {
+        app.client_at("203.0.113.66").ask_code(&format!("+861380013{:04}", 100 + number), "login").await;
+    }
+    browser.open("/admin").await;
+    look.at("console-attack").await;
+    browser.open("/admin/events").await;
+    browser.js("for (const d of document.querySelectorAll('.filter details')) d.open = true").await;
+    look.at("console-attack-events").await;
+    browser.follow(".events a[href^='/admin/events?action=send']").await;
+    look.at("console-attack-each").await;
+    browser.follow(".events a[href^='/admin/lookup?phone=']").await;
+    look.at("console-lookup-by-hash").await;
 }
 
 /// The name of the reader is readable, tabs take one row, and the current one is seen.
