@@ -156,6 +156,16 @@ pub fn app(
                 .route(get().to(account::phone_page::show_removal))
                 .route(post().to(account::phone_page::remove)),
         )
+        .service(
+            calls("/account/export", "GET, HEAD, POST")
+                .route(get().to(account::data_page::show_export))
+                .route(post().to(account::data_page::export)),
+        )
+        .service(
+            calls("/account/delete", "GET, HEAD, POST")
+                .route(get().to(account::data_page::show_deletion))
+                .route(post().to(account::data_page::delete)),
+        )
         .service(calls("/account/sessions/revoke", "POST").route(post().to(account::page::revoke)))
         .service(
             calls("/account/sessions/revoke-others", "POST").route(post().to(account::page::revoke_others)),

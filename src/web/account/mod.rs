@@ -1,5 +1,6 @@
 //! `/account`: the profile, the password, the phone number and the sessions.
 
+pub mod data_page;
 pub mod page;
 pub mod phone_call;
 pub mod phone_page;

@@ -7,7 +7,7 @@ use crate::web::account::require_open;
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
 use crate::web::code::page::{CodeStage, parse_both, send, step_of};
-use crate::web::code::view::{CodePage, CodeStep};
+use crate::web::code::view::{CodePage, CodeStep, OneStep};
 use crate::web::form::fields::FormPairs;
 use crate::web::form::notice::Notice;
 use crate::web::form::once::{FormReach, once};
@@ -85,7 +85,9 @@ async fn set_phone(visit: Visit, who: AuthenticatedSession, form: CodeForm, serv
 pub async fn show_removal(visit: Visit, Member(who): Member, services: Shared) -> WebResult {
     require_open(&visit, &services, &who).await?;
     Ok(match who.account.open_hash() {
-        Some(_) => CodePage::removal(&visit, who.account.login.as_str()).respond(&visit),
+        Some(_) => {
+            CodePage::one_step(&visit, OneStep::PhoneRemoval, who.account.login.as_str()).respond(&visit)
+        }
         // The number is the only way in, or the only one from a new browser.
         None => visit.see_other("/account", None),
     })
@@ -111,7 +113,7 @@ async fn remove_phone(
     require_open(&visit, &services, &who).await?;
     let live = visit.live(&services);
     let show = |notice, captcha| {
-        let page = CodePage::removal(&visit, who.account.login.as_str());
+        let page = CodePage::one_step(&visit, OneStep::PhoneRemoval, who.account.login.as_str());
         page.notice(notice).captcha(captcha).respond(&visit)
     };
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: FORM, show: &show };
@@ -129,7 +131,7 @@ async fn remove_phone(
     Ok(visit.see_other("/account", removed.then_some(Flash::PhoneRemoved)))
 }
 
-fn parse_current(typed: &SecretField, errors: &mut FieldErrors) -> Option<Password> {
+pub fn parse_current(typed: &SecretField, errors: &mut FieldErrors) -> Option<Password> {
     let current = Password::attempt(typed.expose()).map_err(Message::of_current_password);
     errors.take(Field::CurrentPassword, current)
 }

@@ -168,6 +168,29 @@ const REMOVAL: Words = Words {
     ..PHONE
 };
 
+const EXPORT: Words = Words {
+    path: "/account/export",
+    title: "account.export",
+    lead: "account.export-lead",
+    submit: "account.export-submit",
+    ..REMOVAL
+};
+const DELETION: Words = Words {
+    path: "/account/delete",
+    title: "account.delete",
+    lead: "account.delete-lead",
+    submit: "account.delete-submit",
+    ..REMOVAL
+};
+
+/// What is done in one step, for the current password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OneStep {
+    PhoneRemoval,
+    Export,
+    Deletion,
+}
+
 impl CodePage {
     /// For a purpose that has its own page. `user` is the signed-in user.
     pub fn new(visit: &Visit, purpose: Purpose, user: Option<&str>, next: Option<Next>) -> Self {
@@ -179,9 +202,13 @@ impl CodePage {
         Self::with(visit, words, user, next)
     }
 
-    /// For removing the number.
-    pub fn removal(visit: &Visit, user: &str) -> Self {
-        Self::with(visit, REMOVAL, Some(user), None)
+    pub fn one_step(visit: &Visit, what: OneStep, user: &str) -> Self {
+        let words = match what {
+            OneStep::PhoneRemoval => REMOVAL,
+            OneStep::Export => EXPORT,
+            OneStep::Deletion => DELETION,
+        };
+        Self::with(visit, words, Some(user), None)
     }
 
     fn with(visit: &Visit, words: Words, user: Option<&str>, next: Option<Next>) -> Self {

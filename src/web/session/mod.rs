@@ -82,6 +82,8 @@ fn back<'a>(visit: &'a Visit, request: &HttpRequest) -> &'a str {
         _ if request.method().is_safe() => visit.here(),
         "/account/phone" => "/account/phone",
         "/account/phone/remove" => "/account/phone/remove",
+        "/account/export" => "/account/export",
+        "/account/delete" => "/account/delete",
         _ => "/account",
     }
 }

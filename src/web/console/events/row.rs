@@ -273,6 +273,7 @@ fn act_key(act: &str) -> Option<&'static str> {
         "account-make-admin" => "act.account-make-admin",
         "account-unmake-admin" => "act.account-unmake-admin",
         "account-delete" => "act.account-delete",
+        "account-export" => "act.account-export",
         _ => return None,
     })
 }

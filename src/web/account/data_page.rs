@@ -1,0 +1,125 @@
+//! `/account/export` and `/account/delete`: what is stored about the account goes to its owner, or goes away.
+
+use actix_web::HttpResponse;
+use actix_web::http::header::{CONTENT_DISPOSITION, HeaderValue};
+use actix_web::web::Form;
+use serde_json::{Value, json};
+
+use crate::audit::{ConsoleActor, EventSubject, Outcome};
+use crate::captcha::CaptchaForm;
+use crate::login::{Account, AccountAct, AccountChange, AuthenticatedSession, SignedInOwner};
+use crate::web::account::phone_page::parse_current;
+use crate::web::account::require_open;
+use crate::web::code::fields::CodeForm;
+use crate::web::code::view::{CodePage, OneStep};
+use crate::web::form::notice::Notice;
+use crate::web::form::reply::FormReply;
+use crate::web::kit::flash::Flash;
+use crate::web::kit::message::Field;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::visit::{self, Visit};
+use crate::web::kit::wait::Moment;
+use crate::web::kit::web_error::{WebError, WebResult};
+use crate::web::session::Member;
+
+/// `GET /account/export`
+pub async fn show_export(visit: Visit, Member(who): Member, services: Shared) -> WebResult {
+    show(&visit, &services, &who, OneStep::Export).await
+}
+
+/// `GET /account/delete`
+pub async fn show_deletion(visit: Visit, Member(who): Member, services: Shared) -> WebResult {
+    show(&visit, &services, &who, OneStep::Deletion).await
+}
+
+/// `POST /account/export`: everything that is stored under the account, as a JSON file.
+pub async fn export(visit: Visit, Member(who): Member, form: Form<CodeForm>, services: Shared) -> WebResult {
+    let owner = verified(&visit, &services, &who, &form, OneStep::Export).await?;
+    let data = data(&services, &visit, &owner.account).await?;
+    record(&services, &visit, &owner.account, "account-export");
+    let mut response = HttpResponse::Ok().json(data);
+    let file = HeaderValue::from_static("attachment; filename=\"account.json\"");
+    response.headers_mut().insert(CONTENT_DISPOSITION, file);
+    Ok(response)
+}
+
+/// `POST /account/delete`
+pub async fn delete(visit: Visit, Member(who): Member, form: Form<CodeForm>, services: Shared) -> WebResult {
+    let owner = verified(&visit, &services, &who, &form, OneStep::Deletion).await?;
+    match services.accounts.change(owner.account.id, AccountAct::Delete).await? {
+        AccountChange::Done => record(&services, &visit, &owner.account, "account-delete"),
+        AccountChange::LastAdmin => return Err(Problem::LastAdministrator.into()),
+        AccountChange::Unchanged | AccountChange::NoPassword | AccountChange::Gone => {}
+    }
+    let mut response = visit.see_other("/login", Some(Flash::AccountDeleted));
+    visit::set(&mut response, visit.cookies().end_session());
+    Ok(response)
+}
+
+async fn show(visit: &Visit, services: &Services, who: &AuthenticatedSession, what: OneStep) -> WebResult {
+    require_open(visit, services, who).await?;
+    let notice = if who.account.password_hash.is_none() { Notice::PasswordFirst } else { Notice::None };
+    Ok(CodePage::one_step(visit, what, who.account.login.as_str()).notice(notice).respond(visit))
+}
+
+/// The owner, who has just shown the password once more.
+async fn verified(
+    visit: &Visit,
+    services: &Services,
+    who: &AuthenticatedSession,
+    form: &CodeForm,
+    what: OneStep,
+) -> Result<Box<SignedInOwner>, WebError> {
+    require_open(visit, services, who).await?;
+    let live = visit.live(services);
+    let show = |notice, captcha| {
+        let page = CodePage::one_step(visit, what, who.account.login.as_str());
+        page.notice(notice).captcha(captcha).respond(visit)
+    };
+    let reply = FormReply { visit, services, live: &live, form: CaptchaForm::PasswordChange, show: &show };
+    if who.account.password_hash.is_none() {
+        return Err(reply.plain(Notice::PasswordFirst).into());
+    }
+    let parse = |errors: &mut _| parse_current(&form.current_password, errors);
+    let (password, solved) = reply.admit(&form.guarded, parse).await?;
+    reply.verify(&who.account, password, Field::CurrentPassword, solved).await
+}
+
+async fn data(services: &Services, visit: &Visit, account: &Account) -> Result<Value, WebError> {
+    let time = |at| Moment(at).iso();
+    let sessions = services.sessions.list(account.id).await?;
+    let sessions = sessions.into_iter().map(|session| {
+        json!({
+            "signed_in_at": time(session.created_at), "last_seen_at": time(session.last_seen),
+            "ends_at": time(session.ends_at), "network": session.network, "browser": session.user_agent,
+        })
+    });
+    let sign_ins = services.accounts.last_sign_ins(account.id).await?;
+    let sign_ins = sign_ins.into_iter().map(|sign_in| {
+        json!({ "at": time(sign_in.at), "network": sign_in.network, "browser": sign_in.user_agent })
+    });
+    Ok(json!({
+        "exported_at": time(visit.now()),
+        "account": {
+            "id": account.id.to_string(),
+            "login": account.login.as_str(),
+            "phone": account.phone.as_ref().map(|phone| phone.as_str()),
+            "roles": account.roles.names(),
+            "created_at": time(account.created_at),
+            "has_password": account.password_hash.is_some(),
+        },
+        "sessions": sessions.collect::<Vec<_>>(),
+        "sign_ins": sign_ins.collect::<Vec<_>>(),
+    }))
+}
+
+fn record(services: &Services, visit: &Visit, account: &Account, act: &str) {
+    let (actor, address) = (account.id.to_string(), visit.client.subject());
+    let who = ConsoleActor {
+        actor: Some(&actor),
+        account: Some(account.recorded()),
+        address: Some(EventSubject::Address(address.as_ref())),
+    };
+    services.audit.act(act, Outcome::Ok, who, None);
+}
