@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use gatehouse::login::Username;
+use gatehouse::sms::Phone;
+
 use super::acts;
 use crate::sms::administration::admin;
 use crate::support::app::{Client, PASSWORD, Store, TestApp, on_both_stores};
@@ -42,6 +45,9 @@ async fn a_row_leads_to_the_account_behind_it_and_to_letting_it_in(store: Store)
     for login in ["caroline", "carl", "alice"] {
         app.register(login).await;
     }
+    let (accounts, login) = (&app.services.accounts, Username::parse("caroline").unwrap());
+    let caroline = accounts.find(&login).await.unwrap().unwrap();
+    accounts.set_phone(caroline.id, &Phone::stored(NUMBER.to_owned())).await.unwrap();
     for _ in 0..9 {
         app.client().login("caroline", WRONG).await;
     }
@@ -52,6 +58,7 @@ async fn a_row_leads_to_the_account_behind_it_and_to_letting_it_in(store: Store)
     let page = boss.get(first).await;
     assert_eq!(page.status, 200);
     assert!(page.text.contains("<bdi>caroline</bdi>") && page.text.contains("3 of 3 used"), "{}", page.text);
+    assert!(page.text.contains("+861380013****") && !page.text.contains(NUMBER), "{}", page.text);
     let key = first.rsplit('=').next().unwrap();
     let decided = format!("/admin/events?limit=login-account&#38;account={key}");
     assert!(page.text.contains(&decided), "{}", page.text);

@@ -202,7 +202,7 @@ async fn person(
         LimitState::new(status).with_events(events)
     };
     Ok(Person {
-        facts: facts(visit, live, subject, account.as_ref(), device),
+        facts: facts(visit, live, (subject, found.masked.is_some()), account.as_ref(), device),
         disabled: account.as_ref().and_then(|account| account.password_disabled_at).map(Moment),
         limits: limits.into_iter().map(state).collect(),
         ..person
@@ -233,7 +233,7 @@ fn name(found: &AskedSubject, asked: &str) -> String {
 fn facts(
     visit: &Visit,
     live: &LiveSettings,
-    subject: &LookupSubject,
+    (subject, by_hash): (&LookupSubject, bool),
     account: Option<&Account>,
     device: Option<DeviceFailures>,
 ) -> Vec<String> {
@@ -245,7 +245,9 @@ fn facts(
     };
     let mut facts = Vec::new();
     if let (LookupSubject::Login(_), Some(phone)) = (subject, &account.phone) {
-        facts.push(t!("lookup.has-number", locale = locale.code(), it = phone.as_str()).into_owned());
+        // Whoever follows a row has not shown that they know this person.
+        let phone = if by_hash { phone.ledger_mask() } else { phone.as_str().to_owned() };
+        facts.push(t!("lookup.has-number", locale = locale.code(), it = phone).into_owned());
     }
     if let LookupSubject::Phone(_) = subject {
         facts.push(t!("lookup.number-of", locale = locale.code(), it = account.login.as_str()).into_owned());
