@@ -70,11 +70,19 @@ impl WebhookEvent {
 pub(super) fn read(root: &mut SectionReader<'_>) -> Vec<WebhookSettings> {
     let place = root.place_of("webhooks");
     let found = root.tables("webhooks", webhook).unwrap_or_default();
-    if let (true, Some(place)) = (found.len() > MOST, place) {
+    let Some(place) = place else { return Vec::new() };
+    if found.len() > MOST {
         let reason = format!("lists {} receivers; at most {MOST} are told", found.len());
-        root.refuse(place, "webhooks".to_owned(), reason);
+        root.refuse(place.clone(), "webhooks".to_owned(), reason);
     }
-    found.into_iter().flatten().collect()
+    let found: Vec<WebhookSettings> = found.into_iter().flatten().collect();
+    // A delivery is known by its URL.
+    let twice = |index: &usize| found[..*index].iter().any(|other| other.url == found[*index].url);
+    for index in (0..found.len()).filter(twice) {
+        let reason = "is listed twice; name all events in one entry";
+        root.refuse(place.clone(), format!("webhooks[{index}].url"), reason);
+    }
+    found
 }
 
 fn webhook(section: &mut SectionReader<'_>) -> Option<WebhookSettings> {

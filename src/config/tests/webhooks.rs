@@ -36,7 +36,15 @@ fn receivers_of_webhooks() {
         "url = 'https://me:pass@ops.example/', secret = 'env:A'",
         "webhooks[0].url: contains a username or password; the signature says who sends it",
     );
-    let many =
-        format!("webhooks = [{}]", ["{ url = 'https://a.example/', secret = 'env:A' }"; 11].join(", "));
-    assert_eq!(refusal(&many), "gatehouse.toml:1: webhooks: lists 11 receivers; at most 10 are told");
+    let one = "{ url = 'https://a.example/', secret = 'env:A' }";
+    assert_eq!(
+        refusal(&format!("webhooks = [{one}, {one}]")),
+        "gatehouse.toml:1: webhooks[1].url: is listed twice; name all events in one entry"
+    );
+    let entry = |index| format!("{{ url = 'https://a.example/{index}', secret = 'env:A' }}");
+    let many = (0..11).map(entry).collect::<Vec<_>>().join(", ");
+    assert_eq!(
+        refusal(&format!("webhooks = [{many}]")),
+        "gatehouse.toml:1: webhooks: lists 11 receivers; at most 10 are told"
+    );
 }
