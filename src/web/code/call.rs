@@ -109,6 +109,8 @@ pub async fn send(body: Json<SendCodeBody>, call: Call) -> WebResult {
     let purpose = Purpose::from(body.purpose);
     if purpose == Purpose::Verify {
         session::member(call.request()).await?;
+    } else if call.is_denied() {
+        return Err(Problem::Denied.into());
     }
     let Call { services, live, .. } = &call;
     let phone = parse_phone(live, &body.phone)?;

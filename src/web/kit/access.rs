@@ -2,7 +2,7 @@
 //! those in `allow` are judged by lifted limits.
 //!
 //! A browser that has signed in before may come from a denied network: it may sign in by password (to its own
-//! account, as the sign-in sees to) and use the account. Everything else takes a session.
+//! account, as the sign-in sees to) and use the account, and nothing else.
 
 use std::sync::Arc;
 
@@ -28,6 +28,9 @@ const SPARED_UNDER: [&str; 2] = ["/static/", "/sms/reports/"];
 const KNOWN: [&str; 7] =
     ["/", "/login", "/logout", "/api/v1/captcha", "/api/v1/login", "/api/v1/logout", "/api/v1/session"];
 const KNOWN_UNDER: [&str; 5] = ["/account", "/admin", "/captcha", "/api/v1/account", "/api/v1/admin"];
+
+/// Takes a session besides, and sends only codes that prove a number to the account of that session.
+const CODES: &str = "/api/v1/sms/codes";
 
 /// Refuses clients in `[access] deny`.
 pub async fn refuse_denied<B: MessageBody>(
@@ -57,6 +60,9 @@ async fn refusal(request: &ServiceRequest) -> Option<Problem> {
     }
     if is_open_to_known_browsers(request.path()) {
         return None;
+    }
+    if request.path() != CODES {
+        return Some(Problem::Denied);
     }
     let Some(token) = edge.session_token(request.headers()).and_then(SessionToken::parse) else {
         return Some(Problem::Denied);

@@ -132,6 +132,15 @@ async fn a_known_device_signs_in_to_its_own_account_and_nowhere_else(store: Stor
     assert_eq!(member.get("/api/v1/session").await.status, 200);
     let code = member.ask_code("+8613800138000", "verify").await;
     assert_eq!(code.status, 202, "{}", code.text);
+    // One account of an attacker's lifts nothing for the others.
+    for (path, body) in [
+        ("/register", body.clone()),
+        ("/sms/codes", json!({ "phone": "+8613800138000", "purpose": "login" })),
+        ("/sms/login", body.clone()),
+        ("/password/reset", body),
+    ] {
+        assert_denied(&member.call(path, body).await, path);
+    }
     // A session alone, or a forged device, is a stranger's.
     for cookies in [session, format!("{}x", &device[..device.len() - 1]), "gh_device=".to_owned()] {
         let stranger = with_cookies(&app, THERE, &cookies);
