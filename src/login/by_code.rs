@@ -288,10 +288,10 @@ impl ByCode {
                 Ok(proven) => proven,
                 Err(not) => return Ok(not.into()),
             };
-        match self.0.accounts.set_phone(account.id, proven.phone()).await? {
+        match self.0.accounts.set_phone(account, proven.phone()).await? {
             PhoneSet::Done => Ok(PhoneOutcome::Done),
             PhoneSet::Taken => Ok(PhoneOutcome::PhoneTaken),
-            // The account was removed during its own session, which has ended with it.
+            // The account was changed during its own session, which has ended with that.
             PhoneSet::Gone => Ok(PhoneOutcome::WrongCode),
         }
     }

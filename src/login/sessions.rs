@@ -86,7 +86,7 @@ impl Sessions {
     pub async fn find(&self, token: &SessionToken) -> Result<Option<AuthenticatedSession>, DbError> {
         const SQL: &str = "SELECT s.id AS session_id, s.created_at AS started_at, s.last_seen, s.idle_until,
             s.ends_at, s.verified_at, s.network, s.user_agent, a.* FROM sessions s JOIN accounts a ON a.id = s.account
-            WHERE s.token_hash = $1 AND s.idle_until > $2";
+            WHERE s.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL";
         let now = self.clock.now();
         let hash = self.hash(token);
         let row: Option<AuthenticatedRow> =

@@ -35,6 +35,8 @@ pub enum AccountChange {
     LastAdmin,
     /// It has no password, and needs one for this.
     NoPassword,
+    /// It is an administrator's, and who asks may not touch those.
+    OfAdmin,
     /// There is no such account, or it is deleted.
     Gone,
 }
@@ -101,7 +103,9 @@ impl AccountAct {
             Self::RequireNewPassword => {
                 "UPDATE accounts SET must_change_password = 1, password_version = password_version + 1 WHERE id = $1"
             }
-            Self::MakeAdmin => "UPDATE accounts SET admin = 1 WHERE id = $1",
+            Self::MakeAdmin => {
+                "UPDATE accounts SET admin = 1, password_version = password_version + 1 WHERE id = $1"
+            }
             Self::UnmakeAdmin => "UPDATE accounts SET admin = 0 WHERE id = $1",
             Self::Delete => {
                 "UPDATE accounts SET deleted_at = $2, disabled_at = $2, password_hash = NULL, phone = NULL,
@@ -123,21 +127,29 @@ impl AccountAct {
         match self {
             Self::Disable | Self::EndSessions | Self::RequireNewPassword => &[SESSIONS, DEVICES],
             Self::Delete => &[SESSIONS, DEVICES, SIGN_INS],
-            Self::Enable | Self::MakeAdmin | Self::UnmakeAdmin => &[],
+            // A session by code is not enough for an administrator.
+            Self::MakeAdmin => &[SESSIONS],
+            Self::Enable | Self::UnmakeAdmin => &[],
         }
     }
 }
 
 impl Accounts {
     /// Changes an account's state, with what that ends. Two administrators that unmake each other at once do
-    /// not both succeed.
-    pub async fn change(&self, id: AccountId, act: AccountAct) -> Result<AccountChange, DbError> {
+    /// not both succeed. `spares_admins`: whoever asks may not touch administrators.
+    pub async fn change(
+        &self,
+        id: AccountId,
+        act: AccountAct,
+        spares_admins: bool,
+    ) -> Result<AccountChange, DbError> {
         // The locks in the order in which they are declared.
         let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
         tx.lock(DbLock::on("accounts.admins")).await?;
         let Some(account) = in_tx(&mut tx, id).await? else { return Ok(AccountChange::Gone) };
         let refused = match act {
             _ if account.deleted_at.is_some() => Some(AccountChange::Gone),
+            _ if account.roles.admin && spares_admins => Some(AccountChange::OfAdmin),
             AccountAct::Disable if account.disabled_at.is_some() => Some(AccountChange::Unchanged),
             AccountAct::Enable if account.disabled_at.is_none() => Some(AccountChange::Unchanged),
             AccountAct::MakeAdmin if account.roles.admin => Some(AccountChange::Unchanged),
@@ -212,6 +224,7 @@ async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {
 
 /// Administrators who can still sign in.
 async fn other_admins(tx: &mut Tx, id: AccountId) -> Result<i64, DbError> {
-    const SQL: &str = "SELECT COUNT(*) FROM accounts WHERE admin = 1 AND disabled_at IS NULL AND id <> $1";
+    const SQL: &str = "SELECT COUNT(*) FROM accounts WHERE admin = 1 AND disabled_at IS NULL
+        AND password_hash IS NOT NULL AND password_disabled_at IS NULL AND id <> $1";
     Ok(on_tx!(tx, connection => query_scalar(SQL).bind(id.to_string()).fetch_one(connection).await)?)
 }

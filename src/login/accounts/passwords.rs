@@ -20,14 +20,15 @@ pub enum ShownBy<'a> {
 
 const SET_VERIFIED: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0
-    WHERE id = $2 AND password_version = $3 AND password_disabled_at IS NULL RETURNING password_version";
+    WHERE id = $2 AND password_version = $3 AND password_disabled_at IS NULL AND disabled_at IS NULL
+    RETURNING password_version";
 const SET_FROM_DEVICE: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
-    WHERE id = $2 AND password_version = $3 AND NOT EXISTS (SELECT 1 FROM device_failures
+    WHERE id = $2 AND password_version = $3 AND disabled_at IS NULL AND NOT EXISTS (SELECT 1 FROM device_failures
     WHERE account = $2 AND device = $4 AND spent_at IS NOT NULL) RETURNING password_version";
 const SET_PROVEN: &str = "UPDATE accounts SET password_hash = $1, must_change_password = 0,
     password_version = password_version + 1, password_failures = 0, password_disabled_at = NULL
-    WHERE id = $2 AND phone = $3 RETURNING password_version";
+    WHERE id = $2 AND phone = $3 AND disabled_at IS NULL RETURNING password_version";
 
 impl Accounts {
     /// Sets a password that the owner chose, and ends every session of the account in the same step: an

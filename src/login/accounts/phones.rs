@@ -4,7 +4,7 @@ use std::pin::Pin;
 
 use sqlx::{query, query_scalar};
 
-use super::Accounts;
+use super::{Account, Accounts};
 use crate::clock::Micros;
 use crate::db::{DbError, on_db};
 use crate::login::AccountId;
@@ -16,23 +16,25 @@ pub enum PhoneSet {
     Done,
     /// Another account has it.
     Taken,
-    /// The account no longer exists.
+    /// The account no longer exists, was disabled, or has another password.
     Gone,
 }
 
 impl Accounts {
-    /// Gives the account a number, replacing any earlier one.
-    pub async fn set_phone(&self, id: AccountId, phone: &Phone) -> Result<PhoneSet, DbError> {
+    /// Gives the account a number, replacing any earlier one. The account is as it was when its password was
+    /// verified: whatever happened to it since is not undone.
+    pub async fn set_phone(&self, account: &Account, phone: &Phone) -> Result<PhoneSet, DbError> {
         // Checked first, because PostgreSQL would log a statement that fails on the index, including the
         // number. A client that was admitted by the older number in the meantime starts no session; existing
         // sessions continue.
         const SQL: &str =
             "UPDATE accounts SET phone_since = CASE WHEN phone = $1 THEN phone_since ELSE $3 END, phone = $1,
-            password_version = password_version + 1 WHERE id = $2
+            password_version = password_version + 1
+            WHERE id = $2 AND password_version = $4 AND disabled_at IS NULL
             AND NOT EXISTS (SELECT 1 FROM accounts WHERE phone = $1 AND id <> $2)";
         let now = self.db.now(&self.clock).await?;
-        let set = on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(id.to_string()).bind(now.0)
-            .execute(pool).await.map(|done| done.rows_affected()))
+        let set = on_db!(&self.db, pool => query(SQL).bind(phone.as_str()).bind(account.id.to_string())
+            .bind(now.0).bind(account.password_version).execute(pool).await.map(|done| done.rows_affected()))
         .map_err(DbError::from);
         match set {
             Ok(0) if self.find_by_phone(phone).await?.is_some() => Ok(PhoneSet::Taken),

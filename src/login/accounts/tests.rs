@@ -136,7 +136,7 @@ async fn of_fifty_accounts_that_want_one_number_at_once_one_gets_it(database: Te
         let login = name(&format!("user{n}"));
         let account = accounts.create(&login, &phc("x"), Roles::default()).await.unwrap();
         let accounts = accounts.clone();
-        tasks.push(tokio::spawn(async move { accounts.set_phone(account.id, &phone(1)).await.unwrap() }));
+        tasks.push(tokio::spawn(async move { accounts.set_phone(&account, &phone(1)).await.unwrap() }));
     }
     let mut done = 0;
     for task in tasks {
@@ -153,14 +153,16 @@ async fn a_number_is_replaced_and_removed_where_a_password_is_left(database: Tes
     let accounts = accounts(&database.url).await;
     let alice = accounts.create(&name("alice"), &phc("x"), Roles::default()).await.unwrap();
     let bob = accounts.create_with_phone(&name("bob"), None, &phone(1)).await.unwrap();
-    assert_eq!(accounts.set_phone(alice.id, &phone(1)).await.unwrap(), PhoneSet::Taken);
+    assert_eq!(accounts.set_phone(&alice, &phone(1)).await.unwrap(), PhoneSet::Taken);
     for number in [phone(2), phone(2), phone(3)] {
-        assert_eq!(accounts.set_phone(alice.id, &number).await.unwrap(), PhoneSet::Done);
+        let now = accounts.by_id(alice.id).await.unwrap().unwrap();
+        assert_eq!(accounts.set_phone(&now, &number).await.unwrap(), PhoneSet::Done);
+        assert_eq!(accounts.set_phone(&now, &phone(4)).await.unwrap(), PhoneSet::Gone, "it is not as it was");
         assert_eq!(accounts.by_id(alice.id).await.unwrap().unwrap().phone, Some(number));
     }
     assert_eq!(accounts.find_by_phone(&phone(2)).await.unwrap(), None, "free again");
-    let nobody = AccountId::random(&Entropy::Os);
-    assert_eq!(accounts.set_phone(nobody, &phone(4)).await.unwrap(), PhoneSet::Gone);
+    let nobody = Account { id: AccountId::random(&Entropy::Os), ..alice.clone() };
+    assert_eq!(accounts.set_phone(&nobody, &phone(4)).await.unwrap(), PhoneSet::Gone);
     assert!(accounts.remove_phone(alice.id).await.unwrap());
     assert_eq!(accounts.by_id(alice.id).await.unwrap().unwrap().phone, None);
     assert!(!accounts.remove_phone(bob.id).await.unwrap(), "his only way in");

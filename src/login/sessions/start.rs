@@ -31,7 +31,7 @@ const SQLITE_SETUP: &str = "
             network, user_agent, verified_at)
             SELECT NEW.token_hash, NEW.session, id, NEW.now, NEW.now, NEW.idle_until, NEW.ends_at,
             NEW.network, NEW.user_agent, NEW.verified_at FROM accounts
-            WHERE id = NEW.account AND password_version = NEW.password_version
+            WHERE id = NEW.account AND password_version = NEW.password_version AND disabled_at IS NULL
             AND CASE WHEN NEW.by_password = 0 THEN 1 WHEN NEW.device IS NULL THEN password_disabled_at IS NULL
                 ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = NEW.account
                 AND device = NEW.device AND spent_at IS NOT NULL) END;
@@ -55,7 +55,7 @@ const SQLITE_SETUP: &str = "
 const POSTGRES: &str = "WITH started AS (
     INSERT INTO sessions (token_hash, id, account, created_at, last_seen, idle_until, ends_at,
         network, user_agent, verified_at) SELECT $1, $2, id, $3, $3, $4, $5, $6, $7, $10 FROM accounts
-        WHERE id = $8 AND password_version = $9
+        WHERE id = $8 AND password_version = $9 AND disabled_at IS NULL
         AND CASE WHEN $13 = 0 THEN TRUE WHEN $14 IS NULL THEN password_disabled_at IS NULL
             ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = $8
             AND device = $14 AND spent_at IS NOT NULL) END

@@ -236,10 +236,12 @@ async fn a_sign_in_verified_with_the_old_password_starts_nothing_after_the_chang
 async fn a_sign_in_by_a_number_starts_nothing_once_the_account_has_it_no_more(database: TestDatabase) {
     let bench = bench(database).await;
     let number = |last: u8| Phone::stored(format!("+86138001380{last:02}"));
-    bench.accounts.set_phone(bench.alice, &number(1)).await.unwrap();
+    let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    bench.accounts.set_phone(&alice, &number(1)).await.unwrap();
     let running = bench.start(bench.alice).await;
     let by_first = bench.accounts.find_by_phone(&number(1)).await.unwrap().unwrap();
-    bench.accounts.set_phone(bench.alice, &number(2)).await.unwrap();
+    let alice = bench.accounts.by_id(bench.alice).await.unwrap().unwrap();
+    bench.accounts.set_phone(&alice, &number(2)).await.unwrap();
     assert!(bench.start_for(&by_first).await.is_none(), "replaced");
     let by_second = bench.accounts.find_by_phone(&number(2)).await.unwrap().unwrap();
     assert!(bench.accounts.remove_phone(bench.alice).await.unwrap());

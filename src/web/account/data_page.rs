@@ -12,8 +12,11 @@ use crate::web::account::phone_page::parse_current;
 use crate::web::account::require_open;
 use crate::web::code::fields::CodeForm;
 use crate::web::code::view::{CodePage, OneStep};
+use crate::web::form::fields::FormPairs;
 use crate::web::form::notice::Notice;
+use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
+use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::Field;
 use crate::web::kit::problem::Problem;
@@ -21,7 +24,7 @@ use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::{self, Visit};
 use crate::web::kit::wait::Moment;
 use crate::web::kit::web_error::{WebError, WebResult};
-use crate::web::session::Member;
+use crate::web::session::{self, Member};
 
 /// `GET /account/export`
 pub async fn show_export(visit: Visit, Member(who): Member, services: Shared) -> WebResult {
@@ -45,12 +48,24 @@ pub async fn export(visit: Visit, Member(who): Member, form: Form<CodeForm>, ser
 }
 
 /// `POST /account/delete`
-pub async fn delete(visit: Visit, Member(who): Member, form: Form<CodeForm>, services: Shared) -> WebResult {
+pub async fn delete(visit: Visit, body: UnreadBody<FormPairs>, services: Shared) -> WebResult {
+    once(visit, services, body, FormReach::AnyInstance, delete_once).await
+}
+
+/// The session is looked up last: the same form before this one has ended it.
+async fn delete_once(visit: Visit, form: CodeForm, services: Shared) -> WebResult {
+    let who = session::require(&visit, &services, "/account/delete").await?;
+    if who.account.must_change_password {
+        return Ok(visit.change_password_first("/account/delete"));
+    }
     let owner = verified(&visit, &services, &who, &form, OneStep::Deletion).await?;
-    match services.accounts.change(owner.account.id, AccountAct::Delete).await? {
+    match services.accounts.change(owner.account.id, AccountAct::Delete, false).await? {
         AccountChange::Done => record(&services, &visit, &owner.account, "account-delete"),
         AccountChange::LastAdmin => return Err(Problem::LastAdministrator.into()),
-        AccountChange::Unchanged | AccountChange::NoPassword | AccountChange::Gone => {}
+        AccountChange::Unchanged
+        | AccountChange::NoPassword
+        | AccountChange::OfAdmin
+        | AccountChange::Gone => {}
     }
     let mut response = visit.see_other("/login", Some(Flash::AccountDeleted));
     visit::set(&mut response, visit.cookies().end_session());

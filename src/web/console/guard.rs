@@ -48,8 +48,8 @@ pub struct AdminIdentity {
 #[derive(Debug)]
 enum AdminCredential {
     Session(Box<Session>),
-    /// A program's, which they made. Its id and its name.
-    Token(String, String),
+    /// A program's, which they made: its name with its id.
+    Token(String),
 }
 
 impl From<AuthenticatedSession> for AdminIdentity {
@@ -118,7 +118,7 @@ impl Admin {
     /// A program with a token that this administrator made.
     pub fn by_token(account: Account, token: &TokenBearer, client: ClientAddress) -> Self {
         let shown = format!("{} (token {})", account.login.as_str(), token.name);
-        let credential = AdminCredential::Token(token.id.to_string(), token.name.clone());
+        let credential = AdminCredential::Token(format!("{} ({})", token.name, token.id));
         Self { who: AdminIdentity { account, credential, shown }, client }
     }
 
@@ -126,15 +126,15 @@ impl Admin {
     pub fn is_confirmed(&self, services: &Services) -> bool {
         match &self.who.credential {
             AdminCredential::Session(session) => services.sessions.is_confirmed(session),
-            AdminCredential::Token(..) => true,
+            AdminCredential::Token(_) => true,
         }
     }
 
-    /// The name of the program's token.
+    /// The program's token, by its name and id.
     pub fn token(&self) -> Option<&str> {
         match &self.who.credential {
             AdminCredential::Session(_) => None,
-            AdminCredential::Token(_, name) => Some(name),
+            AdminCredential::Token(token) => Some(token),
         }
     }
 
@@ -144,11 +144,24 @@ impl Admin {
     }
 
     /// A program changes nothing that concerns an administrator.
-    pub fn may_touch(&self, account: Option<&Account>) -> Result<(), Problem> {
+    pub fn may_touch(
+        &self,
+        services: &Services,
+        account: Option<&Account>,
+        act: &str,
+    ) -> Result<(), Problem> {
         match account {
-            Some(account) if account.roles.admin && self.token().is_some() => Err(Problem::InsufficientScope),
+            Some(account) if account.roles.admin && self.token().is_some() => {
+                Err(self.overreached(services, act))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Records that a program wanted to do this to an administrator.
+    pub fn overreached(&self, services: &Services, act: &str) -> Problem {
+        self.failed(services, "access", &json!({ "act": act, "why": "administrator" }));
+        Problem::InsufficientScope
     }
 
     /// Their name for pages.
@@ -357,8 +370,8 @@ fn record(
     detail: &Value,
 ) {
     let mut detail = detail.clone();
-    if let Some(AdminCredential::Token(id, name)) = who.map(|who| &who.credential) {
-        detail["token"] = json!({ "id": id, "name": name });
+    if let Some(AdminCredential::Token(token)) = who.map(|who| &who.credential) {
+        detail["token"] = token.as_str().into();
     }
     let account = who.map(|who| &who.account);
     let actor = account.map(|account| account.id.to_string());

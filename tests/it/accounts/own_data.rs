@@ -38,8 +38,12 @@ async fn an_owner_deletes_the_account_for_good(store: Store) {
         .submit("/account/delete", "/account/delete", &[("current_password", "a wrong password")])
         .await;
     assert_eq!(wrong.status, 422, "{}", wrong.text);
-    let gone = client.submit("/account/delete", "/account/delete", &[("current_password", PASSWORD)]).await;
-    assert_eq!((gone.status, gone.header("location")), (303, "/login"), "{}", gone.text);
+    let token = client.get("/account/delete").await.csrf_token();
+    let fields = [("current_password", PASSWORD), ("csrf_token", &*token)];
+    for click in ["first", "second"] {
+        let gone = client.post("/account/delete", &fields).await;
+        assert_eq!((gone.status, gone.header("location")), (303, "/login"), "{click}: {}", gone.text);
+    }
     for browser in [&client, &elsewhere] {
         assert_eq!(browser.get("/api/v1/session").await.status, 401);
     }

@@ -14,6 +14,8 @@ on_both_stores!(
     ending_sessions_makes_every_browser_unknown,
     a_new_password_is_required_once,
     the_last_administrator_stays,
+    a_session_by_code_becomes_no_administrators,
+    a_number_that_was_on_its_way_does_not_survive_a_change,
     a_deleted_account_leaves_only_its_name,
     an_account_is_found_by_the_beginning_of_its_name_and_by_its_number,
     the_page_does_what_it_says_with_a_reason,
@@ -184,4 +186,33 @@ async fn the_page_does_what_it_says_with_a_reason(store: Store) {
     assert_eq!(acts[0].detail.as_deref(), Some(r#"{"reason":"left the company"}"#));
     assert!(boss.get(&page).await.text.contains("Disabled"));
     assert_eq!(boss.get("/admin/accounts/0123").await.status, 404);
+}
+
+async fn a_session_by_code_becomes_no_administrators(store: Store) {
+    let app = TestApp::on(store).without(&["sms-phone"]).start().await;
+    let boss = admin(&app, "boss").await;
+    let client = app.client();
+    let code = client.code(NUMBER, "register").await;
+    let body = json!({ "login": "alice", "password": PASSWORD, "phone": NUMBER, "code": code });
+    assert_eq!(client.call("/register", body).await.status, 201);
+    let by_code = app.client();
+    let code = by_code.code(NUMBER, "login").await;
+    assert_eq!(enter(&by_code, NUMBER, &code).await.status, 200);
+    assert_eq!(act(&app, &boss, "alice", "make-admin").await.status, 204);
+    assert_eq!(by_code.get("/api/v1/admin/accounts").await.status, 401);
+    assert_eq!(signed_in(&app, "alice").await.get("/api/v1/admin/accounts").await.status, 200);
+}
+
+async fn a_number_that_was_on_its_way_does_not_survive_a_change(store: Store) {
+    use gatehouse::login::{AccountAct, PhoneSet};
+    let app = TestApp::start(store).await;
+    let accounts = &app.services.accounts;
+    let phone = gatehouse::sms::Phone::parse(NUMBER, "CN").unwrap();
+    for (name, change) in [("alice", AccountAct::RequireNewPassword), ("bob", AccountAct::Delete)] {
+        app.register(name).await;
+        let verified = account(&app, name).await;
+        accounts.change(verified.id, change, false).await.unwrap();
+        assert_eq!(accounts.set_phone(&verified, &phone).await.unwrap(), PhoneSet::Gone, "{name}");
+        assert_eq!(account(&app, name).await.phone, None);
+    }
 }

@@ -47,7 +47,7 @@ async fn a_row_leads_to_the_account_behind_it_and_to_letting_it_in(store: Store)
     }
     let (accounts, login) = (&app.services.accounts, Username::parse("caroline").unwrap());
     let caroline = accounts.find(&login).await.unwrap().unwrap();
-    accounts.set_phone(caroline.id, &Phone::stored(NUMBER.to_owned())).await.unwrap();
+    accounts.set_phone(&caroline, &Phone::stored(NUMBER.to_owned())).await.unwrap();
     for _ in 0..9 {
         app.client().login("caroline", WRONG).await;
     }

@@ -65,10 +65,13 @@ async fn tour(language: &str) {
     browser.open("/admin/events?limit=login-account&outcome=throttled").await;
     look.at("console-events-limit").await;
     lookup(&look, &app).await;
-    for page in ["messages", "tokens"] {
+    for page in ["messages", "tokens", "accounts"] {
         browser.open(&format!("/admin/{page}")).await;
         look.at(&format!("console-{page}")).await;
     }
+    browser.follow("a[href^='/admin/accounts/']").await;
+    browser.js("for (const d of document.querySelectorAll('details')) d.open = true").await;
+    look.at("console-account").await;
     attack(&look, &app).await;
     let faults = look.faults.into_inner();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -148,7 +151,7 @@ async fn answers(look: &Look<'_>) {
     browser.fill(&[("deny-reason", "A flood of guesses from everywhere.")]).await;
     browser.submit().await;
     look.at("console-access-mistake").await;
-    browser.open("/admin/access?do=deny&network=203.0.113.0/24").await;
+    browser.open("/admin/access?do=deny&network=198.18.66.0/24").await;
     browser.fill(&[("deny-reason", "A flood of guesses from one network.")]).await;
     browser.submit().await;
     look.at("console-access").await;

@@ -192,14 +192,14 @@ pub async fn act(
         return Err(wrong("reason", "Give a reason of 1 to 500 characters on one line."));
     }
     if act.is_about_admins() && admin.token().is_some() {
-        return Err(Problem::InsufficientScope);
+        return Err(admin.overreached(&services, act.as_str()));
     }
     let account = found(&services, &id).await?;
-    admin.may_touch(Some(&account))?;
     match change(&services, &admin, &account, act, reason).await? {
         AccountChange::Done | AccountChange::Unchanged => Ok(HttpResponse::NoContent().finish()),
         AccountChange::LastAdmin => Err(Problem::LastAdministrator),
         AccountChange::NoPassword => Err(Problem::NoPassword),
+        AccountChange::OfAdmin => Err(admin.overreached(&services, act.as_str())),
         AccountChange::Gone => Err(Problem::NotFound),
     }
 }

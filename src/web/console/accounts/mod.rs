@@ -27,7 +27,7 @@ async fn change(
     if act.shuts_out() && account.id == admin.who.account.id {
         return Ok(AccountChange::LastAdmin);
     }
-    let change = services.accounts.change(account.id, act).await?;
+    let change = services.accounts.change(account.id, act, admin.token().is_some()).await?;
     if change == AccountChange::Done {
         let (actor, address) = (admin.id(), admin.subject());
         let who = ConsoleActor {

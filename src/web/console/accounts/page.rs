@@ -83,7 +83,12 @@ pub async fn act(
         admin.was_foreign(&services, visit.pattern());
     }
     let Some(act) = AccountAct::parse(&act) else { return Err(Problem::NotFound.into()) };
-    let account = found(&services, &id).await?;
+    let account = by_id(&services, &id).await?;
+    if act == AccountAct::Delete && account.deleted_at.is_some() {
+        // The second of two clicks.
+        return Ok(done(&visit, &id, act));
+    }
+    let account = not_deleted(account)?;
     let reason: String = carried::value(&pairs, "reason").trim().chars().take(LONGEST_REASON).collect();
     let again = async |answer| -> WebResult {
         let view = view(&visit, &services, &admin, account.clone()).await?;
@@ -101,7 +106,7 @@ pub async fn act(
         Ok(AccountChange::Done | AccountChange::Unchanged) => Ok(done(&visit, &id, act)),
         Ok(AccountChange::LastAdmin) => again(AccountAnswer::LastAdmin).await,
         Ok(AccountChange::NoPassword) => again(AccountAnswer::NoPassword).await,
-        Ok(AccountChange::Gone) => Err(Problem::NotFound.into()),
+        Ok(AccountChange::Gone | AccountChange::OfAdmin) => Err(Problem::NotFound.into()),
         Err(error) => Err(WebError::from(error)),
     };
     confirmed.finish(&visit, services.session_lasts, answer)
@@ -115,9 +120,16 @@ fn done(visit: &Visit, id: &str, act: AccountAct) -> HttpResponse {
 }
 
 async fn found(services: &Services, id: &str) -> Result<Account, WebError> {
+    Ok(not_deleted(by_id(services, id).await?)?)
+}
+
+async fn by_id(services: &Services, id: &str) -> Result<Account, WebError> {
     let id = AccountId::parse(id).ok_or(Problem::NotFound)?;
-    let account = services.accounts.by_id(id).await?.filter(|account| account.deleted_at.is_none());
-    Ok(account.ok_or(Problem::NotFound)?)
+    Ok(services.accounts.by_id(id).await?.ok_or(Problem::NotFound)?)
+}
+
+fn not_deleted(account: Account) -> Result<Account, Problem> {
+    if account.deleted_at.is_none() { Ok(account) } else { Err(Problem::NotFound) }
 }
 
 async fn view(

@@ -168,7 +168,7 @@ pub async fn clear(
     let live = services.live.snapshot();
     let (limit, subject) = parse(&path, &live)?;
     let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
-    admin.may_touch(services.lookup.account(&subject).await?.as_ref())?;
+    admin.may_touch(&services, services.lookup.account(&subject).await?.as_ref(), "subject.clear")?;
     let (actor, address) = (admin.id(), ClientAddress::of(&request, &edge.trusted).subject());
     let by = LookupActor {
         actor: &actor,
@@ -213,7 +213,7 @@ pub async fn enable_password(
 ) -> Result<HttpResponse, Problem> {
     let subject = read_as(LookupKind::Login, &path, &services.live.snapshot()).ok_or(Problem::NotFound)?;
     let reason = reason(&query, &body.map_err(|_| Problem::PayloadTooLarge)?)?;
-    admin.may_touch(services.lookup.account(&subject).await?.as_ref())?;
+    admin.may_touch(&services, services.lookup.account(&subject).await?.as_ref(), "password.enable")?;
     let (actor, address) = (admin.id(), ClientAddress::of(&request, &edge.trusted).subject());
     let by = LookupActor {
         actor: &actor,
