@@ -14,8 +14,7 @@ use crate::denied::Denied;
 use crate::request_id;
 use crate::secret::same;
 use crate::throttle::{
-    AnyStore, HitDecision, Hold, HoldDecision, Limit, LimitMode, OwnedBucket, Refusal, RuleAction,
-    StoreError, SubjectKey,
+    AnyStore, Hold, HoldDecision, Limit, LimitMode, OwnedBucket, Refusal, RuleAction, StoreError, SubjectKey,
 };
 
 /// How long a guess may wait for others in flight to be compared.
@@ -178,11 +177,16 @@ impl SmsCodes {
 }
 
 impl SmsCodes {
-    /// If guesses waited for each other when the code went away, they are answered as if there had been none.
+    /// If guesses waited for each other when the code went away, they are answered as if there had been none:
+    /// they wait for those that found none, too.
     async fn count_without_code(&self, bucket: &OwnedBucket) -> Option<Refusal> {
-        match self.0.budgets.limiter().reserve_beside_holds(&[bucket.borrow()]).await {
-            Ok(Some(HitDecision::Refused(refusal))) => Some(refusal),
-            Ok(Some(HitDecision::Admitted(_)) | None) | Err(_) => None,
+        match self.0.budgets.limiter().hold(&[bucket.borrow()], true, GUESS_PATIENCE).await {
+            Ok(HoldDecision::Refused(refusal)) => Some(refusal),
+            Ok(HoldDecision::Held(hold)) => {
+                settled(hold.keep().await);
+                None
+            }
+            Ok(HoldDecision::OutOfPatience) | Err(_) => None,
         }
     }
 }
