@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::notices::Notice;
+use super::notices::WebhookNotice;
 use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, on_db};
 
@@ -38,7 +38,7 @@ impl DeliveryTable {
     }
 
     /// Writes it down, unless some instance has.
-    pub async fn add(&self, notice: &Notice, endpoint: &str, now: Micros) -> Result<(), DbError> {
+    pub async fn add(&self, notice: &WebhookNotice, endpoint: &str, now: Micros) -> Result<(), DbError> {
         const KNOWN: &str = "SELECT COUNT(*) FROM webhook_deliveries WHERE notice = $1 AND endpoint = $2";
         const INSERT: &str = "INSERT INTO webhook_deliveries (notice, endpoint, body, created_at, next_at)
             VALUES ($1, $2, $3, $4, $4) ON CONFLICT (notice, endpoint) DO NOTHING";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::notices::Notice;
+use super::notices::WebhookNotice;
 use crate::clock::Clock;
 use crate::config::WebhookEvent;
 use crate::db::Db;
@@ -46,7 +46,7 @@ impl DependencyWatch {
     }
 
     /// What went out for good or came back since the last look.
-    pub async fn changes(&self) -> Vec<Notice> {
+    pub async fn changes(&self) -> Vec<WebhookNotice> {
         let answer = tokio::time::timeout(PATIENCE, self.parts.db.ping()).await;
         let database = matches!(answer, Ok(Ok(()))) && self.parts.db.is_writable();
         let store = self.parts.store.as_ref().is_none_or(RedisLink::is_up);
@@ -55,10 +55,10 @@ impl DependencyWatch {
         looks.filter_map(|(state, (part, up))| state.look(up).map(|event| self.notice(event, part))).collect()
     }
 
-    fn notice(&self, event: WebhookEvent, part: &str) -> Notice {
+    fn notice(&self, event: WebhookEvent, part: &str) -> WebhookNotice {
         let DependencyParts { instance, clock, entropy, .. } = &self.parts;
         let data = json!({ "part": part, "instance": instance });
-        Notice::new(event, &entropy.bytes::<16>(), clock.now(), data)
+        WebhookNotice::new(event, &entropy.bytes::<16>(), clock.now(), data)
     }
 }
 

@@ -27,8 +27,8 @@ use deliveries::{DeliveryTable, DueDelivery};
 use dependencies::DependencyWatch;
 pub use endpoint::EndpointError;
 use endpoint::{PostResult, WebhookEndpoint};
-use notices::Notice;
 pub use notices::NoticeSources;
+use notices::WebhookNotice;
 
 pub use dependencies::DependencyParts;
 
@@ -68,7 +68,7 @@ pub struct Webhooks {
 
 /// A notice that could not be written down yet.
 struct UnsavedNotice {
-    notice: Notice,
+    notice: WebhookNotice,
     /// Receivers that do not have it.
     missing: Vec<usize>,
     attempts: usize,
@@ -137,7 +137,7 @@ impl Webhooks {
         self.table.purge(now).await
     }
 
-    fn wanting(&self, notice: &Notice) -> Vec<usize> {
+    fn wanting(&self, notice: &WebhookNotice) -> Vec<usize> {
         (0..self.endpoints.len()).filter(|index| self.endpoints[*index].wants(notice.event)).collect()
     }
 

@@ -17,7 +17,7 @@ const MOST_CHANGES: u32 = 5;
 
 /// One thing to tell. Carries no name, number or address in clear.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Notice {
+pub struct WebhookNotice {
     /// `webhook-id`.
     pub id: String,
     pub event: WebhookEvent,
@@ -25,7 +25,7 @@ pub struct Notice {
     data: Value,
 }
 
-impl Notice {
+impl WebhookNotice {
     /// `identity` tells it from every other.
     pub fn new(event: WebhookEvent, identity: &[u8], at: Micros, data: Value) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("gatehouse 2026 webhook id");
@@ -51,7 +51,7 @@ pub struct NoticeSources {
 
 impl NoticeSources {
     /// Everything to tell since then.
-    pub async fn since(&self, since: Micros) -> Result<Vec<Notice>, DbError> {
+    pub async fn since(&self, since: Micros) -> Result<Vec<WebhookNotice>, DbError> {
         let mut notices = Vec::new();
         for action in [Action::Attack, Action::PasswordDisabled, Action::Budget] {
             let filter = EventFilter { actions: vec![action], since: Some(since), ..EventFilter::default() };
@@ -67,7 +67,7 @@ impl NoticeSources {
         Ok(notices)
     }
 
-    fn of_event(&self, entry: &EventEntry) -> Option<Notice> {
+    fn of_event(&self, entry: &EventEntry) -> Option<WebhookNotice> {
         let (event, data) = match entry.action {
             Action::Attack => {
                 let event = match entry.outcome {
@@ -80,11 +80,14 @@ impl NoticeSources {
                 (event, data)
             }
             Action::PasswordDisabled => {
-                let link = self.link("/admin/events?action=password-disabled");
+                let link = match &entry.account {
+                    Some(account) => format!("/admin/lookup?account={:016x}", account.key),
+                    None => "/admin/events?action=password-disabled".to_owned(),
+                };
                 let device = entry.name.as_deref() == Some(FROM_DEVICE);
                 (
                     WebhookEvent::PasswordDisabled,
-                    json!({ "account": subject(entry.account.as_ref()), "device": device, "console": link }),
+                    json!({ "account": subject(entry.account.as_ref()), "device": device, "console": self.link(&link) }),
                 )
             }
             Action::Budget => {
@@ -100,10 +103,10 @@ impl NoticeSources {
             _ => return None,
         };
         let identity = [entry.at.0.to_be_bytes(), entry.id.to_be_bytes()].concat();
-        Some(Notice::new(event, &identity, entry.at, data))
+        Some(WebhookNotice::new(event, &identity, entry.at, data))
     }
 
-    fn of_brake(&self, brake: &HeldBrake) -> Notice {
+    fn of_brake(&self, brake: &HeldBrake) -> WebhookNotice {
         let identity = [brake.began_at.0.to_be_bytes().as_slice(), brake.prefix.as_bytes()].concat();
         let data = json!({
             "prefix": brake.prefix,
@@ -112,10 +115,10 @@ impl NoticeSources {
             "entered": brake.entered,
             "console": self.link("/admin/messages"),
         });
-        Notice::new(WebhookEvent::BrakeBegan, &identity, brake.began_at, data)
+        WebhookNotice::new(WebhookEvent::BrakeBegan, &identity, brake.began_at, data)
     }
 
-    fn of_change(&self, change: &LimitsChange) -> Notice {
+    fn of_change(&self, change: &LimitsChange) -> WebhookNotice {
         let data = json!({
             "change": change.id,
             "version": change.version,
@@ -124,7 +127,7 @@ impl NoticeSources {
             "actor": change.actor,
             "console": self.link("/admin/limits/history"),
         });
-        Notice::new(WebhookEvent::LimitsChanged, change.id.as_bytes(), change.at, data)
+        WebhookNotice::new(WebhookEvent::LimitsChanged, change.id.as_bytes(), change.at, data)
     }
 
     fn link(&self, path: &str) -> String {
@@ -134,7 +137,10 @@ impl NoticeSources {
 
 /// As the API shows it: the key by which it is found, and a mask.
 fn subject(subject: Option<&MaskedSubject>) -> Value {
-    subject.map_or(Value::Null, |subject| json!({ "key": subject.key.to_string(), "mask": subject.mask }))
+    subject.map_or(
+        Value::Null,
+        |subject| json!({ "key": format!("key:{:016x}", subject.key), "mask": subject.mask }),
+    )
 }
 
 /// RFC 3339, to the second.

@@ -115,6 +115,12 @@ async fn of_two_instances_one_tells_what_happened(store: Store) {
     assert_eq!(kinds, ["password.disabled", "password.disabled", "limits.changed"]);
     assert_ne!(header(&requests[0], "webhook-id"), header(&requests[1], "webhook-id"));
     assert_eq!(messages[0]["data"]["device"], false);
+    let person = messages[0]["data"]["console"].as_str().unwrap();
+    let page = rig::admin(&one, "chief")
+        .await
+        .get(person.strip_prefix(&*one.url).or(person.strip_prefix(&*other.url)).unwrap())
+        .await;
+    assert!(page.text.contains("alice") || page.text.contains("boris"), "{}", page.text);
     let console = messages[2]["data"]["console"].as_str().unwrap();
     assert!(console.ends_with("/admin/limits/history"), "{console}");
     for request in &requests {
@@ -231,11 +237,18 @@ async fn an_attack_is_told_when_it_begins_and_when_it_is_over(store: Store) {
             .login(&format!("name-{attempt}"), "a wrong password")
             .await;
     }
-    app.services.audit.flush().await;
+    // As every instance does each ten seconds.
+    let watch = async || {
+        app.services.audit.flush().await;
+        app.services.attacks.check().await.unwrap();
+        app.services.audit.flush().await;
+    };
+    watch().await;
     let began = message(&received(&server, 1).await[0]);
     assert_eq!((&began["type"], &began["data"]["kind"]), (&json!("attack.began"), &json!("sign-ins")));
     assert_eq!(began["data"]["recent"], 60);
     app.advance(Duration::from_secs(20 * 60));
+    watch().await;
     let ended = message(&received(&server, 2).await[1]);
     assert_eq!((&ended["type"], &ended["data"]["kind"]), (&json!("attack.ended"), &json!("sign-ins")));
     assert_eq!(ended["data"]["attack"], began["data"]["attack"]);
