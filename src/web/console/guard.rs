@@ -63,7 +63,7 @@ impl From<AuthenticatedSession> for AdminIdentity {
 pub struct ConfirmedAdmin(pub Admin);
 
 /// Who requests access, and to which path (its pattern in the URL table).
-struct AccessRequest<'a> {
+struct GuardedRequest<'a> {
     token: Option<&'a str>,
     client: ClientAddress,
     path: &'a str,
@@ -223,7 +223,8 @@ async fn guard_page(
     kind: AccessKind,
     page: &str,
 ) -> Result<Admin, WebError> {
-    let request = AccessRequest { token: visit.session_token(), client: visit.client, path: visit.pattern() };
+    let request =
+        GuardedRequest { token: visit.session_token(), client: visit.client, path: visit.pattern() };
     let judged = judge(services, request, kind).await?;
     judged.map_err(|denied| page_instead(visit, &denied, page).into())
 }
@@ -301,7 +302,7 @@ pub(super) async fn guard_request(
         return guard_page(&visit, services, kind(false), visit.here()).await;
     }
     let path = request.match_pattern();
-    let asked = AccessRequest {
+    let asked = GuardedRequest {
         token: edge.session_token(request.headers()),
         client: ClientAddress::of(request, &edge.trusted),
         path: path.as_deref().unwrap_or_default(),
@@ -313,10 +314,10 @@ pub(super) async fn guard_request(
 /// Decides on a request, and records a refusal.
 async fn judge(
     services: &Services,
-    request: AccessRequest<'_>,
+    request: GuardedRequest<'_>,
     kind: AccessKind,
 ) -> Result<Result<Admin, AccessDenied>, DbError> {
-    let AccessRequest { token, client, path } = request;
+    let GuardedRequest { token, client, path } = request;
     let who = match token.and_then(SessionToken::parse) {
         Some(token) => services.sessions.find(&token).await?.map(AdminIdentity::from),
         None => None,

@@ -127,6 +127,11 @@ impl Problem {
         Self::InvalidInput { errors: errors.iter().map(error).collect() }
     }
 
+    /// One field that cannot be used, and what would be right.
+    pub fn wrong(field: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
+    }
+
     pub const fn kind(&self) -> Kind {
         match self {
             Self::InvalidCredentials { .. } => k::INVALID_CREDENTIALS,

@@ -17,7 +17,7 @@ use crate::web::kit::call::quota;
 use crate::web::kit::client::{ClientAddress, SubjectBytes};
 use crate::web::kit::describe::{self, BODY, TOKEN};
 use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::problem::{InputError, Problem};
+use crate::web::kit::problem::Problem;
 use crate::web::kit::ratelimit_fields::Standing;
 use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
@@ -196,7 +196,7 @@ pub async fn refund(granted: Granted, body: UnreadBody<HitReturned>) -> Result<H
     let body = body.read().await?;
     let ask = granted.ask(&body.subject)?;
     let hit = parse_hit(&body.hit)
-        .ok_or_else(|| wrong("hit", "Send the hit of the reservation: 12 hexadecimal digits."))?;
+        .ok_or_else(|| Problem::wrong("hit", "Send the hit of the reservation: 12 hexadecimal digits."))?;
     granted.services.custom.refund(ask, hit).await.map_err(out)?;
     Ok(HttpResponse::NoContent().finish())
 }
@@ -233,7 +233,7 @@ impl Granted {
     fn ask<'a>(&'a self, subject: &'a SecretField) -> Result<CustomRequest<'a>, Problem> {
         let subject = subject.expose();
         if !(1..=LONGEST_SUBJECT).contains(&subject.len()) {
-            return Err(wrong("subject", "Send 1 to 256 bytes of text."));
+            return Err(Problem::wrong("subject", "Send 1 to 256 bytes of text."));
         }
         Ok(CustomRequest { limit: &self.limit, subject, address: self.address.as_ref() })
     }
@@ -301,8 +301,4 @@ fn parse_hit(text: &str) -> Option<HitId> {
 /// Nothing is admitted while the store is out.
 fn out(_: StoreError) -> Problem {
     Problem::Unavailable { retry_after: Duration::from_secs(1) }
-}
-
-fn wrong(field: &'static str, message: &'static str) -> Problem {
-    Problem::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
 }

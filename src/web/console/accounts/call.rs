@@ -11,7 +11,7 @@ use crate::web::console::accounts::{A_PAGE, LONGEST_REASON, change};
 use crate::web::console::permitted::{ChangeAccounts, Permitted, ReadAccounts};
 use crate::web::kit::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::UnreadBody;
-use crate::web::kit::problem::{InputError, Problem};
+use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
 use crate::web::kit::wait::Moment;
 
@@ -118,13 +118,13 @@ pub async fn list(
 ) -> Result<HttpResponse, Problem> {
     let limit = wanted.limit.unwrap_or(A_PAGE);
     if !(1..=MOST).contains(&limit) {
-        return Err(wrong("limit", "Use 1 to 200."));
+        return Err(Problem::wrong("limit", "Use 1 to 200."));
     }
     let after = match wanted.after.as_deref().filter(|text| !text.is_empty()) {
         None => None,
         Some(text) => Some(
             AccountCursor::of_account(text)
-                .ok_or_else(|| wrong("after", "Use the value of next from the previous page."))?,
+                .ok_or_else(|| Problem::wrong("after", "Use the value of next from the previous page."))?,
         ),
     };
     let region = &services.live.snapshot().sms.default_region;
@@ -189,7 +189,7 @@ pub async fn act(
     let act = AccountAct::parse(&act).ok_or(Problem::NotFound)?;
     let reason = reason.trim();
     if reason.is_empty() || reason.chars().count() > LONGEST_REASON || reason.chars().any(char::is_control) {
-        return Err(wrong("reason", "Give a reason of 1 to 500 characters on one line."));
+        return Err(Problem::wrong("reason", "Give a reason of 1 to 500 characters on one line."));
     }
     if act.is_about_admins() && admin.token().is_some() {
         return Err(admin.overreached(&services, act.as_str()));
@@ -208,8 +208,4 @@ async fn found(services: &Shared, id: &str) -> Result<Account, Problem> {
     let id = AccountId::parse(id).ok_or(Problem::NotFound)?;
     let account = services.accounts.by_id(id).await?.filter(|account| account.deleted_at.is_none());
     account.ok_or(Problem::NotFound)
-}
-
-fn wrong(field: &'static str, message: &'static str) -> Problem {
-    Problem::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
 }

@@ -20,7 +20,7 @@ pub enum FindProblem {
     Expired,
 }
 
-struct AccountRow {
+struct ListedAccount {
     href: String,
     login: String,
     phone: Option<String>,
@@ -33,7 +33,7 @@ struct AccountRow {
 #[template(path = "pages/admin/accounts.html")]
 pub struct AccountsView {
     layout: Layout,
-    rows: Vec<AccountRow>,
+    rows: Vec<ListedAccount>,
     next: Option<String>,
     asked: String,
     problem: Option<FindProblem>,
@@ -42,7 +42,7 @@ pub struct AccountsView {
 impl AccountsView {
     pub fn new(visit: &Visit, user: &str, found: AccountPage) -> Self {
         let next = found.next.map(|cursor| format!("/admin/accounts?after={cursor}"));
-        let row = |account: Account| AccountRow {
+        let row = |account: Account| ListedAccount {
             href: format!("/admin/accounts/{}", account.id),
             login: account.login.as_str().to_owned(),
             phone: account.phone.as_ref().map(|phone| phone.as_str().to_owned()),

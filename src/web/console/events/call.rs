@@ -17,7 +17,7 @@ use crate::web::console::permitted::{Permitted, ReadEvents};
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
 use crate::web::kit::describe::{self, ADMIN, SCOPED};
-use crate::web::kit::problem::{InputError, Problem};
+use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::wait::Moment;
 
@@ -206,7 +206,7 @@ pub async fn events(
     )?;
     let limit = wanted.limit.unwrap_or(USUAL);
     if !(1..=MOST).contains(&limit) {
-        return Err(wrong("limit", "Use 1 to 200."));
+        return Err(Problem::wrong("limit", "Use 1 to 200."));
     }
     services.audit.flush().await;
     let page = services.audit.log().page(&filter, after, limit).await?;
@@ -258,9 +258,9 @@ async fn account(services: &Services, text: Option<&str>) -> Result<Option<i64>,
     const HELP: &str = "Use a username, or the key of an event's account.";
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     if text.starts_with(KEY) {
-        return key(text).map(Some).ok_or_else(|| wrong("account", HELP));
+        return key(text).map(Some).ok_or_else(|| Problem::wrong("account", HELP));
     }
-    let login = Username::parse(text).map_err(|_| wrong("account", HELP))?;
+    let login = Username::parse(text).map_err(|_| Problem::wrong("account", HELP))?;
     let found = services.accounts.find(&login).await?;
     let subject = found.as_ref().map_or(EventSubject::Login(login.as_str()), |account| account.recorded());
     Ok(Some(services.audit.subject(&subject)))
@@ -290,7 +290,7 @@ fn read<T>(
 ) -> Result<Option<T>, Problem> {
     match text.filter(|text| !text.is_empty()) {
         None => Ok(None),
-        Some(text) => parse(text).map(Some).ok_or_else(|| wrong(field, help)),
+        Some(text) => parse(text).map(Some).ok_or_else(|| Problem::wrong(field, help)),
     }
 }
 
@@ -302,9 +302,5 @@ fn read_all<T>(
     parse: impl Fn(&str) -> Option<T>,
 ) -> Result<Vec<T>, Problem> {
     let words = text.filter(|text| !text.is_empty()).into_iter().flat_map(|text| text.split(','));
-    words.map(|word| parse(word.trim()).ok_or_else(|| wrong(field, help))).collect()
-}
-
-fn wrong(field: &'static str, message: &'static str) -> Problem {
-    Problem::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
+    words.map(|word| parse(word.trim()).ok_or_else(|| Problem::wrong(field, help))).collect()
 }

@@ -16,7 +16,7 @@ use crate::web::console::guard::Admin;
 use crate::web::console::permitted::{Permitted, ReadLimits, SaveLimits};
 use crate::web::kit::describe::{ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::problem::{DraftProblem, InputError, Problem};
+use crate::web::kit::problem::{DraftProblem, Problem};
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::wait::Moment;
 
@@ -225,8 +225,8 @@ pub async fn save(
     let draft = match (&wanted.limits, &wanted.toml) {
         (Some(limits), None) => LimitsDraft::Json(limits),
         (None, Some(toml)) => LimitsDraft::Toml(toml),
-        (Some(_), Some(_)) => return Err(wrong("toml", "Send either toml or limits, not both.")),
-        (None, None) => return Err(wrong("limits", "Missing; send limits or toml.")),
+        (Some(_), Some(_)) => return Err(Problem::wrong("toml", "Send either toml or limits, not both.")),
+        (None, None) => return Err(Problem::wrong("limits", "Missing; send limits or toml.")),
     };
     let saved = services.tuning.save(draft, &seen, admin.by(&admin.id()), reason).await;
     let detail = json!({ "reason": reason, "from": seen });
@@ -326,7 +326,9 @@ pub fn answer(saved: Result<SavedDraft, SaveError>) -> Result<HttpResponse, Prob
             Err(Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() })
         }
         Err(SaveError::NotWritten(NotWritten::Backend(reason))) => Err(Problem::NotSaved { reason }),
-        Err(SaveError::NoSuchChange) => Err(wrong("change", "Not in the history; use an id from there.")),
+        Err(SaveError::NoSuchChange) => {
+            Err(Problem::wrong("change", "Not in the history; use an id from there."))
+        }
         Err(SaveError::Db(error)) => Err(error.into()),
     }
 }
@@ -347,13 +349,9 @@ pub fn reason(text: &str) -> Result<&str, Problem> {
     let fits = !text.is_empty()
         && text.chars().count() <= LONGEST_REASON
         && !text.chars().any(|letter| letter.is_control() && letter != '\n');
-    if fits { Ok(text) } else { Err(wrong("reason", "Give a reason of 1 to 500 characters.")) }
+    if fits { Ok(text) } else { Err(Problem::wrong("reason", "Give a reason of 1 to 500 characters.")) }
 }
 
 pub fn tag(version: &str) -> HeaderValue {
     HeaderValue::try_from(format!("\"{version}\"")).expect("hexadecimal digits")
-}
-
-pub fn wrong(field: &'static str, message: &'static str) -> Problem {
-    Problem::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
 }

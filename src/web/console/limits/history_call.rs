@@ -5,7 +5,6 @@ use actix_web::web::Query;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::call::wrong;
 use crate::tuning::{ChangeCursor, LimitsChange};
 use crate::web::console::permitted::{Permitted, ReadLimits};
 use crate::web::kit::describe::{ADMIN, SCOPED};
@@ -89,12 +88,12 @@ pub async fn history(
         None | Some("") => None,
         Some(text) => Some(
             ChangeCursor::parse(text)
-                .ok_or_else(|| wrong("before", "Use the value of next from the previous page."))?,
+                .ok_or_else(|| Problem::wrong("before", "Use the value of next from the previous page."))?,
         ),
     };
     let limit = page.limit.unwrap_or(USUAL);
     if !(1..=MOST).contains(&limit) {
-        return Err(wrong("limit", "Use 1 to 100."));
+        return Err(Problem::wrong("limit", "Use 1 to 100."));
     }
     // One more than wanted says whether there is a next page.
     let found = services.tuning.history(before, limit + 1).await;

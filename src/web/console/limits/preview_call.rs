@@ -13,7 +13,7 @@ use crate::tuning::{DraftError, LimitsDraft, PreviewError, PreviewReport};
 use crate::web::console::permitted::{Permitted, ReadLimits};
 use crate::web::kit::describe::{ADMIN, BODY, SCOPED};
 use crate::web::kit::extract::{DOCUMENT_LIMIT, UnreadBody};
-use crate::web::kit::problem::{DraftProblem, InputError, Problem};
+use crate::web::kit::problem::{DraftProblem, Problem};
 use crate::web::kit::services::Shared;
 use crate::web::kit::wait::Moment;
 
@@ -99,24 +99,20 @@ pub async fn submit(
         (Some(limits), None) => LimitsDraft::Json(limits),
         (None, Some(toml)) => LimitsDraft::Toml(toml),
         (Some(_), Some(_)) => {
-            return Err(wrong("toml", "Send either toml or limits, not both.".to_owned()));
+            return Err(Problem::wrong("toml", "Send either toml or limits, not both.".to_owned()));
         }
-        (None, None) => return Err(wrong("limits", "Missing; send limits or toml.".to_owned())),
+        (None, None) => return Err(Problem::wrong("limits", "Missing; send limits or toml.".to_owned())),
     };
     let span = wanted.span.as_deref().map_or(Ok(USUAL), humantime::parse_duration);
-    let span = span.map_err(|_| wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
+    let span = span.map_err(|_| Problem::wrong("span", "Not a duration; write 24h or 7d.".to_owned()))?;
     let limits = services.tuning.parse(&draft).map_err(|errors| {
         let told = |DraftError { field, message, line }| DraftProblem { field, message, line };
         Problem::InvalidDraft { errors: errors.into_iter().map(told).collect() }
     })?;
     match services.tuning.preview(limits, span).await {
         Ok(report) => Ok(HttpResponse::Ok().json(LimitsPreview::from(report))),
-        Err(PreviewError::Span(reason)) => Err(wrong("span", reason)),
+        Err(PreviewError::Span(reason)) => Err(Problem::wrong("span", reason)),
         Err(PreviewError::Busy) => Err(Problem::Unavailable { retry_after: BUSY_RETRY }),
         Err(PreviewError::Db(error)) => Err(error.into()),
     }
-}
-
-fn wrong(field: &'static str, message: String) -> Problem {
-    Problem::InvalidInput { errors: vec![InputError { field: field.into(), message: message.into() }] }
 }

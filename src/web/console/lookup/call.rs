@@ -15,7 +15,7 @@ use crate::web::console::lookup::subject::read_as;
 use crate::web::console::permitted::{ChangeAccounts, ClearSubjects, Permitted, ReadSubjects};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::describe::{self, ADMIN, CHANGE, SCOPED};
-use crate::web::kit::problem::{InputError, Problem};
+use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Edge;
 use crate::web::machine::limits::span;
@@ -248,9 +248,7 @@ pub fn reason(query: &Clearing, body: &[u8]) -> Result<String, Problem> {
         return Ok(reason.to_owned());
     }
     let message = "Use at most 500 characters on one line.";
-    Err(Problem::InvalidInput {
-        errors: vec![InputError { field: "reason".into(), message: message.into() }],
-    })
+    Err(Problem::wrong("reason", message))
 }
 
 fn told(standing: LimitStatus, account: Option<Account>) -> SubjectLog {

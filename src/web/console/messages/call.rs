@@ -11,7 +11,7 @@ use crate::web::console::lookup::call::{CLEARING, Clearing, reason};
 use crate::web::console::messages::lift_brake;
 use crate::web::console::permitted::{ClearSubjects, Permitted, ReadEvents};
 use crate::web::kit::describe::{self, ADMIN, CHANGE, SCOPED};
-use crate::web::kit::problem::{InputError, Problem};
+use crate::web::kit::problem::Problem;
 use crate::web::kit::services::Shared;
 use crate::web::kit::wait::Moment;
 
@@ -126,25 +126,22 @@ pub async fn messages(
     wanted: Query<MessageQuery>,
     services: Shared,
 ) -> Result<HttpResponse, Problem> {
-    let wrong = |field: &'static str, message: &'static str| Problem::InvalidInput {
-        errors: vec![InputError { field: field.into(), message: message.into() }],
-    };
     let state = match wanted.state.as_deref() {
         None | Some("") => None,
         Some(text) => Some(MessageState::parse(text).ok_or_else(|| {
-            wrong("state", "Use pending, accepted, refused, unknown or withheld, or leave it out.")
+            Problem::wrong("state", "Use pending, accepted, refused, unknown or withheld, or leave it out.")
         })?),
     };
     let after = match wanted.after.as_deref() {
         None | Some("") => None,
         Some(text) => Some(
             LedgerCursor::parse(text)
-                .ok_or_else(|| wrong("after", "Use the value of next from the previous page."))?,
+                .ok_or_else(|| Problem::wrong("after", "Use the value of next from the previous page."))?,
         ),
     };
     let limit = wanted.limit.unwrap_or(USUAL);
     if !(1..=MOST).contains(&limit) {
-        return Err(wrong("limit", "Use 1 to 200."));
+        return Err(Problem::wrong("limit", "Use 1 to 200."));
     }
     let prefix = wanted.prefix.clone().filter(|prefix| !prefix.is_empty());
     let filter = LedgerFilter { state, prefix, ..LedgerFilter::default() };
