@@ -168,9 +168,12 @@ impl Accounts {
         self.one(BY_ID, &id.to_string()).await
     }
 
-    /// The accounts whose names begin with these letters: for administrators, who know no more of a name.
-    pub async fn beginning_with(&self, letters: &str) -> Result<Vec<(AccountId, Username)>, DbError> {
-        const SQL: &str = "SELECT id, login FROM accounts WHERE substr(login, 1, CAST($1 AS INTEGER)) = $2";
+    /// The accounts whose masked names show these letters: one of a name of up to four, two of a longer one.
+    /// For administrators, who know no more of a name.
+    pub async fn masked_as(&self, letters: &str) -> Result<Vec<(AccountId, Username)>, DbError> {
+        const SQL: &str = "SELECT id, login FROM accounts
+            WHERE substr(login, 1, CAST($1 AS INTEGER)) = $2
+            AND CASE WHEN length(login) < 5 THEN 1 ELSE 2 END = $1";
         // PostgreSQL accepts no NUL in a text, and no name contains one.
         if letters.contains('\0') {
             return Ok(Vec::new());

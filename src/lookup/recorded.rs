@@ -67,7 +67,7 @@ impl Lookup {
     }
 
     async fn account_behind(&self, mask: &str, key: i64) -> Result<Option<LookupSubject>, DbError> {
-        let names = self.0.accounts.beginning_with(mask.trim_end_matches('…')).await?;
+        let names = self.0.accounts.masked_as(mask.trim_end_matches('…')).await?;
         let is_it = |id: &[u8; 16]| self.0.audit.subject(&EventSubject::Account { id, login: "" }) == key;
         let found = names.into_iter().find(|(id, _)| is_it(id.as_bytes()));
         Ok(found.map(|(_, login)| LookupSubject::Login(login)))
