@@ -174,7 +174,8 @@ impl Webhooks {
         for index in std::mem::take(&mut entry.missing) {
             let posted =
                 self.endpoints[index].post(&entry.notice.id, &entry.notice.body(), self.clock.now()).await;
-            if count(&posted) == "failed" {
+            count(&posted);
+            if matches!(posted, PostResult::Failed { .. }) {
                 missing.push(index);
             }
         }
@@ -229,13 +230,11 @@ impl Webhooks {
     }
 }
 
-/// Counts an attempt; returns the word it counts as.
-fn count(posted: &PostResult) -> &'static str {
+fn count(posted: &PostResult) {
     let result = match posted {
         PostResult::Delivered => "delivered",
         PostResult::Gone => "gone",
         PostResult::Failed { .. } => "failed",
     };
     counter!("gatehouse_webhook_attempts_total", "result" => result).increment(1);
-    result
 }

@@ -36,7 +36,8 @@ pub async fn show_deletion(visit: Visit, Member(who): Member, services: Shared) 
     show(&visit, &services, &who, OneStep::Deletion).await
 }
 
-/// `POST /account/export`: everything that is stored under the account, as a JSON file.
+/// `POST /account/export`: the account, its sessions and its recent sign-ins as a JSON file. Events name it by a
+/// keyed hash only, and are left out.
 pub async fn export(visit: Visit, Member(who): Member, form: Form<CodeForm>, services: Shared) -> WebResult {
     let owner = verified(&visit, &services, &who, &form, OneStep::Export).await?;
     let data = data(&services, &visit, &owner.account).await?;
