@@ -36,13 +36,19 @@ async fn signed_in(app: &TestApp, name: &str) -> Client {
     client
 }
 
-async fn a_disabled_account_is_opened_by_nothing_until_it_is_enabled(store: Store) {
-    let app = TestApp::on(store).without(&["login-account", "login-device", "sms-phone"]).start().await;
-    let boss = admin(&app, "boss").await;
+/// Alice's browser, in which she registered with a number.
+async fn alice_with_a_number(app: &TestApp) -> Client {
     let client = app.client();
     let code = client.code(NUMBER, "register").await;
     let body = json!({ "login": "alice", "password": PASSWORD, "phone": NUMBER, "code": code });
     assert_eq!(client.call("/register", body).await.status, 201);
+    client
+}
+
+async fn a_disabled_account_is_opened_by_nothing_until_it_is_enabled(store: Store) {
+    let app = TestApp::on(store).without(&["login-account", "login-device", "sms-phone"]).start().await;
+    let boss = admin(&app, "boss").await;
+    let client = alice_with_a_number(&app).await;
     assert_eq!(act(&app, &boss, "alice", "disable").await.status, 204);
     assert_eq!(client.get("/api/v1/session").await.status, 401, "it is signed out");
     assert_eq!(client.login("alice", PASSWORD).await.status, 401, "also from a known device");
@@ -123,10 +129,7 @@ async fn the_last_administrator_stays(store: Store) {
 async fn a_deleted_account_leaves_only_its_name(store: Store) {
     let app = TestApp::on(store).without(&["sms-phone"]).start().await;
     let boss = admin(&app, "boss").await;
-    let client = app.client();
-    let code = client.code(NUMBER, "register").await;
-    let body = json!({ "login": "alice", "password": PASSWORD, "phone": NUMBER, "code": code });
-    assert_eq!(client.call("/register", body).await.status, 201);
+    let client = alice_with_a_number(&app).await;
     assert_eq!(act(&app, &boss, "alice", "delete").await.status, 204);
     assert_eq!(act(&app, &boss, "alice", "enable").await.problem(), "not-found");
     let gone = account(&app, "alice").await;
@@ -191,10 +194,7 @@ async fn the_page_does_what_it_says_with_a_reason(store: Store) {
 async fn a_session_by_code_becomes_no_administrators(store: Store) {
     let app = TestApp::on(store).without(&["sms-phone"]).start().await;
     let boss = admin(&app, "boss").await;
-    let client = app.client();
-    let code = client.code(NUMBER, "register").await;
-    let body = json!({ "login": "alice", "password": PASSWORD, "phone": NUMBER, "code": code });
-    assert_eq!(client.call("/register", body).await.status, 201);
+    alice_with_a_number(&app).await;
     let by_code = app.client();
     let code = by_code.code(NUMBER, "login").await;
     assert_eq!(enter(&by_code, NUMBER, &code).await.status, 200);

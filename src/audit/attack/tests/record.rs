@@ -16,7 +16,7 @@ const NOON: Micros = Micros(1_772_366_400_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-struct Rig {
+struct AttackBench {
     db: Db,
     clock: Clock,
     audit: Audit,
@@ -24,10 +24,10 @@ struct Rig {
     _database: TestDatabase,
 }
 
-async fn rig(database: TestDatabase) -> Rig {
+async fn rig(database: TestDatabase) -> AttackBench {
     let (db, clock) = (database.open().await, Clock::manual(NOON));
     let audit = instance(&db, &clock);
-    Rig { watch: AttackWatch::new(audit.clone()), db, clock, audit, _database: database }
+    AttackBench { watch: AttackWatch::new(audit.clone()), db, clock, audit, _database: database }
 }
 
 fn instance(db: &Db, clock: &Clock) -> Audit {
@@ -36,7 +36,7 @@ fn instance(db: &Db, clock: &Clock) -> Audit {
     Audit::new(db.clone(), clock.clone(), Entropy::Os, key, settings)
 }
 
-impl Rig {
+impl AttackBench {
     /// An attempt to sign in at that name from that address.
     fn attempt(&self, name: &str, address: [u8; 4], outcome: Outcome) {
         self.named(None, name, address, outcome);
