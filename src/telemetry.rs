@@ -1,4 +1,5 @@
-//! How measurements are exported: the buckets of each histogram. `docs/metrics.md` lists the metrics.
+//! How measurements are exported: the buckets of each histogram, and which counters are there before their first
+//! event. `docs/metrics.md` lists the metrics.
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 
@@ -24,4 +25,17 @@ pub fn builder() -> PrometheusBuilder {
         .and_then(|builder| builder.set_buckets_for_metric(seconds(QUEUE_SECONDS), &REQUEST_BUCKETS))
         .and_then(|builder| builder.set_buckets_for_metric(seconds(GATEWAY_SECONDS), &GATEWAY_BUCKETS))
         .expect("there are buckets")
+}
+
+/// Registers counters of rare events at zero. Prometheus does not see the first event of a counter that appears with
+/// it, so no alert would fire. Call it once the recorder is installed.
+pub fn register_rare() {
+    for outcome in ["applied", "unchanged", "refused", "down"] {
+        metrics::counter!("gatehouse_config_reloads_total", "outcome" => outcome).increment(0);
+    }
+    for result in ["delivered", "failed", "gone"] {
+        metrics::counter!("gatehouse_webhook_attempts_total", "result" => result).increment(0);
+    }
+    metrics::counter!("gatehouse_denied_requests_total").increment(0);
+    metrics::counter!("gatehouse_log_lines_lost_total").increment(0);
 }

@@ -28,6 +28,7 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFail
         tracing::warn!("{mismatch}");
     }
     let metrics = telemetry::builder().install_recorder().map_err(CliFailure::broken)?;
+    telemetry::register_rare();
     let world = TimeAndEntropy::default();
     let watcher = ConfigWatcher::start(source, settings.clone(), live.clone(), Clock::System, count_reload)
         .map_err(CliFailure::broken)?;

@@ -12,6 +12,7 @@ mod custom;
 mod documents;
 mod library;
 mod middleware;
+mod monitoring;
 mod ocr;
 mod openapi;
 mod operators;
