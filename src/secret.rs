@@ -2,8 +2,7 @@
 //! nothing about another.
 
 use std::hash::Hasher;
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use siphasher::sip128::SipHasher24;
@@ -11,88 +10,61 @@ use subtle::ConstantTimeEq;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::entropy::Entropy;
-use crate::files::open_regular;
 
-/// The 32 bytes from which every key is derived. Losing it invalidates every window, session and challenge.
+mod key_file;
+mod signing;
+
+pub use key_file::{KeyFile, KeyFileError, KeyStep};
+pub use signing::{KeyGeneration, SigningKeys};
+
+/// What every key is derived from.
+///
+/// What is stored to be found again (windows, the ledger, events, sessions, tokens) is hashed under a key that
+/// stays, because nobody has the plain text to hash it anew. What others bring back to be believed (cookies, form
+/// tokens, challenges, codes, delivery reports) is signed under one that can be replaced: for a while two are
+/// accepted, see [`KeyFile`].
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct MasterKey([u8; 32]);
-
-#[derive(Debug, thiserror::Error)]
-pub enum KeyFileError {
-    #[error("secrets.key_file {path}: {reason}")]
-    Io { path: PathBuf, reason: std::io::Error },
-    #[error(
-        "secrets.key_file {path}: holds {length} bytes instead of 32; restore the file, or remove it so that a new key is created (which signs everyone out)"
-    )]
-    Length { path: PathBuf, length: usize },
-    #[error("secrets.key_file {path}: other users can read it (mode {mode:o}); run: chmod 600 {path}")]
-    Mode { path: PathBuf, mode: u32 },
+pub struct MasterKey {
+    stored: [u8; 32],
+    /// The one that signs.
+    signing: [u8; 32],
+    /// One that is accepted besides.
+    accepted: Option<[u8; 32]>,
 }
 
 impl MasterKey {
     pub fn random(entropy: &Entropy) -> Self {
-        Self(entropy.bytes())
+        Self::from_bytes(entropy.bytes())
     }
 
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
+        Self { stored: bytes, signing: bytes, accepted: None }
     }
 
     /// Reads the key, or creates it (mode 0600) if there is none. Two processes that start at once end with
-    /// the same key: the complete file is linked into place, and only if there is none.
+    /// the same key.
     pub fn load_or_create(path: &Path, entropy: &Entropy) -> Result<Self, KeyFileError> {
-        let failed = |reason| KeyFileError::Io { path: path.to_owned(), reason };
-        match open_regular(path) {
-            Ok(file) => return Self::read(path, file),
-            Err(reason) if reason.kind() != std::io::ErrorKind::NotFound => return Err(failed(reason)),
-            Err(_) => {}
-        }
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(failed)?;
-        }
-        let fresh = Self::random(entropy);
-        let mut draft = path.as_os_str().to_owned();
-        draft.push(format!(".{:016x}", u64::from_le_bytes(entropy.bytes())));
-        let draft = PathBuf::from(draft);
-        let written = write_private(&draft, &fresh.0).and_then(|()| std::fs::hard_link(&draft, path));
-        let removed = std::fs::remove_file(&draft);
-        match written {
-            Ok(()) => removed.map(|()| fresh).map_err(failed),
-            Err(reason) if reason.kind() == std::io::ErrorKind::AlreadyExists => {
-                Self::read(path, open_regular(path).map_err(failed)?)
-            }
-            Err(reason) => Err(failed(reason)),
-        }
+        KeyFile::load_or_create(path, entropy).map(|file| file.master())
     }
 
-    fn read(path: &Path, file: std::fs::File) -> Result<Self, KeyFileError> {
-        use std::os::unix::fs::PermissionsExt;
-        let failed = |reason| KeyFileError::Io { path: path.to_owned(), reason };
-        let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(KeyFileError::Mode { path: path.to_owned(), mode });
-        }
-        let mut bytes = Vec::with_capacity(33);
-        file.take(33).read_to_end(&mut bytes).map_err(failed)?;
-        let key = <[u8; 32]>::try_from(bytes.as_slice());
-        let length = bytes.len();
-        bytes.zeroize();
-        key.map(Self).map_err(|_| KeyFileError::Length { path: path.to_owned(), length })
-    }
-
-    /// The key for one purpose, named as `area.use` (`throttle.subject`, `captcha.answer`).
+    /// The key for one purpose, named as `area.use` (`throttle.subject`, `audit.subject`), of what is stored.
     pub fn derive(&self, purpose: &str) -> SubKey {
-        let mut hasher = blake3::Hasher::new_derive_key(&format!("gatehouse 2026 {purpose}"));
-        hasher.update(&self.0);
-        SubKey(*hasher.finalize().as_bytes())
+        derived(&self.stored, purpose)
+    }
+
+    /// The keys for one purpose (`web.csrf`, `captcha.answer`) of what others bring back soon.
+    pub fn derive_signing(&self, purpose: &str) -> SigningKeys {
+        SigningKeys::new(
+            derived(&self.signing, purpose),
+            self.accepted.as_ref().map(|key| derived(key, purpose)),
+        )
     }
 }
 
-fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+fn derived(key: &[u8; 32], purpose: &str) -> SubKey {
+    let mut hasher = blake3::Hasher::new_derive_key(&format!("gatehouse 2026 {purpose}"));
+    hasher.update(key);
+    SubKey(*hasher.finalize().as_bytes())
 }
 
 /// A key for one purpose.
@@ -179,33 +151,5 @@ mod tests {
         let expected =
             [0x54, 0x93, 0xe9, 0x99, 0x33, 0xb0, 0xa8, 0x11, 0x7e, 0x08, 0xec, 0x0f, 0x97, 0xcf, 0xc3, 0xd9];
         assert_eq!(hash, expected);
-    }
-
-    #[test]
-    fn two_first_starts_agree_on_one_key_and_others_may_not_read_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("deep/secret.key");
-        let keys: Vec<[u8; 32]> = std::thread::scope(|scope| {
-            let load = || MasterKey::load_or_create(&path, &Entropy::Os).unwrap().0;
-            let threads: Vec<_> = (0..16).map(|_| scope.spawn(load)).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-        });
-        assert!(keys.iter().all(|key| *key == keys[0]));
-        let permissions = std::fs::metadata(&path).unwrap().permissions();
-        assert_eq!(std::os::unix::fs::PermissionsExt::mode(&permissions) & 0o777, 0o600);
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
-        assert!(matches!(MasterKey::load_or_create(&path, &Entropy::Os), Err(KeyFileError::Mode { .. })));
-    }
-
-    #[test]
-    fn a_truncated_key_is_refused_and_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("secret.key");
-        write_private(&path, b"short").unwrap();
-        assert!(matches!(
-            MasterKey::load_or_create(&path, &Entropy::Os),
-            Err(KeyFileError::Length { length: 5, .. })
-        ));
-        assert_eq!(std::fs::read(&path).unwrap(), b"short");
     }
 }

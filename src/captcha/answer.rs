@@ -2,7 +2,7 @@
 
 use super::id::VerifiedId;
 use super::{Difficulty, Provider};
-use crate::secret::{MasterKey, SubKey, same};
+use crate::secret::{MasterKey, SigningKeys, SubKey, same};
 
 /// Letters that can be told apart when bent, and in either case, because some are drawn small. Left out: I J
 /// L (each other, and 1), O Q (each other, and 0), U V (each other), G (C, and g as q), B S Z (8 5 2), F (an
@@ -14,14 +14,18 @@ pub const ALPHABET: &[u8; 11] = b"ACDEHMPRTWX";
 const LONGEST: usize = 128;
 
 pub struct CaptchaAnswers {
-    letters: SubKey,
+    letters: SigningKeys,
     compare: SubKey,
     provider: Provider,
 }
 
 impl CaptchaAnswers {
     pub fn new(key: &MasterKey, provider: Provider) -> Self {
-        Self { letters: key.derive("captcha.answer"), compare: key.derive("captcha.compare"), provider }
+        Self {
+            letters: key.derive_signing("captcha.answer"),
+            compare: key.derive("captcha.compare"),
+            provider,
+        }
     }
 
     /// What the image shows.
@@ -46,7 +50,7 @@ impl CaptchaAnswers {
             Difficulty::Hard => 6,
         };
         // Eight words of 32 bits; their remainder favours a letter by less than 1 in 10^8.
-        let stream = self.letters.hash(&[&body.nonce]);
+        let stream = self.letters.of(body.generation).hash(&[&body.nonce]);
         let words =
             stream.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
         words.take(count).map(|word| char::from(ALPHABET[word as usize % ALPHABET.len()])).collect()

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::{CaptchaClient, CaptchaForm, Difficulty};
 use crate::clock::Micros;
-use crate::secret::{MasterKey, SubKey, same};
+use crate::secret::{KeyGeneration, MasterKey, SigningKeys, SubKey, same};
 
 pub type ChallengeNonce = [u8; 12];
 
@@ -19,7 +19,7 @@ const CHARS: usize = 55;
 const WITH_COOKIE: u8 = 0x80;
 
 pub struct ChallengeIds {
-    mac: SubKey,
+    mac: SigningKeys,
     client: SubKey,
     spent: SubKey,
 }
@@ -28,6 +28,8 @@ pub struct ChallengeIds {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifiedId {
     pub nonce: ChallengeNonce,
+    /// Of the key that signed it, which its letters come from, too.
+    pub generation: KeyGeneration,
     /// Seconds since the epoch; 32 bits last until 2106.
     expiry: u32,
     flags: u8,
@@ -74,7 +76,7 @@ impl VerifiedId {
 impl ChallengeIds {
     pub fn new(key: &MasterKey) -> Self {
         Self {
-            mac: key.derive("captcha.id"),
+            mac: key.derive_signing("captcha.id"),
             client: key.derive("captcha.client"),
             spent: key.derive("captcha.spent"),
         }
@@ -93,10 +95,11 @@ impl ChallengeIds {
         let flags = form_bits(form) | (difficulty_bits(difficulty) << 4) | with_cookie;
         let seconds = Micros(expires.0.saturating_add(999_999)).seconds();
         let expiry = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
-        let signed = VerifiedId { nonce, expiry, flags, tag: self.tag(&nonce, client) }.to_bytes();
+        let (generation, tag) = (KeyGeneration::Signing, self.tag(&nonce, client));
+        let signed = VerifiedId { nonce, generation, expiry, flags, tag }.to_bytes();
         let mut bytes = [0; BYTES];
         bytes[..SIGNED].copy_from_slice(&signed);
-        bytes[SIGNED..].copy_from_slice(&self.mac.short_hash(*b"id      ", &signed));
+        bytes[SIGNED..].copy_from_slice(&id_mac(self.mac.signing(), &signed));
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
@@ -107,10 +110,8 @@ impl ChallengeIds {
         }
         let bytes: [u8; BYTES] = URL_SAFE_NO_PAD.decode(id).ok()?.try_into().ok()?;
         let (signed, mac) = bytes.split_at(SIGNED);
-        if !same(&self.mac.short_hash(*b"id      ", signed), mac) {
-            return None;
-        }
         Some(VerifiedId {
+            generation: self.mac.signer(mac, |key| id_mac(key, signed))?,
             nonce: signed[..12].try_into().ok()?,
             expiry: u32::from_be_bytes(signed[12..16].try_into().ok()?),
             flags: signed[16],
@@ -148,6 +149,10 @@ impl ChallengeIds {
         tag.copy_from_slice(&hash[..8]);
         tag
     }
+}
+
+fn id_mac(key: &SubKey, signed: &[u8]) -> [u8; 16] {
+    key.short_hash(*b"id      ", signed)
 }
 
 const fn form_bits(form: CaptchaForm) -> u8 {

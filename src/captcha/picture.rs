@@ -11,7 +11,7 @@ use super::CaptchaForm;
 use super::draw;
 use super::drawing_queue::DrawingPermit;
 use super::id::{ChallengeNonce, VerifiedId};
-use crate::secret::{MasterKey, SubKey};
+use crate::secret::{MasterKey, SigningKeys};
 use crate::throttle::Refusal;
 
 /// About 2,000 images. A dropped image is drawn again with the same bytes, and counts again.
@@ -42,7 +42,7 @@ pub enum ImageError {
 }
 
 pub struct ChallengeImages {
-    seed: SubKey,
+    seed: SigningKeys,
     cache: Cache<ChallengeNonce, Arc<[u8]>, ImageWeight>,
 }
 
@@ -58,7 +58,7 @@ impl Weighter<ChallengeNonce, Arc<[u8]>> for ImageWeight {
 impl ChallengeImages {
     pub fn new(key: &MasterKey) -> Self {
         Self {
-            seed: key.derive("captcha.image"),
+            seed: key.derive_signing("captcha.image"),
             cache: Cache::with_weighter(CACHE_IMAGES, CACHE_BYTES, ImageWeight),
         }
     }
@@ -82,7 +82,7 @@ impl ChallengeImages {
         text: String,
         turn: DrawingPermit,
     ) -> Result<Arc<[u8]>, ImageError> {
-        let seed = self.seed.hash(&[&body.nonce]);
+        let seed = self.seed.of(body.generation).hash(&[&body.nonce]);
         let difficulty = body.difficulty();
         // Moved into the task: a caller that leaves does not free a core that is still drawing.
         let drawn = tokio::task::spawn_blocking(move || {

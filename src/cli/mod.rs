@@ -1,6 +1,7 @@
-//! `gatehouse serve | check-config | admin create | admin enable | limits show`
+//! `gatehouse serve | check-config | admin create | admin enable | key | limits show`
 
 mod admin;
+mod key;
 mod limits;
 mod log;
 mod serve;
@@ -9,9 +10,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig};
 use gatehouse::db::ConnectError;
+use gatehouse::secret::KeyStep;
 use log::tell;
 
 /// Login throttling and SMS anti-abuse on an exact sliding-window limiter.
@@ -39,6 +41,11 @@ enum Command {
     Admin {
         #[command(subcommand)]
         command: AdminCommand,
+    },
+    /// Replace the key that signs cookies, forms, challenges and codes.
+    Key {
+        #[command(subcommand)]
+        command: KeyCommand,
     },
     /// Show the limits in force.
     Limits {
@@ -71,6 +78,25 @@ enum AdminCommand {
 }
 
 #[derive(Subcommand)]
+enum KeyCommand {
+    /// Say which step is next.
+    Show(KeyOptions),
+    /// Make a new key, which is accepted and does not sign yet.
+    Add(KeyOptions),
+    /// Sign with the new key; the old one is accepted.
+    Use(KeyOptions),
+    /// Remove the old key.
+    Drop(KeyOptions),
+}
+
+#[derive(Args)]
+struct KeyOptions {
+    /// Configuration file [default: gatehouse.toml, if it exists]
+    #[arg(long)]
+    config: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
 enum LimitsCommand {
     /// List every limit with its rules.
     Show {
@@ -96,6 +122,7 @@ pub fn run() -> ExitCode {
         Command::Admin { command: AdminCommand::Enable { name, config } } => {
             load(config.as_deref()).and_then(|(_, loaded)| admin::enable(&loaded, &name))
         }
+        Command::Key { command } => run_key(command),
         Command::Limits { command: LimitsCommand::Show { config } } => {
             load(config.as_deref()).map(|(source, loaded)| limits::show(&loaded, source.path()))
         }
@@ -108,6 +135,17 @@ pub fn run() -> ExitCode {
             ExitCode::from(code)
         }
     }
+}
+
+fn run_key(command: KeyCommand) -> Result<(), CliFailure> {
+    let (options, step) = match command {
+        KeyCommand::Show(options) => (options, None),
+        KeyCommand::Add(options) => (options, Some(KeyStep::Add)),
+        KeyCommand::Use(options) => (options, Some(KeyStep::Use)),
+        KeyCommand::Drop(options) => (options, Some(KeyStep::Drop)),
+    };
+    let (_, loaded) = load(options.config.as_deref())?;
+    step.map_or_else(|| key::show(&loaded), |step| key::take(&loaded, step))
 }
 
 /// The message printed before the process ends.

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use super::{Account, AccountId, DEVICE_LIFE, DeviceId};
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
-use crate::secret::{SubKey, same};
+use crate::secret::SigningKeys;
 
 /// The number of accounts at which one browser is known; beyond it, the one that signed in longest ago is
 /// dropped.
@@ -44,14 +44,14 @@ pub struct KnownDevices(Vec<KnownDevice>);
 /// Writes and reads the cookie.
 #[derive(Clone)]
 pub struct DeviceCookies {
-    key: SubKey,
+    keys: SigningKeys,
     clock: Clock,
     entropy: Entropy,
 }
 
 impl DeviceCookies {
-    pub const fn new(key: SubKey, clock: Clock, entropy: Entropy) -> Self {
-        Self { key, clock, entropy }
+    pub const fn new(keys: SigningKeys, clock: Clock, entropy: Entropy) -> Self {
+        Self { keys, clock, entropy }
     }
 
     /// The devices that a cookie proves. A cookie that is forged, truncated, too long or too old proves none:
@@ -92,7 +92,7 @@ impl DeviceCookies {
         let mut entry = [0; ENTRY];
         let length = (text.len() == TEXT).then(|| URL_SAFE_NO_PAD.decode_slice(text, &mut entry).ok())??;
         let (said, hash) = entry.split_at(SAID);
-        if length != ENTRY || !same(hash, &self.key.hash(&[said])) {
+        if length != ENTRY || self.keys.signer(hash, |key| key.hash(&[said])).is_none() {
             return None;
         }
         let device = KnownDevice::parse(said)?;
@@ -101,7 +101,7 @@ impl DeviceCookies {
 
     fn write(&self, device: &KnownDevice) -> String {
         let said = device.said();
-        URL_SAFE_NO_PAD.encode([&said[..], &self.key.hash(&[&said])].concat())
+        URL_SAFE_NO_PAD.encode([&said[..], &self.keys.signing().hash(&[&said])].concat())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::clock::Clock;
 use crate::config::{LimitName, LiveSettings};
 use crate::db::Db;
 use crate::entropy::Entropy;
-use crate::secret::{MasterKey, SubKey};
+use crate::secret::{MasterKey, SigningKeys, SubKey};
 use crate::throttle::{AnyStore, LimitMode, Limiter, RuleAction, StoreError, SubjectKey};
 use crate::wait_queue::WaitQueue;
 
@@ -47,7 +47,8 @@ pub(super) struct CodesInner {
     pub metrics: SmsMetrics,
     pub audit: Audit,
     pub site: Option<String>,
-    key: SubKey,
+    /// Of codes.
+    keys: SigningKeys,
     askers: SubKey,
 }
 
@@ -91,7 +92,7 @@ impl SmsCodes {
             metrics: SmsMetrics::register(),
             audit,
             site,
-            key: master.derive("code.hash"),
+            keys: master.derive_signing("code.hash"),
             askers: master.derive("code.asker"),
         }))
     }
@@ -132,10 +133,21 @@ impl SmsCodes {
         message: MessageId,
         code: &SmsCode,
     ) -> String {
-        let message = message.to_string();
-        let parts: [&[u8]; 4] =
-            [&phone.0, purpose.as_str().as_bytes(), message.as_bytes(), code.expose().as_bytes()];
-        blake3::Hash::from_bytes(self.0.key.hash(&parts)).to_hex().to_string()
+        let hash = hash_of(self.0.keys.signing(), phone, purpose, message, code);
+        String::from_utf8_lossy(&hash).into_owned()
+    }
+
+    /// Whether a stored hash is that of the code.
+    pub(super) fn is_code(
+        &self,
+        stored: &str,
+        phone: SubjectKey,
+        purpose: Purpose,
+        message: MessageId,
+        code: &SmsCode,
+    ) -> bool {
+        let hash = |key: &SubKey| hash_of(key, phone, purpose, message, code);
+        self.0.keys.signer(stored.as_bytes(), hash).is_some()
     }
 
     /// The id of a browser that requests a number's codes, as the ledger stores it.
@@ -195,4 +207,19 @@ impl SmsCodes {
             tracing::warn!(level = name, "a large part of the limit sms-total is used");
         }
     }
+}
+
+/// In hex.
+fn hash_of(
+    key: &SubKey,
+    phone: SubjectKey,
+    purpose: Purpose,
+    message: MessageId,
+    code: &SmsCode,
+) -> [u8; 64] {
+    let message = message.to_string();
+    let parts: [&[u8]; 4] =
+        [&phone.0, purpose.as_str().as_bytes(), message.as_bytes(), code.expose().as_bytes()];
+    let hash = blake3::Hash::from_bytes(key.hash(&parts)).to_hex();
+    *hash.as_bytes().first_chunk().expect("64 digits")
 }

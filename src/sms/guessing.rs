@@ -12,7 +12,6 @@ use crate::config::LiveSettings;
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::request_id;
-use crate::secret::same;
 use crate::throttle::{
     AnyStore, Hold, HoldDecision, Limit, LimitMode, OwnedBucket, Refusal, RuleAction, StoreError, SubjectKey,
 };
@@ -270,8 +269,8 @@ impl AdmittedGuess {
             ledger.try_decoy(self.key).await?
         };
         let Some(current) = current else { return Ok(GuessResult::Nothing) };
-        let hash = self.codes.code_hash(self.key, self.purpose, current.message, &self.code);
-        let equal = same(hash.as_bytes(), current.code_hash.as_bytes());
+        let equal =
+            self.codes.is_code(&current.code_hash, self.key, self.purpose, current.message, &self.code);
         if !self.finds_code {
             return Ok(GuessResult::Nothing);
         }

@@ -4,6 +4,7 @@ mod backup;
 mod configuration;
 mod database;
 mod files;
+mod key_rotation;
 mod output;
 
 use std::os::unix::fs::PermissionsExt;

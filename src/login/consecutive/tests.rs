@@ -35,7 +35,7 @@ impl Bench {
 
     /// A browser in which alice has signed in.
     fn device(&self) -> KnownDevice {
-        let key = MasterKey::from_bytes([7; 32]).derive("test.device");
+        let key = MasterKey::from_bytes([7; 32]).derive_signing("test.device");
         let devices = DeviceCookies::new(key, Clock::manual(Micros(1_000_000)), Entropy::Os);
         let cookie = devices.remember(&KnownDevices::default(), &self.alice);
         devices.recognise(&cookie).at(self.alice.id).unwrap()

@@ -14,7 +14,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let clock = Clock::manual(Micros::from_seconds(1_772_366_400));
-        let key = MasterKey::from_bytes([7; 32]).derive("test.device");
+        let key = MasterKey::from_bytes([7; 32]).derive_signing("test.device");
         Self { devices: DeviceCookies::new(key, clock.clone(), Entropy::seeded(1)), clock }
     }
 
@@ -103,7 +103,7 @@ fn a_changed_byte_makes_it_a_strangers() {
         forged.replace_range(place..=place, letter);
         assert!(bench.devices.recognise(&forged).at(one.id).is_none(), "{place}");
     }
-    let other_key = MasterKey::from_bytes([8; 32]).derive("test.device");
+    let other_key = MasterKey::from_bytes([8; 32]).derive_signing("test.device");
     let elsewhere = DeviceCookies::new(other_key, bench.clock.clone(), Entropy::seeded(1));
     assert!(elsewhere.recognise(&cookie).at(one.id).is_none());
 }

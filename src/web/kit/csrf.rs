@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use url::Url;
 
 use crate::entropy::Entropy;
-use crate::secret::{SubKey, same};
+use crate::secret::{SigningKeys, SubKey};
 
 /// Where a request was made, according to its headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,16 +47,16 @@ impl std::fmt::Debug for Browser {
     }
 }
 
-/// The checks; the key is `web.csrf`.
+/// The checks; the keys are `web.csrf`.
 #[derive(Clone)]
 pub struct Csrf {
-    key: SubKey,
+    keys: SigningKeys,
     origin: String,
 }
 
 impl Csrf {
-    pub fn new(key: SubKey, public_url: &Url) -> Self {
-        Self { key, origin: public_url.origin().ascii_serialization() }
+    pub fn new(keys: SigningKeys, public_url: &Url) -> Self {
+        Self { keys, origin: public_url.origin().ascii_serialization() }
     }
 
     /// `Sec-Fetch-Site` decides if it is sent (a page cannot set it), then `Origin`, then the origin of
@@ -103,7 +103,7 @@ impl Csrf {
         let mask: [u8; 16] = entropy.bytes();
         let mut both = [0; 32];
         both[..16].copy_from_slice(&mask);
-        for (index, byte) in self.plain(browser).into_iter().enumerate() {
+        for (index, byte) in plain(self.keys.signing(), browser).into_iter().enumerate() {
             both[16 + index] = byte ^ mask[index];
         }
         URL_SAFE_NO_PAD.encode(both)
@@ -112,13 +112,13 @@ impl Csrf {
     fn verify(&self, browser: &Browser, token: &str) -> bool {
         let Ok(Ok(both)) = URL_SAFE_NO_PAD.decode(token).map(<[u8; 32]>::try_from) else { return false };
         let (mask, masked) = both.split_at(16);
-        let plain: Vec<u8> = masked.iter().zip(mask).map(|(byte, mask)| byte ^ mask).collect();
-        same(&plain, &self.plain(browser))
+        let told: Vec<u8> = masked.iter().zip(mask).map(|(byte, mask)| byte ^ mask).collect();
+        self.keys.signer(&told, |key| plain(key, browser)).is_some()
     }
+}
 
-    fn plain(&self, browser: &Browser) -> [u8; 16] {
-        *self.key.hash(&[&browser.0]).first_chunk().expect("a hash of 32 bytes")
-    }
+fn plain(key: &SubKey, browser: &Browser) -> [u8; 16] {
+    *key.hash(&[&browser.0]).first_chunk().expect("a hash of 32 bytes")
 }
 
 fn is_json(kind: &[u8]) -> bool {

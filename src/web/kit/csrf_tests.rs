@@ -6,7 +6,7 @@ use super::*;
 use crate::secret::MasterKey;
 
 fn csrf() -> Csrf {
-    let key = MasterKey::from_bytes([7; 32]).derive("web.csrf");
+    let key = MasterKey::from_bytes([7; 32]).derive_signing("web.csrf");
     Csrf::new(key, &Url::parse("https://id.example/").unwrap())
 }
 

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::secret::{SubKey, same};
+use crate::secret::{SigningKeys, SubKey};
 
 /// All messages of this kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,30 +130,29 @@ impl Flash {
     }
 }
 
-/// Signs and verifies flash cookies; the key is `web.flash`.
+/// Signs and verifies flash cookies; the keys are `web.flash`.
 #[derive(Clone)]
-pub struct Flashes(SubKey);
+pub struct Flashes(SigningKeys);
 
 impl Flashes {
-    pub const fn new(key: SubKey) -> Self {
-        Self(key)
+    pub const fn new(keys: SigningKeys) -> Self {
+        Self(keys)
     }
 
     pub fn sign(&self, flash: Flash) -> String {
-        format!("{}.{}", flash.code(), URL_SAFE_NO_PAD.encode(self.mac(flash)))
+        format!("{}.{}", flash.code(), URL_SAFE_NO_PAD.encode(mac(self.0.signing(), flash)))
     }
 
     pub fn read(&self, cookie: &str) -> Option<Flash> {
-        let (code, mac) = cookie.split_once('.')?;
+        let (code, told) = cookie.split_once('.')?;
         let flash = Flash::named(code)?;
-        let mac = URL_SAFE_NO_PAD.decode(mac).ok()?;
-        same(&mac, &self.mac(flash)).then_some(flash)
+        let told = URL_SAFE_NO_PAD.decode(told).ok()?;
+        self.0.signer(&told, |key| mac(key, flash)).map(|_| flash)
     }
+}
 
-    fn mac(&self, flash: Flash) -> [u8; 16] {
-        let hash = self.0.hash(&[flash.code().as_bytes()]);
-        *hash.first_chunk().expect("a hash of 32 bytes")
-    }
+fn mac(key: &SubKey, flash: Flash) -> [u8; 16] {
+    *key.hash(&[flash.code().as_bytes()]).first_chunk().expect("a hash of 32 bytes")
 }
 
 #[cfg(test)]
@@ -162,7 +161,7 @@ mod tests {
     use crate::secret::MasterKey;
 
     fn flashes(byte: u8) -> Flashes {
-        Flashes::new(MasterKey::from_bytes([byte; 32]).derive("web.flash"))
+        Flashes::new(MasterKey::from_bytes([byte; 32]).derive_signing("web.flash"))
     }
 
     #[test]

@@ -60,9 +60,9 @@ impl Edge {
         Self {
             trusted,
             cookies: Cookies::new(public_url),
-            csrf: Csrf::new(master.derive("web.csrf"), public_url),
-            flashes: Flashes::new(master.derive("web.flash")),
-            devices: DeviceCookies::new(master.derive("web.device"), clock.clone(), entropy.clone()),
+            csrf: Csrf::new(master.derive_signing("web.csrf"), public_url),
+            flashes: Flashes::new(master.derive_signing("web.flash")),
+            devices: DeviceCookies::new(master.derive_signing("web.device"), clock.clone(), entropy.clone()),
             request_ids: RequestIds::new(&entropy),
             sends_codes: true,
             alarm: Arc::default(),
