@@ -22,6 +22,14 @@ lint:
 deny:
     cargo deny check licenses bans sources
 
+# The Debian package, under target/debian (needs cargo-deb)
+deb:
+    cargo deb --locked
+
+# What the binary is made of, as CycloneDX: gatehouse_bin.cdx.json (needs cargo-cyclonedx)
+sbom:
+    cargo cyclonedx --format json --spec-version 1.5 --describe binaries
+
 # The app on http://127.0.0.1:8080 with the built-in defaults
 run *args:
     cargo run -- {{ args }}

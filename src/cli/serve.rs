@@ -91,6 +91,12 @@ async fn make_first_admin(services: &Services, world: &TimeAndEntropy) -> Result
         );
         return Ok(());
     }
+    if goes_to_journal() {
+        tracing::error!(
+            "no administrator was created: standard output goes to the journal, where a one-time password would stay; run gatehouse admin create NAME"
+        );
+        return Ok(());
+    }
     let hash = hasher.hash(&HashCaller::OPERATOR, &password).await.map_err(CliFailure::broken)?;
     // Printed before the account exists: there must not be an only password that nobody has seen.
     let shown = say(&format!(
@@ -111,6 +117,15 @@ async fn make_first_admin(services: &Services, world: &TimeAndEntropy) -> Result
         }
         Err(CreateError::Db(error)) => Err(CliFailure::broken(error)),
     }
+}
+
+/// Whether systemd writes standard output to its journal: it names device and inode of the stream
+/// (systemd.exec(5), `JOURNAL_STREAM`), since a program that it started may have redirected its output.
+fn goes_to_journal() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(journal) = std::env::var("JOURNAL_STREAM") else { return false };
+    std::fs::metadata("/proc/self/fd/1")
+        .is_ok_and(|output| journal == format!("{}:{}", output.dev(), output.ino()))
 }
 
 /// 100 random bits in five groups, without letters that look alike (Crockford's base 32).

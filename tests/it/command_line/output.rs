@@ -66,6 +66,25 @@ async fn a_first_password_that_cannot_be_shown_is_none() {
     }
 }
 
+/// systemd tells a service the inode of the stream that its journal keeps.
+#[tokio::test]
+async fn a_first_password_is_not_left_in_the_journal() {
+    use std::os::unix::fs::MetadataExt;
+    let mut home = Home::new();
+    let journal = home.path("journal");
+    let output = File::create(&journal).unwrap();
+    let stream = output.metadata().unwrap();
+    home.set("JOURNAL_STREAM", format!("{}:{}", stream.dev(), stream.ino()));
+    let mut logged = home.start_saying(&["serve"], output.into()).await;
+    logged.until("it is said", |running| running.stderr().contains("no administrator was created")).await;
+    logged.signal("TERM");
+    assert_eq!(logged.ended().await.code(), Some(0));
+    assert!(!std::fs::read_to_string(&journal).unwrap().contains("one-time password"));
+    // A terminal of the same service, which is not the journal.
+    let mut shown = home.start(&["serve"]).await;
+    shown.until("it is shown", |running| running.stdout().contains("one-time password: ")).await;
+}
+
 #[test]
 fn a_command_whose_output_is_closed_has_done_what_it_was_asked() {
     let home = Home::new();
