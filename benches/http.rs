@@ -216,12 +216,17 @@ async fn serve_empty() -> SocketAddr {
 async fn serve_evalsha(redis: &Redis) -> SocketAddr {
     let client = redis::Client::open(format!("redis://127.0.0.1:{}/", redis.port)).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
-    let script = concat!(include_str!("../lua/window.lua"), include_str!("../lua/reserve.lua"));
+    let script = concat!(
+        include_str!("../lua/window.lua"),
+        include_str!("../lua/refuse.lua"),
+        include_str!("../lua/log.lua"),
+        include_str!("../lua/reserve.lua")
+    );
     let sha: String =
         redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut connection).await.unwrap();
     let mut command = redis::cmd("EVALSHA");
-    command.arg(sha).arg(1).arg("bench:full").arg("idbyte").arg(0).arg(0);
-    command.arg(3).arg(70_000).arg(1).arg(3).arg(1).arg(60_000_000).arg(0);
+    command.arg(sha).arg(1).arg("bench:full").arg("idbyte").arg(0);
+    command.arg(3).arg(70_000).arg(3).arg(3).arg(5).arg(60_000_000);
     let command = Arc::new(command);
     let server = HttpServer::new(move || {
         App::new()

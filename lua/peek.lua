@@ -6,24 +6,24 @@
            {-1, now} if now is outside a calendar unit that the caller sent
   Edges    a captcha rule does not count forgiven hits
 ]]
-local key = KEYS[1]
-local now, holds, newest = open(key)
-local out = { now, holds }
-for at = 0, #ARGV - 1, 4 do
-  local max, window, unit_end = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-  local start = now - window
-  if unit_end ~= 0 then
-    if now < window or now >= unit_end then return { -1, now } end
-    start = window - 1
+local key, at = KEYS[1], 0
+local holds = in_flight(key)
+local out = { clock, holds }
+while at < #ARGV do
+  local max, marks, window, unit_end = ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0, nil
+  local from = clock - window + 1
+  at = at + 3
+  if marks >= 16 then
+    at = at + 1
+    from, unit_end = window, ARGV[at] + 0
+    if clock < from or clock >= unit_end then return { -1, clock } end
   end
-  local count, wait = 0, 0
-  if newest then
-    count = call('ZCOUNT', key, start + 1, HOLDS - 1)
-    if ARGV[at + 2] % 2 == 0 then count = count + call('ZCOUNT', key, start + 1 - HOLDS, '0') end
-    count = math.min(max, count)
-    if count == max then
-      wait = (unit_end ~= 0 and unit_end or time_of(score(key, max + holds)) + window) - now
-    end
+  local count, wait = call('ZCOUNT', key, from, HOLDS - 1), 0
+  if marks % 2 == 0 then count = count + call('ZCOUNT', key, from - HOLDS, '0') end
+  if count >= max then
+    count = max
+    local rank = -max - holds
+    wait = (unit_end or call('ZRANGE', key, rank, rank, 'WITHSCORES')[2] % HOLDS + window) - clock
   end
   out[#out + 1] = count
   out[#out + 1] = wait

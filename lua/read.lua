@@ -6,12 +6,10 @@
   Edges    writes nothing, except that holds whose owner died become kept hits (as in peek)
 ]]
 local key = KEYS[1]
-local now, holds, newest = open(key)
-local out = { now, holds }
-if newest then
-  local hits = call('ZRANGE', key, holds, holds + ARGV[1] - 1, 'REV', 'WITHSCORES')
-  for at = 2, #hits, 2 do
-    out[#out + 1] = time_of(hits[at] + 0)
-  end
+local holds = in_flight(key)
+local out = { clock, holds }
+local hits = call('ZRANGE', key, holds, holds + ARGV[1] - 1, 'REV', 'WITHSCORES')
+for at = 2, #hits, 2 do
+  out[#out + 1] = hits[at] % HOLDS
 end
 return out

@@ -1,15 +1,17 @@
 --[[ reserve: one hit in every bucket, or in none.
   Why a script: test and add must be one step, and MULTI cannot branch.
   KEYS[b]  window log of bucket b (one slot)
-  ARGV     id, kind (0 a hit, 1 a hold), solved (1: rules marked `captcha` let it pass);
-           then per bucket: capacity, life ms, number of rules;
-           then per rule: max, marks (1 captcha + 2 monitored + 4 a rule of this limit is marked captcha), window
-           us or first us of the calendar unit, 0 or the first us after the calendar unit
-  Output   {0, now, bucket, rule, remaining}  admitted; the tightest rule (bucket -1: none)
-           {0, now, bucket, rule, remaining, bucket, rule, wait us, frees at us}  admitted, and what a
+  ARGV     id, kind (0 a hit, 1 a hold); then per bucket: capacity, life ms, number of arguments for its rules;
+           then per rule: max, marks, window us; if it follows the calendar: max, marks, first us of the unit,
+           first us after it
+  Marks    1 captcha + 2 monitored + 4 a rule of this limit is marked captcha + 8 waived (a solved challenge
+           lifts it) + 16 calendar
+  Output   {0, at, bucket, rule, remaining}  admitted, and counts from `at`; the tightest rule (bucket -1: none)
+           {0, at, bucket, rule, remaining, bucket, rule, wait us, frees at us}  admitted, and what a
                                              monitored limit would have refused
            {1, now, bucket}                  holds in flight fill that bucket; nothing was written
-           {2, now, bucket, rule, wait us, frees at us}  refused; nothing was written
+           {2, now, bucket, rule, frees at us}  refused; nothing was written
+           '2 s us score'                    the same from refuse.lua
            {3, now}                          now is outside a calendar unit that the caller sent
            Buckets and rules count from 0.
   Edges    a hit exactly `window` old does not count; two in one microsecond are two (members are unique);
@@ -17,77 +19,124 @@
            blocks counts forgiven hits separately if there may be any: if the limit has a captcha rule, and for
            holds, because their limit may have lost its captcha rule since
 ]]
-local id, kind, solved = ARGV[1], ARGV[2], ARGV[3]
-local refused, noted, held, room
-local nows, reached = {}, {}
-local latest, at = clock, 3
+local id, kind = ARGV[1], ARGV[2]
+local holds -- in flight in each bucket; looked for only if a rule seems to be full
+local refused_at, refused_by, frees, softness
+local noted_at, noted_by, noted_frees, noted_softness
 
-for b = 1, #KEYS do
-  local key, capacity, rules = KEYS[b], ARGV[at + 1], ARGV[at + 3] + 0
-  at = at + 3
-  local sized = false
-  local now, holds, newest = open(key)
-  nows[b] = now
-  if now > latest then latest = now end
-  for r = 1, rules do
-    local max, marks = ARGV[at + 1], ARGV[at + 2] + 0 -- `max` is text; arithmetic converts it to a number
-    local window, unit_end = ARGV[at + 3] + 0, ARGV[at + 4] + 0
-    at = at + 4
-    local start = now - window
-    if unit_end ~= 0 then
-      if now < window or now >= unit_end then return { 3, now } end
-      start = window - 1
-    end
-    local captcha, monitored = marks % 2, marks % 4 >= 2
-    local waived = solved == '1' and captcha == 1
-    local oldest = newest and score(key, holds == 0 and max or max + holds)
-    if max == capacity then
-      sized = true
-      if oldest then reached[b] = holds end
-    end
-    if captcha == 0 then oldest = time_of(oldest) end
-    if oldest and oldest > start then
-      local frees = unit_end ~= 0 and unit_end or oldest + window
-      local wait = frees - now
-      if waived then
-        -- a solved challenge lifts this rule
-      elseif monitored then
-        if not noted or captcha < noted[4] or (captcha == noted[4] and wait > noted[3]) then
-          noted = { b - 1, r - 1, wait, captcha, frees }
-        end
-      elseif not refused or captcha < refused[4] or (captcha == refused[4] and wait > refused[3]) then
-        refused = { b - 1, r - 1, wait, captcha, frees }
+-- Is a rule full? A look that takes holds for hits misses none that is: a hold only puts a newer hit in the
+-- place of an older one. What it finds is true if no hold is in flight, otherwise it looks again beside them.
+for look = looked and 3 or 1, 2 do
+  local at = 2
+  for b = 1, #KEYS do
+    local key, capacity, rule = KEYS[b], ARGV[at + 1], 0
+    local last = at + 3 + ARGV[at + 3]
+    at = at + 3
+    while at < last do
+      local max, marks, window, unit_end = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3], nil
+      at = at + 3
+      if marks >= 16 then
+        at = at + 1
+        unit_end = ARGV[at] + 0
+        if clock < window + 0 or clock >= unit_end then return { 3, clock } end
       end
-    elseif not waived and not monitored and not refused then
-      local left = max + 0
-      if newest and newest > start then
-        left = max - call('ZCOUNT', key, start + 1, '+inf')
-        if captcha == 0 and (marks >= 4 or kind == '1' or holds > 0) then
-          left = left - call('ZCOUNT', key, start + 1 - HOLDS, '0')
+      local rank = '-' .. (holds and max + holds[b] or max) -- `max` is text; arithmetic converts it to a number
+      local oldest = call('ZRANGE', key, rank, rank, 'WITHSCORES')[2]
+      if oldest then
+        oldest = oldest + 0
+        if max == capacity then trims = true end
+        local captcha = marks % 2
+        if captcha == 0 and oldest < 0 then oldest = oldest + HOLDS end
+        local free = oldest + window
+        if unit_end then free = oldest >= window + 0 and unit_end or clock end
+        if free > clock and marks % 16 < 8 then
+          if marks % 4 >= 2 then
+            if not noted_at or captcha < noted_softness or captcha == noted_softness and free > noted_frees then
+              noted_at, noted_by, noted_frees, noted_softness = b - 1, rule, free, captcha
+            end
+          elseif not refused_at or captcha < softness or captcha == softness and free > frees then
+            refused_at, refused_by, frees, softness = b - 1, rule, free, captcha
+          end
         end
       end
-      if left <= 0 then
-        held = held or b - 1
-      elseif not room or left - 1 < room[3] then
-        room = { b - 1, r - 1, left - 1 }
-      end
+      rule = rule + 1
     end
   end
-  -- The log keeps more than any rule here counts, for another limit: no rule says whether it is full.
-  if not sized then reached[b] = holds end
+  if look == 2 or not (refused_at or noted_at) then break end
+  local flying = 0
+  for b = 1, #KEYS do flying = flying + call('ZCOUNT', KEYS[b], '4e15', '+inf') end
+  if flying == 0 then break end
+  holds, refused_at, noted_at = {}, nil, nil
+  for b = 1, #KEYS do holds[b] = in_flight(KEYS[b]) end
 end
+if refused_at then return { 2, clock, refused_at, refused_by, frees } end
 
-if refused then return { 2, latest, refused[1], refused[2], refused[3], refused[5] } end
-if held then return { 1, latest, held } end
+-- No rule is full. Holds in flight may still leave no room.
+local times -- when the hit of a bucket counts, if not from now
+local latest, at = clock, 2
+local full_of_holds, room_at, room_by, left
 
-at = 3
 for b = 1, #KEYS do
-  local key = KEYS[b]
-  call('ZADD', key, kind == '1' and nows[b] + HOLDS or nows[b], id)
-  live(key, ARGV[at + 2], nows[b])
-  if reached[b] and kind == '0' then trim(key, ARGV[at + 1], reached[b]) end
-  at = at + 3 + 4 * ARGV[at + 3]
+  local key, capacity, rule = KEYS[b], ARGV[at + 1], 0
+  local last = at + 3 + ARGV[at + 3]
+  -- Without a captcha rule nothing is forgiven. Then whatever is ahead of the clock, a hold too, counts for every
+  -- rule: if one counts nothing, there is none, and two cheap counts replace the look at the newest.
+  local plain = kind == '0' and ARGV[at + 5] % 8 < 4
+  local now, flying, newest, sized
+  if not plain then now, flying, newest = next_time(key) end
+  at = at + 3
+  while at < last do
+    local max, marks, from = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3]
+    at = at + 3
+    if max == capacity then sized = true end
+    if marks >= 16 then at = at + 1 else from = clock - from + 1 end
+    if marks % 4 < 2 and marks % 16 < 8 then
+      local count = 0
+      if plain or newest >= from + 0 then
+        count = call('ZCOUNT', key, from, '+inf')
+        if not now then
+          now, flying = clock, 0
+          if count > 0 and call('ZCOUNT', key, '(' .. now_text, '+inf') > 0 then
+            now, flying = next_time(key)
+            count = call('ZCOUNT', key, from, '+inf') -- without holds that have died
+          end
+        end
+        if marks % 2 == 0 and (not plain or flying > 0) then
+          count = count + call('ZCOUNT', key, from - HOLDS, '0')
+        end
+      end
+      local room = max - count - 1
+      if room < 0 then
+        full_of_holds = full_of_holds or b - 1
+      elseif not left or room < left then
+        room_at, room_by, left = b - 1, rule, room
+      end
+    end
+    rule = rule + 1
+  end
+  if not now then now, flying = next_time(key) end
+  if now > clock then
+    times = times or {}
+    times[b] = now
+    if now > latest then latest = now end
+  end
+  if flying > 0 then
+    holds = holds or {}
+    holds[b] = flying
+  end
+  -- The log keeps more than any rule here counts, for another limit: no rule says whether it is full.
+  trims = trims or not sized
 end
-room = room or { -1, -1, 0 }
-if not noted then return { 0, latest, room[1], room[2], room[3] } end
-return { 0, latest, room[1], room[2], room[3], noted[1], noted[2], noted[3], noted[5] }
+if full_of_holds then return { 1, clock, full_of_holds } end
+
+at = 2
+for b = 1, #KEYS do
+  local key, now = KEYS[b], times and times[b] or clock
+  call('ZADD', key, kind == '1' and now + HOLDS or now == clock and now_text or now, id)
+  live(key, ARGV[at + 2], now)
+  if trims and kind == '0' then trim(key, ARGV[at + 1], holds and holds[b] or 0) end
+  at = at + 3 + ARGV[at + 3]
+end
+if not left then room_at, room_by, left = -1, -1, 0 end
+if not noted_at then return { 0, latest, room_at, room_by, left } end
+return { 0, latest, room_at, room_by, left, noted_at, noted_by, noted_frees - clock, noted_frees }

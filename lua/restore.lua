@@ -12,9 +12,9 @@ for i = 1, #KEYS do
   local key, at = KEYS[i], 4 * i - 3
   local left = ARGV[at + 1] - math.floor((clock - ARGV[at + 2]) / 1000)
   if left > 0 then
-    local _, holds = open(key)
+    local holds = in_flight(key)
     local time, forgiven = ARGV[at + 2], call('ZRANGE', key, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2]
-    if forgiven and time + 0 < time_of(forgiven + 0) then time = time - HOLDS end
+    if forgiven and time + 0 < forgiven % HOLDS then time = time - HOLDS end
     if call('ZADD', key, 'NX', time, ARGV[at + 3]) == 1 then trim(key, 2 * ARGV[at], holds) end
     if call('PTTL', key) < left then call('PEXPIRE', key, left) end
   end

@@ -15,11 +15,11 @@ local id, at = ARGV[1], 1
 local kept
 for b = 1, #KEYS do
   local key, outcome, capacity, life = KEYS[b], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3]
-  local now, holds = open(key)
+  local now, holds = next_time(key)
   if outcome == 'K' then
     local stands = call('ZSCORE', key, id)
-    local from = stands and time_of(tonumber(stands)) or HOLDS
-    if from >= HOLDS then
+    local from = stands and stands % HOLDS
+    if not stands or stands + 0 >= HOLDS then
       from = now
       call('ZADD', key, now, id)
       trim(key, capacity, stands and holds - 1 or holds)

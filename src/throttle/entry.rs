@@ -60,14 +60,11 @@ pub(super) struct SubjectLog<'s> {
 }
 
 impl SubjectLog<'_> {
-    /// The time of this log: never older than its newest hit, whatever the clock says. Holds whose owner died
-    /// become kept hits here.
+    /// Turns the holds whose owner died into kept hits.
     #[inline]
-    pub fn now(&mut self, clock: Micros) -> Micros {
-        let newest = self.entry.kept.last().map_or(clock, |at| at.max(clock));
-        let Some(holds) = self.holds.get_mut(&self.entry.key) else { return newest };
-        let now = holds.iter().map(|hold| hold.at).fold(newest, Micros::max);
-        let dead = now.minus(HOLD_LIFE);
+    pub fn settle_dead(&mut self, clock: Micros) {
+        let Some(holds) = self.holds.get_mut(&self.entry.key) else { return };
+        let dead = clock.minus(HOLD_LIFE);
         if holds.iter().any(|hold| hold.at <= dead) {
             for hold in holds.extract_if(.., |hold| hold.at <= dead) {
                 self.entry.kept.insert(hold, usize::MAX / 2);
@@ -76,7 +73,14 @@ impl SubjectLog<'_> {
                 self.holds.remove(&self.entry.key);
             }
         }
-        now
+    }
+
+    /// When a hit of now is written: at the clock, but never before the newest hit of the log. If the clock
+    /// stepped back and comes forward again, what was written in between must not leave its windows early.
+    #[inline]
+    pub fn next_time(&self, clock: Micros) -> Micros {
+        let newest = self.entry.kept.last().map_or(clock, |at| at.max(clock));
+        self.in_flight().iter().map(|hold| hold.at).fold(newest, Micros::max)
     }
 
     /// Records what was asked for and admitted.
@@ -118,7 +122,8 @@ impl SubjectLog<'_> {
 
     /// Returns the time from which it counts.
     pub fn settle_kept(&mut self, id: HitId, clock: Micros, limit: &Limit) -> Micros {
-        let now = self.now(clock);
+        self.settle_dead(clock);
+        let now = self.next_time(clock);
         let held = self.take_hold(id);
         self.entry.live_until(now.plus(window::life(limit, now)));
         if let (false, Some(at)) = (held, self.entry.kept.time_of(id)) {

@@ -93,13 +93,14 @@ impl MemoryStore {
                 admitted(ask, &gathered, clock)
             });
         };
-        let now = log.now(clock);
-        gathered.add(0, bucket.limit, &log, now, ask.solved);
-        verdict(&gathered, now).unwrap_or_else(|| {
+        log.settle_dead(clock);
+        gathered.add(0, bucket.limit, &log, clock, ask.solved);
+        verdict(&gathered, clock).unwrap_or_else(|| {
+            let at = log.next_time(clock);
             if bucket.limit.capacity() > 0 {
-                log.take(ask, now, bucket.limit);
+                log.take(ask, at, bucket.limit);
             }
-            admitted(ask, &gathered, now)
+            admitted(ask, &gathered, at)
         })
     }
 
@@ -108,24 +109,20 @@ impl MemoryStore {
         let mut at = clock;
         for (index, bucket) in ask.buckets.iter().enumerate() {
             let shard = shards.of(bucket.key);
-            let now = match shard.find(bucket.key) {
+            match shard.find(bucket.key) {
                 Some(mut log) => {
-                    let now = log.now(clock);
-                    gathered.add(index, bucket.limit, &log, now, ask.solved);
-                    now
+                    log.settle_dead(clock);
+                    gathered.add(index, bucket.limit, &log, clock, ask.solved);
+                    at = at.max(log.next_time(clock));
                 }
-                None => {
-                    gathered.add(index, bucket.limit, &EmptyLog, clock, ask.solved);
-                    clock
-                }
-            };
-            at = at.max(now);
+                None => gathered.add(index, bucket.limit, &EmptyLog, clock, ask.solved),
+            }
         }
-        verdict(&gathered, at).unwrap_or_else(|| {
+        verdict(&gathered, clock).unwrap_or_else(|| {
             for bucket in ask.buckets.iter().filter(|bucket| bucket.limit.capacity() > 0) {
                 let mut log = shards.of(bucket.key).open(bucket.key, clock);
-                let now = log.now(clock);
-                log.take(ask, now, bucket.limit);
+                let at = log.next_time(clock);
+                log.take(ask, at, bucket.limit);
             }
             admitted(ask, &gathered, at)
         })
@@ -147,7 +144,7 @@ impl MemoryStore {
                 }
                 HoldOutcome::Refund | HoldOutcome::Forgive { .. } => {
                     let Some(mut log) = shard.find(bucket.key) else { continue };
-                    log.now(clock);
+                    log.settle_dead(clock);
                     log.remove(id);
                     if let (HoldOutcome::Forgive { up_to }, 0) = (outcome, log.holds())
                         && bucket.limit.challenges()
@@ -167,8 +164,8 @@ impl MemoryStore {
         let clock = self.clock.now();
         match self.lock_one(bucket.key).find(bucket.key) {
             Some(mut log) => {
-                let now = log.now(clock);
-                log.peek(bucket.limit, now)
+                log.settle_dead(clock);
+                log.peek(bucket.limit, clock)
             }
             None => EmptyLog.peek(bucket.limit, clock),
         }
@@ -178,8 +175,8 @@ impl MemoryStore {
         let clock = self.clock.now();
         match self.lock_one(bucket.key).find(bucket.key) {
             Some(mut log) => {
-                let at = log.now(clock);
-                LogReading { at, holds: log.holds(), hits: log.entry.kept.newest(MOST_READ) }
+                log.settle_dead(clock);
+                LogReading { at: clock, holds: log.holds(), hits: log.entry.kept.newest(MOST_READ) }
             }
             None => LogReading { at: clock, holds: 0, hits: Vec::new() },
         }
@@ -225,15 +222,16 @@ struct LockedShards<'a> {
 }
 
 /// Why the gathered rules refuse; None if they admit.
-fn verdict(gathered: &GatheredVerdict, at: Micros) -> Option<StoreVerdict> {
+fn verdict(gathered: &GatheredVerdict, clock: Micros) -> Option<StoreVerdict> {
     if let Some(refusal) = gathered.refused() {
-        return Some(StoreVerdict::Refused { at, refusal });
+        return Some(StoreVerdict::Refused { at: clock, refusal });
     }
-    gathered.held.map(|bucket| StoreVerdict::Held { at, bucket })
+    gathered.held.map(|bucket| StoreVerdict::Held { at: clock, bucket })
 }
 
+/// `at` is when the latest of its hits counts.
 fn admitted(ask: &ReserveRequest<'_>, gathered: &GatheredVerdict, at: Micros) -> StoreVerdict {
-    StoreVerdict::Admitted { at, room: gathered.room(ask.buckets), noted: gathered.noted() }
+    StoreVerdict::Admitted { at, room: gathered.room(ask.buckets, at), noted: gathered.noted() }
 }
 
 impl LockedShards<'_> {

@@ -21,6 +21,8 @@ mod redis;
 #[cfg(feature = "redis")]
 mod remembered;
 #[cfg(feature = "redis")]
+mod replies;
+#[cfg(feature = "redis")]
 mod scripts;
 mod store;
 pub mod window;

@@ -11,6 +11,7 @@ use super::hits::MOST_FORGIVEN;
 use super::limit::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use super::link::{CallError, RedisLink};
 use super::remembered::RememberedRefusals;
+use super::replies::{ReserveReply, integers, verdict};
 use super::scripts::LuaScripts;
 use super::store::*;
 use super::window::{self, HOLD_LIFE};
@@ -88,9 +89,9 @@ impl RedisStore {
         let buckets = || ask.buckets.iter().filter(|bucket| !bucket.limit.rules().is_empty());
         let now = self.now();
         let mut command = self.command(&self.scripts.reserve, buckets().copied());
-        command.arg(&ask.id.0).arg(u8::from(ask.kind == ReserveKind::Hold)).arg(u8::from(ask.solved));
+        command.arg(&ask.id.0).arg(u8::from(ask.kind == ReserveKind::Hold));
         for bucket in buckets() {
-            write_bucket(&mut command, bucket.limit, now);
+            write_bucket(&mut command, bucket.limit, now, ask.solved);
         }
         command
     }
@@ -214,7 +215,7 @@ impl WindowStore for RedisStore {
             let now = self.now();
             let mut command = self.command(&self.scripts.peek, [bucket].into_iter());
             for rule in bucket.limit.rules() {
-                write_rule(&mut command, rule, bucket.limit, now);
+                write_rule(&mut command, rule, bucket.limit, now, false);
             }
             match self.run(&command, &self.scripts.peek).await?.as_slice() {
                 [-1, at] => self.learn(Micros(*at)),
@@ -295,91 +296,36 @@ impl WindowStore for RedisStore {
     }
 }
 
-fn write_bucket(command: &mut Cmd, limit: &Limit, now: Micros) {
-    command.arg(limit.capacity()).arg(life_millis(limit, now)).arg(limit.rules().len());
+fn write_bucket(command: &mut Cmd, limit: &Limit, now: Micros, solved: bool) {
+    let of_a_rule = |rule: &Rule| if matches!(rule.span, RuleSpan::Calendar { .. }) { 4 } else { 3 };
+    let arguments: usize = limit.rules().iter().map(of_a_rule).sum();
+    command.arg(limit.capacity()).arg(life_millis(limit, now)).arg(arguments);
     for rule in limit.rules() {
-        write_rule(command, rule, limit, now);
+        write_rule(command, rule, limit, now, solved);
     }
 }
 
-fn write_rule(command: &mut Cmd, rule: &Rule, limit: &Limit, now: Micros) {
-    let captcha = u8::from(rule.then == RuleAction::Captcha);
-    let monitored = if limit.mode() == LimitMode::Monitor { 2 } else { 0 };
-    let forgiving = if limit.challenges() { 4 } else { 0 };
-    let (first, end) = match &rule.span {
-        RuleSpan::Sliding(window) => (window.as_micros() as i64, 0),
+/// Few arguments, because each costs the server a twentieth of a look-up: what is rare is sent if it is there.
+fn write_rule(command: &mut Cmd, rule: &Rule, limit: &Limit, now: Micros, solved: bool) {
+    let captcha = rule.then == RuleAction::Captcha;
+    let calendar = matches!(rule.span, RuleSpan::Calendar { .. });
+    let monitored = limit.mode() == LimitMode::Monitor;
+    let marks = [captcha, monitored, limit.challenges(), solved && captcha, calendar];
+    let bits = marks.iter().rev().fold(0, |bits, mark| bits * 2 + u8::from(*mark));
+    command.arg(rule.max).arg(bits);
+    match &rule.span {
+        RuleSpan::Sliding(window) => {
+            command.arg(window.as_micros() as i64);
+        }
         RuleSpan::Calendar { unit, zone } => {
             let stretch = window::stretch(*unit, zone, now);
-            (stretch.start.0, stretch.end.0)
+            command.arg(stretch.start.0).arg(stretch.end.0);
         }
-    };
-    command.arg(rule.max).arg(captcha + monitored + forgiving).arg(first).arg(end);
+    }
 }
 
 fn life_millis(limit: &Limit, now: Micros) -> u64 {
     window::life(limit, now).as_millis() as u64 + 1
-}
-
-enum ReserveReply {
-    Verdict(StoreVerdict),
-    OtherUnit(Micros),
-}
-
-fn verdict(
-    reply: &[i64],
-    ask: &ReserveRequest<'_>,
-    place: impl Fn(i64) -> Option<usize>,
-) -> Result<ReserveReply, StoreError> {
-    let broken = || StoreError::Broken(format!("{reply:?} to a reservation"));
-    let refusal = |bucket: i64, rule: i64, wait: i64, frees_at: i64| {
-        let bucket = place(bucket)?;
-        let then = ask.buckets[bucket].limit.rules().get(rule as usize)?.then;
-        Some(Refusal {
-            bucket,
-            rule: rule as usize,
-            then,
-            retry_after: Duration::from_micros(wait.max(0) as u64),
-            frees_at: Micros(frees_at),
-        })
-    };
-    let verdict = match *reply {
-        [0, at, room_bucket, room_rule, remaining, ref noted @ ..] => {
-            let at = Micros(at);
-            let room = (room_bucket >= 0).then(|| {
-                let bucket = place(room_bucket)?;
-                let rule = ask.buckets[bucket].limit.rules().get(room_rule as usize)?;
-                let reset_after = window::reset_after(rule, at);
-                Some(LimitRoom { bucket, rule: room_rule as usize, remaining: remaining as u32, reset_after })
-            });
-            let noted = match *noted {
-                [] => None,
-                [bucket, rule, wait, frees] => Some(refusal(bucket, rule, wait, frees).ok_or_else(broken)?),
-                _ => return Err(broken()),
-            };
-            StoreVerdict::Admitted { at, room: room.flatten(), noted }
-        }
-        [1, at, bucket] => StoreVerdict::Held { at: Micros(at), bucket: place(bucket).ok_or_else(broken)? },
-        [2, at, bucket, rule, wait, frees] => {
-            let refusal = refusal(bucket, rule, wait, frees).ok_or_else(broken)?;
-            StoreVerdict::Refused { at: Micros(at), refusal }
-        }
-        [3, at] => return Ok(ReserveReply::OtherUnit(Micros(at))),
-        _ => return Err(broken()),
-    };
-    Ok(ReserveReply::Verdict(verdict))
-}
-
-fn integers(value: Value) -> Result<Vec<i64>, StoreError> {
-    let list = match value {
-        Value::Nil => return Ok(Vec::new()),
-        Value::Array(list) => list,
-        other => return Err(StoreError::Broken(format!("{other:?}"))),
-    };
-    let integer = |item| match item {
-        Value::Int(number) => Ok(number),
-        other => Err(StoreError::Broken(format!("{other:?} instead of an integer"))),
-    };
-    list.into_iter().map(integer).collect()
 }
 
 fn fault(error: CallError) -> StoreError {

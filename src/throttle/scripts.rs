@@ -1,4 +1,4 @@
-//! The Lua scripts of the Redis store, each with their common prelude.
+//! The Lua scripts of the Redis store, each with their common beginning.
 
 use redis::Script;
 
@@ -11,12 +11,23 @@ pub struct LuaScripts {
     pub finish_rebuild: Script,
 }
 
+macro_rules! with_log {
+    ($script:expr) => {
+        concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/log.lua"), $script)
+    };
+}
+
 const SOURCES: [&str; 6] = [
-    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/reserve.lua")),
-    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/settle.lua")),
-    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/peek.lua")),
-    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/read.lua")),
-    concat!(include_str!("../../lua/window.lua"), include_str!("../../lua/restore.lua")),
+    concat!(
+        include_str!("../../lua/window.lua"),
+        include_str!("../../lua/refuse.lua"),
+        include_str!("../../lua/log.lua"),
+        include_str!("../../lua/reserve.lua"),
+    ),
+    with_log!(include_str!("../../lua/settle.lua")),
+    with_log!(include_str!("../../lua/peek.lua")),
+    with_log!(include_str!("../../lua/read.lua")),
+    with_log!(include_str!("../../lua/restore.lua")),
     include_str!("../../lua/finish_rebuild.lua"),
 ];
 

@@ -1,5 +1,11 @@
 //! The window arithmetic: pure functions that judge a rule from a log and a time. `lua/window.lua` does the
 //! same in the store; a conformance suite compares the two.
+//!
+//! A rule is judged at the store's clock. If that steps back by some span, the hits ahead of it count for every
+//! rule, so that a slot frees later than its hit is old, by at most that span: this can only refuse too much. A
+//! hit is written at the clock or with its log's newest hit, whichever is later, so that it stays in its windows
+//! long enough when the clock comes forward again. A hold ends by the clock, too, so that one whose owner died
+//! takes its slot for longer by the same span.
 
 use std::time::Duration;
 
@@ -240,11 +246,11 @@ impl GatheredVerdict {
         self.noted.map(FullRule::told)
     }
 
-    /// What the tightest enforced rule leaves; `buckets` are those that were asked for.
-    pub fn room(&self, buckets: &[Bucket<'_>]) -> Option<LimitRoom> {
+    /// What the tightest enforced rule leaves after a hit at `at`; `buckets` are those that were asked for.
+    pub fn room(&self, buckets: &[Bucket<'_>], at: Micros) -> Option<LimitRoom> {
         self.room.map(|FreeRule { place, remaining }| {
             let (bucket, rule) = (place.bucket as usize, place.rule as usize);
-            let reset_after = reset_after(&buckets[bucket].limit.rules()[rule], place.now);
+            let reset_after = reset_after(&buckets[bucket].limit.rules()[rule], at);
             LimitRoom { bucket, rule, remaining, reset_after }
         })
     }

@@ -17,6 +17,7 @@ on_stores! {
     calendar_units_start_afresh
     calendar_units_follow_their_time_zone
     a_month_is_as_long_as_it_is
+    a_hit_of_the_next_unit_counts_in_this_one_if_the_clock_steps_back
 }
 
 fn calendar(max: u32, unit: CalendarUnit, zone: &str) -> Rule {
@@ -69,4 +70,15 @@ async fn a_month_is_as_long_as_it_is(rig: &impl Rig) {
     rig.set(at("2026-03-31T16:00:00Z"));
     assert!(admitted(hit(rig, &[bucket]).await));
     assert_eq!(rig.store().peek(bucket).await.unwrap().rules[0].count, 1);
+}
+
+async fn a_hit_of_the_next_unit_counts_in_this_one_if_the_clock_steps_back(rig: &impl Rig) {
+    let limit = limit("hourly", &[calendar(1, CalendarUnit::Hour, "UTC")]);
+    let bucket = rig.limiter().bucket(&limit, b"a");
+    rig.set(at("2026-03-01T14:00:02Z"));
+    assert!(admitted(hit(rig, &[bucket]).await));
+    rig.set(at("2026-03-01T13:59:58Z"));
+    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, 2 * SECOND);
+    rig.set(at("2026-03-01T14:00:00Z"));
+    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, 60 * MINUTE);
 }

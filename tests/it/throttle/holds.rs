@@ -16,6 +16,8 @@ on_stores! {
     holds_fill_but_do_not_refuse
     a_kept_hold_counts_from_its_outcome
     a_hold_whose_owner_died_is_a_failure
+    a_hold_dies_by_the_clock_even_if_it_steps_back
+    a_full_rule_beside_one_with_holds_refuses
     a_dead_hold_that_is_settled_late_counts_once
     success_forgives_what_came_before_it_and_not_what_came_beside
     success_forgives_nothing_while_another_hold_is_in_flight
@@ -66,6 +68,40 @@ async fn a_hold_whose_owner_died_is_a_failure(rig: &impl Rig) {
     assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MINUTE - window::HOLD_LIFE);
     rig.advance(MINUTE - window::HOLD_LIFE);
     assert!(admitted(hit(rig, &[bucket]).await), "and it expires like one");
+}
+
+async fn a_hold_dies_by_the_clock_even_if_it_steps_back(rig: &impl Rig) {
+    let limit = limit("one", &[sliding(1, MINUTE)]);
+    let (bucket, start) = (rig.limiter().bucket(&limit, b"a"), rig.now());
+    hold(rig, bucket).await;
+    rig.set(start.minus(5 * SECOND));
+    rig.advance(window::HOLD_LIFE);
+    assert!(held(hit(rig, &[bucket]).await), "five seconds longer");
+    rig.advance(5 * SECOND);
+    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, MINUTE - window::HOLD_LIFE);
+}
+
+/// Holds in one log change nothing about another, nor about a rule that kept hits fill by themselves.
+async fn a_full_rule_beside_one_with_holds_refuses(rig: &impl Rig) {
+    let (two, one) = (limit("two", &[sliding(2, MINUTE)]), limit("one", &[sliding(1, MINUTE)]));
+    let (two, one) = (rig.limiter().bucket(&two, b"a"), rig.limiter().bucket(&one, b"a"));
+    hit(rig, &[two]).await;
+    hold(rig, two).await;
+    assert!(held(hit(rig, &[two, one]).await));
+    hit(rig, &[one]).await;
+    rig.advance(SECOND);
+    let full = refusal(hit(rig, &[two, one]).await);
+    assert_eq!((full.bucket, full.retry_after), (1, MINUTE - SECOND));
+    let rules = [sliding(1, MINUTE), sliding(3, HOUR)];
+    let both = limit("both", &rules);
+    let both = rig.limiter().bucket(&both, b"a");
+    let first = hold(rig, both).await;
+    settle(rig, both, first, HoldOutcome::Keep).await;
+    rig.advance(2 * MINUTE);
+    let second = hold(rig, both).await;
+    assert!(held(hit(rig, &[both]).await));
+    settle(rig, both, second, HoldOutcome::Keep).await;
+    assert_eq!(refusal(hit(rig, &[both]).await).rule, 0);
 }
 
 async fn a_dead_hold_that_is_settled_late_counts_once(rig: &impl Rig) {
@@ -235,7 +271,7 @@ async fn a_clock_that_steps_back_after_a_success_frees_nothing(rig: &impl Rig) {
     succeed(rig, bucket).await;
     rig.set(start.minus(30 * SECOND));
     assert!(admitted(hit(rig, &[bucket]).await));
-    assert_eq!(refusal(hit(rig, &[bucket]).await).retry_after, HOUR);
+    assert_eq!(refusal(hit(rig, &[bucket]).await).frees_at, start.plus(HOUR));
     assert_eq!(counts(rig, bucket).await, [1, 2]);
 }
 

@@ -31,32 +31,35 @@ enum Answer {
 }
 
 impl Model {
-    /// The time of a log, after the holds of dead owners became failures.
-    fn now(&mut self, log: usize, clock: Micros) -> Micros {
-        let now = self.logs[log].iter().map(|hit| hit.at).fold(clock, Micros::max);
+    /// The holds of dead owners become failures.
+    fn settle_dead(&mut self, log: usize, clock: Micros) {
         for hit in &mut self.logs[log] {
-            hit.held &= hit.at > now.minus(window::HOLD_LIFE);
+            hit.held &= hit.at > clock.minus(window::HOLD_LIFE);
         }
-        now
+    }
+
+    /// When a hit of now is written: a clock that stepped back writes none before others.
+    fn next_time(&self, log: usize, clock: Micros) -> Micros {
+        self.logs[log].iter().map(|hit| hit.at).fold(clock, Micros::max)
     }
 
     fn reserve(&mut self, clock: Micros, ask: &ReserveRequest<'_>) -> Answer {
         let (mut refused, mut noted, mut held, mut room) = (vec![], vec![], None, None);
         for (index, bucket) in ask.buckets.iter().enumerate() {
-            let now = self.now(index, clock);
+            self.settle_dead(index, clock);
             for (rule_index, rule) in bucket.limit.rules().iter().enumerate() {
                 if ask.solved && rule.then == RuleAction::Captcha {
                     continue;
                 }
                 let RuleSpan::Sliding(window) = rule.span else { unreachable!("this model slides") };
                 let passed_over = |hit: &Hit| hit.forgiven && rule.then == RuleAction::Captcha;
-                let inside = |hit: &&Hit| hit.held || hit.at > now.minus(window) && !passed_over(hit);
+                let inside = |hit: &&Hit| hit.held || hit.at > clock.minus(window) && !passed_over(hit);
                 let (holds, mut kept): (Vec<Hit>, Vec<Hit>) =
                     self.logs[index].iter().filter(inside).partition(|hit| hit.held);
                 kept.sort_by_key(|hit| hit.at);
                 let max = rule.max as usize;
                 if kept.len() >= max {
-                    let wait = kept[kept.len() - max].at.plus(window).since(now);
+                    let wait = kept[kept.len() - max].at.plus(window).since(clock);
                     let list =
                         if bucket.limit.mode() == LimitMode::Monitor { &mut noted } else { &mut refused };
                     list.push((rule.then, wait, index, rule_index));
@@ -80,7 +83,7 @@ impl Model {
             return Answer::Held { bucket };
         }
         for index in 0..ask.buckets.len() {
-            let at = self.now(index, clock);
+            let at = self.next_time(index, clock);
             self.logs[index].push(Hit {
                 at,
                 id: ask.id,
@@ -106,13 +109,13 @@ impl Model {
     /// Whether the owner's hold is alive. Changes nothing: a store that is not asked does not notice time
     /// either.
     fn may_keep(&self, log: usize, clock: Micros, id: HitId) -> bool {
-        let now = self.logs[log].iter().map(|hit| hit.at).fold(clock, Micros::max);
-        let lives = |hit: &Hit| hit.held && hit.at > now.minus(window::HOLD_LIFE);
+        let lives = |hit: &Hit| hit.held && hit.at > clock.minus(window::HOLD_LIFE);
         self.logs[log].iter().any(|hit| hit.id == id && lives(hit))
     }
 
     fn settle(&mut self, clock: Micros, log: usize, id: HitId, outcome: HoldOutcome, limit: &Limit) {
-        let now = self.now(log, clock);
+        self.settle_dead(log, clock);
+        let now = self.next_time(log, clock);
         match outcome {
             HoldOutcome::Keep => {
                 let hold = self.logs[log].iter_mut().find(|hit| hit.id == id);
@@ -153,11 +156,14 @@ enum Step {
         log: usize,
         outcome: u8,
     },
-    /// Moves the clock, sometimes a little backwards; often by exactly a window, or one less or more.
+    /// Moves the clock, sometimes backwards; often by exactly a window, or one less or more.
     Clock {
         micros: i64,
     },
 }
+
+/// How far back the clock steps at most, all steps together. Logs outlive a step of ten seconds.
+const STEPPED_BACK: Duration = Duration::from_secs(9);
 
 fn step() -> impl Strategy<Value = Step> {
     let kind = prop_oneof![Just(ReserveKind::Hit), Just(ReserveKind::Hold)];
@@ -167,6 +173,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(both, kind, solved)| Step::Ask { both, kind, solved }),
         3 => (0..6usize, 0..2usize, 0..3u8).prop_map(|(back, log, outcome)| Step::Settle { back, log, outcome }),
         1 => (-150_000i64..0).prop_map(|micros| Step::Clock { micros }),
+        1 => (-4_000_000i64..0).prop_map(|micros| Step::Clock { micros }),
         3 => near.prop_map(|micros| Step::Clock { micros }),
         1 => (0i64..20_000_000).prop_map(|micros| Step::Clock { micros }),
     ]
@@ -206,10 +213,14 @@ async fn replay<R: Rig>(
     rig.set(NOON);
     let mut model = Model::default();
     let mut ids = Vec::new();
+    let mut latest = NOON;
     let buckets = [rig.limiter().bucket(&limits[0], subject), rig.limiter().bucket(&limits[1], subject)];
     for (number, step) in steps.iter().enumerate() {
         match *step {
-            Step::Clock { micros } => rig.set(Micros(rig.now().0 + micros)),
+            Step::Clock { micros } => {
+                rig.set(Micros(rig.now().0 + micros).max(latest.minus(STEPPED_BACK)));
+                latest = latest.max(rig.now());
+            }
             Step::Ask { both, kind, solved } => {
                 let id = fresh_id();
                 ids.push(id);
@@ -235,10 +246,11 @@ async fn replay<R: Rig>(
         }
     }
     for (log, bucket) in buckets.iter().enumerate() {
-        let now = model.now(log, rig.now());
+        model.settle_dead(log, rig.now());
         let peek = rig.store().peek(*bucket).await.unwrap();
         let counts: Vec<u32> = peek.rules.iter().map(|rule| rule.count).collect();
-        let expected: Vec<u32> = limits[log].rules().iter().map(|rule| model.count(log, rule, now)).collect();
+        let expected: Vec<u32> =
+            limits[log].rules().iter().map(|rule| model.count(log, rule, rig.now())).collect();
         prop_assert_eq!(counts, expected);
         let holds = model.logs[log].iter().filter(|hit| hit.held).count();
         prop_assert_eq!(peek.holds as usize, holds);
@@ -247,6 +259,8 @@ async fn replay<R: Rig>(
 }
 
 fn histories(cases: u32, test: impl Fn([Limit; 2], Vec<Step>) -> Result<(), TestCaseError>) {
+    // PROPTEST_CASES asks for more.
+    let cases = ProptestConfig::default().cases.max(cases);
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let input = (some_limit("one"), some_limit("other"), prop::collection::vec(step(), 1..60));
     let mut runner = proptest::test_runner::TestRunner::new(config);

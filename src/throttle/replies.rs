@@ -1,0 +1,100 @@
+//! Reads the replies of the Lua scripts.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::limit::{Limit, Rule, RuleSpan};
+use super::store::*;
+use super::window;
+use crate::clock::Micros;
+
+/// The reply to a reservation.
+pub enum ReserveReply {
+    Verdict(StoreVerdict),
+    /// The server's clock is in another calendar unit than the caller thought.
+    OtherUnit(Micros),
+}
+
+/// Reads the reply to a reservation (`lua/reserve.lua`). `place` finds the bucket that was asked for by the number
+/// that the script gave it.
+pub fn verdict(
+    reply: &[i64],
+    ask: &ReserveRequest<'_>,
+    place: impl Fn(i64) -> Option<usize>,
+) -> Result<ReserveReply, StoreError> {
+    let broken = || StoreError::Broken(format!("{reply:?} to a reservation"));
+    let refusal = |bucket: i64, rule: i64, wait: i64, frees_at: i64| {
+        let bucket = place(bucket)?;
+        let then = ask.buckets[bucket].limit.rules().get(rule as usize)?.then;
+        Some(Refusal {
+            bucket,
+            rule: rule as usize,
+            then,
+            retry_after: Duration::from_micros(wait.max(0) as u64),
+            frees_at: Micros(frees_at),
+        })
+    };
+    let verdict = match *reply {
+        [0, at, room_bucket, room_rule, remaining, ref noted @ ..] => {
+            let at = Micros(at);
+            let room = (room_bucket >= 0).then(|| {
+                let bucket = place(room_bucket)?;
+                let rule = ask.buckets[bucket].limit.rules().get(room_rule as usize)?;
+                let reset_after = window::reset_after(rule, at);
+                Some(LimitRoom { bucket, rule: room_rule as usize, remaining: remaining as u32, reset_after })
+            });
+            let noted = match *noted {
+                [] => None,
+                [bucket, rule, wait, frees] => Some(refusal(bucket, rule, wait, frees).ok_or_else(broken)?),
+                _ => return Err(broken()),
+            };
+            StoreVerdict::Admitted { at, room: room.flatten(), noted }
+        }
+        [1, at, bucket] => StoreVerdict::Held { at: Micros(at), bucket: place(bucket).ok_or_else(broken)? },
+        [2, at, bucket, rule, frees] => {
+            let refusal = refusal(bucket, rule, frees - at, frees).ok_or_else(broken)?;
+            StoreVerdict::Refused { at: Micros(at), refusal }
+        }
+        // The only rule of the only bucket: the server's time in seconds and microseconds, and the hit in the way.
+        [2, seconds, micros, oldest] => {
+            let at = seconds * 1_000_000 + micros;
+            let limit = place(0).map(|bucket| ask.buckets[bucket].limit);
+            let refusal = limit.and_then(only_window).and_then(|window| {
+                let frees = Micros(oldest).plus(window).0;
+                refusal(0, 0, frees - at, frees)
+            });
+            StoreVerdict::Refused { at: Micros(at), refusal: refusal.ok_or_else(broken)? }
+        }
+        [3, at] => return Ok(ReserveReply::OtherUnit(Micros(at))),
+        _ => return Err(broken()),
+    };
+    Ok(ReserveReply::Verdict(verdict))
+}
+
+fn only_window(limit: &Limit) -> Option<Duration> {
+    match limit.rules() {
+        [Rule { span: RuleSpan::Sliding(window), .. }] => Some(*window),
+        _ => None,
+    }
+}
+
+/// Reads a list of integers: an array, or text with blanks between them, which costs the server less.
+pub fn integers(value: Value) -> Result<Vec<i64>, StoreError> {
+    let list = match value {
+        Value::Nil => return Ok(Vec::new()),
+        Value::Array(list) => list,
+        Value::BulkString(text) => {
+            let numbers = std::str::from_utf8(&text).ok().and_then(|text| {
+                text.split(' ').map(|number| number.parse().ok()).collect::<Option<Vec<i64>>>()
+            });
+            return numbers.ok_or_else(|| StoreError::Broken(format!("{text:?} instead of integers")));
+        }
+        other => return Err(StoreError::Broken(format!("{other:?}"))),
+    };
+    let integer = |item| match item {
+        Value::Int(number) => Ok(number),
+        other => Err(StoreError::Broken(format!("{other:?} instead of an integer"))),
+    };
+    list.into_iter().map(integer).collect()
+}
