@@ -186,7 +186,7 @@ impl Bench {
         self.cost_of_a_call()
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the server's windows pass by its own clock")]
+    /// By the server's own clock, which no bench sets.
     fn wait_until_short_windows_are_over(&self) {
         std::thread::sleep(SHORT);
     }
