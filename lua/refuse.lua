@@ -1,7 +1,8 @@
 --[[ refuse: the quick way to refuse, before the rest of reserve: one bucket with one sliding rule that is full.
-  Why apart: a flood of refusals is mostly this. It decides nothing differently, but it makes no tables and no
-  functions, and it answers in text, because an array of five costs as much as a look-up. Together that halves
-  the cost of a refusal.
+  Why a script: it begins reserve. Why apart: a flood of refusals is mostly this. It decides nothing differently, but
+  it makes no tables and no functions, and it answers in text, because an array of five costs as much as a look-up.
+  KEYS[1]  window log
+  ARGV     as for reserve
   Output   '2 s us score': the server's time in seconds and microseconds, and the score of the hit in the way
   Edges    a forgiven hit has a negative score and a hold a huge one: neither is answered here. Nor is a rule
            that is monitored, waived or follows the calendar: its marks are others
