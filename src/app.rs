@@ -181,12 +181,15 @@ impl Application {
         let attacks = AttackWatch::new(audit.clone());
         let alarm = attacks.alarm();
         let parts = Arc::new(AppParts { db, limiter, insurance, link, live: live.clone() });
+        let sign_in = SignInService::new(Arc::clone(&guard), accounts.clone(), hasher.clone());
+        // If it fails, the upkeep tries again.
+        let _ = sign_in.follow_imported().await;
         let services = Services {
             live,
             tuning,
             audit,
             attacks,
-            sign_in: SignInService::new(Arc::clone(&guard), accounts.clone(), hasher.clone()),
+            sign_in,
             registration: Registration::new(
                 Arc::clone(&guard),
                 accounts.clone(),

@@ -17,6 +17,8 @@ use crate::web::kit::services::Services;
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// Between two checks whether the window store can decide on sign-ins again, if no attempt causes one.
 const RETURN_EVERY: Duration = Duration::from_secs(1);
+/// Between two checks whether there are imported passwords.
+const IMPORTED_EVERY: Duration = Duration::from_secs(5);
 
 /// Deletes what has expired, a little at a time.
 pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut stop: StopSignal) {
@@ -49,6 +51,14 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
 pub(super) async fn rebuild_lost_windows(services: Data<Services>, mut stop: StopSignal) {
     while stop.pause(RETURN_EVERY).await {
         services.sign_in.guard().rebuild_if_lost(&services.live.snapshot().limits).await;
+    }
+}
+
+/// Notices that accounts were imported, and that the last of their passwords was replaced.
+pub(super) async fn follow_imported(services: Data<Services>, mut stop: StopSignal) {
+    while stop.pause(IMPORTED_EVERY).await {
+        // An outage is reported by the probes.
+        let _ = services.sign_in.follow_imported().await;
     }
 }
 

@@ -1,5 +1,6 @@
-//! `gatehouse serve | check-config | admin create | admin enable | key | limits show`
+//! `gatehouse serve | check-config | admin create | admin enable | accounts import | accounts imported | key | limits show`
 
+mod accounts;
 mod admin;
 mod key;
 mod limits;
@@ -42,6 +43,11 @@ enum Command {
         #[command(subcommand)]
         command: AdminCommand,
     },
+    /// Bring accounts from another system.
+    Accounts {
+        #[command(subcommand)]
+        command: AccountsCommand,
+    },
     /// Replace the key that signs cookies, forms, challenges and codes.
     Key {
         #[command(subcommand)]
@@ -71,6 +77,27 @@ enum AdminCommand {
     Enable {
         /// Username of the account.
         name: String,
+        /// Configuration file [default: gatehouse.toml, if it exists]
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+}
+
+#[derive(Subcommand)]
+enum AccountsCommand {
+    /// Create the accounts of a file, all of them or none.
+    Import {
+        /// JSON lines with login, password_hash, phone and phone_verified; - reads standard input.
+        file: PathBuf,
+        /// Only check the file and the database.
+        #[arg(long)]
+        dry_run: bool,
+        /// Configuration file [default: gatehouse.toml, if it exists]
+        #[arg(long)]
+        config: Option<PathBuf>,
+    },
+    /// Count the imported password hashes that no sign-in has replaced yet.
+    Imported {
         /// Configuration file [default: gatehouse.toml, if it exists]
         #[arg(long)]
         config: Option<PathBuf>,
@@ -121,6 +148,12 @@ pub fn run() -> ExitCode {
         }
         Command::Admin { command: AdminCommand::Enable { name, config } } => {
             load(config.as_deref()).and_then(|(_, loaded)| admin::enable(&loaded, &name))
+        }
+        Command::Accounts { command: AccountsCommand::Import { file, dry_run, config } } => {
+            load(config.as_deref()).and_then(|(_, loaded)| accounts::import(&loaded, &file, dry_run))
+        }
+        Command::Accounts { command: AccountsCommand::Imported { config } } => {
+            load(config.as_deref()).and_then(|(_, loaded)| accounts::imported(&loaded))
         }
         Command::Key { command } => run_key(command),
         Command::Limits { command: LimitsCommand::Show { config } } => {

@@ -1,7 +1,8 @@
-//! The bounded pool for all password hashing (argon2id).
+//! The bounded pool for all password hashing: argon2id, and what imported passwords were hashed with.
 
 mod arena;
 mod fair;
+mod pace;
 mod scheduler;
 mod workers;
 
@@ -11,11 +12,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use argon2::{Algorithm, Argon2, Params, Version};
-use tokio::sync::oneshot;
+use argon2::Params;
+use parking_lot::RwLock;
+use tokio::sync::{OnceCell, oneshot};
 
 use self::arena::ArenaPool;
-use self::workers::HashWorkers;
+use self::pace::Pace;
+use self::workers::{HashTurn, HashWorkers};
+use super::hash_function::{HashCost, HashFunction};
 use super::phc::{Phc, StoredHash};
 use super::{Password, PasswordError, Username};
 use crate::config::PasswordSettings as HashSettings;
@@ -43,6 +47,7 @@ pub struct PasswordHasher(Arc<HasherPool>);
 
 struct HasherPool {
     params: Params,
+    function: HashFunction,
     /// Shaped like a hash with these parameters, but its output is random.
     decoy: StoredHash,
     entropy: Entropy,
@@ -52,13 +57,17 @@ struct HasherPool {
     computed: AtomicU64,
     decoys: AtomicU64,
     mean_micros: AtomicU64,
+    /// While there are imported passwords.
+    pace: RwLock<Option<Pace>>,
+    /// See [`pace::measure_slowness`].
+    slowness: OnceCell<f64>,
     patient: AtomicBool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyResult {
     pub ok: bool,
-    /// Right, but hashed with other parameters than today's: should be hashed again now.
+    /// Right, but imported, or hashed with other parameters than today's: should be hashed again now.
     pub rehash: bool,
 }
 
@@ -78,8 +87,11 @@ impl PasswordHasher {
         let workers = workers.clamp(1, MOST_WORKERS);
         let salt = entropy.bytes::<{ argon2::RECOMMENDED_SALT_LEN }>().to_vec();
         let output = entropy.bytes::<OUTPUT_BYTES>().to_vec();
+        let function = HashFunction::own(params.clone());
+        note_deadline(None);
         Ok(Self(Arc::new(HasherPool {
-            decoy: StoredHash { params: params.clone(), salt, output },
+            decoy: StoredHash { function: function.clone(), salt, output, imported: false },
+            function,
             params,
             entropy,
             workers: HashWorkers::start(workers, queue),
@@ -88,6 +100,8 @@ impl PasswordHasher {
             computed: AtomicU64::new(0),
             decoys: AtomicU64::new(0),
             mean_micros: AtomicU64::new(50_000),
+            pace: RwLock::new(None),
+            slowness: OnceCell::new(),
             patient: AtomicBool::new(false),
         })))
     }
@@ -136,7 +150,7 @@ impl PasswordHasher {
             Err(refused) => return Ok(Err(refused)),
         };
         let own = own.to_owned();
-        self.work(caller, pending(), move |pool| match password.guessable(&own) {
+        self.work(caller, pending(), move |pool, _| match password.guessable(&own) {
             true => Err(PasswordError::Guessable),
             false => Ok(pool.hash(&password)),
         })
@@ -146,15 +160,16 @@ impl PasswordHasher {
     /// The hash to store for a password that was checked already, with its own salt.
     pub async fn hash(&self, caller: &HashCaller, password: &Password) -> Result<Phc, HasherBusy> {
         let password = password.clone();
-        self.work(caller, pending(), move |pool| pool.hash(&password)).await
+        self.work(caller, pending(), move |pool, _| pool.hash(&password)).await
     }
 
     /// Whether the password matches the hash. Without a hash (no account, or no usable password) a decoy is
     /// computed, so that the answer `false` takes as long. The same happens if the stored hash is damaged or
     /// its parameters are out of bounds, which is logged.
     ///
-    /// A hash that was stored with other parameters takes the time of those until it is hashed again: after a
-    /// change of the parameters, the response time tells such an account from none.
+    /// While there are imported passwords, each answer takes the same time from the start of its turn; see [`pace`].
+    /// Otherwise a hash that was stored with other parameters takes the time of those until it is hashed again: after
+    /// a change of the parameters, the response time tells such an account from none.
     ///
     /// If `hung_up` resolves first, the caller stops waiting; a hash that has begun runs to its end.
     pub async fn verify(
@@ -174,18 +189,64 @@ impl PasswordHasher {
             stored
         });
         let known = real.is_some();
-        let StoredHash { params, salt, output } = real.unwrap_or_else(|| self.0.decoy.clone());
-        let stale = params != self.0.params;
+        let stored = real.unwrap_or_else(|| self.0.decoy.clone());
+        let imported = stored.imported;
+        let stale = imported || stored.function != self.0.function;
+        if imported && self.pace().is_none() {
+            // It was imported a moment ago.
+            self.keep_pace(Some(stored.cost())).await;
+        }
+        let pace = self.pace();
+        // Its weight is that of a stranger's turn.
+        let caller = if imported { caller.as_stranger() } else { *caller };
         let password = password.clone();
-        let same = self.work(caller, hung_up, move |pool| {
-            let computed = pool.compute(&password, params, &salt, output.len());
-            secret::same(&computed, &output)
+        let same = self.work(&caller, hung_up, move |pool, turn| {
+            let typed = if imported { password.bytes_as_typed() } else { password.bytes() };
+            let StoredHash { function, salt, output, .. } = &stored;
+            let computed = pool.compute(typed, function, salt, output.len());
+            (secret::same(&computed, output), pace.map(|pace| (pace, turn)))
         });
-        let ok = same.await? & known;
+        let (same, paced) = same.await?;
+        if let Some((pace, turn)) = paced {
+            finish(pace, turn).await;
+        }
+        let ok = same & known;
         if !known {
             self.0.decoys.fetch_add(1, Ordering::SeqCst);
         }
         Ok(VerifyResult { ok, rehash: ok && stale })
+    }
+
+    /// Follows the dearest of the imported passwords; None if there are none. Clones follow, too.
+    pub(super) async fn keep_pace(&self, dearest: Option<HashCost>) {
+        if self.pace().map(|pace| pace.dearest) == dearest {
+            return;
+        }
+        let pace = match dearest {
+            None => None,
+            Some(dearest) => {
+                let measured = || async { tokio::task::spawn_blocking(pace::measure_slowness).await };
+                let slowness = self.0.slowness.get_or_try_init(measured).await.copied().unwrap_or(1.0);
+                let own = self.0.function.cost(OUTPUT_BYTES);
+                Some(Pace::of(dearest, own, slowness, self.0.worker_count))
+            }
+        };
+        self.0.workers.set_most_strangers(pace.map_or(usize::MAX, |pace| pace.strangers));
+        match pace {
+            Some(Pace { answer, .. }) => {
+                tracing::info!(
+                    ?answer,
+                    "there are imported passwords: sign-ins are answered at one deadline"
+                );
+            }
+            None => tracing::info!("no imported password is left: sign-ins are answered at once"),
+        }
+        note_deadline(pace);
+        *self.0.pace.write() = pace;
+    }
+
+    fn pace(&self) -> Option<Pace> {
+        *self.0.pace.read()
     }
 
     /// How many callers wait in a lane.
@@ -203,7 +264,7 @@ impl PasswordHasher {
         for _ in 0..self.0.worker_count {
             let (release, released) = mpsc::channel::<Infallible>();
             let (tell, begun) = oneshot::channel();
-            let work = Box::new(move || {
+            let work = Box::new(move |_turn| {
                 let _ = tell.send(());
                 let _ = released.recv();
             });
@@ -229,13 +290,13 @@ impl PasswordHasher {
         &self,
         caller: &HashCaller,
         hung_up: impl Future<Output = ()>,
-        job: impl FnOnce(&HasherPool) -> T + Send + 'static,
+        job: impl FnOnce(&HasherPool, HashTurn) -> T + Send + 'static,
     ) -> Result<T, HasherBusy> {
         let (tell, mut told) = oneshot::channel();
         let pool = Arc::clone(&self.0);
-        let work = Box::new(move || {
+        let work = Box::new(move |turn| {
             // The receiver may be gone.
-            let _ = tell.send(job(&pool));
+            let _ = tell.send(job(&pool, turn));
         });
         let busy = || self.0.busy();
         let waiting = self.0.workers.push(caller, work).ok_or_else(busy)?;
@@ -262,27 +323,27 @@ impl HasherPool {
     /// The time in which all who wait now will have been served, in whole seconds for Retry-After.
     fn busy(&self) -> HasherBusy {
         let waiting: usize = HashLane::ALL.iter().map(|lane| self.workers.waiting(*lane)).sum();
-        let rounds = (waiting + self.worker_count).div_ceil(self.worker_count) as u64;
-        let micros = self.mean_micros.load(Ordering::Relaxed).saturating_mul(rounds);
-        let retry_after = Duration::from_secs(micros.div_ceil(1_000_000));
+        let mean = Duration::from_micros(self.mean_micros.load(Ordering::Relaxed));
+        let (at_once, each) =
+            self.pace.read().map_or((self.worker_count, mean), |pace| (pace.strangers, pace.turn));
+        let rounds = u32::try_from((waiting + at_once).div_ceil(at_once)).unwrap_or(u32::MAX);
+        let retry_after =
+            Duration::from_secs(each.saturating_mul(rounds).as_micros().div_ceil(1_000_000) as u64);
         HasherBusy { retry_after: retry_after.clamp(Duration::from_secs(1), LONGEST_RETRY) }
     }
 
     fn hash(&self, password: &Password) -> Phc {
         let salt = self.entropy.bytes::<{ argon2::RECOMMENDED_SALT_LEN }>();
-        let output = self.compute(password, self.params.clone(), &salt, OUTPUT_BYTES);
+        let output = self.compute(password.bytes(), &self.function, &salt, OUTPUT_BYTES);
         Phc::encode(&self.params, &salt, &output)
     }
 
     #[expect(clippy::disallowed_methods, reason = "measures how long a hash takes, for retry_after")]
-    fn compute(&self, password: &Password, params: Params, salt: &[u8], length: usize) -> Vec<u8> {
+    fn compute(&self, password: &[u8], function: &HashFunction, salt: &[u8], length: usize) -> Vec<u8> {
         let start = std::time::Instant::now();
-        let blocks = params.block_count();
+        let blocks = function.blocks();
         let mut arena = self.arenas.take(blocks);
-        let mut output = vec![0; length];
-        Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-            .hash_password_into_with_memory(password.bytes(), salt, &mut output, &mut arena[..blocks])
-            .expect("parameters and lengths were checked");
+        let output = function.compute(password, salt, length, &mut arena[..blocks]);
         // The extra memory of an expensive stored hash is freed.
         if arena.len() <= self.params.block_count() {
             self.arenas.put_back(arena);
@@ -294,6 +355,20 @@ impl HasherPool {
         self.mean_micros.store((mean / 8 * 7).saturating_add(micros / 8), Ordering::Relaxed);
         output
     }
+}
+
+fn note_deadline(pace: Option<Pace>) {
+    metrics::gauge!("gatehouse_sign_in_deadline_seconds")
+        .set(pace.map_or(0.0, |pace| pace.answer.as_secs_f64()));
+}
+
+/// Ends a turn, and returns when it may be answered.
+async fn finish(pace: Pace, turn: HashTurn) {
+    let started = turn.started;
+    tokio::time::sleep(pace.turn.saturating_sub(started.elapsed())).await;
+    drop(turn);
+    let taken = started.elapsed();
+    tokio::time::sleep(pace.answer_after(taken).saturating_sub(taken)).await;
 }
 
 #[cfg(test)]

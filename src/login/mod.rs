@@ -6,9 +6,12 @@ mod client;
 mod consecutive;
 mod devices;
 mod failure_record;
+mod foreign;
 mod guard;
+mod hash_function;
 mod hasher;
 mod id;
+mod import;
 mod password;
 mod phc;
 mod registration;
@@ -22,7 +25,8 @@ mod username;
 pub use crate::config::{PasswordSettings as HashSettings, SessionSettings};
 pub use accounts::{
     Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountPage, Accounts, CreateError,
-    DEVICE_LIFE, DeviceFailures, FailureResult, PastSignIn, PhoneSet, Roles, ShownBy,
+    DEVICE_LIFE, DeviceFailures, FailureResult, ImportConflict, ImportOutcome, PastSignIn, PhoneSet, Roles,
+    ShownBy,
 };
 pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome, ResetRequest};
 pub use client::{RequestOrigin, SignInClient};
@@ -35,6 +39,7 @@ pub use guard::{
 };
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use id::{AccountId, DeviceId, SessionId};
+pub use import::{ImportFile, ImportMistake, ImportMistakes, ImportRow, MOST_ROWS as MOST_IMPORTED};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use phc::Phc;
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};

@@ -26,7 +26,11 @@ const MIN_SCORE: Score = Score::Four;
 
 /// The input, normalised by RFC 8265's OpaqueString. Wiped when dropped, never printed.
 #[derive(Clone)]
-pub struct Password(SecretString);
+pub struct Password {
+    normal: SecretString,
+    /// As it was typed, if that is something else.
+    typed: Option<SecretString>,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
@@ -48,8 +52,8 @@ impl Password {
     pub(super) fn choose(input: &str) -> Result<Self, PasswordError> {
         bound(input)?;
         let normal = normalised(input).ok_or(PasswordError::Character)?;
-        let password = Self(SecretString::from(normal.into_owned()));
-        match password.0.expose_secret().chars().count() {
+        let password = Self { normal: SecretString::from(normal.into_owned()), typed: None };
+        match password.normal.expose_secret().chars().count() {
             ..MIN_CHARS => Err(PasswordError::TooShort),
             MIN_CHARS..=MAX_CHARS => Ok(password),
             _ => Err(PasswordError::TooLong),
@@ -65,7 +69,7 @@ impl Password {
     /// The block-list: common passwords, dates, keyboard runs, repeats, the name of this service, and words
     /// of the owner (a name, a number). Takes up to 30 ms for an adversarial input.
     pub(super) fn guessable(&self, own: &str) -> bool {
-        let head = self.0.expose_secret().chars().take(ESTIMATED_CHARS).collect::<String>();
+        let head = self.normal.expose_secret().chars().take(ESTIMATED_CHARS).collect::<String>();
         let head = Zeroizing::new(head);
         zxcvbn::zxcvbn(&head, &[own, "gatehouse"]).score() < MIN_SCORE
     }
@@ -75,11 +79,18 @@ impl Password {
     pub fn attempt(input: &str) -> Result<Self, PasswordError> {
         bound(input)?;
         // Input that cannot be normalised was never stored either, so as it is it matches nothing.
-        Ok(Self(SecretString::from(normalised(input).unwrap_or(Cow::Borrowed(input)).into_owned())))
+        let normal = normalised(input).unwrap_or(Cow::Borrowed(input));
+        let typed = (normal != input).then(|| SecretString::from(input.to_owned()));
+        Ok(Self { normal: SecretString::from(normal.into_owned()), typed })
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        self.0.expose_secret().as_bytes()
+        self.normal.expose_secret().as_bytes()
+    }
+
+    /// What other systems hash: they do not normalise.
+    pub(super) fn bytes_as_typed(&self) -> &[u8] {
+        self.typed.as_ref().unwrap_or(&self.normal).expose_secret().as_bytes()
     }
 }
 

@@ -106,6 +106,14 @@ impl SignInService {
         &self.0.guard
     }
 
+    /// Lets every answer that follows a comparison leave at one deadline while there are imported passwords. Other
+    /// instances import, too: call it every few seconds.
+    pub async fn follow_imported(&self) -> Result<(), DbError> {
+        let dearest = self.0.accounts.dearest_imported().await?;
+        self.0.hasher.keep_pace(dearest).await;
+        Ok(())
+    }
+
     /// Every password is tried here, whichever page it was typed on, so that one window counts them all.
     pub async fn attempt(
         &self,
@@ -330,8 +338,8 @@ impl SignInService {
         guard.subject(&attempt.login).await.map(Ok)
     }
 
-    /// The parameters have changed since this password was hashed. Nobody waits for this; if it fails, the
-    /// next sign-in tries again.
+    /// This password was imported, or the parameters have changed since it was hashed. Nobody waits for this; if it
+    /// fails, the next sign-in tries again.
     fn rehash(&self, account: Account, password: Password, caller: HashCaller) {
         let service = self.clone();
         tokio::spawn(async move {

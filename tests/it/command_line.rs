@@ -1,5 +1,6 @@
 //! The real binary: what it prints, what it leaves behind, and how it ends.
 
+mod accounts;
 mod backup;
 mod configuration;
 mod database;

@@ -73,6 +73,11 @@ impl HashCaller {
         Self { device, ..Self::stranger(&origin.network, solved) }
     }
 
+    /// The same without its known device.
+    pub const fn as_stranger(self) -> Self {
+        Self { device: None, ..self }
+    }
+
     pub const fn is_known(&self) -> bool {
         self.device.is_some()
     }
@@ -137,13 +142,14 @@ impl<J> HashScheduler<J> {
         self.queue_mut(position.lane).remove(position.owner, position.id)
     }
 
-    /// The next job. While both lanes have jobs, every second one is a known device's.
-    pub fn take(&mut self) -> Option<StartedJob<J>> {
+    /// The next job. While both lanes have jobs, every second one is a known device's; all are, unless strangers may
+    /// have a turn.
+    pub fn take(&mut self, strangers_may: bool) -> Option<StartedJob<J>> {
         let order = match self.known_is_next {
             true => [HashLane::KnownDevice, HashLane::Solved, HashLane::Unsolved],
             false => [HashLane::Solved, HashLane::Unsolved, HashLane::KnownDevice],
         };
-        order.into_iter().find_map(|lane| {
+        order.into_iter().filter(|lane| strangers_may || *lane == HashLane::KnownDevice).find_map(|lane| {
             let TakenJob { job, owner, source } = self.queue_mut(lane).take()?;
             self.known_is_next = lane != HashLane::KnownDevice;
             Some(StartedJob { job, ticket: RunningJob { lane, owner, source } })

@@ -18,7 +18,7 @@ fn scheduler() -> HashScheduler<&'static str> {
 }
 
 fn take(scheduler: &mut HashScheduler<&'static str>) -> Option<&'static str> {
-    scheduler.take().map(|started| started.job)
+    scheduler.take(true).map(|started| started.job)
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn workers_are_never_idle_while_somebody_waits() {
         scheduler.push(&known(1, 1), job).unwrap();
     }
     scheduler.push(&stranger(1, false), "three").unwrap();
-    let first = scheduler.take().unwrap();
+    let first = scheduler.take(true).unwrap();
     assert_eq!((first.job, take(&mut scheduler), take(&mut scheduler)), ("first", Some("three"), None));
     scheduler.finished(first.ticket);
     assert_eq!(take(&mut scheduler), Some("second"));
@@ -111,7 +111,7 @@ fn among_known_devices_of_500_busy_accounts_a_quiet_one_is_next_but_one() {
     // It signed in before any of them came; and they have not all been served yet.
     scheduler.push(&quiet, "quiet").unwrap();
     for _ in 0..300 {
-        let started = scheduler.take().unwrap();
+        let started = scheduler.take(true).unwrap();
         scheduler.finished(started.ticket);
         ask(&mut scheduler);
     }

@@ -59,7 +59,7 @@ async fn two_hashes_of_one_password_differ() {
 async fn other_implementations_read_our_hashes() {
     use argon2::PasswordVerifier;
     let phc = hasher(CHEAP).hash(&STRANGER, &password("grog")).await.unwrap();
-    assert!(Argon2::default().verify_password(b"grog", phc.as_str()).is_ok());
+    assert!(argon2::Argon2::default().verify_password(b"grog", phc.as_str()).is_ok());
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn stored_parameters_beyond_bounds_are_not_computed() {
     for head in [
         "$argon2id$v=19$m=1048576,t=1,p=1",
         "$argon2id$v=19$m=65537,t=1,p=1",
-        "$argon2id$v=19$m=65536,t=4,p=1",
+        "$argon2id$v=19$m=65536,t=5,p=1",
         "$argon2id$v=19$m=8,t=4294967295,p=1",
         "$argon2id$v=19$m=800,t=1,p=100",
         "$argon2id$v=16$m=8,t=1,p=1",
@@ -224,4 +224,135 @@ async fn many_at_once_share_the_arenas_and_all_answer() {
 #[test]
 fn debug_output_hides_the_hash() {
     assert_eq!(format!("{:?}", Phc::stored("$argon2id$…".into())), "Phc(…)");
+}
+
+/// Of "correct horse".
+const IMPORTED: [&str; 4] = [
+    "$argon2i$v=19$m=64,t=2,p=1$c2l4dGVlbiBieXRlcyAhIQ$BZcmCWSWXk2RPIA4uUXaks5U+arJLO0hMaMRSyypft0",
+    "$scrypt$ln=4,r=8,p=1$B2CslTIm5HwPYexday2FsA$pFh5nsACIsxx78Hif1QJlCud/EKGFGPMqWK6wR024ss",
+    "pbkdf2_sha256$3$saltsaltsalt$/YtbtpFO9qZpGwawxMfTioK8PTH3oHQCEIStXnku4gg=",
+    "$2b$04$9GAjsXD.2ikRqsIemgkUBe4fAvHKSR3hpyOBv/UIWlB5zhv88oRc6",
+];
+
+/// Sets the time of a turn, and of an answer; one stranger at once.
+fn set_pace(hasher: &PasswordHasher, turn: Duration, answer: Duration) {
+    let dearest = HashCost { millis: 1, memory_mib: 1 };
+    *hasher.0.pace.write() = Some(Pace { dearest, turn, answer, strangers: 1 });
+    hasher.0.workers.set_most_strangers(1);
+}
+
+#[tokio::test]
+async fn an_imported_hash_is_verified_by_its_own_function_and_asks_for_a_rehash() {
+    let hasher = hasher(CHEAP);
+    for foreign in IMPORTED {
+        let phc = Phc::import(foreign).unwrap();
+        let verify = async |text: &str| {
+            hasher.verify(&STRANGER, pending(), &password(text), Some(&phc)).await.unwrap()
+        };
+        assert_eq!(verify("correct horse").await, VerifyResult { ok: true, rehash: true }, "{foreign}");
+        assert_eq!(verify("correct hors").await, VerifyResult { ok: false, rehash: false }, "{foreign}");
+    }
+    assert_eq!((hasher.verifications(), hasher.decoys()), (8, 0));
+}
+
+#[tokio::test]
+async fn imported_hashes_see_a_password_as_it_was_typed_and_ours_normalised() {
+    let hasher = hasher(CHEAP);
+    let typed = "contraseña 密码 e\u{301}";
+    let phc = Phc::import("$2b$04$VMPBwW3vfZwSgnXGGlOVvuqCBSCJkz8k4hgZ.t/geGLX71YmPUrSC").unwrap();
+    let verify = async |text: &str, phc: &Phc| {
+        hasher.verify(&STRANGER, pending(), &password(text), Some(phc)).await.unwrap().ok
+    };
+    assert!(verify(typed, &phc).await);
+    assert!(!verify("contraseña 密码 é", &phc).await);
+    let ours = hasher.hash(&STRANGER, &password(typed)).await.unwrap();
+    assert!(verify(typed, &ours).await && verify("contraseña 密码 é", &ours).await, "on any keyboard");
+}
+
+#[tokio::test]
+async fn an_imported_hash_that_was_made_dearer_by_hand_is_not_computed() {
+    let hasher = hasher(CHEAP);
+    let tail = "c2l4dGVlbiBieXRlcyAhIQ$1fXEoXnOeHMsgTtQJoodBe7ITVpx8YGfeCPC5uA9fjw";
+    for text in [
+        format!("imported$00001$0001$$argon2id$v=19$m=1048576,t=1,p=1${tail}"),
+        format!("imported$00001$0001$$scrypt$ln=24,r=8,p=1${tail}"),
+        "imported$00001$0001$$2b$31$9GAjsXD.2ikRqsIemgkUBe4fAvHKSR3hpyOBv/UIWlB5zhv88oRc6".to_owned(),
+        "imported$00001$0001$pbkdf2_sha256$4000000000$saltsaltsalt$/YtbtpFO9qZpGwawxMfTioK8PTH3oHQCEIStXnku4gg="
+            .to_owned(),
+        "imported$".to_owned(),
+        "imported$$$".to_owned(),
+        format!("imported$00001$0001$imported$00001$0001${}", IMPORTED[0]),
+    ] {
+        let phc = Phc::stored(text.clone());
+        let verified = hasher.verify(&STRANGER, pending(), &password("correct horse"), Some(&phc)).await.unwrap();
+        assert!(!verified.ok, "{text}");
+    }
+    assert_eq!((hasher.verifications(), hasher.decoys()), (7, 7), "a decoy for each");
+}
+
+#[tokio::test]
+async fn while_there_are_imported_hashes_no_answer_leaves_before_the_deadline() {
+    const DEADLINE: Duration = Duration::from_millis(40);
+    let hasher = hasher(CHEAP);
+    let ours = hasher.hash(&STRANGER, &password("correct horse")).await.unwrap();
+    set_pace(&hasher, DEADLINE / 2, DEADLINE);
+    let imported = IMPORTED.map(|foreign| Some(Phc::import(foreign).unwrap()));
+    let device = HashCaller { device: Some((fair::QueueOwner::of(b"alice"), 1)), ..STRANGER };
+    for phc in imported.into_iter().chain([Some(ours), None]) {
+        for (text, caller) in [("correct horse", STRANGER), ("wrong", STRANGER), ("wrong", device)] {
+            let asked = tokio::time::Instant::now();
+            let _ = hasher.verify(&caller, pending(), &password(text), phc.as_ref()).await.unwrap();
+            assert!(asked.elapsed() >= DEADLINE, "{text} after {:?}", asked.elapsed());
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_first_imported_hash_that_is_met_sets_the_deadline_and_the_database_lifts_it() {
+    let hasher = hasher(CHEAP);
+    assert_eq!(hasher.pace(), None);
+    let phc = Phc::import(IMPORTED[3]).unwrap();
+    let _ = hasher.verify(&STRANGER, pending(), &password("x"), Some(&phc)).await.unwrap();
+    assert_eq!(hasher.pace().unwrap().dearest.millis, 1);
+    let dearer = HashCost { millis: 2, memory_mib: 128 };
+    hasher.keep_pace(Some(dearer)).await;
+    let _ = hasher.verify(&STRANGER, pending(), &password("x"), Some(&phc)).await.unwrap();
+    assert_eq!(hasher.pace().unwrap().dearest, dearer, "a cheaper one does not shorten it");
+    hasher.keep_pace(None).await;
+    assert_eq!(hasher.pace(), None);
+}
+
+/// How long a stranger waits for a turn must not tell what the one before computed.
+#[tokio::test]
+async fn a_strangers_turn_goes_on_after_its_hash_and_a_known_device_does_not_wait_for_it() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let hasher = hasher(HashSettings { workers: 2, ..CHEAP });
+    drop(hasher.keep_busy(true).await);
+    set_pace(&hasher, HOUR, HOUR);
+    let strangers = [guess(&hasher, STRANGER), guess(&hasher, STRANGER)];
+    until_waiting(&hasher, HashLane::Unsolved, 1).await;
+    let device = HashCaller { device: Some((fair::QueueOwner::of(b"alice"), 1)), ..STRANGER };
+    let device = guess(&hasher, device);
+    while hasher.verifications() < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(hasher.waiting(HashLane::Unsolved), 1, "the second stranger");
+    // A caller that is gone needs no turn.
+    strangers[0].abort();
+    while hasher.verifications() < 3 {
+        tokio::task::yield_now().await;
+    }
+    strangers[1].abort();
+    device.abort();
+}
+
+/// What imported passwords make of the queue ends with them.
+#[tokio::test]
+async fn without_imported_hashes_strangers_use_every_worker_again() {
+    let hasher = hasher(HashSettings { workers: 2, ..CHEAP });
+    hasher.keep_pace(Some(HashCost { millis: 1, memory_mib: 128 })).await;
+    assert_eq!(hasher.pace().unwrap().strangers, 1);
+    hasher.keep_pace(None).await;
+    let held = hasher.keep_busy(true).await;
+    assert_eq!(held.len(), 2, "each has begun");
 }

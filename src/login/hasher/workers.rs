@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use super::scheduler::{HashCaller, HashLane, HashScheduler, JobPosition, StartedJob};
 use crate::telemetry::QUEUE_SECONDS;
 
-type HashWork = Box<dyn FnOnce() + Send>;
+type HashWork = Box<dyn FnOnce(HashTurn) + Send>;
 
 /// Dedicated threads that take the next job without sleeping in between: when each hash had to wake its
 /// thread first, a seventh of two cores was idle. They end when this is dropped.
@@ -24,7 +24,27 @@ struct WorkersShared {
 
 struct JobQueue {
     jobs: HashScheduler<HashJob>,
+    /// How many turns strangers have, and how many they may have at once.
+    strangers: usize,
+    most_strangers: usize,
     ended: bool,
+}
+
+/// A turn at hashing, from the start of the job until this is dropped. A stranger's may outlast the job, so that the
+/// time that the next stranger waits does not tell what was computed.
+pub struct HashTurn {
+    pub started: Instant,
+    /// If it is a stranger's.
+    shared: Option<Arc<WorkersShared>>,
+}
+
+impl Drop for HashTurn {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            shared.queue.lock().strangers -= 1;
+            shared.woken.notify_one();
+        }
+    }
 }
 
 struct HashJob {
@@ -46,7 +66,12 @@ pub struct WaitingJob<'a> {
 impl HashWorkers {
     pub fn start(workers: usize, queue: usize) -> Self {
         let shared = Arc::new(WorkersShared {
-            queue: Mutex::new(JobQueue { jobs: HashScheduler::new(queue, workers), ended: false }),
+            queue: Mutex::new(JobQueue {
+                jobs: HashScheduler::new(queue, workers),
+                strangers: 0,
+                most_strangers: usize::MAX,
+                ended: false,
+            }),
             woken: Condvar::new(),
             lanes: HashLane::ALL.map(LaneMetrics::of),
         });
@@ -56,6 +81,12 @@ impl HashWorkers {
             std::thread::Builder::new().name("password-hash".into()).spawn(run).expect("a thread");
         }
         Self(shared)
+    }
+
+    /// Lets so many strangers' turns run at once; known devices use the workers that are left.
+    pub fn set_most_strangers(&self, most: usize) {
+        self.0.queue.lock().most_strangers = most;
+        self.0.woken.notify_all();
     }
 
     pub fn has_room(&self, caller: &HashCaller) -> bool {
@@ -88,21 +119,25 @@ impl Drop for HashWorkers {
 }
 
 impl WorkersShared {
-    fn work(&self) {
+    fn work(self: &Arc<Self>) {
         let mut queue = self.queue.lock();
         loop {
-            let Some(StartedJob { job, ticket }) = queue.jobs.take() else {
+            let strangers_may = queue.strangers < queue.most_strangers;
+            let Some(StartedJob { job, ticket }) = queue.jobs.take(strangers_may) else {
                 if queue.ended {
                     return;
                 }
                 self.woken.wait(&mut queue);
                 continue;
             };
+            let stranger = ticket.lane != HashLane::KnownDevice;
+            queue.strangers += usize::from(stranger);
+            let turn = HashTurn { started: now(), shared: stranger.then(|| Arc::clone(self)) };
             self.note_depth(&queue, ticket.lane);
             drop(queue);
             self.lanes[ticket.lane as usize].wait.record(job.queued.elapsed());
             // A job that panics answers nobody, and its worker survives.
-            let _ = catch_unwind(AssertUnwindSafe(job.work));
+            let _ = catch_unwind(AssertUnwindSafe(|| (job.work)(turn)));
             queue = self.queue.lock();
             queue.jobs.finished(ticket);
         }

@@ -4,6 +4,7 @@ mod edge;
 mod failures;
 mod forgery;
 mod hostile_input;
+mod imported;
 mod own_data;
 mod passwords;
 mod registration;

@@ -246,6 +246,7 @@ fn detail_key(name: &str) -> Option<&'static str> {
         "recent" => "detail.recent",
         "usual" => "detail.usual",
         "attempts" => "detail.attempts",
+        "accounts" => "detail.accounts",
         "filter" => "detail.filter",
         "format" => "detail.format",
         _ => return None,
@@ -274,6 +275,7 @@ fn act_key(act: &str) -> Option<&'static str> {
         "account-unmake-admin" => "act.account-unmake-admin",
         "account-delete" => "act.account-delete",
         "account-export" => "act.account-export",
+        "account-import" => "act.account-import",
         _ => return None,
     })
 }

@@ -1,0 +1,143 @@
+//! `gatehouse accounts import` and `gatehouse accounts imported`
+
+use serde_json::json;
+
+use crate::support::app::PASSWORD;
+use crate::support::database::TestDatabase;
+use crate::support::process::Home;
+
+const HASH: &str = "$2b$04$9GAjsXD.2ikRqsIemgkUBe4fAvHKSR3hpyOBv/UIWlB5zhv88oRc6";
+/// Of the hash.
+const OLD: &str = "correct horse";
+
+fn row(login: &str) -> String {
+    format!("{{\"login\":\"{login}\",\"password_hash\":\"{HASH}\"}}\n")
+}
+
+fn administrator(home: &Home) {
+    assert_eq!(home.run_with_input(&["admin", "create", "ada", "--password-stdin"], PASSWORD).code, Some(0));
+}
+
+#[tokio::test]
+async fn accounts_are_imported_once_and_sign_in() {
+    imported_once(TestDatabase::sqlite()).await;
+    imported_once(TestDatabase::postgres().await).await;
+}
+
+async fn imported_once(database: TestDatabase) {
+    let mut home = Home::new();
+    home.set("GATEHOUSE__DATABASE__URL", database.url.clone());
+    administrator(&home);
+    let numbers = "{\"login\":\"bob\",\"phone\":\"13800138000\",\"phone_verified\":true}\n\
+        {\"login\":\"carol\",\"password_hash\":\"$HASH\",\"phone\":\"13800138001\"}\n";
+    home.write("accounts.jsonl", &(row("Alice") + numbers.replace("$HASH", HASH).as_str()));
+    let tried = home.run(&["accounts", "import", "accounts.jsonl", "--dry-run"]);
+    assert_eq!((tried.code, tried.stderr.as_str()), (Some(0), ""));
+    assert!(tried.stdout.starts_with("3 accounts would be imported: "), "{}", tried.stdout);
+    let done = home.run(&["accounts", "import", "accounts.jsonl"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert_eq!(
+        done.stdout,
+        "3 accounts imported: 1 with a phone number, 1 without a password.\n\
+        1 phone number left out: not marked \"phone_verified\": true.\n"
+    );
+    assert!(home.run(&["accounts", "imported"]).stdout.starts_with("2 accounts with"));
+    let again = home.run(&["accounts", "import", "accounts.jsonl"]);
+    assert_eq!(again.code, Some(2));
+    assert_eq!(
+        again.stderr,
+        "line 1: login: an account has this name already\n\
+        line 2: login: an account has this name already\n\
+        line 2: phone: another account has this number\n\
+        line 3: login: an account has this name already\n\
+        Nothing was imported.\n"
+    );
+    let running = home.start(&["serve"]).await;
+    assert_eq!(running.client().login("alice", OLD).await.status, 200);
+    let admin = running.client();
+    assert_eq!(admin.login("ada", PASSWORD).await.status, 200);
+    let events = admin.get("/api/v1/admin/events?action=admin").await;
+    let event = &events.body["events"][0];
+    assert_eq!(
+        (&event["name"], &event["outcome"]),
+        (&json!("account-import"), &json!("ok")),
+        "{}",
+        events.text
+    );
+    assert_eq!(event["detail"], r#"{"accounts":3,"from":"gatehouse accounts import"}"#);
+}
+
+#[test]
+fn of_a_file_with_mistakes_nothing_is_imported_and_each_is_told_with_its_line() {
+    let home = Home::new();
+    administrator(&home);
+    let text = [
+        row("alice"),
+        row("ALICE"),
+        "{\"login\":\"bob\",\"password_hash\":\"hunter2\"}\n".to_owned(),
+        row("carol").replace('}', ",\"roles\":[\"admin\"]}"),
+        row("ada"),
+    ];
+    home.write("accounts.jsonl", &text.concat());
+    for arguments in [
+        &["accounts", "import", "accounts.jsonl"][..],
+        &["accounts", "import", "--dry-run", "accounts.jsonl"],
+    ] {
+        let ended = home.run(arguments);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
+        let lines: Vec<_> = ended.stderr.lines().collect();
+        assert_eq!(lines.len(), 5, "{}", ended.stderr);
+        for (line, begins) in lines.iter().zip([
+            "line 2: login: is the same name as on line 1",
+            "line 3: password_hash: is in no known format",
+            "line 4: column ",
+            "line 5: login: an account has this name already",
+            "Nothing was imported.",
+        ]) {
+            assert!(line.starts_with(begins), "{line}");
+        }
+        assert!(!ended.stderr.contains("hunter2"), "{}", ended.stderr);
+    }
+    assert!(lone(&home, "accounts", "imported").starts_with("No account has"));
+    home.write("long.jsonl", &"x\n".repeat(80));
+    let long = home.run(&["accounts", "import", "long.jsonl"]);
+    assert!(long.stderr.ends_with("\nand 30 more\nNothing was imported.\n"), "{}", long.stderr);
+}
+
+fn lone(home: &Home, command: &str, inner: &str) -> String {
+    home.run(&[command, inner]).stdout
+}
+
+#[test]
+fn a_file_comes_from_standard_input_too_and_must_hold_something() {
+    let home = Home::new();
+    let done = home.run_with_input(&["accounts", "import", "-"], &row("alice"));
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (Some(0), "1 account imported: 0 with a phone number, 0 without a password.\n")
+    );
+    for (ended, said) in [
+        (home.run_with_input(&["accounts", "import", "-"], "\n\n"), "FILE: there is no account in it"),
+        (home.run(&["accounts", "import", "missing.jsonl"]), "FILE: cannot read missing.jsonl: "),
+        (home.run(&["accounts", "import", "."]), "FILE: cannot read .: "),
+    ] {
+        assert_eq!(ended.code, Some(2));
+        assert!(ended.stderr.starts_with(said), "{}", ended.stderr);
+    }
+    assert_eq!(home.run(&["accounts", "import"]).code, Some(2));
+}
+
+/// A file may name only numbers that could be registered here.
+#[test]
+fn numbers_are_held_to_the_countries_of_the_configuration() {
+    let mut home = Home::new();
+    home.set("GATEHOUSE__SMS__COUNTRIES", "[\"CN\"]");
+    let ended = home.run_with_input(
+        &["accounts", "import", "-"],
+        "{\"login\":\"alice\",\"phone\":\"+447400123456\",\"phone_verified\":true}\n",
+    );
+    assert_eq!(
+        (ended.code, ended.stderr.as_str()),
+        (Some(2), "line 1: phone: is in a country to which no codes are sent\nNothing was imported.\n")
+    );
+}
