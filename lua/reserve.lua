@@ -1,7 +1,8 @@
 --[[ reserve: one hit in every bucket, or in none.
   Why a script: test and add must be one step, and MULTI cannot branch.
   KEYS[b]  window log of bucket b (one slot)
-  ARGV     id, kind (0 a hit, 1 a hold); then per bucket: capacity, life ms, number of arguments for its rules;
+  ARGV     id, kind (0 a hit, 1 a hold, 2 a look: judged as a hold, and nothing is written);
+           then per bucket: capacity, life ms, number of arguments for its rules;
            then per rule: max, marks, window us; if it follows the calendar: max, marks, first us of the unit,
            first us after it
   Marks    1 captcha + 2 monitored + 4 a rule of this limit is marked captcha + 8 waived (a solved challenge
@@ -128,6 +129,7 @@ for b = 1, #KEYS do
   trims = trims or not sized
 end
 if full_of_holds then return { 1, clock, full_of_holds } end
+if kind == '2' then return { 0, latest, -1, -1, 0 } end
 
 at = 2
 for b = 1, #KEYS do

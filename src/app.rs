@@ -20,6 +20,7 @@ use crate::config::{
 use crate::custom::{CustomLimits, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
+use crate::https;
 use crate::login::{
     Accounts, ApiTokens, ByCode, FailureRecord, LoginGuard, PasswordHasher, Registration, Sessions,
     SignInService, SubmittedForms,
@@ -58,6 +59,8 @@ pub enum StartError {
     Key(#[from] KeyFileError),
     #[error("store.url: {0}")]
     Store(redis::RedisError),
+    #[error("store.ca_file: {0}")]
+    StoreAuthorities(String),
     #[error(transparent)]
     Gateway(#[from] gateway::OpenError),
     #[error(transparent)]
@@ -263,9 +266,11 @@ async fn open_store(
     match &settings.url {
         StoreUrl::Memory => Ok((AnyStore::Memory(MemoryStore::new(clock.clone())), None)),
         StoreUrl::Redis(url) => {
-            let client = redis::Client::open(url.as_str()).map_err(StartError::Store)?;
-            let store =
-                RedisStore::new(client, settings.timeout, REDIS_PREFIX, clock.clone()).remembering_refusals();
+            let authorities = settings.ca_file.as_deref().map(https::authorities_and).transpose();
+            let authorities = authorities.map_err(StartError::StoreAuthorities)?;
+            let servers = url.servers(authorities).map_err(StartError::Store)?;
+            let store = RedisStore::new(servers, settings.timeout, REDIS_PREFIX, clock.clone())
+                .remembering_refusals();
             let link = store.link().clone();
             if !link.ready(FIRST_CONNECTION).await {
                 tracing::warn!(

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::{Client, ClientBuilder};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -33,15 +35,10 @@ pub fn client(authorities: Option<&Path>) -> Result<ClientBuilder, ClientError> 
 fn tls(authorities: Option<&Path>) -> Result<ClientConfig, ClientError> {
     let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     if let Some(path) = authorities {
-        let refused = |reason: String| ClientError::Authorities(format!("{}: {reason}", path.display()));
-        let listed = CertificateDer::pem_file_iter(path).map_err(|wrong| refused(wrong.to_string()))?;
-        let before = roots.len();
-        for certificate in listed {
-            let certificate = certificate.map_err(|wrong| refused(wrong.to_string()))?;
-            roots.add(certificate).map_err(|wrong| refused(wrong.to_string()))?;
-        }
-        if roots.len() == before {
-            return Err(refused("contains no certificate".to_owned()));
+        for certificate in certificates(path).map_err(ClientError::Authorities)? {
+            roots
+                .add(certificate)
+                .map_err(|wrong| ClientError::Authorities(format!("{}: {wrong}", path.display())))?;
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -49,4 +46,33 @@ fn tls(authorities: Option<&Path>) -> Result<ClientConfig, ClientError> {
         .with_safe_default_protocol_versions()
         .map_err(|wrong| ClientError::Tls(wrong.to_string()))?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// The certificates in a PEM file; at least one.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let listed = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    match listed {
+        Ok(certificates) if Vec::is_empty(&certificates) => {
+            Err(format!("{}: contains no certificate", path.display()))
+        }
+        Ok(certificates) => Ok(certificates),
+        Err(wrong) => Err(format!("{}: {wrong}", path.display())),
+    }
+}
+
+/// Mozilla's authorities and those in a PEM file, in PEM, for clients that take nothing else.
+pub fn authorities_and(path: &Path) -> Result<Vec<u8>, String> {
+    let own = certificates(path)?;
+    // What no verifier can use is told here, where the file is known.
+    let mut roots = RootCertStore::empty();
+    for certificate in &own {
+        roots.add(certificate.clone()).map_err(|wrong| format!("{}: {wrong}", path.display()))?;
+    }
+    let mut pem = String::new();
+    for certificate in webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().chain(&own) {
+        pem.push_str("-----BEGIN CERTIFICATE-----\n");
+        STANDARD.encode_string(certificate, &mut pem);
+        pem.push_str("\n-----END CERTIFICATE-----\n");
+    }
+    Ok(pem.into_bytes())
 }

@@ -59,9 +59,11 @@ fn count_reload(outcome: &ReloadOutcome) {
 
 fn start_failure(error: StartError) -> CliFailure {
     match error {
-        StartError::Hash(_) | StartError::Key(_) | StartError::Gateway(_) | StartError::Webhook(_) => {
-            CliFailure::unusable(error)
-        }
+        StartError::Hash(_)
+        | StartError::Key(_)
+        | StartError::Gateway(_)
+        | StartError::StoreAuthorities(_)
+        | StartError::Webhook(_) => CliFailure::unusable(error),
         StartError::Database(error) => database_failure(error),
         StartError::Store(_) | StartError::Bind { .. } => CliFailure::broken(error),
     }

@@ -118,6 +118,12 @@ pub(super) fn path(node: ValueNode) -> ParseResult<PathBuf> {
     text(node).map(PathBuf::from)
 }
 
+/// A path, or nothing.
+pub(super) fn path_if_any(node: ValueNode) -> ParseResult<Option<PathBuf>> {
+    let text = node.text()?;
+    Ok((!text.trim().is_empty()).then(|| PathBuf::from(text)))
+}
+
 pub(super) fn socket_address(node: ValueNode) -> ParseResult<SocketAddr> {
     let text = node.text()?;
     text.parse().map_err(|_| {

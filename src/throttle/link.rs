@@ -1,4 +1,4 @@
-//! The connection to Redis: multiplexed and monitored. A call never waits for a connection to be made: if
+//! The connection to Redis servers: multiplexed and monitored. A call never waits for a connection to be made: if
 //! there is none it fails immediately, while a task keeps trying to connect.
 //!
 //! A thread with its own runtime, as each worker of a web server has, gets its own connection beside the
@@ -10,13 +10,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
 use thread_local::ThreadLocal;
 use tokio::runtime::{self, Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use super::connector::{ConnectionOptions, Connector, RedisConnection};
+use super::servers::RedisServers;
 use super::store::StoreError;
 
 /// Between two attempts to connect early in an outage, so that a restarted server is found at once.
@@ -28,8 +29,6 @@ const RETRY_LATER: Duration = Duration::from_millis(100);
 const RETRY_OWN: Duration = Duration::from_secs(1);
 /// If the server refuses our name or password, somebody has to change that first.
 const RETRY_REFUSED: Duration = Duration::from_secs(1);
-/// Connecting takes several round trips (TCP, TLS, greeting), however short the timeout of a call is.
-const CONNECT_AT_LEAST: Duration = Duration::from_millis(250);
 /// This many failed attempts in a row are not an accident.
 const OWN_TROUBLE: u32 = 3;
 /// How often a connection without complaints is checked.
@@ -37,7 +36,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// After this many checks without an error, the same error is logged again.
 const CALM: u32 = 10;
 
-/// A link to one Redis server. Clones share it; it ends with its last clone.
+/// A link to one Redis server, to the master that Sentinels name, or to a cluster. Clones share it; it ends with
+/// its last clone.
 #[derive(Clone)]
 pub struct RedisLink(Arc<LinkInner>);
 
@@ -57,19 +57,10 @@ struct ThreadConnection {
     shared: Arc<SharedConnection>,
 }
 
-/// How a connection is made.
-#[derive(Clone)]
-struct ConnectionOptions {
-    client: Client,
-    config: AsyncConnectionConfig,
-    /// Loaded at every connection.
-    scripts: Vec<Script>,
-}
-
 /// A connection, as its watcher last saw it.
 #[derive(Default)]
 struct SharedConnection {
-    connection: ArcSwapOption<MultiplexedConnection>,
+    connection: ArcSwapOption<RedisConnection>,
     /// Notified if the connection is gone, or if a call on it got no answer in time.
     doubt: Notify,
     /// The last error that the server returned for a call, until the watcher has seen it.
@@ -79,14 +70,11 @@ struct SharedConnection {
 }
 
 impl RedisLink {
-    /// Starts connecting in the background. `scripts` are loaded at every connection. `timeout` bounds each
-    /// call and, if it is longer than 250 ms, each attempt to connect.
-    pub fn open(client: Client, timeout: Duration, scripts: Vec<Script>) -> Self {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(timeout.max(CONNECT_AT_LEAST)))
-            .set_response_timeout(Some(timeout));
-        let options = ConnectionOptions { client, config, scripts };
-        let (common, opened_on) = (options.start(None), Handle::current().id());
+    /// Starts connecting in the background. `scripts` are loaded at every connection to a single server.
+    /// `timeout` bounds each call and, if it is longer than 250 ms, each attempt to connect.
+    pub fn open(servers: impl Into<RedisServers>, timeout: Duration, scripts: Vec<Script>) -> Self {
+        let options = ConnectionOptions::new(servers.into(), timeout, scripts);
+        let (common, opened_on) = (start(&options, None), Handle::current().id());
         Self(Arc::new(LinkInner { common, opened_on, own: ThreadLocal::new(), options }))
     }
 
@@ -106,12 +94,28 @@ impl RedisLink {
         tokio::time::timeout(at_most, up).await.is_ok()
     }
 
+    /// Whether keys are spread over servers, so that a script can use one key only.
+    pub fn is_cluster(&self) -> bool {
+        self.0.options.is_cluster()
+    }
+
     /// One round trip.
     pub async fn call(&self, command: &Cmd) -> Result<Value, CallError> {
         let shared = self.0.nearest();
         let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
-        let answer = MultiplexedConnection::clone(&connection).send_packed_command(command).await;
-        shared.judge(&connection, answer)
+        let answer = RedisConnection::clone(&connection).send(command).await;
+        match shared.judge(&connection, answer)? {
+            Value::ServerError(error) => Err(shared.refused(&connection, error.into())),
+            value => Ok(value),
+        }
+    }
+
+    /// The same command to every master; one answer each.
+    pub async fn call_masters(&self, command: &Cmd) -> Result<Vec<Value>, CallError> {
+        let shared = self.0.nearest();
+        let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
+        let answers = RedisConnection::clone(&connection).send_to_masters(command).await;
+        shared.judge(&connection, answers)
     }
 }
 
@@ -126,7 +130,7 @@ impl LinkInner {
         let own = match &*place {
             Some(own) if own.runtime == here.id() => Arc::clone(&own.shared),
             _ => {
-                let shared = self.options.start(Some(Arc::downgrade(&self.common)));
+                let shared = start(&self.options, Some(Arc::downgrade(&self.common)));
                 *place = Some(ThreadConnection { runtime: here.id(), shared: Arc::clone(&shared) });
                 shared
             }
@@ -135,25 +139,12 @@ impl LinkInner {
     }
 }
 
-impl ConnectionOptions {
-    /// Starts connecting in the background on this runtime. `common` is used until the connection is up.
-    fn start(&self, common: Option<Weak<SharedConnection>>) -> Arc<SharedConnection> {
-        let shared = Arc::<SharedConnection>::default();
-        tokio::spawn(watch(
-            Arc::downgrade(&shared),
-            self.clone(),
-            FaultLog { common, ..FaultLog::default() },
-        ));
-        shared
-    }
-
-    async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
-        let mut connection = self.client.get_multiplexed_async_connection_with_config(&self.config).await?;
-        for script in &self.scripts {
-            script.load_async(&mut connection).await?;
-        }
-        Ok(connection)
-    }
+/// Starts connecting in the background on this runtime. `common` is used until the connection is up.
+fn start(options: &ConnectionOptions, common: Option<Weak<SharedConnection>>) -> Arc<SharedConnection> {
+    let shared = Arc::<SharedConnection>::default();
+    let faults = FaultLog { common, ..FaultLog::default() };
+    tokio::spawn(watch(Arc::downgrade(&shared), Connector::new(options.clone()), faults));
+    shared
 }
 
 impl SharedConnection {
@@ -161,13 +152,12 @@ impl SharedConnection {
         self.connection.load().is_some() && !self.faulty.load(Ordering::Relaxed)
     }
 
-    fn judge(
+    fn judge<T>(
         &self,
-        connection: &Arc<MultiplexedConnection>,
-        answer: Result<Value, RedisError>,
-    ) -> Result<Value, CallError> {
+        connection: &Arc<RedisConnection>,
+        answer: Result<T, RedisError>,
+    ) -> Result<T, CallError> {
         match answer {
-            Ok(Value::ServerError(error)) => Err(self.refused(connection, error.into())),
             Ok(value) => Ok(value),
             Err(error) if error.is_timeout() => {
                 // One slow call must not take the connection away from all others: the watcher checks it
@@ -184,12 +174,15 @@ impl SharedConnection {
     }
 
     /// The server returned an error.
-    fn refused(&self, connection: &Arc<MultiplexedConnection>, error: RedisError) -> CallError {
+    fn refused(&self, connection: &Arc<RedisConnection>, error: RedisError) -> CallError {
         match error.kind() {
             // The caller loads the script and asks again.
             ErrorKind::Server(ServerErrorKind::NoScript) => {}
-            // A primary that became a replica. The name may resolve to another server by now.
-            ErrorKind::Server(ServerErrorKind::ReadOnly) => {
+            // A master that became a replica, whose name may resolve to another server by now; or a cluster in
+            // which a slot has no master.
+            ErrorKind::Server(
+                ServerErrorKind::ReadOnly | ServerErrorKind::ClusterDown | ServerErrorKind::MasterDown,
+            ) => {
                 self.faulty.store(true, Ordering::Relaxed);
                 self.lose(connection, &error.to_string());
                 return CallError::Store(StoreError::Down);
@@ -203,7 +196,7 @@ impl SharedConnection {
     }
 
     /// Drops this connection, unless another has already replaced it.
-    fn lose(&self, broken: &Arc<MultiplexedConnection>, reason: &str) {
+    fn lose(&self, broken: &Arc<RedisConnection>, reason: &str) {
         let before = self.connection.compare_and_swap(broken, None);
         if before.as_ref().is_some_and(|before| Arc::ptr_eq(before, broken)) {
             self.fault.store(Some(Arc::new(reason.to_owned())));
@@ -220,14 +213,14 @@ pub enum CallError {
 
 /// Connects, checks the connection periodically and whenever it is in doubt, and reconnects. Ends when the
 /// link is dropped.
-async fn watch(shared: Weak<SharedConnection>, options: ConnectionOptions, mut faults: FaultLog) {
+async fn watch(shared: Weak<SharedConnection>, mut connector: Connector, mut faults: FaultLog) {
     let mut checks = interval(CHECK_EVERY);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut attempts = 0;
     while let Some(shared) = shared.upgrade() {
         let Some(connection) = shared.connection.load_full() else {
             faults.note(shared.fault.swap(None).as_deref());
-            match options.connect().await {
+            match connector.connect().await {
                 Ok(connection) => {
                     shared.connection.store(Some(Arc::new(connection)));
                     checks.reset();
@@ -257,7 +250,9 @@ async fn watch(shared: Weak<SharedConnection>, options: ConnectionOptions, mut f
             }
             continue;
         }
-        if let Err(reason) = answers(&connection).await {
+        if let Err(error) = RedisConnection::clone(&connection).check().await {
+            shared.lose(&connection, &error.to_string());
+        } else if let Some(reason) = connector.moved().await {
             shared.lose(&connection, &reason);
         } else if at_leisure {
             attempts = 0;
@@ -268,14 +263,6 @@ async fn watch(shared: Weak<SharedConnection>, options: ConnectionOptions, mut f
                 faults.calm();
             }
         }
-    }
-}
-
-/// Whether anything at all comes back, even an error.
-async fn answers(connection: &MultiplexedConnection) -> Result<(), String> {
-    match connection.clone().send_packed_command(&redis::cmd("PING")).await {
-        Err(error) if error.is_timeout() || error.is_unrecoverable_error() => Err(error.to_string()),
-        Ok(_) | Err(_) => Ok(()),
     }
 }
 

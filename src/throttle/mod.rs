@@ -7,6 +7,8 @@
 #[cfg(feature = "redis")]
 mod any;
 mod arrivals;
+#[cfg(feature = "redis")]
+mod connector;
 mod entry;
 mod hits;
 mod hold;
@@ -24,6 +26,8 @@ mod remembered;
 mod replies;
 #[cfg(feature = "redis")]
 mod scripts;
+#[cfg(feature = "redis")]
+mod servers;
 mod store;
 pub mod window;
 
@@ -40,4 +44,6 @@ pub use limiter::*;
 pub use link::{CallError, RedisLink};
 pub use memory::MemoryStore;
 pub use rebuild::{RebuildError, StoreState, WindowRebuild, WindowRecord};
+#[cfg(feature = "redis")]
+pub use servers::{RedisServers, RedisUrl};
 pub use store::*;

@@ -1,31 +1,37 @@
-//! The Redis store: the same windows in Lua scripts, one round trip per decision, by the server's clock.
+//! The Redis store: the same windows in Lua scripts, one round trip per decision, by the server's clock. In a
+//! cluster each log is on a server of its own, and a decision about several takes several steps (slots.rs).
+
+mod slots;
+mod wire;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use redis::{Client, Cmd, ErrorKind, Script, ServerErrorKind, Value};
+use redis::{Arg, Cmd, ErrorKind, Script, ServerErrorKind, Value};
 
+use self::wire::{ScriptKind, fault, life_millis, write_bucket, write_rule};
 use super::hits::MOST_FORGIVEN;
-use super::limit::{Limit, LimitMode, Rule, RuleAction, RuleSpan};
 use super::link::{CallError, RedisLink};
 use super::remembered::RememberedRefusals;
 use super::replies::{ReserveReply, integers, verdict};
 use super::scripts::LuaScripts;
+use super::servers::RedisServers;
 use super::store::*;
-use super::window::{self, HOLD_LIFE};
+use super::window::HOLD_LIFE;
 use crate::clock::{Clock, Micros};
 
-/// How often a decision is asked again because the server's clock was in another calendar unit than ours, or
-/// the server had lost the script. Each normally happens once.
+/// How often a decision is asked again because the server's clock was in another calendar unit than ours. That
+/// normally happens once.
 const MOST_TRIES: usize = 3;
 /// How many hits one script writes back: well under a millisecond of the server's time.
 const RESTORED_AT_ONCE: usize = 100;
 /// How long a rebuild may take; what an abandoned one leaves behind expires after that.
 const RESTORING_FOR: Duration = Duration::from_secs(60 * 60);
 
-/// Window logs on a Redis (or Valkey) server, shared by every instance that uses it.
+/// Window logs on Redis (or Valkey): one server, the master that Sentinels name, or a cluster. Shared by every
+/// instance that uses it.
 pub struct RedisStore {
     link: RedisLink,
     prefix: String,
@@ -41,10 +47,15 @@ pub struct RedisStore {
 impl RedisStore {
     /// Starts connecting in the background; wait for it with [`RedisStore::link`]. Keys are named
     /// `{prefix}:{limit}:{keyed hash}`. `clock` is the caller's.
-    pub fn new(client: Client, timeout: Duration, prefix: impl Into<String>, clock: Clock) -> Self {
+    pub fn new(
+        servers: impl Into<RedisServers>,
+        timeout: Duration,
+        prefix: impl Into<String>,
+        clock: Clock,
+    ) -> Self {
         let scripts = Box::<LuaScripts>::default();
         Self {
-            link: RedisLink::open(client, timeout, scripts.all().into_iter().cloned().collect()),
+            link: RedisLink::open(servers, timeout, scripts.all().into_iter().cloned().collect()),
             prefix: prefix.into(),
             scripts,
             clock,
@@ -86,25 +97,45 @@ impl RedisStore {
 
     /// The command that a reservation sends, for benchmarks of everything else.
     pub fn reservation(&self, ask: &ReserveRequest<'_>) -> Cmd {
+        self.reservation_as(ask, ask.kind.into())
+    }
+
+    fn reservation_as(&self, ask: &ReserveRequest<'_>, kind: ScriptKind) -> Cmd {
         let buckets = || ask.buckets.iter().filter(|bucket| !bucket.limit.rules().is_empty());
         let now = self.now();
         let mut command = self.command(&self.scripts.reserve, buckets().copied());
-        command.arg(&ask.id.0).arg(u8::from(ask.kind == ReserveKind::Hold));
+        command.arg(&ask.id.0).arg(kind as u8);
         for bucket in buckets() {
             write_bucket(&mut command, bucket.limit, now, ask.solved);
         }
         command
     }
 
-    /// The key that marks `name` as complete, and the key that exists while a rebuild runs. Neither can be a
-    /// log's name: those have a third part.
-    fn rebuild_keys(&self, name: &str, by: HitId) -> [String; 2] {
-        let by = URL_SAFE_NO_PAD.encode(by.0);
-        [self.generation_key(name), format!("{}:restoring-{name}-{by}", self.prefix)]
+    /// The key that marks `name` as complete. It cannot be a log's name: those have a third part. The braces put
+    /// it into one slot of a cluster with [`Self::rebuild_key`].
+    fn generation_key(&self, name: &str) -> String {
+        format!("{}:whole-{{{name}}}", self.prefix)
     }
 
-    fn generation_key(&self, name: &str) -> String {
-        format!("{}:whole-{name}", self.prefix)
+    /// The key that exists while a rebuild runs.
+    fn rebuild_key(&self, name: &str, by: HitId) -> String {
+        format!("{}:restoring-{{{name}}}-{}", self.prefix, URL_SAFE_NO_PAD.encode(by.0))
+    }
+
+    /// Which history of writes the servers continue: the exclusive or of their replication ids. A server draws a
+    /// new id if it becomes the master of others, or if it starts again: it may then lack what its predecessor
+    /// had accepted last, although everything older is there.
+    async fn history(&self) -> Result<[u8; 20], StoreError> {
+        let mut info = redis::cmd("INFO");
+        info.arg("replication");
+        let mut history = [0; 20];
+        for answer in self.link.call_masters(&info).await.map_err(fault)? {
+            let id = wire::replication_id(&answer).ok_or_else(|| {
+                StoreError::Broken("INFO replication without a master_replid of 40 hexadecimal digits".into())
+            })?;
+            history.iter_mut().zip(id).for_each(|(all, one)| *all ^= one);
+        }
+        Ok(history)
     }
 
     fn now(&self) -> Micros {
@@ -125,75 +156,50 @@ impl RedisStore {
         command
     }
 
-    /// Runs a script, and loads it again if the server has lost it (`SCRIPT FLUSH`, a restart behind a
-    /// proxy).
+    /// Runs a script; if the server does not have it (`SCRIPT FLUSH`, another master), by its text.
     async fn run(&self, command: &Cmd, script: &Script) -> Result<Vec<i64>, StoreError> {
-        for _ in 0..MOST_TRIES {
-            match self.link.call(command).await {
-                Ok(value) => return integers(value),
-                Err(CallError::Server(error))
-                    if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) =>
-                {
-                    let mut load = redis::cmd("SCRIPT");
-                    load.arg("LOAD").arg(self.scripts.text_of(script));
-                    self.link.call(&load).await.map_err(fault)?;
+        match self.link.call(command).await {
+            Ok(value) => integers(value),
+            Err(CallError::Server(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                let mut whole = redis::cmd("EVAL");
+                whole.arg(self.scripts.text_of(script));
+                for arg in command.args_iter().skip(2) {
+                    if let Arg::Simple(bytes) = arg {
+                        whole.arg(bytes);
+                    }
                 }
-                Err(error) => return Err(fault(error)),
+                self.link.call(&whole).await.map_err(fault).and_then(integers)
             }
+            Err(error) => Err(fault(error)),
         }
-        Err(StoreError::Broken("it forgets scripts as soon as they are loaded".into()))
     }
-}
 
-impl WindowStore for RedisStore {
-    async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
-        let buckets =
-            || ask.buckets.iter().enumerate().filter(|(_, bucket)| !bucket.limit.rules().is_empty());
-        if buckets().next().is_none() {
-            return Ok(StoreVerdict::Admitted { at: self.now(), room: None, noted: None });
-        }
-        let memory = self.remembered.as_ref().map(|remembered| (remembered, remembered.writes(ask.buckets)));
-        if let Some(refused) = memory.and_then(|(remembered, _)| remembered.recall(ask, self.clock.now())) {
-            return Ok(refused);
-        }
+    /// One atomic decision by one script.
+    async fn decide(&self, ask: &ReserveRequest<'_>, kind: ScriptKind) -> Result<StoreVerdict, StoreError> {
+        let buckets = || logged(ask.buckets);
         for _ in 0..MOST_TRIES {
-            let reply = self.run(&self.reservation(ask), &self.scripts.reserve).await?;
+            let reply = self.run(&self.reservation_as(ask, kind), &self.scripts.reserve).await?;
             // The script counts the buckets that were sent to it; the caller counts those that it asked for.
             let place = |sent: i64| buckets().nth(sent as usize).map(|(index, _)| index);
             match verdict(&reply, ask, place)? {
-                ReserveReply::Verdict(verdict) => {
-                    if let Some((remembered, writes)) = memory {
-                        match verdict {
-                            StoreVerdict::Refused { at, refusal } => {
-                                remembered.note(ask, at, refusal, self.clock.now(), writes);
-                            }
-                            StoreVerdict::Admitted { .. } => remembered.wrote(ask.buckets),
-                            StoreVerdict::Held { .. } => {}
-                        }
-                    }
-                    return Ok(verdict);
-                }
+                ReserveReply::Verdict(verdict) => return Ok(verdict),
                 ReserveReply::OtherUnit(at) => self.learn(at),
             }
         }
         Err(StoreError::Broken("its clock runs from one calendar unit to the next".into()))
     }
 
-    async fn settle(
+    /// Settles by one script.
+    async fn settle_at_once(
         &self,
         buckets: &[Bucket<'_>],
         id: HitId,
         outcomes: &[HoldOutcome],
     ) -> Result<Micros, StoreError> {
-        let pairs = || buckets.iter().zip(outcomes).filter(|(bucket, _)| !bucket.limit.rules().is_empty());
-        let sent: Vec<Bucket<'_>> = pairs().map(|(bucket, _)| *bucket).collect();
-        if sent.is_empty() {
-            return Ok(self.now());
-        }
         let now = self.now();
-        let mut command = self.command(&self.scripts.settle, sent.iter().copied());
+        let mut command = self.command(&self.scripts.settle, buckets.iter().copied());
         command.arg(&id.0);
-        for (bucket, outcome) in pairs() {
+        for (bucket, outcome) in buckets.iter().zip(outcomes) {
             let (letter, up_to) = match outcome {
                 HoldOutcome::Keep => ("K", 0),
                 HoldOutcome::Refund => ("R", 0),
@@ -202,12 +208,70 @@ impl WindowStore for RedisStore {
             };
             command.arg(letter).arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, now)).arg(up_to);
         }
-        let settled = self.run(&command, &self.scripts.settle).await;
-        self.forget_refusals(buckets);
-        match settled?.as_slice() {
+        match self.run(&command, &self.scripts.settle).await?.as_slice() {
             [at] => Ok(Micros(*at)),
             other => Err(StoreError::Broken(format!("{other:?} to a settlement"))),
         }
+    }
+
+    /// Writes hits back by one script: any number of logs, but in a cluster only one.
+    async fn restore_at_once(&self, hits: &[&(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
+        let mut command = self.command(&self.scripts.restore, hits.iter().map(|(bucket, _)| *bucket));
+        for (bucket, hit) in hits {
+            command.arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, hit.at));
+            command.arg(hit.at.0).arg(&hit.id.0);
+        }
+        self.run(&command, &self.scripts.restore).await.map(drop)
+    }
+}
+
+/// The buckets that have a log, with their places.
+fn logged<'a, 'b>(buckets: &'a [Bucket<'b>]) -> impl Iterator<Item = (usize, &'a Bucket<'b>)> + Clone {
+    buckets.iter().enumerate().filter(|(_, bucket)| !bucket.limit.rules().is_empty())
+}
+
+impl WindowStore for RedisStore {
+    async fn reserve(&self, ask: &ReserveRequest<'_>) -> Result<StoreVerdict, StoreError> {
+        if logged(ask.buckets).next().is_none() {
+            return Ok(StoreVerdict::Admitted { at: self.now(), room: None, noted: None });
+        }
+        let memory = self.remembered.as_ref().map(|remembered| (remembered, remembered.writes(ask.buckets)));
+        if let Some(refused) = memory.and_then(|(remembered, _)| remembered.recall(ask, self.clock.now())) {
+            return Ok(refused);
+        }
+        let verdict = match self.link.is_cluster() && logged(ask.buckets).nth(1).is_some() {
+            true => Box::pin(self.reserve_by_slot(ask)).await?,
+            false => self.decide(ask, ask.kind.into()).await?,
+        };
+        if let Some((remembered, writes)) = memory {
+            match verdict {
+                StoreVerdict::Refused { at, refusal } => {
+                    remembered.note(ask, at, refusal, self.clock.now(), writes);
+                }
+                StoreVerdict::Admitted { .. } => remembered.wrote(ask.buckets),
+                StoreVerdict::Held { .. } => {}
+            }
+        }
+        Ok(verdict)
+    }
+
+    async fn settle(
+        &self,
+        buckets: &[Bucket<'_>],
+        id: HitId,
+        outcomes: &[HoldOutcome],
+    ) -> Result<Micros, StoreError> {
+        let (sent, ends): (Vec<Bucket<'_>>, Vec<HoldOutcome>) =
+            logged(buckets).map(|(index, bucket)| (*bucket, outcomes[index])).unzip();
+        if sent.is_empty() {
+            return Ok(self.now());
+        }
+        let settled = match self.link.is_cluster() {
+            true => Box::pin(self.settle_by_slot(&sent, id, &ends)).await,
+            false => self.settle_at_once(&sent, id, &ends).await,
+        };
+        self.forget_refusals(buckets);
+        settled
     }
 
     async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
@@ -254,25 +318,26 @@ impl WindowStore for RedisStore {
     }
 
     async fn restore(&self, hits: &[(Bucket<'_>, KeptHit)]) -> Result<(), StoreError> {
-        let logged: Vec<_> = hits.iter().filter(|(bucket, _)| bucket.limit.capacity() > 0).collect();
+        let logged = hits.iter().filter(|(bucket, _)| bucket.limit.capacity() > 0);
+        if self.link.is_cluster() {
+            return Box::pin(self.restore_by_slot(logged)).await;
+        }
+        let logged: Vec<_> = logged.collect();
         for some in logged.chunks(RESTORED_AT_ONCE) {
-            let mut command = self.command(&self.scripts.restore, some.iter().map(|(bucket, _)| *bucket));
-            for (bucket, hit) in some {
-                command.arg(bucket.limit.capacity()).arg(life_millis(bucket.limit, hit.at));
-                command.arg(hit.at.0).arg(&hit.id.0);
-            }
-            self.run(&command, &self.scripts.restore).await?;
+            self.restore_at_once(some).await?;
         }
         Ok(())
     }
 
     async fn rebuild_generation(&self, name: &str, shape: &str) -> Result<Option<HitId>, StoreError> {
-        let mut command = redis::cmd("GET");
-        command.arg(self.generation_key(name));
-        match self.link.call(&command).await.map_err(fault)? {
+        let mut get = redis::cmd("GET");
+        get.arg(self.generation_key(name));
+        // Asked in this order on one connection, so that a mark is never judged by an older history.
+        let (mark, history) = futures_util::future::join(self.link.call(&get), self.history()).await;
+        match mark.map_err(fault)? {
             Value::Nil => Ok(None),
             Value::BulkString(bytes) => match bytes.split_first_chunk() {
-                Some((id, of)) => Ok((of == shape.as_bytes()).then_some(HitId(*id))),
+                Some((id, of)) => Ok((of == [shape.as_bytes(), &history?].concat()).then_some(HitId(*id))),
                 None => Err(StoreError::Broken(format!("{} bytes for an id", bytes.len()))),
             },
             other => Err(StoreError::Broken(format!("{other:?} instead of an id"))),
@@ -280,58 +345,19 @@ impl WindowStore for RedisStore {
     }
 
     async fn begin_rebuild(&self, name: &str, by: HitId) -> Result<(), StoreError> {
-        let [_, restoring] = self.rebuild_keys(name, by);
+        let history = self.history().await?;
         let mut command = redis::cmd("SET");
-        command.arg(restoring).arg(1).arg("PX").arg(RESTORING_FOR.as_millis() as u64);
+        command.arg(self.rebuild_key(name, by)).arg(&history).arg("PX").arg(RESTORING_FOR.as_millis() as u64);
         self.link.call(&command).await.map(drop).map_err(fault)
     }
 
     async fn finish_rebuild(&self, name: &str, shape: &str, by: HitId) -> Result<bool, StoreError> {
-        let [whole, restoring] = self.rebuild_keys(name, by);
         let mut command = redis::cmd("EVALSHA");
-        command.arg(self.scripts.finish_rebuild.get_hash()).arg(2).arg(whole).arg(restoring);
+        command.arg(self.scripts.finish_rebuild.get_hash()).arg(2);
+        command.arg(self.generation_key(name)).arg(self.rebuild_key(name, by));
         command.arg([&by.0[..], shape.as_bytes()].concat());
         let answer = self.run(&command, &self.scripts.finish_rebuild).await?;
         Ok(answer == [1])
-    }
-}
-
-fn write_bucket(command: &mut Cmd, limit: &Limit, now: Micros, solved: bool) {
-    let of_a_rule = |rule: &Rule| if matches!(rule.span, RuleSpan::Calendar { .. }) { 4 } else { 3 };
-    let arguments: usize = limit.rules().iter().map(of_a_rule).sum();
-    command.arg(limit.capacity()).arg(life_millis(limit, now)).arg(arguments);
-    for rule in limit.rules() {
-        write_rule(command, rule, limit, now, solved);
-    }
-}
-
-/// Few arguments, because each costs the server a twentieth of a look-up: what is rare is sent if it is there.
-fn write_rule(command: &mut Cmd, rule: &Rule, limit: &Limit, now: Micros, solved: bool) {
-    let captcha = rule.then == RuleAction::Captcha;
-    let calendar = matches!(rule.span, RuleSpan::Calendar { .. });
-    let monitored = limit.mode() == LimitMode::Monitor;
-    let marks = [captcha, monitored, limit.challenges(), solved && captcha, calendar];
-    let bits = marks.iter().rev().fold(0, |bits, mark| bits * 2 + u8::from(*mark));
-    command.arg(rule.max).arg(bits);
-    match &rule.span {
-        RuleSpan::Sliding(window) => {
-            command.arg(window.as_micros() as i64);
-        }
-        RuleSpan::Calendar { unit, zone } => {
-            let stretch = window::stretch(*unit, zone, now);
-            command.arg(stretch.start.0).arg(stretch.end.0);
-        }
-    }
-}
-
-fn life_millis(limit: &Limit, now: Micros) -> u64 {
-    window::life(limit, now).as_millis() as u64 + 1
-}
-
-fn fault(error: CallError) -> StoreError {
-    match error {
-        CallError::Store(error) => error,
-        CallError::Server(error) => StoreError::Broken(error.to_string()),
     }
 }
 

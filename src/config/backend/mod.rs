@@ -91,7 +91,8 @@ pub(super) fn service(running: &Settings, waker: &WatchWaker) -> Option<Box<dyn 
                 (Some(StoreUrl::Redis(url)), _) | (None, StoreUrl::Redis(url)) => url.clone(),
                 _ => return None,
             };
-            Some(Box::new(RedisBackend::new(url, key.clone(), *poll, waker.clone())))
+            let ca_file = running.store.ca_file.clone();
+            Some(Box::new(RedisBackend::new(url, ca_file, key.clone(), *poll, waker.clone())))
         }
         #[cfg(feature = "nacos")]
         BackendKind::Nacos => {

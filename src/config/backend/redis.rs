@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use redis::{Client, Connection, ErrorKind, RedisError, Script, ServerErrorKind};
+use redis::cluster::ClusterConnection;
+use redis::{Client, Cmd, Connection, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
 use sha1::{Digest, Sha1};
-use url::Url;
 
 use super::{BackendRead, LARGEST, LimitsBackend, SwapResult, WatchWaker};
 use crate::config::live_backend::{BackendKind, redis_place};
+use crate::https;
+use crate::throttle::{RedisServers, RedisUrl};
 
 /// How long connecting may take, and how long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -18,15 +20,18 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const WHILE_DOWN: Duration = Duration::from_millis(500);
 /// How long the subscriber waits for a message before it checks whether it should stop.
 const SUBSCRIBER_WAIT: Duration = Duration::from_millis(250);
+/// How often a node of a cluster may send a call on to another.
+const MOST_REDIRECTS: u32 = 3;
 /// After this many silent waits, 5 s, the subscriber checks the connection.
 const SILENT: u32 = 20;
+
+const SWAP: &str = include_str!("../../../lua/swap.lua");
 
 pub(in crate::config) struct RedisBackend {
     server: DocumentServer,
     place: PathBuf,
     poll: Duration,
-    swap: Script,
-    connection: Option<Connection>,
+    connection: Option<DocumentConnection>,
     down: bool,
     waker: WatchWaker,
     listener: Option<JoinHandle<()>>,
@@ -34,19 +39,39 @@ pub(in crate::config) struct RedisBackend {
 
 #[derive(Clone)]
 struct DocumentServer {
-    url: Url,
+    url: RedisUrl,
+    ca_file: Option<PathBuf>,
     key: String,
 }
 
+enum DocumentConnection {
+    Node(Connection),
+    Cluster(Box<ClusterConnection>),
+}
+
+impl DocumentConnection {
+    fn query<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
+        match self {
+            Self::Node(connection) => command.query(connection),
+            Self::Cluster(connection) => command.query(&mut **connection),
+        }
+    }
+}
+
 impl RedisBackend {
-    pub fn new(url: Url, key: String, poll: Duration, waker: WatchWaker) -> Self {
+    pub fn new(
+        url: RedisUrl,
+        ca_file: Option<PathBuf>,
+        key: String,
+        poll: Duration,
+        waker: WatchWaker,
+    ) -> Self {
         // The part of the program that uses TLS first selects the crypto provider.
         let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
             place: redis_place(&key),
-            server: DocumentServer { url, key },
+            server: DocumentServer { url, ca_file, key },
             poll,
-            swap: Script::new(include_str!("../../../lua/swap.lua")),
             connection: None,
             down: false,
             waker,
@@ -57,7 +82,7 @@ impl RedisBackend {
     /// Asks on the existing connection and, if that is broken, once more on a new one.
     fn ask<T>(
         &mut self,
-        ask: impl Fn(&Self, &mut Connection) -> Result<T, RedisError>,
+        ask: impl Fn(&Self, &mut DocumentConnection) -> Result<T, RedisError>,
     ) -> Result<T, RedisError> {
         if let Some(mut connection) = self.connection.take() {
             match ask(self, &mut connection) {
@@ -68,7 +93,7 @@ impl RedisBackend {
                 }
             }
         }
-        let mut connection = self.server.connect(PATIENCE)?;
+        let mut connection = self.server.connect()?;
         let answer = ask(self, &mut connection);
         if !answer.as_ref().is_err_and(is_broken) {
             self.connection = Some(connection);
@@ -79,11 +104,11 @@ impl RedisBackend {
     fn get(&mut self) -> Result<BackendRead, RedisError> {
         self.ask(|backend, connection| {
             let key = &backend.server.key;
-            let length: u64 = redis::cmd("STRLEN").arg(key).query(connection)?;
+            let length: u64 = connection.query(redis::cmd("STRLEN").arg(key))?;
             if length > LARGEST {
                 return Ok(BackendRead::Unreadable("it is longer than 1 MiB".to_owned()));
             }
-            let document: Option<Vec<u8>> = redis::cmd("GET").arg(key).query(connection)?;
+            let document: Option<Vec<u8>> = connection.query(redis::cmd("GET").arg(key))?;
             Ok(document.map_or(BackendRead::Missing, BackendRead::Bytes))
         })
     }
@@ -94,8 +119,10 @@ impl RedisBackend {
             _ => String::new(),
         };
         self.ask(|backend, connection| {
-            let mut call = backend.swap.key(&backend.server.key);
-            call.arg(&seen).arg(next).arg(&backend.server.key).invoke::<u8>(connection)
+            let key = &backend.server.key;
+            let mut call = redis::cmd("EVAL");
+            call.arg(SWAP).arg(1).arg(key).arg(&seen).arg(next).arg(key);
+            connection.query::<u8>(&call)
         })
         .map(|done| done == 1)
     }
@@ -156,12 +183,26 @@ impl Drop for RedisBackend {
 }
 
 impl DocumentServer {
-    fn connect(&self, patience: Duration) -> Result<Connection, RedisError> {
-        let client = Client::open(self.url.as_str())?;
-        let connection = client.get_connection_with_timeout(PATIENCE)?;
-        connection.set_read_timeout(Some(patience))?;
-        connection.set_write_timeout(Some(PATIENCE))?;
-        Ok(connection)
+    fn servers(&self) -> Result<RedisServers, RedisError> {
+        let authorities = self.ca_file.as_deref().map(https::authorities_and).transpose();
+        let authorities = authorities
+            .map_err(|reason| RedisError::from((ErrorKind::InvalidClientConfig, "store.ca_file", reason)))?;
+        self.url.servers(authorities)
+    }
+
+    /// To the server that has the document.
+    fn connect(&self) -> Result<DocumentConnection, RedisError> {
+        match self.servers()? {
+            RedisServers::Cluster(servers) => {
+                let client =
+                    servers.builder().connection_timeout(PATIENCE).retries(MOST_REDIRECTS).build()?;
+                let connection = client.get_connection()?;
+                connection.set_read_timeout(Some(PATIENCE))?;
+                connection.set_write_timeout(Some(PATIENCE))?;
+                Ok(DocumentConnection::Cluster(Box::new(connection)))
+            }
+            servers => node(servers).map(DocumentConnection::Node),
+        }
     }
 
     /// Receives announcements until the watcher stops, reconnecting as often as necessary.
@@ -176,7 +217,7 @@ impl DocumentServer {
     }
 
     fn subscribe(&self, waker: &WatchWaker) -> Result<(), RedisError> {
-        let mut connection = self.connect(PATIENCE)?;
+        let mut connection = node(self.servers()?)?;
         let mut pubsub = connection.as_pubsub();
         pubsub.subscribe(&self.key)?;
         // Earlier announcements are found by reading.
@@ -201,6 +242,37 @@ impl DocumentServer {
         }
         Ok(())
     }
+}
+
+/// A connection to one server; in a cluster to any, because each passes announcements on to all.
+fn node(servers: RedisServers) -> Result<Connection, RedisError> {
+    let clients = match servers {
+        RedisServers::Standalone(client) => vec![client],
+        RedisServers::Sentinel(servers) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let mut sentinels = servers.client()?;
+            vec![runtime.block_on(async {
+                let master = tokio::time::timeout(PATIENCE, sentinels.async_get_client()).await;
+                master.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?
+            })?]
+        }
+        RedisServers::Cluster(servers) => servers.nodes()?,
+    };
+    let mut failed = RedisError::from((ErrorKind::InvalidClientConfig, "names no host"));
+    for client in clients {
+        match connect(&client) {
+            Ok(connection) => return Ok(connection),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+fn connect(client: &Client) -> Result<Connection, RedisError> {
+    let connection = client.get_connection_with_timeout(PATIENCE)?;
+    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_write_timeout(Some(PATIENCE))?;
+    Ok(connection)
 }
 
 /// A connection that may still receive an answer to an earlier command cannot be used any more, nor can one

@@ -107,7 +107,16 @@ fn urls_come_to_what_they_name() {
     assert_eq!(database("sqlite:///srv/a.db"), DatabaseUrl::Sqlite(SqliteFile::Path("/srv/a.db".into())));
     assert!(matches!(database("postgres://u:p@db/gatehouse"), DatabaseUrl::Postgres(_)));
     let store = |url: &str| read(&format!("store.url = '{url}'")).expect("valid").settings.store.url;
-    assert!(matches!(store("rediss://:p@cache:6380/1"), StoreUrl::Redis(_)));
+    let shown = |url: &str| format!("{:?}", store(url));
+    assert_eq!(shown("rediss://:hunter2@cache:6380/1"), "rediss://cache:6380/1");
+    assert_eq!(
+        shown("redis-sentinel://u:hunter2@a:1,[::1],c/main%20one?sentinel_user=s&sentinel_password=hunter2"),
+        "redis-sentinel://a:1,[::1]:26379,c:26379/main one"
+    );
+    assert_eq!(shown("rediss-cluster://u:hunter2@a:7000,b"), "rediss-cluster://a:7000,b:6379");
+    let ca_file = |text: &str| read(text).expect("valid").settings.store.ca_file;
+    assert_eq!(ca_file("store.ca_file = ''"), None);
+    assert_eq!(ca_file("store.ca_file = '/etc/ca.pem'"), Some("/etc/ca.pem".into()));
     let proxies = read("server.trusted_proxies = ['10.1.0.0/8', '::1']")
         .expect("valid")
         .settings

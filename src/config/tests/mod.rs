@@ -6,6 +6,7 @@ mod example;
 mod hostile;
 mod nacos;
 mod refused;
+mod store;
 mod variables;
 mod webhooks;
 

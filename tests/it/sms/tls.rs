@@ -6,30 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gatehouse::sms::DeliveryResult;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::gateways::{opened, send, some_id, try_open};
-
-/// An authority, and a file that makes it trusted.
-struct Authority {
-    issuer: CertifiedIssuer<'static, KeyPair>,
-    file: tempfile::NamedTempFile,
-}
+use crate::support::authority::Authority;
 
 impl Authority {
-    fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        std::io::Write::write_all(&mut file, issuer.pem().as_bytes()).unwrap();
-        Self { issuer, file }
-    }
-
     /// A server with a certificate for that name; returns how many requests it has read.
     async fn vouches_for(&self, name: &str, expired: bool) -> (u16, Arc<AtomicUsize>) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();

@@ -1,6 +1,7 @@
 //! The harness: real servers, started for one test and stopped with it, and clocks that a test moves.
 
 pub mod app;
+pub mod authority;
 pub mod browser;
 pub mod database;
 pub mod kannel;
@@ -10,6 +11,7 @@ pub mod ports;
 pub mod postgres;
 pub mod process;
 pub mod redis;
+pub mod redis_group;
 pub mod routes;
 pub mod setup;
 pub mod steered;

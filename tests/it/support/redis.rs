@@ -1,5 +1,6 @@
 //! A private redis-server on a free port, killed when dropped.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -25,8 +26,19 @@ impl RedisServer {
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--appendonly", "no", "--dir", "/tmp", "--loglevel", "warning"]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         prepare(&mut command);
+        Self::spawn(command, port)
+    }
+
+    /// A Sentinel with this file of settings, which it rewrites.
+    pub fn sentinel(port: u16, file: &Path) -> Self {
+        let mut command = Command::new("redis-server");
+        command.arg(file).args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--sentinel"]);
+        Self::spawn(command, port)
+    }
+
+    fn spawn(mut command: Command, port: u16) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = command.spawn().expect("redis-server (Debian: apt-get install redis-server)");
         let server = Self { process, port };
         server.wait_until_up();
@@ -62,6 +74,13 @@ impl RedisServer {
         let prefix = format!("cmdstat_{command}:calls=");
         let line = stats.lines().find_map(|line| line.strip_prefix(&prefix));
         line.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+    }
+
+    /// A line of `INFO replication`.
+    pub fn replication(&self, name: &str) -> String {
+        let info: String = redis::cmd("INFO").arg("replication").query(&mut self.connection()).unwrap();
+        let prefix = format!("{name}:");
+        info.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default().to_owned()
     }
 
     fn wait_until_up(&self) {

@@ -9,6 +9,7 @@ use gatehouse::secret::MasterKey;
 use gatehouse::throttle::*;
 
 use crate::support::redis::RedisServer;
+use crate::support::redis_group::{RedisCluster, SentinelTrio};
 use crate::support::steered::SteeredClock;
 
 /// 2026-03-01 12:00:00 UTC, an even second.
@@ -118,6 +119,109 @@ impl Rig for RedisRig {
     }
 }
 
+/// The limiter on a cluster of six nodes.
+pub struct ClusterRig {
+    clock: SteeredClock,
+    own: Clock,
+    pub cluster: RedisCluster,
+    limiter: Limiter<RedisStore>,
+}
+
+impl ClusterRig {
+    pub async fn new() -> Self {
+        // A cluster waits for two seconds of its clock before it accepts writes.
+        let clock = SteeredClock::at(NOON.minus(Duration::from_secs(3600)));
+        let cluster = RedisCluster::steered(&clock);
+        clock.set(NOON);
+        let own = Clock::manual(NOON);
+        let limiter = limiter(connected(&cluster.url(), &own).await);
+        Self { clock, own, cluster, limiter }
+    }
+
+    /// As new: no data, at noon, and a limiter that nobody has used.
+    pub async fn reset(&mut self) {
+        self.cluster.flush();
+        self.set(NOON);
+        self.limiter = limiter(connected(&self.cluster.url(), &self.own).await);
+    }
+}
+
+impl Rig for ClusterRig {
+    type Store = RedisStore;
+
+    fn limiter(&self) -> &Limiter<RedisStore> {
+        &self.limiter
+    }
+
+    fn set(&self, to: Micros) {
+        self.clock.set(to);
+        self.own.set(to);
+    }
+
+    fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    fn members(&self, bucket: Bucket<'_>) -> usize {
+        let key = self.store().key_name(bucket);
+        redis::cmd("ZCARD").arg(key).query(&mut self.cluster.connection()).unwrap()
+    }
+}
+
+/// The limiter on the master that Sentinels name.
+pub struct SentinelRig {
+    clock: SteeredClock,
+    own: Clock,
+    trio: SentinelTrio,
+    limiter: Limiter<RedisStore>,
+}
+
+impl SentinelRig {
+    pub async fn new() -> Self {
+        let (clock, own) = (SteeredClock::at(NOON), Clock::manual(NOON));
+        let trio = SentinelTrio::steered(&clock);
+        let limiter = limiter(connected(&trio.url(), &own).await);
+        Self { clock, own, trio, limiter }
+    }
+
+    /// As new: no data, at noon, and a limiter that nobody has used.
+    pub async fn reset(&mut self) {
+        redis::cmd("FLUSHALL").query::<()>(&mut self.trio.servers[0].connection()).unwrap();
+        self.set(NOON);
+        self.limiter = limiter(connected(&self.trio.url(), &self.own).await);
+    }
+}
+
+impl Rig for SentinelRig {
+    type Store = RedisStore;
+
+    fn limiter(&self) -> &Limiter<RedisStore> {
+        &self.limiter
+    }
+
+    fn set(&self, to: Micros) {
+        self.clock.set(to);
+        self.own.set(to);
+    }
+
+    fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    fn members(&self, bucket: Bucket<'_>) -> usize {
+        let key = self.store().key_name(bucket);
+        redis::cmd("ZCARD").arg(key).query(&mut self.trio.servers[0].connection()).unwrap()
+    }
+}
+
+/// A store at that address, once it is connected.
+pub async fn connected(url: &str, clock: &Clock) -> RedisStore {
+    let servers = RedisUrl::parse(url).unwrap().servers(None).unwrap();
+    let store = RedisStore::new(servers, Duration::from_secs(5), "t", clock.clone());
+    assert!(store.link().ready(Duration::from_secs(60)).await);
+    store
+}
+
 pub fn limiter<S: WindowStore + 'static>(store: S) -> Limiter<S> {
     Limiter::new(store, MasterKey::from_bytes([1; 32]).derive("test.subject"), &Entropy::Os)
 }
@@ -138,7 +242,8 @@ pub fn limit(name: &str, rules: &[Rule]) -> Limit {
     Limit::new(name, rules.to_vec(), LimitMode::Enforce).unwrap()
 }
 
-/// Each case becomes a test on each store.
+/// Each case becomes a test on each store in this process or on one server; the groups of servers run all cases
+/// in one test.
 macro_rules! on_stores {
     ($($case:ident)*) => {
         mod memory {
@@ -146,6 +251,25 @@ macro_rules! on_stores {
         }
         mod redis {
             $(#[tokio::test] async fn $case() { super::$case(&super::RedisRig::new().await).await; })*
+        }
+        // One group of servers for all cases, because starting it takes longer than they do.
+        #[tokio::test]
+        async fn on_a_cluster() {
+            let mut rig = crate::throttle::rig::ClusterRig::new().await;
+            $(
+                eprintln!("{}", stringify!($case));
+                rig.reset().await;
+                $case(&rig).await;
+            )*
+        }
+        #[tokio::test]
+        async fn under_sentinels() {
+            let mut rig = crate::throttle::rig::SentinelRig::new().await;
+            $(
+                eprintln!("{}", stringify!($case));
+                rig.reset().await;
+                $case(&rig).await;
+            )*
         }
         mod redis_remembering {
             $(#[tokio::test] async fn $case() { super::$case(&super::RedisRig::remembering().await).await; })*

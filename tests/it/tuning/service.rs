@@ -9,6 +9,7 @@ use crate::support::app::{Client, PASSWORD, Store, TestApp};
 use crate::support::ports::free_port;
 use crate::support::process::Home;
 use crate::support::redis::RedisServer;
+use crate::support::redis_group::{RedisCluster, SentinelTrio};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -171,4 +172,23 @@ fn a_home_on_redis_needs_a_redis() {
     assert_eq!(home.run(&["check-config"]).code, Some(0));
     let told = home.run(&["limits", "show"]);
     assert!(told.stdout.starts_with("backend: redis, key gh:live\nversion: unknown"), "{}", told.stdout);
+}
+
+#[tokio::test]
+async fn it_may_stand_on_sentinels_or_a_cluster() {
+    let (trio, cluster) = (SentinelTrio::with(&[]), RedisCluster::failing_over(Duration::from_secs(60), &[]));
+    for url in [trio.url(), cluster.url()] {
+        // Announcements alone bring the change to the other instance.
+        let live = format!("[live]\nbackend = \"redis\"\nurl = \"{url}\"\npoll = \"1h\"\n{}", document(50));
+        let (app, other) =
+            (TestApp::with(Store::Memory, &live).await, TestApp::with(Store::Memory, &live).await);
+        let boss = admin(&app, "boss").await;
+        assert_eq!(ready(&boss).await, json!({ "version": 1, "refused": false, "home": "up" }));
+        let (version, limits) = shown(&boss).await;
+        // The other instance listens by now; a change before that would be found by reading.
+        let saved = save(&boss, &version, &with_max(&limits, 7)).await;
+        assert_eq!(saved.status, 200, "{}", saved.text);
+        assert_eq!(max(&app), 7);
+        until("the other instance follows", async || max(&other) == 7).await;
+    }
 }

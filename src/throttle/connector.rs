@@ -1,0 +1,189 @@
+//! Opens connections to Redis servers, and notices when another server has become the master.
+
+use std::time::Duration;
+
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo};
+use redis::sentinel::SentinelClient;
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, RedisError, Script, ServerErrorKind, Value,
+};
+use tokio::time::timeout;
+
+use super::servers::RedisServers;
+
+/// Connecting takes several round trips (TCP, TLS, greeting), however short the timeout of a call is.
+const CONNECT_AT_LEAST: Duration = Duration::from_millis(250);
+/// Finding the master takes a connection to a Sentinel and one to the master, which is asked whether it is one;
+/// finding the nodes of a cluster takes a connection to each.
+const FIND_AT_MOST: Duration = Duration::from_secs(1);
+/// How often a cluster's node may send a call on: to where the slot is now, and once more while it moves.
+const MOST_REDIRECTS: u32 = 3;
+/// Between two of them, in milliseconds.
+const REDIRECT_PAUSE: u64 = 5;
+
+/// One connection to a server, or to all masters of a cluster. Clones share it.
+#[derive(Clone)]
+pub(super) enum RedisConnection {
+    Node(MultiplexedConnection),
+    Cluster(ClusterConnection),
+}
+
+impl RedisConnection {
+    /// One round trip; in a cluster, to the node that has the command's key.
+    pub async fn send(&mut self, command: &Cmd) -> Result<Value, RedisError> {
+        match self {
+            Self::Node(connection) => connection.send_packed_command(command).await,
+            Self::Cluster(connection) => connection.req_packed_command(command).await,
+        }
+    }
+
+    /// The same command to every master; one answer each.
+    pub async fn send_to_masters(&mut self, command: &Cmd) -> Result<Vec<Value>, RedisError> {
+        match self {
+            Self::Node(connection) => {
+                Ok(vec![connection.send_packed_command(command).await?.extract_error()?])
+            }
+            Self::Cluster(connection) => {
+                let masters = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+                match connection.route_command(command.clone(), masters).await? {
+                    Value::Map(answers) => {
+                        answers.into_iter().map(|(_, answer)| answer.extract_error()).collect()
+                    }
+                    other => {
+                        let got = format!("{other:?}");
+                        Err((ErrorKind::UnexpectedReturnType, "not an answer of each node", got).into())
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the server answers at all, even with an error; of a cluster, whether all masters do, and agree
+    /// that every slot has one.
+    pub async fn check(&mut self) -> Result<(), RedisError> {
+        match self {
+            Self::Node(connection) => match connection.send_packed_command(&redis::cmd("PING")).await {
+                Err(error) if error.is_timeout() || error.is_unrecoverable_error() => Err(error),
+                Ok(_) | Err(_) => Ok(()),
+            },
+            Self::Cluster(_) => {
+                let mut info = redis::cmd("CLUSTER");
+                info.arg("INFO");
+                for state in self.send_to_masters(&info).await? {
+                    let state: String = redis::from_redis_value(state)?;
+                    if !state.contains("cluster_state:ok") {
+                        return Err((
+                            ErrorKind::Server(ServerErrorKind::ClusterDown),
+                            "cluster_state is not ok",
+                        )
+                            .into());
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// How connections are made.
+#[derive(Clone)]
+pub(super) struct ConnectionOptions {
+    servers: RedisServers,
+    timeout: Duration,
+    /// Loaded at every connection to a single server.
+    scripts: Vec<Script>,
+}
+
+impl ConnectionOptions {
+    /// `timeout` bounds each call and, if it is longer than 250 ms, each attempt to connect.
+    pub const fn new(servers: RedisServers, timeout: Duration, scripts: Vec<Script>) -> Self {
+        Self { servers, timeout, scripts }
+    }
+
+    pub const fn is_cluster(&self) -> bool {
+        matches!(self.servers, RedisServers::Cluster(_))
+    }
+
+    fn connecting(&self) -> Duration {
+        self.timeout.max(CONNECT_AT_LEAST)
+    }
+
+    async fn node(&self, client: &Client) -> Result<RedisConnection, RedisError> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.connecting()))
+            .set_response_timeout(Some(self.timeout));
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        for script in &self.scripts {
+            script.load_async(&mut connection).await?;
+        }
+        Ok(RedisConnection::Node(connection))
+    }
+}
+
+/// Makes one connection after the other.
+pub(super) struct Connector {
+    options: ConnectionOptions,
+    sentinels: Option<SentinelClient>,
+    /// The master that the Sentinels named when we connected.
+    master: Option<ConnectionAddr>,
+}
+
+impl Connector {
+    pub const fn new(options: ConnectionOptions) -> Self {
+        Self { options, sentinels: None, master: None }
+    }
+
+    pub async fn connect(&mut self) -> Result<RedisConnection, RedisError> {
+        match &self.options.servers {
+            RedisServers::Standalone(client) => self.options.node(client).await,
+            RedisServers::Sentinel(_) => {
+                let client = self.ask_sentinels().await?;
+                self.master = Some(client.get_connection_info().addr().clone());
+                self.options.node(&client).await
+            }
+            RedisServers::Cluster(servers) => {
+                let client = servers
+                    .builder()
+                    .connection_timeout(self.options.connecting())
+                    .response_timeout(self.options.timeout)
+                    .retries(MOST_REDIRECTS)
+                    .min_retry_wait(REDIRECT_PAUSE)
+                    .max_retry_wait(2 * REDIRECT_PAUSE)
+                    .build()?;
+                let connection = timeout(FIND_AT_MOST, client.get_async_connection()).await;
+                let mut connection = RedisConnection::Cluster(connection.map_err(|_| too_slow())??);
+                connection.check().await?;
+                Ok(connection)
+            }
+        }
+    }
+
+    /// Why the connection leads to a server that is no longer the master, if the Sentinels say so. A master that
+    /// is cut off from them notices nothing itself.
+    pub async fn moved(&mut self) -> Option<String> {
+        if !matches!(self.options.servers, RedisServers::Sentinel(_)) {
+            return None;
+        }
+        // Sentinels that do not answer leave everything as it is.
+        let client = self.ask_sentinels().await.ok()?;
+        let named = client.get_connection_info().addr();
+        (self.master.as_ref() != Some(named)).then(|| format!("the sentinels name another master, {named}"))
+    }
+
+    async fn ask_sentinels(&mut self) -> Result<Client, RedisError> {
+        let RedisServers::Sentinel(servers) = &self.options.servers else {
+            return Err((ErrorKind::InvalidClientConfig, "no sentinels").into());
+        };
+        let sentinels = match &mut self.sentinels {
+            Some(sentinels) => sentinels,
+            none => none.insert(servers.client()?),
+        };
+        timeout(FIND_AT_MOST, sentinels.async_get_client()).await.map_err(|_| too_slow())?
+    }
+}
+
+fn too_slow() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
+}

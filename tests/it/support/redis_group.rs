@@ -1,0 +1,224 @@
+//! Redis servers that belong together: a cluster of six nodes, or a master and its replica under three
+//! Sentinels.
+
+use std::time::Duration;
+
+use redis::Connection;
+use tempfile::TempDir;
+
+use super::ports::free_port;
+use super::redis::RedisServer;
+use super::steered::SteeredClock;
+
+/// Waiting for other processes ends after this many looks, a minute or more.
+const MOST_LOOKS: u32 = 6000;
+/// The name of the master at the Sentinels.
+pub const MASTER: &str = "windows";
+const SLOTS: u16 = 16_384;
+/// No node is ever suspected: for tests whose clock jumps by days.
+const NEVER_MS: u64 = 100_000_000_000;
+
+/// Three masters, and a replica for each.
+pub struct RedisCluster {
+    pub nodes: Vec<RedisServer>,
+    _folder: TempDir,
+}
+
+impl RedisCluster {
+    /// All nodes use this clock, which must start a while before the time that the test begins at.
+    pub fn steered(clock: &SteeredClock) -> Self {
+        Self::start(Some(clock), NEVER_MS, &[])
+    }
+
+    /// A node that does not answer for that long is replaced. `options` are those of `redis-server`.
+    pub fn failing_over(after: Duration, options: &[&str]) -> Self {
+        Self::start(None, after.as_millis() as u64, options)
+    }
+
+    fn start(clock: Option<&SteeredClock>, timeout_ms: u64, options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let nodes: Vec<(RedisServer, u16)> = (0..6)
+            .map(|_| {
+                let bus = free_port();
+                let port = free_port();
+                let server = RedisServer::start_at(port, |command| {
+                    command.args(["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()]);
+                    command.arg("--cluster-config-file").arg(folder.path().join(format!("{port}.conf")));
+                    command.args(["--cluster-node-timeout", &timeout_ms.to_string()]);
+                    command.args([
+                        "--cluster-require-full-coverage",
+                        "no",
+                        "--repl-diskless-sync-delay",
+                        "0",
+                    ]);
+                    if let Some(clock) = clock {
+                        command.args(["--repl-timeout", "2000000000"]);
+                        clock.steer(command);
+                    }
+                    command.args(options);
+                });
+                (server, bus)
+            })
+            .collect();
+        let mut links: Vec<Connection> = nodes.iter().map(|(server, _)| server.connection()).collect();
+        let ids: Vec<String> = links.iter_mut().map(|link| cluster(link, &["MYID"])).collect();
+        for (index, link) in links.iter_mut().take(3).enumerate() {
+            let (first, last) =
+                (SLOTS / 3 * index as u16, if index == 2 { SLOTS } else { SLOTS / 3 * (index as u16 + 1) });
+            cluster::<()>(link, &["ADDSLOTSRANGE", &first.to_string(), &(last - 1).to_string()]);
+            cluster::<()>(link, &["SET-CONFIG-EPOCH", &(index + 1).to_string()]);
+        }
+        for (server, bus) in &nodes[1..] {
+            let (port, bus) = (server.port.to_string(), bus.to_string());
+            cluster::<()>(&mut links[0], &["MEET", "127.0.0.1", &port, &bus]);
+        }
+        let step = || {
+            if let Some(clock) = clock {
+                clock.advance(Duration::from_millis(20));
+            }
+        };
+        for index in 3..6 {
+            let (master, link) = (&ids[index - 3], &mut links[index]);
+            until("a node knows its master", || {
+                step();
+                redis::cmd("CLUSTER").arg("REPLICATE").arg(master).query::<()>(link).is_ok()
+            });
+        }
+        for link in &mut links {
+            until("a node is part of the cluster", || {
+                step();
+                let state: String = cluster(link, &["INFO"]);
+                let nodes: String = cluster(link, &["NODES"]);
+                let copies: String = redis::cmd("INFO").arg("replication").query(link).unwrap();
+                let linked =
+                    copies.contains("connected_slaves:1") || copies.contains("master_link_status:up");
+                state.contains("cluster_state:ok")
+                    && nodes.matches(" slave ").count() + nodes.matches(",slave ").count() == 3
+                    && linked
+            });
+        }
+        Self { nodes: nodes.into_iter().map(|(server, _)| server).collect(), _folder: folder }
+    }
+
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        format!("redis-cluster://{}", hosts.join(","))
+    }
+
+    pub fn connection(&self) -> redis::cluster::ClusterConnection {
+        let nodes = self.nodes.iter().map(RedisServer::url);
+        redis::cluster::ClusterClient::new(nodes).unwrap().get_connection().unwrap()
+    }
+
+    /// Deletes everything.
+    pub fn flush(&self) {
+        for node in &self.nodes {
+            let mut link = node.connection();
+            if node.replication("role") == "master" {
+                redis::cmd("FLUSHALL").query::<()>(&mut link).unwrap();
+            }
+        }
+    }
+
+    /// The master that has this key.
+    pub fn master_of(&self, key: &str) -> usize {
+        let slot: u16 = cluster(&mut self.nodes[0].connection(), &["KEYSLOT", key]);
+        (slot / (SLOTS / 3)).min(2) as usize
+    }
+}
+
+fn cluster<T: redis::FromRedisValue>(link: &mut Connection, args: &[&str]) -> T {
+    redis::cmd("CLUSTER").arg(args).query(link).unwrap()
+}
+
+/// A master and its replica under three Sentinels.
+pub struct SentinelTrio {
+    /// The first master and the first replica.
+    pub servers: [RedisServer; 2],
+    pub sentinels: Vec<RedisServer>,
+    _folder: TempDir,
+}
+
+impl SentinelTrio {
+    /// The servers use this clock, the Sentinels the real one.
+    pub fn steered(clock: &SteeredClock) -> Self {
+        Self::start(Some(clock), &[])
+    }
+
+    /// `options` are those of the two servers.
+    pub fn with(options: &[&str]) -> Self {
+        Self::start(None, options)
+    }
+
+    fn start(clock: Option<&SteeredClock>, options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = |of: Option<u16>| {
+            RedisServer::start_at(free_port(), |command| {
+                command.args(["--repl-diskless-sync-delay", "0"]);
+                if let Some(port) = of {
+                    command.args(["--replicaof", "127.0.0.1", &port.to_string()]);
+                }
+                if let Some(clock) = clock {
+                    command.args(["--repl-timeout", "2000000000"]);
+                    clock.steer(command);
+                }
+                command.args(options);
+            })
+        };
+        let master = server(None);
+        let replica = server(Some(master.port));
+        let sentinels = (0..3).map(|_| sentinel(&folder, master.port)).collect();
+        let trio = Self { servers: [master, replica], sentinels, _folder: folder };
+        until("the replica has caught up", || trio.servers[1].replication("master_link_status") == "up");
+        for sentinel in &trio.sentinels {
+            until("a sentinel knows the others", || {
+                let mut link = sentinel.connection();
+                let ask = |what: &str, link: &mut Connection| -> Vec<redis::Value> {
+                    redis::cmd("SENTINEL").arg(what).arg(MASTER).query(link).unwrap()
+                };
+                ask("SENTINELS", &mut link).len() == 2 && ask("REPLICAS", &mut link).len() == 1
+            });
+        }
+        trio
+    }
+
+    pub fn url(&self) -> String {
+        let hosts: Vec<_> = self.sentinels.iter().map(|it| format!("127.0.0.1:{}", it.port)).collect();
+        format!("redis-sentinel://{}/{MASTER}", hosts.join(","))
+    }
+
+    /// Waits until the Sentinels have made the replica the master.
+    pub fn until_replaced(&self) {
+        until("the replica is the master", || {
+            self.servers[1].replication("role") == "master"
+                && self.sentinels.iter().all(|sentinel| {
+                    let mut command = redis::cmd("SENTINEL");
+                    command.arg("GET-MASTER-ADDR-BY-NAME").arg(MASTER);
+                    let (_, port): (String, u16) = command.query(&mut sentinel.connection()).unwrap();
+                    port == self.servers[1].port
+                })
+        });
+    }
+}
+
+fn sentinel(folder: &TempDir, master: u16) -> RedisServer {
+    let port = free_port();
+    let file = folder.path().join(format!("{port}.conf"));
+    let settings = format!(
+        "sentinel monitor {MASTER} 127.0.0.1 {master} 2\nsentinel down-after-milliseconds {MASTER} 500\n\
+         sentinel failover-timeout {MASTER} 5000\n"
+    );
+    std::fs::write(&file, settings).unwrap();
+    RedisServer::sentinel(port, &file)
+}
+
+/// Asks other processes until they are ready.
+pub fn until(what: &str, mut ready: impl FnMut() -> bool) {
+    for _ in 0..MOST_LOOKS {
+        if ready() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10)); // other processes have no clock to advance
+    }
+    panic!("waited too long until {what}");
+}
