@@ -16,8 +16,8 @@ const RULES: &str = include_str!("../../deploy/prometheus/gatehouse.rules.yml");
 const RULES_TEST: &str = include_str!("../../deploy/prometheus/gatehouse.rules.test.yml");
 const DASHBOARD: &str = include_str!("../../deploy/grafana/gatehouse.json");
 
-/// Shows only what has gone wrong, which is nothing here.
-const EMPTY_IF_ALL_IS_WELL: &str = "5xx by route";
+/// What has gone wrong, which is nothing here, and what is measured only while there are imported passwords.
+const MAY_BE_EMPTY: [&str; 2] = ["5xx by route", "Answers to compared passwords leave after"];
 
 fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(path)
@@ -212,8 +212,8 @@ async fn prometheus_answers_every_query_of_the_dashboard() {
     assert!(seen.is_some(), "Prometheus scrapes the server");
     for (title, query) in queries() {
         let query = query.replace("$__rate_interval", "1m").replace("$instance", ".*");
-        if title == EMPTY_IF_ALL_IS_WELL {
-            assert_eq!(prometheus.ask(&query).await, Some(vec![]), "{query}");
+        if MAY_BE_EMPTY.contains(&title.as_str()) {
+            assert!(prometheus.ask(&query).await.is_some(), "{query}");
         } else {
             assert!(prometheus.found(&query).await.is_some(), "{title} is empty: {query}");
         }

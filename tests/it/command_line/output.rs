@@ -76,6 +76,7 @@ async fn a_first_password_is_not_left_in_the_journal() {
     let stream = output.metadata().unwrap();
     home.set("JOURNAL_STREAM", format!("{}:{}", stream.dev(), stream.ino()));
     let mut logged = home.start_saying(&["serve"], output.into()).await;
+    assert_eq!(logged.client().get("/healthz").await.status, 200);
     logged.until("it is said", |running| running.stderr().contains("no administrator was created")).await;
     logged.signal("TERM");
     assert_eq!(logged.ended().await.code(), Some(0));
