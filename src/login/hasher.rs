@@ -167,7 +167,7 @@ impl PasswordHasher {
     /// computed, so that the answer `false` takes as long. The same happens if the stored hash is damaged or
     /// its parameters are out of bounds, which is logged.
     ///
-    /// While there are imported passwords, each answer takes the same time from the start of its turn; see [`pace`].
+    /// While there are imported passwords, each answer takes the same time from the start of its turn; see `pace.rs`.
     /// Otherwise a hash that was stored with other parameters takes the time of those until it is hashed again: after
     /// a change of the parameters, the response time tells such an account from none.
     ///
