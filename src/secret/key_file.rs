@@ -81,7 +81,7 @@ impl KeyFile {
         }
         let draft = draft_of(path, entropy);
         let written = write_private(&draft, &Zeroizing::new(entropy.bytes::<KEY>())[..])
-            .and_then(|()| std::fs::hard_link(&draft, path));
+            .and_then(|_| std::fs::hard_link(&draft, path));
         let removed = std::fs::remove_file(&draft);
         match written {
             Err(reason) if reason.kind() != std::io::ErrorKind::AlreadyExists => Err(failed(reason)),
@@ -154,20 +154,23 @@ impl KeyFile {
     }
 
     fn replace(&self, entropy: &Entropy) -> std::io::Result<()> {
-        use std::os::unix::fs::{MetadataExt, chown};
+        use std::os::unix::fs::{MetadataExt, fchown};
         let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST));
         bytes.extend_from_slice(&self.stored[..]);
         self.keys.iter().for_each(|key| bytes.extend_from_slice(key));
         bytes.push(self.signing as u8);
-        let before = std::fs::metadata(&self.path)?;
-        let draft = draft_of(&self.path, entropy);
+        // The file itself: several instances may reach it by a link.
+        let path = std::fs::canonicalize(&self.path)?;
+        let before = std::fs::metadata(&path)?;
+        let draft = draft_of(&path, entropy);
         let replaced = write_private(&draft, &bytes)
-            .and_then(|()| {
-                let after = std::fs::metadata(&draft)?;
+            .and_then(|file| {
+                // By the open file: whoever owns the folder could put a link at the draft's name.
+                let after = file.metadata()?;
                 let moved = (after.uid(), after.gid()) != (before.uid(), before.gid());
-                if moved { chown(&draft, Some(before.uid()), Some(before.gid())) } else { Ok(()) }
+                if moved { fchown(&file, Some(before.uid()), Some(before.gid())) } else { Ok(()) }
             })
-            .and_then(|()| std::fs::rename(&draft, &self.path));
+            .and_then(|()| std::fs::rename(&draft, &path));
         if replaced.is_err() {
             let _ = std::fs::remove_file(&draft);
         }
@@ -181,11 +184,12 @@ fn draft_of(path: &Path, entropy: &Entropy) -> PathBuf {
     draft.into()
 }
 
-fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<std::fs::File> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes)?;
-    file.sync_all()
+    file.sync_all()?;
+    Ok(file)
 }
 
 #[cfg(test)]
