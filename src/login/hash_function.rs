@@ -11,6 +11,8 @@ const MOST_ARGON2_WORK_KIB: u64 = 4 * 64 * 1024;
 const MOST_LANES: u32 = 16;
 /// N × r: 128 MiB, OWASP's strongest option (N = 2^17, r = 8).
 const MOST_SCRYPT_SPACE: u64 = 1 << 20;
+/// r × p: scrypt prepares 128 bytes for each at once, beside its main table, whatever N is.
+const MOST_SCRYPT_LANES: u64 = 1 << 10;
 /// N × r × p: the work of the same. About 0.4 s.
 const MOST_SCRYPT_WORK: u64 = 1 << 20;
 /// 16 times OWASP's minimum of 10. About 1 s.
@@ -77,11 +79,13 @@ impl HashFunction {
             &Self::Scrypt { log_n, r, p } => {
                 let space = 1_u64.checked_shl(log_n.into()).and_then(|n| n.checked_mul(r.into()));
                 let work = space.and_then(|space| space.checked_mul(p.into()));
+                let lanes = Some(u64::from(r) * u64::from(p));
                 let within =
                     |value: Option<u64>, most| value.is_some_and(|value| (1..=most).contains(&value));
                 let sound = (1..=20).contains(&log_n)
                     && within(space, MOST_SCRYPT_SPACE)
-                    && within(work, MOST_SCRYPT_WORK);
+                    && within(work, MOST_SCRYPT_WORK)
+                    && within(lanes, MOST_SCRYPT_LANES);
                 (sound, OutOfBounds::Scrypt)
             }
             Self::Bcrypt { cost } => {

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use argon2::Params;
 use parking_lot::RwLock;
@@ -67,8 +67,23 @@ struct HasherPool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyResult {
     pub ok: bool,
+    /// When to answer.
+    pub answer: AnswerTime,
     /// Right, but imported, or hashed with other parameters than today's: should be hashed again now.
     pub rehash: bool,
+}
+
+/// When a comparison is answered: at once, or at the deadline that all share while there are imported passwords.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "an answer before its time tells imported passwords from others"]
+pub struct AnswerTime(Option<Instant>);
+
+impl AnswerTime {
+    pub async fn wait(self) {
+        if let Self(Some(at)) = self {
+            tokio::time::sleep_until(at.into()).await;
+        }
+    }
 }
 
 /// There was no room to wait, another caller had priority, or it took too long. Nothing was computed.
@@ -168,6 +183,7 @@ impl PasswordHasher {
     /// its parameters are out of bounds, which is logged.
     ///
     /// While there are imported passwords, each answer takes the same time from the start of its turn; see `pace.rs`.
+    /// This returns at the end of the turn, which is the same for all, too, so that slots are not held until the answer.
     /// Otherwise a hash that was stored with other parameters takes the time of those until it is hashed again: after
     /// a change of the parameters, the response time tells such an account from none.
     ///
@@ -207,14 +223,15 @@ impl PasswordHasher {
             (secret::same(&computed, output), pace.map(|pace| (pace, turn)))
         });
         let (same, paced) = same.await?;
-        if let Some((pace, turn)) = paced {
-            finish(pace, turn).await;
-        }
+        let answer = match paced {
+            Some((pace, turn)) => finish(pace, turn).await,
+            None => AnswerTime(None),
+        };
         let ok = same & known;
         if !known {
             self.0.decoys.fetch_add(1, Ordering::SeqCst);
         }
-        Ok(VerifyResult { ok, rehash: ok && stale })
+        Ok(VerifyResult { ok, answer, rehash: ok && stale })
     }
 
     /// Follows the dearest of the imported passwords; None if there are none. Clones follow, too.
@@ -363,12 +380,11 @@ fn note_deadline(pace: Option<Pace>) {
 }
 
 /// Ends a turn, and returns when it may be answered.
-async fn finish(pace: Pace, turn: HashTurn) {
+async fn finish(pace: Pace, turn: HashTurn) -> AnswerTime {
     let started = turn.started;
     tokio::time::sleep(pace.turn.saturating_sub(started.elapsed())).await;
     drop(turn);
-    let taken = started.elapsed();
-    tokio::time::sleep(pace.answer_after(taken).saturating_sub(taken)).await;
+    AnswerTime(Some(started + pace.answer_after(started.elapsed())))
 }
 
 #[cfg(test)]

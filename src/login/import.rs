@@ -88,7 +88,8 @@ impl ImportFile {
                 }
                 LineRead::Line => file.take(line, &text, &mut seen, &parse_phone),
             }
-            if file.rows.len() > MOST_ROWS {
+            // Lines with mistakes are remembered, too.
+            if line > MOST_ROWS {
                 let reason =
                     format!("the file has more than {MOST_ROWS} accounts; split it and import the parts");
                 file.mistakes.add(line, "line", reason);
@@ -220,6 +221,8 @@ fn parse_line(text: &[u8]) -> Result<ImportLine, String> {
         let text = error.to_string();
         // Each line is a document of its own.
         let reason = text.split(" at line ").next().unwrap_or_default();
+        // The message repeats the field, which may be what commands a terminal.
+        let reason = if reason.contains(char::is_control) { "an unknown field" } else { reason };
         format!("column {}: {reason}", error.column())
     })
 }

@@ -211,9 +211,9 @@ impl SignInService {
     ) -> Result<Option<SignInOutcome>, DbError> {
         let SignInInner { guard, consecutive, .. } = &*self.0;
         let most = live.login.max_consecutive_failures;
-        let (taken, path) = (slot.taken(), slot.path());
+        let path = slot.path();
         let lookup = consecutive.look_up(&attempt.login, subject.account(), path.known(), most).await;
-        let Ok(Some(mut lookup)) = lookup else {
+        let Ok(Some(lookup)) = lookup else {
             slot.refund().await;
             lookup?;
             return Ok(Some(self.record_busy(attempt, subject, path, BUSY_RETRY)));
@@ -230,6 +230,25 @@ impl SignInService {
                 return Err(error);
             }
         };
+        let answer = compared.as_ref().ok().map(|verified| verified.answer);
+        let outcome = self.settle(live, attempt, (subject, path), slot, (lookup, compared)).await;
+        if let Some(answer) = answer {
+            answer.wait().await;
+        }
+        outcome
+    }
+
+    /// Settles the slot by what was compared, and records it.
+    async fn settle(
+        &self,
+        live: &LiveSettings,
+        attempt: &SignInAttempt,
+        (subject, path): (AccountSubject, SignInPath),
+        slot: AttemptSlot,
+        (mut lookup, compared): (LoginLookup, Result<VerifyResult, HasherBusy>),
+    ) -> Result<Option<SignInOutcome>, DbError> {
+        let SignInInner { guard, consecutive, .. } = &*self.0;
+        let (most, taken) = (live.login.max_consecutive_failures, slot.taken());
         match (compared, lookup.account.take()) {
             (Ok(verified), Some(account)) if verified.ok => {
                 let (at, forgave) = slot.succeed().await.unwrap_or((taken.at, false));

@@ -73,9 +73,9 @@ impl HashCaller {
         Self { device, ..Self::stranger(&origin.network, solved) }
     }
 
-    /// The same without its known device.
+    /// The same in the lanes of strangers, where a known device is preferred like a solved challenge.
     pub const fn as_stranger(self) -> Self {
-        Self { device: None, ..self }
+        Self { device: None, solved: self.solved || self.device.is_some(), ..self }
     }
 
     pub const fn is_known(&self) -> bool {
