@@ -17,7 +17,7 @@ use super::servers::RedisServers;
 const CONNECT_AT_LEAST: Duration = Duration::from_millis(250);
 /// Finding the master takes a connection to a Sentinel and one to the master, which is asked whether it is one;
 /// finding the nodes of a cluster takes a connection to each.
-const FIND_AT_MOST: Duration = Duration::from_secs(1);
+const FIND_AT_MOST: Duration = Duration::from_secs(3);
 /// How often a cluster's node may send a call on: to where the slot is now, and once more while it moves.
 const MOST_REDIRECTS: u32 = 3;
 /// Between two of them, in milliseconds.
@@ -27,7 +27,11 @@ const REDIRECT_PAUSE: u64 = 5;
 #[derive(Clone)]
 pub(super) enum RedisConnection {
     Node(MultiplexedConnection),
-    Cluster(ClusterConnection),
+    Cluster {
+        connection: ClusterConnection,
+        /// How many masters there were when it was made; see [`Self::check`].
+        masters: usize,
+    },
 }
 
 impl RedisConnection {
@@ -35,56 +39,74 @@ impl RedisConnection {
     pub async fn send(&mut self, command: &Cmd) -> Result<Value, RedisError> {
         match self {
             Self::Node(connection) => connection.send_packed_command(command).await,
-            Self::Cluster(connection) => connection.req_packed_command(command).await,
+            Self::Cluster { connection, .. } => connection.req_packed_command(command).await,
         }
     }
 
-    /// The same command to every master; one answer each.
+    /// The same command to every master; one answer each, or an error.
     pub async fn send_to_masters(&mut self, command: &Cmd) -> Result<Vec<Value>, RedisError> {
         match self {
             Self::Node(connection) => {
                 Ok(vec![connection.send_packed_command(command).await?.extract_error()?])
             }
-            Self::Cluster(connection) => {
-                let masters = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-                match connection.route_command(command.clone(), masters).await? {
-                    Value::Map(answers) => {
-                        answers.into_iter().map(|(_, answer)| answer.extract_error()).collect()
-                    }
-                    other => {
-                        let got = format!("{other:?}");
-                        Err((ErrorKind::UnexpectedReturnType, "not an answer of each node", got).into())
-                    }
+            Self::Cluster { connection, masters } => {
+                let (masters, answers) = (*masters, ask_masters(connection, command).await?);
+                // A master that it is not connected to is left out.
+                if answers.len() != masters {
+                    return Err(not_all());
                 }
+                Ok(answers)
             }
         }
     }
 
-    /// Whether the server answers at all, even with an error; of a cluster, whether all masters do, and agree
-    /// that every slot has one.
+    /// Whether the server answers at all, even with an error; of a cluster, whether all masters do, agree that every
+    /// slot has one, and are as many as when the connection was made.
     pub async fn check(&mut self) -> Result<(), RedisError> {
         match self {
             Self::Node(connection) => match connection.send_packed_command(&redis::cmd("PING")).await {
                 Err(error) if error.is_timeout() || error.is_unrecoverable_error() => Err(error),
                 Ok(_) | Err(_) => Ok(()),
             },
-            Self::Cluster(_) => {
-                let mut info = redis::cmd("CLUSTER");
-                info.arg("INFO");
-                for state in self.send_to_masters(&info).await? {
-                    let state: String = redis::from_redis_value(state)?;
-                    if !state.contains("cluster_state:ok") {
-                        return Err((
-                            ErrorKind::Server(ServerErrorKind::ClusterDown),
-                            "cluster_state is not ok",
-                        )
-                            .into());
-                    }
-                }
-                Ok(())
+            Self::Cluster { connection, masters } => {
+                (count_masters(connection).await? == *masters).then_some(()).ok_or_else(not_all)
             }
         }
     }
+}
+
+/// The answer of each master that the connection leads to.
+async fn ask_masters(connection: &mut ClusterConnection, command: &Cmd) -> Result<Vec<Value>, RedisError> {
+    let masters = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
+    match connection.route_command(command.clone(), masters).await? {
+        Value::Map(answers) => answers.into_iter().map(|(_, answer)| answer.extract_error()).collect(),
+        other => {
+            let got = format!("{other:?}");
+            Err((ErrorKind::UnexpectedReturnType, "not an answer of each node", got).into())
+        }
+    }
+}
+
+/// How many masters there are, by their own account; an error if the connection does not lead to all of them, or if
+/// one says that a slot is not served.
+async fn count_masters(connection: &mut ClusterConnection) -> Result<usize, RedisError> {
+    let mut info = redis::cmd("CLUSTER");
+    info.arg("INFO");
+    let answers = ask_masters(connection, &info).await?;
+    let masters = answers.len();
+    for state in answers {
+        let state: String = redis::from_redis_value(state)?;
+        let says = |line: String| state.lines().any(|other| other.trim_end() == line);
+        if !says("cluster_state:ok".to_owned()) || !says(format!("cluster_size:{masters}")) {
+            return Err(not_all());
+        }
+    }
+    Ok(masters)
+}
+
+fn not_all() -> RedisError {
+    (ErrorKind::Server(ServerErrorKind::ClusterDown), "a slot has no master, or a master cannot be reached")
+        .into()
 }
 
 /// How connections are made.
@@ -146,16 +168,17 @@ impl Connector {
             RedisServers::Cluster(servers) => {
                 let client = servers
                     .builder()
-                    .connection_timeout(self.options.connecting())
+                    .connection_timeout(CONNECT_AT_LEAST)
                     .response_timeout(self.options.timeout)
                     .retries(MOST_REDIRECTS)
                     .min_retry_wait(REDIRECT_PAUSE)
                     .max_retry_wait(2 * REDIRECT_PAUSE)
                     .build()?;
-                let connection = timeout(FIND_AT_MOST, client.get_async_connection()).await;
-                let mut connection = RedisConnection::Cluster(connection.map_err(|_| too_slow())??);
-                connection.check().await?;
-                Ok(connection)
+                let at_most = FIND_AT_MOST.max(2 * self.options.connecting());
+                let connection = timeout(at_most, client.get_async_connection()).await;
+                let mut connection = connection.map_err(|_| too_slow())??;
+                let masters = count_masters(&mut connection).await?;
+                Ok(RedisConnection::Cluster { connection, masters })
             }
         }
     }

@@ -5,7 +5,7 @@
 //! shared one: an answer that arrives on another thread would wake two threads.
 
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -67,6 +67,8 @@ struct SharedConnection {
     fault: ArcSwapOption<String>,
     /// It returned errors a moment ago.
     faulty: AtomicBool,
+    /// How many connections were made so far.
+    made: AtomicU64,
 }
 
 impl RedisLink {
@@ -217,11 +219,15 @@ async fn watch(shared: Weak<SharedConnection>, mut connector: Connector, mut fau
     let mut checks = interval(CHECK_EVERY);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut attempts = 0;
+    // A thread's own connection follows the shared one to another master.
+    let mut common_then = None;
     while let Some(shared) = shared.upgrade() {
         let Some(connection) = shared.connection.load_full() else {
             faults.note(shared.fault.swap(None).as_deref());
             match connector.connect().await {
                 Ok(connection) => {
+                    common_then = faults.common_made();
+                    shared.made.fetch_add(1, Ordering::Relaxed);
                     shared.connection.store(Some(Arc::new(connection)));
                     checks.reset();
                 }
@@ -252,7 +258,11 @@ async fn watch(shared: Weak<SharedConnection>, mut connector: Connector, mut fau
         }
         if let Err(error) = RedisConnection::clone(&connection).check().await {
             shared.lose(&connection, &error.to_string());
-        } else if let Some(reason) = connector.moved().await {
+        } else if faults.common_made() != common_then {
+            shared.lose(&connection, "the shared connection was lost");
+        } else if faults.common.is_none()
+            && let Some(reason) = connector.moved().await
+        {
             shared.lose(&connection, &reason);
         } else if at_leisure {
             attempts = 0;
@@ -299,6 +309,12 @@ impl FaultLog {
             tracing::warn!("redis is out of service; trying again until it answers: {reason}");
             self.said.push(reason.to_owned());
         }
+    }
+
+    /// How many shared connections were made; none if this is the shared one.
+    fn common_made(&self) -> Option<u64> {
+        let common = self.common.as_ref()?.upgrade()?;
+        Some(common.made.load(Ordering::Relaxed))
     }
 
     /// A thread's own connection cannot be made, although the shared one is up: the server, or a proxy before

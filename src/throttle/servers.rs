@@ -11,6 +11,7 @@ use url::Url;
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
+const IN_A_PASSWORD: &str = "in a password, write \"?\" as %3F and \"#\" as %23";
 const SCHEMES: &str =
     "use memory:, redis://, redis-sentinel:// or redis-cluster://, or rediss instead of redis for TLS";
 
@@ -58,7 +59,9 @@ impl RedisUrl {
             _ => return Err(format!("has the scheme {scheme:?}; {SCHEMES}")),
         };
         if rest.contains('#') {
-            return Err(format!("has a part after \"#\", which means nothing here; {usage}"));
+            return Err(format!(
+                "has a part after \"#\", which means nothing here; {IN_A_PASSWORD}; {usage}"
+            ));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -73,6 +76,11 @@ impl RedisUrl {
             return Err("names several hosts; use redis-sentinel:// or redis-cluster:// for those".to_owned());
         }
         Ok(Self { deployment, tls, hosts })
+    }
+
+    /// Whether Sentinels name the server.
+    pub const fn is_sentinel(&self) -> bool {
+        matches!(self.deployment, RedisDeployment::Sentinel { .. })
     }
 
     /// The servers at this address. `roots` are certificates in PEM that may have signed theirs; without any,
@@ -121,16 +129,17 @@ impl fmt::Debug for RedisUrl {
 
 fn deployment(kind: &str, path: &str, query: &str) -> Result<RedisDeployment, String> {
     let (mut user, mut password) = (None, None);
+    // A form writes a blank as a plus sign; in a password it is one.
+    let query = query.replace('+', "%2B");
+    // The text is not repeated: it may be the end of a password.
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         match (&*name, kind) {
             ("sentinel_user", "-sentinel") => user = Some(value.into_owned()),
             ("sentinel_password", "-sentinel") => password = Some(value.into_owned()),
             (_, "-sentinel") => {
-                return Err(format!(
-                    "has the parameter {name:?}; only sentinel_user and sentinel_password mean something"
-                ));
+                return Err("has a parameter other than sentinel_user and sentinel_password".to_owned());
             }
-            _ => return Err(format!("has the parameter {name:?}; none means anything here")),
+            _ => return Err(format!("has parameters, which mean nothing here; {IN_A_PASSWORD}")),
         }
     }
     if user.is_some() && password.is_none() {

@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const WHILE_DOWN: Duration = Duration::from_millis(500);
 /// How long the subscriber waits for a message before it checks whether it should stop.
 const SUBSCRIBER_WAIT: Duration = Duration::from_millis(250);
+/// How long finding the master may take; a Sentinel that does not answer takes a second and a half of it.
+const FIND_AT_MOST: Duration = Duration::from_secs(3);
 /// How often a node of a cluster may send a call on to another.
 const MOST_REDIRECTS: u32 = 3;
 /// After this many silent waits, 5 s, the subscriber checks the connection.
@@ -95,7 +97,8 @@ impl RedisBackend {
         }
         let mut connection = self.server.connect()?;
         let answer = ask(self, &mut connection);
-        if !answer.as_ref().is_err_and(is_broken) {
+        // The master is looked up each time: one that is cut off from its Sentinels reports nothing.
+        if !answer.as_ref().is_err_and(is_broken) && !self.server.url.is_sentinel() {
             self.connection = Some(connection);
         }
         answer
@@ -233,6 +236,9 @@ impl DocumentServer {
                 Err(error) if error.is_timeout() => silent += 1,
                 Err(error) => return Err(error),
             }
+            if silent >= SILENT && self.url.is_sentinel() {
+                return Ok(());
+            }
             if silent >= SILENT {
                 pubsub.set_read_timeout(Some(PATIENCE))?;
                 pubsub.ping::<redis::Value>()?;
@@ -252,7 +258,7 @@ fn node(servers: RedisServers) -> Result<Connection, RedisError> {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let mut sentinels = servers.client()?;
             vec![runtime.block_on(async {
-                let master = tokio::time::timeout(PATIENCE, sentinels.async_get_client()).await;
+                let master = tokio::time::timeout(FIND_AT_MOST, sentinels.async_get_client()).await;
                 master.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?
             })?]
         }

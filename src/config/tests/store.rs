@@ -11,7 +11,7 @@ fn addresses_of_redis_that_mean_nothing() {
         ),
         (
             "store.url = 'redis-sentinel://a,b/main?sentinel_pasword=x'",
-            "store.url: has the parameter \"sentinel_pasword\"; only sentinel_user and sentinel_password mean something; write it as \"redis-sentinel://user:password@host1:26379,host2:26379/name-of-the-master\"",
+            "store.url: has a parameter other than sentinel_user and sentinel_password; write it as \"redis-sentinel://user:password@host1:26379,host2:26379/name-of-the-master\"",
         ),
         (
             "store.url = 'redis-sentinel://a/main?sentinel_user=x'",
@@ -27,7 +27,7 @@ fn addresses_of_redis_that_mean_nothing() {
         ),
         (
             "store.url = 'redis://a?cluster=true'",
-            "store.url: has the parameter \"cluster\"; none means anything here; write it as \"redis://user:password@host:6379/0\"",
+            "store.url: has parameters, which mean nothing here; in a password, write \"?\" as %3F and \"#\" as %23; write it as \"redis://user:password@host:6379/0\"",
         ),
         (
             "store.url = 'redis://a,b'",
@@ -35,7 +35,7 @@ fn addresses_of_redis_that_mean_nothing() {
         ),
         (
             "store.url = 'rediss://a/#insecure'",
-            "store.url: has a part after \"#\", which means nothing here; write it as \"redis://user:password@host:6379/0\"",
+            "store.url: has a part after \"#\", which means nothing here; in a password, write \"?\" as %3F and \"#\" as %23; write it as \"redis://user:password@host:6379/0\"",
         ),
         (
             "store.url = 'redis-ring://a'",
@@ -45,7 +45,7 @@ fn addresses_of_redis_that_mean_nothing() {
             "store.url = 'memory'",
             "store.url: is not a URL; use memory:, redis://, redis-sentinel:// or redis-cluster://, or rediss instead of redis for TLS",
         ),
-        ("store.ca_file = 7", "store.ca_file: is a number; it must be text"),
+        ("store.ca_file = 7", "store.ca_file: is a number; it must be text in quotes"),
         (
             "store.url = 'redis://a/x'",
             "store.url: has a path that is not a database number; write it as \"redis://user:password@host:6379/0\"",

@@ -44,9 +44,13 @@ impl RedisStore {
                 other => {
                     // What may have been taken although no answer came, too.
                     let refunds = vec![HoldOutcome::Refund; taken.len()];
-                    // One that is lost errs towards refusing.
-                    let _ = self.settle_by_slot(&taken, ask.id, &refunds).await;
-                    return other;
+                    let refunded = self.settle_by_slot(&taken, ask.id, &refunds).await;
+                    return match (other, refunded) {
+                        // Who has to wait asks again with the same id, which a late refund would take back.
+                        (Ok(StoreVerdict::Held { .. }), Err(error)) => Err(error),
+                        // After a refusal, a refund that is lost errs towards refusing.
+                        (other, _) => other,
+                    };
                 }
             }
         }
