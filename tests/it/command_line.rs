@@ -183,7 +183,7 @@ fn a_key_that_others_may_read_is_refused_with_the_remedy() {
     std::fs::set_permissions(home.path("data/secret.key"), PermissionsExt::from_mode(0o600)).unwrap();
     let ended = home.run(&["serve"]);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.stderr.contains("holds 5 bytes"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("its 5 bytes are no key"), "{}", ended.stderr);
 }
 
 #[test]

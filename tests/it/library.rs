@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// 137 now; with the server some 420.
-const MOST: usize = 140;
+const MOST: usize = 142;
 
 /// Names of the crates that a choice of features requires.
 fn built_with(features: &str) -> BTreeSet<String> {

@@ -108,8 +108,8 @@ async fn nonsense_changes_nothing_and_is_told() {
         assert_eq!(save(&boss, &version, &with_max(&limits, 9)).await.status, status, "nobody has seen it");
     }
     let mut connection = redis.connection();
-    redis::cmd("DEL").arg("gh:live").exec(&mut connection).unwrap();
-    redis::cmd("LPUSH").arg("gh:live").arg("x").exec(&mut connection).unwrap();
+    // In one step, or the document that is in force is put back in between.
+    redis::pipe().atomic().del("gh:live").lpush("gh:live", "x").exec(&mut connection).unwrap();
     until("a list is refused", async || told("is not a string").await).await;
     redis::cmd("DEL").arg("gh:live").exec(&mut connection).unwrap();
     until("what is in force is put back", async || ready(&boss).await["refused"] == json!(false)).await;
