@@ -4,7 +4,7 @@ use std::fmt;
 
 use redis::cluster::ClusterClientBuilder;
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
-use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisError};
+use redis::{Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError};
 use url::Url;
 
 /// Where each kind of server listens by default.
@@ -86,6 +86,13 @@ impl RedisUrl {
     /// The servers at this address. `roots` are certificates in PEM that may have signed theirs; without any,
     /// Mozilla's.
     pub fn servers(&self, roots: Option<Vec<u8>>) -> Result<RedisServers, RedisError> {
+        if roots.is_some() && cfg!(not(feature = "server")) {
+            return Err((
+                ErrorKind::InvalidClientConfig,
+                "roots can be given with the feature `server` only",
+            )
+                .into());
+        }
         let roots = RootCertificates(roots.filter(|_| self.tls));
         match &self.deployment {
             RedisDeployment::Standalone => roots.client(self.hosts[0].clone()).map(RedisServers::Standalone),
@@ -248,6 +255,7 @@ impl ClusterServers {
 
 /// In PEM; none: Mozilla's.
 #[derive(Clone)]
+#[cfg_attr(not(feature = "server"), expect(dead_code, reason = "there are none without it"))]
 struct RootCertificates(Option<Vec<u8>>);
 
 #[cfg(feature = "server")]
