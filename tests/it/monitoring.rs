@@ -179,7 +179,7 @@ impl Prometheus {
         for _ in 0..300 {
             match self.ask(query).await {
                 Some(found) if !found.is_empty() => return Some(found),
-                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+                _ => tokio::time::sleep(Duration::from_millis(100)).await, // Prometheus scrapes in real time
             }
         }
         None

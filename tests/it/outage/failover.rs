@@ -61,7 +61,7 @@ async fn decided(limiter: &Limiter<RedisStore>) -> HitDecision {
         loop {
             match limiter.reserve_or_nothing(&[limiter.bucket(&five, b"x")], false).await {
                 Ok(decision) => return decision,
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await, // as above
             }
         }
     };
