@@ -10,13 +10,14 @@ use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use argon2::Params;
 use parking_lot::RwLock;
 use tokio::sync::{OnceCell, oneshot};
 
 use self::arena::ArenaPool;
+pub use self::pace::AnswerTime;
 use self::pace::Pace;
 use self::workers::{HashTurn, HashWorkers};
 use super::hash_function::{HashCost, HashFunction};
@@ -73,19 +74,6 @@ pub struct VerifyResult {
     pub rehash: bool,
 }
 
-/// When a comparison is answered: at once, or at the deadline that all share while there are imported passwords.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "an answer before its time tells imported passwords from others"]
-pub struct AnswerTime(Option<Instant>);
-
-impl AnswerTime {
-    pub async fn wait(self) {
-        if let Self(Some(at)) = self {
-            tokio::time::sleep_until(at.into()).await;
-        }
-    }
-}
-
 /// There was no room to wait, another caller had priority, or it took too long. Nothing was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("password hashing is busy")]
@@ -103,7 +91,7 @@ impl PasswordHasher {
         let salt = entropy.bytes::<{ argon2::RECOMMENDED_SALT_LEN }>().to_vec();
         let output = entropy.bytes::<OUTPUT_BYTES>().to_vec();
         let function = HashFunction::own(params.clone());
-        note_deadline(None);
+        pace::note_deadline(None);
         Ok(Self(Arc::new(HasherPool {
             decoy: StoredHash { function: function.clone(), salt, output, imported: false },
             function,
@@ -224,8 +212,8 @@ impl PasswordHasher {
         });
         let (same, paced) = same.await?;
         let answer = match paced {
-            Some((pace, turn)) => finish(pace, turn).await,
-            None => AnswerTime(None),
+            Some((pace, turn)) => self.finish(pace, turn).await,
+            None => AnswerTime::AT_ONCE,
         };
         let ok = same & known;
         if !known {
@@ -234,9 +222,11 @@ impl PasswordHasher {
         Ok(VerifyResult { ok, answer, rehash: ok && stale })
     }
 
-    /// Follows the dearest of the imported passwords; None if there are none. Clones follow, too.
+    /// Follows the dearest of the imported passwords; None if there are none. Clones follow, too. Each call with the
+    /// same one takes back a little of what slow hashes have added.
     pub(super) async fn keep_pace(&self, dearest: Option<HashCost>) {
         if self.pace().map(|pace| pace.dearest) == dearest {
+            self.change_pace(Pace::relaxed);
             return;
         }
         let pace = match dearest {
@@ -250,20 +240,44 @@ impl PasswordHasher {
         };
         self.0.workers.set_most_strangers(pace.map_or(usize::MAX, |pace| pace.strangers));
         match pace {
-            Some(Pace { answer, .. }) => {
+            Some(pace) => {
                 tracing::info!(
-                    ?answer,
+                    answer = ?pace.answer,
                     "there are imported passwords: sign-ins are answered at one deadline"
                 );
+                if pace.is_too_slow() {
+                    tracing::warn!(
+                        expected = ?pace.expected,
+                        "the dearest imported password takes longer than the deadline: its answers tell it from others"
+                    );
+                }
             }
             None => tracing::info!("no imported password is left: sign-ins are answered at once"),
         }
-        note_deadline(pace);
+        pace::note_deadline(pace);
         *self.0.pace.write() = pace;
     }
 
     fn pace(&self) -> Option<Pace> {
         *self.0.pace.read()
+    }
+
+    /// Changes the pace that is kept now, if one is.
+    fn change_pace(&self, change: impl FnOnce(Pace) -> Pace) {
+        let mut pace = self.0.pace.write();
+        *pace = pace.map(change);
+        pace::note_deadline(*pace);
+    }
+
+    /// Ends a turn, and returns when it may be answered.
+    async fn finish(&self, pace: Pace, turn: HashTurn) -> AnswerTime {
+        let (started, taken) = (turn.started, turn.started.elapsed());
+        if taken > pace.turn {
+            self.change_pace(|pace| pace.stretched(taken));
+        }
+        tokio::time::sleep(pace.turn.saturating_sub(taken)).await;
+        drop(turn);
+        AnswerTime::at(started + pace.answer_after(started.elapsed()))
     }
 
     /// How many callers wait in a lane.
@@ -372,19 +386,6 @@ impl HasherPool {
         self.mean_micros.store((mean / 8 * 7).saturating_add(micros / 8), Ordering::Relaxed);
         output
     }
-}
-
-fn note_deadline(pace: Option<Pace>) {
-    metrics::gauge!("gatehouse_sign_in_deadline_seconds")
-        .set(pace.map_or(0.0, |pace| pace.answer.as_secs_f64()));
-}
-
-/// Ends a turn, and returns when it may be answered.
-async fn finish(pace: Pace, turn: HashTurn) -> AnswerTime {
-    let started = turn.started;
-    tokio::time::sleep(pace.turn.saturating_sub(started.elapsed())).await;
-    drop(turn);
-    AnswerTime(Some(started + pace.answer_after(started.elapsed())))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! An answer leaves at a fixed time after its turn began, whatever was compared: our hash, an imported one or a decoy.
 //! Its place in the queue must not tell either. So a stranger's turn ends at a fixed time, too, as if it had computed
 //! the dearest of the stored hashes, and as many have turns at once as there is memory for that one.
+//! A hash that takes longer than its turn makes all that follow take longer, for some minutes.
 //! What is left is that other work on the same processors is slowed a little by a hash that is computed.
 
 use std::time::{Duration, Instant};
@@ -19,11 +20,16 @@ const LONGEST: Duration = Duration::from_secs(4);
 /// Stored hashes have always been allowed so much memory for each worker.
 const MEMORY_MIB: u32 = 64;
 
+/// How much of what an overrun added is left when the pace is relaxed: half of it after fourteen times.
+const KEPT: f64 = 0.95;
+
 /// What every comparison takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
     /// The dearest stored hash.
     pub dearest: HashCost,
+    /// What that one is expected to take here.
+    pub expected: Duration,
     /// From the start of a turn to its end, for strangers.
     pub turn: Duration,
     /// From the start of a turn to the answer.
@@ -35,14 +41,41 @@ pub struct Pace {
 impl Pace {
     /// `own` is the cost of our hash, `slowness` this machine's.
     pub fn of(dearest: HashCost, own: HashCost, slowness: f64, workers: usize) -> Self {
-        let millis = f64::from(dearest.millis.max(own.millis)) * slowness;
-        let time = |millis: f64| Duration::from_secs_f64(millis / 1000.0).min(LONGEST);
+        let expected = Duration::from_secs_f64(f64::from(dearest.millis.max(own.millis)) * slowness / 1000.0);
         let weight = dearest.memory_mib.div_ceil(own.memory_mib.max(MEMORY_MIB)).max(1);
         Self {
             dearest,
-            turn: time(millis),
-            answer: time(millis * ROOM),
+            expected,
+            turn: expected.min(LONGEST),
+            answer: expected.mul_f64(ROOM).min(LONGEST),
             strangers: (workers / weight as usize).max(1),
+        }
+    }
+
+    /// Whether the dearest hash is expected to leave after the deadline.
+    pub fn is_too_slow(&self) -> bool {
+        self.expected > LONGEST
+    }
+
+    /// For all that follow a hash that took longer than a turn: the machine has other work now. While one hash does
+    /// not take more than [`ROOM`] times the longest before it, none leaves after the deadline.
+    #[must_use]
+    pub fn stretched(self, taken: Duration) -> Self {
+        let turn = taken.clamp(self.turn, LONGEST.max(self.turn));
+        Self { turn, answer: self.answer.max(turn.mul_f64(ROOM).min(LONGEST)), ..self }
+    }
+
+    /// A little nearer to what is expected.
+    #[must_use]
+    pub fn relaxed(self) -> Self {
+        let nearer = |now: Duration, expected: Duration| {
+            let expected = expected.min(LONGEST);
+            expected + now.saturating_sub(expected).mul_f64(KEPT)
+        };
+        Self {
+            turn: nearer(self.turn, self.expected),
+            answer: nearer(self.answer, self.expected.mul_f64(ROOM)),
+            ..self
         }
     }
 
@@ -51,6 +84,30 @@ impl Pace {
         let whole = taken.as_nanos().div_ceil(self.answer.as_nanos().max(1)).max(1);
         self.answer.saturating_mul(u32::try_from(whole).unwrap_or(u32::MAX))
     }
+}
+
+/// When a comparison is answered: at once, or at the deadline that all share while there are imported passwords.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "an answer before its time tells imported passwords from others"]
+pub struct AnswerTime(Option<Instant>);
+
+impl AnswerTime {
+    pub const AT_ONCE: Self = Self(None);
+
+    pub fn at(time: Instant) -> Self {
+        Self(Some(time))
+    }
+
+    pub async fn wait(self) {
+        if let Self(Some(at)) = self {
+            tokio::time::sleep_until(at.into()).await;
+        }
+    }
+}
+
+pub fn note_deadline(pace: Option<Pace>) {
+    metrics::gauge!("gatehouse_sign_in_deadline_seconds")
+        .set(pace.map_or(0.0, |pace| pace.answer.as_secs_f64()));
 }
 
 /// How much longer hashes take here than on the machine on which [`HashFunction::micros`] was measured: the most that any
@@ -116,6 +173,28 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_hash_makes_room_for_the_next_until_the_machine_is_quiet_again() {
+        let quiet = Pace::of(DEAREST, OWN, 1.0, 4);
+        assert_eq!(quiet.stretched(quiet.turn), quiet, "within its turn");
+        let mut pace = quiet;
+        for _ in 0..3 {
+            // As slow as was made room for: all leave at the deadline.
+            let taken = pace.answer.min(LONGEST / 2);
+            assert_eq!(pace.answer_after(taken), pace.answer);
+            pace = pace.stretched(taken);
+            assert!(pace.turn >= taken && pace.answer >= 2 * taken, "{pace:?}");
+        }
+        let slow = pace.stretched(10 * LONGEST);
+        assert_eq!((slow.turn, slow.answer), (LONGEST, LONGEST));
+        assert_eq!(slow.stretched(Duration::ZERO), slow, "a fast one proves nothing");
+        let later = (0..14).fold(slow, |pace, _| pace.relaxed());
+        assert!(later.turn < LONGEST / 2 + quiet.turn, "{later:?}");
+        let long_after = (0..1000).fold(later, |pace, _| pace.relaxed());
+        assert!(long_after.turn - quiet.turn < Duration::from_micros(1), "{long_after:?}");
+        assert!(long_after.answer - quiet.answer < Duration::from_micros(1));
+    }
+
+    #[test]
     fn strangers_share_the_memory_by_weight() {
         let strangers =
             |memory_mib, workers| Pace::of(HashCost { memory_mib, ..DEAREST }, OWN, 1.0, workers).strangers;
@@ -131,5 +210,8 @@ mod tests {
     fn the_slowest_machine_answers_within_the_life_of_a_hold() {
         let pace = Pace::of(HashCost { millis: 99_999, memory_mib: 1 }, OWN, 20.0, 1);
         assert_eq!((pace.turn, pace.answer), (LONGEST, LONGEST));
+        assert!(pace.is_too_slow());
+        assert_eq!(pace.stretched(2 * LONGEST).relaxed(), pace);
+        assert!(!Pace::of(DEAREST, OWN, 16.0, 1).is_too_slow());
     }
 }

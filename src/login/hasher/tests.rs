@@ -237,7 +237,7 @@ const IMPORTED: [&str; 4] = [
 /// Sets the time of a turn, and of an answer; one stranger at once.
 fn set_pace(hasher: &PasswordHasher, turn: Duration, answer: Duration) {
     let dearest = HashCost { millis: 1, memory_mib: 1 };
-    *hasher.0.pace.write() = Some(Pace { dearest, turn, answer, strangers: 1 });
+    *hasher.0.pace.write() = Some(Pace { dearest, expected: turn, turn, answer, strangers: 1 });
     hasher.0.workers.set_most_strangers(1);
 }
 
