@@ -5,8 +5,9 @@ FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
 COPY . .
 # Caches stay out of the image; the binary is copied out of them.
-# --build-arg FEATURES=nacos for limits in a config centre.
-ARG FEATURES=""
+# otlp: exports traces and metrics if the configuration says so. --build-arg FEATURES=otlp,nacos for limits in a
+# config centre.
+ARG FEATURES="otlp"
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --release --locked --bin gatehouse --features "$FEATURES" \

@@ -158,7 +158,7 @@ impl Application {
             audit: audit.clone(),
         });
         let public_url = settings.server.public_url.as_str().trim_end_matches('/').to_owned();
-        let name = format!("{}:{}", host_name(), settings.server.bind.port());
+        let name = instance_name(&settings);
         let tuning = Tuning::new(
             live.clone(),
             db.clone(),
@@ -233,6 +233,11 @@ impl Application {
             webhooks,
         })
     }
+}
+
+/// This process's name among the instances of an installation.
+pub fn instance_name(settings: &Settings) -> String {
+    format!("{}:{}", host_name(), settings.server.bind.port())
 }
 
 /// This machine's name; in a container, the container's.

@@ -5,6 +5,7 @@ mod health;
 mod lock;
 mod own;
 mod page;
+mod run;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -26,6 +27,7 @@ pub use lock::DbLock;
 use lock::LockQueue;
 use own::OwnConnections;
 pub use page::{RowCursor, RowPage};
+pub(crate) use run::{on_db, on_tx, traced};
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!();
 
@@ -69,35 +71,6 @@ pub enum Tx {
     Sqlite(Transaction<'static, Sqlite>),
     Postgres(Transaction<'static, Postgres>),
 }
-
-/// Runs one expression on the database behind a `Db` (its pool) or a `Tx` (its connection), so that each
-/// statement is written once: `on_db!(&self.db, pool => query(SQL).execute(pool).await)`.
-macro_rules! on_db {
-    ($db:expr, $pool:ident => $run:expr) => {
-        match $db {
-            $crate::db::Db::Sqlite($crate::db::DbPools { all: $pool, .. }) => $run,
-            $crate::db::Db::Postgres(pools) => match pools.reachable() {
-                Ok($pool) => $run,
-                Err(error) => Err(error),
-            },
-        }
-    };
-}
-macro_rules! on_tx {
-    ($tx:expr, $connection:ident => $run:expr) => {
-        match $tx {
-            $crate::db::Tx::Sqlite(tx) => {
-                let $connection = &mut **tx;
-                $run
-            }
-            $crate::db::Tx::Postgres(tx) => {
-                let $connection = &mut **tx;
-                $run
-            }
-        }
-    };
-}
-pub(crate) use {on_db, on_tx};
 
 /// The first connection to a new file changes it to WAL, and that change does not wait for another
 /// connection's: if two instances start at once, one is told that the file is locked, and only has to try
@@ -217,10 +190,13 @@ impl Db {
     /// transaction holds.
     pub async fn begin_exclusive(&self, lock: DbLock) -> Result<Tx, DbError> {
         match self {
-            Self::Sqlite(pools) => Ok(Tx::Sqlite(begin_immediate(&pools.exclusive).await?)),
+            Self::Sqlite(pools) => {
+                Ok(Tx::Sqlite(traced!("sqlite", begin_immediate(&pools.exclusive).await)?))
+            }
             Self::Postgres(pools) => {
                 pools.reachable()?;
-                Ok(Tx::Postgres(pools.turns.begin(&pools.exclusive, lock).await?))
+                let begun = traced!("postgresql", pools.turns.begin(&pools.exclusive, lock).await);
+                Ok(Tx::Postgres(begun?))
             }
         }
     }
@@ -229,8 +205,11 @@ impl Db {
     /// nothing. A power failure may undo it.
     pub async fn begin(&self) -> Result<Tx, DbError> {
         match self {
-            Self::Sqlite(pools) => Ok(Tx::Sqlite(begin_immediate(&pools.all).await?)),
-            Self::Postgres(pools) => Ok(Tx::Postgres(pools.reachable()?.begin().await?)),
+            Self::Sqlite(pools) => Ok(Tx::Sqlite(traced!("sqlite", begin_immediate(&pools.all).await)?)),
+            Self::Postgres(pools) => {
+                let pool = pools.reachable()?;
+                Ok(Tx::Postgres(traced!("postgresql", pool.begin().await)?))
+            }
         }
     }
 
@@ -372,8 +351,8 @@ impl Tx {
 
     pub async fn commit(self) -> Result<(), DbError> {
         match self {
-            Self::Sqlite(tx) => tx.commit().await?,
-            Self::Postgres(tx) => tx.commit().await?,
+            Self::Sqlite(tx) => traced!("sqlite", tx.commit().await)?,
+            Self::Postgres(tx) => traced!("postgresql", tx.commit().await)?,
         }
         Ok(())
     }

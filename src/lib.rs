@@ -40,6 +40,8 @@ mod https;
 pub mod login;
 #[cfg(feature = "server")]
 pub mod lookup;
+#[cfg(feature = "otlp")]
+pub mod otlp;
 #[cfg(feature = "server")]
 pub mod outage;
 #[cfg(feature = "server")]
@@ -51,6 +53,7 @@ pub mod routes;
 pub mod secret;
 #[cfg(feature = "server")]
 pub mod sms;
+pub mod spans;
 #[cfg(feature = "server")]
 pub mod stop;
 #[cfg(feature = "server")]

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::entropy::Entropy;
 use crate::secret::UniqueIds;
+use crate::spans;
 
 /// The longest id that is accepted from a proxy.
 const LONGEST: usize = 64;
@@ -44,11 +45,13 @@ impl RequestId {
     }
 }
 
-/// `tokio::spawn` for tasks that a request waits for, or leaves behind: they keep its id.
+/// `tokio::spawn` for tasks that a request waits for, or leaves behind: they keep its id
+/// and its span.
 pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
+    let future = spans::keep(future);
     match RequestId::current() {
         Some(id) => tokio::spawn(id.scope(future)),
         None => tokio::spawn(future),
@@ -57,7 +60,7 @@ where
 
 /// The same for what cannot leave its thread: the future, with the id of the request that is being answered here.
 pub fn keep<F: Future>(future: F) -> impl Future<Output = F::Output> {
-    let id = RequestId::current();
+    let (id, future) = (RequestId::current(), spans::keep(future));
     async move {
         match id {
             Some(id) => id.scope(future).await,

@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer};
+use tracing_subscriber::{EnvFilter, Layer, Registry};
 
 /// Lines that may wait for a slow reader, some two megabytes; further lines are lost, and counted.
 const WAITING: usize = 8192;
@@ -24,6 +24,9 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// Libraries that log sensitive data at any level, or whose log lines cause further ones: rlibphonenumber
 /// logs telephone numbers, and notify logs every write into the folder that may contain the log.
 const NEVER: [&str; 2] = ["rlibphonenumber", "notify"];
+
+/// What collects spans.
+pub type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// Writes the log to standard error until it is dropped, on a thread of its own.
 pub struct LogWriter(SyncSender<LogMessage>);
@@ -35,8 +38,8 @@ enum LogMessage {
 }
 
 impl LogWriter {
-    /// `RUST_LOG` selects what is logged, within what is allowed.
-    pub fn start() -> Self {
+    /// `RUST_LOG` selects what is logged, within what is allowed. Spans go to `spans`, if somebody collects them.
+    pub fn start(spans: Option<SpanLayer>) -> Self {
         // The state of the config centre is reported where the limits are read; the log of its client is only
         // for those who ask for it.
         let asked =
@@ -51,7 +54,8 @@ impl LogWriter {
             .with_writer(LogLines(lines.clone()))
             .log_internal_errors(false)
             .with_filter(asked.and(filter_fn(may_be_logged)));
-        tracing_subscriber::registry().with(shown).init();
+        let layers: Vec<_> = spans.into_iter().chain([shown.boxed()]).collect();
+        tracing_subscriber::registry().with(layers).init();
         Self(lines)
     }
 }
@@ -94,6 +98,10 @@ where
 /// Restricts what `RUST_LOG` asks for: libraries never log at `trace`, where they log the data that they read
 /// and write, and some never log at all.
 fn may_be_logged(event: &Metadata<'_>) -> bool {
+    // A span that no one listens to costs nothing.
+    if event.is_span() {
+        return false;
+    }
     let target = event.target();
     let is_of = |library: &str| {
         target.strip_prefix(library).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod admin;
+mod export;
 mod key;
 mod limits;
 mod log;

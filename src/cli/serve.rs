@@ -8,6 +8,7 @@ use gatehouse::login::{CreateError, HashCaller, Password, Username};
 use gatehouse::telemetry;
 use gatehouse::web::kit::services::Services;
 
+use super::export::{self, Export};
 use super::log::{LogWriter, say, tell};
 use super::{CliFailure, block_on, database_failure};
 
@@ -15,11 +16,12 @@ use super::{CliFailure, block_on, database_failure};
 const FIRST_ADMIN: &str = "admin";
 
 pub fn run(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFailure> {
-    let _log = LogWriter::start();
-    block_on(serve(source, loaded))?
+    let (spans, export) = export::open(&loaded.settings)?;
+    let _log = LogWriter::start(spans);
+    block_on(serve(source, loaded, export))?
 }
 
-async fn serve(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFailure> {
+async fn serve(source: ConfigSource, loaded: LoadedConfig, export: Export) -> Result<(), CliFailure> {
     let LoadedConfig { warnings, settings, live } = loaded;
     for warning in warnings {
         tracing::warn!(%warning, "the configuration has a former name");
@@ -29,6 +31,7 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFail
     }
     let metrics = telemetry::builder().install_recorder().map_err(CliFailure::broken)?;
     telemetry::register_rare();
+    let export = export.start(&metrics);
     let world = TimeAndEntropy::default();
     let watcher = ConfigWatcher::start(source, settings.clone(), live.clone(), Clock::System, count_reload)
         .map_err(CliFailure::broken)?;
@@ -41,6 +44,7 @@ async fn serve(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFail
     tell!("Gatehouse listens on http://{} ({})", serving.address, settings.server.public_url);
     let reloading = tokio::spawn(reload_on_hangup(watcher));
     let ended = serving.run().await.map_err(CliFailure::broken);
+    export.finish().await;
     // Waits for the watcher's thread, which may still have something to log.
     reloading.abort();
     let _ = reloading.await;

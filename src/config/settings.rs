@@ -17,6 +17,7 @@ use super::session::{self, SessionSettings};
 use super::sms::{SmsSettings, SmsTunables};
 use super::sms_gateways::GatewaySettings;
 use super::store::{StoreSettings, StoreUrl};
+use super::telemetry::{self, TelemetrySettings};
 use super::values::shown;
 use super::webhooks::{self, WebhookSettings};
 
@@ -43,6 +44,7 @@ pub struct Settings {
     pub sms: SmsSettings,
     pub audit: AuditSettings,
     pub webhooks: Vec<WebhookSettings>,
+    pub telemetry: TelemetrySettings,
 }
 
 /// Replaced as a whole when the document changes. A request takes one snapshot of it.
@@ -58,6 +60,7 @@ pub struct LiveSettings {
 impl Config {
     pub(super) fn read(root: &mut SectionReader<'_>) -> Self {
         let (bind_at, backend_at) = (root.place_in("server", "bind"), root.place_in("live", "backend"));
+        let endpoint_at = root.place_in("telemetry", "otlp_endpoint");
         // Without a place the only thing to point at is the limit.
         let retention_at = root.place_in("sms", "retention").or_else(|| root.place_of("limits"));
         // A gateway that was refused is read as the outbox, which must not cause a second problem.
@@ -81,6 +84,7 @@ impl Config {
             sms,
             audit: root.table(),
             webhooks: webhooks::read(root),
+            telemetry: root.table(),
         };
         let proxies = &settings.server.trusted_proxies;
         let access = root.section("access", |section| AccessSettings::read(section, proxies));
@@ -91,6 +95,7 @@ impl Config {
             login: root.table(),
             sms: live_sms,
         };
+        telemetry::refuse_secrets_in_clear(root, endpoint_at, &settings.telemetry);
         refuse_no_redis(root, backend_at, &settings);
         let outbox = settings.sms.gateway == GatewaySettings::Outbox && !sms_failed;
         refuse_development_parts(root, bind_at, &settings, outbox);
@@ -171,6 +176,7 @@ impl Settings {
             sms,
             audit,
             webhooks,
+            telemetry,
         } = self;
         [
             server.differences(&other.server),
@@ -183,6 +189,7 @@ impl Settings {
             captcha.differences(&other.captcha),
             sms.differences(&other.sms),
             audit.differences(&other.audit),
+            telemetry.differences(&other.telemetry),
             if *webhooks == other.webhooks { Vec::new() } else { vec!["webhooks"] },
         ]
         .concat()

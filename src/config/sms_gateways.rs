@@ -8,7 +8,7 @@ use super::document::ValueNode;
 use super::error::ConfigLocation;
 use super::reader::{ParseResult, SectionReader};
 use super::template::{BodyKind, GatewayTemplate};
-use super::values::{SecretRef, origin, path, secret, text, word};
+use super::values::{SecretRef, header, origin, path, secret, text, word};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum GatewaySettings {
@@ -105,7 +105,7 @@ impl HttpGatewaySettings {
     fn read(section: &mut SectionReader<'_>, chosen: Option<ConfigLocation>) -> Option<Self> {
         let methods = [("GET", HttpMethod::Get), ("POST", HttpMethod::Post), ("PUT", HttpMethod::Put)];
         let method = section.value("method", HttpMethod::Post, word(&methods));
-        let headers = section.section("headers", |inner| inner.pairs(header));
+        let headers = section.section("headers", |inner| inner.pairs(header_template));
         let kind = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
         let kind = kind.map(|(_, value)| value);
         let body_of = |node| body(method, kind, node);
@@ -151,17 +151,8 @@ impl AliyunSettings {
     }
 }
 
-fn header(name: &str, node: ValueNode) -> ParseResult<SecretRef> {
-    // RFC 9110, section 5.6.2: a field name is a token.
-    let token = |letter: u8| letter.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&letter);
-    if name.is_empty() || !name.bytes().all(token) {
-        return Err("is not a valid HTTP header name".to_owned());
-    }
-    let value = node.text()?;
-    if value.chars().any(char::is_control) {
-        return Err("contains a control character, which an HTTP header must not".to_owned());
-    }
-    let value = SecretRef::parse(value)?;
+fn header_template(name: &str, node: ValueNode) -> ParseResult<SecretRef> {
+    let value = header(name, node)?;
     if let SecretRef::Literal(text) = &value {
         GatewayTemplate::parse(text)?;
     }

@@ -255,6 +255,20 @@ pub(super) fn secret(node: ValueNode) -> ParseResult<SecretRef> {
     }
 }
 
+/// A header of requests to another server: a reference to a secret, or the value itself.
+pub(super) fn header(name: &str, node: ValueNode) -> ParseResult<SecretRef> {
+    // RFC 9110, section 5.6.2: a field name is a token.
+    let token = |letter: u8| letter.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&letter);
+    if name.is_empty() || !name.bytes().all(token) {
+        return Err("is not a valid HTTP header name".to_owned());
+    }
+    let value = node.text()?;
+    if value.chars().any(char::is_control) {
+        return Err("contains a control character, which an HTTP header must not".to_owned());
+    }
+    SecretRef::parse(value)
+}
+
 /// For a Debug line: the URL without its password and query, which may be secret.
 pub(super) fn without_password(url: &Url) -> String {
     let mut shown = url.clone();

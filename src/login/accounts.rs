@@ -14,7 +14,7 @@ use sqlx::{query, query_as, query_scalar};
 use super::{AccountId, Phc, Username, id};
 use crate::audit::EventSubject;
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, DbLock, on_db, on_tx};
+use crate::db::{Db, DbError, DbLock, on_db, on_tx, traced};
 use crate::entropy::Entropy;
 use crate::sms::Phone;
 
@@ -190,8 +190,11 @@ impl Accounts {
 
     async fn one(&self, sql: &'static str, key: &str) -> Result<Option<Account>, DbError> {
         let row: Option<AccountRow> = match &self.db {
-            Db::Sqlite(pools) => pools.read(query_as(sql).bind(key)).await?,
-            Db::Postgres(pools) => query_as(sql).bind(key).fetch_optional(pools.reachable()?).await?,
+            Db::Sqlite(pools) => traced!("sqlite", pools.read(query_as(sql).bind(key)).await)?,
+            Db::Postgres(pools) => {
+                let pool = pools.reachable()?;
+                traced!("postgresql", query_as(sql).bind(key).fetch_optional(pool).await)?
+            }
         };
         Ok(row.map(AccountRow::parse).transpose()?)
     }

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::{query, query_as, query_scalar};
 
 use crate::clock::{Clock, Micros};
-use crate::db::{Db, DbError, on_db};
+use crate::db::{Db, DbError, on_db, traced};
 use crate::throttle::{HitId, KeptHit, OwnedBucket, SubjectKey};
 
 /// An instance without a sign of life for this long is not counted; it gives one every 5 s.
@@ -94,7 +94,9 @@ impl FailureRecord {
         let logs = logs.join(" ");
         match (&self.0.db, &self.0.clock) {
             (Db::Postgres(pools), Clock::System) => {
-                query(POSTGRES).bind(hit).bind(own).bind(logs).execute(pools.reachable()?).await?;
+                let row = query(POSTGRES).bind(hit).bind(own).bind(logs);
+                let pool = pools.reachable()?;
+                traced!("postgresql", row.execute(pool).await)?;
             }
             (Db::Postgres(pools), Clock::Manual(_)) => {
                 let now = self.0.clock.now().0;
@@ -102,7 +104,7 @@ impl FailureRecord {
             }
             (Db::Sqlite(pools), _) => {
                 let row = query_scalar(SQL).bind(self.0.clock.now().0).bind(hit).bind(own).bind(logs);
-                let _: Vec<i64> = pools.write("", row).await?;
+                let _: Vec<i64> = traced!("sqlite", pools.write("", row).await)?;
             }
         }
         Ok(())

@@ -15,6 +15,7 @@ use std::time::Duration;
 use argon2::Params;
 use parking_lot::RwLock;
 use tokio::sync::{OnceCell, oneshot};
+use tracing::Instrument;
 
 use self::arena::ArenaPool;
 pub use self::pace::AnswerTime;
@@ -26,6 +27,7 @@ use super::{Password, PasswordError, Username};
 use crate::config::PasswordSettings as HashSettings;
 use crate::entropy::Entropy;
 use crate::secret;
+use crate::spans;
 
 pub use scheduler::{HashCaller, HashLane};
 
@@ -331,14 +333,17 @@ impl PasswordHasher {
         });
         let busy = || self.0.busy();
         let waiting = self.0.workers.push(caller, work).ok_or_else(busy)?;
-        tokio::select! {
-            biased;
-            done = &mut told => return done.map_err(|_| busy()),
-            () = self.0.lose_patience(caller) => {}
-            () = hung_up => {}
-        }
-        // A hash that has begun is waited for, because its outcome counts.
-        if waiting.withdraw() { Err(busy()) } else { told.await.map_err(|_| busy()) }
+        let answer = async {
+            tokio::select! {
+                biased;
+                done = &mut told => return done.map_err(|_| busy()),
+                () = self.0.lose_patience(caller) => {}
+                () = hung_up => {}
+            }
+            // A hash that has begun is waited for, because its outcome counts.
+            if waiting.withdraw() { Err(busy()) } else { told.await.map_err(|_| busy()) }
+        };
+        answer.instrument(spans::hash()).await
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::budgets::BudgetTicket;
 use super::job::SendJob;
@@ -12,6 +13,7 @@ use super::share::BudgetShare;
 use super::text::text;
 use super::{DeliveryResult, MessageId, SmsCode, SmsMessage};
 use crate::request_id;
+use crate::spans;
 use crate::throttle::HitId;
 
 /// What to hand over for a message in the ledger.
@@ -81,9 +83,10 @@ impl SendJob {
         let text = text(self.purpose, &code, self.code_ttl, &self.locale, inner.site.as_deref());
         let (gateway, phone) = (Arc::clone(&inner.gateway), self.phone.clone());
         // If a gateway panics, only this task ends.
-        let sending = request_id::spawn(async move {
-            gateway.send(SmsMessage { id, phone: &phone, code: &code, text: &text }).await
-        });
+        let span = spans::gateway(gateway.name());
+        let handed =
+            async move { gateway.send(SmsMessage { id, phone: &phone, code: &code, text: &text }).await };
+        let sending = request_id::spawn(handed.instrument(span.clone()));
         let (stop, begun) = (sending.abort_handle(), Instant::now());
         let delivery = match tokio::time::timeout(inner.gateway_patience, sending).await {
             Ok(Ok(delivery)) => delivery,
@@ -95,6 +98,7 @@ impl SendJob {
         };
         inner.metrics.gateway(begun.elapsed(), &delivery);
         if let DeliveryResult::Refused { reason } | DeliveryResult::Unknown { reason } = &delivery {
+            spans::failed(&span);
             let gateway = inner.gateway.name();
             tracing::info!(gateway, message = %id, reason, "the gateway did not confirm a message");
         }

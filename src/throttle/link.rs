@@ -15,10 +15,12 @@ use thread_local::ThreadLocal;
 use tokio::runtime::{self, Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, sleep};
+use tracing::Instrument;
 
 use super::connector::{ConnectionOptions, Connector, RedisConnection};
 use super::servers::RedisServers;
 use super::store::StoreError;
+use crate::spans;
 
 /// Between two attempts to connect early in an outage, so that a restarted server is found at once.
 const RETRY_SOON: Duration = Duration::from_millis(25);
@@ -103,6 +105,10 @@ impl RedisLink {
 
     /// One round trip.
     pub async fn call(&self, command: &Cmd) -> Result<Value, CallError> {
+        self.round_trip(command).instrument(spans::redis()).await
+    }
+
+    async fn round_trip(&self, command: &Cmd) -> Result<Value, CallError> {
         let shared = self.0.nearest();
         let connection = shared.connection.load_full().ok_or(CallError::Store(StoreError::Down))?;
         let answer = RedisConnection::clone(&connection).send(command).await;

@@ -16,6 +16,8 @@ mod monitoring;
 mod ocr;
 mod openapi;
 mod operators;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod outage;
 pub mod reload;
 mod sign_in;

@@ -7,6 +7,7 @@ mod hostile;
 mod nacos;
 mod refused;
 mod store;
+mod telemetry;
 mod variables;
 mod webhooks;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::{query, query_as, query_scalar};
 
 use super::{Account, AccountRow, Accounts, FailureResult};
-use crate::db::{Db, DbError, on_db};
+use crate::db::{Db, DbError, on_db, traced};
 use crate::login::{AccountId, DeviceId, Username};
 
 /// How long a device is known after its last sign-in: long enough for somebody who signs in twice a year.
@@ -38,9 +38,12 @@ impl Accounts {
             FROM accounts a LEFT JOIN device_failures d ON d.account = a.id AND d.device = $2 WHERE a.login = $1";
         let id = device.to_string();
         let row: Option<DeviceRow> = match &self.db {
-            Db::Sqlite(pools) => pools.read(query_as(SQL).bind(login.as_str()).bind(id)).await?,
+            Db::Sqlite(pools) => {
+                traced!("sqlite", pools.read(query_as(SQL).bind(login.as_str()).bind(id)).await)?
+            }
             Db::Postgres(pools) => {
-                query_as(SQL).bind(login.as_str()).bind(id).fetch_optional(&pools.all).await?
+                let question = query_as(SQL).bind(login.as_str()).bind(id);
+                traced!("postgresql", question.fetch_optional(&pools.all).await)?
             }
         };
         let parse = |row: DeviceRow| {

@@ -5,7 +5,7 @@ use sqlx::query_scalar;
 
 use super::{SessionToken, Sessions, SignedInBy};
 use crate::clock::Micros;
-use crate::db::{Db, DbError};
+use crate::db::{Db, DbError, traced};
 use crate::login::{Account, SessionId, SignInClient};
 
 /// The parameters of both, in this order: $1 hash of the token, $2 the session's id, $3 now, $4 `idle_until`,
@@ -132,8 +132,11 @@ impl Sessions {
             };
         }
         let started: Vec<Option<String>> = match &self.db {
-            Db::Sqlite(pools) => pools.write(SQLITE_SETUP, bound!(SQLITE)).await?,
-            Db::Postgres(pools) => bound!(POSTGRES).fetch_all(pools.reachable()?).await?,
+            Db::Sqlite(pools) => traced!("sqlite", pools.write(SQLITE_SETUP, bound!(SQLITE)).await)?,
+            Db::Postgres(pools) => {
+                let pool = pools.reachable()?;
+                traced!("postgresql", bound!(POSTGRES).fetch_all(pool).await)?
+            }
         };
         Ok(started.iter().any(Option::is_some).then_some(token))
     }

@@ -1,20 +1,25 @@
-//! Request metrics and ids: by route, the number of requests, their statuses and their durations.
+//! Request metrics, ids and spans: by route, the number of requests, their statuses and their durations.
 
 use std::cell::OnceCell;
 
 use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
 use actix_web::http::header::{HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{Error, HttpRequest, web};
 use metrics::{Counter, Histogram};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::request_id::RequestId;
+use crate::spans;
 use crate::telemetry::REQUEST_SECONDS;
 use crate::web::kit::visit::Edge;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// W3C Trace Context.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// All requests without a route share one label, whatever their path.
 const NOWHERE: &str = "none";
 
@@ -54,7 +59,16 @@ pub async fn observe<B: MessageBody + 'static>(
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
     let begun = Instant::now();
-    let id = id_of(&request);
+    let by_proxy = is_by_proxy(&request);
+    let id = id_of(&request, by_proxy);
+    let method = known_method(request.method());
+    let span = spans::request(method, id.as_ref().map(RequestId::as_str));
+    if by_proxy
+        && !span.is_disabled()
+        && let Some(parent) = only_line(&request, &TRACEPARENT).and_then(|line| line.to_str().ok())
+    {
+        spans::continue_trace(&span, parent);
+    }
     let shown = id.as_ref().and_then(|id| HeaderValue::from_str(id.as_str()).ok());
     let answered = async {
         let answer = next.call(request).await;
@@ -62,13 +76,18 @@ pub async fn observe<B: MessageBody + 'static>(
             tracing::debug!(status = answer.status().as_u16(), "answered");
         }
         answer
-    };
+    }
+    .instrument(span.clone());
     let mut response = match id {
         Some(id) => id.scope(answered).await?,
         None => answered.await?,
     };
     if let Some(shown) = shown {
         response.headers_mut().insert(REQUEST_ID, shown);
+    }
+    if !span.is_disabled() {
+        let route = response.request().match_pattern();
+        spans::answered(&span, method, route.as_deref(), response.status().as_u16());
     }
     if let Some(route) = response.request().app_data::<RouteMetrics>() {
         let handles = route.handles(response.request());
@@ -79,13 +98,29 @@ pub async fn observe<B: MessageBody + 'static>(
     Ok(response)
 }
 
+/// Whether what the request says about itself was said by a trusted proxy.
+fn is_by_proxy(request: &ServiceRequest) -> bool {
+    let trusted = request.app_data::<web::Data<Edge>>().map(|edge| &edge.trusted);
+    let peer = request.peer_addr().map(|peer| peer.ip().to_canonical());
+    trusted.zip(peer).is_some_and(|(trusted, peer)| trusted.contains(peer))
+}
+
 /// The id from a trusted proxy, so that both logs use the same id; otherwise a new one.
-fn id_of(request: &ServiceRequest) -> Option<RequestId> {
+fn id_of(request: &ServiceRequest, by_proxy: bool) -> Option<RequestId> {
     let edge = request.app_data::<web::Data<Edge>>()?;
-    let by_proxy = request.peer_addr().is_some_and(|peer| edge.trusted.contains(peer.ip().to_canonical()));
-    let given = by_proxy.then(|| {
-        let mut lines = request.headers().get_all(&REQUEST_ID);
-        lines.next().filter(|_| lines.next().is_none()).and_then(|line| RequestId::parse(line.as_bytes()))
-    });
-    Some(given.flatten().unwrap_or_else(|| edge.request_ids.make()))
+    let given = by_proxy.then(|| only_line(request, &REQUEST_ID)).flatten();
+    let given = given.and_then(|line| RequestId::parse(line.as_bytes()));
+    Some(given.unwrap_or_else(|| edge.request_ids.make()))
+}
+
+/// A header that is there once.
+fn only_line<'r>(request: &'r ServiceRequest, name: &HeaderName) -> Option<&'r HeaderValue> {
+    let mut lines = request.headers().get_all(name);
+    lines.next().filter(|_| lines.next().is_none())
+}
+
+/// A client may make up any method, and a span has one of few.
+fn known_method(method: &Method) -> &'static str {
+    let known = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE"];
+    known.into_iter().find(|known| *known == method.as_str()).unwrap_or("_OTHER")
 }

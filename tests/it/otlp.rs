@@ -1,0 +1,499 @@
+//! Traces and metrics as a receiver of OTLP gets them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use actix_web::dev::ServerHandle;
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
+use opentelemetry_proto::tonic::metrics::v1::{metric::Data, number_data_point};
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message;
+use serde_json::json;
+
+use crate::support::app::{Answer, Client};
+use crate::support::database::TestDatabase;
+use crate::support::ports::free_port;
+use crate::support::process::{Home, Running};
+use crate::support::redis::RedisServer;
+
+/// What a receiver does with an export.
+#[derive(Clone, Copy, PartialEq)]
+enum Mood {
+    Accepts,
+    Fails,
+    /// Reads the request, and never answers.
+    Hangs,
+}
+
+/// An OpenTelemetry receiver.
+struct Receiver {
+    url: String,
+    got: Arc<Mutex<Vec<Export>>>,
+    handle: ServerHandle,
+}
+
+#[derive(Clone)]
+struct Export {
+    path: String,
+    authorization: String,
+    body: Vec<u8>,
+}
+
+impl Receiver {
+    fn start(mood: Mood) -> Self {
+        let got = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&got);
+        let answer = move |request: HttpRequest, body: web::Bytes| {
+            let kept = Arc::clone(&kept);
+            async move {
+                let header = |name| request.headers().get(name).map_or("", |value| value.to_str().unwrap());
+                assert_eq!(header("content-type"), "application/x-protobuf");
+                kept.lock().unwrap().push(Export {
+                    path: request.path().to_owned(),
+                    authorization: header("authorization").to_owned(),
+                    body: body.to_vec(),
+                });
+                match mood {
+                    Mood::Accepts => HttpResponse::Ok().finish(),
+                    Mood::Fails => HttpResponse::InternalServerError().body("no"),
+                    Mood::Hangs => std::future::pending().await,
+                }
+            }
+        };
+        let app = move || {
+            let limit = web::PayloadConfig::new(1 << 24);
+            App::new().app_data(limit).default_service(web::to(answer.clone()))
+        };
+        let port = free_port();
+        let server =
+            HttpServer::new(app).workers(1).disable_signals().bind(("127.0.0.1", port)).unwrap().run();
+        let handle = server.handle();
+        tokio::spawn(server);
+        Self { url: format!("http://127.0.0.1:{port}"), got, handle }
+    }
+
+    fn exports(&self, path: &str) -> Vec<Export> {
+        self.got.lock().unwrap().iter().filter(|export| export.path == path).cloned().collect()
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let requests = self.exports("/v1/traces").into_iter();
+        let requests =
+            requests.map(|export| ExportTraceServiceRequest::decode(export.body.as_slice()).unwrap());
+        let scopes = requests.flat_map(|request| request.resource_spans).flat_map(|of| of.scope_spans);
+        scopes.flat_map(|of| of.spans).collect()
+    }
+
+    /// The spans of requests, by their names.
+    fn requests(&self, name: &str) -> Vec<Span> {
+        self.spans().into_iter().filter(|span| span.name == name).collect()
+    }
+
+    /// A home of a server that exports to it.
+    fn home(&self) -> Home {
+        let mut home = Home::new();
+        home.set("GATEHOUSE__TELEMETRY__OTLP_ENDPOINT", &self.url);
+        home
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        drop(self.handle.stop(false));
+    }
+}
+
+async fn end(mut running: Running) -> String {
+    running.signal("TERM");
+    assert_eq!(running.ended().await.code(), Some(0), "{}", running.stderr());
+    running.stderr()
+}
+
+fn attribute(attributes: &[KeyValue], name: &str) -> String {
+    let found = attributes.iter().find(|attribute| attribute.key == name);
+    match found.and_then(|attribute| attribute.value.clone()?.value) {
+        Some(Value::StringValue(text)) => text,
+        Some(Value::IntValue(number)) => number.to_string(),
+        None => String::new(),
+        Some(other) => format!("{other:?}"),
+    }
+}
+
+const LOGIN: &str = "marguerite-yourcenar";
+const WORD: &str = "l-oeuvre au noir 1968";
+const PHONE: &str = "+8613912345678";
+const ADDRESS: &str = "203.0.113.77";
+
+/// One of each thing that has something to hide; returns what else nobody may see.
+async fn a_day(client: &Client) -> Vec<String> {
+    let answer = client.register(LOGIN, WORD).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    let mut secrets = cookies(&answer);
+    assert!(!secrets.is_empty());
+    assert_eq!(client.login(LOGIN, WORD).await.status, 200);
+    assert_eq!(client.login(LOGIN, "wrong word entirely").await.status, 401);
+    secrets.push(client.code(PHONE, "login").await);
+    client.call("/sms/login", json!({ "phone": PHONE, "code": "000000" })).await;
+    client.get(&format!("/login?next=/{LOGIN}")).await;
+    client.get(&format!("/{LOGIN}/{PHONE}")).await;
+    client.get(&format!("/api/v1/admin/subjects/login-account/{LOGIN}")).await;
+    client.get("/account").await;
+    secrets
+}
+
+/// The values of the cookies that it sets.
+fn cookies(answer: &Answer) -> Vec<String> {
+    let lines = answer.headers.get_all("set-cookie").iter().map(|line| line.to_str().unwrap());
+    let values = lines.map(|line| line.split(['=', ';']).nth(1).unwrap().to_owned());
+    values.filter(|value| value.len() > 8).collect()
+}
+
+async fn send(client: &Client, path: &str, headers: &[(&str, &str)]) {
+    let request = client.http.get(format!("{}{path}", client.url));
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    request.send().await.unwrap();
+}
+
+#[tokio::test]
+async fn requests_are_traced_by_route_and_name_nobody() {
+    let receiver = Receiver::start(Mood::Accepts);
+    let mut home = receiver.home();
+    home.set("GATEHOUSE__SERVER__TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
+    home.set("GATEHOUSE__TELEMETRY__HEADERS__AUTHORIZATION", "env:OTLP_KEY");
+    home.set("OTLP_KEY", "Bearer let-me-in");
+    // Read by OpenTelemetry's SDKs, and by nothing here.
+    home.set("OTEL_SERVICE_NAME", "another");
+    home.set("OTEL_TRACES_SAMPLER", "always_off");
+    let running = home.start(&["serve"]).await;
+    let client = running.client();
+    let mut hidden = a_day(&client).await;
+    send(&client, "/login", &[("x-forwarded-for", ADDRESS), ("user-agent", "Navigator/7.7")]).await;
+    end(running).await;
+
+    let spans = receiver.spans();
+    let named = |name: &str| receiver.requests(name);
+    let sign_ins = named("POST /api/v1/login");
+    let statuses: Vec<_> =
+        sign_ins.iter().map(|span| attribute(&span.attributes, "http.response.status_code")).collect();
+    assert_eq!(statuses, ["200", "401"]);
+    let sign_in = &sign_ins[0];
+    assert_eq!(sign_in.kind, 2, "a server's");
+    assert_eq!(attribute(&sign_in.attributes, "http.route"), "/api/v1/login");
+    assert_eq!(attribute(&sign_in.attributes, "http.request.method"), "POST");
+    assert!(!attribute(&sign_in.attributes, "gatehouse.request_id").is_empty());
+    assert!(sign_in.end_time_unix_nano > sign_in.start_time_unix_nano && sign_in.parent_span_id.is_empty());
+    assert!(named("GET").iter().all(|span| attribute(&span.attributes, "http.route").is_empty()));
+    assert!(!named("GET").is_empty(), "paths without a route are not named");
+    assert_eq!(named("GET /api/v1/admin/subjects/{limit}/{subject}").len(), 1);
+    assert_eq!(under(&spans, sign_in), BTreeSet::from(["hash password", "sql"]));
+    assert!(under(&spans, &named("POST /api/v1/sms/codes")[0]).contains("send message"));
+    // Upkeep is no request.
+    assert!(spans.iter().all(|span| span.kind == 2 || !span.parent_span_id.is_empty()));
+
+    let resource =
+        ExportTraceServiceRequest::decode(receiver.exports("/v1/traces")[0].body.as_slice()).unwrap();
+    let resource = resource.resource_spans[0].resource.clone().unwrap();
+    assert_eq!(attribute(&resource.attributes, "service.name"), "gatehouse");
+    assert!(attribute(&resource.attributes, "service.instance.id").ends_with(&format!(":{}", home.port)));
+    hidden.extend(
+        [LOGIN, WORD, PHONE, &PHONE[3..], ADDRESS, "wrong word", "Navigator", "let-me-in"].map(str::to_owned),
+    );
+    for export in receiver.got.lock().unwrap().iter() {
+        assert_eq!(export.authorization, "Bearer let-me-in");
+        for secret in &hidden {
+            let found = export.body.windows(secret.len()).any(|bytes| bytes == secret.as_bytes());
+            assert!(!found, "{secret} in {}", String::from_utf8_lossy(&export.body));
+        }
+    }
+}
+
+/// What `span` did, as its children and theirs.
+fn under<'s>(spans: &'s [Span], parent: &Span) -> BTreeSet<&'s str> {
+    let children = spans.iter().filter(|span| span.trace_id == parent.trace_id);
+    children.filter(|span| span.span_id != parent.span_id).map(|span| span.name.as_str()).collect()
+}
+
+#[tokio::test]
+async fn calls_to_redis_and_to_postgres_are_spans_of_their_request() {
+    let (receiver, redis) = (Receiver::start(Mood::Accepts), RedisServer::start());
+    let database = TestDatabase::postgres().await;
+    let mut home = receiver.home();
+    home.set("GATEHOUSE__STORE__URL", redis.url());
+    home.set("GATEHOUSE__DATABASE__URL", &database.url);
+    let running = home.start(&["serve"]).await;
+    assert_eq!(running.client().login(LOGIN, WORD).await.status, 401);
+    end(running).await;
+    let (spans, sign_in) = (receiver.spans(), &receiver.requests("POST /api/v1/login")[0]);
+    assert_eq!(under(&spans, sign_in), BTreeSet::from(["hash password", "redis", "sql"]));
+    let systems: BTreeSet<_> =
+        spans.iter().map(|span| attribute(&span.attributes, "db.system.name")).collect();
+    assert_eq!(systems, BTreeSet::from(["", "postgresql", "redis"].map(str::to_owned)));
+}
+
+/// A line of `/metrics` for each number: the name, its labels in order, and the value.
+fn as_lines(body: &[u8]) -> BTreeMap<String, f64> {
+    let request = ExportMetricsServiceRequest::decode(body).unwrap();
+    let scopes = request.resource_metrics.into_iter().flat_map(|of| of.scope_metrics);
+    let mut lines = BTreeMap::new();
+    let mut add = |name: &str, attributes: &[KeyValue], more: &str, value: f64| {
+        let mut labels: Vec<_> = attributes
+            .iter()
+            .map(|label| format!("{}=\"{}\"", label.key, attribute(attributes, &label.key)))
+            .collect();
+        labels.extend((!more.is_empty()).then(|| format!("le=\"{more}\"")));
+        labels.sort();
+        lines.insert(format!("{name}{{{}}}", labels.join(",")), value);
+    };
+    for metric in scopes.flat_map(|of| of.metrics) {
+        let name = metric.name;
+        let numbers = match metric.data.unwrap() {
+            Data::Gauge(gauge) => gauge.data_points,
+            Data::Sum(sum) => {
+                assert!(sum.is_monotonic && sum.aggregation_temporality == 2, "{name}");
+                sum.data_points
+            }
+            Data::Histogram(histogram) => {
+                for point in histogram.data_points {
+                    let bounds = point.explicit_bounds.iter().map(f64::to_string);
+                    let mut below = 0;
+                    for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(&point.bucket_counts) {
+                        below += count;
+                        add(&format!("{name}_bucket"), &point.attributes, &bound, below as f64);
+                    }
+                    add(&format!("{name}_count"), &point.attributes, "", point.count as f64);
+                    add(&format!("{name}_sum"), &point.attributes, "", point.sum.unwrap());
+                }
+                continue;
+            }
+            other => panic!("{other:?}"),
+        };
+        for point in numbers {
+            assert!(point.time_unix_nano > point.start_time_unix_nano && point.start_time_unix_nano > 0);
+            let value = match point.value.unwrap() {
+                number_data_point::Value::AsInt(value) => value as f64,
+                number_data_point::Value::AsDouble(value) => value,
+            };
+            add(&name, &point.attributes, "", value);
+        }
+    }
+    lines
+}
+
+/// The same of the text.
+fn lines_of(text: &str) -> BTreeMap<String, f64> {
+    let samples = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let of_line = |line: &str| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        let labels = labels.trim_end_matches('}');
+        let mut labels: Vec<_> = labels.split(',').filter(|label| !label.is_empty()).collect();
+        labels.sort_unstable();
+        (format!("{name}{{{}}}", labels.join(",")), value.parse().unwrap())
+    };
+    samples.map(of_line).collect()
+}
+
+/// What changes between the last look at `/metrics` and the end.
+fn is_restless(series: &str) -> bool {
+    series.contains("route=\"/metrics\"")
+        || series.starts_with("gatehouse_connections")
+        || series.starts_with("gatehouse_audit_events_total")
+        || series.starts_with("gatehouse_otlp_")
+}
+
+#[tokio::test]
+async fn exported_metrics_are_those_of_the_page() {
+    let receiver = Receiver::start(Mood::Accepts);
+    let home = receiver.home();
+    let running = home.start(&["serve"]).await;
+    let client = running.client();
+    a_day(&client).await;
+    let mut shown = lines_of(&client.get("/metrics").await.text);
+    end(running).await;
+    let last = receiver.exports("/v1/metrics").pop().expect("an export at the end");
+    let mut exported = as_lines(&last.body);
+    shown.retain(|series, _| !is_restless(series));
+    exported.retain(|series, _| !is_restless(series));
+    assert!(shown.len() > 200, "{}", shown.len());
+    assert_eq!(exported.keys().collect::<Vec<_>>(), shown.keys().collect::<Vec<_>>());
+    for (series, value) in &shown {
+        assert!((exported[series] - value).abs() < 1e-9, "{series}: {} {value}", exported[series]);
+    }
+    assert_eq!(exported["gatehouse_sign_ins_total{outcome=\"signed-in\"}"], 1.0);
+}
+
+#[tokio::test]
+async fn metrics_are_exported_in_each_interval() {
+    let receiver = Receiver::start(Mood::Accepts);
+    let mut home = receiver.home();
+    home.set("GATEHOUSE__TELEMETRY__INTERVAL", "1s");
+    let mut running = home.start(&["serve"]).await;
+    running.until("it exported twice", |_| receiver.exports("/v1/metrics").len() >= 2).await;
+}
+
+/// Signs in as always, and returns the log of a server that was told to stop and did.
+async fn live_with(home: &Home) -> String {
+    let mut running = home.start(&["serve"]).await;
+    let client = running.client();
+    assert_eq!(client.register(LOGIN, WORD).await.status, 201);
+    for _ in 0..20 {
+        assert_eq!(client.login(LOGIN, WORD).await.status, 200);
+    }
+    running.until("an export failed", |running| running.stderr().contains("the OTLP receiver is out")).await;
+    for _ in 0..20 {
+        assert_eq!(client.login(LOGIN, WORD).await.status, 200);
+    }
+    let metrics = lines_of(&client.get("/metrics").await.text);
+    assert_eq!(metrics["gatehouse_otlp_up{}"], 0.0);
+    assert!(metrics["gatehouse_otlp_errors_total{}"] >= 1.0);
+    end(running).await
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_away_or_fails_stops_nothing_and_is_told_once() {
+    let fails = Receiver::start(Mood::Fails);
+    let away = format!("http://127.0.0.1:{}", free_port());
+    for url in [&fails.url, &away] {
+        let mut home = fails.home();
+        home.set("GATEHOUSE__TELEMETRY__OTLP_ENDPOINT", url);
+        home.set("GATEHOUSE__TELEMETRY__INTERVAL", "1s");
+        let log = live_with(&home).await;
+        let told = log.lines().filter(|line| line.contains("OTLP receiver is out of service")).count();
+        assert_eq!(told, 1, "{log}");
+    }
+}
+
+/// The end waits for it a short time only; the export's own timeout is five times as long.
+#[tokio::test]
+async fn a_receiver_that_hangs_keeps_neither_requests_nor_the_end_waiting() {
+    let receiver = Receiver::start(Mood::Hangs);
+    let mut home = receiver.home();
+    home.set("GATEHOUSE__TELEMETRY__INTERVAL", "1s");
+    let mut running = home.start(&["serve"]).await;
+    let client = running.client();
+    assert_eq!(client.register(LOGIN, WORD).await.status, 201);
+    running.until("an export hangs", |_| !receiver.exports("/v1/metrics").is_empty()).await;
+    for _ in 0..20 {
+        assert_eq!(client.login(LOGIN, WORD).await.status, 200);
+    }
+    let log = end(running).await;
+    assert!(log.contains("the last spans or metrics are lost"), "{log}");
+}
+
+const THEIRS: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test]
+async fn a_trace_is_continued_for_a_trusted_proxy() {
+    let receiver = Receiver::start(Mood::Accepts);
+    let mut home = receiver.home();
+    home.set("GATEHOUSE__SERVER__TRUSTED_PROXIES", "[\"127.0.0.1/32\"]");
+    let running = home.start(&["serve"]).await;
+    let client = running.client();
+    let recorded = format!("00-{THEIRS}-{PARENT}-01");
+    send(&client, "/login", &[("traceparent", &recorded), ("tracestate", "vendor=secret-of-theirs")]).await;
+    // The proxy has decided against it.
+    send(&client, "/register", &[("traceparent", &format!("00-{THEIRS}-{PARENT}-00"))]).await;
+    let twice = [("traceparent", recorded.as_str()), ("traceparent", recorded.as_str())];
+    send(&client, "/healthz", &twice).await;
+    let (none, upper) = ("0".repeat(32), THEIRS.to_uppercase());
+    let malformed = [
+        format!("00-{THEIRS}-{PARENT}"),
+        format!("ff-{THEIRS}-{PARENT}-01"),
+        format!("00-{none}-{PARENT}-01"),
+        format!("00-{THEIRS}-0000000000000000-01"),
+        format!("00-{upper}-{PARENT}-01"),
+        format!("00-{THEIRS}-{PARENT}-01-more"),
+        "x".repeat(4096),
+        String::new(),
+    ];
+    for parent in &malformed {
+        send(&client, "/readyz", &[("traceparent", parent)]).await;
+    }
+    end(running).await;
+    let continued = receiver.requests("GET /login");
+    assert_eq!(continued.len(), 1);
+    assert_eq!(
+        (hex(&continued[0].trace_id), hex(&continued[0].parent_span_id)),
+        (THEIRS.to_owned(), PARENT.to_owned())
+    );
+    assert_eq!(continued[0].trace_state, "");
+    assert_eq!(receiver.requests("GET /register").len(), 0);
+    assert_ne!(hex(&receiver.requests("GET /healthz")[0].trace_id), THEIRS);
+    let own = receiver.requests("GET /readyz");
+    assert_eq!(own.len(), malformed.len());
+    assert!(own.iter().all(|span| hex(&span.trace_id) != THEIRS && span.parent_span_id.is_empty()));
+}
+
+/// Otherwise anybody could fill the receiver, or write into the traces of others.
+#[tokio::test]
+async fn a_stranger_selects_neither_the_trace_nor_whether_it_is_recorded() {
+    let receiver = Receiver::start(Mood::Accepts);
+    let mut home = receiver.home();
+    home.set("GATEHOUSE__TELEMETRY__SAMPLE", "0");
+    let running = home.start(&["serve"]).await;
+    let recorded = format!("00-{THEIRS}-{PARENT}-01");
+    send(&running.client(), "/login", &[("traceparent", &recorded), ("x-forwarded-for", "127.0.0.1")]).await;
+    end(running).await;
+    assert!(receiver.spans().is_empty());
+
+    let receiver = Receiver::start(Mood::Accepts);
+    let running = receiver.home().start(&["serve"]).await;
+    let client = running.client();
+    send(&client, "/login", &[("traceparent", &recorded)]).await;
+    send(&client, "/login", &[("traceparent", &format!("00-{THEIRS}-{PARENT}-00"))]).await;
+    // Any method is accepted, and none is believed to be one.
+    let made_up = client.http.request("MARGUERITE".parse().unwrap(), format!("{}/login", client.url));
+    made_up.send().await.unwrap();
+    end(running).await;
+    let spans = receiver.requests("GET /login");
+    assert_eq!(spans.len(), 2);
+    assert!(spans.iter().all(|span| hex(&span.trace_id) != THEIRS && span.parent_span_id.is_empty()));
+    assert_eq!(receiver.requests("_OTHER /login").len(), 1);
+}
+
+#[tokio::test]
+async fn a_secret_that_cannot_be_read_is_told_before_the_start() {
+    let receiver = Receiver::start(Mood::Accepts);
+    let mut home = receiver.home();
+    home.set("GATEHOUSE__TELEMETRY__HEADERS__X_KEY", "env:NO_SUCH_KEY");
+    let ended = tokio::task::spawn_blocking(move || home.run(&["serve"])).await.unwrap();
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("telemetry.headers.") && ended.stderr.contains("NO_SUCH_KEY"),
+        "{}",
+        ended.stderr
+    );
+}
+
+/// A message to a gateway that fails, and an answer of 503: both are errors, a wrong password is none.
+#[tokio::test]
+async fn only_failures_of_the_server_are_errors() {
+    let receiver = Receiver::start(Mood::Accepts);
+    let mut home = receiver.home();
+    home.set("GATEHOUSE__SMS__GATEWAY", "http");
+    home.set(
+        "GATEHOUSE__SMS__HTTP__URL",
+        format!("http://127.0.0.1:{}/?to={{phone}}&text={{text}}", free_port()),
+    );
+    let running = home.start(&["serve"]).await;
+    let client = running.client();
+    assert_eq!(client.ask_code(PHONE, "login").await.status, 503);
+    assert_eq!(client.login(LOGIN, WORD).await.status, 401);
+    end(running).await;
+    let status = |span: &Span| span.status.as_ref().map_or(0, |status| status.code);
+    let asked = &receiver.requests("POST /api/v1/sms/codes")[0];
+    assert_eq!((status(asked), attribute(&asked.attributes, "error.type").as_str()), (2, "503"));
+    assert_eq!(status(&receiver.requests("send message")[0]), 2);
+    assert_eq!(status(&receiver.requests("POST /api/v1/login")[0]), 0);
+    assert!(receiver.exports("/v1/traces").iter().all(|export| {
+        !export.body.windows(6).any(|bytes| bytes == &PHONE.as_bytes()[PHONE.len() - 6..])
+    }));
+}
