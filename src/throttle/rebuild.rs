@@ -14,7 +14,9 @@ use crate::clock::{Clock, Micros};
 /// How often a rebuild starts again if the store loses its data during it.
 const MOST_TRIES: usize = 3;
 /// How long a record that failed is not read again: this long the first time, doubled with each failure, and
-/// at most a minute, so that the rebuild succeeds soon after the record works again.
+/// at most a minute, so that the rebuild succeeds soon after the record works again. A store that reads and does
+/// not write (its disk is full, its replica is away) is asked again after the first rest each time: it can be like
+/// that for long, and nothing else notices that it writes again.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
@@ -46,7 +48,8 @@ pub enum RebuildError<E> {
     Record(E),
     #[error("the window store loses its data as fast as it is rebuilt")]
     LostAgain,
-    /// Another caller's run failed, and this one had waited for it or came soon after.
+    /// Another caller's run failed, and this one had waited for it or came soon after; or the store refuses as it
+    /// did before.
     #[error("a rebuild failed a moment ago")]
     FailedLately,
 }
@@ -86,16 +89,21 @@ impl<S: WindowStore + 'static> WindowRebuild<S> {
             return Err(RebuildError::FailedLately);
         }
         let done = self.rebuild_windows(shape, record).await;
+        if done.is_err() {
+            self.failed.fetch_add(1, Ordering::SeqCst);
+        }
         match &done {
             Ok(_) => *rest = RebuildBackoff::default(),
-            Err(error) => {
-                self.failed.fetch_add(1, Ordering::SeqCst);
-                // A store that is out ends the next run at its first call; after any other error the record
-                // is left alone for a while.
-                if !matches!(error, RebuildError::Store(StoreError::Down | StoreError::TimedOut)) {
-                    *rest = rest.longer(self.clock.now());
+            // A store that is out ends the next run at its first call.
+            Err(RebuildError::Store(StoreError::Down | StoreError::TimedOut)) => {}
+            Err(RebuildError::Store(StoreError::Broken(_))) => {
+                let known = rest.refused;
+                *rest = RebuildBackoff::of_store(self.clock.now());
+                if known {
+                    return Err(RebuildError::FailedLately);
                 }
             }
+            Err(_) => *rest = rest.longer(self.clock.now()),
         }
         done
     }
@@ -131,6 +139,8 @@ struct RebuildBackoff {
     /// Failures since the last success.
     failures: u32,
     until: Option<Micros>,
+    /// The last of them was the store's refusal.
+    refused: bool,
 }
 
 impl RebuildBackoff {
@@ -139,8 +149,12 @@ impl RebuildBackoff {
         self.until.is_some_and(|until| now < until && until.since(now) <= LONGEST_REST)
     }
 
+    fn of_store(now: Micros) -> Self {
+        Self { refused: true, ..Self::default().longer(now) }
+    }
+
     fn longer(&self, now: Micros) -> Self {
         let rest = FIRST_REST.saturating_mul(2_u32.saturating_pow(self.failures)).min(LONGEST_REST);
-        Self { failures: self.failures.saturating_add(1), until: Some(now.plus(rest)) }
+        Self { failures: self.failures.saturating_add(1), until: Some(now.plus(rest)), refused: false }
     }
 }

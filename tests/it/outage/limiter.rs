@@ -168,6 +168,42 @@ async fn a_script_that_was_flushed_is_loaded_again() {
     }
 }
 
+/// A record without entries.
+struct NothingRecorded;
+
+impl WindowRecord for NothingRecorded {
+    type Error = std::convert::Infallible;
+
+    async fn restore(&self, _: StoreState) -> Result<usize, RebuildError<Self::Error>> {
+        Ok(0)
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_refused_writes_for_long_is_rebuilt_a_second_after_it_accepts_them() {
+    let server = RedisServer::start();
+    let clock = Clock::manual(NOON);
+    let store = RedisStore::new(server.client(), TIMEOUT, "t", clock.clone());
+    assert!(store.link().ready(Duration::from_secs(60)).await);
+    let rebuild = WindowRebuild::new(limiter(store), "it", clock.clone());
+    let replicas_wanted = |count: &str| {
+        let mut set = redis::cmd("CONFIG");
+        set.arg("SET").arg("min-replicas-to-write").arg(count).query::<()>(&mut server.connection()).unwrap();
+    };
+    replicas_wanted("1");
+    let first = rebuild.run("s", &NothingRecorded).await;
+    assert!(matches!(first, Err(RebuildError::Store(StoreError::Broken(_)))), "{first:?}");
+    // More than two minutes; each refusal but the first is known, and not told again.
+    for _ in 0..150 {
+        clock.advance(Duration::from_secs(1));
+        let again = rebuild.run("s", &NothingRecorded).await;
+        assert!(matches!(again, Err(RebuildError::FailedLately)), "{again:?}");
+    }
+    replicas_wanted("0");
+    clock.advance(Duration::from_secs(1));
+    assert!(rebuild.run("s", &NothingRecorded).await.is_ok());
+}
+
 /// Waits for the link; the proxy was set to pass just before.
 async fn recovered(limiter: &Limiter<RedisStore>) {
     let link = limiter.store().link();
