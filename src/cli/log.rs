@@ -28,6 +28,10 @@ const NEVER: [&str; 2] = ["rlibphonenumber", "notify"];
 /// What collects spans.
 pub type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
+/// What is logged if nobody asks for more. The state of Redis and of the config centre is reported by those who
+/// use them; their clients log each attempt to connect to a server that is away.
+const UNASKED: &str = "info,nacos_sdk=off,redis=error";
+
 /// Writes the log to standard error until it is dropped, on a thread of its own.
 pub struct LogWriter(SyncSender<LogMessage>);
 
@@ -40,10 +44,7 @@ enum LogMessage {
 impl LogWriter {
     /// `RUST_LOG` selects what is logged, within what is allowed. Spans go to `spans`, if somebody collects them.
     pub fn start(spans: Option<SpanLayer>) -> Self {
-        // The state of the config centre is reported where the limits are read; the log of its client is only
-        // for those who ask for it.
-        let asked =
-            EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,nacos_sdk=off"));
+        let asked = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(UNASKED));
         let (lines, due) = sync_channel(WAITING);
         // Without a thread there is no log.
         let _ = std::thread::Builder::new().name("log".into()).spawn(move || write(&due));
@@ -178,22 +179,6 @@ mod tests {
 
     #[test]
     fn what_a_library_works_on_is_never_logged() {
-        let log = |target: &'static str| {
-            let (sent, lines) = sync_channel(16);
-            let shown = tracing_subscriber::fmt::layer()
-                .with_writer(LogLines(sent))
-                .with_filter(EnvFilter::new("trace,notify::inotify=trace").and(filter_fn(may_be_logged)));
-            let _guard = tracing_subscriber::registry().with(shown).set_default();
-            match target {
-                "gatehouse::web" => tracing::trace!(target: "gatehouse::web", "a line"),
-                "rlibphonenumber" => tracing::error!(target: "rlibphonenumber::util", "a line"),
-                "notify" => tracing::trace!(target: "notify::inotify", "a line"),
-                "notify_other" => tracing::debug!(target: "notify_other", "a line"),
-                "hyper" => tracing::trace!(target: "hyper", "a line"),
-                _ => tracing::debug!(target: "sqlx::query", "a line"),
-            }
-            lines.try_iter().count()
-        };
         for (target, lines) in [
             ("gatehouse::web", 1),
             ("rlibphonenumber", 0),
@@ -202,7 +187,32 @@ mod tests {
             ("hyper", 0),
             ("sqlx::query", 1),
         ] {
-            assert_eq!(log(target), lines, "{target}");
+            assert_eq!(lines_with("trace,notify::inotify=trace", target), lines, "{target}");
         }
+    }
+
+    #[test]
+    fn a_server_that_is_away_fills_no_log_by_default() {
+        assert_eq!(lines_with(UNASKED, "redis::cluster"), 0);
+        assert_eq!(lines_with("info", "redis::cluster"), 1);
+    }
+
+    /// How many lines it logs with this filter.
+    fn lines_with(filter: &str, target: &str) -> usize {
+        let (sent, lines) = sync_channel(16);
+        let shown = tracing_subscriber::fmt::layer()
+            .with_writer(LogLines(sent))
+            .with_filter(EnvFilter::new(filter).and(filter_fn(may_be_logged)));
+        let _guard = tracing_subscriber::registry().with(shown).set_default();
+        match target {
+            "gatehouse::web" => tracing::trace!(target: "gatehouse::web", "a line"),
+            "rlibphonenumber" => tracing::error!(target: "rlibphonenumber::util", "a line"),
+            "notify" => tracing::trace!(target: "notify::inotify", "a line"),
+            "notify_other" => tracing::debug!(target: "notify_other", "a line"),
+            "hyper" => tracing::trace!(target: "hyper", "a line"),
+            "redis::cluster" => tracing::warn!(target: "redis::cluster_handling::async_connection", "a line"),
+            _ => tracing::debug!(target: "sqlx::query", "a line"),
+        }
+        lines.try_iter().count()
     }
 }
