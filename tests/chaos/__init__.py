@@ -1,0 +1,1 @@
+"""Breaks a running Gatehouse on purpose and counts broken promises. Entry: scripts/chaos."""

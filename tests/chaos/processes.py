@@ -1,0 +1,241 @@
+"""Starting, stopping and killing the servers that the test breaks, on free ports and in folders of their own."""
+import http.client, json, os, shutil, signal, socket, subprocess, sys, time
+
+PATIENCE = 90  # a loaded machine takes its time
+
+
+class Failed(Exception):
+    """The test itself could not go on."""
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_for(what, ready, seconds=PATIENCE):
+    """Asks until it is so; returns how many seconds that took."""
+    begun = time.monotonic()
+    while time.monotonic() < begun + seconds:
+        try:
+            if ready():
+                return time.monotonic() - begun
+        except (OSError, subprocess.SubprocessError):
+            pass
+        time.sleep(0.05)
+    raise Failed(f"{what}: not within {seconds} s")
+
+
+def accepts(port):
+    with socket.create_connection(("127.0.0.1", port), 1):
+        return True
+
+
+class Process:
+    """A server that can be killed, stopped and started again."""
+    all = []
+
+    def __init__(self, name, folder, command, environment=None):
+        Process.all.append(self)
+        self.name, self.command, self.folder = name, command, folder
+        self.environment = {**os.environ, **(environment or {})}
+        self.log = open(os.path.join(folder, f"{name}.log"), "ab")
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, cwd=self.folder, env=self.environment, stdout=self.log,
+                                        stderr=self.log, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def runs(self):
+        return self.process.poll() is None
+
+    def signal(self, number):
+        if self.runs():
+            os.killpg(self.process.pid, number)
+
+    def stop(self):
+        self.signal(signal.SIGSTOP)
+
+    def go_on(self):
+        self.signal(signal.SIGCONT)
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+
+class Disk:
+    """A folder on a small file system of its own, if mounting is allowed; it can be filled up."""
+    all = []
+
+    def __init__(self, folder, name, megabytes):
+        self.path, self.small = os.path.join(folder, name), False
+        os.mkdir(self.path)
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", self.path]
+        done = subprocess.run(mount, capture_output=True, text=True)
+        Disk.all.append(self)
+        self.small, self.why = done.returncode == 0, (done.stderr or "").strip()
+
+    def fill(self):
+        with open(os.path.join(self.path, "filler"), "ab", buffering=0) as filler:
+            for size in (1 << 20, 4096, 1):
+                try:
+                    while True:
+                        filler.write(b"\0" * size)
+                except OSError:
+                    pass
+
+    def empty(self):
+        os.remove(os.path.join(self.path, "filler"))
+
+    def end(self):
+        if self.small:
+            subprocess.run(["umount", "-l", self.path], check=False)
+
+
+class Postgres:
+    """PostgreSQL; instances reach it at `door`."""
+
+    def __init__(self, folder, network):
+        versions = "/usr/lib/postgresql"
+        if not os.path.isdir(versions):
+            raise Failed("PostgreSQL is missing: scripts/setup")
+        self.bin = f"{versions}/{max(os.listdir(versions), key=float)}/bin"
+        self.disk, self.port = Disk(folder, "postgres", 192), free_port()
+        self.folder = os.path.join(self.disk.path, "data")
+        os.mkdir(self.folder)
+        self.user = []
+        if os.getuid() == 0:  # it refuses to run as root
+            os.chmod(folder, 0o755), os.chmod(self.disk.path, 0o755)
+            shutil.chown(self.folder, "postgres", "postgres")
+            self.user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        self.run("initdb", "-D", self.folder, "-U", "gatehouse", "-A", "trust", "-E", "UTF8", "--no-sync",
+                 "--wal-segsize=1")
+        settings = {"listen_addresses": "127.0.0.1", "max_wal_size": "32MB", "min_wal_size": "4MB", "fsync": "off"}
+        command = [*self.user, f"{self.bin}/postgres", "-D", self.folder, "-p", str(self.port), "-k", self.folder]
+        command += [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+        self.process = Process("postgres", folder, command)
+        wait_for("PostgreSQL", self.answers)
+        self.sql("CREATE DATABASE gatehouse", "postgres")
+        self.door = network.door("postgres", self.port)
+
+    def run(self, program, *arguments):
+        subprocess.run([*self.user, f"{self.bin}/{program}", *arguments], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def answers(self):
+        return self.sql("SELECT 1", "postgres") == [["1"]]
+
+    def signal(self, number):
+        """To the server and to the process of each connection: those are in sessions of their own."""
+        for process in [self.process.process.pid, *children(self.process.process.pid)]:
+            try:
+                os.kill(process, number)
+            except ProcessLookupError:
+                pass
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.process.process.wait()
+
+    def ensure(self):
+        """Starts it if it has ended, as it also does by itself when there is no room for its log."""
+        wait_for("PostgreSQL again", self.starts)
+
+    def starts(self):
+        # Again, until the processes of old connections have seen that their server is gone.
+        if not self.process.runs():
+            self.process.start()
+        return self.answers()
+
+    def sql(self, statement, database="gatehouse"):
+        done = subprocess.run(
+            [f"{self.bin}/psql", "-h", "127.0.0.1", "-p", str(self.port), "-U", "gatehouse", "-d", database, "-At",
+             "-F", "\t", "-c", statement], check=True, capture_output=True, text=True, timeout=20)
+        return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def children(parent):
+    with open(f"/proc/{parent}/task/{parent}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+HAPROXY = """
+global
+    maxconn 4000
+defaults
+    mode http
+    timeout connect 1s
+    timeout client 60s
+    timeout server 40s
+    timeout check 2s
+    option forwardfor
+    option httpchk GET /readyz
+    option redispatch
+    retries 3
+    retry-on conn-failure empty-response
+    default-server check inter 200ms fall 1 rise 1
+frontend users
+    bind 127.0.0.1:{port}
+    default_backend instances
+backend instances
+    balance roundrobin
+{servers}
+"""
+
+
+class Haproxy(Process):
+    """In front of the instances, with the lines of docs/operations.md."""
+
+    def __init__(self, folder, instances):
+        self.port, file = free_port(), os.path.join(folder, "haproxy.cfg")
+        servers = "\n".join(f"    server {one.name} 127.0.0.1:{one.port}" for one in instances)
+        with open(file, "w") as config:
+            config.write(HAPROXY.format(port=self.port, servers=servers))
+        program = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+        if not program:
+            raise Failed("HAProxy is missing: scripts/setup")
+        super().__init__("haproxy", folder, [program, "-W", "-f", file])
+        wait_for("HAProxy", lambda: accepts(self.port))
+
+
+def faketime_library():
+    for folder, _, files in os.walk("/usr/lib"):
+        if "libfaketimeMT.so.1" in files:
+            return os.path.join(folder, "libfaketimeMT.so.1")
+    return None
+
+
+class Instance(Process):
+    """One Gatehouse, whose wall clock is `ahead` of the real one by what a file says."""
+
+    def __init__(self, number, binary, folder, environment):
+        name = f"instance{number}"
+        self.port, self.clock = free_port(), os.path.join(folder, f"{name}.clock")
+        environment = {**environment, "GATEHOUSE__SERVER__BIND": f"127.0.0.1:{self.port}"}
+        library = faketime_library()
+        self.steerable = library is not None
+        if library:
+            self.ahead(0)
+            environment |= {"LD_PRELOAD": library, "FAKETIME_TIMESTAMP_FILE": self.clock,
+                            "FAKETIME_CACHE_DURATION": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                            "DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1"}
+        super().__init__(name, folder, [binary, "serve"], environment)
+
+    def is_ready(self):
+        """Ready, with everything that it depends on."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", "/readyz")
+            answer = connection.getresponse()
+            return answer.status == 200 and json.loads(answer.read()).get("store", "up") == "up"
+        except (OSError, http.client.HTTPException, ValueError):
+            return False
+        finally:
+            connection.close()
+
+    def ahead(self, seconds):
+        with open(self.clock + ".new", "w") as file:
+            file.write(f"{seconds:+d}s\n")
+        os.rename(self.clock + ".new", self.clock)
