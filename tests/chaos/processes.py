@@ -186,17 +186,20 @@ backend instances
 
 
 class Haproxy(Process):
-    """In front of the instances, with the lines of docs/operations.md."""
+    """In front of the instances' doors, with the lines of docs/operations.md."""
 
     def __init__(self, folder, instances):
         self.port, file = free_port(), os.path.join(folder, "haproxy.cfg")
-        servers = "\n".join(f"    server {one.name} 127.0.0.1:{one.port}" for one in instances)
+        servers = "\n".join(f"    server {one.name} 127.0.0.1:{one.door}" for one in instances)
         with open(file, "w") as config:
             config.write(HAPROXY.format(port=self.port, servers=servers))
         program = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
         if not program:
             raise Failed("HAProxy is missing: scripts/setup")
-        super().__init__("haproxy", folder, [program, "-W", "-f", file])
+        super().__init__("haproxy", folder, [program, "-f", file])
+
+    def start(self):
+        super().start()
         wait_for("HAProxy", lambda: accepts(self.port))
 
 
@@ -210,9 +213,10 @@ def faketime_library():
 class Instance(Process):
     """One Gatehouse, whose wall clock is `ahead` of the real one by what a file says."""
 
-    def __init__(self, number, binary, folder, environment):
+    def __init__(self, number, binary, folder, network, environment):
         name = f"instance{number}"
         self.port, self.clock = free_port(), os.path.join(folder, f"{name}.clock")
+        self.door = network.door(name, self.port)
         environment = {**environment, "GATEHOUSE__SERVER__BIND": f"127.0.0.1:{self.port}"}
         library = faketime_library()
         self.steerable = library is not None

@@ -1,7 +1,7 @@
 """The whole test: builds the installation, breaks each part in turn, and judges."""
 import argparse, collections, os, random, shutil, signal, subprocess, sys, tempfile, time
 from . import stores
-from .faults import all_faults
+from .faults import Faults
 from .gateway import Gateway
 from .judge import PROMISES, Judge, Phase
 from .load import ANSWER, PASSWORD, Client, Load
@@ -26,7 +26,7 @@ class Installation:
         self.store = stores.KINDS[arguments.store](self.folder, self.network)
         binary, environment = os.path.abspath(arguments.binary), self.environment()
         for number in range(1, INSTANCES + 1):
-            self.instances.append(Instance(number, binary, self.folder, environment))
+            self.instances.append(Instance(number, binary, self.folder, self.network, environment))
             wait_for(self.instances[-1].name, self.instances[-1].is_ready)
         self.haproxy = Haproxy(self.folder, self.instances)
 
@@ -63,11 +63,10 @@ class Run:
         self.prober = self.load.register("prober")
 
     def go(self):
-        it = self.parts
-        found, left_out = all_faults(it.store, it.postgres, it.gateway, it.network, it.instances, self.chance)
-        for why in left_out:
-            print(f"LEFT OUT: {why}", flush=True)
-        chosen = [fault for fault in found if fault.in_short or not self.arguments.short]
+        faults = Faults(self.parts, self.chance)
+        for why in faults.left_out:
+            print(f"!! LEFT OUT: {why}", flush=True)
+        chosen = [fault for fault in faults.found if fault.in_short or not self.arguments.short]
         end = time.monotonic() + self.arguments.seconds
         self.load.fresh_targets()
         self.load.start()
@@ -87,7 +86,7 @@ class Run:
         self.load.fresh_targets()
         time.sleep(self.chance.uniform(0.5, 2))
         begun = time.monotonic()
-        with self.load.outage(fault.store):
+        with self.load.outage(fault.of_store):
             fault.begin()
             time.sleep(fault.seconds)
         fault.end()
@@ -134,7 +133,7 @@ class Run:
 
 def parse():
     parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="the faults that scripts/test runs, about a minute")
+    parser.add_argument("--short", action="store_true", help="the faults that scripts/test runs, in somewhat more than a minute")
     parser.add_argument("--seconds", type=int, default=0, help="go on with new rounds for that long (default: one round)")
     parser.add_argument("--seed", type=int, default=1, help="order of the faults, and who does what")
     parser.add_argument("--only", default="", metavar="TEXT", help="only faults whose name contains this")
@@ -162,7 +161,7 @@ def show_logs(folder):
     for name in sorted(os.listdir(folder)):
         if name.startswith("instance") and name.endswith(".log"):
             with open(os.path.join(folder, name), errors="replace") as log:
-                print(f"-- {name}", *log.readlines()[-30:], sep="\n", end="")
+                print(f"-- {name}\n", *log.readlines()[-30:], sep="")
 
 
 def stop(*_):

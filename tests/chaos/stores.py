@@ -101,8 +101,7 @@ class Cluster(Store):
 
     def fail_over(self, chance):
         replica = self.replica_of(self.master(chance))
-        if replica.ask("CLUSTER", "FAILOVER") != "OK":
-            raise Failed("a replica refuses to take over")
+        wait_for("a replica agrees to take over", lambda: replica.ask("CLUSTER", "FAILOVER") == "OK")
         wait_for("a replica takes over", replica.is_master)
 
 
