@@ -32,7 +32,7 @@ fn without_a_receiver_the_rest_may_stand() {
             "headers = { a = 'env:' }",
             "telemetry.headers.a: names no environment variable after env:; write it as \"env:NAME\"",
         ),
-        ("otlp_endpont = 'x'", "telemetry.otlp_endpont: is not a setting; did you mean otlp_endpoint?"),
+        ("otlp_endpoints = 'x'", "telemetry.otlp_endpoints: is not a setting; did you mean otlp_endpoint?"),
     ] {
         assert_eq!(told(line), format!("gatehouse.toml:2: {expected}"), "{line}");
     }
