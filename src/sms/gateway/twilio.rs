@@ -102,14 +102,16 @@ impl TwilioGateway {
 
 fn judge(answer: &GatewayAnswer) -> DeliveryResult {
     let said: Option<TwilioAnswer> = serde_json::from_slice(&answer.body).ok();
-    let code = said.as_ref().and_then(|said| said.code).map(|code| code.to_string());
+    // Its codes have five digits; more could be the number or the code of the message.
+    let plain = |code: Option<u32>| code.and_then(|code| word(&code.to_string()));
+    let code = said.as_ref().and_then(|said| plain(said.code));
     if let Some(delivery) = answer.unless_success(code.as_deref()) {
         return delivery;
     }
     let Some(said) = said else { return unknown("sent an answer that is not JSON") };
     match (said.status.as_str().map(state_of), said.sid) {
         (Some(Some(ReportState::Failed)), _) => {
-            let code = said.error_code.map(|code| format!(" ({code})")).unwrap_or_default();
+            let code = plain(said.error_code).map(|code| format!(" ({code})")).unwrap_or_default();
             refused(&format!("accepted the message, but failed at once{code}"))
         }
         (Some(Some(_)), Some(sid)) => DeliveryResult::Accepted { reference: reference(&sid) },
@@ -230,5 +232,27 @@ mod tests {
         let unsigned = ReportCall { url: &url, query: "", header: &|_| None, body: delivered.as_bytes() };
         assert_eq!(twilio.reports(&unsigned), Err(ReportError::NotAuthentic));
         assert!(matches!(report(&twilio, &url, "a=b", "a=b"), Err(ReportError::Unreadable(_))));
+    }
+
+    #[test]
+    fn a_number_in_place_of_an_error_code_is_not_repeated() {
+        for (status, body, reason) in [
+            (400, r#"{"code":21211}"#, "the gateway answered 400 (21211)"),
+            (400, r#"{"code":271828}"#, "the gateway answered 400"),
+            (
+                201,
+                r#"{"status":"failed","error_code":30003}"#,
+                "the gateway accepted the message, but failed at once (30003)",
+            ),
+            (
+                201,
+                r#"{"status":"failed","error_code":4000138000}"#,
+                "the gateway accepted the message, but failed at once",
+            ),
+        ] {
+            let status = reqwest::StatusCode::from_u16(status).unwrap();
+            let answer = GatewayAnswer { status, body: body.into() };
+            assert_eq!(judge(&answer), DeliveryResult::Refused { reason: reason.to_owned() }, "{body}");
+        }
     }
 }
