@@ -53,16 +53,18 @@ pub fn verdict(
         }
         [1, at, bucket] => StoreVerdict::Held { at: Micros(at), bucket: place(bucket).ok_or_else(broken)? },
         [2, at, bucket, rule, frees] => {
-            let refusal = refusal(bucket, rule, frees - at, frees).ok_or_else(broken)?;
+            let wait = frees.checked_sub(at).ok_or_else(broken)?;
+            let refusal = refusal(bucket, rule, wait, frees).ok_or_else(broken)?;
             StoreVerdict::Refused { at: Micros(at), refusal }
         }
         // The only rule of the only bucket: the server's time in seconds and microseconds, and the hit in the way.
         [2, seconds, micros, oldest] => {
-            let at = seconds * 1_000_000 + micros;
+            let at = seconds.checked_mul(1_000_000).and_then(|whole| whole.checked_add(micros));
+            let at = at.ok_or_else(broken)?;
             let limit = place(0).map(|bucket| ask.buckets[bucket].limit);
             let refusal = limit.and_then(only_window).and_then(|window| {
                 let frees = Micros(oldest).plus(window).0;
-                refusal(0, 0, frees - at, frees)
+                refusal(0, 0, frees.checked_sub(at)?, frees)
             });
             StoreVerdict::Refused { at: Micros(at), refusal: refusal.ok_or_else(broken)? }
         }
@@ -97,4 +99,35 @@ pub fn integers(value: Value) -> Result<Vec<i64>, StoreError> {
         other => Err(StoreError::Broken(format!("{other:?} instead of an integer"))),
     };
     list.into_iter().map(integer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::throttle::{LimitMode, RuleAction};
+
+    /// As from something else than Redis at its address.
+    #[test]
+    fn a_reply_of_impossible_times_is_no_verdict() {
+        let span = RuleSpan::Sliding(Duration::from_secs(60));
+        let rules = vec![Rule { max: 3, span, then: RuleAction::Block }];
+        let limit = Limit::new("test", rules, LimitMode::Enforce).unwrap();
+        let buckets = [Bucket { limit: &limit, key: SubjectKey([0; 16]) }];
+        let ask =
+            ReserveRequest { buckets: &buckets, id: HitId([0; 6]), kind: ReserveKind::Hit, solved: false };
+        let read = |reply: &[i64]| verdict(reply, &ask, |number| (number == 0).then_some(0)).is_ok();
+        assert!(read(&[2, 1, 0, 0, 2]) && read(&[2, 1, 1, 0]), "these are possible");
+        for reply in [
+            &[2, i64::MIN, 0, 0, 1][..],
+            &[2, -2, 0, 0, i64::MAX],
+            &[2, i64::MAX, 0, 0],
+            &[2, i64::MAX / 1_000_000, i64::MAX, 0],
+            &[2, i64::MIN / 1_000_000, 0, i64::MAX],
+            &[2, 1, 1, 0, 2],
+            &[2, 1, 0, 1, 2],
+            &[2, 1, 0, -1, 2],
+        ] {
+            assert!(!read(reply), "{reply:?}");
+        }
+    }
 }
