@@ -22,8 +22,8 @@ use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::https;
 use crate::login::{
-    Accounts, ApiTokens, ByCode, FailureRecord, LoginGuard, PasswordHasher, Registration, Sessions,
-    SignInService, SubmittedForms,
+    Accounts, ApiTokens, ByCode, FailureRecord, GuardedAttempts, LocalOutcomes, LoginGuard, OutcomeMarks,
+    PasswordHasher, RedisOutcomes, Registration, Sessions, SignInService, SubmittedForms,
 };
 use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};
@@ -123,6 +123,12 @@ impl Application {
         if let Some(link) = &link {
             captchas = captchas.with_shared_marks(Arc::new(RedisMarks::new(link.clone(), REDIS_PREFIX)));
         }
+        let outcomes: Arc<dyn OutcomeMarks> = match &link {
+            Some(link) => Arc::new(RedisOutcomes::new(link.clone(), REDIS_PREFIX)),
+            None => Arc::new(LocalOutcomes::new(clock.clone())),
+        };
+        let attempts =
+            GuardedAttempts::new(Arc::clone(&guard), outcomes, &master, clock.clone(), entropy.clone());
         let sessions = Sessions::new(
             db.clone(),
             clock.clone(),
@@ -193,6 +199,7 @@ impl Application {
             audit,
             attacks,
             sign_in,
+            attempts,
             registration: Registration::new(
                 Arc::clone(&guard),
                 accounts.clone(),

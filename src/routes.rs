@@ -68,6 +68,9 @@ pub fn app(
                 .service(calls("/limits/{name}/reserve", "POST").route(post().to(machine::limits::reserve)))
                 .service(calls("/limits/{name}/peek", "POST").route(post().to(machine::limits::peek)))
                 .service(calls("/limits/{name}/refund", "POST").route(post().to(machine::limits::refund)))
+                .service(calls("/attempts", "POST").route(post().to(machine::attempts::ask)))
+                .service(calls("/attempts/forgive", "POST").route(post().to(machine::attempts::forgive)))
+                .service(calls("/attempts/{attempt}", "POST").route(post().to(machine::attempts::settle)))
                 .service(calls("/admin/confirm", "POST").route(post().to(confirm::call::submit)))
                 .service(
                     calls("/admin/tokens", "GET, HEAD, POST")

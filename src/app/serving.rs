@@ -39,6 +39,7 @@ impl Application {
         let mut background = JoinSet::new();
         background.spawn(upkeep::upkeep(Arc::clone(&parts), services.clone(), stopper.stop()));
         background.spawn(upkeep::rebuild_lost_windows(services.clone(), stopper.stop()));
+        background.spawn(upkeep::lapse_attempts(services.clone(), stopper.stop()));
         background.spawn(upkeep::follow_imported(services.clone(), stopper.stop()));
         background.spawn(upkeep::probe_database(db.clone(), stopper.stop()));
         background.spawn(audit.clone().keep_writing(stopper.stop()));

@@ -17,6 +17,8 @@ use crate::web::kit::services::Services;
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 /// Between two checks whether the window store can decide on sign-ins again, if no attempt causes one.
 const RETURN_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks for attempts that have lapsed.
+const LAPSED_EVERY: Duration = Duration::from_secs(1);
 /// Between two checks whether there are imported passwords.
 const IMPORTED_EVERY: Duration = Duration::from_secs(5);
 
@@ -51,6 +53,13 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
 pub(super) async fn rebuild_lost_windows(services: Data<Services>, mut stop: StopSignal) {
     while stop.pause(RETURN_EVERY).await {
         services.sign_in.guard().rebuild_if_lost(&services.live.snapshot().limits).await;
+    }
+}
+
+/// Ends the attempts at other programs' logins about which nobody has said anything.
+pub(super) async fn lapse_attempts(services: Data<Services>, mut stop: StopSignal) {
+    while stop.pause(LAPSED_EVERY).await {
+        services.attempts.lapse(&services.live.snapshot()).await;
     }
 }
 

@@ -78,7 +78,7 @@ pub fn folds(event: &AuditEvent<'_>) -> bool {
         (Action::Captcha, outcome) => outcome != Outcome::Wrong,
         (Action::Admin, outcome) => outcome == Outcome::Refused && event.name == Some("access"),
         // From a network that is refused.
-        (Action::SignIn, Outcome::Refused) => true,
+        (Action::SignIn | Action::Attempt, Outcome::Refused) => true,
         // Others may write to the backend of the limits as often as they like.
         (Action::Reload, outcome) => outcome == Outcome::Refused,
         (_, outcome) => matches!(
@@ -203,14 +203,21 @@ fn counted(event: &AuditEvent<'_>, keys: EventKeys) -> EventKeys {
         return none;
     }
     match LimitName::parse(limit).map(LimitName::subject) {
-        Some(LimitSubject::Account | LimitSubject::Device) => EventKeys { account: keys.account, ..none },
+        Some(
+            LimitSubject::Account
+            | LimitSubject::Device
+            | LimitSubject::RealmAccount
+            | LimitSubject::RealmDevice,
+        ) => EventKeys { account: keys.account, ..none },
         Some(LimitSubject::Phone) => EventKeys { phone: keys.phone, ..none },
-        Some(LimitSubject::Network) => EventKeys { network: keys.network, ..none },
+        Some(LimitSubject::Network | LimitSubject::RealmNetwork) => {
+            EventKeys { network: keys.network, ..none }
+        }
         Some(LimitSubject::Prefix) => EventKeys { prefix: keys.prefix, ..none },
         Some(LimitSubject::Everyone) => none,
         None if limit.starts_with("custom.") => EventKeys { account: keys.account, ..none },
         None if limit == SMS_BRAKE => EventKeys { prefix: keys.prefix, ..none },
-        Some(LimitSubject::Address) | None => {
+        Some(LimitSubject::Address | LimitSubject::RealmAddress) | None => {
             EventKeys { address: keys.address, network: keys.network, ..none }
         }
     }

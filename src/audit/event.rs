@@ -33,6 +33,8 @@ words! {
     Action {
         /// A sign-in with a password.
         SignIn => "sign-in",
+        /// An attempt at another program's login; `name` is its realm.
+        Attempt => "attempt",
         /// A new password, set with an SMS code. It forgives the account's failures.
         Reset => "reset",
         /// An account's password was disabled after too many wrong ones in a row.
@@ -191,6 +193,17 @@ pub enum EventSubject<'a> {
     },
     /// A name without an account.
     Login(&'a str),
+    /// A name at another program's login.
+    Realm {
+        id: &'a [u8; 16],
+        /// Will be masked.
+        login: &'a str,
+    },
+    /// Its key and mask from before.
+    Recorded {
+        key: i64,
+        mask: &'a str,
+    },
     /// A subject of a custom limit.
     Custom(&'a str),
     /// The bytes that limits count: a 4 or a 6, and the address (for IPv6 its first half).
@@ -203,17 +216,19 @@ pub enum EventSubject<'a> {
 }
 
 impl EventSubject<'_> {
-    /// The input of its key: a tag for its kind, and bytes that identify it.
-    pub(super) fn input(&self) -> ([u8; 8], &[u8]) {
-        match self {
+    /// The input of its key: a tag for its kind, and bytes that identify it. An error if it has its key already.
+    pub(super) fn input(&self) -> Result<([u8; 8], &[u8]), i64> {
+        Ok(match self {
+            Self::Recorded { key, .. } => return Err(*key),
             Self::Account { id, .. } => (*b"account ", *id),
+            Self::Realm { id, .. } => (*b"realm   ", *id),
             Self::Login(name) => (*b"login   ", name.as_bytes()),
             Self::Custom(name) => (*b"custom  ", name.as_bytes()),
             Self::Address(bytes) => (*b"address ", bytes),
             Self::Network(bytes) => (*b"network ", bytes),
             Self::Phone(number) => (*b"phone   ", number.as_bytes()),
             Self::Prefix(prefix) => (*b"prefix  ", prefix.as_bytes()),
-        }
+        })
     }
 }
 

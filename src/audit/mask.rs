@@ -9,7 +9,8 @@ const HIDDEN_DIGITS: usize = 4;
 
 pub fn mask(subject: &EventSubject<'_>) -> String {
     match subject {
-        EventSubject::Account { login, .. } => name(login),
+        EventSubject::Account { login, .. } | EventSubject::Realm { login, .. } => name(login),
+        EventSubject::Recorded { mask, .. } => (*mask).to_owned(),
         EventSubject::Login(login) | EventSubject::Custom(login) => name(login),
         EventSubject::Address(bytes) | EventSubject::Network(bytes) => network(bytes),
         EventSubject::Phone(number) => {

@@ -41,6 +41,7 @@ pub use figures::{EventCount, FiguresStep, MINUTE, RankedSubject, SharedAddress}
 pub use log::{
     EventCursor, EventEntry, EventFilter, EventLog, EventPage, FoldedAttack, MaskedSubject, SubjectKind,
 };
+pub use mask::mask;
 use row::{AuditRow, EventKeys};
 use writer::EventWriter;
 
@@ -129,7 +130,10 @@ impl Audit {
 
     /// The key of a subject.
     pub fn subject(&self, subject: &EventSubject<'_>) -> i64 {
-        let (tag, input) = subject.input();
+        let (tag, input) = match subject.input() {
+            Ok(input) => input,
+            Err(key) => return key,
+        };
         let hash = self.0.key.short_hash(tag, input);
         i64::from_le_bytes(*hash.first_chunk().expect("16 bytes hold 8"))
     }

@@ -59,6 +59,7 @@ impl VerifiedId {
             1 => CaptchaForm::Register,
             2 => CaptchaForm::SmsCode,
             3 => CaptchaForm::PasswordReset,
+            5 => CaptchaForm::Attempt,
             _ => CaptchaForm::PasswordChange,
         }
     }
@@ -162,6 +163,7 @@ const fn form_bits(form: CaptchaForm) -> u8 {
         CaptchaForm::SmsCode => 2,
         CaptchaForm::PasswordReset => 3,
         CaptchaForm::PasswordChange => 4,
+        CaptchaForm::Attempt => 5,
     }
 }
 

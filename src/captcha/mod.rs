@@ -56,6 +56,8 @@ pub enum CaptchaForm {
     PasswordChange,
     SmsCode,
     PasswordReset,
+    /// The login of another program.
+    Attempt,
 }
 
 impl CaptchaForm {
@@ -66,6 +68,7 @@ impl CaptchaForm {
             Self::PasswordChange => "password-change",
             Self::SmsCode => "sms-code",
             Self::PasswordReset => "password-reset",
+            Self::Attempt => "attempt",
         }
     }
 }

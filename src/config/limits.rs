@@ -108,6 +108,17 @@ limits! {
     /// The same from one network: a /48 is 65,536 addresses as they are counted, a /24 is 256. As many as ten
     /// addresses may have.
     LoginNetwork, login_network = "login-network", Network, SignIn, Possible, [Rule::sliding(600, HOUR, RuleAction::Captcha)];
+    /// Failed attempts at one account of another program's login.
+    GuardAccount, guard_account = "guard-account", RealmAccount, Attempt, Possible,
+        [Rule::sliding(3, MINUTE, RuleAction::Captcha), Rule::sliding(20, HOUR, RuleAction::Block)];
+    /// The same from one device that has signed in there, counted here instead of in `guard-account`.
+    GuardDevice, guard_device = "guard-device", RealmDevice, Attempt, Possible,
+        [Rule::sliding(3, MINUTE, RuleAction::Captcha), Rule::sliding(10, HOUR, RuleAction::Block)];
+    /// Failed attempts of strangers from one address at another program's login.
+    GuardAddress, guard_address = "guard-address", RealmAddress, Attempt, Possible,
+        [Rule::sliding(20, MINUTE, RuleAction::Captcha), Rule::sliding(60, HOUR, RuleAction::Captcha)];
+    /// The same from one network.
+    GuardNetwork, guard_network = "guard-network", RealmNetwork, Attempt, Possible, [Rule::sliding(600, HOUR, RuleAction::Captcha)];
     /// Accounts created from one client address.
     RegisterAddress, register_address = "register-address", Address, Registration, Possible, [Rule::sliding(100, HOUR, RuleAction::Block)];
     /// Challenge images drawn for one client address. Many may share it, so it gets half of what its network
@@ -155,12 +166,19 @@ pub enum LimitSubject {
     /// A dialling prefix.
     Prefix,
     Everyone,
+    /// A name in a realm: at another program's login.
+    RealmAccount,
+    RealmDevice,
+    RealmAddress,
+    RealmNetwork,
 }
 
 /// What one hit of a limit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitUnit {
     SignIn,
+    /// An attempt at another program's login.
+    Attempt,
     Registration,
     /// A challenge image, drawn by this process.
     Image,
@@ -194,7 +212,10 @@ impl Limits {
     #[must_use]
     pub(super) fn lifted(&self) -> Self {
         self.map(|name, limit| match name.subject() {
-            LimitSubject::Address | LimitSubject::Network => tenfold(limit),
+            LimitSubject::Address
+            | LimitSubject::Network
+            | LimitSubject::RealmAddress
+            | LimitSubject::RealmNetwork => tenfold(limit),
             _ => limit.clone(),
         })
     }

@@ -6,7 +6,7 @@ use metrics::Counter;
 use zeroize::Zeroizing;
 
 use super::consecutive::password_enabled_counter;
-use super::guard::LoginGuard;
+use super::guard::{GuardedLogin, LoginGuard};
 use super::sign_in::signed_in_counter;
 use super::{
     Account, Accounts, CreateError, HashCaller, HasherBusy, KnownDevices, PasswordError, PasswordHasher,
@@ -257,7 +257,7 @@ impl ByCode {
         let set = self.0.accounts.set_password(account.id, &hash, ShownBy::Phone(phone)).await?;
         let Some(version) = set else { return Ok(ResetOutcome::NoAccount) };
         // In an outage of the store there are no failures there to forgive.
-        if let Err(error) = guard.forgive(&live.limits, account.id).await {
+        if let Err(error) = guard.forgive(GuardedLogin::Own, &live.limits, account.id).await {
             tracing::debug!(%error, "an account's failures could not be forgiven");
         }
         if account.password_disabled_at.is_some() {

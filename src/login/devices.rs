@@ -69,6 +69,11 @@ impl DeviceCookies {
         known
     }
 
+    /// The entry of one device alone, as a program keeps it for its user.
+    pub fn entry(&self, account: AccountId, id: DeviceId, password_version: i64) -> String {
+        self.write(&KnownDevice { account, id, password_version, issued_at: self.clock.now() })
+    }
+
     /// The cookie for a browser in which somebody has proved that an account is theirs. A device that is
     /// already known there keeps its id: a copy of its cookie shares its guesses and gets no more.
     pub fn remember(&self, known: &KnownDevices, account: &Account) -> String {

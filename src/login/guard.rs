@@ -20,21 +20,21 @@ use self::slot::{SlotHold, UnclaimedHold};
 use self::subject::account_key;
 use super::accounts::{Account, Accounts};
 use super::devices::KnownDevice;
-use super::failure_record::FailureRecord;
+use super::failure_record::{FailedAttempt, FailureRecord};
 use super::id::AccountId;
 use super::{RequestOrigin, Username};
 use crate::audit::Audit;
 use crate::clock::Micros;
-use crate::config::Limits;
+use crate::config::{LimitName, Limits};
 use crate::db::DbError;
 use crate::throttle::{
-    self, AnyStore, HitDecision, HoldDecision, Limit, Limiter, MemoryStore, Refusal, Rule, RuleAction,
-    StoreError,
+    self, AnyStore, Bucket, HitDecision, HitId, HoldDecision, Limit, Limiter, MemoryStore, OwnedBucket,
+    Refusal, Rule, RuleAction, StoreError, SubjectKey,
 };
 
-pub use path::SignInPath;
+pub use path::{GuardedLogin, SignInPath};
 pub use slot::AttemptSlot;
-pub use subject::{AccountSubject, account_subject};
+pub use subject::{AccountSubject, REALM_VERSION, account_subject};
 
 /// How long an attempt may wait for others in flight to end. Together with the hashing queue this stays well
 /// under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
@@ -81,10 +81,21 @@ pub enum GuardAdmission {
     },
 }
 
+/// An attempt could not be settled.
+#[derive(Debug, thiserror::Error)]
+pub enum SettleError {
+    #[error(transparent)]
+    Db(#[from] DbError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// The client of an attempt.
 #[derive(Clone, Copy)]
 pub struct GuardRequest<'a> {
-    pub login: &'a Username,
+    pub guarded: GuardedLogin,
+    /// The name that was tried; it is counted by this while no account is known by it.
+    pub name: &'a str,
     pub origin: &'a RequestOrigin,
     /// A CAPTCHA was solved with this attempt.
     pub solved: bool,
@@ -144,8 +155,8 @@ impl LoginGuard {
     }
 
     /// The path that an attempt takes first, given its known device.
-    pub fn path(limits: &Limits, device: Option<KnownDevice>) -> SignInPath {
-        SignInPath::of(device, limits.into())
+    pub fn path(login: GuardedLogin, limits: &Limits, device: Option<KnownDevice>) -> SignInPath {
+        SignInPath::of(device, BeforePasswords::of(login, limits))
     }
 
     /// Remembers what the database says about a login. Returns whether that is what was `assumed`.
@@ -182,7 +193,7 @@ impl LoginGuard {
         who: GuardRequest<'_>,
         device: Option<KnownDevice>,
     ) -> GuardAdmission {
-        let before = BeforePasswords::from(limits);
+        let before = BeforePasswords::of(who.guarded, limits);
         let path = SignInPath::of(device, before);
         for _ in 0..MOST_TRIES {
             if let Some(admission) = self.admit_by_store(limits, (subject, who), path).await {
@@ -204,13 +215,16 @@ impl LoginGuard {
         (subject, who): (AccountSubject, GuardRequest<'_>),
         path: SignInPath,
     ) -> Option<GuardAdmission> {
+        let before = BeforePasswords::of(who.guarded, limits);
         for _ in 0..MOST_TRIES {
             let generation = match self.in_flight.generation() {
                 Some(generation) => generation,
                 None => Box::pin(self.return_to_store(limits)).await?,
             };
-            let error = match path::hold(&self.limiter, limits.into(), (subject, who), path).await {
-                Ok((path, HoldDecision::Refused(refusal))) => return Some(refused(path, refusal)),
+            let error = match path::hold(&self.limiter, before, (subject, who), path).await {
+                Ok((path, HoldDecision::Refused(refusal))) => {
+                    return Some(refused(who.guarded, path, refusal));
+                }
                 Ok((_, HoldDecision::OutOfPatience)) => {
                     return Some(GuardAdmission::Busy { retry_after: BUSY_RETRY });
                 }
@@ -255,8 +269,9 @@ impl LoginGuard {
         who: GuardRequest<'_>,
         path: SignInPath,
     ) -> bool {
+        let before = BeforePasswords::of(who.guarded, limits);
         self.in_flight.generation().is_none()
-            || path::challenges_next(&self.limiter, limits.into(), (subject, who), path).await.unwrap_or(true)
+            || path::challenges_next(&self.limiter, before, (subject, who), path).await.unwrap_or(true)
     }
 
     /// Counts one action of an address whose outcome does not matter, or returns why it is refused. In an
@@ -288,9 +303,15 @@ impl LoginGuard {
     /// challenges: a limit with a `block` rule does not count it; otherwise answers, which need no account
     /// and no hash, would be the cheapest way to block an address that many share. In an outage nothing
     /// counts it, because everybody is asked anyway.
-    pub async fn count_answer(&self, limits: &Limits, origin: &RequestOrigin) -> Option<CountedAttempt> {
+    pub async fn count_answer(
+        &self,
+        login: GuardedLogin,
+        limits: &Limits,
+        origin: &RequestOrigin,
+    ) -> Option<CountedAttempt> {
         let asks = |limit: &Limit| limit.rules().iter().all(|rule| rule.then == RuleAction::Captcha);
-        let counting = [(&limits.login_address, &origin.address), (&limits.login_network, &origin.network)];
+        let BeforePasswords { address, network, .. } = BeforePasswords::of(login, limits);
+        let counting = [(address, &origin.address), (network, &origin.network)];
         let counting = counting.into_iter().filter(|(limit, _)| !limit.rules().is_empty() && asks(limit));
         let buckets: Vec<_> = counting.map(|(limit, subject)| self.limiter.bucket(limit, subject)).collect();
         if buckets.is_empty() {
@@ -311,12 +332,46 @@ impl LoginGuard {
 
     /// Deletes an account's failures, because its owner has proved who they are in another way. First in the
     /// record, so that a rebuild does not bring back what was forgiven.
-    pub async fn forgive(&self, limits: &Limits, account: AccountId) -> Result<(), StoreError> {
-        let bucket = self.limiter.bucket(&limits.login_account, &account_key(account));
+    pub async fn forgive(
+        &self,
+        login: GuardedLogin,
+        limits: &Limits,
+        account: AccountId,
+    ) -> Result<(), StoreError> {
+        let limit = BeforePasswords::of(login, limits).account;
+        let bucket = self.limiter.bucket(limit, &account_key(account));
         if let Err(error) = self.failures.forget(bucket.key).await {
             tracing::warn!(%error, "forgiven failures could not be removed from the record; a rebuild brings them back");
         }
         self.limiter.clear(bucket).await
+    }
+
+    /// Settles an attempt that another instance has admitted: kept as a failure, or taken back. Nothing is forgiven,
+    /// because only that instance knows who else came meanwhile.
+    pub async fn settle_elsewhere(
+        &self,
+        limits: &Limits,
+        logs: &[(LimitName, SubjectKey)],
+        hit: HitId,
+        failed: bool,
+    ) -> Result<(), SettleError> {
+        let bucket = |(name, key): &(LimitName, SubjectKey)| {
+            limits.get(name.as_str()).map(|limit| Bucket { limit, key: *key }).expect("each name has a limit")
+        };
+        let buckets: Vec<Bucket<'_>> = logs.iter().map(bucket).collect();
+        if !failed {
+            return Ok(self.limiter.refund(&buckets, hit).await?);
+        }
+        let owned: Vec<OwnedBucket> = buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
+        let failure = FailedAttempt::of(hit, &owned);
+        let (kept, written) = tokio::join!(self.limiter.keep(&buckets, hit), self.failures.write(&failure));
+        written?;
+        // It is in the record; a store that did not hear of it has it as a hold, which counts in a while.
+        if let Err(error) = kept {
+            self.note_outage(&error);
+            self.in_flight.leave_store();
+        }
+        Ok(())
     }
 
     fn note_outage(&self, error: &StoreError) {
@@ -325,8 +380,8 @@ impl LoginGuard {
     }
 }
 
-fn refused(path: SignInPath, refusal: Refusal) -> GuardAdmission {
-    GuardAdmission::Refused { path, limit: path.limits()[refusal.bucket].as_str(), refusal }
+fn refused(login: GuardedLogin, path: SignInPath, refusal: Refusal) -> GuardAdmission {
+    GuardAdmission::Refused { path, limit: path.limits(login)[refusal.bucket].as_str(), refusal }
 }
 
 /// Half of everything, because one instance does not see what the others admit.

@@ -1,6 +1,7 @@
 //! Identity: usernames, passwords and their hashes, accounts, and sessions.
 
 mod accounts;
+mod attempts;
 mod by_code;
 mod client;
 mod consecutive;
@@ -14,6 +15,7 @@ mod id;
 mod import;
 mod password;
 mod phc;
+mod realm;
 mod registration;
 mod scopes;
 mod sessions;
@@ -28,20 +30,25 @@ pub use accounts::{
     DEVICE_LIFE, DeviceFailures, FailureResult, ImportConflict, ImportOutcome, PastSignIn, PhoneSet, Roles,
     ShownBy,
 };
+pub use attempts::{
+    AttemptOutcome, AttemptSettled, AttemptTicket, AttemptsError, AttemptsInFlight, GuardedAttempt,
+    GuardedAttempts, GuardedOutcome, LocalOutcomes, OutcomeMarks, RedisOutcomes,
+};
 pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome, ResetRequest};
 pub use client::{RequestOrigin, SignInClient};
 pub use consecutive::password_enabled_counter;
 pub use devices::{DeviceCookies, KnownDevice, KnownDevices, device_subject};
 pub use failure_record::FailureRecord;
 pub use guard::{
-    AccountSubject, AttemptSlot, CountedAttempt, GuardAdmission, GuardRequest, LoginGuard, SignInPath,
-    account_subject,
+    AccountSubject, AttemptSlot, CountedAttempt, GuardAdmission, GuardRequest, GuardedLogin, LoginGuard,
+    SignInPath, account_subject,
 };
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use id::{AccountId, DeviceId, SessionId};
 pub use import::{ImportFile, ImportMistake, ImportMistakes, ImportRow, MOST_ROWS as MOST_IMPORTED};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use phc::Phc;
+pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
 pub use scopes::{AdminScope, MOST_SCOPES, ScopesError, TokenScopes};
 pub use sessions::{

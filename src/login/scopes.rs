@@ -1,9 +1,13 @@
-//! What a token is valid for: custom limits, and parts of the admin API.
+//! What a token is valid for: custom limits, the logins of one realm, and parts of the admin API.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
+use super::realm::Realm;
 use crate::config::is_custom_name;
+
+/// Before the name of a realm.
+const GUARD: &str = "guard:";
 
 /// The most names in one token; for more limits, use `*`.
 pub const MOST_SCOPES: usize = 64;
@@ -52,6 +56,8 @@ impl AdminScope {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenScopes {
     custom: CustomScopes,
+    /// At most one: a token that speaks for two logins could be used at either.
+    realm: Option<Realm>,
     admin: BTreeSet<AdminScope>,
 }
 
@@ -70,6 +76,8 @@ pub enum ScopesError {
     TooMany,
     #[error("contains something that is neither the name of a custom limit nor a part of the admin API")]
     NoName,
+    #[error("names more than one realm")]
+    TooManyRealms,
 }
 
 impl TokenScopes {
@@ -77,9 +85,15 @@ impl TokenScopes {
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, ScopesError> {
         let (admin, names): (BTreeSet<&str>, BTreeSet<&str>) =
             names.into_iter().partition(|name| AdminScope::parse(name).is_some());
-        if admin.is_empty() && names.is_empty() {
+        let (realms, names): (BTreeSet<&str>, BTreeSet<&str>) =
+            names.into_iter().partition(|name| name.starts_with(GUARD));
+        if admin.is_empty() && realms.is_empty() && names.is_empty() {
             return Err(ScopesError::Empty);
         }
+        if realms.len() > 1 {
+            return Err(ScopesError::TooManyRealms);
+        }
+        let realm = realms.first().map(|name| Realm::parse(&name[GUARD.len()..]).ok_or(ScopesError::NoName));
         let custom = if names.len() == 1 && names.contains("*") {
             CustomScopes::All
         } else if names.len() > MOST_SCOPES {
@@ -89,7 +103,11 @@ impl TokenScopes {
         } else {
             CustomScopes::Named(names.into_iter().map(str::to_owned).collect())
         };
-        Ok(Self { custom, admin: admin.into_iter().filter_map(AdminScope::parse).collect() })
+        Ok(Self {
+            custom,
+            realm: realm.transpose()?,
+            admin: admin.into_iter().filter_map(AdminScope::parse).collect(),
+        })
     }
 
     /// Whether it may take hits on this custom limit.
@@ -98,6 +116,11 @@ impl TokenScopes {
             CustomScopes::All => true,
             CustomScopes::Named(names) => names.contains(limit),
         }
+    }
+
+    /// The realm for whose login it may ask.
+    pub const fn realm(&self) -> Option<&Realm> {
+        self.realm.as_ref()
     }
 
     /// Whether it may call this part of the admin API.
@@ -110,12 +133,14 @@ impl TokenScopes {
         !self.admin.is_empty()
     }
 
-    pub fn names(&self) -> Vec<&str> {
-        let custom = match &self.custom {
-            CustomScopes::All => vec!["*"],
-            CustomScopes::Named(names) => names.iter().map(String::as_str).collect(),
+    pub fn names(&self) -> Vec<String> {
+        let mut names = match &self.custom {
+            CustomScopes::All => vec!["*".to_owned()],
+            CustomScopes::Named(names) => names.iter().cloned().collect(),
         };
-        [custom, self.admin.iter().map(|scope| scope.as_str()).collect()].concat()
+        names.extend(self.realm.iter().map(|realm| format!("{GUARD}{}", realm.as_str())));
+        names.extend(self.admin.iter().map(|scope| scope.as_str().to_owned()));
+        names
     }
 }
 
@@ -149,6 +174,21 @@ mod tests {
         let many = |count: usize| (0..count).map(|n| format!("l{n}")).collect::<Vec<_>>().join(" ");
         assert!(parse(&many(64)).is_ok());
         assert_eq!(parse(&many(65)), Err(ScopesError::TooMany));
+    }
+
+    #[test]
+    fn a_token_asks_for_the_login_of_one_realm() {
+        let shop = parse("reply guard:shop").unwrap();
+        assert_eq!(shop.realm().map(Realm::as_str), Some("shop"));
+        assert!(shop.hold("reply") && !shop.hold("shop") && !shop.hold("guard:shop") && !shop.open_any());
+        assert_eq!(parse(&shop.to_string()), Ok(shop));
+        let alone = parse("guard:mail-2").unwrap();
+        assert!(!alone.hold("mail-2") && alone.to_string() == "guard:mail-2");
+        assert_eq!(parse("*").unwrap().realm(), None);
+        assert_eq!(parse("guard:shop guard:mail"), Err(ScopesError::TooManyRealms));
+        for text in ["guard:", "guard:Shop", "guard:*", "guard:a/b", "guard:a:b"] {
+            assert_eq!(parse(text), Err(ScopesError::NoName), "{text}");
+        }
     }
 
     #[test]

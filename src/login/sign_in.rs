@@ -12,7 +12,9 @@ use tokio::sync::oneshot;
 use self::counters::SignInCounters;
 use self::record::AttemptEnd;
 use super::consecutive::{ConsecutiveFailures, LoginLookup};
-use super::guard::{AccountSubject, AttemptSlot, GuardAdmission, GuardRequest, LoginGuard, SignInPath};
+use super::guard::{
+    AccountSubject, AttemptSlot, GuardAdmission, GuardRequest, GuardedLogin, LoginGuard, SignInPath,
+};
 use super::{
     Account, Accounts, DeviceId, HashCaller, HasherBusy, KnownDevices, Password, PasswordHasher,
     RequestOrigin, SignInClient, SignedInBy, Username, VerifyResult,
@@ -151,7 +153,7 @@ impl SignInService {
                 }
             };
             let device = subject.known_device(&attempt.client.devices);
-            let first = LoginGuard::path(&live.limits, device);
+            let first = LoginGuard::path(GuardedLogin::Own, &live.limits, device);
             if first == SignInPath::Stranger
                 && let Some(outcome) = self.bar_stranger(&attempt, subject, everyone)
             {
@@ -379,5 +381,11 @@ fn caller(attempt: &SignInAttempt, path: SignInPath) -> HashCaller {
 }
 
 fn who(attempt: &SignInAttempt) -> GuardRequest<'_> {
-    GuardRequest { login: &attempt.login, origin: &attempt.origin, solved: attempt.solved, alone: false }
+    GuardRequest {
+        guarded: GuardedLogin::Own,
+        name: attempt.login.as_str(),
+        origin: &attempt.origin,
+        solved: attempt.solved,
+        alone: false,
+    }
 }

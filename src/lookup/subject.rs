@@ -52,6 +52,11 @@ impl LookupKind {
             LimitSubject::Address | LimitSubject::Network => Self::Address,
             LimitSubject::Prefix => Self::Prefix,
             LimitSubject::Everyone => Self::Everyone,
+            // Other programs' names: their realms forgive them (`POST /api/v1/attempts/forgive`).
+            LimitSubject::RealmAccount
+            | LimitSubject::RealmDevice
+            | LimitSubject::RealmAddress
+            | LimitSubject::RealmNetwork => return None,
         })
     }
 }
@@ -81,10 +86,10 @@ impl LookupSubject {
     pub(super) fn bytes(&self, limit: &str, account: Option<AccountId>) -> Vec<u8> {
         let counted = LimitName::parse(limit).map(LimitName::subject);
         match self {
-            Self::Login(login) => account_subject(login, account),
+            Self::Login(login) => account_subject(login.as_str(), account),
             // At a name without an account, no device is known.
             Self::Device { login, id } => account.map_or_else(
-                || account_subject(login, None),
+                || account_subject(login.as_str(), None),
                 |account| device_subject(account, *id).to_vec(),
             ),
             Self::Phone(phone) if counted == Some(LimitSubject::Prefix) => phone.block().as_bytes().to_vec(),

@@ -41,7 +41,13 @@ impl SendPath {
         match LimitName::parse(limit)?.subject() {
             LimitSubject::Address | LimitSubject::Network => Some(Self::SpentAsker),
             LimitSubject::Prefix | LimitSubject::Everyone => Some(Self::Short { under: None }),
-            LimitSubject::Account | LimitSubject::Device | LimitSubject::Phone => None,
+            LimitSubject::Account
+            | LimitSubject::Device
+            | LimitSubject::Phone
+            | LimitSubject::RealmAccount
+            | LimitSubject::RealmDevice
+            | LimitSubject::RealmAddress
+            | LimitSubject::RealmNetwork => None,
         }
     }
 

@@ -134,6 +134,11 @@ impl<S: WindowStore + 'static> Limiter<S> {
         self.settle(buckets, id, &vec![HoldOutcome::Refund; buckets.len()]).await.map(drop)
     }
 
+    /// Settles a hold by its id: the attempt failed, and counts. Harmless if repeated.
+    pub async fn keep(&self, buckets: &[Bucket<'_>], id: HitId) -> Result<Micros, StoreError> {
+        self.settle(buckets, id, &vec![HoldOutcome::Keep; buckets.len()]).await
+    }
+
     pub async fn peek(&self, bucket: Bucket<'_>) -> Result<LogPeek, StoreError> {
         self.0.store.peek(bucket).await
     }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::in_flight::{InFlightTicket, NotYet};
-use super::path::{BeforePasswords, OWN, SignInPath};
+use super::path::{BeforePasswords, GuardedLogin, OWN, SignInPath};
 use super::slot::{AttemptSlot, HeldInOutage, SlotHold, UnclaimedHold};
 use super::{
     ASKED, AccountSubject, BUSY_RETRY, GuardAdmission, GuardRequest, LoginGuard, PATIENCE, refused, stricter,
@@ -53,7 +53,7 @@ impl LoginGuard {
     ) -> Option<GuardAdmission> {
         let buckets = path.buckets(&self.limiter, limits, subject, who);
         let (own, others) = buckets.split_first().expect("the own log stands first");
-        let elsewhere = match self.hold_elsewhere(others, who.solved, path).await {
+        let elsewhere = match self.hold_elsewhere(limits.login, others, who.solved, path).await {
             Ok(hold) => hold,
             Err(admission) => return Some(admission),
         };
@@ -88,15 +88,16 @@ impl LoginGuard {
             Ok(refusal) if path.device().is_some() && refusal.then == RuleAction::Block && !who.alone => {
                 let other =
                     Box::pin(self.admit_in_outage(limits, (subject, who), SignInPath::Stranger)).await?;
-                Some(milder(refused(path, refusal), other))
+                Some(milder(refused(limits.login, path, refusal), other))
             }
-            Ok(refusal) => Some(refused(path, refusal)),
+            Ok(refusal) => Some(refused(limits.login, path, refusal)),
         }
     }
 
     /// The logs of address and network in this process, with half the limits.
     async fn hold_elsewhere(
         &self,
+        login: GuardedLogin,
         others: &[Bucket<'_>],
         solved: bool,
         path: SignInPath,
@@ -112,7 +113,7 @@ impl LoginGuard {
         match self.insurance.hold(&buckets, solved, PATIENCE).await {
             Ok(HoldDecision::Held(hold)) => Ok(Some(UnclaimedHold::new(hold))),
             Ok(HoldDecision::Refused(refusal)) => {
-                Err(refused(path, Refusal { bucket: refusal.bucket + 1, ..refusal }))
+                Err(refused(login, path, Refusal { bucket: refusal.bucket + 1, ..refusal }))
             }
             Ok(HoldDecision::OutOfPatience) | Err(_) => Err(GuardAdmission::Busy { retry_after: BUSY_RETRY }),
         }

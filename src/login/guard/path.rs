@@ -27,27 +27,44 @@ pub enum SignInPath {
     Open(KnownDevice),
 }
 
+/// Whose passwords are guarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuardedLogin {
+    Own,
+    /// Another program's; its subjects belong to its realm.
+    Realm,
+}
+
 /// The limits in front of a password.
 #[derive(Clone, Copy)]
 pub struct BeforePasswords<'a> {
+    pub login: GuardedLogin,
     pub account: &'a Limit,
     pub device: &'a Limit,
     pub address: &'a Limit,
     pub network: &'a Limit,
 }
 
-impl<'a> From<&'a Limits> for BeforePasswords<'a> {
-    fn from(limits: &'a Limits) -> Self {
-        Self {
-            account: &limits.login_account,
-            device: &limits.login_device,
-            address: &limits.login_address,
-            network: &limits.login_network,
+impl<'a> BeforePasswords<'a> {
+    pub const fn of(login: GuardedLogin, limits: &'a Limits) -> Self {
+        match login {
+            GuardedLogin::Own => Self {
+                login,
+                account: &limits.login_account,
+                device: &limits.login_device,
+                address: &limits.login_address,
+                network: &limits.login_network,
+            },
+            GuardedLogin::Realm => Self {
+                login,
+                account: &limits.guard_account,
+                device: &limits.guard_device,
+                address: &limits.guard_address,
+                network: &limits.guard_network,
+            },
         }
     }
-}
 
-impl<'a> BeforePasswords<'a> {
     pub const fn all(self) -> [&'a Limit; 4] {
         [self.account, self.device, self.address, self.network]
     }
@@ -68,16 +85,28 @@ impl SignInPath {
 
     /// The path of a client with these cookies.
     pub fn at(account: &Account, devices: &KnownDevices, limits: &Limits) -> Self {
-        Self::of(devices.at(account.id), limits.into())
+        Self::of(devices.at(account.id), BeforePasswords::of(GuardedLogin::Own, limits))
     }
 
     /// The limits that count it, in the order of its buckets.
-    pub const fn limits(self) -> &'static [LimitName] {
-        use LimitName::{LoginAccount, LoginAddress, LoginDevice, LoginNetwork};
-        match self {
-            Self::Stranger | Self::Open(_) => &[LoginAccount, LoginAddress, LoginNetwork],
-            Self::Known(_) => &[LoginDevice],
-            Self::Watched(_) => &[LoginAccount, LoginAddress, LoginNetwork, LoginDevice],
+    pub const fn limits(self, login: GuardedLogin) -> &'static [LimitName] {
+        use LimitName::{
+            GuardAccount, GuardAddress, GuardDevice, GuardNetwork, LoginAccount, LoginAddress, LoginDevice,
+            LoginNetwork,
+        };
+        match (login, self) {
+            (GuardedLogin::Own, Self::Stranger | Self::Open(_)) => {
+                &[LoginAccount, LoginAddress, LoginNetwork]
+            }
+            (GuardedLogin::Own, Self::Known(_)) => &[LoginDevice],
+            (GuardedLogin::Own, Self::Watched(_)) => &[LoginAccount, LoginAddress, LoginNetwork, LoginDevice],
+            (GuardedLogin::Realm, Self::Stranger | Self::Open(_)) => {
+                &[GuardAccount, GuardAddress, GuardNetwork]
+            }
+            (GuardedLogin::Realm, Self::Known(_)) => &[GuardDevice],
+            (GuardedLogin::Realm, Self::Watched(_)) => {
+                &[GuardAccount, GuardAddress, GuardNetwork, GuardDevice]
+            }
         }
     }
 
@@ -114,7 +143,7 @@ impl SignInPath {
         let network = || limiter.bucket(limits.network, &who.origin.network);
         let account = || match subject.account() {
             Some(id) => limiter.bucket(limits.account, &account_key(id)),
-            None => limiter.bucket(limits.account, &account_subject(who.login, None)),
+            None => limiter.bucket(limits.account, &account_subject(who.name, None)),
         };
         let device = |device: KnownDevice| limiter.bucket(limits.device, &device.subject());
         match self {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::LoginGuard;
 use super::in_flight::InFlightAttempts;
-use super::path::BeforePasswords;
+use super::path::{BeforePasswords, GuardedLogin};
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::db::DbError;
@@ -140,6 +140,8 @@ impl RecordedFailures<'_> {
 
 /// The longest that any window of sign-ins looks back from `now`.
 fn horizon(limits: &Limits, now: Micros) -> Micros {
-    let rules = BeforePasswords::from(limits).all().into_iter().flat_map(|limit| limit.rules());
+    let logins = [GuardedLogin::Own, GuardedLogin::Realm];
+    let limits = logins.into_iter().flat_map(|login| BeforePasswords::of(login, limits).all());
+    let rules = limits.flat_map(|limit| limit.rules());
     rules.map(|rule| window::start(&rule.span, now)).min().unwrap_or(now)
 }

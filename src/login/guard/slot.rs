@@ -82,6 +82,14 @@ impl AttemptSlot {
         }
     }
 
+    /// Its hit, and its logs.
+    pub fn hit(&self) -> (HitId, &[OwnedBucket]) {
+        match &self.hold {
+            SlotHold::Store(hold) => (hold.id(), hold.buckets()),
+            SlotHold::Outage(hold) => (hold.id, &hold.buckets),
+        }
+    }
+
     /// The logs that it is in.
     pub const fn path(&self) -> SignInPath {
         self.path

@@ -15,6 +15,9 @@ struct KnownAccount {
     password_version: i64,
 }
 
+/// Of every password in a realm: other programs do not say that one was changed.
+pub const REALM_VERSION: i64 = 0;
+
 impl AccountSubject {
     /// Not looked up yet.
     pub const UNKNOWN: Self = Self(None);
@@ -23,6 +26,11 @@ impl AccountSubject {
         let known =
             |account: &Account| KnownAccount { id: account.id, password_version: account.password_version };
         Self(account.map(known))
+    }
+
+    /// A name in a realm. Nobody here knows whether it has an account.
+    pub const fn in_realm(id: AccountId) -> Self {
+        Self(Some(KnownAccount { id, password_version: REALM_VERSION }))
     }
 
     pub fn account(self) -> Option<AccountId> {
@@ -47,10 +55,10 @@ impl AccountSubject {
 }
 
 /// The subject of an account in its limit; for one that does not exist, its name.
-pub fn account_subject(login: &Username, account: Option<AccountId>) -> Vec<u8> {
+pub fn account_subject(name: &str, account: Option<AccountId>) -> Vec<u8> {
     match account {
         Some(id) => account_key(id).to_vec(),
-        None => [b"name ", login.as_str().as_bytes()].concat(),
+        None => [b"name ", name.as_bytes()].concat(),
     }
 }
 

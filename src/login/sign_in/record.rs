@@ -9,7 +9,7 @@ use crate::audit::{self, Action, AuditEvent, EventRule};
 use crate::clock::Micros;
 use crate::denied::{ACCESS, Denied};
 use crate::login::KnownDevice;
-use crate::login::guard::{AccountSubject, CountedAttempt, SignInPath};
+use crate::login::guard::{AccountSubject, CountedAttempt, GuardedLogin, SignInPath};
 use crate::throttle::Refusal;
 
 /// How an attempt ended, for the record.
@@ -103,5 +103,8 @@ fn from_device(device: Option<&KnownDevice>) -> (Option<&'static str>, Option<St
 }
 
 fn why_noted(path: SignInPath, taken: &CountedAttempt) -> Option<EventRule<'static>> {
-    taken.noted.as_ref().map(|refusal| EventRule::noted(path.limits()[refusal.bucket].as_str(), refusal))
+    taken
+        .noted
+        .as_ref()
+        .map(|refusal| EventRule::noted(path.limits(GuardedLogin::Own)[refusal.bucket].as_str(), refusal))
 }

@@ -10,9 +10,9 @@ pub const COUNT: usize = LimitName::ALL.len();
 /// A message that the gateway refused still counts for its requester.
 pub const KEPT_ON_FAILURE: [LimitName; 2] = [LimitName::SmsAddress, LimitName::SmsNetwork];
 
-/// Drawn images are not recorded one by one.
+/// Drawn images are not recorded one by one, and attempts at other programs' logins are not replayed.
 pub fn is_replayed(limit: LimitName) -> bool {
-    limit.unit() != LimitUnit::Image
+    !matches!(limit.unit(), LimitUnit::Image | LimitUnit::Attempt)
 }
 
 /// By their numbers.
@@ -43,11 +43,11 @@ pub struct LogRef {
 impl LogRef {
     pub const fn new(limit: LimitName, row: &ReplayRow) -> Self {
         let subject = match limit.subject() {
-            LimitSubject::Account => row.subjects[ACCOUNT],
-            LimitSubject::Device => row.subjects[DEVICE],
+            LimitSubject::Account | LimitSubject::RealmAccount => row.subjects[ACCOUNT],
+            LimitSubject::Device | LimitSubject::RealmDevice => row.subjects[DEVICE],
             LimitSubject::Phone => row.subjects[PHONE],
-            LimitSubject::Address => row.subjects[ADDRESS],
-            LimitSubject::Network => row.subjects[NETWORK],
+            LimitSubject::Address | LimitSubject::RealmAddress => row.subjects[ADDRESS],
+            LimitSubject::Network | LimitSubject::RealmNetwork => row.subjects[NETWORK],
             LimitSubject::Prefix => row.subjects[PREFIX],
             LimitSubject::Everyone => 0,
         };

@@ -22,6 +22,7 @@ pub fn hour_of(name: &str, sums: &[EventCount]) -> Hour {
     let unit = LimitName::parse(name).map(LimitName::unit);
     let action = unit.map(|unit| match unit {
         LimitUnit::SignIn => Action::SignIn,
+        LimitUnit::Attempt => Action::Attempt,
         LimitUnit::Registration => Action::Register,
         LimitUnit::Image => Action::Captcha,
         LimitUnit::Message => Action::Send,

@@ -163,6 +163,6 @@ impl FormReply<'_> {
     }
 
     fn asker(&self) -> Asker<'_> {
-        Asker { form: self.form, client: self.visit.client, browser: Some(&self.visit.browser) }
+        Asker { form: self.form, client: self.visit.client, browser: Some(&self.visit.browser), realm: None }
     }
 }

@@ -88,7 +88,7 @@ impl Call {
     }
 
     pub fn asker(&self, form: CaptchaForm) -> Asker<'_> {
-        Asker { form, client: self.client, browser: self.browser.as_ref() }
+        Asker { form, client: self.client, browser: self.browser.as_ref(), realm: None }
     }
 
     /// The browser's name; a new one, with the cookie that tells it, if it has none yet.

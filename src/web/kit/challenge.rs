@@ -10,6 +10,7 @@ use crate::captcha::{
     RedeemResult,
 };
 use crate::config::LiveSettings;
+use crate::login::{GuardedAttempts, GuardedLogin, Realm, RequestOrigin};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;
 use crate::web::kit::services::Services;
@@ -20,6 +21,8 @@ pub struct Asker<'a> {
     pub form: CaptchaForm,
     pub client: ClientAddress,
     pub browser: Option<&'a Browser>,
+    /// It is a client of another program's login.
+    pub realm: Option<&'a Realm>,
 }
 
 /// The answer that came with a request.
@@ -40,8 +43,8 @@ impl Asker<'_> {
             return Answered::Nothing;
         }
         let origin = self.client.origin();
-        let redeemed =
-            services.captchas.redeem(self.form, &self.client_of(&origin.address), id, answer).await;
+        let bound = self.counted(&origin);
+        let redeemed = services.captchas.redeem(self.form, &self.client_of(&bound.address), id, answer).await;
         let audit = &services.audit;
         let event = |at, outcome| AuditEvent {
             name: Some(self.form.as_str()),
@@ -55,7 +58,8 @@ impl Asker<'_> {
         }
         metrics::counter!("gatehouse_captchas_total", "outcome" => redeemed.as_str()).increment(1);
         if redeemed == RedeemResult::Wrong {
-            let counted = services.sign_in.guard().count_answer(&live.limits, &origin).await;
+            let login = self.realm.map_or(GuardedLogin::Own, |_| GuardedLogin::Realm);
+            let counted = services.sign_in.guard().count_answer(login, &live.limits, &bound).await;
             audit.record(event(counted.map_or_else(|| audit.now(), |counted| counted.at), Outcome::Wrong));
         } else {
             let detail = Some(json!({ "why": redeemed.as_str() }).to_string());
@@ -66,13 +70,18 @@ impl Asker<'_> {
 
     /// A new challenge, which costs nothing. An error if its image would not be drawn.
     pub async fn issue(self, services: &Services, live: &LiveSettings) -> Result<Challenge, ImageRefusal> {
-        let (address, network) = (self.client.subject(), self.client.network());
-        let client = self.client_of(address.as_ref());
-        let issued = services.captchas.issue(live, self.form, &client, network.as_ref()).await;
+        let bound = self.counted(&self.client.origin());
+        let client = self.client_of(&bound.address);
+        let issued = services.captchas.issue(live, self.form, &client, &bound.network).await;
         if let Err(later) = &issued {
             record_later(services, self.client, later);
         }
         issued
+    }
+
+    /// The client as its realm's limits and challenges name it.
+    fn counted(self, origin: &RequestOrigin) -> RequestOrigin {
+        self.realm.map_or_else(|| origin.clone(), |realm| GuardedAttempts::origin(realm, origin))
     }
 
     fn client_of<'b>(&'b self, address: &'b [u8]) -> CaptchaClient<'b> {

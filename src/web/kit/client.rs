@@ -74,6 +74,12 @@ impl ClientAddress {
         Self::told_by(peer.ip(), lines.collect::<Vec<_>>().into_iter(), trusted)
     }
 
+    /// The client of another program, as that states it.
+    #[cfg(feature = "server")]
+    pub fn stated(address: IpAddr) -> Self {
+        Self(address.to_canonical())
+    }
+
     pub const fn ip(self) -> IpAddr {
         self.0
     }

@@ -20,6 +20,8 @@ pub const ADMIN: [&str; 4] = ["unauthenticated", "password-change-required", "fo
 pub const CHANGE: [&str; 2] = ["csrf", "confirmation-required"];
 /// Of a program with a token, where an administrator could call as well.
 pub const SCOPED: [&str; 3] = ["invalid-token", "insufficient-scope", "throttled"];
+/// Of a program that asks for its own login.
+pub const GUARD: [&str; 4] = ["invalid-token", "insufficient-scope", "throttled", "unavailable"];
 pub const TOKEN: [&str; 5] =
     ["invalid-token", "insufficient-scope", "unknown-limit", "throttled", "unavailable"];
 

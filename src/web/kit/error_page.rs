@@ -94,6 +94,8 @@ impl From<&Problem> for ErrorKind {
             | Problem::TooManyTokens
             | Problem::NoPassword
             | Problem::LastAdministrator
+            | Problem::ToldOtherwise
+            | Problem::Lapsed
             | Problem::PasswordDisabled => Self::BadRequest,
             Problem::InvalidCredentials { .. }
             | Problem::InvalidCode

@@ -93,6 +93,7 @@ pub enum Message {
     },
     /// A scope is neither the name of a custom limit nor a part of the admin API.
     ScopesUnfit,
+    ScopesRealms,
     ExpiryUnfit {
         max: u32,
     },
@@ -135,6 +136,7 @@ impl Message {
             Self::ScopesMissing => locale.t("error.scopes-missing"),
             Self::ScopesTooMany { max } => t!("error.scopes-many", locale = code, max = max),
             Self::ScopesUnfit => locale.t("error.scopes-unfit"),
+            Self::ScopesRealms => locale.t("error.scopes-realms"),
             Self::ExpiryUnfit { max } => t!("error.expiry-unfit", locale = code, max = max),
             Self::ExpiryRequired { max } => t!("error.expiry-required", locale = code, max = max),
         }

@@ -59,6 +59,10 @@ pub enum Problem {
     /// The token is not for this limit.
     InsufficientScope,
     UnknownLimit,
+    /// Another outcome of the attempt was told before.
+    ToldOtherwise,
+    /// Nobody told the outcome of the attempt in time.
+    Lapsed,
     /// The limit counts nothing of that kind.
     UnknownSubject,
     Csrf,
@@ -147,6 +151,8 @@ impl Problem {
             Self::TokenMissing | Self::InvalidToken => k::INVALID_TOKEN,
             Self::InsufficientScope => k::INSUFFICIENT_SCOPE,
             Self::UnknownLimit => k::UNKNOWN_LIMIT,
+            Self::ToldOtherwise => k::TOLD_OTHERWISE,
+            Self::Lapsed => k::LAPSED,
             Self::UnknownSubject => k::UNKNOWN_SUBJECT,
             Self::Csrf => k::CSRF,
             Self::LoginTaken => k::LOGIN_TAKEN,

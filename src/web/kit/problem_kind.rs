@@ -52,6 +52,10 @@ kinds! {
         "Ask an administrator for a token with the scope of this call: the name of the custom limit, or the scope in /openapi.json. No token changes what concerns the account of an administrator.";
     UNKNOWN_LIMIT = "unknown-limit", NOT_FOUND, "Unknown limit",
         "Check the name against those under [limits] in the configuration. Calls with a token use the name of a custom limit without custom. before it.";
+    TOLD_OTHERWISE = "told-otherwise", CONFLICT, "Another outcome was told before",
+        "The first outcome of an attempt stays. Ask with POST /api/v1/attempts before the next password is looked at.";
+    LAPSED = "lapsed", GONE, "The attempt has lapsed",
+        "Its outcome was not told within settle_within seconds, so it counts as a failure. Ask with POST /api/v1/attempts again.";
     UNKNOWN_SUBJECT = "unknown-subject", NOT_FOUND, "Invalid subject for this limit",
         "Send the subject percent-encoded: a username for login-account, a username@device for login-device, a mobile number for sms-phone and sms-guess, an IP address for limits that end in -address or -network, a dialling prefix for sms-prefix, everyone for totals, and up to 256 bytes of any text for custom limits.";
     CSRF = "csrf", FORBIDDEN, "Cross-site call refused",

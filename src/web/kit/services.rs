@@ -11,7 +11,8 @@ use crate::captcha::ImageService;
 use crate::config::LiveHandle;
 use crate::custom::{CustomLimits, TokenGate};
 use crate::login::{
-    Accounts, ApiTokens, ByCode, PasswordHasher, Registration, Sessions, SignInService, SubmittedForms,
+    Accounts, ApiTokens, ByCode, GuardedAttempts, PasswordHasher, Registration, Sessions, SignInService,
+    SubmittedForms,
 };
 use crate::lookup::Lookup;
 use crate::sms::{Outbox, SmsCodes};
@@ -25,6 +26,8 @@ pub struct Services {
     pub audit: Audit,
     pub attacks: AttackWatch,
     pub sign_in: SignInService,
+    /// The logins of other programs.
+    pub attempts: GuardedAttempts,
     pub registration: Registration,
     pub by_code: ByCode,
     pub codes: SmsCodes,

@@ -1,3 +1,4 @@
 //! What other programs call, by token.
 
+pub mod attempts;
 pub mod limits;

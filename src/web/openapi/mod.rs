@@ -33,6 +33,7 @@ use crate::web::{
         (name = "session"),
         (name = "account"),
         (name = "limits", description = "Hits on custom limits, for other programs."),
+        (name = "guard", description = "Attempts at the logins of other programs."),
         (name = "admin", description = "For administrators."),
         (name = "operations", description = "For operators and monitoring.")
     ),
@@ -51,6 +52,9 @@ use crate::web::{
         machine::limits::reserve,
         machine::limits::peek,
         machine::limits::refund,
+        machine::attempts::ask,
+        machine::attempts::settle,
+        machine::attempts::forgive,
         confirm::call::submit,
         access::call::show,
         access::call::save,

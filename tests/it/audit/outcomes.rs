@@ -101,13 +101,19 @@ fn nothing_is_in_clear(events: &[EventEntry], secrets: &[&str]) {
 }
 
 async fn a_failure_has_the_time_it_was_tried_and_the_time_it_counts_from(store: Store) {
-    use gatehouse::login::{GuardAdmission, GuardRequest, RequestOrigin};
+    use gatehouse::login::{GuardAdmission, GuardRequest, GuardedLogin, RequestOrigin};
     let app = TestApp::start(store).await;
     let live = app.services.live.snapshot();
     let guard = app.services.sign_in.guard();
     let login = Username::parse("alice").unwrap();
     let origin = RequestOrigin { address: THERE.to_vec(), network: THERE[..4].to_vec() };
-    let who = GuardRequest { login: &login, origin: &origin, solved: false, alone: false };
+    let who = GuardRequest {
+        guarded: GuardedLogin::Own,
+        name: login.as_str(),
+        origin: &origin,
+        solved: false,
+        alone: false,
+    };
     let subject = guard.subject(&login).await.unwrap();
     let GuardAdmission::Held(slot) = guard.admit(&live.limits, subject, who).await else {
         panic!("there is room")

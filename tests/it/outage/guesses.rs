@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatehouse::login::Username;
+use gatehouse::login::{GuardedLogin, Username};
 use tokio::task::JoinSet;
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp};
@@ -217,7 +217,7 @@ async fn what_was_forgiven_does_not_come_back() {
     }
     let account = app.services.accounts.find(&Username::parse("known").unwrap()).await.unwrap().unwrap();
     let limits = &app.services.live.snapshot().limits;
-    app.services.sign_in.guard().forgive(limits, account.id).await.unwrap();
+    app.services.sign_in.guard().forgive(GuardedLogin::Own, limits, account.id).await.unwrap();
     let next = app.beside(setup(Store::Memory)).await;
     assert_eq!(next.client().login("known", PASSWORD).await.status, 200);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::login::{GuardAdmission, GuardRequest, RequestOrigin, Username};
+use gatehouse::login::{GuardAdmission, GuardRequest, GuardedLogin, RequestOrigin, Username};
 
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
@@ -199,7 +199,13 @@ async fn success_does_not_forgive_failures_told_beside_it(store: Store) {
     let (guard, live) = (app.services.sign_in.guard(), app.services.live.snapshot());
     let login = Username::parse("alice").unwrap();
     let origin = RequestOrigin { address: vec![4, 192, 0, 2, 1], network: vec![4, 192, 0, 2] };
-    let who = GuardRequest { login: &login, origin: &origin, solved: false, alone: false };
+    let who = GuardRequest {
+        guarded: GuardedLogin::Own,
+        name: login.as_str(),
+        origin: &origin,
+        solved: false,
+        alone: false,
+    };
     let subject = guard.subject(&login).await.unwrap();
     let GuardAdmission::Held(slot) = guard.admit(&live.limits, subject, who).await else {
         panic!("one failure leaves slots")

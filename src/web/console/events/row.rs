@@ -113,7 +113,7 @@ impl EventRow {
                 Some(key) => locale.t(key),
                 None => Cow::Owned(act.to_owned()),
             },
-            (Action::Custom, Some(name)) => Cow::Owned(name.to_owned()),
+            (Action::Custom | Action::Attempt, Some(name)) => Cow::Owned(name.to_owned()),
             (Action::Attack, Some(kind)) => match AttackKind::parse(kind) {
                 Some(kind) => locale.t(attack_key(kind)),
                 None => Cow::Owned(kind.to_owned()),
@@ -184,6 +184,7 @@ fn details(json: &str) -> Vec<(String, String)> {
 pub const fn action_key(action: Action) -> &'static str {
     match action {
         Action::SignIn => "event.sign-in",
+        Action::Attempt => "event.attempt",
         Action::Reset => "event.reset",
         Action::PasswordDisabled => "event.password-disabled",
         Action::Guess => "event.guess",

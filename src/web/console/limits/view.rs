@@ -54,6 +54,7 @@ struct Group<'a> {
 fn group_of(limit: &str) -> &'static str {
     match LimitName::parse(limit).map(LimitName::unit) {
         Some(LimitUnit::SignIn | LimitUnit::Registration) => "sign-in",
+        Some(LimitUnit::Attempt) => "guard",
         Some(LimitUnit::Message | LimitUnit::Guess) => "sms",
         Some(LimitUnit::Image) => "captcha",
         None => "own",
@@ -84,6 +85,7 @@ impl LimitsPage {
     fn groups(&self) -> Vec<Group<'_>> {
         let keys = [
             ("limit-page.sign-in", "sign-in"),
+            ("limit-page.guard", "guard"),
             ("limit-page.sms", "sms"),
             ("limit-page.captcha", "captcha"),
             ("limit-page.own", "own"),

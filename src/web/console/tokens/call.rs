@@ -72,7 +72,7 @@ impl From<TokenEntry> for TokenBody {
         Self {
             id: entry.id.to_string(),
             name: entry.name,
-            scopes: entry.scopes.names().into_iter().map(str::to_owned).collect(),
+            scopes: entry.scopes.names(),
             made_by: entry.made_by,
             created_at: iso(entry.created_at),
             last_used_at: entry.last_used_at.map(iso),

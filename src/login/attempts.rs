@@ -1,0 +1,446 @@
+//! Attempts at the logins of other programs: admitted before the password is looked at, settled by how it ended. The
+//! guard, its windows and its policy in an outage are those of our own sign-in; every subject belongs to a realm.
+
+mod outcomes;
+mod ticket;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::guard::{
+    AccountSubject, AttemptSlot, GuardAdmission, GuardRequest, GuardedLogin, LoginGuard, REALM_VERSION,
+    SettleError, SignInPath,
+};
+use super::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin, RequestOrigin};
+use crate::audit::{self, Action, Audit, AuditEvent, EventRule, EventSubject, Outcome};
+use crate::clock::{Clock, Micros};
+use crate::config::{LimitName, LiveSettings};
+use crate::db::DbError;
+use crate::denied::{ACCESS, Denied};
+use crate::entropy::Entropy;
+use crate::secret::{MasterKey, SigningKeys, SubKey};
+use crate::throttle::window::HOLD_LIFE;
+use crate::throttle::{Refusal, RuleAction, StoreError};
+
+pub use outcomes::{LocalOutcomes, OutcomeMarks, RedisOutcomes};
+use ticket::AttemptSeen;
+pub use ticket::AttemptTicket;
+
+/// The service. Clones share it.
+#[derive(Clone)]
+pub struct GuardedAttempts(Arc<AttemptsParts>);
+
+struct AttemptsParts {
+    guard: Arc<LoginGuard>,
+    outcomes: Arc<dyn OutcomeMarks>,
+    tickets: SigningKeys,
+    devices: DeviceCookies,
+    subjects: SubKey,
+    clock: Clock,
+    entropy: Entropy,
+    /// The attempts that this instance has admitted and that have not ended.
+    in_flight: Mutex<AttemptsInFlight>,
+}
+
+/// By what their outcome is noted under.
+#[derive(Default)]
+pub struct AttemptsInFlight(HashMap<[u8; 16], (AttemptTicket, AttemptSlot)>);
+
+/// One attempt, as a program states it.
+pub struct GuardedAttempt<'a> {
+    pub realm: &'a Realm,
+    pub login: &'a RealmLogin,
+    /// Of the client that the program serves, as our own sign-in counts it.
+    pub origin: &'a RequestOrigin,
+    /// What the program was given when this client signed in before.
+    pub device: Option<&'a str>,
+    pub solved: bool,
+    /// The client's address is refused.
+    pub denied: bool,
+}
+
+#[derive(Debug)]
+pub enum GuardedOutcome {
+    /// The password may be looked at. Settle it with the ticket.
+    Go {
+        ticket: String,
+    },
+    Denied(Denied),
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptOutcome {
+    Failure,
+    Success,
+    /// The password was not looked at.
+    Abandoned,
+    /// Nobody said, in time. It counts as a failure.
+    Lapsed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AttemptSettled {
+    /// Now, or before. After a success, what to keep for the client.
+    Told {
+        device: Option<String>,
+    },
+    /// Something else was told before.
+    ToldOtherwise,
+    Lapsed,
+    /// It is no attempt of this realm.
+    Unknown,
+}
+
+/// The outcome is not noted; tell it again.
+#[derive(Debug, thiserror::Error)]
+pub enum AttemptsError {
+    #[error(transparent)]
+    Db(#[from] DbError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl AttemptOutcome {
+    const ALL: [Self; 4] = [Self::Failure, Self::Success, Self::Abandoned, Self::Lapsed];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Failure => "failure",
+            Self::Success => "success",
+            Self::Abandoned => "abandoned",
+            Self::Lapsed => "lapsed",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
+    }
+}
+
+impl GuardedAttempts {
+    pub fn new(
+        guard: Arc<LoginGuard>,
+        outcomes: Arc<dyn OutcomeMarks>,
+        master: &MasterKey,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> Self {
+        let devices =
+            DeviceCookies::new(master.derive_signing("guard.device"), clock.clone(), entropy.clone());
+        Self(Arc::new(AttemptsParts {
+            guard,
+            outcomes,
+            tickets: master.derive_signing("guard.attempt"),
+            devices,
+            subjects: master.derive("guard.subject"),
+            clock,
+            entropy,
+            in_flight: Mutex::default(),
+        }))
+    }
+
+    /// Decides on an attempt before its password is looked at.
+    pub async fn ask(
+        &self,
+        live: &LiveSettings,
+        attempt: GuardedAttempt<'_>,
+    ) -> Result<GuardedOutcome, DbError> {
+        let AttemptsParts { guard, devices, subjects, .. } = &*self.0;
+        let account = attempt.login.id(attempt.realm, subjects);
+        let device = attempt.device.and_then(|text| devices.recognise(text).at(account));
+        let path = LoginGuard::path(GuardedLogin::Realm, &live.limits, device);
+        let everyone = live.access.challenges_everyone(self.audit().now()).filter(|_| !attempt.solved);
+        if path == SignInPath::Stranger
+            && let Some(denied) = self.bar_stranger(&attempt, account, everyone)
+        {
+            return Ok(GuardedOutcome::Denied(denied));
+        }
+        let origin = in_realm(attempt.realm, attempt.origin);
+        let who = GuardRequest {
+            guarded: GuardedLogin::Realm,
+            name: attempt.login.as_str(),
+            origin: &origin,
+            solved: attempt.solved,
+            alone: attempt.denied || everyone.is_some(),
+        };
+        let subject = AccountSubject::in_realm(account);
+        match guard.admit_known(&live.limits, subject, who, device).await {
+            GuardAdmission::Held(slot) => {
+                Ok(GuardedOutcome::Go { ticket: self.begin(&attempt, account, slot) })
+            }
+            GuardAdmission::Refused { path, refusal, .. }
+                if path.device().is_some()
+                    && refusal.then == RuleAction::Block
+                    && let Some(denied) = self.bar_stranger(&attempt, account, everyone) =>
+            {
+                Ok(GuardedOutcome::Denied(denied))
+            }
+            GuardAdmission::Refused { limit, refusal, .. } => {
+                self.record_refused(&attempt, account, limit, &refusal);
+                Ok(GuardedOutcome::Denied(Denied::by(limit, &refusal)))
+            }
+            GuardAdmission::Busy { retry_after } => {
+                self.record(&attempt, account, self.audit().now(), Outcome::Busy, None);
+                let limit = LimitName::GuardAccount.as_str().into();
+                Ok(GuardedOutcome::Denied(Denied::Throttled { limit, retry_after }))
+            }
+        }
+    }
+
+    /// Settles an attempt. Telling the same outcome again changes nothing.
+    pub async fn settle(
+        &self,
+        live: &LiveSettings,
+        realm: &Realm,
+        ticket: &str,
+        outcome: AttemptOutcome,
+    ) -> Result<AttemptSettled, AttemptsError> {
+        let AttemptsParts { outcomes, tickets, clock, .. } = &*self.0;
+        let Some(ticket) = AttemptTicket::read(ticket, tickets).filter(|ticket| ticket.realm == *realm)
+        else {
+            return Ok(AttemptSettled::Unknown);
+        };
+        let lapsed = clock.now().since(ticket.at) >= HOLD_LIFE;
+        let id = self.mark(&ticket);
+        let noted = if lapsed { AttemptOutcome::Lapsed } else { outcome };
+        match outcomes.note(id, noted).await {
+            Ok(None) => {
+                self.carry_out(live, id, &ticket, noted).await?;
+                Ok(if lapsed { AttemptSettled::Lapsed } else { self.told(&ticket, outcome) })
+            }
+            Ok(Some(before)) if before == outcome => {
+                // What was noted may not have been carried out, because something was out.
+                if !lapsed {
+                    self.0
+                        .guard
+                        .settle_elsewhere(&live.limits, &ticket.logs, ticket.hit, failed(outcome))
+                        .await?;
+                }
+                Ok(self.told(&ticket, outcome))
+            }
+            Ok(Some(AttemptOutcome::Lapsed)) => Ok(AttemptSettled::Lapsed),
+            Ok(Some(_)) => Ok(AttemptSettled::ToldOtherwise),
+            // The instance that has the slot can settle it without the store.
+            Err(_) if !lapsed && self.0.in_flight.lock().0.contains_key(&id) => {
+                self.carry_out(live, id, &ticket, outcome).await?;
+                Ok(self.told(&ticket, outcome))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A name's failures count no longer: its owner has proved who they are in another way.
+    pub async fn forgive(
+        &self,
+        live: &LiveSettings,
+        realm: &Realm,
+        login: &RealmLogin,
+    ) -> Result<(), StoreError> {
+        let account = login.id(realm, &self.0.subjects);
+        self.0.guard.forgive(GuardedLogin::Realm, &live.limits, account).await
+    }
+
+    /// Ends the attempts about which nobody has said anything in time. Call it every second.
+    pub async fn lapse(&self, live: &LiveSettings) {
+        let now = self.0.clock.now();
+        let overdue: Vec<_> = self
+            .0
+            .in_flight
+            .lock()
+            .0
+            .iter()
+            .filter(|(_, (ticket, _))| now.since(ticket.at) >= HOLD_LIFE)
+            .map(|(id, (ticket, _))| (*id, ticket.clone()))
+            .collect();
+        for (id, ticket) in overdue {
+            match self.0.outcomes.note(id, AttemptOutcome::Lapsed).await {
+                // Told at another instance, which has settled it.
+                Ok(Some(_)) => drop(self.0.in_flight.lock().0.remove(&id)),
+                Ok(None) | Err(_) => {
+                    let _ = self.carry_out(live, id, &ticket, AttemptOutcome::Lapsed).await;
+                }
+            }
+        }
+    }
+
+    /// What an address is bound to in a challenge of this realm.
+    pub fn origin(realm: &Realm, origin: &RequestOrigin) -> RequestOrigin {
+        in_realm(realm, origin)
+    }
+
+    fn audit(&self) -> &Audit {
+        self.0.guard.audit()
+    }
+
+    fn begin(&self, attempt: &GuardedAttempt<'_>, account: AccountId, slot: AttemptSlot) -> String {
+        let AttemptsParts { tickets, entropy, clock, in_flight, .. } = &*self.0;
+        let path = slot.path();
+        let (hit, buckets) = slot.hit();
+        let names = path.limits(GuardedLogin::Realm).iter().copied();
+        let (key, mask) = (|subject| self.audit().subject(&subject), |subject| audit::mask(&subject));
+        let (address, network) = (&attempt.origin.address, &attempt.origin.network);
+        let ticket = AttemptTicket {
+            realm: attempt.realm.clone(),
+            hit,
+            at: clock.now(),
+            logs: names.zip(buckets.iter().map(|bucket| bucket.key)).collect(),
+            account,
+            device: known(path).map_or_else(|| DeviceId::random(entropy), |device| device.id),
+            seen: AttemptSeen {
+                from_device: path.device().is_some(),
+                solved: attempt.solved,
+                login: mask(EventSubject::Login(attempt.login.as_str())),
+                address: key(EventSubject::Address(address)),
+                network: key(EventSubject::Network(network)),
+                network_mask: mask(EventSubject::Network(network)),
+            },
+        };
+        let text = ticket.sign(tickets);
+        in_flight.lock().0.insert(self.mark(&ticket), (ticket, slot));
+        text
+    }
+
+    /// What the outcome is noted under.
+    fn mark(&self, ticket: &AttemptTicket) -> [u8; 16] {
+        let at = ticket.at.0.to_be_bytes();
+        self.0
+            .subjects
+            .short_hash(*b"attempt ", &[&ticket.hit.0[..], &at, ticket.account.as_bytes()].concat())
+    }
+
+    fn told(&self, ticket: &AttemptTicket, outcome: AttemptOutcome) -> AttemptSettled {
+        let device = (outcome == AttemptOutcome::Success)
+            .then(|| self.0.devices.entry(ticket.account, ticket.device, REALM_VERSION));
+        AttemptSettled::Told { device }
+    }
+
+    /// By the slot if this instance has it, otherwise by what the ticket says. Runs to its end even if the caller hangs
+    /// up.
+    async fn carry_out(
+        &self,
+        live: &LiveSettings,
+        id: [u8; 16],
+        ticket: &AttemptTicket,
+        outcome: AttemptOutcome,
+    ) -> Result<(), AttemptsError> {
+        let slot = self.0.in_flight.lock().0.remove(&id).map(|(_, slot)| slot);
+        let (this, limits, ticket) = (self.clone(), live.limits.clone(), ticket.clone());
+        let settling = tokio::spawn(async move {
+            let mut settled = None;
+            match (slot, outcome) {
+                (Some(slot), AttemptOutcome::Failure | AttemptOutcome::Lapsed) => {
+                    settled = slot.keep().await?
+                }
+                (Some(slot), AttemptOutcome::Success) => {
+                    settled = slot.succeed().await.map(|(at, _)| at);
+                }
+                (Some(slot), AttemptOutcome::Abandoned) => slot.refund().await,
+                (None, _) => {
+                    let elsewhere =
+                        this.0.guard.settle_elsewhere(&limits, &ticket.logs, ticket.hit, failed(outcome));
+                    elsewhere.await?;
+                }
+            }
+            this.record_settled(&ticket, outcome, settled);
+            Ok(())
+        });
+        settling.await.expect("settling does not panic")
+    }
+
+    /// What `[access]` answers to who does not come from the name's known device.
+    fn bar_stranger(
+        &self,
+        attempt: &GuardedAttempt<'_>,
+        account: AccountId,
+        everyone: Option<Duration>,
+    ) -> Option<Denied> {
+        let (outcome, denied) = match everyone {
+            _ if attempt.denied => (Outcome::Refused, Denied::AddressDenied),
+            Some(left) => (Outcome::Challenged, Denied::challenged_with_everyone(left)),
+            None => return None,
+        };
+        self.record(attempt, account, self.audit().now(), outcome, Some(EventRule::by_nobody(ACCESS)));
+        Some(denied)
+    }
+
+    fn record_refused(
+        &self,
+        attempt: &GuardedAttempt<'_>,
+        account: AccountId,
+        limit: &'static str,
+        refusal: &Refusal,
+    ) {
+        let (at, why) = (self.audit().decided(refusal), EventRule::refused(limit, refusal));
+        self.record(attempt, account, at, Outcome::refused(refusal), Some(why));
+    }
+
+    fn record(
+        &self,
+        attempt: &GuardedAttempt<'_>,
+        account: AccountId,
+        at: Micros,
+        outcome: Outcome,
+        why: Option<EventRule<'_>>,
+    ) {
+        let id = account.as_bytes();
+        self.audit().record(AuditEvent {
+            name: Some(attempt.realm.as_str()),
+            why,
+            solved: attempt.solved,
+            account: Some(EventSubject::Realm { id, login: attempt.login.as_str() }),
+            address: Some(EventSubject::Address(&attempt.origin.address)),
+            network: Some(EventSubject::Network(&attempt.origin.network)),
+            ..AuditEvent::new(at, Action::Attempt, outcome)
+        });
+    }
+
+    fn record_settled(&self, ticket: &AttemptTicket, ended: AttemptOutcome, settled: Option<Micros>) {
+        let seen = &ticket.seen;
+        let (outcome, detail) = match ended {
+            AttemptOutcome::Success => (Outcome::Ok, None),
+            AttemptOutcome::Failure => (Outcome::Wrong, None),
+            AttemptOutcome::Lapsed => (Outcome::Wrong, Some(r#"{"lapsed":true}"#.to_owned())),
+            // It counts nowhere.
+            AttemptOutcome::Abandoned => return,
+        };
+        let id = ticket.account.as_bytes();
+        let account = self.audit().subject(&EventSubject::Realm { id, login: "" });
+        self.audit().record(AuditEvent {
+            settled,
+            name: Some(ticket.realm.as_str()),
+            detail,
+            solved: seen.solved,
+            account: Some(EventSubject::Recorded { key: account, mask: &seen.login }),
+            address: Some(EventSubject::Recorded { key: seen.address, mask: &seen.network_mask }),
+            network: Some(EventSubject::Recorded { key: seen.network, mask: &seen.network_mask }),
+            ..AuditEvent::new(ticket.at, Action::Attempt, outcome)
+        });
+    }
+}
+
+impl From<SettleError> for AttemptsError {
+    fn from(error: SettleError) -> Self {
+        match error {
+            SettleError::Db(error) => Self::Db(error),
+            SettleError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// Whether it counts.
+const fn failed(outcome: AttemptOutcome) -> bool {
+    matches!(outcome, AttemptOutcome::Failure | AttemptOutcome::Lapsed)
+}
+
+fn known(path: SignInPath) -> Option<KnownDevice> {
+    path.known().or(path.device()).copied()
+}
+
+/// The address and the network as subjects of the realm.
+fn in_realm(realm: &Realm, origin: &RequestOrigin) -> RequestOrigin {
+    RequestOrigin { address: realm.subject(&origin.address), network: realm.subject(&origin.network) }
+}

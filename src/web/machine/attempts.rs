@@ -1,0 +1,291 @@
+//! `/api/v1/attempts`: another program's login asks before it looks at a password, and says how it ended.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use actix_web::dev::Payload;
+use actix_web::web::{Data, Path};
+use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::captcha::CaptchaForm;
+use crate::config::LiveSettings;
+use crate::denied::Denied;
+use crate::login::{
+    AttemptOutcome, AttemptSettled, AttemptsError, GuardedAttempt, GuardedOutcome, Realm, RealmLogin,
+    TokenBearer,
+};
+use crate::throttle::window::HOLD_LIFE;
+use crate::web::kit::call::CaptchaSolution;
+use crate::web::kit::challenge::{Answered, Asker};
+use crate::web::kit::client::ClientAddress;
+use crate::web::kit::describe::{self, BODY, GUARD};
+use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::problem::{CaptchaBody, InputError, Problem};
+use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::services::Shared;
+use crate::web::kit::token;
+use crate::web::kit::visit::Edge;
+use crate::web::kit::wait::whole_seconds;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Attempt, example = json!({ "login": "ada@example.com", "address": "203.0.113.7" }))]
+pub struct AttemptBody {
+    /// The name that somebody typed, in your program's canonical form if it has one: 1 to 256 bytes. Upper and lower
+    /// case are one.
+    #[schema(value_type = String, min_length = 1, max_length = 256)]
+    login: SecretField,
+    /// The address of the client that your program serves.
+    #[schema(value_type = String)]
+    address: SecretField,
+    /// What the settling of a success gave you for this client.
+    #[schema(value_type = Option<String>)]
+    device: Option<SecretField>,
+    captcha: Option<CaptchaSolution>,
+}
+
+/// Whether to look at the password.
+#[derive(Serialize, ToSchema)]
+#[serde(tag = "decision", rename_all = "lowercase")]
+#[schema(example = json!({ "decision": "wait", "limit": "guard-account", "retry_after": 1200 }))]
+enum Decision {
+    /// Look at the password, and say how it ended.
+    Go {
+        /// To settle it with.
+        attempt: String,
+        /// Seconds after which it counts as a failure.
+        settle_within: u64,
+    },
+    /// Show the challenge, and ask again with its answer.
+    Challenge {
+        captcha: CaptchaBody,
+        /// Seconds after which no challenge is needed, if nothing fails meanwhile.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retry_after: Option<u64>,
+    },
+    /// Refuse it, whatever comes with it.
+    Wait {
+        limit: String,
+        /// Seconds.
+        retry_after: u64,
+    },
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = AttemptEnd, example = json!({ "outcome": "success" }))]
+pub struct OutcomeBody {
+    /// `abandoned`: the password was not looked at.
+    #[schema(schema_with = outcomes)]
+    outcome: String,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = AttemptSettled, example = json!({ "device": "AAAA" }))]
+struct SettledBody {
+    /// After a success: keep it in the client's browser, and send it with the next attempt. It opens nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Forgiveness, example = json!({ "login": "ada@example.com" }))]
+pub struct ForgiveBody {
+    #[schema(value_type = String, min_length = 1, max_length = 256)]
+    login: SecretField,
+}
+
+fn outcomes() -> utoipa::openapi::schema::ObjectBuilder {
+    describe::one_of(TOLD.map(AttemptOutcome::as_str))
+}
+
+/// What a program may say.
+const TOLD: [AttemptOutcome; 3] =
+    [AttemptOutcome::Failure, AttemptOutcome::Success, AttemptOutcome::Abandoned];
+
+/// A program whose token is for a realm.
+pub struct Guarded {
+    bearer: Arc<TokenBearer>,
+    services: Shared,
+    edge: Data<Edge>,
+}
+
+impl FromRequest for Guarded {
+    type Error = Problem;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move {
+            let parts = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
+            let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal) };
+            let client = ClientAddress::of(&request, &edge.trusted);
+            let bearer = token::admit(&request, services, client).await?;
+            if bearer.scopes.realm().is_none() {
+                return Err(Problem::InsufficientScope);
+            }
+            Ok(Self { bearer, services: services.clone(), edge: edge.clone() })
+        })
+    }
+}
+
+impl Guarded {
+    fn realm(&self) -> &Realm {
+        self.bearer.scopes.realm().expect("checked when the token was read")
+    }
+}
+
+/// Ask before a password is looked at
+///
+/// The attempt is counted at the name, or at the device that is known there, and at the client's address and network,
+/// each in the realm of the token. While others at the same name are in flight and hold what is left, it waits for them,
+/// at most five seconds. A challenge that was answered wrongly, late or twice is answered by another.
+#[utoipa::path(
+    post,
+    path = "/api/v1/attempts",
+    operation_id = "askAttempt",
+    tag = "guard",
+    request_body = AttemptBody,
+    responses((status = 200, description = "What to do.", body = Decision)),
+    security(("token" = [])),
+    extensions(("x-problems" = json!([BODY, GUARD, "denied"])))
+)]
+pub async fn ask(guarded: Guarded, body: UnreadBody<AttemptBody>) -> Result<HttpResponse, Problem> {
+    let body = body.read().await?;
+    let (login, client) = parse(&body)?;
+    let Guarded { services, edge, .. } = &guarded;
+    let live = edge.live(services, client);
+    let asker = Asker { form: CaptchaForm::Attempt, client, browser: None, realm: Some(guarded.realm()) };
+    let solved = match &body.captcha {
+        None => false,
+        Some(CaptchaSolution { id, answer }) => {
+            match asker.redeem(services, &live, id, answer.expose()).await {
+                Answered::Solved => true,
+                Answered::Nothing | Answered::Wrong => {
+                    let captcha = challenge(asker, services, &live).await;
+                    return Ok(HttpResponse::Ok().json(Decision::Challenge { captcha, retry_after: None }));
+                }
+            }
+        }
+    };
+    let attempt = GuardedAttempt {
+        realm: guarded.realm(),
+        login: &login,
+        origin: &client.origin(),
+        device: body.device.as_ref().map(SecretField::expose),
+        solved,
+        denied: live.access.is_denied(client.ip(), edge.clock.now()),
+    };
+    let decision = match services.attempts.ask(&live, attempt).await? {
+        GuardedOutcome::Go { ticket } => Decision::Go { attempt: ticket, settle_within: HOLD_LIFE.as_secs() },
+        GuardedOutcome::Denied(Denied::Challenged { retry_after, .. }) => Decision::Challenge {
+            captcha: challenge(asker, services, &live).await,
+            retry_after: Some(whole_seconds(retry_after)),
+        },
+        GuardedOutcome::Denied(Denied::Throttled { limit, retry_after }) => {
+            Decision::Wait { limit: limit.into_owned(), retry_after: whole_seconds(retry_after) }
+        }
+        GuardedOutcome::Denied(Denied::Busy { retry_after } | Denied::Unavailable { retry_after }) => {
+            return Err(Problem::Unavailable { retry_after });
+        }
+        GuardedOutcome::Denied(Denied::AddressDenied) => return Err(Problem::Denied),
+    };
+    Ok(HttpResponse::Ok().json(decision))
+}
+
+/// Say how an attempt ended
+///
+/// A failure counts, a success forgives the challenges that failures at the name had caused, and an attempt that was
+/// abandoned counts nowhere. The same can be told again.
+#[utoipa::path(
+    post,
+    path = "/api/v1/attempts/{attempt}",
+    operation_id = "settleAttempt",
+    tag = "guard",
+    params(("attempt" = String, Path, description = "As it was given.")),
+    request_body = OutcomeBody,
+    responses((status = 200, description = "It is settled.", body = SettledBody)),
+    security(("token" = [])),
+    extensions(("x-problems" = json!([BODY, GUARD, "not-found", "told-otherwise", "lapsed"])))
+)]
+pub async fn settle(
+    guarded: Guarded,
+    attempt: Path<String>,
+    body: UnreadBody<OutcomeBody>,
+) -> Result<HttpResponse, Problem> {
+    let body = body.read().await?;
+    let outcome = AttemptOutcome::parse(&body.outcome).filter(|outcome| TOLD.contains(outcome));
+    let outcome = outcome.ok_or_else(|| Problem::wrong("outcome", "Send failure, success or abandoned."))?;
+    let services = &guarded.services;
+    let live = services.live.snapshot();
+    match services.attempts.settle(&live, guarded.realm(), &attempt, outcome).await.map_err(out)? {
+        AttemptSettled::Told { device } => Ok(HttpResponse::Ok().json(SettledBody { device })),
+        AttemptSettled::ToldOtherwise => Err(Problem::ToldOtherwise),
+        AttemptSettled::Lapsed => Err(Problem::Lapsed),
+        AttemptSettled::Unknown => Err(Problem::NotFound),
+    }
+}
+
+/// Forget the failures at a name
+///
+/// For who has shown in another way that the account is theirs: after a new password. Addresses and networks keep
+/// theirs.
+#[utoipa::path(
+    post,
+    path = "/api/v1/attempts/forgive",
+    operation_id = "forgiveAttempts",
+    tag = "guard",
+    request_body = ForgiveBody,
+    responses((status = 204, description = "Nothing counts at the name.")),
+    security(("token" = [])),
+    extensions(("x-problems" = json!([BODY, GUARD])))
+)]
+pub async fn forgive(guarded: Guarded, body: UnreadBody<ForgiveBody>) -> Result<HttpResponse, Problem> {
+    let body = body.read().await?;
+    let login = RealmLogin::parse(body.login.expose()).map_err(|error| wrong_login(&error.to_string()))?;
+    let services = &guarded.services;
+    let live = services.live.snapshot();
+    let forgiven = services.attempts.forgive(&live, guarded.realm(), &login).await;
+    forgiven.map_err(|error| out(error.into()))?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+async fn challenge(asker: Asker<'_>, services: &Shared, live: &LiveSettings) -> CaptchaBody {
+    match asker.issue(services, live).await {
+        Ok(challenge) => challenge.into(),
+        Err(later) => later.into(),
+    }
+}
+
+fn parse(body: &AttemptBody) -> Result<(RealmLogin, ClientAddress), Problem> {
+    let mut errors = Vec::new();
+    let mut wrong = |field: &'static str, message: String| {
+        errors.push(InputError { field: field.into(), message: message.into() });
+    };
+    let login = RealmLogin::parse(body.login.expose());
+    let login = login.map_err(|error| wrong("login", format!("The login {error}."))).ok();
+    let address = body.address.expose().parse::<IpAddr>();
+    let address = address
+        .map_err(|_| wrong("address", "Send an IPv4 or IPv6 address, without a port.".to_owned()))
+        .ok();
+    match (login, address) {
+        (Some(login), Some(address)) => Ok((login, ClientAddress::stated(address))),
+        _ => Err(Problem::InvalidInput { errors }),
+    }
+}
+
+fn wrong_login(error: &str) -> Problem {
+    Problem::wrong("login", format!("The login {error}."))
+}
+
+/// Nothing is told while what it takes is out.
+fn out(error: AttemptsError) -> Problem {
+    match error {
+        AttemptsError::Db(error) => error.into(),
+        AttemptsError::Store(_) => Problem::Unavailable { retry_after: std::time::Duration::from_secs(1) },
+    }
+}
