@@ -2,11 +2,11 @@
 //! guard, its windows and its policy in an outage are those of our own sign-in; every subject belongs to a realm.
 
 mod outcomes;
+mod record;
 mod ticket;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -15,15 +15,15 @@ use super::guard::{
     SettleError, SignInPath,
 };
 use super::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin, RequestOrigin};
-use crate::audit::{self, Action, Audit, AuditEvent, EventRule, EventSubject, Outcome};
-use crate::clock::{Clock, Micros};
+use crate::audit::{self, Audit, EventSubject, Outcome};
+use crate::clock::Clock;
 use crate::config::{LimitName, LiveSettings};
 use crate::db::DbError;
-use crate::denied::{ACCESS, Denied};
+use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
 use crate::throttle::window::HOLD_LIFE;
-use crate::throttle::{Refusal, RuleAction, StoreError};
+use crate::throttle::{RuleAction, StoreError};
 
 pub use outcomes::{LocalOutcomes, OutcomeMarks, RedisOutcomes};
 use ticket::AttemptSeen;
@@ -349,76 +349,6 @@ impl GuardedAttempts {
             Ok(())
         });
         settling.await.expect("settling does not panic")
-    }
-
-    /// What `[access]` answers to who does not come from the name's known device.
-    fn bar_stranger(
-        &self,
-        attempt: &GuardedAttempt<'_>,
-        account: AccountId,
-        everyone: Option<Duration>,
-    ) -> Option<Denied> {
-        let (outcome, denied) = match everyone {
-            _ if attempt.denied => (Outcome::Refused, Denied::AddressDenied),
-            Some(left) => (Outcome::Challenged, Denied::challenged_with_everyone(left)),
-            None => return None,
-        };
-        self.record(attempt, account, self.audit().now(), outcome, Some(EventRule::by_nobody(ACCESS)));
-        Some(denied)
-    }
-
-    fn record_refused(
-        &self,
-        attempt: &GuardedAttempt<'_>,
-        account: AccountId,
-        limit: &'static str,
-        refusal: &Refusal,
-    ) {
-        let (at, why) = (self.audit().decided(refusal), EventRule::refused(limit, refusal));
-        self.record(attempt, account, at, Outcome::refused(refusal), Some(why));
-    }
-
-    fn record(
-        &self,
-        attempt: &GuardedAttempt<'_>,
-        account: AccountId,
-        at: Micros,
-        outcome: Outcome,
-        why: Option<EventRule<'_>>,
-    ) {
-        let id = account.as_bytes();
-        self.audit().record(AuditEvent {
-            name: Some(attempt.realm.as_str()),
-            why,
-            solved: attempt.solved,
-            account: Some(EventSubject::Realm { id, login: attempt.login.as_str() }),
-            address: Some(EventSubject::Address(&attempt.origin.address)),
-            network: Some(EventSubject::Network(&attempt.origin.network)),
-            ..AuditEvent::new(at, Action::Attempt, outcome)
-        });
-    }
-
-    fn record_settled(&self, ticket: &AttemptTicket, ended: AttemptOutcome, settled: Option<Micros>) {
-        let seen = &ticket.seen;
-        let (outcome, detail) = match ended {
-            AttemptOutcome::Success => (Outcome::Ok, None),
-            AttemptOutcome::Failure => (Outcome::Wrong, None),
-            AttemptOutcome::Lapsed => (Outcome::Wrong, Some(r#"{"lapsed":true}"#.to_owned())),
-            // It counts nowhere.
-            AttemptOutcome::Abandoned => return,
-        };
-        let id = ticket.account.as_bytes();
-        let account = self.audit().subject(&EventSubject::Realm { id, login: "" });
-        self.audit().record(AuditEvent {
-            settled,
-            name: Some(ticket.realm.as_str()),
-            detail,
-            solved: seen.solved,
-            account: Some(EventSubject::Recorded { key: account, mask: &seen.login }),
-            address: Some(EventSubject::Recorded { key: seen.address, mask: &seen.network_mask }),
-            network: Some(EventSubject::Recorded { key: seen.network, mask: &seen.network_mask }),
-            ..AuditEvent::new(ticket.at, Action::Attempt, outcome)
-        });
     }
 }
 

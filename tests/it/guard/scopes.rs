@@ -27,12 +27,15 @@ async fn only_a_token_of_a_realm_may_ask() {
 #[tokio::test]
 async fn a_token_speaks_for_one_realm_and_says_so_when_it_is_made() {
     let (_app, boss, _) = start(Store::Memory).await;
-    let make = async |scopes: &[&str]| {
-        boss.call("/admin/tokens", json!({ "name": "x", "scopes": scopes })).await
-    };
+    let make =
+        async |scopes: &[&str]| boss.call("/admin/tokens", json!({ "name": "x", "scopes": scopes })).await;
     for scopes in [&["guard:a", "guard:b"][..], &["guard:"], &["guard:*"], &["guard:A"]] {
         let answer = make(scopes).await;
-        assert_eq!((answer.status, &answer.body["errors"][0]["field"]), (422, &json!("scopes")), "{scopes:?}");
+        assert_eq!(
+            (answer.status, &answer.body["errors"][0]["field"]),
+            (422, &json!("scopes")),
+            "{scopes:?}"
+        );
     }
     assert_eq!(make(&["reply", "guard:a"]).await.status, 201);
 }

@@ -15,7 +15,8 @@ async fn two_instances_admit_three_together_and_settle_for_each_other() {
     let there = here.at(&other);
     let mut asking = JoinSet::new();
     for n in 0..40 {
-        let (one, two) = if n % 2 == 0 { (here.clone(), there.clone()) } else { (there.clone(), here.clone()) };
+        let (one, two) =
+            if n % 2 == 0 { (here.clone(), there.clone()) } else { (there.clone(), here.clone()) };
         asking.spawn(async move {
             let decision = one.ask("ada").await;
             if let Some(attempt) = decision["attempt"].as_str() {
