@@ -27,9 +27,12 @@ class Faults:
     def a_master(self):
         return self.choose(self.parts.store.master(self.chance))
 
+    def network_of(self, name):
+        return self.parts.store.network if name == "Redis" else self.parts.network
+
     def slow(self, name, doors, delay):
         """Each way takes as long."""
-        network = self.parts.network
+        network = self.network_of(name)
         self.add(f"{name}: answers {2 * delay:.1f} s late", lambda: network.slow(doors, delay), 4,
                  lambda: network.slow(doors, 0), of_store=name == "Redis")
 
@@ -83,13 +86,13 @@ class Faults:
                  "Redis": [node.name for node in parts.store.nodes], "PostgreSQL": ["postgres"],
                  "the gateway": ["gateway"]}
 
-        def reset(names):
+        def reset(name):
             for _ in range(4):
-                parts.network.reset(names)
+                self.network_of(name).reset(doors[name])
                 time.sleep(0.5)
 
         for name, names in doors.items():
-            self.add(f"{name}: connections reset", lambda names=names: reset(names),
+            self.add(f"{name}: connections reset", lambda name=name: reset(name),
                      in_short=name in ("PostgreSQL", "the instances"), of_store=name == "Redis")
             self.slow(name, names, {"Redis": 0.35, "the gateway": 0.5}.get(name, 0.25))
 

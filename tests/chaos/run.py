@@ -23,7 +23,7 @@ class Installation:
 
     def start(self, arguments):
         self.postgres = Postgres(self.folder, self.network)
-        self.store = stores.KINDS[arguments.store](self.folder, self.network)
+        self.store = stores.KINDS[arguments.store](self.folder, Network())
         binary, environment = os.path.abspath(arguments.binary), self.environment()
         for number in range(1, INSTANCES + 1):
             self.instances.append(Instance(number, binary, self.folder, self.network, environment))
@@ -35,7 +35,8 @@ class Installation:
             process.kill()
         for disk in Disk.all:
             disk.end()
-        self.network.end()
+        for network in Network.all:
+            network.end()
 
     def environment(self):
         gateway = self.network.door("gateway", self.gateway.port)
