@@ -30,7 +30,7 @@ pub type SpanLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// What is logged if nobody asks for more. The state of Redis and of the config centre is reported by those who
 /// use them; their clients log each attempt to connect to a server that is away.
-const UNASKED: &str = "info,nacos_sdk=off,redis=error";
+const UNASKED: &str = "info,nacos_sdk=off,redis=off";
 
 /// Writes the log to standard error until it is dropped, on a thread of its own.
 pub struct LogWriter(SyncSender<LogMessage>);
@@ -210,7 +210,9 @@ mod tests {
             "notify" => tracing::trace!(target: "notify::inotify", "a line"),
             "notify_other" => tracing::debug!(target: "notify_other", "a line"),
             "hyper" => tracing::trace!(target: "hyper", "a line"),
-            "redis::cluster" => tracing::warn!(target: "redis::cluster_handling::async_connection", "a line"),
+            "redis::cluster" => {
+                tracing::error!(target: "redis::cluster_handling::async_connection", "a line")
+            }
             _ => tracing::debug!(target: "sqlx::query", "a line"),
         }
         lines.try_iter().count()
