@@ -100,7 +100,7 @@ impl Phone {
         // A corrupted row is not a number, and nothing of it is shown.
         let Some(number) = self.number() else { return "****".to_owned() };
         let national = number.get_national_significant_number();
-        let last = (national.len() / 2).min(4);
+        let last = (national.len() / 2).min(4).min(national.len().saturating_sub(4));
         let first = national.len().saturating_sub(8).min(3);
         format!("+{}{}****{}", number.country_code, &national[..first], &national[national.len() - last..])
     }
