@@ -11,6 +11,7 @@ mod serve;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use gatehouse::config::{self, BackendKind, ConfigSource, LoadedConfig};
@@ -232,11 +233,17 @@ fn check_config(file: Option<&Path>) -> Result<(), CliFailure> {
     Ok(())
 }
 
+/// How long threads that block may take once the work is done. A look-up of a name can take minutes, and the runtime
+/// would wait for it.
+const LAST_THREADS: Duration = Duration::from_secs(1);
+
 /// Runs a future to its end on the server's runtime.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, CliFailure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliFailure::broken)?;
-    Ok(runtime.block_on(future))
+    let result = runtime.block_on(future);
+    runtime.shutdown_timeout(LAST_THREADS);
+    Ok(result)
 }
 
 #[cfg(test)]
@@ -253,6 +260,23 @@ mod tests {
         let arguments = command.get_arguments().filter(|argument| argument.get_help().is_none());
         found.extend(arguments.map(|argument| format!("{path} {}", argument.get_id())));
         command.get_subcommands().for_each(|inner| undescribed(inner, &path, found));
+    }
+
+    /// As a look-up of a name does that no server answers.
+    #[test]
+    fn a_thread_that_blocks_for_ever_does_not_keep_the_end_waiting() {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let done = block_on(async {
+            let (began, begun) = tokio::sync::oneshot::channel();
+            tokio::task::spawn_blocking(move || {
+                began.send(()).unwrap();
+                released.recv()
+            });
+            begun.await.unwrap();
+            "done"
+        });
+        assert!(matches!(done, Ok("done")));
+        drop(release);
     }
 
     #[test]
