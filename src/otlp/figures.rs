@@ -59,7 +59,7 @@ pub(super) fn of_text(text: &str, start: u64, now: u64) -> Vec<Metric> {
         }
         let data = match kind {
             "counter" => sum(samples, times),
-            "gauge" => metric::Data::Gauge(Gauge { data_points: numbers(samples, times) }),
+            "gauge" => metric::Data::Gauge(Gauge { data_points: numbers(samples, times, real) }),
             "histogram" => histogram(name, samples, times),
             _ => continue,
         };
@@ -106,19 +106,30 @@ fn unquote(text: &str) -> Option<(String, &str)> {
 }
 
 fn sum(samples: Vec<Sample<'_>>, times: Times) -> metric::Data {
-    let data_points = numbers(samples, times);
+    let data_points = numbers(samples, times, whole_if_it_is);
     metric::Data::Sum(Sum { data_points, aggregation_temporality: CUMULATIVE, is_monotonic: true })
 }
 
-fn numbers(samples: Vec<Sample<'_>>, times: Times) -> Vec<NumberDataPoint> {
+/// The text of a gauge is whole now and then, but receivers refuse a series that changes its type.
+fn real(text: &str) -> Option<number_data_point::Value> {
+    text.parse().ok().map(number_data_point::Value::AsDouble)
+}
+
+fn whole_if_it_is(text: &str) -> Option<number_data_point::Value> {
+    text.parse().ok().map(number_data_point::Value::AsInt).or_else(|| real(text))
+}
+
+fn numbers(
+    samples: Vec<Sample<'_>>,
+    times: Times,
+    read: fn(&str) -> Option<number_data_point::Value>,
+) -> Vec<NumberDataPoint> {
     let point = |sample: Sample<'_>| {
-        let whole = sample.value.parse().map(number_data_point::Value::AsInt);
-        let value = whole.or_else(|_| sample.value.parse().map(number_data_point::Value::AsDouble)).ok()?;
         Some(NumberDataPoint {
             attributes: attributes(sample.labels),
             start_time_unix_nano: times.start,
             time_unix_nano: times.now,
-            value: Some(value),
+            value: Some(read(sample.value)?),
             ..NumberDataPoint::default()
         })
     };
@@ -191,6 +202,7 @@ mod tests {
                 .increment(7);
             metrics::counter!("bare_total").increment(u64::from(u32::MAX) + 1);
             metrics::gauge!("share").set(0.25);
+            metrics::gauge!("up").set(1.0);
             for value in [0.1, 0.2, 0.7, 9.0] {
                 metrics::histogram!("seconds", "route" => "/a").record(value);
             }
@@ -210,6 +222,8 @@ mod tests {
         assert_eq!(bare.data_points[0].value, Some(number_data_point::Value::AsInt(1 << 32)));
         let metric::Data::Gauge(share) = data("share") else { panic!("a gauge") };
         assert_eq!(share.data_points[0].value, Some(number_data_point::Value::AsDouble(0.25)));
+        let metric::Data::Gauge(up) = data("up") else { panic!("a gauge") };
+        assert_eq!(up.data_points[0].value, Some(number_data_point::Value::AsDouble(1.0)));
         let metric::Data::Histogram(seconds) = data("seconds") else { panic!("a histogram") };
         let [a, b] = seconds.data_points.as_slice() else { panic!("two series") };
         assert_eq!(
@@ -218,7 +232,7 @@ mod tests {
         );
         assert_eq!((a.count, a.sum), (4, Some(10.0)));
         assert_eq!(b.bucket_counts, [0, 1, 0]);
-        assert_eq!(metrics.len(), 4);
+        assert_eq!(metrics.len(), 5);
     }
 
     #[test]
