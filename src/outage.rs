@@ -14,6 +14,8 @@ pub struct DependencyStatus {
     what: &'static str,
     up: &'static str,
     errors: &'static str,
+    /// The label of both metrics, where several dependencies share them.
+    label: Option<(&'static str, &'static str)>,
     after: u64,
     is_out: AtomicBool,
     failed: AtomicU64,
@@ -24,7 +26,18 @@ impl DependencyStatus {
     /// It counts as out after this many failures in a row.
     pub const fn new(what: &'static str, up: &'static str, errors: &'static str, after: u64) -> Self {
         let (is_out, failed) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self { what, up, errors, after, is_out, failed, handles: OnceLock::new() }
+        Self { what, up, errors, label: None, after, is_out, failed, handles: OnceLock::new() }
+    }
+
+    /// One of several dependencies that share their metrics, with its label.
+    pub const fn labelled(mut self, name: &'static str, value: &'static str) -> Self {
+        self.label = Some((name, value));
+        self
+    }
+
+    /// Shows its errors at zero before the first one. Whether it is up is not known yet.
+    pub fn register_errors(&self) {
+        metrics::counter!(self.errors, self.label.as_slice()).increment(0);
     }
 
     pub fn failed(&self, reason: &impl Display) {
@@ -51,7 +64,9 @@ impl DependencyStatus {
     }
 
     fn handles(&self) -> &(Gauge, Counter) {
-        self.handles.get_or_init(|| (metrics::gauge!(self.up), metrics::counter!(self.errors)))
+        let labels = self.label.as_slice();
+        self.handles
+            .get_or_init(|| (metrics::gauge!(self.up, labels), metrics::counter!(self.errors, labels)))
     }
 }
 

@@ -112,9 +112,11 @@ impl Otlp {
         Ok(Some((exporter, Box::new(layer))))
     }
 
-    /// Exports in the background until [`RunningOtlp::finish`].
+    /// Exports in the background until [`RunningOtlp::finish`]. The recorder is installed by now.
     pub fn start(self, metrics: PrometheusHandle) -> RunningOtlp {
         let Self { receiver, resource, spans, provider, interval, clock, opened } = self;
+        receiver.register_errors();
+        queue::register_lost();
         let stopper = StopSender::new();
         let mut tasks = JoinSet::new();
         let figures = MetricsExport {

@@ -27,8 +27,15 @@ impl SpanProcessor for SpanQueue {
     }
 }
 
+const LOST: &str = "gatehouse_otlp_spans_lost_total";
+
+/// Shows the counter at zero; call it once the recorder is installed.
+pub(super) fn register_lost() {
+    metrics::counter!(LOST).increment(0);
+}
+
 pub(super) fn count_lost(spans: u64) {
     if spans > 0 {
-        metrics::counter!("gatehouse_otlp_spans_lost_total").increment(spans);
+        metrics::counter!(LOST).increment(spans);
     }
 }

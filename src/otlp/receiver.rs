@@ -27,17 +27,29 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(16);
 /// Longer than any receiver's answer.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
-static RECEIVER: DependencyStatus =
-    DependencyStatus::new("the OTLP receiver", "gatehouse_otlp_up", "gatehouse_otlp_errors_total", 1);
-
 #[derive(Clone)]
 pub(super) struct OtlpReceiver(Arc<Inner>);
 
 struct Inner {
     client: Client,
     headers: HeaderMap,
-    traces: Url,
-    metrics: Url,
+    traces: Signal,
+    metrics: Signal,
+}
+
+/// Traces or metrics. Many receivers take only one of them, so each has a status of its own.
+struct Signal {
+    url: Url,
+    status: DependencyStatus,
+}
+
+impl Signal {
+    fn of(endpoint: &Url, name: &'static str, what: &'static str) -> Self {
+        let mut url = endpoint.clone();
+        url.set_path(&format!("{}/v1/{name}", endpoint.path().trim_end_matches('/')));
+        let status = DependencyStatus::new(what, "gatehouse_otlp_up", "gatehouse_otlp_errors_total", 1);
+        Self { url, status: status.labelled("signal", name) }
+    }
 }
 
 /// An export that was not accepted.
@@ -72,12 +84,15 @@ impl OtlpReceiver {
             ClientError::Tls(reason) => OtlpError::Tls(reason),
         })?;
         let client = builder.build().map_err(|wrong| OtlpError::Tls(wrong.without_url().to_string()))?;
-        let signal = |path: &str| {
-            let mut url = endpoint.clone();
-            url.set_path(&format!("{}/v1/{path}", endpoint.path().trim_end_matches('/')));
-            url
-        };
-        Ok(Self(Arc::new(Inner { client, headers, traces: signal("traces"), metrics: signal("metrics") })))
+        let traces = Signal::of(endpoint, "traces", "the OTLP receiver for traces");
+        let metrics = Signal::of(endpoint, "metrics", "the OTLP receiver for metrics");
+        Ok(Self(Arc::new(Inner { client, headers, traces, metrics })))
+    }
+
+    /// Shows the counters of errors at zero; call it once the recorder is installed.
+    pub fn register_errors(&self) {
+        self.0.traces.status.register_errors();
+        self.0.metrics.status.register_errors();
     }
 
     /// Sends `count` spans, again and again for as long as `patience` where that may help; returns how many are lost.
@@ -92,8 +107,8 @@ impl OtlpReceiver {
                 }
                 Err(error) => error,
             };
-            let Some(wait) = error.again.map(|wait| wait.clamp(pause, LONGEST_PAUSE)) else { return count };
-            if begun.elapsed() + wait > patience || !stop.pause(wait).await {
+            let Some(wait) = error.again.map(|wait| wait.max(pause)) else { return count };
+            if begun.elapsed().saturating_add(wait) > patience || !stop.pause(wait).await {
                 return count;
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -109,9 +124,9 @@ impl OtlpReceiver {
     }
 
     /// One attempt; the body of a success.
-    async fn post(&self, url: &Url, body: Vec<u8>) -> Result<Vec<u8>, ExportError> {
+    async fn post(&self, signal: &Signal, body: Vec<u8>) -> Result<Vec<u8>, ExportError> {
         let inner = &*self.0;
-        let request = inner.client.post(url.clone()).headers(inner.headers.clone()).body(body);
+        let request = inner.client.post(signal.url.clone()).headers(inner.headers.clone()).body(body);
         let lost = |reason: &str| ExportError { reason: reason.to_owned(), again: Some(Duration::ZERO) };
         let whole = async {
             let response = request.send().await.map_err(|wrong| {
@@ -126,8 +141,8 @@ impl OtlpReceiver {
             Err(_) => Err(lost("did not answer in time")),
         };
         match &answer {
-            Ok(_) => RECEIVER.answered(),
-            Err(error) => RECEIVER.failed(error),
+            Ok(_) => signal.status.answered(),
+            Err(error) => signal.status.failed(error),
         }
         answer
     }

@@ -14,7 +14,7 @@ use super::*;
 
 const COUNT: u64 = 7;
 
-/// A receiver that answers so, in turn; the last answer for good.
+/// A receiver that takes no metrics, and answers so to traces, in turn; the last answer for good.
 async fn receiver(answers: Vec<ResponseTemplate>) -> (MockServer, OtlpReceiver) {
     let server = MockServer::start().await;
     let next = Arc::new(AtomicUsize::new(0));
@@ -22,6 +22,11 @@ async fn receiver(answers: Vec<ResponseTemplate>) -> (MockServer, OtlpReceiver) 
         let turn = next.fetch_add(1, Ordering::SeqCst);
         answers[turn.min(answers.len() - 1)].clone()
     };
+    Mock::given(method("POST"))
+        .and(path("/base/v1/metrics"))
+        .respond_with(ResponseTemplate::new(404))
+        .mount(&server)
+        .await;
     Mock::given(method("POST")).and(path("/base/v1/traces")).respond_with(answer).mount(&server).await;
     let endpoint = format!("{}/base/", server.uri()).parse().unwrap();
     let receiver = OtlpReceiver::open(&endpoint, &TelemetrySettings::default()).unwrap();
@@ -40,6 +45,46 @@ async fn a_batch_that_was_refused_for_a_while_is_sent_again() {
     let requests = server.received_requests().await.unwrap();
     let bodies: Vec<_> = requests.iter().map(|request| request.body.clone()).collect();
     assert_eq!(bodies, [[1, 2, 3], [1, 2, 3]]);
+}
+
+/// The receiver is not asked again before the time that it names, and so not at all if that is too late.
+#[tokio::test]
+async fn a_receiver_that_asks_for_more_patience_than_there_is_is_not_asked_again() {
+    let patience = Duration::from_secs(30);
+    for seconds in ["31".to_owned(), u64::MAX.to_string()] {
+        let busy = ResponseTemplate::new(503).insert_header("retry-after", seconds.as_str());
+        let (server, receiver) = receiver(vec![busy, ResponseTemplate::new(200)]).await;
+        let stopper = StopSender::new();
+        assert_eq!(receiver.spans(Vec::new(), COUNT, patience, &mut stopper.stop()).await, COUNT);
+        assert_eq!(server.received_requests().await.unwrap().len(), 1, "{seconds}");
+    }
+}
+
+/// Otherwise each export of one signal would tell the opposite of the other's.
+#[tokio::test]
+async fn each_signal_has_a_status_of_its_own() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let _installed = metrics::set_default_local_recorder(&recorder);
+    let (_server, receiver) = receiver(vec![ResponseTemplate::new(200)]).await;
+    receiver.register_errors();
+    let show = || recorder.handle().render();
+    let first = show();
+    assert!(first.contains("gatehouse_otlp_errors_total{signal=\"traces\"} 0"), "{first}");
+    assert!(first.contains("gatehouse_otlp_errors_total{signal=\"metrics\"} 0"), "{first}");
+    assert!(!first.contains("gatehouse_otlp_up"), "{first}");
+    for turn in 1..=3 {
+        receiver.metrics(Vec::new()).await;
+        assert_eq!(lost(&receiver).await, 0);
+        let shown = show();
+        for line in [
+            "gatehouse_otlp_up{signal=\"traces\"} 1",
+            "gatehouse_otlp_up{signal=\"metrics\"} 0",
+            "gatehouse_otlp_errors_total{signal=\"traces\"} 0",
+            &format!("gatehouse_otlp_errors_total{{signal=\"metrics\"}} {turn}"),
+        ] {
+            assert!(shown.lines().any(|shown| shown == line), "{line}: {shown}");
+        }
+    }
 }
 
 #[tokio::test]

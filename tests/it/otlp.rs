@@ -24,6 +24,8 @@ use crate::support::redis::RedisServer;
 enum Mood {
     Accepts,
     Fails,
+    /// Knows only the path of traces.
+    TakesTraces,
     /// Reads the request, and never answers.
     Hangs,
 }
@@ -57,7 +59,8 @@ impl Receiver {
                     body: body.to_vec(),
                 });
                 match mood {
-                    Mood::Accepts => HttpResponse::Ok().finish(),
+                    Mood::TakesTraces if request.path() != "/v1/traces" => HttpResponse::NotFound().finish(),
+                    Mood::Accepts | Mood::TakesTraces => HttpResponse::Ok().finish(),
                     Mood::Fails => HttpResponse::InternalServerError().body("no"),
                     Mood::Hangs => std::future::pending().await,
                 }
@@ -334,6 +337,8 @@ async fn metrics_are_exported_in_each_interval() {
     running.until("it exported twice", |_| receiver.exports("/v1/metrics").len() >= 2).await;
 }
 
+const OUT: &str = "the OTLP receiver for metrics is out of service";
+
 /// Signs in as always, and returns the log of a server that was told to stop and did.
 async fn live_with(home: &Home) -> String {
     let mut running = home.start(&["serve"]).await;
@@ -342,13 +347,13 @@ async fn live_with(home: &Home) -> String {
     for _ in 0..20 {
         assert_eq!(client.login(LOGIN, WORD).await.status, 200);
     }
-    running.until("an export failed", |running| running.stderr().contains("the OTLP receiver is out")).await;
+    running.until("an export failed", |running| running.stderr().contains(OUT)).await;
     for _ in 0..20 {
         assert_eq!(client.login(LOGIN, WORD).await.status, 200);
     }
     let metrics = lines_of(&client.get("/metrics").await.text);
-    assert_eq!(metrics["gatehouse_otlp_up{}"], 0.0);
-    assert!(metrics["gatehouse_otlp_errors_total{}"] >= 1.0);
+    assert_eq!(metrics["gatehouse_otlp_up{signal=\"metrics\"}"], 0.0);
+    assert!(metrics["gatehouse_otlp_errors_total{signal=\"metrics\"}"] >= 1.0);
     end(running).await
 }
 
@@ -361,9 +366,31 @@ async fn a_receiver_that_is_away_or_fails_stops_nothing_and_is_told_once() {
         home.set("GATEHOUSE__TELEMETRY__OTLP_ENDPOINT", url);
         home.set("GATEHOUSE__TELEMETRY__INTERVAL", "1s");
         let log = live_with(&home).await;
-        let told = log.lines().filter(|line| line.contains("OTLP receiver is out of service")).count();
-        assert_eq!(told, 1, "{log}");
+        assert_eq!(log.matches(OUT).count(), 1, "{log}");
     }
+}
+
+/// Many receivers are for one signal: the other one's refusals are told once, not each time anew.
+#[tokio::test]
+async fn a_receiver_that_takes_only_traces_is_out_for_metrics_for_good() {
+    let receiver = Receiver::start(Mood::TakesTraces);
+    let mut home = receiver.home();
+    home.set("GATEHOUSE__TELEMETRY__INTERVAL", "1s");
+    let log = live_with(&home).await;
+    assert!(!receiver.spans().is_empty());
+    assert_eq!(log.matches(OUT).count(), 1, "{log}");
+    assert!(!log.contains("back in service") && !log.contains("for traces is out"), "{log}");
+}
+
+#[tokio::test]
+async fn what_goes_wrong_with_an_export_is_counted_from_zero() {
+    let receiver = Receiver::start(Mood::Accepts);
+    let running = receiver.home().start(&["serve"]).await;
+    let metrics = lines_of(&running.client().get("/metrics").await.text);
+    assert_eq!(metrics["gatehouse_otlp_errors_total{signal=\"traces\"}"], 0.0);
+    assert_eq!(metrics["gatehouse_otlp_errors_total{signal=\"metrics\"}"], 0.0);
+    assert_eq!(metrics["gatehouse_otlp_spans_lost_total{}"], 0.0);
+    end(running).await;
 }
 
 /// The end waits for it a short time only; the export's own timeout is five times as long.
