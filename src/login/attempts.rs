@@ -1,11 +1,11 @@
 //! Attempts at the logins of other programs: admitted before the password is looked at, settled by how it ended. The
 //! guard, its windows and its policy in an outage are those of our own sign-in; every subject belongs to a realm.
 
+mod in_flight;
 mod outcomes;
 mod record;
 mod ticket;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -23,11 +23,12 @@ use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
 use crate::throttle::window::HOLD_LIFE;
-use crate::throttle::{RuleAction, StoreError};
+use crate::throttle::{Refusal, RuleAction, StoreError};
 
+pub use in_flight::AttemptsInFlight;
 pub use outcomes::{LocalOutcomes, OutcomeMarks, RedisOutcomes};
-use ticket::AttemptSeen;
 pub use ticket::AttemptTicket;
+use ticket::{AttemptSeen, NotedRule};
 
 /// The service. Clones share it.
 #[derive(Clone)]
@@ -44,10 +45,6 @@ struct AttemptsParts {
     /// The attempts that this instance has admitted and that have not ended.
     in_flight: Mutex<AttemptsInFlight>,
 }
-
-/// By what their outcome is noted under.
-#[derive(Default)]
-pub struct AttemptsInFlight(HashMap<[u8; 16], (AttemptTicket, AttemptSlot)>);
 
 /// One attempt, as a program states it.
 pub struct GuardedAttempt<'a> {
@@ -170,7 +167,7 @@ impl GuardedAttempts {
         let subject = AccountSubject::in_realm(account);
         match guard.admit_known(&live.limits, subject, who, device).await {
             GuardAdmission::Held(slot) => {
-                Ok(GuardedOutcome::Go { ticket: self.begin(&attempt, account, slot) })
+                Ok(GuardedOutcome::Go { ticket: self.begin(&attempt, (account, device), slot) })
             }
             GuardAdmission::Refused { path, refusal, .. }
                 if path.device().is_some()
@@ -194,22 +191,43 @@ impl GuardedAttempts {
     /// Settles an attempt. Telling the same outcome again changes nothing.
     pub async fn settle(
         &self,
-        live: &LiveSettings,
+        live: &Arc<LiveSettings>,
         realm: &Realm,
         ticket: &str,
         outcome: AttemptOutcome,
     ) -> Result<AttemptSettled, AttemptsError> {
-        let AttemptsParts { outcomes, tickets, clock, .. } = &*self.0;
+        let AttemptsParts { tickets, clock, .. } = &*self.0;
         let Some(ticket) = AttemptTicket::read(ticket, tickets).filter(|ticket| ticket.realm == *realm)
         else {
             return Ok(AttemptSettled::Unknown);
         };
-        let lapsed = clock.now().since(ticket.at) >= HOLD_LIFE;
+        if clock.now().since(ticket.at) >= outcomes::KEPT {
+            // Its outcome is forgotten, and no window may count it anew.
+            return Ok(AttemptSettled::Lapsed);
+        }
+        // A caller that hangs up must not leave an outcome that is noted and not carried out.
+        let (this, live) = (self.clone(), Arc::clone(live));
+        let settling = tokio::spawn(async move { this.settle_ticket(&live, ticket, outcome).await });
+        settling.await.expect("settling does not panic")
+    }
+
+    async fn settle_ticket(
+        &self,
+        live: &LiveSettings,
+        ticket: AttemptTicket,
+        outcome: AttemptOutcome,
+    ) -> Result<AttemptSettled, AttemptsError> {
+        let AttemptsParts { outcomes, clock, .. } = &*self.0;
+        let age = clock.now().since(ticket.at);
+        let lapsed = age >= HOLD_LIFE;
         let id = self.mark(&ticket);
         let noted = if lapsed { AttemptOutcome::Lapsed } else { outcome };
         match outcomes.note(id, noted).await {
             Ok(None) => {
-                self.carry_out(live, id, &ticket, noted).await?;
+                // Later, the store has counted it by itself.
+                if age < 2 * HOLD_LIFE || self.has_slot(&id) {
+                    self.carry_out(live, id, &ticket, noted).await?;
+                }
                 Ok(if lapsed { AttemptSettled::Lapsed } else { self.told(&ticket, outcome) })
             }
             Ok(Some(before)) if before == outcome => {
@@ -225,7 +243,7 @@ impl GuardedAttempts {
             Ok(Some(AttemptOutcome::Lapsed)) => Ok(AttemptSettled::Lapsed),
             Ok(Some(_)) => Ok(AttemptSettled::ToldOtherwise),
             // The instance that has the slot can settle it without the store.
-            Err(_) if !lapsed && self.0.in_flight.lock().0.contains_key(&id) => {
+            Err(_) if !lapsed && self.has_slot(&id) => {
                 self.carry_out(live, id, &ticket, outcome).await?;
                 Ok(self.told(&ticket, outcome))
             }
@@ -244,29 +262,6 @@ impl GuardedAttempts {
         self.0.guard.forgive(GuardedLogin::Realm, &live.limits, account).await
     }
 
-    /// Ends the attempts about which nobody has said anything in time. Call it every second.
-    pub async fn lapse(&self, live: &LiveSettings) {
-        let now = self.0.clock.now();
-        let overdue: Vec<_> = self
-            .0
-            .in_flight
-            .lock()
-            .0
-            .iter()
-            .filter(|(_, (ticket, _))| now.since(ticket.at) >= HOLD_LIFE)
-            .map(|(id, (ticket, _))| (*id, ticket.clone()))
-            .collect();
-        for (id, ticket) in overdue {
-            match self.0.outcomes.note(id, AttemptOutcome::Lapsed).await {
-                // Told at another instance, which has settled it.
-                Ok(Some(_)) => drop(self.0.in_flight.lock().0.remove(&id)),
-                Ok(None) | Err(_) => {
-                    let _ = self.carry_out(live, id, &ticket, AttemptOutcome::Lapsed).await;
-                }
-            }
-        }
-    }
-
     /// What an address is bound to in a challenge of this realm.
     pub fn origin(realm: &Realm, origin: &RequestOrigin) -> RequestOrigin {
         in_realm(realm, origin)
@@ -276,11 +271,21 @@ impl GuardedAttempts {
         self.0.guard.audit()
     }
 
-    fn begin(&self, attempt: &GuardedAttempt<'_>, account: AccountId, slot: AttemptSlot) -> String {
+    fn begin(
+        &self,
+        attempt: &GuardedAttempt<'_>,
+        (account, device): (AccountId, Option<KnownDevice>),
+        slot: AttemptSlot,
+    ) -> String {
         let AttemptsParts { tickets, entropy, clock, in_flight, .. } = &*self.0;
         let path = slot.path();
         let (hit, buckets) = slot.hit();
         let names = path.limits(GuardedLogin::Realm).iter().copied();
+        let noted = |refusal: Refusal| NotedRule {
+            limit: path.limits(GuardedLogin::Realm)[refusal.bucket].as_str().to_owned(),
+            rule: refusal.rule,
+            frees_at: refusal.frees_at.0,
+        };
         let (key, mask) = (|subject| self.audit().subject(&subject), |subject| audit::mask(&subject));
         let (address, network) = (&attempt.origin.address, &attempt.origin.network);
         let ticket = AttemptTicket {
@@ -289,10 +294,11 @@ impl GuardedAttempts {
             at: clock.now(),
             logs: names.zip(buckets.iter().map(|bucket| bucket.key)).collect(),
             account,
-            device: known(path).map_or_else(|| DeviceId::random(entropy), |device| device.id),
+            // A copy of its entry shares its count.
+            device: device.map_or_else(|| DeviceId::random(entropy), |device| device.id),
             seen: AttemptSeen {
-                from_device: path.device().is_some(),
                 solved: attempt.solved,
+                noted: slot.taken().noted.map(noted),
                 login: mask(EventSubject::Login(attempt.login.as_str())),
                 address: key(EventSubject::Address(address)),
                 network: key(EventSubject::Network(network)),
@@ -318,8 +324,7 @@ impl GuardedAttempts {
         AttemptSettled::Told { device }
     }
 
-    /// By the slot if this instance has it, otherwise by what the ticket says. Runs to its end even if the caller hangs
-    /// up.
+    /// By the slot if this instance has it, otherwise by what the ticket says.
     async fn carry_out(
         &self,
         live: &LiveSettings,
@@ -327,28 +332,23 @@ impl GuardedAttempts {
         ticket: &AttemptTicket,
         outcome: AttemptOutcome,
     ) -> Result<(), AttemptsError> {
-        let slot = self.0.in_flight.lock().0.remove(&id).map(|(_, slot)| slot);
-        let (this, limits, ticket) = (self.clone(), live.limits.clone(), ticket.clone());
-        let settling = tokio::spawn(async move {
-            let mut settled = None;
-            match (slot, outcome) {
-                (Some(slot), AttemptOutcome::Failure | AttemptOutcome::Lapsed) => {
-                    settled = slot.keep().await?
-                }
-                (Some(slot), AttemptOutcome::Success) => {
-                    settled = slot.succeed().await.map(|(at, _)| at);
-                }
-                (Some(slot), AttemptOutcome::Abandoned) => slot.refund().await,
-                (None, _) => {
-                    let elsewhere =
-                        this.0.guard.settle_elsewhere(&limits, &ticket.logs, ticket.hit, failed(outcome));
-                    elsewhere.await?;
-                }
+        let done = match (self.take_slot(&id), outcome) {
+            (Some(slot), AttemptOutcome::Failure | AttemptOutcome::Lapsed) => {
+                slot.keep().await.map_err(AttemptsError::from)
             }
-            this.record_settled(&ticket, outcome, settled);
-            Ok(())
-        });
-        settling.await.expect("settling does not panic")
+            (Some(slot), AttemptOutcome::Success) => Ok(slot.succeed().await.map(|(at, _)| at)),
+            (Some(slot), AttemptOutcome::Abandoned) => {
+                slot.refund().await;
+                Ok(None)
+            }
+            (None, _) => {
+                let guard = &self.0.guard;
+                let settled = guard.settle_elsewhere(&live.limits, &ticket.logs, ticket.hit, failed(outcome));
+                settled.await.map(|()| None).map_err(AttemptsError::from)
+            }
+        };
+        self.record_settled(ticket, outcome, done.as_ref().ok().copied().flatten());
+        done.map(drop)
     }
 }
 
@@ -364,10 +364,6 @@ impl From<SettleError> for AttemptsError {
 /// Whether it counts.
 const fn failed(outcome: AttemptOutcome) -> bool {
     matches!(outcome, AttemptOutcome::Failure | AttemptOutcome::Lapsed)
-}
-
-fn known(path: SignInPath) -> Option<KnownDevice> {
-    path.known().or(path.device()).copied()
 }
 
 /// The address and the network as subjects of the realm.

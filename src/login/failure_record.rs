@@ -81,12 +81,16 @@ impl FailureRecord {
         self.0.db.now(&self.0.clock).await
     }
 
-    /// Writes a failure with the database's time.
+    /// Writes a failure with the database's time, once: a program may tell the end of an attempt again.
     pub async fn write(&self, attempt: &FailedAttempt) -> Result<(), DbError> {
-        const SQL: &str = "INSERT INTO failed_attempts (at, hit, own, logs) VALUES ($1, $2, $3, $4)
+        const SQL: &str = "INSERT INTO failed_attempts (at, hit, own, logs)
+            SELECT CAST($1 AS BIGINT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT)
+            WHERE NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = $3 AND hit = $2)
             ON CONFLICT DO NOTHING RETURNING at";
         const POSTGRES: &str = "INSERT INTO failed_attempts (at, hit, own, logs)
-            VALUES (CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT), $1, $2, $3)
+            SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT), CAST($1 AS TEXT),
+                CAST($2 AS TEXT), CAST($3 AS TEXT)
+            WHERE NOT EXISTS (SELECT 1 FROM failed_attempts WHERE own = $2 AND hit = $1)
             ON CONFLICT DO NOTHING";
         let (hit, own) = (text(&attempt.hit.0), text(&attempt.own.0));
         let logs: Vec<String> =
@@ -187,3 +191,6 @@ fn parse((at, hit, logs): (i64, String, String)) -> Result<RecordedFailure, sqlx
     let kept = KeptHit { at: Micros(at), id: HitId(bytes(&hit)?) };
     Ok(RecordedFailure { place: RecordPlace { at: Micros(at), hit }, kept, logs })
 }
+
+#[cfg(test)]
+mod tests;

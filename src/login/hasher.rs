@@ -214,7 +214,7 @@ impl PasswordHasher {
         });
         let (same, paced) = same.await?;
         let answer = match paced {
-            Some((pace, turn)) => self.finish(pace, turn).await,
+            Some((pace, turn)) => finish(pace, turn).await,
             None => AnswerTime::AT_ONCE,
         };
         let ok = same & known;
@@ -224,11 +224,9 @@ impl PasswordHasher {
         Ok(VerifyResult { ok, answer, rehash: ok && stale })
     }
 
-    /// Follows the dearest of the imported passwords; None if there are none. Clones follow, too. Each call with the
-    /// same one takes back a little of what slow hashes have added.
+    /// Follows the dearest of the imported passwords; None if there are none. Clones follow, too.
     pub(super) async fn keep_pace(&self, dearest: Option<HashCost>) {
         if self.pace().map(|pace| pace.dearest) == dearest {
-            self.change_pace(Pace::relaxed);
             return;
         }
         let pace = match dearest {
@@ -262,24 +260,6 @@ impl PasswordHasher {
 
     fn pace(&self) -> Option<Pace> {
         *self.0.pace.read()
-    }
-
-    /// Changes the pace that is kept now, if one is.
-    fn change_pace(&self, change: impl FnOnce(Pace) -> Pace) {
-        let mut pace = self.0.pace.write();
-        *pace = pace.map(change);
-        pace::note_deadline(*pace);
-    }
-
-    /// Ends a turn, and returns when it may be answered.
-    async fn finish(&self, pace: Pace, turn: HashTurn) -> AnswerTime {
-        let (started, taken) = (turn.started, turn.started.elapsed());
-        if taken > pace.turn {
-            self.change_pace(|pace| pace.stretched(taken));
-        }
-        tokio::time::sleep(pace.turn.saturating_sub(taken)).await;
-        drop(turn);
-        AnswerTime::at(started + pace.answer_after(started.elapsed()))
     }
 
     /// How many callers wait in a lane.
@@ -391,6 +371,14 @@ impl HasherPool {
         self.mean_micros.store((mean / 8 * 7).saturating_add(micros / 8), Ordering::Relaxed);
         output
     }
+}
+
+/// Ends a turn, and returns when it may be answered.
+async fn finish(pace: Pace, turn: HashTurn) -> AnswerTime {
+    let started = turn.started;
+    tokio::time::sleep(pace.turn.saturating_sub(started.elapsed())).await;
+    drop(turn);
+    AnswerTime::at(started + pace.answer_after(started.elapsed()))
 }
 
 #[cfg(test)]

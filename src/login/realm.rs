@@ -54,7 +54,7 @@ impl RealmLogin {
         }
         let fold = |text: &str| {
             let fit = Nickname::enforce(text).map_err(|_| RealmLoginError::Character)?;
-            Ok(fit.to_lowercase())
+            Ok(fit.to_lowercase().replace('ς', "σ").replace('ß', "ss"))
         };
         let name = fold(&fold(input)?)?;
         if name.is_empty() || name.len() > LONGEST {
@@ -95,6 +95,7 @@ mod tests {
         }
         assert_eq!(name("İnci"), name(&name("İnci")), "folding it again changes nothing");
         assert_eq!(name("张三 李四"), "张三 李四");
+        assert_eq!((name("ΟΔΥΣΣΕΥΣ"), name("STRASSE")), (name("οδυσσευς"), name("straße")));
         assert_ne!(name("alice"), name("alicе"), "a Cyrillic letter is another one");
     }
 

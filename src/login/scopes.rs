@@ -74,7 +74,9 @@ pub enum ScopesError {
     Empty,
     #[error("names more than {MOST_SCOPES} limits")]
     TooMany,
-    #[error("contains something that is neither the name of a custom limit nor a part of the admin API")]
+    #[error(
+        "contains something that is no name of a custom limit, no guard: with the name of a realm, and no part of the admin API"
+    )]
     NoName,
     #[error("names more than one realm")]
     TooManyRealms,

@@ -18,7 +18,7 @@ pub type NoteFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Option<AttemptOutcome>, StoreError>> + Send + 'a>>;
 
 /// How long an outcome is remembered. A caller that asks again later is told that the attempt lapsed.
-const KEPT: Duration = Duration::from_secs(10 * 60);
+pub const KEPT: Duration = Duration::from_secs(10 * 60);
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
 /// Where outcomes are noted.
@@ -96,7 +96,7 @@ impl RedisOutcomes {
             }
             Err(CallError::Store(error)) => Err(error),
             Err(CallError::Server(error)) => {
-                tracing::warn!(%error, "the outcome of an attempt could not be noted");
+                tracing::debug!(%error, "the outcome of an attempt could not be noted");
                 Err(StoreError::Down)
             }
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::ticket::NotedRule;
 use super::{AttemptOutcome, AttemptTicket, GuardedAttempt, GuardedAttempts};
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
@@ -76,6 +77,7 @@ impl GuardedAttempts {
         self.audit().record(AuditEvent {
             settled,
             name: Some(ticket.realm.as_str()),
+            why: seen.noted.as_ref().map(noted),
             detail,
             solved: seen.solved,
             account: Some(EventSubject::Recorded { key: account, mask: &seen.login }),
@@ -84,4 +86,9 @@ impl GuardedAttempts {
             ..AuditEvent::new(ticket.at, Action::Attempt, outcome)
         });
     }
+}
+
+/// By a limit in monitor mode.
+fn noted(rule: &NotedRule) -> EventRule<'_> {
+    EventRule { limit: &rule.limit, rule: rule.rule, frees_at: Micros(rule.frees_at), noted: true }
 }

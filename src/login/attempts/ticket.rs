@@ -1,5 +1,5 @@
 //! What a program is given to settle its attempt with. It says, under a keyed hash, everything that settling takes, so
-//! that any instance can do it; nothing in it names anybody in clear.
+//! that any instance can do it. Of names and addresses it holds keys and masks, as events do.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,7 +13,7 @@ use crate::throttle::{HitId, SubjectKey};
 
 const SIGNATURE: usize = 32;
 /// Characters; more is no ticket.
-const LONGEST: usize = 1024;
+const LONGEST: usize = 2048;
 
 /// An attempt that was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,14 +33,22 @@ pub struct AttemptTicket {
 /// The subjects of its events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptSeen {
-    pub from_device: bool,
     pub solved: bool,
+    /// The rule of a limit in monitor mode that would have refused it.
+    pub noted: Option<NotedRule>,
     /// Masked.
     pub login: String,
     pub address: i64,
     /// Of the network, which is what a mask shows of an address.
     pub network: i64,
     pub network_mask: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotedRule {
+    pub limit: String,
+    pub rule: usize,
+    pub frees_at: i64,
 }
 
 #[derive(Serialize, Deserialize)]

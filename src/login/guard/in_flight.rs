@@ -196,7 +196,7 @@ impl InFlightShared {
 
 impl InFlightState {
     /// How many are in flight at an account's or a device's log. All are searched; there are no more than
-    /// hashes that wait to be computed.
+    /// hashes that wait to be computed, and attempts in realms that wait for their outcome.
     fn at(&self, own: SubjectKey) -> u32 {
         self.attempts.values().filter(|attempt| attempt.buckets[0].key == own).count() as u32
     }

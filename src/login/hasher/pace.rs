@@ -4,7 +4,8 @@
 //! An answer leaves at a fixed time after its turn began, whatever was compared: our hash, an imported one or a decoy.
 //! Its place in the queue must not tell either. So a stranger's turn ends at a fixed time, too, as if it had computed
 //! the dearest of the stored hashes, and as many have turns at once as there is memory for that one.
-//! A hash that takes longer than its turn makes all that follow take longer, for some minutes.
+//! The deadline does not follow the time that hashes take: only imported ones come near it, so a deadline that moved
+//! would tell their names.
 //! What is left is that other work on the same processors is slowed a little by a hash that is computed.
 
 use std::time::{Duration, Instant};
@@ -19,9 +20,6 @@ const ROOM: f64 = 2.0;
 const LONGEST: Duration = Duration::from_secs(4);
 /// Stored hashes have always been allowed so much memory for each worker.
 const MEMORY_MIB: u32 = 64;
-
-/// How much of what an overrun added is left when the pace is relaxed: half of it after fourteen times.
-const KEPT: f64 = 0.95;
 
 /// What every comparison takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,28 +53,6 @@ impl Pace {
     /// Whether the dearest hash is expected to leave after the deadline.
     pub fn is_too_slow(&self) -> bool {
         self.expected > LONGEST
-    }
-
-    /// For all that follow a hash that took longer than a turn: the machine has other work now. While one hash does
-    /// not take more than [`ROOM`] times the longest before it, none leaves after the deadline.
-    #[must_use]
-    pub fn stretched(self, taken: Duration) -> Self {
-        let turn = taken.clamp(self.turn, LONGEST.max(self.turn));
-        Self { turn, answer: self.answer.max(turn.mul_f64(ROOM).min(LONGEST)), ..self }
-    }
-
-    /// A little nearer to what is expected.
-    #[must_use]
-    pub fn relaxed(self) -> Self {
-        let nearer = |now: Duration, expected: Duration| {
-            let expected = expected.min(LONGEST);
-            expected + now.saturating_sub(expected).mul_f64(KEPT)
-        };
-        Self {
-            turn: nearer(self.turn, self.expected),
-            answer: nearer(self.answer, self.expected.mul_f64(ROOM)),
-            ..self
-        }
     }
 
     /// When to answer what has taken this long: at the deadline, or at the next multiple of it.
@@ -173,28 +149,6 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_hash_makes_room_for_the_next_until_the_machine_is_quiet_again() {
-        let quiet = Pace::of(DEAREST, OWN, 1.0, 4);
-        assert_eq!(quiet.stretched(quiet.turn), quiet, "within its turn");
-        let mut pace = quiet;
-        for _ in 0..3 {
-            // As slow as was made room for: all leave at the deadline.
-            let taken = pace.answer.min(LONGEST / 2);
-            assert_eq!(pace.answer_after(taken), pace.answer);
-            pace = pace.stretched(taken);
-            assert!(pace.turn >= taken && pace.answer >= 2 * taken, "{pace:?}");
-        }
-        let slow = pace.stretched(10 * LONGEST);
-        assert_eq!((slow.turn, slow.answer), (LONGEST, LONGEST));
-        assert_eq!(slow.stretched(Duration::ZERO), slow, "a fast one proves nothing");
-        let later = (0..14).fold(slow, |pace, _| pace.relaxed());
-        assert!(later.turn < LONGEST / 2 + quiet.turn, "{later:?}");
-        let long_after = (0..1000).fold(later, |pace, _| pace.relaxed());
-        assert!(long_after.turn - quiet.turn < Duration::from_micros(1), "{long_after:?}");
-        assert!(long_after.answer - quiet.answer < Duration::from_micros(1));
-    }
-
-    #[test]
     fn strangers_share_the_memory_by_weight() {
         let strangers =
             |memory_mib, workers| Pace::of(HashCost { memory_mib, ..DEAREST }, OWN, 1.0, workers).strangers;
@@ -211,7 +165,6 @@ mod tests {
         let pace = Pace::of(HashCost { millis: 99_999, memory_mib: 1 }, OWN, 20.0, 1);
         assert_eq!((pace.turn, pace.answer), (LONGEST, LONGEST));
         assert!(pace.is_too_slow());
-        assert_eq!(pace.stretched(2 * LONGEST).relaxed(), pace);
         assert!(!Pace::of(DEAREST, OWN, 16.0, 1).is_too_slow());
     }
 }

@@ -165,7 +165,9 @@ pub async fn ask(guarded: Guarded, body: UnreadBody<AttemptBody>) -> Result<Http
         Some(CaptchaSolution { id, answer }) => {
             match asker.redeem(services, &live, id, answer.expose()).await {
                 Answered::Solved => true,
-                Answered::Nothing | Answered::Wrong => {
+                // A form that passes its empty fields on.
+                Answered::Nothing => false,
+                Answered::Wrong => {
                     let captcha = challenge(asker, services, &live).await;
                     return Ok(HttpResponse::Ok().json(Decision::Challenge { captcha, retry_after: None }));
                 }

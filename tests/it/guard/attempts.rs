@@ -17,6 +17,7 @@ on_both_stores!(
     a_success_forgives_and_an_abandoned_attempt_counts_nowhere,
     the_first_outcome_stays_and_can_be_told_again,
     an_attempt_about_which_nothing_is_said_counts_as_a_failure,
+    an_old_outcome_that_is_told_again_counts_nothing_anew,
     a_known_device_goes_on_where_strangers_have_used_up_the_name,
     spellings_of_one_name_share_their_failures,
 );
@@ -162,6 +163,26 @@ async fn an_attempt_about_which_nothing_is_said_counts_as_a_failure(store: Store
     assert_eq!(shop.ask("ada").await["decision"], "challenge");
 }
 
+/// A program's queue of retries may run dry hours later.
+async fn an_old_outcome_that_is_told_again_counts_nothing_anew(store: Store) {
+    let (app, _, shop) = start(store).await;
+    let attempts = [shop.go("ada").await, shop.go("ada").await, shop.go("ada").await];
+    for attempt in &attempts {
+        assert_eq!(shop.tell(attempt, "success").await.status, 200);
+    }
+    for minutes in [1, 9, 60] {
+        app.advance(Duration::from_secs(60 * minutes));
+        for attempt in &attempts {
+            let told = shop.tell(attempt, "success").await;
+            assert_eq!(told.status, if minutes == 1 { 200 } else { 410 }, "{minutes}");
+        }
+        shop.succeed("ada").await;
+    }
+    for _ in 0..3 {
+        shop.fail("ada").await;
+    }
+}
+
 async fn a_known_device_goes_on_where_strangers_have_used_up_the_name(store: Store) {
     let (app, boss, shop) = start(store).await;
     let device = shop.succeed("ada").await;
@@ -225,6 +246,9 @@ async fn what_is_no_attempt_is_said_to_be_none() {
     for other in ["x", "AAAA", &forged, &attempt[1..], &"A".repeat(5000)] {
         assert_eq!(shop.tell(other, "failure").await.status, 404, "{other}");
     }
+    // A form that passes its empty fields on.
+    let empty = json!({ "login": "eve", "address": "::1", "captcha": { "id": "", "answer": "" } });
+    assert_eq!(shop.ask_with(empty).await["decision"], "go");
     // A device that is none of ours is a stranger's.
     for (login, device) in [("bob", ""), ("carol", "x"), ("dave", &"A".repeat(10_000))] {
         let ask = json!({ "login": login, "address": "::1", "device": device });

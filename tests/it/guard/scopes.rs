@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{Program, start};
-use crate::support::app::{PASSWORD, Store};
+use super::{Program, start, started};
+use crate::support::app::{PASSWORD, Store, TestApp};
 
 #[tokio::test]
 async fn only_a_token_of_a_realm_may_ask() {
@@ -59,6 +59,21 @@ async fn what_happens_in_a_realm_counts_nowhere_else() {
         app.client().login("bob", "a wrong password").await;
     }
     shop.go("bob").await;
+}
+
+#[tokio::test]
+async fn a_limit_that_only_monitors_says_what_it_would_have_refused() {
+    use gatehouse::audit::EventFilter;
+    let toml = "[limits.guard-account]\nmode = \"monitor\"\nrules = [{ max = 2, window = \"1m\" }]\n";
+    let (app, _, shop) = started(TestApp::on(Store::Memory).file(toml)).await;
+    for _ in 0..4 {
+        shop.fail("ada").await;
+    }
+    let audit = &app.services.audit;
+    audit.flush().await;
+    let events = audit.log().page(&EventFilter::default(), None, 100).await.unwrap().entries;
+    let noted = events.iter().filter(|event| event.noted && event.limit.as_deref() == Some("guard-account"));
+    assert_eq!(noted.count(), 2, "{events:#?}");
 }
 
 #[tokio::test]
