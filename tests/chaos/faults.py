@@ -44,7 +44,6 @@ class Faults:
 
     def of_redis(self):
         store = self.parts.store
-        masters = lambda: [node for node in store.nodes if node.is_master()]
 
         def restart(node):
             node.kill(), node.start()
@@ -57,16 +56,15 @@ class Faults:
         if store.fails_over:
             self.add("Redis: a master failed over", lambda: store.fail_over(self.chance), 0, store.ensure,
                      in_short=True, of_store=True)
-        self.add("Redis: everything lost", lambda: [node.ask("FLUSHALL") for node in masters()], in_short=True,
-                 of_store=True)
+        self.add("Redis: everything lost", store.lose_everything, in_short=True, of_store=True)
         self.add("Redis: every server killed at once", lambda: [restart(node) for node in store.nodes], 0,
                  store.ensure, of_store=True)
 
     def of_postgres(self):
-        postgres = self.parts.postgres
-        self.add("PostgreSQL killed", postgres.kill, 2, postgres.ensure, in_short=True)
-        self.add("PostgreSQL stopped", lambda: postgres.signal(signal.SIGSTOP), 4,
-                 lambda: postgres.signal(signal.SIGCONT))
+        postgres, master = self.parts.postgres, self.parts.postgres.process
+        self.add("PostgreSQL killed", master.kill, 2, postgres.ensure, in_short=True)
+        self.add("PostgreSQL stopped", lambda: master.signal_all(signal.SIGSTOP), 4,
+                 lambda: master.signal_all(signal.SIGCONT))
 
     def of_gateway(self):
         gateway = self.parts.gateway
@@ -99,10 +97,10 @@ class Faults:
     def of_clocks(self):
         for hours in (1, -1):
             if self.parts.instances[0].steerable:
-                # libfaketime reads the file once a second.
+                # libfaketime reads the file once a second: until then, the clock is not back.
                 self.add(f"an instance's clock steps {hours:+d} h, and back",
                          lambda hours=hours: self.an_instance().ahead(3600 * hours), 6,
-                         lambda: self.chosen.ahead(0), in_short=hours == 1)
+                         lambda: (self.chosen.ahead(0), time.sleep(1.5)), in_short=hours == 1)
             else:
                 self.left_out.append(f"clock step {hours:+d} h: libfaketime is missing (scripts/setup)")
 

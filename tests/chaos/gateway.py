@@ -1,5 +1,5 @@
 """The SMS gateway: takes messages, notes each, and fails as it is told to."""
-import collections, http.server, json, threading, time
+import collections, http.server, json, sys, threading, time, traceback
 
 # taken: it will be sent, whatever the answer is. monotonic: as the rest of the test; wall: as the ledger.
 Message = collections.namedtuple("Message", "monotonic wall id number code")
@@ -11,6 +11,7 @@ class Gateway:
 
     def __init__(self):
         self.mode, self.taken, self.lock, self.port = "ok", [], threading.Lock(), 0
+        self.mistakes = []  # of this gateway itself: then it may have missed messages
         self.come_back()
 
     def take(self, body):
@@ -40,7 +41,8 @@ class Gateway:
             daemon_threads, request_queue_size = True, 256
 
             def handle_error(self, *_):
-                pass
+                if not isinstance(sys.exc_info()[1], OSError):
+                    gateway.mistakes.append(f"the gateway: {traceback.format_exc()}")
 
         self.server = Server(("127.0.0.1", self.port), Handler)
         self.port = self.server.server_address[1]

@@ -3,6 +3,9 @@ import collections
 
 # What run.py sets for sms-phone, and the defaults of login-account.
 SHORT_WINDOW, PER_HOUR, GUESSES = 10, 5, 20
+HOUR = 3600
+# With fewer of them, it says nothing that all of them succeeded.
+HONEST_ACTS = 30
 # A message is admitted some time before it reaches the gateway: at most this long.
 ON_THE_WAY = 60
 
@@ -17,6 +20,12 @@ PROMISES = ["messages over the cap", "messages doubled", "messages lost", "guess
 def closer_than(window, times):
     times = sorted(times)
     return any(later - earlier < window for earlier, later in zip(times, times[1:]))
+
+
+def most_within(window, spans):
+    """How many of what happened between these begins and ends happened within so many seconds, at least."""
+    return max((sum(begun >= first and ended < first + window for begun, ended in spans) for first, _ in spans),
+               default=0)
 
 
 class Judge:
@@ -38,9 +47,11 @@ class Judge:
     def caps(self):
         over = self.found["messages over the cap"]
         for number, messages in self.by_number.items():
-            if len(messages) > PER_HOUR:
-                over.append(f"{len(messages)} messages to {number} in less than an hour")
-            if closer_than(SHORT_WINDOW, [self.admitted[one.id] for one in messages if one.id in self.admitted]):
+            times = [self.admitted[one.id] for one in messages if one.id in self.admitted]
+            in_hour = most_within(HOUR, [(time, time) for time in times])
+            if in_hour > PER_HOUR:
+                over.append(f"{in_hour} messages to {number} in less than an hour")
+            if closer_than(SHORT_WINDOW, times):
                 over.append(f"two messages to {number} within {SHORT_WINDOW} s")
 
     def doubles(self):
@@ -66,9 +77,11 @@ class Judge:
 
     def guesses(self):
         over = self.found["guesses over the bound"]
-        over += [f"{self.load.compared[login]} wrong passwords compared at {login}, whose bound is {bound}"
-                 for login, bound in self.load.bounds.items() if self.load.compared[login] > bound]
-        over += [f"the code of {number} worked after {wrong} wrong ones" for number, wrong in self.load.stolen]
+        for login, spans in self.load.compared.items():
+            compared, bound = most_within(HOUR, spans), self.load.bounds[login]
+            if compared > bound:
+                over.append(f"{compared} wrong passwords compared at {login} within an hour, whose bound is {bound}")
+        over += self.load.stolen
 
     def failures(self):
         """An instance's at any time; those that HAProxy makes of a cut connection only while nothing is broken."""
@@ -80,6 +93,23 @@ class Judge:
     def refusals(self):
         self.found["honest people refused while nothing was broken"] += [
             f"{act.who}: {act.said}" for act in self.load.acts if not act.fine and self.is_calm(act)]
+
+    def unproved(self):
+        """For which promises the load was too little to break them."""
+        messages = max(map(len, self.by_number.values()), default=0)
+        if messages < PER_HOUR:
+            yield f"the cap on messages: no number got the {PER_HOUR} of an hour, at most {messages}"
+        compared = self.most_compared()
+        if compared < GUESSES:
+            yield f"the bound on guesses: at no account were {GUESSES} wrong passwords compared, at most {compared}"
+        if not self.load.thieves:
+            yield "the bound on guesses: no code was tried after too many wrong ones"
+        calm = sum(act.fine and self.is_calm(act) for act in self.load.acts)
+        if calm < HONEST_ACTS:
+            yield f"that honest people are served: only {calm} acts while nothing was broken, of {HONEST_ACTS}"
+
+    def most_compared(self):
+        return max((most_within(HOUR, spans) for spans in self.load.compared.values()), default=0)
 
     def is_calm(self, happened):
         """Nothing was broken from its begin to its end."""
@@ -116,10 +146,12 @@ class Judge:
 
     def figures(self):
         states = ", ".join(f"{count} {state}" for state, count in sorted(collections.Counter(self.state.values()).items()))
-        most = max(self.load.compared.values(), default=0)
+        calm = sum(self.is_calm(act) for act in self.load.acts)
         return [f"{len(self.calls)} calls, {len(self.load.acts)} honest acts, of which "
-                f"{sum(not act.fine for act in self.load.acts)} failed, all while something was broken unless listed",
+                f"{sum(not act.fine for act in self.load.acts)} failed, all while something was broken unless listed; "
+                f"{calm} acts while nothing was broken",
                 f"{len(self.taken)} messages at the gateway, at most "
                 f"{max(map(len, self.by_number.values()), default=0)} to a number; ledger: {states}",
-                f"wrong passwords compared at one account: at most {most}, bound {GUESSES} and what an outage adds",
+                f"wrong passwords compared at one account: at most {self.most_compared()}, bound {GUESSES} and what an outage adds; "
+                f"codes tried after too many wrong ones: {self.load.thieves}",
                 f"codes answered as sent: {len(self.load.confirmed)}, as perhaps sent: {self.load.unknown}"]

@@ -1,5 +1,5 @@
 """The people: honest ones, guessers of passwords and of codes, and a flood of requests for messages."""
-import collections, contextlib, http.client, json, random, threading, time
+import collections, contextlib, http.client, json, random, threading, time, traceback
 from .processes import Failed
 
 PASSWORD = "correct horse battery staple"
@@ -9,6 +9,8 @@ VICTIMS, FLOODED = 3, 4  # fresh ones for each fault
 # Of wrong passwords that are compared at an account within an hour: login-account, and one more for each of the
 # other instances after a loss of Redis (docs/operations.md, "When Redis loses everything").
 BOUND = 20 + 2
+# The same of wrong codes that are compared at a number within ten minutes: sms-guess.
+CODE_BOUND, CODE_TRIES = 5 + 2, 11
 
 # made: the answer is HAProxy's own. problem: its name, as in /problems/NAME.
 Answer = collections.namedtuple("Answer", "status problem body cookies made")
@@ -70,9 +72,12 @@ class Load:
     def __init__(self, client, gateway, seed):
         self.client, self.gateway, self.random = client, gateway, random.Random(seed)
         self.lock, self.over, self.acts = threading.Lock(), threading.Event(), []
-        self.compared = collections.Counter()  # wrong passwords at a victim
+        self.compared = collections.defaultdict(list)  # begin and end of each wrong password at a victim
         self.guessing = collections.Counter()  # guesses in flight at a victim
-        self.stolen = []                       # codes that worked after too many wrong ones
+        self.stolen = []                       # what came of too many wrong codes
+        self.thieves = 0                       # how often that was tried, and answered
+        self.outages, self.store_is_out = 0, False
+        self.mistakes = []                     # of the people themselves: they did not do what they are for
         self.bounds = {}                       # how many may be compared there
         self.confirmed = []                    # the number, for each answer that says: sent
         self.named = set()                     # numbers of honest requests, which repeat under one Idempotency-Key
@@ -108,10 +113,13 @@ class Load:
     @contextlib.contextmanager
     def outage(self, of_store):
         """What is in flight when Redis goes away may be compared beyond the bound, once for each loss."""
-        before = +self.guessing
+        with self.lock:
+            before = +self.guessing
+            self.outages, self.store_is_out = self.outages + of_store, of_store
         yield
-        if of_store:
-            with self.lock:
+        with self.lock:
+            self.store_is_out = False
+            if of_store:
                 for login in self.bounds:
                     self.bounds[login] += max(before[login], 0)
 
@@ -129,9 +137,20 @@ class Load:
         return self.random.choice(group)
 
     def repeat(self, act, pause):
-        while not self.over.is_set():
-            act()
-            self.over.wait(pause * self.random.uniform(0.5, 1.5))
+        try:
+            while not self.over.is_set():
+                act()
+                self.over.wait(pause * self.random.uniform(0.5, 1.5))
+        except Exception:
+            with self.lock:
+                self.mistakes.append(f"{act.__name__}: {traceback.format_exc()}")
+
+    def check(self):
+        """A test in which somebody fell over has not tested what it says."""
+        with self.lock:
+            mistakes = self.mistakes + self.gateway.mistakes
+        if mistakes:
+            raise Failed(f"{len(mistakes)} of the people and the gateway of the test failed. First: {mistakes[0]}")
 
     def honest(self, who, attempt, right):
         """As people do: another try after a 503 or no answer, as soon as it says."""
@@ -188,25 +207,35 @@ class Load:
         body = {"login": login, "password": f"wrong {self.random.random()}"}
         with self.lock:
             self.guessing[login] += 1
+        begun = time.monotonic()
         answer = self.client.solving("guesser", "/api/v1/login", body, self.address())
         with self.lock:
             self.guessing[login] -= 1
-            self.compared[login] += answer.status == 401
+            if answer.status == 401:
+                self.compared[login].append((begun, time.monotonic()))
 
     def flood(self):
         self.ask_for_code("flood", self.target(self.flooded), self.address())
 
     def guess_code(self):
-        """Tries eleven wrong codes of a number, and then the right one, which must be void by then."""
-        number, wrong = self.number(), 0
+        """Tries wrong codes of a number, of which most must be refused, and then the right one, which must be, too."""
+        number = self.number()
         if self.ask_for_code("thief", number, self.address()).status != 202 or not self.gateway.sent_to(number):
             return
-        code = self.gateway.sent_to(number)[-1].code
-        for n in range(1, 12):
-            other = f"{(int(code) + n) % 10**6:06d}"
-            wrong += self.enter("thief", number, other).status == 401
-        if self.enter("thief", number, code).status == 200 and wrong > 5:
-            self.stolen.append((number, wrong))
+        code, said, lost = self.gateway.sent_to(number)[-1].code, [], self.store_is_out - self.outages
+        for n in range(1, CODE_TRIES + 1):
+            if self.over.is_set():
+                return
+            said.append(self.enter("thief", number, f"{(int(code) + n) % 10**6:06d}").status)
+        last, lost = self.enter("thief", number, code).status, lost + self.outages
+        wrong, refused = said.count(401), said.count(429)
+        # The one guess in flight when Redis goes away may be compared beyond the bound.
+        if wrong > CODE_BOUND + lost:
+            self.stolen.append(f"{wrong} wrong codes compared at {number}")
+        if wrong + refused > CODE_BOUND and last in (200, 401, 429) and not lost:
+            self.thieves += 1
+            if last == 200:
+                self.stolen.append(f"the code of {number} worked after {wrong} wrong ones and {refused} refused")
 
     def enter(self, who, number, code):
         return self.client.solving(who, "/api/v1/sms/login", {"phone": number, "code": code}, self.address())
@@ -223,3 +252,6 @@ class Load:
         self.over.set()
         for thread in self.threads:
             thread.join(60)
+            if thread.is_alive():
+                raise Failed("a call that began before the end of the test is not done a minute later")
+        self.check()

@@ -9,9 +9,9 @@ class Network:
     all = []
 
     def __init__(self):
-        Network.all.append(self)
         self.process = subprocess.Popen([sys.executable, "-B", os.path.abspath(__file__)], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        Network.all.append(self)
         self.lock = threading.Lock()
 
     def tell(self, **order):

@@ -8,6 +8,14 @@ class Failed(Exception):
     """The test itself could not go on."""
 
 
+def program(name):
+    """Where it is; the servers of some packages are not on everybody's PATH."""
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if not found:
+        raise Failed(f"{name} is missing: scripts/setup")
+    return found
+
+
 def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -27,6 +35,13 @@ def wait_for(what, ready, seconds=PATIENCE):
     raise Failed(f"{what}: not within {seconds} s")
 
 
+def insist(what, question):
+    """The first answer that is not empty. On a busy machine a question can take longer than it may."""
+    answers = []
+    wait_for(what, lambda: answers.append(question()) or answers[-1])
+    return answers[-1]
+
+
 def accepts(port):
     with socket.create_connection(("127.0.0.1", port), 1):
         return True
@@ -34,10 +49,9 @@ def accepts(port):
 
 class Process:
     """A server that can be killed, stopped and started again."""
-    all = []
+    all, started = [], set()  # the servers, and the id of each process that was ever started for one
 
     def __init__(self, name, folder, command, environment=None):
-        Process.all.append(self)
         self.name, self.command, self.folder = name, command, folder
         self.environment = {**os.environ, **(environment or {})}
         self.log = open(os.path.join(folder, f"{name}.log"), "ab")
@@ -46,6 +60,9 @@ class Process:
     def start(self):
         self.process = subprocess.Popen(self.command, cwd=self.folder, env=self.environment, stdout=self.log,
                                         stderr=self.log, stdin=subprocess.DEVNULL, start_new_session=True)
+        Process.started.add(self.process.pid)
+        if self not in Process.all:
+            Process.all.append(self)
 
     def runs(self):
         return self.process.poll() is None
@@ -64,6 +81,10 @@ class Process:
         self.signal(signal.SIGKILL)
         self.process.wait()
 
+    def end(self):
+        """When the test is over."""
+        self.kill()
+
 
 class Disk:
     """A folder on a small file system of its own, if mounting is allowed; it can be filled up."""
@@ -72,9 +93,9 @@ class Disk:
     def __init__(self, folder, name, megabytes):
         self.path, self.small = os.path.join(folder, name), False
         os.mkdir(self.path)
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", self.path]
-        done = subprocess.run(mount, capture_output=True, text=True)
         Disk.all.append(self)
+        mount = [program("mount"), "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", self.path]
+        done = subprocess.run(mount, capture_output=True, text=True)
         self.small, self.why = done.returncode == 0, (done.stderr or "").strip()
 
     def fill(self):
@@ -90,8 +111,36 @@ class Disk:
         os.remove(os.path.join(self.path, "filler"))
 
     def end(self):
-        if self.small:
-            subprocess.run(["umount", "-l", self.path], check=False)
+        if os.path.ismount(self.path):
+            subprocess.run([program("umount"), "-l", self.path], check=True)
+
+
+class Postmaster(Process):
+    """PostgreSQL's first process. The processes of its connections are its children, in sessions of their own."""
+
+    def signal_all(self, number):
+        for process in [self.process.pid, *children(self.process.pid)] if self.runs() else []:
+            try:
+                os.kill(process, number)
+            except ProcessLookupError:
+                pass
+
+    def kill(self):
+        self.signal_all(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self):
+        """Lets it give its shared memory back: after SIGKILL that would stay until the machine is restarted."""
+        if not self.runs() and os.path.exists(os.path.join(self.data, "postmaster.pid")):
+            self.start()  # killed: it finds what it left behind, and ends it as soon as it may
+            time.sleep(1)
+        self.signal_all(signal.SIGCONT)
+        if self.runs():
+            self.process.send_signal(signal.SIGQUIT)
+        try:
+            self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.kill()
 
 
 class Postgres:
@@ -109,35 +158,25 @@ class Postgres:
         if os.getuid() == 0:  # it refuses to run as root
             os.chmod(folder, 0o755), os.chmod(self.disk.path, 0o755)
             shutil.chown(self.folder, "postgres", "postgres")
-            self.user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+            self.user = [program("setpriv"), "--reuid=postgres", "--regid=postgres", "--clear-groups"]
         self.run("initdb", "-D", self.folder, "-U", "gatehouse", "-A", "trust", "-E", "UTF8", "--no-sync",
                  "--wal-segsize=1")
         settings = {"listen_addresses": "127.0.0.1", "max_wal_size": "32MB", "min_wal_size": "4MB", "fsync": "off"}
         command = [*self.user, f"{self.bin}/postgres", "-D", self.folder, "-p", str(self.port), "-k", self.folder]
         command += [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
-        self.process = Process("postgres", folder, command)
+        Postmaster.data = self.folder
+        self.process = Postmaster("postgres", folder, command)
         wait_for("PostgreSQL", self.answers)
         self.sql("CREATE DATABASE gatehouse", "postgres")
         self.door = network.door("postgres", self.port)
 
-    def run(self, program, *arguments):
-        subprocess.run([*self.user, f"{self.bin}/{program}", *arguments], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    def run(self, name, *arguments):
+        done = subprocess.run([*self.user, f"{self.bin}/{name}", *arguments], capture_output=True, text=True)
+        if done.returncode:
+            raise Failed(f"{name}: {done.stderr.strip() or f'status {done.returncode}'}")
 
     def answers(self):
         return self.sql("SELECT 1", "postgres") == [["1"]]
-
-    def signal(self, number):
-        """To the server and to the process of each connection: those are in sessions of their own."""
-        for process in [self.process.process.pid, *children(self.process.process.pid)]:
-            try:
-                os.kill(process, number)
-            except ProcessLookupError:
-                pass
-
-    def kill(self):
-        self.signal(signal.SIGKILL)
-        self.process.process.wait()
 
     def ensure(self):
         """Starts it if it has ended, as it also does by itself when there is no room for its log."""
@@ -157,8 +196,11 @@ class Postgres:
 
 
 def children(parent):
-    with open(f"/proc/{parent}/task/{parent}/children") as file:
-        return [int(child) for child in file.read().split()]
+    try:
+        with open(f"/proc/{parent}/task/{parent}/children") as file:
+            return [int(child) for child in file.read().split()]
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        return []
 
 
 HAPROXY = """
@@ -193,10 +235,7 @@ class Haproxy(Process):
         servers = "\n".join(f"    server {one.name} 127.0.0.1:{one.door}" for one in instances)
         with open(file, "w") as config:
             config.write(HAPROXY.format(port=self.port, servers=servers))
-        program = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-        if not program:
-            raise Failed("HAProxy is missing: scripts/setup")
-        super().__init__("haproxy", folder, [program, "-f", file])
+        super().__init__("haproxy", folder, [program("haproxy"), "-f", file])
 
     def start(self):
         super().start()

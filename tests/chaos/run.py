@@ -1,15 +1,18 @@
 """The whole test: builds the installation, breaks each part in turn, and judges."""
-import argparse, collections, os, random, shutil, signal, subprocess, sys, tempfile, time
+import argparse, collections, os, random, shutil, signal, subprocess, sys, tempfile, time, traceback
 from . import stores
 from .faults import Faults
 from .gateway import Gateway
 from .judge import PROMISES, Judge, Phase
 from .load import ANSWER, PASSWORD, Client, Load
 from .network import Network
-from .processes import Disk, Failed, Haproxy, Instance, Postgres, Process, wait_for
+from .processes import Disk, Failed, Haproxy, Instance, Postgres, Process, insist, wait_for
 
 INSTANCES = 3
 RECOVERS_WITHIN = 60
+SHORT_WITHIN = 8 * 60  # of seconds; it usually takes somewhat more than one minute
+LONG = 240             # seconds after which even a slow machine has put every promise to the test
+BINARY = os.path.join(os.environ.get("CARGO_TARGET_DIR") or "target", "debug", "gatehouse")
 # One message a minute would take an hour to reach the hourly limit.
 SMS_PHONE = ('[{ max = 1, window = "10s" }, { max = 3, window = "24h", then = "captcha" }, '
              '{ max = 5, window = "1h" }, { max = 10, window = "24h" }]')
@@ -22,21 +25,16 @@ class Installation:
         self.folder, self.instances, self.gateway, self.network = folder, [], Gateway(), Network()
 
     def start(self, arguments):
+        binary = os.path.abspath(arguments.binary)
+        if not os.access(binary, os.X_OK):
+            raise Failed(f"{binary} is missing: cargo build --all-features")
         self.postgres = Postgres(self.folder, self.network)
         self.store = stores.KINDS[arguments.store](self.folder, Network())
-        binary, environment = os.path.abspath(arguments.binary), self.environment()
+        environment = self.environment()
         for number in range(1, INSTANCES + 1):
             self.instances.append(Instance(number, binary, self.folder, self.network, environment))
             wait_for(self.instances[-1].name, self.instances[-1].is_ready)
         self.haproxy = Haproxy(self.folder, self.instances)
-
-    def end(self):
-        for process in reversed(Process.all):
-            process.kill()
-        for disk in Disk.all:
-            disk.end()
-        for network in Network.all:
-            network.end()
 
     def environment(self):
         gateway = self.network.door("gateway", self.gateway.port)
@@ -67,16 +65,18 @@ class Run:
         faults = Faults(self.parts, self.chance)
         for why in faults.left_out:
             print(f"!! LEFT OUT: {why}", flush=True)
-        chosen = [fault for fault in faults.found if fault.in_short or not self.arguments.short]
+        chosen = [fault for fault in faults.found if (fault.in_short or not self.arguments.short)
+                  and self.arguments.only in fault.name]
+        if not chosen:
+            raise Failed(f"no fault has {self.arguments.only!r} in its name")
         end = time.monotonic() + self.arguments.seconds
         self.load.fresh_targets()
         self.load.start()
         time.sleep(2)
         while True:
             for fault in self.chance.sample(chosen, len(chosen)):
-                if self.arguments.only in fault.name:
-                    self.suffer(fault)
-                if self.phases and self.arguments.seconds and time.monotonic() > end:
+                self.suffer(fault)
+                if self.arguments.seconds and time.monotonic() > end:
                     break
             if time.monotonic() > end:
                 break
@@ -97,6 +97,7 @@ class Run:
         waited = ", ".join(f"{what} {seconds:.1f} s" for what, seconds in missing.items())
         print(f"{fault.name}: " + (f"recovered in {recovered - ended:.1f} s" if recovered else "NOT RECOVERED")
               + (f"; missing: {waited}" if waited else ""), flush=True)
+        self.load.check()
         time.sleep(2)
 
     def recovered(self):
@@ -139,7 +140,7 @@ def parse():
     parser.add_argument("--seed", type=int, default=1, help="order of the faults, and who does what")
     parser.add_argument("--only", default="", metavar="TEXT", help="only faults whose name contains this")
     parser.add_argument("--store", choices=stores.KINDS, default="cluster")
-    parser.add_argument("--binary", default="target/debug/gatehouse")
+    parser.add_argument("--binary", default=BINARY, help="default: %(default)s")
     parser.add_argument("--keep", action="store_true", help="keep the folder with the logs")
     return parser.parse_args()
 
@@ -154,7 +155,12 @@ def report(run, ledger):
         print(f"{len(broken[promise]):5d}  {promise}")
         for what, times in collections.Counter(broken[promise]).most_common(10):
             print(f"       {what}" + (f" ({times} times)" if times > 1 else ""))
-    return any(broken.values())
+    unproved, arguments = list(judge.unproved()), run.arguments
+    for what in unproved:
+        print(f"!! NOT PROVED: {what}")
+    # A short run on a slow machine may be too little for that; a long one is not.
+    long = not (arguments.short or arguments.only) and not 0 < arguments.seconds < LONG
+    return any(broken.values()) or (long and bool(unproved))
 
 
 def show_logs(folder):
@@ -169,23 +175,64 @@ def stop(*_):
     raise SystemExit(130)
 
 
+def too_late(*_):
+    raise Failed(f"the short form is not done within {SHORT_WITHIN} s")
+
+
+def forget_clocks():
+    """Removes what libfaketime keeps in shared memory for a process that was killed."""
+    for process in Process.started:
+        for name in (f"faketime_shm_{process}", f"sem.faketime_sem_{process}"):
+            try:
+                os.unlink(f"/dev/shm/{name}")
+            except FileNotFoundError:
+                pass
+
+
+def clean_up():
+    """Each step is taken, whatever becomes of the others."""
+    steps = [part.end for part in [*reversed(Process.all), *Disk.all, *Network.all]]
+    for step in [*steps, forget_clocks]:
+        try:
+            step()
+        except Exception as why:
+            print(f"chaos: cleaning up: {step.__qualname__}: {why!r}", file=sys.stderr)
+
+
+def test(arguments, folder):
+    """Whether a promise was broken."""
+    installation = Installation(folder)
+    installation.start(arguments)
+    run = Run(arguments, installation, random.Random(arguments.seed))
+    run.go()
+    ledger = "SELECT id, state, created_at FROM sms_messages"
+    return report(run, insist("the ledger", lambda: installation.postgres.sql(ledger)))
+
+
+def where(error):
+    """The last line of this test that led to the error."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if os.path.dirname(one.filename) == here]
+    return f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else "?"
+
+
 def main():
-    arguments = parse()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    arguments, ends = parse(), (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in ends:
         signal.signal(number, stop)
-    folder, installation, broken = tempfile.mkdtemp(prefix="gatehouse-chaos-"), None, True
+    signal.signal(signal.SIGALRM, too_late)
+    folder, broken = tempfile.mkdtemp(prefix="gatehouse-chaos-"), True
     try:
-        installation = Installation(folder)
-        installation.start(arguments)
-        run = Run(arguments, installation, random.Random(arguments.seed))
-        run.go()
-        broken = report(run, installation.postgres.sql(
-            "SELECT id, state, created_at FROM sms_messages"))
+        signal.alarm(SHORT_WITHIN if arguments.short else 0)
+        broken = test(arguments, folder)
     except Failed as why:
         print(f"chaos: {why}", file=sys.stderr)
+    except (OSError, subprocess.SubprocessError) as why:
+        print(f"chaos: {where(why)}: {why} {getattr(why, 'stderr', None) or ''}", file=sys.stderr)
     finally:
-        if installation:
-            installation.end()
+        for number in (*ends, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+        clean_up()
         if broken and not arguments.keep:
             show_logs(folder)
         print("logs:", folder) if arguments.keep else shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Redis as one server, under Sentinels, or as a cluster of six, with a door before each server."""
 import os, subprocess
-from .processes import Disk, Failed, Process, free_port, wait_for
+from .processes import Disk, Failed, Process, free_port, insist, program, wait_for
 
 NODE_TIMEOUT_MS = 2000
 
@@ -12,7 +12,7 @@ class Redis(Process):
         self.record = os.path.join(data, "appendonlydir", "appendonly.aof.manifest")
         os.mkdir(data)
         # As docs/operations.md recommends: an append-only file, written each second.
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", data, "--save", "",
+        command = [program("redis-server"), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", data, "--save", "",
                    "--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction",
                    "--repl-diskless-sync-delay", "0", "--repl-timeout", "10", *options]
         super().__init__(name, folder, [word.format(door=self.door, bus=self.bus) for word in command])
@@ -21,7 +21,7 @@ class Redis(Process):
     def start(self):
         """As an operator does: a full disk can leave a file that Redis 7.0 itself refuses to start with."""
         if os.path.exists(self.record):
-            subprocess.run(["redis-check-aof", "--fix", self.record], input="y\n", stdout=self.log, stderr=self.log,
+            subprocess.run([program("redis-check-aof"), "--fix", self.record], input="y\n", stdout=self.log, stderr=self.log,
                            text=True)
         super().start()
 
@@ -47,8 +47,14 @@ class Store:
         self.folder, self.network, self.disk = folder, network, Disk(folder, "redis", 96)
 
     def master(self, chance):
-        masters = [node for node in self.nodes if node.runs() and node.is_master()]
-        return chance.choice(masters)
+        return chance.choice(self.masters())
+
+    def masters(self):
+        return insist("a master of Redis", lambda: [one for one in self.nodes if one.runs() and one.is_master()])
+
+    def lose_everything(self):
+        for node in self.masters():
+            wait_for(f"{node.name} is emptied", lambda: node.ask("FLUSHALL") == "OK")
 
     def ensure(self):
         """Starts what has ended, by itself too, and waits until all is as it was."""
@@ -97,11 +103,14 @@ class Cluster(Store):
     def replica_of(self, master):
         own = master.ask("CLUSTER", "MYID")
         following = [line.split()[0] for line in master.ask("CLUSTER", "NODES").splitlines() if own in line.split()[3]]
-        return next(node for node in self.nodes if node.ask("CLUSTER", "MYID") in following)
+        return next((node for node in self.nodes if node.ask("CLUSTER", "MYID") in following), None)
 
     def fail_over(self, chance):
-        replica = self.replica_of(self.master(chance))
-        wait_for("a replica agrees to take over", lambda: replica.ask("CLUSTER", "FAILOVER") == "OK")
+        master = self.master(chance)
+        replica = insist("a replica", lambda: self.replica_of(master))
+        # If the answer to the first request was late, the replica is a master by the second.
+        wait_for("a replica agrees to take over",
+                 lambda: replica.ask("CLUSTER", "FAILOVER") == "OK" or replica.is_master())
         wait_for("a replica takes over", replica.is_master)
 
 
@@ -126,7 +135,7 @@ class Sentinels(Store):
             settings.write(f"port {port}\nbind 127.0.0.1\ndir {self.folder}\n"
                            f"sentinel monitor windows 127.0.0.1 {self.nodes[0].door} 2\n"
                            "sentinel down-after-milliseconds windows 2000\nsentinel failover-timeout windows 10000\n")
-        sentinel = Process(name, self.folder, ["redis-server", file, "--sentinel"])
+        sentinel = Process(name, self.folder, [program("redis-server"), file, "--sentinel"])
         sentinel.port, sentinel.ask = port, lambda *words: Redis.ask(sentinel, *words)
         return sentinel
 
@@ -140,7 +149,8 @@ class Sentinels(Store):
 
     def fail_over(self, chance):
         old = self.master(chance)
-        self.sentinels[0].ask("SENTINEL", "FAILOVER", "windows")
+        wait_for("a Sentinel agrees",
+                 lambda: self.sentinels[0].ask("SENTINEL", "FAILOVER", "windows").startswith(("OK", "INPROG")))
         wait_for("a replica takes over", lambda: not old.is_master())
 
 
