@@ -135,7 +135,7 @@ class Run:
 
 def parse():
     parser = argparse.ArgumentParser(prog="scripts/chaos", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="the faults that scripts/test runs, in somewhat more than a minute")
+    parser.add_argument("--short", action="store_true", help="the faults that scripts/test runs, in somewhat more than a minute; fails after 8")
     parser.add_argument("--seconds", type=int, default=0, help="go on with new rounds for that long (default: one round)")
     parser.add_argument("--seed", type=int, default=1, help="order of the faults, and who does what")
     parser.add_argument("--only", default="", metavar="TEXT", help="only faults whose name contains this")
