@@ -9,18 +9,12 @@ use crate::support::app::{ANSWER, Client, PASSWORD, Store, TestApp};
 use crate::support::authority::Authority;
 use crate::support::ports::free_port;
 use crate::support::redis::RedisServer;
-use crate::support::redis_group::RedisCluster;
+use crate::support::redis_group::{RedisCluster, SentinelTrio};
 
 /// A server that speaks TLS at a second port.
 fn with_tls(authority: &Authority, name: &str) -> (RedisServer, u16) {
-    let (port, [certificate, key]) = (free_port(), authority.certificate(name));
-    let server = RedisServer::start_at(free_port(), |command| {
-        command.args(["--tls-port", &port.to_string(), "--tls-auth-clients", "no"]);
-        command.arg("--tls-cert-file").arg(certificate.path());
-        command.arg("--tls-key-file").arg(key.path());
-        command.arg("--tls-ca-cert-file").arg(authority.file.path());
-    });
-    (server, port)
+    let (port, tls) = (free_port(), authority.redis(name));
+    (RedisServer::start_at(free_port(), |command| tls.prepare(port, command)), port)
 }
 
 async fn link(url: &str, authority: Option<&Authority>) -> RedisStore {
@@ -73,6 +67,24 @@ async fn the_same_rights_are_enough_on_a_cluster() {
     for node in &cluster.nodes {
         let denied: String = redis::cmd("INFO").arg("errorstats").query(&mut node.connection()).unwrap();
         assert!(!denied.contains("NOPERM"), "{denied}");
+    }
+}
+
+/// The servers speak TLS among themselves, too.
+#[tokio::test]
+async fn a_cluster_and_sentinels_are_reached_over_tls() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let tls = authority.redis("127.0.0.1");
+    let (cluster, trio) = (RedisCluster::secured(&tls), SentinelTrio::secured(&tls));
+    for url in [cluster.tls_url(), trio.tls_url()] {
+        let store = link(&url, Some(&stranger)).await;
+        assert!(!store.link().ready(Duration::from_millis(500)).await, "{url}: of another authority");
+        let app = TestApp::on(Store::Memory)
+            .set("store.url", &url)
+            .set("store.ca_file", authority.file.path().to_str().unwrap())
+            .set("store.timeout", "2s")
+            .set("live.backend", "redis");
+        everything_works(&app.start().await).await;
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::Connection;
 use tempfile::TempDir;
 
+use super::authority::RedisTls;
 use super::ports::free_port;
 use super::redis::RedisServer;
 use super::steered::SteeredClock;
@@ -21,24 +22,37 @@ const NEVER_MS: u64 = 100_000_000_000;
 /// Three masters, and a replica for each.
 pub struct RedisCluster {
     pub nodes: Vec<RedisServer>,
+    tls_ports: Vec<u16>,
     _folder: TempDir,
 }
 
 impl RedisCluster {
     /// All nodes use this clock, which must start a while before the time that the test begins at.
     pub fn steered(clock: &SteeredClock) -> Self {
-        Self::start(Some(clock), NEVER_MS, &[])
+        Self::start(Some(clock), NEVER_MS, &[], None)
     }
 
     /// A node that does not answer for that long is replaced. `options` are those of `redis-server`.
     pub fn failing_over(after: Duration, options: &[&str]) -> Self {
-        Self::start(None, after.as_millis() as u64, options)
+        Self::start(None, after.as_millis() as u64, options, None)
     }
 
-    fn start(clock: Option<&SteeredClock>, timeout_ms: u64, options: &[&str]) -> Self {
+    /// Speaks TLS, among its nodes too.
+    pub fn secured(tls: &RedisTls) -> Self {
+        Self::start(None, NEVER_MS, &[], Some(tls))
+    }
+
+    fn start(
+        clock: Option<&SteeredClock>,
+        timeout_ms: u64,
+        options: &[&str],
+        tls: Option<&RedisTls>,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let nodes: Vec<(RedisServer, u16)> = (0..6)
-            .map(|_| {
+        let tls_ports: Vec<u16> = (0..6).map(|_| free_port()).collect();
+        let nodes: Vec<(RedisServer, u16)> = tls_ports
+            .iter()
+            .map(|tls_port| {
                 let bus = free_port();
                 let port = free_port();
                 let server = RedisServer::start_at(port, |command| {
@@ -55,6 +69,9 @@ impl RedisCluster {
                         command.args(["--repl-timeout", "2000000000"]);
                         clock.steer(command);
                     }
+                    if let Some(tls) = tls {
+                        tls.prepare(*tls_port, command);
+                    }
                     command.args(options);
                 });
                 (server, bus)
@@ -68,8 +85,9 @@ impl RedisCluster {
             cluster::<()>(link, &["ADDSLOTSRANGE", &first.to_string(), &(last - 1).to_string()]);
             cluster::<()>(link, &["SET-CONFIG-EPOCH", &(index + 1).to_string()]);
         }
-        for (server, bus) in &nodes[1..] {
-            let (port, bus) = (server.port.to_string(), bus.to_string());
+        for ((server, bus), tls_port) in nodes.iter().zip(&tls_ports).skip(1) {
+            let port = if tls.is_some() { *tls_port } else { server.port };
+            let (port, bus) = (port.to_string(), bus.to_string());
             cluster::<()>(&mut links[0], &["MEET", "127.0.0.1", &port, &bus]);
         }
         let step = || {
@@ -97,12 +115,18 @@ impl RedisCluster {
                     && linked
             });
         }
-        Self { nodes: nodes.into_iter().map(|(server, _)| server).collect(), _folder: folder }
+        Self { nodes: nodes.into_iter().map(|(server, _)| server).collect(), tls_ports, _folder: folder }
     }
 
     pub fn url(&self) -> String {
         let hosts: Vec<_> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
         format!("redis-cluster://{}", hosts.join(","))
+    }
+
+    /// Of one that is secured.
+    pub fn tls_url(&self) -> String {
+        let hosts: Vec<_> = self.tls_ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        format!("rediss-cluster://{}", hosts.join(","))
     }
 
     pub fn connection(&self) -> redis::cluster::ClusterConnection {
@@ -136,23 +160,30 @@ pub struct SentinelTrio {
     /// The first master and the first replica.
     pub servers: [RedisServer; 2],
     pub sentinels: Vec<RedisServer>,
+    tls_ports: Vec<u16>,
     _folder: TempDir,
 }
 
 impl SentinelTrio {
     /// The servers use this clock, the Sentinels the real one.
     pub fn steered(clock: &SteeredClock) -> Self {
-        Self::start(Some(clock), &[])
+        Self::start(Some(clock), &[], None)
     }
 
     /// `options` are those of the two servers.
     pub fn with(options: &[&str]) -> Self {
-        Self::start(None, options)
+        Self::start(None, options, None)
     }
 
-    fn start(clock: Option<&SteeredClock>, options: &[&str]) -> Self {
+    /// All five speak TLS, with each other too.
+    pub fn secured(tls: &RedisTls) -> Self {
+        Self::start(None, &[], Some(tls))
+    }
+
+    fn start(clock: Option<&SteeredClock>, options: &[&str], tls: Option<&RedisTls>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server = |of: Option<u16>| {
+        let tls_port = free_port();
+        let server = |of: Option<u16>, tls_port: u16| {
             RedisServer::start_at(free_port(), |command| {
                 command.args(["--repl-diskless-sync-delay", "0"]);
                 if let Some(port) = of {
@@ -162,13 +193,24 @@ impl SentinelTrio {
                     command.args(["--repl-timeout", "2000000000"]);
                     clock.steer(command);
                 }
+                if let Some(tls) = tls {
+                    tls.prepare(tls_port, command);
+                }
                 command.args(options);
             })
         };
-        let master = server(None);
-        let replica = server(Some(master.port));
-        let sentinels = (0..3).map(|_| sentinel(&folder, master.port)).collect();
-        let trio = Self { servers: [master, replica], sentinels, _folder: folder };
+        let master = server(None, tls_port);
+        let port = if tls.is_some() { tls_port } else { master.port };
+        let replica = server(Some(port), free_port());
+        let tls_ports: Vec<u16> = (0..3).map(|_| free_port()).collect();
+        let sentinels = tls_ports
+            .iter()
+            .map(|tls_port| {
+                let options = tls.map(|tls| tls.options(*tls_port));
+                sentinel(&folder, port, options.iter().flatten())
+            })
+            .collect();
+        let trio = Self { servers: [master, replica], sentinels, tls_ports, _folder: folder };
         until("the replica has caught up", || trio.servers[1].replication("master_link_status") == "up");
         for sentinel in &trio.sentinels {
             until("a sentinel knows the others", || {
@@ -187,6 +229,12 @@ impl SentinelTrio {
         format!("redis-sentinel://{}/{MASTER}", hosts.join(","))
     }
 
+    /// Of one that is secured.
+    pub fn tls_url(&self) -> String {
+        let hosts: Vec<_> = self.tls_ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        format!("rediss-sentinel://{}/{MASTER}", hosts.join(","))
+    }
+
     /// Waits until the Sentinels have made the replica the master.
     pub fn until_replaced(&self) {
         until("the replica is the master", || {
@@ -201,10 +249,15 @@ impl SentinelTrio {
     }
 }
 
-fn sentinel(folder: &TempDir, master: u16) -> RedisServer {
+fn sentinel<'o>(
+    folder: &TempDir,
+    master: u16,
+    options: impl Iterator<Item = &'o (&'static str, String)>,
+) -> RedisServer {
     let port = free_port();
     let file = folder.path().join(format!("{port}.conf"));
-    let settings = format!(
+    let mut settings: String = options.map(|(name, value)| format!("{name} {value}\n")).collect();
+    settings += &format!(
         "sentinel monitor {MASTER} 127.0.0.1 {master} 2\nsentinel down-after-milliseconds {MASTER} 500\n\
          sentinel failover-timeout {MASTER} 5000\n"
     );
