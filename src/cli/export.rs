@@ -1,9 +1,9 @@
 //! Telemetry that is exported while the server runs, in builds that can.
 
 #[cfg(feature = "otlp")]
-pub use with::{Export, open};
+pub use with::{OtlpExport, open};
 #[cfg(not(feature = "otlp"))]
-pub use without::{Export, open};
+pub use without::{OtlpExport, open};
 
 #[cfg(feature = "otlp")]
 mod with {
@@ -16,23 +16,23 @@ mod with {
     use crate::cli::CliFailure;
     use crate::cli::log::SpanLayer;
 
-    pub struct Export(Option<Otlp>);
+    pub struct OtlpExport(Option<Otlp>);
 
-    pub struct RunningExport(Option<RunningOtlp>);
+    pub struct RunningOtlpExport(Option<RunningOtlp>);
 
-    pub fn open(settings: &Settings) -> Result<(Option<SpanLayer>, Export), CliFailure> {
+    pub fn open(settings: &Settings) -> Result<(Option<SpanLayer>, OtlpExport), CliFailure> {
         let opened = Otlp::open(&settings.telemetry, instance_name(settings), Clock::System);
         let (export, spans) = opened.map_err(CliFailure::unusable)?.unzip();
-        Ok((spans, Export(export)))
+        Ok((spans, OtlpExport(export)))
     }
 
-    impl Export {
-        pub fn start(self, metrics: &PrometheusHandle) -> RunningExport {
-            RunningExport(self.0.map(|export| export.start(metrics.clone())))
+    impl OtlpExport {
+        pub fn start(self, metrics: &PrometheusHandle) -> RunningOtlpExport {
+            RunningOtlpExport(self.0.map(|export| export.start(metrics.clone())))
         }
     }
 
-    impl RunningExport {
+    impl RunningOtlpExport {
         pub async fn finish(self) {
             if let Some(running) = self.0 {
                 running.finish().await;
@@ -50,13 +50,13 @@ mod without {
     use crate::cli::CliFailure;
     use crate::cli::log::SpanLayer;
 
-    pub struct Export;
+    pub struct OtlpExport;
 
-    pub fn open(_settings: &Settings) -> Result<(Option<SpanLayer>, Export), CliFailure> {
-        Ok((None, Export))
+    pub fn open(_settings: &Settings) -> Result<(Option<SpanLayer>, OtlpExport), CliFailure> {
+        Ok((None, OtlpExport))
     }
 
-    impl Export {
+    impl OtlpExport {
         pub const fn start(self, _metrics: &PrometheusHandle) -> Self {
             self
         }

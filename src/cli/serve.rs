@@ -8,7 +8,7 @@ use gatehouse::login::{CreateError, HashCaller, Password, Username};
 use gatehouse::telemetry;
 use gatehouse::web::kit::services::Services;
 
-use super::export::{self, Export};
+use super::export::{self, OtlpExport};
 use super::log::{LogWriter, say, tell};
 use super::{CliFailure, block_on, database_failure};
 
@@ -21,7 +21,7 @@ pub fn run(source: ConfigSource, loaded: LoadedConfig) -> Result<(), CliFailure>
     block_on(serve(source, loaded, export))?
 }
 
-async fn serve(source: ConfigSource, loaded: LoadedConfig, export: Export) -> Result<(), CliFailure> {
+async fn serve(source: ConfigSource, loaded: LoadedConfig, export: OtlpExport) -> Result<(), CliFailure> {
     let LoadedConfig { warnings, settings, live } = loaded;
     for warning in warnings {
         tracing::warn!(%warning, "the configuration has a former name");
