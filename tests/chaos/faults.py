@@ -87,7 +87,7 @@ class Faults:
         def reset(name):
             for _ in range(4):
                 self.network_of(name).reset(doors[name])
-                time.sleep(0.5)
+                time.sleep(0.5)  # the fault: four resets within two seconds
 
         for name, names in doors.items():
             self.add(f"{name}: connections reset", lambda name=name: reset(name),

@@ -27,7 +27,7 @@ class Gateway:
                 if mode != "refuse":
                     gateway.take(body)
                 if mode == "hang":
-                    time.sleep(HANG)
+                    time.sleep(HANG)  # longer than an instance waits
                 if mode == "drop":
                     return self.connection.close()
                 self.send_response({"fail": 500, "refuse": 400}.get(mode, 200))

@@ -100,7 +100,7 @@ class Load:
                 signed = self.client.solving("setting up", "/api/v1/login", body, self.address())
                 if signed.status == 200:
                     return login, signed.cookies
-            time.sleep(0.5)
+            time.sleep(0.5)  # refused: it asks again, as a person would
         raise Failed(f"{login} cannot be registered: {answer}")
 
     def fresh_targets(self):

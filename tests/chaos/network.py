@@ -59,7 +59,7 @@ class Door:
         try:
             while data := await reader.read(65536):
                 if self.delay:
-                    await asyncio.sleep(self.delay)
+                    await asyncio.sleep(self.delay)  # the fault itself
                 writer.write(data)
                 await writer.drain()
             if writer.can_write_eof():

@@ -31,7 +31,7 @@ def wait_for(what, ready, seconds=PATIENCE):
                 return time.monotonic() - begun
         except (OSError, subprocess.SubprocessError):
             pass
-        time.sleep(0.05)
+        time.sleep(0.05)  # other processes: nothing to wait on but their answers
     raise Failed(f"{what}: not within {seconds} s")
 
 
@@ -131,9 +131,10 @@ class Postmaster(Process):
 
     def end(self):
         """Lets it give its shared memory back: after SIGKILL that would stay until the machine is restarted."""
-        if not self.runs() and os.path.exists(os.path.join(self.data, "postmaster.pid")):
+        left_behind = os.path.join(self.data, "postmaster.pid")
+        if not self.runs() and os.path.exists(left_behind):
             self.start()  # killed: it finds what it left behind, and ends it as soon as it may
-            time.sleep(1)
+            wait_for("PostgreSQL is up once more", lambda: not self.runs() or "ready" in open(left_behind).read())
         self.signal_all(signal.SIGCONT)
         if self.runs():
             self.process.send_signal(signal.SIGQUIT)

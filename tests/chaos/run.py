@@ -72,7 +72,7 @@ class Run:
         end = time.monotonic() + self.arguments.seconds
         self.load.fresh_targets()
         self.load.start()
-        time.sleep(2)
+        time.sleep(2)  # load without a fault, before the first and after the last one
         while True:
             for fault in self.chance.sample(chosen, len(chosen)):
                 self.suffer(fault)
@@ -85,11 +85,11 @@ class Run:
 
     def suffer(self, fault):
         self.load.fresh_targets()
-        time.sleep(self.chance.uniform(0.5, 2))
+        time.sleep(self.chance.uniform(0.5, 2))  # the fault begins at any moment of the load
         begun = time.monotonic()
         with self.load.outage(fault.of_store):
             fault.begin()
-            time.sleep(fault.seconds)
+            time.sleep(fault.seconds)  # the fault lasts, under load
         fault.end()
         ended = time.monotonic()
         (recovered, calm), missing = self.recovered()
@@ -98,7 +98,7 @@ class Run:
         print(f"{fault.name}: " + (f"recovered in {recovered - ended:.1f} s" if recovered else "NOT RECOVERED")
               + (f"; missing: {waited}" if waited else ""), flush=True)
         self.load.check()
-        time.sleep(2)
+        time.sleep(2)  # load without a fault, between two
 
     def recovered(self):
         """When the first and the last of as many good probes in a row as there are instances were answered (None:
@@ -109,7 +109,7 @@ class Run:
             if what:
                 missing[what] += now - last
                 good.clear()
-                time.sleep(0.1)
+                time.sleep(0.1)  # the pace of the probes
             else:
                 good.append(now)
             last = now
