@@ -7,6 +7,7 @@ use gatehouse::login::Username;
 use serde_json::json;
 
 use super::{events, told};
+use crate::sign_in::slot_in_flight;
 use crate::support::app::{ANSWER, PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
 use crate::throttle::NOON;
@@ -101,23 +102,8 @@ fn nothing_is_in_clear(events: &[EventEntry], secrets: &[&str]) {
 }
 
 async fn a_failure_has_the_time_it_was_tried_and_the_time_it_counts_from(store: Store) {
-    use gatehouse::login::{GuardAdmission, GuardRequest, GuardedLogin, RequestOrigin};
     let app = TestApp::start(store).await;
-    let live = app.services.live.snapshot();
-    let guard = app.services.sign_in.guard();
-    let login = Username::parse("alice").unwrap();
-    let origin = RequestOrigin { address: THERE.to_vec(), network: THERE[..4].to_vec() };
-    let who = GuardRequest {
-        guarded: GuardedLogin::Own,
-        name: login.as_str(),
-        origin: &origin,
-        solved: false,
-        alone: false,
-    };
-    let subject = guard.subject(&login).await.unwrap();
-    let GuardAdmission::Held(slot) = guard.admit(&live.limits, subject, who).await else {
-        panic!("there is room")
-    };
+    let slot = slot_in_flight(&app, THERE).await;
     let taken = slot.taken().at;
     app.advance(SECOND);
     assert_eq!((taken, slot.keep().await.unwrap()), (NOON, Some(NOON.plus(SECOND))));

@@ -12,3 +12,26 @@ mod overload;
 mod refusals;
 mod shared;
 pub mod throttling;
+
+use gatehouse::login::{AttemptSlot, GuardAdmission, GuardRequest, GuardedLogin, RequestOrigin, Username};
+
+use crate::support::app::TestApp;
+
+/// A slot of alice's that is held as long as her password is verified.
+pub async fn slot_in_flight(app: &TestApp, address: &[u8]) -> AttemptSlot {
+    let (guard, live) = (app.services.sign_in.guard(), app.services.live.snapshot());
+    let login = Username::parse("alice").unwrap();
+    let origin = RequestOrigin { address: address.to_vec(), network: address[..4].to_vec() };
+    let who = GuardRequest {
+        guarded: GuardedLogin::Own,
+        name: login.as_str(),
+        origin: &origin,
+        solved: false,
+        alone: false,
+    };
+    let subject = guard.subject(&login).await.unwrap();
+    match guard.admit(&live.limits, subject, who).await {
+        GuardAdmission::Held(slot) => slot,
+        _ => panic!("the account has room"),
+    }
+}

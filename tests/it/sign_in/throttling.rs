@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use gatehouse::login::{GuardAdmission, GuardRequest, GuardedLogin, RequestOrigin, Username};
-
+use super::slot_in_flight;
 use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
 use crate::support::setup::max;
 
@@ -196,20 +195,7 @@ async fn success_does_not_forgive_failures_told_beside_it(store: Store) {
     assert_eq!(client.login("alice", WRONG).await.status, 401, "before it");
     app.advance(Duration::from_secs(1));
     // A right password whose hash takes time.
-    let (guard, live) = (app.services.sign_in.guard(), app.services.live.snapshot());
-    let login = Username::parse("alice").unwrap();
-    let origin = RequestOrigin { address: vec![4, 192, 0, 2, 1], network: vec![4, 192, 0, 2] };
-    let who = GuardRequest {
-        guarded: GuardedLogin::Own,
-        name: login.as_str(),
-        origin: &origin,
-        solved: false,
-        alone: false,
-    };
-    let subject = guard.subject(&login).await.unwrap();
-    let GuardAdmission::Held(slot) = guard.admit(&live.limits, subject, who).await else {
-        panic!("one failure leaves slots")
-    };
+    let slot = slot_in_flight(&app, &[4, 192, 0, 2, 1]).await;
     app.advance(Duration::from_secs(1));
     assert_eq!(client.login("alice", WRONG).await.status, 401, "while it is verified: stays");
     slot.succeed().await;

@@ -2,6 +2,7 @@
 
 mod acts;
 mod calendar;
+mod clock_steps;
 mod conformance;
 mod floods;
 mod holds;

@@ -1,129 +1,22 @@
 //! Traces and metrics as a receiver of OTLP gets them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+mod metrics;
+mod receiver;
 
-use actix_web::dev::ServerHandle;
-use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
-use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use std::collections::BTreeSet;
+
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
-use opentelemetry_proto::tonic::metrics::v1::{metric::Data, number_data_point};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use serde_json::json;
 
+use self::metrics::lines_of;
+use self::receiver::{Mood, Receiver, attribute, end};
 use crate::support::app::{Answer, Client};
 use crate::support::database::TestDatabase;
 use crate::support::ports::free_port;
-use crate::support::process::{Home, Running};
+use crate::support::process::Home;
 use crate::support::redis::RedisServer;
-
-/// What a receiver does with an export.
-#[derive(Clone, Copy, PartialEq)]
-enum Mood {
-    Accepts,
-    Fails,
-    /// Knows only the path of traces.
-    TakesTraces,
-    /// Reads the request, and never answers.
-    Hangs,
-}
-
-/// An OpenTelemetry receiver.
-struct Receiver {
-    url: String,
-    got: Arc<Mutex<Vec<Export>>>,
-    handle: ServerHandle,
-}
-
-#[derive(Clone)]
-struct Export {
-    path: String,
-    authorization: String,
-    body: Vec<u8>,
-}
-
-impl Receiver {
-    fn start(mood: Mood) -> Self {
-        let got = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&got);
-        let answer = move |request: HttpRequest, body: web::Bytes| {
-            let kept = Arc::clone(&kept);
-            async move {
-                let header = |name| request.headers().get(name).map_or("", |value| value.to_str().unwrap());
-                assert_eq!(header("content-type"), "application/x-protobuf");
-                kept.lock().unwrap().push(Export {
-                    path: request.path().to_owned(),
-                    authorization: header("authorization").to_owned(),
-                    body: body.to_vec(),
-                });
-                match mood {
-                    Mood::TakesTraces if request.path() != "/v1/traces" => HttpResponse::NotFound().finish(),
-                    Mood::Accepts | Mood::TakesTraces => HttpResponse::Ok().finish(),
-                    Mood::Fails => HttpResponse::InternalServerError().body("no"),
-                    Mood::Hangs => std::future::pending().await,
-                }
-            }
-        };
-        let app = move || {
-            let limit = web::PayloadConfig::new(1 << 24);
-            App::new().app_data(limit).default_service(web::to(answer.clone()))
-        };
-        let port = free_port();
-        let server =
-            HttpServer::new(app).workers(1).disable_signals().bind(("127.0.0.1", port)).unwrap().run();
-        let handle = server.handle();
-        tokio::spawn(server);
-        Self { url: format!("http://127.0.0.1:{port}"), got, handle }
-    }
-
-    fn exports(&self, path: &str) -> Vec<Export> {
-        self.got.lock().unwrap().iter().filter(|export| export.path == path).cloned().collect()
-    }
-
-    fn spans(&self) -> Vec<Span> {
-        let requests = self.exports("/v1/traces").into_iter();
-        let requests =
-            requests.map(|export| ExportTraceServiceRequest::decode(export.body.as_slice()).unwrap());
-        let scopes = requests.flat_map(|request| request.resource_spans).flat_map(|of| of.scope_spans);
-        scopes.flat_map(|of| of.spans).collect()
-    }
-
-    /// The spans of requests, by their names.
-    fn requests(&self, name: &str) -> Vec<Span> {
-        self.spans().into_iter().filter(|span| span.name == name).collect()
-    }
-
-    /// A home of a server that exports to it.
-    fn home(&self) -> Home {
-        let mut home = Home::new();
-        home.set("GATEHOUSE__TELEMETRY__OTLP_ENDPOINT", &self.url);
-        home
-    }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        drop(self.handle.stop(false));
-    }
-}
-
-async fn end(mut running: Running) -> String {
-    running.signal("TERM");
-    assert_eq!(running.ended().await.code(), Some(0), "{}", running.stderr());
-    running.stderr()
-}
-
-fn attribute(attributes: &[KeyValue], name: &str) -> String {
-    let found = attributes.iter().find(|attribute| attribute.key == name);
-    match found.and_then(|attribute| attribute.value.clone()?.value) {
-        Some(Value::StringValue(text)) => text,
-        Some(Value::IntValue(number)) => number.to_string(),
-        None => String::new(),
-        Some(other) => format!("{other:?}"),
-    }
-}
 
 const LOGIN: &str = "marguerite-yourcenar";
 const WORD: &str = "l-oeuvre au noir 1968";
@@ -234,107 +127,6 @@ async fn calls_to_redis_and_to_postgres_are_spans_of_their_request() {
     let systems: BTreeSet<_> =
         spans.iter().map(|span| attribute(&span.attributes, "db.system.name")).collect();
     assert_eq!(systems, BTreeSet::from(["", "postgresql", "redis"].map(str::to_owned)));
-}
-
-/// A line of `/metrics` for each number: the name, its labels in order, and the value.
-fn as_lines(body: &[u8]) -> BTreeMap<String, f64> {
-    let request = ExportMetricsServiceRequest::decode(body).unwrap();
-    let scopes = request.resource_metrics.into_iter().flat_map(|of| of.scope_metrics);
-    let mut lines = BTreeMap::new();
-    let mut add = |name: &str, attributes: &[KeyValue], more: &str, value: f64| {
-        let mut labels: Vec<_> = attributes
-            .iter()
-            .map(|label| format!("{}=\"{}\"", label.key, attribute(attributes, &label.key)))
-            .collect();
-        labels.extend((!more.is_empty()).then(|| format!("le=\"{more}\"")));
-        labels.sort();
-        lines.insert(format!("{name}{{{}}}", labels.join(",")), value);
-    };
-    for metric in scopes.flat_map(|of| of.metrics) {
-        let name = metric.name;
-        let numbers = match metric.data.unwrap() {
-            Data::Gauge(gauge) => gauge.data_points,
-            Data::Sum(sum) => {
-                assert!(sum.is_monotonic && sum.aggregation_temporality == 2, "{name}");
-                sum.data_points
-            }
-            Data::Histogram(histogram) => {
-                for point in histogram.data_points {
-                    let bounds = point.explicit_bounds.iter().map(f64::to_string);
-                    let mut below = 0;
-                    for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(&point.bucket_counts) {
-                        below += count;
-                        add(&format!("{name}_bucket"), &point.attributes, &bound, below as f64);
-                    }
-                    add(&format!("{name}_count"), &point.attributes, "", point.count as f64);
-                    add(&format!("{name}_sum"), &point.attributes, "", point.sum.unwrap());
-                }
-                continue;
-            }
-            other => panic!("{other:?}"),
-        };
-        for point in numbers {
-            assert!(point.time_unix_nano > point.start_time_unix_nano && point.start_time_unix_nano > 0);
-            let value = match point.value.unwrap() {
-                number_data_point::Value::AsInt(value) => value as f64,
-                number_data_point::Value::AsDouble(value) => value,
-            };
-            add(&name, &point.attributes, "", value);
-        }
-    }
-    lines
-}
-
-/// The same of the text.
-fn lines_of(text: &str) -> BTreeMap<String, f64> {
-    let samples = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let of_line = |line: &str| {
-        let (series, value) = line.rsplit_once(' ').unwrap();
-        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
-        let labels = labels.trim_end_matches('}');
-        let mut labels: Vec<_> = labels.split(',').filter(|label| !label.is_empty()).collect();
-        labels.sort_unstable();
-        (format!("{name}{{{}}}", labels.join(",")), value.parse().unwrap())
-    };
-    samples.map(of_line).collect()
-}
-
-/// What changes between the last look at `/metrics` and the end.
-fn is_restless(series: &str) -> bool {
-    series.contains("route=\"/metrics\"")
-        || series.starts_with("gatehouse_connections")
-        || series.starts_with("gatehouse_audit_events_total")
-        || series.starts_with("gatehouse_otlp_")
-}
-
-#[tokio::test]
-async fn exported_metrics_are_those_of_the_page() {
-    let receiver = Receiver::start(Mood::Accepts);
-    let home = receiver.home();
-    let running = home.start(&["serve"]).await;
-    let client = running.client();
-    a_day(&client).await;
-    let mut shown = lines_of(&client.get("/metrics").await.text);
-    end(running).await;
-    let last = receiver.exports("/v1/metrics").pop().expect("an export at the end");
-    let mut exported = as_lines(&last.body);
-    shown.retain(|series, _| !is_restless(series));
-    exported.retain(|series, _| !is_restless(series));
-    assert!(shown.len() > 200, "{}", shown.len());
-    assert_eq!(exported.keys().collect::<Vec<_>>(), shown.keys().collect::<Vec<_>>());
-    for (series, value) in &shown {
-        assert!((exported[series] - value).abs() < 1e-9, "{series}: {} {value}", exported[series]);
-    }
-    assert_eq!(exported["gatehouse_sign_ins_total{outcome=\"signed-in\"}"], 1.0);
-}
-
-#[tokio::test]
-async fn metrics_are_exported_in_each_interval() {
-    let receiver = Receiver::start(Mood::Accepts);
-    let mut home = receiver.home();
-    home.set("GATEHOUSE__TELEMETRY__INTERVAL", "1s");
-    let mut running = home.start(&["serve"]).await;
-    running.until("it exported twice", |_| receiver.exports("/v1/metrics").len() >= 2).await;
 }
 
 const OUT: &str = "the OTLP receiver for metrics is out of service";
