@@ -18,7 +18,9 @@ fn read(path: &Path) -> String {
 
 /// Every page, with its path.
 fn pages() -> Vec<(PathBuf, String)> {
-    let folders = [root().to_owned(), root().join("docs"), root().join("benches")];
+    let examples = std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let own = [root().to_owned(), root().join("docs"), root().join("benches")];
+    let folders: Vec<_> = own.into_iter().chain(examples).collect();
     let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
     let paths = entries.map(|entry| entry.unwrap().path());
     paths
