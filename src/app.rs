@@ -148,6 +148,7 @@ impl Application {
             entropy: entropy.clone(),
             audit: audit.clone(),
             site: settings.server.domain(),
+            programs: settings.verify.clone(),
         };
         let codes = SmsCodes::new(under_codes, &master);
         // If it fails, the first request for a code tries again.

@@ -71,6 +71,16 @@ pub fn app(
                 .service(calls("/attempts", "POST").route(post().to(machine::attempts::ask)))
                 .service(calls("/attempts/forgive", "POST").route(post().to(machine::attempts::forgive)))
                 .service(calls("/attempts/{attempt}", "POST").route(post().to(machine::attempts::settle)))
+                .service(
+                    calls("/verifications", "POST")
+                        .guard(by_code(codes))
+                        .route(post().to(machine::verifications::start)),
+                )
+                .service(
+                    calls("/verifications/{id}/check", "POST")
+                        .guard(by_code(codes))
+                        .route(post().to(machine::verifications::check)),
+                )
                 .service(calls("/admin/confirm", "POST").route(post().to(confirm::call::submit)))
                 .service(
                     calls("/admin/tokens", "GET, HEAD, POST")

@@ -214,7 +214,7 @@ fn counted(event: &AuditEvent<'_>, keys: EventKeys) -> EventKeys {
             EventKeys { network: keys.network, ..none }
         }
         Some(LimitSubject::Prefix) => EventKeys { prefix: keys.prefix, ..none },
-        Some(LimitSubject::Everyone) => none,
+        Some(LimitSubject::Everyone | LimitSubject::Program) => none,
         None if limit.starts_with("custom.") => EventKeys { account: keys.account, ..none },
         None if limit == SMS_BRAKE => EventKeys { prefix: keys.prefix, ..none },
         Some(LimitSubject::Address | LimitSubject::RealmAddress) | None => {

@@ -60,6 +60,7 @@ impl VerifiedId {
             2 => CaptchaForm::SmsCode,
             3 => CaptchaForm::PasswordReset,
             5 => CaptchaForm::Attempt,
+            6 => CaptchaForm::Verification,
             _ => CaptchaForm::PasswordChange,
         }
     }
@@ -164,6 +165,7 @@ const fn form_bits(form: CaptchaForm) -> u8 {
         CaptchaForm::PasswordReset => 3,
         CaptchaForm::PasswordChange => 4,
         CaptchaForm::Attempt => 5,
+        CaptchaForm::Verification => 6,
     }
 }
 

@@ -58,6 +58,8 @@ pub enum CaptchaForm {
     PasswordReset,
     /// The login of another program.
     Attempt,
+    /// A code that another program has sent.
+    Verification,
 }
 
 impl CaptchaForm {
@@ -69,6 +71,7 @@ impl CaptchaForm {
             Self::SmsCode => "sms-code",
             Self::PasswordReset => "password-reset",
             Self::Attempt => "attempt",
+            Self::Verification => "verification",
         }
     }
 }

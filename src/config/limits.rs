@@ -147,6 +147,8 @@ limits! {
     /// All messages: what the owner is ready to pay for, and a tenth of it without a challenge.
     SmsTotal, sms_total = "sms-total", Everyone, Message, Possible,
         [Rule::sliding(1_000, DAY, RuleAction::Captcha), Rule::sliding(10_000, DAY, RuleAction::Block)];
+    /// Messages that one other program has asked for, by token: a fifth of what all may have.
+    VerifyToken, verify_token = "verify-token", Program, Message, Possible, [Rule::sliding(2_000, DAY, RuleAction::Block)];
     /// Wrong codes for one number; a new code does not reset the count.
     SmsGuess, sms_guess = "sms-guess", Phone, Guess, WouldGiveAway, [Rule::sliding(5, SECOND * 600, RuleAction::Block)];
 }
@@ -166,6 +168,8 @@ pub enum LimitSubject {
     /// A dialling prefix.
     Prefix,
     Everyone,
+    /// Another program, by the name in the scope of its token.
+    Program,
     /// A name in a realm: at another program's login.
     RealmAccount,
     RealmDevice,
@@ -204,8 +208,9 @@ impl LimitName {
 
 impl Limits {
     /// The limits on messages. The ledger must remember messages for as long as they look back.
-    pub fn on_messages(&self) -> [&Limit; 5] {
-        [&self.sms_phone, &self.sms_address, &self.sms_network, &self.sms_prefix, &self.sms_total]
+    pub fn on_messages(&self) -> [&Limit; 6] {
+        let Self { sms_phone, sms_address, sms_network, sms_prefix, sms_total, verify_token, .. } = self;
+        [sms_phone, sms_address, sms_network, sms_prefix, sms_total, verify_token]
     }
 
     /// For a client in `[access] allow`: the limits of addresses and networks are ten times as high.

@@ -9,6 +9,7 @@ use super::limits::Limits;
 use super::live_backend::{BackendKind, BackendSettings};
 use super::login::LoginTunables;
 use super::password::PasswordSettings;
+use super::programs::{self, ProgramTexts};
 use super::reader::SectionReader;
 use super::reader::SectionTable;
 use super::secrets::Secrets;
@@ -42,6 +43,8 @@ pub struct Settings {
     pub session: SessionSettings,
     pub captcha: CaptchaSettings,
     pub sms: SmsSettings,
+    /// What the messages of other programs say.
+    pub verify: ProgramTexts,
     pub audit: AuditSettings,
     pub webhooks: Vec<WebhookSettings>,
     pub telemetry: TelemetrySettings,
@@ -82,6 +85,7 @@ impl Config {
             session: root.section("session", session::read),
             captcha,
             sms,
+            verify: root.section("verify", programs::read),
             audit: root.table(),
             webhooks: webhooks::read(root),
             telemetry: root.table(),
@@ -174,6 +178,7 @@ impl Settings {
             session,
             captcha,
             sms,
+            verify,
             audit,
             webhooks,
             telemetry,
@@ -191,6 +196,7 @@ impl Settings {
             audit.differences(&other.audit),
             telemetry.differences(&other.telemetry),
             if *webhooks == other.webhooks { Vec::new() } else { vec!["webhooks"] },
+            if *verify == other.verify { Vec::new() } else { vec!["verify"] },
         ]
         .concat()
     }

@@ -8,6 +8,8 @@ use crate::config::is_custom_name;
 
 /// Before the name of a realm.
 const GUARD: &str = "guard:";
+/// Before the name of a program that has codes sent.
+const VERIFY: &str = "verify:";
 
 /// The most names in one token; for more limits, use `*`.
 pub const MOST_SCOPES: usize = 64;
@@ -58,6 +60,8 @@ pub struct TokenScopes {
     custom: CustomScopes,
     /// At most one: a token that speaks for two logins could be used at either.
     realm: Option<Realm>,
+    /// At most one: what a program may check is its own.
+    verify: Option<Realm>,
     admin: BTreeSet<AdminScope>,
 }
 
@@ -75,11 +79,13 @@ pub enum ScopesError {
     #[error("names more than {MOST_SCOPES} limits")]
     TooMany,
     #[error(
-        "contains something that is no name of a custom limit, no guard: with the name of a realm, and no part of the admin API"
+        "contains something that is no name of a custom limit, no guard: or verify: with a name, and no part of the admin API"
     )]
     NoName,
     #[error("names more than one realm")]
     TooManyRealms,
+    #[error("names more than one program after verify:")]
+    TooManyPrograms,
 }
 
 impl TokenScopes {
@@ -89,13 +95,13 @@ impl TokenScopes {
             names.into_iter().partition(|name| AdminScope::parse(name).is_some());
         let (realms, names): (BTreeSet<&str>, BTreeSet<&str>) =
             names.into_iter().partition(|name| name.starts_with(GUARD));
-        if admin.is_empty() && realms.is_empty() && names.is_empty() {
+        let (programs, names): (BTreeSet<&str>, BTreeSet<&str>) =
+            names.into_iter().partition(|name| name.starts_with(VERIFY));
+        if [&realms, &programs, &names].into_iter().all(BTreeSet::is_empty) && admin.is_empty() {
             return Err(ScopesError::Empty);
         }
-        if realms.len() > 1 {
-            return Err(ScopesError::TooManyRealms);
-        }
-        let realm = realms.first().map(|name| Realm::parse(&name[GUARD.len()..]).ok_or(ScopesError::NoName));
+        let realm = only(&realms, GUARD, ScopesError::TooManyRealms)?;
+        let verify = only(&programs, VERIFY, ScopesError::TooManyPrograms)?;
         let custom = if names.len() == 1 && names.contains("*") {
             CustomScopes::All
         } else if names.len() > MOST_SCOPES {
@@ -105,11 +111,7 @@ impl TokenScopes {
         } else {
             CustomScopes::Named(names.into_iter().map(str::to_owned).collect())
         };
-        Ok(Self {
-            custom,
-            realm: realm.transpose()?,
-            admin: admin.into_iter().filter_map(AdminScope::parse).collect(),
-        })
+        Ok(Self { custom, realm, verify, admin: admin.into_iter().filter_map(AdminScope::parse).collect() })
     }
 
     /// Whether it may take hits on this custom limit.
@@ -123,6 +125,11 @@ impl TokenScopes {
     /// The realm for whose login it may ask.
     pub const fn realm(&self) -> Option<&Realm> {
         self.realm.as_ref()
+    }
+
+    /// The program that it may have codes sent for, and check them.
+    pub const fn verify(&self) -> Option<&Realm> {
+        self.verify.as_ref()
     }
 
     /// Whether it may call this part of the admin API.
@@ -141,9 +148,19 @@ impl TokenScopes {
             CustomScopes::Named(names) => names.iter().cloned().collect(),
         };
         names.extend(self.realm.iter().map(|realm| format!("{GUARD}{}", realm.as_str())));
+        names.extend(self.verify.iter().map(|program| format!("{VERIFY}{}", program.as_str())));
         names.extend(self.admin.iter().map(|scope| scope.as_str().to_owned()));
         names
     }
+}
+
+/// The name after `lead`, of which there may be one.
+fn only(names: &BTreeSet<&str>, lead: &str, too_many: ScopesError) -> Result<Option<Realm>, ScopesError> {
+    if names.len() > 1 {
+        return Err(too_many);
+    }
+    let name = names.first().map(|name| name.strip_prefix(lead).and_then(Realm::parse));
+    name.map(|realm| realm.ok_or(ScopesError::NoName)).transpose()
 }
 
 /// The stored form: separated by spaces.
@@ -189,6 +206,22 @@ mod tests {
         assert_eq!(parse("*").unwrap().realm(), None);
         assert_eq!(parse("guard:shop guard:mail"), Err(ScopesError::TooManyRealms));
         for text in ["guard:", "guard:Shop", "guard:*", "guard:a/b", "guard:a:b"] {
+            assert_eq!(parse(text), Err(ScopesError::NoName), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_token_has_codes_sent_for_one_program() {
+        let shop = parse("verify:shop guard:mail reply").unwrap();
+        assert_eq!(shop.verify().map(Realm::as_str), Some("shop"));
+        assert_eq!(
+            (shop.realm().map(Realm::as_str), shop.to_string()),
+            (Some("mail"), "reply guard:mail verify:shop".into())
+        );
+        assert_eq!(parse(&shop.to_string()), Ok(shop));
+        assert_eq!((parse("*").unwrap().verify(), parse("guard:shop").unwrap().verify()), (None, None));
+        assert_eq!(parse("verify:shop verify:mail"), Err(ScopesError::TooManyPrograms));
+        for text in ["verify:", "verify:Shop", "verify:*", "verify:a:b"] {
             assert_eq!(parse(text), Err(ScopesError::NoName), "{text}");
         }
     }

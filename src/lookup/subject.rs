@@ -56,7 +56,8 @@ impl LookupKind {
             LimitSubject::RealmAccount
             | LimitSubject::RealmDevice
             | LimitSubject::RealmAddress
-            | LimitSubject::RealmNetwork => return None,
+            | LimitSubject::RealmNetwork
+            | LimitSubject::Program => return None,
         })
     }
 }

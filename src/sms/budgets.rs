@@ -69,19 +69,20 @@ impl SmsBudgets {
         &self.limiter
     }
 
-    /// `once` holds the parts of the request's name.
+    /// `program` is the one that asks; `once` holds the parts of the request's name.
     pub fn keys(
         &self,
         watched: &SmsLimits,
         phone: &Phone,
         [address, network]: [&[u8]; 2],
+        program: Option<&str>,
         once: Option<&[&[u8]]>,
     ) -> MessageKeys {
         let [number, addresses, networks, ..] = watched.whole();
         let key = |limit, subject: &[u8]| self.limiter.bucket(limit, subject).key;
         let of = [key(number, phone.as_str().as_bytes()), key(addresses, address), key(networks, network)];
         let once = once.map(|parts| once::key(&self.limiter, watched.once(), parts));
-        MessageKeys::new(&self.limiter, watched, of, once, phone.block())
+        MessageKeys::new(&self.limiter, watched, of, once, phone.block(), program)
     }
 
     /// A hit in every log, or in none. It is only returned if the store's windows were complete before and

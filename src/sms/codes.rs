@@ -13,10 +13,10 @@ use super::once;
 use super::outcome::SmsError;
 use super::share::PhoneOwners;
 use super::watched::{LastSmsLimits, SmsLimits};
-use super::{DeliveryReport, MessageId, Phone, Purpose, SmsCode, SmsGateway};
+use super::{DeliveryReport, MessageId, Phone, SmsCode, SmsGateway};
 use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::Clock;
-use crate::config::{LimitName, LiveSettings};
+use crate::config::{LimitName, LiveSettings, ProgramTexts};
 use crate::db::Db;
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
@@ -47,6 +47,7 @@ pub(super) struct CodesInner {
     pub metrics: SmsMetrics,
     pub audit: Audit,
     pub site: Option<String>,
+    pub programs: ProgramTexts,
     /// Of codes.
     keys: SigningKeys,
     askers: SubKey,
@@ -65,6 +66,8 @@ pub struct CodesParts {
     pub audit: Audit,
     /// The site's domain, to which messages bind their codes.
     pub site: Option<String>,
+    /// What the messages of other programs say.
+    pub programs: ProgramTexts,
 }
 
 impl SmsCodes {
@@ -74,7 +77,7 @@ impl SmsCodes {
 
     /// With another bound on how long the gateway may take.
     pub fn with_patience(parts: CodesParts, master: &MasterKey, gateway_patience: Duration) -> Self {
-        let CodesParts { db, limiter, gateway, owners, clock, entropy, audit, site } = parts;
+        let CodesParts { db, limiter, gateway, owners, clock, entropy, audit, site, programs } = parts;
         let ledger = Ledger::new(db, clock.clone(), entropy.clone());
         let budgets = SmsBudgets::new(limiter, ledger.clone());
         Self(Arc::new(CodesInner {
@@ -92,6 +95,7 @@ impl SmsCodes {
             metrics: SmsMetrics::register(),
             audit,
             site,
+            programs,
             keys: master.derive_signing("code.hash"),
             askers: master.derive("code.asker"),
         }))
@@ -125,11 +129,11 @@ impl SmsCodes {
         let _ = self.0.places.acquire_many(MOST_UNDER_WAY).await;
     }
 
-    /// Bound to the number, the purpose and the message: equal codes have different hashes.
+    /// Bound to the number, the purpose as stored, and the message: equal codes have different hashes.
     pub(super) fn code_hash(
         &self,
         phone: SubjectKey,
-        purpose: Purpose,
+        purpose: &str,
         message: MessageId,
         code: &SmsCode,
     ) -> String {
@@ -142,7 +146,7 @@ impl SmsCodes {
         &self,
         stored: &str,
         phone: SubjectKey,
-        purpose: Purpose,
+        purpose: &str,
         message: MessageId,
         code: &SmsCode,
     ) -> bool {
@@ -179,7 +183,7 @@ impl SmsCodes {
     /// None if the total is not limited.
     pub async fn spent(&self, live: &LiveSettings) -> Result<Option<SpentRule>, StoreError> {
         let watched = self.watched(live);
-        let [.., total] = watched.whole();
+        let [_, _, _, _, total, ..] = watched.whole();
         if total.mode() == LimitMode::Monitor || total.rules().is_empty() {
             return Ok(None);
         }
@@ -210,16 +214,9 @@ impl SmsCodes {
 }
 
 /// In hex.
-fn hash_of(
-    key: &SubKey,
-    phone: SubjectKey,
-    purpose: Purpose,
-    message: MessageId,
-    code: &SmsCode,
-) -> [u8; 64] {
+fn hash_of(key: &SubKey, phone: SubjectKey, purpose: &str, message: MessageId, code: &SmsCode) -> [u8; 64] {
     let message = message.to_string();
-    let parts: [&[u8]; 4] =
-        [&phone.0, purpose.as_str().as_bytes(), message.as_bytes(), code.expose().as_bytes()];
+    let parts: [&[u8]; 4] = [&phone.0, purpose.as_bytes(), message.as_bytes(), code.expose().as_bytes()];
     let hash = blake3::Hash::from_bytes(key.hash(&parts)).to_hex();
     *hash.as_bytes().first_chunk().expect("64 digits")
 }

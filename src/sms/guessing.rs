@@ -269,12 +269,17 @@ impl AdmittedGuess {
             ledger.try_decoy(self.key).await?
         };
         let Some(current) = current else { return Ok(GuessResult::Nothing) };
-        let equal =
-            self.codes.is_code(&current.code_hash, self.key, self.purpose, current.message, &self.code);
+        let equal = self.codes.is_code(
+            &current.code_hash,
+            self.key,
+            self.purpose.as_str(),
+            current.message,
+            &self.code,
+        );
         if !self.finds_code {
             return Ok(GuessResult::Nothing);
         }
-        if !equal || !ledger.redeem(self.key, self.purpose, &current).await? {
+        if !equal || !ledger.redeem(self.key, self.purpose.as_str(), &current).await? {
             return Ok(GuessResult::Wrong);
         }
         // The code is used up, so the guess counts as right even if this write fails: only the brake needs
@@ -287,7 +292,7 @@ impl AdmittedGuess {
 }
 
 /// A hold that cannot be settled becomes a failure by itself.
-fn settled<T>(told: Result<T, StoreError>) -> Option<T> {
+pub(super) fn settled<T>(told: Result<T, StoreError>) -> Option<T> {
     told.inspect_err(|error| {
         tracing::debug!(%error, "the outcome of a guess did not reach the window store");
     })
@@ -308,7 +313,7 @@ fn about<'a>(guess: CodeGuess<'a>, detail: Option<&str>, event: AuditEvent<'a>) 
 }
 
 /// How often one code may be compared; None if guesses are not limited.
-fn most(limit: &Limit) -> Option<u32> {
+pub(super) fn most(limit: &Limit) -> Option<u32> {
     let rules = limit.rules().iter().filter(|_| limit.mode() == LimitMode::Enforce);
     rules.map(|rule| rule.max).min()
 }

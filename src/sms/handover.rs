@@ -10,7 +10,6 @@ use super::budgets::BudgetTicket;
 use super::job::SendJob;
 use super::ledger::MessageOutcome;
 use super::share::BudgetShare;
-use super::text::text;
 use super::{DeliveryResult, MessageId, SmsCode, SmsMessage};
 use crate::request_id;
 use crate::spans;
@@ -80,7 +79,7 @@ impl SendJob {
     async fn hand_over(&self, letter: PendingMessage) -> DeliveryResult {
         let inner = &*self.codes.0;
         let PendingMessage { id, code, .. } = letter;
-        let text = text(self.purpose, &code, self.code_ttl, &self.locale, inner.site.as_deref());
+        let text = self.text(&code);
         let (gateway, phone) = (Arc::clone(&inner.gateway), self.phone.clone());
         // If a gateway panics, only this task ends.
         let span = spans::gateway(gateway.name());

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::codes::SmsCodes;
-use super::outcome::CodeRequest;
+use super::request::MessageRequest;
 use super::watched::{MessageKeys, SmsLimits};
-use super::{Phone, Purpose};
+use super::{MessagePurpose, Phone};
 use crate::config::{Brake, LiveSettings};
 
 /// One request on its own task: its parameters, and the limits that were in force then.
@@ -17,7 +17,7 @@ pub struct SendJob {
     pub brake: Brake,
     pub code_ttl: Duration,
     pub phone: Phone,
-    pub purpose: Purpose,
+    pub purpose: MessagePurpose,
     pub address: Vec<u8>,
     pub network: Vec<u8>,
     /// The requesting browser, as the ledger stores it.
@@ -27,18 +27,19 @@ pub struct SendJob {
     /// How long everybody is challenged.
     pub everyone: Option<Duration>,
     pub locale: String,
+    /// Of the program's texts.
+    pub language: Option<String>,
 }
 
 impl SendJob {
-    pub fn new(codes: SmsCodes, live: &LiveSettings, ask: CodeRequest<'_>) -> Self {
-        let watched = codes.watched(live);
-        let name = ask
-            .once
-            .map(|name| [ask.phone.as_str().as_bytes(), ask.purpose.as_str().as_bytes(), name.as_bytes()]);
+    pub fn new(codes: SmsCodes, live: &LiveSettings, ask: MessageRequest<'_>) -> Self {
+        let (watched, purpose) = (codes.watched(live), ask.purpose.stored());
+        let name = ask.once.map(|name| [ask.phone.as_str().as_bytes(), purpose.as_bytes(), name.as_bytes()]);
         let keys = codes.0.budgets.keys(
             &watched,
             ask.phone,
             [ask.address, ask.network],
+            ask.purpose.program(),
             name.as_ref().map(|parts| &parts[..]),
         );
         let everyone = live.access.challenges_everyone(codes.0.clock.now());
@@ -58,6 +59,7 @@ impl SendJob {
             solved: ask.solved,
             everyone,
             locale: ask.locale.to_owned(),
+            language: ask.language.map(str::to_owned),
         }
     }
 }

@@ -20,7 +20,7 @@ mod pages;
 mod rows;
 mod write;
 
-pub use codes::AskedBy;
+pub use codes::{AskedBy, CurrentCode, StoredVerification};
 pub use pages::{LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage};
 pub(super) use rows::hex;
 pub use rows::{HitRow, LedgerPosition, MessageState};
@@ -37,6 +37,7 @@ pub struct Ledger {
 
 /// A message that an earlier request with the same name sent.
 pub struct EarlierMessage {
+    pub id: MessageId,
     pub state: MessageState,
     /// Codes were short: the answer does not say which were sent.
     pub short: bool,
@@ -104,7 +105,7 @@ impl Ledger {
     ) -> Result<Vec<HitRow>, DbError> {
         const SQL: &str =
             "SELECT created_at, id, phone_key, address_key, network_key, once_key, hit, block, share,
-            CASE WHEN created_at <= COALESCE((SELECT up_to FROM sms_excuses e
+            purpose, CASE WHEN created_at <= COALESCE((SELECT up_to FROM sms_excuses e
             WHERE e.phone_key = m.phone_key), 0) THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END AS excused
             FROM sms_messages m WHERE created_at > $1 AND (created_at, id) < ($2, $3) AND state <> 'refused'
             ORDER BY created_at DESC, id DESC LIMIT $4";
@@ -137,7 +138,7 @@ impl Ledger {
 
 const SENT: &str = "SELECT created_at FROM sms_messages WHERE phone_key = $1 AND created_at > $2
     AND created_at > COALESCE((SELECT up_to FROM sms_excuses WHERE phone_key = $1), 0) AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
-const EARLIER: &str = "SELECT state, share, expires_at FROM sms_messages WHERE once_key = $1";
+const EARLIER: &str = "SELECT id, state, share, expires_at FROM sms_messages WHERE once_key = $1";
 
 /// When messages went to a number, newest first: as many as its limit can need.
 struct SentTimes(Vec<Micros>);
@@ -171,14 +172,15 @@ fn wait(limit: &Limit, sent: &SentTimes, now: Micros) -> Duration {
     judge(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 
-type EarlierRow = (String, String, i64);
+type EarlierRow = (String, String, String, i64);
 
 impl EarlierMessage {
     /// None if the name is free again: it expires with its code.
     fn read(row: EarlierRow, now: Micros) -> Result<Option<Self>, sqlx::Error> {
-        let (state, share, expires_at) = row;
+        let (id, state, share, expires_at) = row;
         let known = now < Micros(expires_at);
         let earlier = Self {
+            id: rows::stored_id(&id)?,
             state: MessageState::stored(&state)?,
             short: rows::stored_share(&share)? != BudgetShare::Open,
             expires_in: Micros(expires_at).since(now),

@@ -131,6 +131,7 @@ mod tests {
         let (limit, retry_after) = ("sms-phone", Duration::ZERO);
         let sent = |confirmed| {
             SendOutcome::Sent(SendReceipt {
+                id: None,
                 expires_in: Duration::ZERO,
                 resend_after: Duration::ZERO,
                 confirmed,

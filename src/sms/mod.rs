@@ -15,12 +15,15 @@ mod once;
 mod outcome;
 mod path;
 mod phone;
+mod purpose;
 mod rebuild;
 mod record;
+mod request;
 mod sending;
 mod share;
 mod short;
 mod text;
+mod verification;
 mod waiver;
 mod watched;
 
@@ -40,37 +43,13 @@ pub use guesser::Guesser;
 pub use guessing::CodeGuess;
 pub use ledger::{Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, MessageState};
 pub use level::{BudgetLevel, SpentRule};
-pub use outcome::{CheckOutcome, CodeRequest, ProvenPhone, SendOutcome, SendReceipt, SmsError};
+pub use outcome::{CheckOutcome, ProvenPhone, SendOutcome, SendReceipt, SmsError};
 pub use phone::{Phone, PhoneError};
+pub use purpose::{MessagePurpose, ProgramPurpose, Purpose};
+pub use request::{CodeRequest, VerificationRequest};
 pub use sending::{InTurn, TurnResult};
 pub use share::PhoneOwners;
-
-/// The purpose of a code; a code for one purpose does not work for another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Purpose {
-    Login,
-    Register,
-    Reset,
-    /// Adds a number to the account that is signed in.
-    Verify,
-}
-
-impl Purpose {
-    pub const ALL: [Self; 4] = [Self::Login, Self::Register, Self::Reset, Self::Verify];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Login => "login",
-            Self::Register => "register",
-            Self::Reset => "reset",
-            Self::Verify => "verify",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|purpose| purpose.as_str() == text)
-    }
-}
+pub use verification::VerificationOutcome;
 
 /// Identifies one message, here and in the reports of its gateway. Random, not secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

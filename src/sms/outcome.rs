@@ -1,35 +1,15 @@
-//! What is asked of the code service, and what it answers.
+//! What the code service answers.
 
 use std::time::Duration;
 
 use super::budgets::BudgetTicket;
-use super::{Phone, Purpose};
+use super::{MessageId, Phone};
 use crate::db::DbError;
 use crate::denied::Denied;
 use crate::throttle::Refusal;
 
 /// The retry time that a caller gets while something that a message needs is out.
 pub const TRY_AGAIN: Duration = Duration::from_secs(5);
-
-/// One request for a code.
-#[derive(Debug, Clone, Copy)]
-pub struct CodeRequest<'a> {
-    pub phone: &'a Phone,
-    pub purpose: Purpose,
-    /// The requester's address in the form that limits count.
-    pub address: &'a [u8],
-    /// The network of the address.
-    pub network: &'a [u8],
-    /// The id of the requesting browser, if it has one: it gets guesses of its own at the code.
-    pub browser: Option<&'a [u8]>,
-    /// A challenge was solved with the request.
-    pub solved: bool,
-    /// The requester's name for this request: the same name is the same request, whose message is not sent
-    /// twice.
-    pub once: Option<&'a str>,
-    /// The language of the message.
-    pub locale: &'a str,
-}
 
 /// The result of a request for a code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +29,8 @@ impl SendOutcome {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendReceipt {
+    /// For another program, which names the message by it.
+    pub id: Option<MessageId>,
     /// How long its code is valid.
     pub expires_in: Duration,
     /// Until the number's rules admit the next message.

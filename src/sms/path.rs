@@ -44,6 +44,7 @@ impl SendPath {
             LimitSubject::Account
             | LimitSubject::Device
             | LimitSubject::Phone
+            | LimitSubject::Program
             | LimitSubject::RealmAccount
             | LimitSubject::RealmDevice
             | LimitSubject::RealmAddress

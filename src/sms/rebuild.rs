@@ -58,7 +58,8 @@ impl WindowRecord for RecordedMessages<'_> {
             let mut hits = Vec::with_capacity(6 * page.len());
             for row in &page {
                 let subjects = [row.phone, row.address, row.network];
-                let keys = MessageKeys::new(limiter, watched, subjects, row.once, &row.block);
+                let program = row.purpose.program();
+                let keys = MessageKeys::new(limiter, watched, subjects, row.once, &row.block, program);
                 let kept = KeptHit { at: row.place.at, id: row.hit };
                 let counted = watched.all(&keys, row.share).into_iter();
                 let counted = counted.filter(|bucket| !(row.waived && bucket.key == keys.phone));

@@ -1,10 +1,10 @@
 //! How requests for codes are recorded as events.
 
-use super::DeliveryResult;
 use super::budgets::BudgetTicket;
 use super::job::SendJob;
 use super::outcome::{SendAnswer, SendOutcome};
 use super::share::BudgetShare;
+use super::{DeliveryResult, MessagePurpose};
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::denied::{ACCESS, Denied};
 
@@ -64,7 +64,10 @@ impl SendJob {
 
     fn about<'a>(&'a self, event: AuditEvent<'a>) -> AuditEvent<'a> {
         AuditEvent {
-            name: Some(self.purpose.as_str()),
+            name: Some(match &self.purpose {
+                MessagePurpose::Own(purpose) => purpose.as_str(),
+                MessagePurpose::Verification(of) => of.program(),
+            }),
             solved: self.solved,
             address: Some(audit::EventSubject::Address(&self.address)),
             network: Some(audit::EventSubject::Network(&self.network)),

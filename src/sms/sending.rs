@@ -10,8 +10,9 @@ use super::handover::PendingMessage;
 use super::job::SendJob;
 use super::ledger::{AskedBy, EarlierMessage, MessageDraft, MessageState, WhyNot, WriteResult};
 use super::once::{self, OnceTurn};
-use super::outcome::{CodeRequest, SendAnswer, SendOutcome, SendReceipt, SmsError};
+use super::outcome::{SendAnswer, SendOutcome, SendReceipt, SmsError};
 use super::path::SendPath;
+use super::request::MessageRequest;
 use super::{DeliveryResult, MessageId, SmsCode};
 use crate::config::{LiveSettings, SMS_BRAKE};
 use crate::db::DbError;
@@ -29,8 +30,13 @@ const MOST_LOOKS_AT_PENDING: usize = 4;
 impl SmsCodes {
     /// Sends a code if every budget admits it. The caller may be dropped: a send that has begun runs to its
     /// end.
-    pub async fn send(&self, live: &LiveSettings, ask: CodeRequest<'_>) -> Result<SendOutcome, SmsError> {
-        match self.turn(live, ask, false).await? {
+    pub async fn send<'a>(
+        &self,
+        live: &LiveSettings,
+        ask: impl Into<MessageRequest<'a>>,
+    ) -> Result<SendOutcome, SmsError> {
+        let ask = ask.into();
+        match self.turn(live, ask.clone(), false).await? {
             TurnResult::Mine(turn) => self.send_in_turn(live, ask, turn).await,
             TurnResult::Answered(sending) => Ok(sending),
         }
@@ -40,14 +46,14 @@ impl SmsCodes {
     /// task, so that a client that hangs up no longer waits. With `look` it also returns what an earlier
     /// request was answered, and changes nothing: for requests that should not be asked for a challenge that
     /// the earlier one has used up.
-    pub async fn turn(
+    pub async fn turn<'a>(
         &self,
         live: &LiveSettings,
-        ask: CodeRequest<'_>,
+        ask: impl Into<MessageRequest<'a>>,
         look: bool,
     ) -> Result<TurnResult, SmsError> {
-        let job = SendJob::new(self.clone(), live, ask);
-        if let Some(left) = live.access.paused(ask.phone.as_str(), self.0.clock.now()) {
+        let job = SendJob::new(self.clone(), live, ask.into());
+        if let Some(left) = live.access.paused(job.phone.as_str(), self.0.clock.now()) {
             let answer = job.paused(left);
             self.0.metrics.count(&answer);
             return Ok(TurnResult::Answered(answer.sending));
@@ -65,13 +71,13 @@ impl SmsCodes {
     }
 
     /// The same as [`send`](Self::send), for a request that has waited for its turn.
-    pub async fn send_in_turn(
+    pub async fn send_in_turn<'a>(
         &self,
         live: &LiveSettings,
-        ask: CodeRequest<'_>,
+        ask: impl Into<MessageRequest<'a>>,
         turn: InTurn,
     ) -> Result<SendOutcome, SmsError> {
-        let job = Arc::new(SendJob::new(self.clone(), live, ask));
+        let job = Arc::new(SendJob::new(self.clone(), live, ask.into()));
         let answer = request_id::spawn(job.recorded(turn)).await.expect("sending does not panic")?;
         self.0.metrics.count(&answer);
         Ok(answer.sending)
@@ -198,7 +204,8 @@ impl SendJob {
     async fn repeated(&self, earlier: EarlierMessage) -> Result<SendAnswer, DbError> {
         let resend_after = self.codes.ledger().resend_after(self.keys.phone, &self.watched.phone).await?;
         let (short, confirmed) = (earlier.short, earlier.state == MessageState::Accepted && !earlier.short);
-        let sent = SendReceipt { expires_in: earlier.expires_in, resend_after, confirmed, short };
+        let (id, expires_in) = (self.told(earlier.id), earlier.expires_in);
+        let sent = SendReceipt { id, expires_in, resend_after, confirmed, short };
         Ok(SendAnswer { repeated: true, ..SendOutcome::Sent(sent).into() })
     }
 
@@ -218,13 +225,13 @@ impl SendJob {
             }
         };
         let (id, code) = (MessageId::random(&inner.entropy), SmsCode::random(&inner.entropy));
-        let code_hash = self.codes.code_hash(self.keys.phone, self.purpose, id, &code);
+        let code_hash = self.codes.code_hash(self.keys.phone, &self.purpose.stored(), id, &code);
         let draft = MessageDraft {
             id,
             keys: &self.keys,
             hit: ticket.hit,
             phone: &self.phone,
-            purpose: self.purpose,
+            purpose: &self.purpose,
             gateway: inner.gateway.name(),
             code_hash: &code_hash,
             code_ttl: self.code_ttl,
@@ -242,6 +249,7 @@ impl SendJob {
                 if path != SendPath::Open {
                     self.hand_over_later(letter, share, ticket, place);
                     let sent = SendReceipt {
+                        id: self.told(id),
                         expires_in: self.code_ttl,
                         resend_after,
                         confirmed: false,
@@ -252,7 +260,7 @@ impl SendJob {
                 }
                 let delivery = self.deliver(letter).await;
                 let gone = inner.clock.now().since(begun);
-                let sending = self.answer(&delivery, resend_after, gone);
+                let sending = self.answer(id, &delivery, resend_after, gone);
                 return Ok(WriteStep::Answer(Box::new(SendAnswer {
                     ticket: Some(ticket),
                     ..sending.into()
@@ -288,11 +296,28 @@ impl SendJob {
         self.codes.0.budgets.refund(&self.watched.every_log(&self.keys, path), ticket.hit).await;
     }
 
-    fn answer(&self, delivery: &DeliveryResult, resend_after: Duration, gone: Duration) -> SendOutcome {
+    /// The id of a message, for those who have a use for it.
+    fn told(&self, id: MessageId) -> Option<MessageId> {
+        self.purpose.program().map(|_| id)
+    }
+
+    fn answer(
+        &self,
+        id: MessageId,
+        delivery: &DeliveryResult,
+        resend_after: Duration,
+        gone: Duration,
+    ) -> SendOutcome {
         let sent = |confirmed| {
             let (expires_in, resend_after) =
                 (self.code_ttl.saturating_sub(gone), resend_after.saturating_sub(gone));
-            SendOutcome::Sent(SendReceipt { expires_in, resend_after, confirmed, short: false })
+            SendOutcome::Sent(SendReceipt {
+                id: self.told(id),
+                expires_in,
+                resend_after,
+                confirmed,
+                short: false,
+            })
         };
         match delivery {
             DeliveryResult::Accepted { .. } => sent(true),

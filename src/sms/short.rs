@@ -6,25 +6,27 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::Purpose;
 use super::budgets::BudgetTicket;
 use super::job::SendJob;
 use super::outcome::{SendOutcome, SmsError};
 use super::path::SendPath;
 use super::share::BudgetShare;
+use super::{MessagePurpose, Purpose};
 use crate::denied::Denied;
 
 impl SendJob {
     /// What a shortage means for this request; None if it continues. Never depends on who owns the number.
     pub fn in_shortage(&self, limit: Cow<'static, str>, retry_after: Duration) -> Option<SendOutcome> {
-        match (self.purpose, self.solved) {
-            (Purpose::Login | Purpose::Reset, true) => None,
-            (Purpose::Login | Purpose::Reset, false) => {
+        match (&self.purpose, self.solved) {
+            (MessagePurpose::Own(Purpose::Login | Purpose::Reset), true) => None,
+            (MessagePurpose::Own(Purpose::Login | Purpose::Reset), false) => {
                 Some(SendOutcome::Denied(Denied::Challenged { limit, retry_after }))
             }
-            (Purpose::Register | Purpose::Verify, _) => {
-                Some(SendOutcome::Denied(Denied::Throttled { limit, retry_after }))
-            }
+            // What is kept is for those who have an account here.
+            (
+                MessagePurpose::Own(Purpose::Register | Purpose::Verify) | MessagePurpose::Verification(_),
+                _,
+            ) => Some(SendOutcome::Denied(Denied::Throttled { limit, retry_after })),
         }
     }
 

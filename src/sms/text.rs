@@ -5,16 +5,57 @@ use std::time::Duration;
 use rust_i18n::t;
 use zeroize::Zeroizing;
 
-use super::{Purpose, SmsCode};
+use super::job::SendJob;
+use super::{MessagePurpose, ProgramPurpose, Purpose, SmsCode};
+use crate::config::{ProgramText, fits_one_segment};
 
-/// The most units of one SMS segment: septets of GSM 03.38, or else UTF-16.
-const SEPTETS: usize = 160;
-const UTF16_UNITS: usize = 70;
+impl SendJob {
+    /// As secret as the code.
+    pub fn text(&self, code: &SmsCode) -> Zeroizing<String> {
+        let inner = &*self.codes.0;
+        match &self.purpose {
+            MessagePurpose::Own(purpose) => {
+                text(*purpose, code, self.code_ttl, &self.locale, inner.site.as_deref())
+            }
+            MessagePurpose::Verification(of) => {
+                let template = inner.programs.get(of.program());
+                let language = self.language.as_deref();
+                program_text(of, template, code, self.code_ttl, &self.locale, language)
+            }
+        }
+    }
+}
+
+/// Whole minutes, rounded down, so that nobody is told a longer time than the code is valid.
+fn minutes(ttl: Duration) -> u64 {
+    (ttl.as_secs() / 60).max(1)
+}
+
+/// In the program's own words, if it has some, and otherwise in ours, which name it. No line binds the code to our
+/// site: it is not for us.
+fn program_text(
+    of: &ProgramPurpose,
+    template: Option<&ProgramText>,
+    code: &SmsCode,
+    ttl: Duration,
+    locale: &str,
+    language: Option<&str>,
+) -> Zeroizing<String> {
+    let (minutes, code) = (minutes(ttl).to_string(), code.expose());
+    if let Some(text) = template.and_then(|template| template.fill(language, code, &minutes)) {
+        return text;
+    }
+    let program = template.map_or(of.program(), |template| template.program.as_str());
+    Zeroizing::new(
+        t!("sms.code.program", locale = locale, program = program, code = code, minutes = minutes)
+            .into_owned(),
+    )
+}
 
 /// Fits in one SMS segment in every language. If there is room, its last line binds the code to the site
 /// (`@login.example #012345`): browsers offer it there and nowhere else
 /// (<https://wicg.github.io/sms-one-time-codes/>). As secret as the code.
-pub fn text(
+fn text(
     purpose: Purpose,
     code: &SmsCode,
     ttl: Duration,
@@ -27,22 +68,11 @@ pub fn text(
         Purpose::Reset => "sms.code.reset",
         Purpose::Verify => "sms.code.verify",
     };
-    // Rounded down, so that nobody is told a longer time than the code is valid.
-    let minutes = (ttl.as_secs() / 60).max(1);
+    let minutes = minutes(ttl);
     let words =
         Zeroizing::new(t!(key, locale = locale, code = code.expose(), minutes = minutes).into_owned());
     let bound = site.map(|site| Zeroizing::new(format!("{}\n@{site} #{}", *words, code.expose())));
     bound.filter(|bound| fits_one_segment(bound)).unwrap_or(words)
-}
-
-fn fits_one_segment(text: &str) -> bool {
-    let most = if text.chars().all(is_gsm) { SEPTETS } else { UTF16_UNITS };
-    text.encode_utf16().count() <= most
-}
-
-/// The ASCII characters that take one septet in GSM 03.38.
-fn is_gsm(letter: char) -> bool {
-    matches!(letter, '\n' | ' '..='Z' | 'a'..='z') && letter != '`'
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub struct SmsLimits {
     network: Limit,
     prefix: Limit,
     pub total: Limit,
+    /// Of one program.
+    program: Limit,
     once: Limit,
     /// The requester's two limits, which in a shortage count but refuse nothing: an address is shared, and
     /// requests of strangers there must not lock out an owner.
@@ -29,7 +31,7 @@ pub struct SmsLimits {
     /// The reserves of the prefix and the total; None if one of them reserves nothing.
     reserve: Option<[Limit; 2]>,
     /// The limits as configured.
-    whole: [Limit; 5],
+    whole: [Limit; 6],
     code_ttl: Duration,
 }
 
@@ -41,6 +43,7 @@ pub struct MessageKeys {
     pub network: SubjectKey,
     prefix: SubjectKey,
     total: SubjectKey,
+    program: Option<SubjectKey>,
     pub once: Option<SubjectKey>,
     /// Of the reserves.
     reserve: [SubjectKey; 2],
@@ -70,7 +73,7 @@ impl LastSmsLimits {
 impl SmsLimits {
     fn of(live: &LiveSettings) -> Self {
         let whole = live.limits.on_messages().map(Limit::clone);
-        let [phone, address, network, prefix, total] = &whole;
+        let [phone, address, network, prefix, total, program] = &whole;
         let kept = (share::reserve(prefix, "sms-prefix-reserve"), share::reserve(total, "sms-total-reserve"));
         Self {
             phone: phone.clone(),
@@ -78,6 +81,7 @@ impl SmsLimits {
             network: share::open(network),
             prefix: share::open(prefix),
             total: share::open(total),
+            program: program.clone(),
             once: once::limit(live.sms.code_ttl),
             asker: [share::counting(address), share::counting(network)],
             reserve: match kept {
@@ -94,8 +98,8 @@ impl SmsLimits {
         same && self.code_ttl == live.sms.code_ttl
     }
 
-    /// As configured: number, address, network, prefix and total.
-    pub const fn whole(&self) -> &[Limit; 5] {
+    /// As configured: number, address, network, prefix, total and program.
+    pub const fn whole(&self) -> &[Limit; 6] {
         &self.whole
     }
 
@@ -117,6 +121,7 @@ impl SmsLimits {
         if share == BudgetShare::Open {
             all.extend(self.shared(keys, share));
         }
+        all.extend(keys.program.map(|key| Bucket { limit: &self.program, key }));
         all.extend(keys.once.map(|key| Bucket { limit: &self.once, key }));
         all
     }
@@ -168,13 +173,14 @@ impl SmsLimits {
 }
 
 impl MessageKeys {
-    /// Of number, address, network and request; the others follow from the block.
+    /// Of number, address, network and request; the others follow from the block and from the program's name.
     pub fn new(
         limiter: &Limiter<AnyStore>,
         watched: &SmsLimits,
         [phone, address, network]: [SubjectKey; 3],
         once: Option<SubjectKey>,
         block: &str,
+        program: Option<&str>,
     ) -> Self {
         let mut reserve = [SubjectKey([0; 16]); 2];
         let subjects = [block.as_bytes(), EVERYONE];
@@ -188,6 +194,7 @@ impl MessageKeys {
             network,
             prefix: limiter.bucket(&watched.prefix, block.as_bytes()).key,
             total: limiter.bucket(&watched.total, EVERYONE).key,
+            program: program.map(|name| limiter.bucket(&watched.program, name.as_bytes()).key),
             once,
             reserve,
         }

@@ -137,7 +137,7 @@ fn messages(visit: &Visit) -> Vec<(&'static str, MessagesPage)> {
         at: NOW,
         phone: "+861380013****".into(),
         block: "+861380013".into(),
-        purpose: Purpose::Login,
+        purpose: Purpose::Login.into(),
         gateway: "http".into(),
         state,
         reference: None,

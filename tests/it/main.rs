@@ -26,4 +26,5 @@ mod sms;
 mod support;
 mod throttle;
 mod tuning;
+mod verify;
 mod webhooks;

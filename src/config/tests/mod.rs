@@ -5,6 +5,7 @@ mod access;
 mod example;
 mod hostile;
 mod nacos;
+mod programs;
 mod refused;
 mod store;
 mod telemetry;

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use sqlx::{query, query_as};
+use sqlx::{query, query_as, query_scalar};
 
-use super::rows::{hex, stored_id};
+use super::rows::{hex, stored_id, stored_key, stored_purpose};
 use super::{Ledger, Tx};
 use crate::clock::Micros;
 use crate::db::{DbError, on_db, on_tx};
 use crate::sms::guesser::Guesser;
-use crate::sms::{MessageId, Purpose};
+use crate::sms::{MessageId, MessagePurpose, Purpose};
 use crate::throttle::SubjectKey;
 
 /// A code is compared with one guess, and counts the guess first: the window store may forget guesses, and
@@ -27,6 +27,15 @@ const TRY_KNOWN: &str =
 pub struct CurrentCode {
     pub message: MessageId,
     pub code_hash: String,
+}
+
+/// What is stored of a verification.
+pub struct StoredVerification {
+    pub phone: SubjectKey,
+    pub block: String,
+    pub purpose: MessagePurpose,
+    /// Its code has not expired, was not entered, and was not replaced by a newer one.
+    pub lives: bool,
 }
 
 /// What a guess finds.
@@ -93,17 +102,43 @@ impl Ledger {
         Ok(Some(CurrentCode { message: stored_id(&message)?, code_hash }))
     }
 
+    /// A message by its id, whoever asked for it.
+    pub async fn verification(&self, id: MessageId) -> Result<Option<StoredVerification>, DbError> {
+        const SQL: &str = "SELECT phone_key, block, purpose, (SELECT COUNT(*) FROM sms_codes
+            WHERE message = $1 AND expires_at > $2) FROM sms_messages WHERE id = $1";
+        let now = self.now().await?;
+        let row: Option<(String, String, String, i64)> = on_db!(&self.db, pool => query_as(SQL)
+            .bind(id.to_string()).bind(now.0).fetch_optional(pool).await)?;
+        let Some((phone, block, purpose, codes)) = row else { return Ok(None) };
+        let (phone, purpose) = (stored_key(&phone)?, stored_purpose(&purpose)?);
+        Ok(Some(StoredVerification { phone, block, purpose, lives: codes > 0 }))
+    }
+
+    /// The hash of a message's code to compare one guess with, which is counted first. None if it is not valid any more,
+    /// or had as many guesses as it survives.
+    pub async fn try_verification(
+        &self,
+        id: MessageId,
+        most: Option<u32>,
+    ) -> Result<Option<String>, DbError> {
+        const SQL: &str = "UPDATE sms_codes SET tries = tries + 1 WHERE message = $1 AND expires_at > $2
+            AND tries < $3 RETURNING code_hash";
+        let now = self.now().await?;
+        Ok(on_db!(&self.db, pool => query_scalar(SQL).bind(id.to_string()).bind(now.0)
+            .bind(most.map_or(i64::MAX, i64::from)).fetch_optional(pool).await)?)
+    }
+
     /// Uses a code up. If several callers show it at once, only one gets true.
     pub async fn redeem(
         &self,
         phone: SubjectKey,
-        purpose: Purpose,
+        purpose: &str,
         code: &CurrentCode,
     ) -> Result<bool, DbError> {
         const SQL: &str = "DELETE FROM sms_codes WHERE phone_key = $1 AND purpose = $2 AND message = $3
             AND code_hash = $4 AND expires_at > $5";
         let now = self.now().await?;
-        let rows = on_db!(&self.db, pool => query(SQL).bind(hex(&phone.0)).bind(purpose.as_str())
+        let rows = on_db!(&self.db, pool => query(SQL).bind(hex(&phone.0)).bind(purpose)
             .bind(code.message.to_string()).bind(&code.code_hash).bind(now.0).execute(pool).await
             .map(|done| done.rows_affected()))?;
         Ok(rows == 1)

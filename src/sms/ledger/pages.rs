@@ -2,10 +2,10 @@
 
 use sqlx::{query, query_as, query_scalar};
 
-use super::rows::{LedgerPosition, MessageState, decode, hex, short, stored_id};
+use super::rows::{LedgerPosition, MessageState, decode, hex, short, stored_id, stored_purpose};
 use super::{Ledger, MessageId, Micros, SubjectKey};
 use crate::db::{self, DbError, on_db};
-use crate::sms::Purpose;
+use crate::sms::MessagePurpose;
 use crate::sms::brake::{self, ActiveBrake};
 use crate::sms::{DeliveryReport, ReportState, ReportedMessage};
 
@@ -31,7 +31,7 @@ pub struct LedgerEntry {
     /// The block, and four stars.
     pub phone: String,
     pub block: String,
-    pub purpose: Purpose,
+    pub purpose: MessagePurpose,
     pub gateway: String,
     pub state: MessageState,
     /// The gateway's id for it.
@@ -203,7 +203,7 @@ impl RawLedgerEntry {
             at: Micros(self.created_at),
             phone: format!("{}****", self.block),
             block: self.block,
-            purpose: Purpose::parse(&self.purpose).ok_or_else(|| decode("an unknown purpose"))?,
+            purpose: stored_purpose(&self.purpose)?,
             gateway: self.gateway,
             state: MessageState::stored(&self.state)?,
             reference: self.reference,

@@ -1,6 +1,7 @@
 //! How the ledger's columns are written and read back.
 
 use super::{MessageId, Micros, SubjectKey};
+use crate::sms::MessagePurpose;
 use crate::sms::share::BudgetShare;
 use crate::throttle::HitId;
 
@@ -68,6 +69,7 @@ pub struct HitRow {
     pub hit: HitId,
     pub block: String,
     pub share: BudgetShare,
+    pub purpose: MessagePurpose,
     /// It no longer counts for its number's own limit.
     pub waived: bool,
 }
@@ -83,6 +85,7 @@ pub struct RawHit {
     hit: String,
     block: String,
     share: String,
+    purpose: String,
     excused: i64,
 }
 
@@ -97,6 +100,7 @@ impl RawHit {
             hit: stored_hit(&self.hit)?,
             block: self.block,
             share: stored_share(&self.share)?,
+            purpose: stored_purpose(&self.purpose)?,
             waived: self.excused != 0,
         })
     }
@@ -137,6 +141,10 @@ pub fn stored_id(text: &str) -> Result<MessageId, sqlx::Error> {
 
 pub fn stored_share(text: &str) -> Result<BudgetShare, sqlx::Error> {
     BudgetShare::parse(text).ok_or_else(|| decode("an unknown share"))
+}
+
+pub fn stored_purpose(text: &str) -> Result<MessagePurpose, sqlx::Error> {
+    MessagePurpose::parse(text).ok_or_else(|| decode("an unknown purpose"))
 }
 
 pub fn decode(what: &str) -> sqlx::Error {

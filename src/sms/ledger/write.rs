@@ -13,7 +13,7 @@ use crate::db::{DbError, DbLock, Tx, on_db, on_tx};
 use crate::sms::brake::{self, BrakedPrefix};
 use crate::sms::share::BudgetShare;
 use crate::sms::watched::MessageKeys;
-use crate::sms::{DeliveryResult, MessageId, Phone, Purpose};
+use crate::sms::{DeliveryResult, MessageId, MessagePurpose, Phone};
 use crate::throttle::{HitId, Limit, Refusal, SubjectKey};
 
 /// A message that is pending for this long has nobody left to settle it: the gateway has half a minute, and
@@ -27,7 +27,7 @@ pub struct MessageDraft<'a> {
     pub keys: &'a MessageKeys,
     pub hit: HitId,
     pub phone: &'a Phone,
-    pub purpose: Purpose,
+    pub purpose: &'a MessagePurpose,
     pub gateway: &'static str,
     pub code_hash: &'a str,
     pub code_ttl: Duration,
@@ -198,13 +198,13 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<()
         message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
         tries = 0, asker_tries = 0, known_tries = 0";
     let (id, phone_key) = (draft.id.to_string(), hex(&draft.keys.phone.0));
-    let (purpose, expires_at) = (draft.purpose.as_str(), now.plus(draft.code_ttl).0);
+    let (purpose, expires_at) = (draft.purpose.stored(), now.plus(draft.code_ttl).0);
     on_tx!(tx, connection => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)
         .bind(hex(&draft.keys.address.0)).bind(hex(&draft.keys.network.0))
         .bind(draft.keys.once.map(|key| hex(&key.0)))
-        .bind(hex(&draft.hit.0)).bind(draft.phone.block()).bind(draft.phone.range()).bind(purpose)
+        .bind(hex(&draft.hit.0)).bind(draft.phone.block()).bind(draft.phone.range()).bind(&*purpose)
         .bind(draft.gateway).bind(expires_at).bind(draft.share.as_str()).bind(i64::from(draft.solved)).execute(connection).await.map(drop))?;
-    on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(purpose).bind(&id).bind(draft.code_hash)
+    on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(&*purpose).bind(&id).bind(draft.code_hash)
         .bind(expires_at).execute(connection).await.map(drop))?;
     if let Some(asked_by) = draft.asked_by {
         note_asker(tx, &phone_key, asked_by, (now, Micros(expires_at))).await?;

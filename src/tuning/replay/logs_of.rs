@@ -10,9 +10,9 @@ pub const COUNT: usize = LimitName::ALL.len();
 /// A message that the gateway refused still counts for its requester.
 pub const KEPT_ON_FAILURE: [LimitName; 2] = [LimitName::SmsAddress, LimitName::SmsNetwork];
 
-/// Drawn images are not recorded one by one, and attempts at other programs' logins are not replayed.
+/// Drawn images are not recorded one by one, and what other programs ask for is not replayed by program.
 pub fn is_replayed(limit: LimitName) -> bool {
-    !matches!(limit.unit(), LimitUnit::Image | LimitUnit::Attempt)
+    !matches!(limit.unit(), LimitUnit::Image | LimitUnit::Attempt) && limit.subject() != LimitSubject::Program
 }
 
 /// By their numbers.
@@ -49,7 +49,7 @@ impl LogRef {
             LimitSubject::Address | LimitSubject::RealmAddress => row.subjects[ADDRESS],
             LimitSubject::Network | LimitSubject::RealmNetwork => row.subjects[NETWORK],
             LimitSubject::Prefix => row.subjects[PREFIX],
-            LimitSubject::Everyone => 0,
+            LimitSubject::Everyone | LimitSubject::Program => 0,
         };
         Self { limit, subject }
     }

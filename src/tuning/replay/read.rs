@@ -46,10 +46,16 @@ const ACTIONS: [(&str, ReplayAction); 10] = [
     ("action = 'sign-in' AND (name IS NULL OR name <> 'code')", ReplayAction::SignIn),
     ("action = 'send'", ReplayAction::Send),
     ("action = 'guess' AND detail IS NULL", ReplayAction::Guess),
-    ("action = 'guess' AND detail = '{\"from\":\"known device\"}'", ReplayAction::DeviceGuess),
+    (
+        "action = 'guess' AND detail IN ('{\"from\":\"known device\"}', '{\"from\":\"program\"}')",
+        ReplayAction::DeviceGuess,
+    ),
     ("action = 'guess'", ReplayAction::GuessApart),
     ("action = 'register'", ReplayAction::Register),
-    ("action = 'captcha' AND outcome = 'wrong'", ReplayAction::Answer),
+    (
+        "action = 'captcha' AND outcome = 'wrong' AND COALESCE(name, '') NOT IN ('attempt', 'verification')",
+        ReplayAction::Answer,
+    ),
     ("action = 'reset'", ReplayAction::Clear),
     ("action = 'admin' AND name = 'subject.clear' AND outcome = 'ok'", ReplayAction::Clear),
 ];

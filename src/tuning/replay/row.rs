@@ -30,7 +30,7 @@ pub enum ReplayAction {
     /// A password that counts in the log of a known device.
     DeviceSignIn,
     Guess,
-    /// A guess at a code from a known device; no replayed log counts it.
+    /// A guess at a code from a known device or at another program; no replayed log counts it.
     DeviceGuess,
     /// A guess at a code that the number's own log does not count: it came from the browser that requested
     /// the code, or there was no code.

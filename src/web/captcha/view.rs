@@ -42,7 +42,7 @@ impl LaterView {
             CaptchaForm::Register | CaptchaForm::PasswordReset => {
                 Some(("captcha.later-have", "/login", "login.submit"))
             }
-            CaptchaForm::PasswordChange | CaptchaForm::Attempt => None,
+            CaptchaForm::PasswordChange | CaptchaForm::Attempt | CaptchaForm::Verification => None,
         }
     }
 }

@@ -151,9 +151,7 @@ pub async fn send(body: Json<SendCodeBody>, call: Call) -> WebResult {
 }
 
 fn accepted(phone: &Phone, sent: SendReceipt) -> CodeAccepted {
-    // Rounded up: who comes back when told to is not too early, and a code that is good for five minutes
-    // but for the time it took to send it is said to be good for five.
-    let resend_after = if sent.resend_after == Duration::ZERO { 0 } else { whole_seconds(sent.resend_after) };
+    let resend_after = resend_seconds(&sent);
     CodeAccepted {
         phone: phone.masked(),
         expires_in: whole_seconds(sent.expires_in),
@@ -161,6 +159,13 @@ fn accepted(phone: &Phone, sent: SendReceipt) -> CodeAccepted {
         delivery: (!sent.confirmed && !sent.short).then_some("unknown"),
         short: sent.short.then_some(true),
     }
+}
+
+/// Until another code can be sent.
+pub fn resend_seconds(sent: &SendReceipt) -> u64 {
+    // Rounded up: who comes back when told to is not too early, and a code that is good for five minutes
+    // but for the time it took to send it is said to be good for five.
+    if sent.resend_after == Duration::ZERO { 0 } else { whole_seconds(sent.resend_after) }
 }
 
 /// A code that opened nothing.
@@ -196,7 +201,7 @@ pub fn parse_code(typed: &SecretField) -> Result<SmsCode, Problem> {
 }
 
 /// Of 1 to 64 visible characters (draft-ietf-httpapi-idempotency-key-header).
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let fits = |key: &&str| (1..=64).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
     let wrong = InputError {

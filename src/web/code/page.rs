@@ -86,7 +86,7 @@ pub async fn send(
     };
     let now = visit.now();
     Ok(match sending {
-        SendOutcome::Sent(SendReceipt { expires_in, resend_after, confirmed, short }) => {
+        SendOutcome::Sent(SendReceipt { expires_in, resend_after, confirmed, short, .. }) => {
             let number = phone.as_str().to_owned();
             let (good_until, next_code) = (now.plus(expires_in), now.plus(resend_after));
             let sent = SentCode { number, good_until, next_code, confirmed: confirmed || short, short };

@@ -57,7 +57,10 @@ impl Asker<'_> {
             return Answered::Solved;
         }
         metrics::counter!("gatehouse_captchas_total", "outcome" => redeemed.as_str()).increment(1);
-        if redeemed == RedeemResult::Wrong {
+        if redeemed == RedeemResult::Wrong && self.form == CaptchaForm::Verification {
+            // Nothing is signed in to with it, so there are no failures that it could count among.
+            audit.record(event(audit.now(), Outcome::Wrong));
+        } else if redeemed == RedeemResult::Wrong {
             let login = self.realm.map_or(GuardedLogin::Own, |_| GuardedLogin::Realm);
             let counted = services.sign_in.guard().count_answer(login, &live.limits, &bound).await;
             audit.record(event(counted.map_or_else(|| audit.now(), |counted| counted.at), Outcome::Wrong));

@@ -22,6 +22,8 @@ pub const CHANGE: [&str; 2] = ["csrf", "confirmation-required"];
 pub const SCOPED: [&str; 3] = ["invalid-token", "insufficient-scope", "throttled"];
 /// Of a program that asks for its own login.
 pub const GUARD: [&str; 4] = ["invalid-token", "insufficient-scope", "throttled", "unavailable"];
+/// Of a program that has codes sent.
+pub const PROGRAM: [&str; 4] = GUARD;
 pub const TOKEN: [&str; 5] =
     ["invalid-token", "insufficient-scope", "unknown-limit", "throttled", "unavailable"];
 

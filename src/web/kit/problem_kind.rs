@@ -54,8 +54,8 @@ kinds! {
         "Check the name against those under [limits] in the configuration. Calls with a token use the name of a custom limit without custom. before it.";
     TOLD_OTHERWISE = "told-otherwise", CONFLICT, "Another outcome was told before",
         "The first outcome of an attempt stays. Ask with POST /api/v1/attempts before the next password is looked at.";
-    LAPSED = "lapsed", GONE, "The attempt has lapsed",
-        "Its outcome was not told within settle_within seconds, so it counts as a failure. Ask with POST /api/v1/attempts again.";
+    LAPSED = "lapsed", GONE, "Lapsed",
+        "An attempt whose outcome was not told within settle_within seconds counts as a failure: ask with POST /api/v1/attempts again. The code of a verification has expired, was replaced by a newer one or was approved before: send another with POST /api/v1/verifications.";
     UNKNOWN_SUBJECT = "unknown-subject", NOT_FOUND, "Invalid subject for this limit",
         "Send the subject percent-encoded: a username for login-account, a username@device for login-device, a mobile number for sms-phone and sms-guess, an IP address for limits that end in -address or -network, a dialling prefix for sms-prefix, everyone for totals, and up to 256 bytes of any text for custom limits.";
     CSRF = "csrf", FORBIDDEN, "Cross-site call refused",
@@ -67,7 +67,7 @@ kinds! {
     COUNTRY_NOT_ALLOWED = "country-not-allowed", UNPROCESSABLE_ENTITY, "Codes are not sent to this country",
         "Use a number of another country, or sign in with a username and password.";
     INVALID_CODE = "invalid-code", UNAUTHORIZED, "Invalid code",
-        "The code is wrong, expired, already used, or was sent for something else. Check it, or request another with POST /api/v1/sms/codes.";
+        "The code is wrong, expired, already used, or was sent for something else. Check it, or request another with the call that sent it.";
     NO_ACCOUNT = "no-account", NOT_FOUND, "No account has this number",
         "Create one with POST /api/v1/register, or sign in with POST /api/v1/sms/login, which creates one.";
     PHONE_TAKEN = "phone-taken", CONFLICT, "Another account has this number",

@@ -2,3 +2,4 @@
 
 pub mod attempts;
 pub mod limits;
+pub mod verifications;

@@ -34,6 +34,7 @@ use crate::web::{
         (name = "account"),
         (name = "limits", description = "Hits on custom limits, for other programs."),
         (name = "guard", description = "Attempts at the logins of other programs."),
+        (name = "verify", description = "Codes by SMS, for other programs."),
         (name = "admin", description = "For administrators."),
         (name = "operations", description = "For operators and monitoring.")
     ),
@@ -55,6 +56,8 @@ use crate::web::{
         machine::attempts::ask,
         machine::attempts::settle,
         machine::attempts::forgive,
+        machine::verifications::start,
+        machine::verifications::check,
         confirm::call::submit,
         access::call::show,
         access::call::save,

@@ -119,6 +119,7 @@ impl Rig {
             entropy: Entropy::Os,
             audit: audit.clone(),
             site: None,
+            programs: Default::default(),
         };
         let codes = SmsCodes::with_patience(parts, &master, patience);
         Instance { codes, limiter, db, audit, live: self.live.clone() }

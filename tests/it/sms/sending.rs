@@ -33,7 +33,13 @@ async fn the_message_says_its_code_in_the_language_asked_for(store: Store) {
         let answer = sent(instance.ask(CodeRequest { locale, ..ask(&phone, &address) }).await);
         assert_eq!(
             answer,
-            SendReceipt { expires_in: 4 * MINUTE, resend_after: MINUTE, confirmed: true, short: false }
+            SendReceipt {
+                id: None,
+                expires_in: 4 * MINUTE,
+                resend_after: MINUTE,
+                confirmed: true,
+                short: false
+            }
         );
         let message = rig.sent().pop().unwrap();
         assert!(message.text.contains(message.code.expose()) && message.text.contains(words));

@@ -52,8 +52,8 @@ struct SentMessage {
     /// Without its last four digits.
     phone: String,
     prefix: String,
-    #[schema(schema_with = describe::purposes)]
-    purpose: &'static str,
+    /// `login`, `register`, `reset` or `verify`; of another program, `verify:` with its name and what it is for.
+    purpose: String,
     gateway: String,
     #[schema(schema_with = states)]
     state: &'static str,
@@ -85,7 +85,7 @@ impl From<LedgerEntry> for SentMessage {
             at: iso(entry.at),
             phone: entry.phone,
             prefix: entry.block,
-            purpose: entry.purpose.as_str(),
+            purpose: entry.purpose.stored().into_owned(),
             gateway: entry.gateway,
             state: entry.state.as_str(),
             reference: entry.reference,

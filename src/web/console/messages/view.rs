@@ -8,7 +8,9 @@ use askama::Template;
 use rust_i18n::t;
 use url::form_urlencoded;
 
-use crate::sms::{HeldBrake, LedgerCursor, LedgerEntry, LedgerPage, MessageState, Purpose, ReportState};
+use crate::sms::{
+    HeldBrake, LedgerCursor, LedgerEntry, LedgerPage, MessagePurpose, MessageState, Purpose, ReportState,
+};
 use crate::web::console::words;
 use crate::web::kit::layout::Layout;
 use crate::web::kit::locale::Locale;
@@ -26,7 +28,7 @@ pub struct Asked {
 struct MessageRow {
     at: Moment,
     phone: String,
-    purpose: &'static str,
+    purpose: MessagePurpose,
     gateway: String,
     state: MessageState,
     reason: Option<String>,
@@ -131,6 +133,16 @@ impl MessageRow {
         state_key(self.state)
     }
 
+    fn purpose(&self, locale: Locale) -> Cow<'static, str> {
+        match &self.purpose {
+            MessagePurpose::Own(Purpose::Login) => locale.t("messages.purpose-login"),
+            MessagePurpose::Own(Purpose::Register) => locale.t("messages.purpose-register"),
+            MessagePurpose::Own(Purpose::Reset) => locale.t("messages.purpose-reset"),
+            MessagePurpose::Own(Purpose::Verify) => locale.t("messages.purpose-verify"),
+            MessagePurpose::Verification(_) => self.purpose.stored(),
+        }
+    }
+
     fn gateway(&self, locale: Locale) -> Cow<'static, str> {
         words::gateway(&self.gateway, locale)
     }
@@ -168,12 +180,7 @@ impl From<LedgerEntry> for MessageRow {
         Self {
             at: Moment(entry.at),
             phone: entry.phone,
-            purpose: match entry.purpose {
-                Purpose::Login => "messages.purpose-login",
-                Purpose::Register => "messages.purpose-register",
-                Purpose::Reset => "messages.purpose-reset",
-                Purpose::Verify => "messages.purpose-verify",
-            },
+            purpose: entry.purpose,
             gateway: entry.gateway,
             state: entry.state,
             reason: entry.reason,

@@ -83,6 +83,6 @@ const fn about_scopes(error: ScopesError) -> Message {
         ScopesError::Empty => Message::ScopesMissing,
         ScopesError::TooMany => Message::ScopesTooMany { max: crate::login::MOST_SCOPES },
         ScopesError::NoName => Message::ScopesUnfit,
-        ScopesError::TooManyRealms => Message::ScopesRealms,
+        ScopesError::TooManyRealms | ScopesError::TooManyPrograms => Message::ScopesRealms,
     }
 }

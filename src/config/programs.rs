@@ -1,0 +1,163 @@
+//! `[verify.NAME]`: what the messages of another program's codes say.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use zeroize::Zeroizing;
+
+use super::document::ValueNode;
+use super::limits::is_custom_name;
+use super::reader::{ParseResult, SectionReader};
+
+/// By the name in the scope of a program's token.
+pub type ProgramTexts = BTreeMap<String, ProgramText>;
+
+/// The words of one program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramText {
+    /// As people know it.
+    pub program: String,
+    /// In any language that `texts` does not have.
+    text: Option<String>,
+    /// By language tag.
+    texts: BTreeMap<String, String>,
+}
+
+/// The most units of one SMS segment: septets of GSM 03.38, or else UTF-16.
+const SEPTETS: usize = 160;
+const UTF16_UNITS: usize = 70;
+/// In characters: it leaves room for a sentence.
+const LONGEST_PROGRAM: usize = 40;
+/// As long as a code and its minutes can be.
+const LONGEST_CODE: &str = "0000000000";
+const LONGEST_MINUTES: &str = "10";
+
+const CODE: &str = "{code}";
+const PROGRAM: &str = "{program}";
+const MINUTES: &str = "{minutes}";
+
+/// Every program in the section.
+pub(super) fn read(section: &mut SectionReader<'_>) -> ProgramTexts {
+    section.entries(name, program).into_iter().collect()
+}
+
+fn name(name: &str) -> ParseResult<()> {
+    if is_custom_name(name) {
+        Ok(())
+    } else {
+        Err("is not a name as in the scope verify:NAME; use 1 to 64 of a-z, 0-9 and -".to_owned())
+    }
+}
+
+/// `name` is what the program is called unless it says otherwise.
+fn program(name: &str, section: &mut SectionReader<'_>) -> ProgramText {
+    let program = section.value("program", name.to_owned(), |node| title(node.text()?));
+    let text = section.optional("text", |node| template(&program, node));
+    let pairs = section
+        .section("texts", |inner| inner.pairs(|tag, node| Ok((language(tag)?, template(&program, node)?))));
+    let mut texts = BTreeMap::new();
+    for (_, (tag, text)) in pairs {
+        if let Entry::Vacant(free) = texts.entry(tag) {
+            free.insert(text);
+        }
+    }
+    ProgramText { program, text, texts }
+}
+
+fn title(text: String) -> ParseResult<String> {
+    if text.trim().is_empty() || text.chars().count() > LONGEST_PROGRAM {
+        return Err(format!("must be 1 to {LONGEST_PROGRAM} characters: what people know the program by"));
+    }
+    no_link(&text)?;
+    match text.contains(['{', '}']) || text.contains(char::is_control) {
+        true => Err("must not contain braces or control characters".to_owned()),
+        false => Ok(text),
+    }
+}
+
+/// A tag as requests name languages (RFC 5646), in small letters.
+fn language(tag: &str) -> ParseResult<String> {
+    let part = |part: &str| {
+        (1..=8).contains(&part.len()) && part.bytes().all(|letter| letter.is_ascii_alphanumeric())
+    };
+    match tag.split('-').all(part) {
+        true => Ok(tag.to_ascii_lowercase()),
+        false => Err("is not a language tag, such as \"en\" or \"zh-CN\"".to_owned()),
+    }
+}
+
+/// A text that says whose code it is, has the code once and leads nowhere.
+fn template(program: &str, node: ValueNode) -> ParseResult<String> {
+    let text = node.text()?;
+    if text.matches(CODE).count() != 1 {
+        return Err(format!("must contain {CODE} exactly once"));
+    }
+    if !text.contains(PROGRAM) && !text.contains(program) {
+        return Err(format!("must name the program; write {PROGRAM} or {program:?} in it"));
+    }
+    let rest = text.replace(CODE, "").replace(PROGRAM, "").replace(MINUTES, "");
+    if rest.contains(['{', '}']) {
+        return Err(format!("contains braces around something else than {CODE}, {PROGRAM} and {MINUTES}"));
+    }
+    if rest.contains(char::is_control) {
+        return Err("contains a line break or another control character".to_owned());
+    }
+    let longest = filled(&text, program, LONGEST_CODE, LONGEST_MINUTES);
+    no_link(&longest)?;
+    if !fits_one_segment(&longest) {
+        return Err(format!(
+            "is too long for one SMS with a code of {} characters: {SEPTETS} characters of plain ASCII, or {UTF16_UNITS} if there are others",
+            LONGEST_CODE.len()
+        ));
+    }
+    Ok(text)
+}
+
+/// Phones make a link of anything that looks like a domain, whatever stands before it.
+fn no_link(text: &str) -> ParseResult<()> {
+    let letters: Vec<char> = text.chars().collect();
+    let dotted = letters.windows(3).any(|three| {
+        three[0].is_alphanumeric() && matches!(three[1], '.' | '．' | '｡') && three[2].is_alphanumeric()
+    });
+    match dotted || text.contains("://") || text.contains('@') {
+        true => {
+            Err("contains a link, or what phones show as one (a full stop between letters, :// or @)"
+                .to_owned())
+        }
+        false => Ok(()),
+    }
+}
+
+fn filled(template: &str, program: &str, code: &str, minutes: &str) -> Zeroizing<String> {
+    // The code comes last: nothing that is replaced after it could be in it.
+    let text = template.replace(PROGRAM, program).replace(MINUTES, minutes);
+    Zeroizing::new(text.replace(CODE, code))
+}
+
+/// Whether a message costs no more than one.
+pub fn fits_one_segment(text: &str) -> bool {
+    let most = if text.chars().all(is_gsm) { SEPTETS } else { UTF16_UNITS };
+    text.encode_utf16().count() <= most
+}
+
+/// The ASCII characters that take one septet in GSM 03.38.
+fn is_gsm(letter: char) -> bool {
+    matches!(letter, '\n' | ' '..='Z' | 'a'..='z') && letter != '`'
+}
+
+impl ProgramText {
+    /// The message in a language, if there is a text for it; otherwise in the one for all. As secret as the code.
+    pub fn fill(&self, language: Option<&str>, code: &str, minutes: &str) -> Option<Zeroizing<String>> {
+        let text = language.and_then(|tag| self.text_in(tag)).or(self.text.as_deref())?;
+        Some(filled(text, &self.program, code, minutes))
+    }
+
+    /// For the tag, or for its language in another region or script.
+    fn text_in(&self, tag: &str) -> Option<&str> {
+        let tag = tag.to_ascii_lowercase();
+        let main = |tag: &str| tag.split('-').next().map(str::to_owned);
+        let exact = self.texts.get(&tag);
+        let near = || self.texts.iter().find(|(other, _)| main(other) == main(&tag)).map(|(_, text)| text);
+        exact.or_else(near).map(String::as_str)
+    }
+}

@@ -1,0 +1,75 @@
+//! What the messages of other programs may say.
+
+use super::read;
+use super::refused::told;
+
+#[test]
+fn texts_that_are_refused() {
+    let text = |text: &str| format!("verify.shop.text = '{text}'");
+    let once = "verify.shop.text: must contain {code} exactly once";
+    let link = "verify.shop.text: contains a link, or what phones show as one (a full stop between letters, :// or @)";
+    let braces =
+        "verify.shop.text: contains braces around something else than {code}, {program} and {minutes}";
+    let long = "verify.shop.text: is too long for one SMS with a code of 10 characters: 160 characters of plain ASCII, or 70 if there are others";
+    let cases = [
+        (text("shop says hello"), once),
+        (text("shop: {code} {code}"), once),
+        (text("{code}"), "verify.shop.text: must name the program; write {program} or \"shop\" in it"),
+        (text("shop: {code}, see https://evil"), link),
+        (text("shop: {code}, see evil.example/x"), link),
+        (text("shop: {code}, see evil．example"), link),
+        (text("shop.example {code}"), link),
+        (text("shop x.{code}"), link),
+        (text("shop @evil #{code}"), link),
+        (text("{program}: {code} {phone}"), braces),
+        (text("{program}: {code} {"), braces),
+        (text(&format!("{{program}}: {{code}}{}", "x".repeat(150))), long),
+        (text(&format!("{{program}}：{{code}}{}", "字".repeat(56))), long),
+        (
+            "verify.shop.text = \"shop {code}\\nsee\"".into(),
+            "verify.shop.text: contains a line break or another control character",
+        ),
+        ("verify.shop.texts = { de = 'x' }".into(), "verify.shop.texts.de: must contain {code} exactly once"),
+        (
+            "verify.shop.texts = { 'd e' = 'shop {code}' }".into(),
+            "verify.shop.texts.d e: is not a language tag, such as \"en\" or \"zh-CN\"",
+        ),
+        (
+            "verify.shop.program = ''".into(),
+            "verify.shop.program: must be 1 to 40 characters: what people know the program by",
+        ),
+        (
+            "verify.shop.program = 'a{code}'".into(),
+            "verify.shop.program: must not contain braces or control characters",
+        ),
+        (
+            "verify.shop.program = 'shop.example'".into(),
+            "verify.shop.program: contains a link, or what phones show as one (a full stop between letters, :// or @)",
+        ),
+        (
+            "verify.Shop.program = 'x'".into(),
+            "verify.Shop: is not a name as in the scope verify:NAME; use 1 to 64 of a-z, 0-9 and -",
+        ),
+        ("verify.shop.txt = 'x'".into(), "verify.shop.txt: is not a setting; did you mean text?"),
+    ];
+    let cases: Vec<_> = cases.iter().map(|(text, told)| (text.as_str(), *told)).collect();
+    told(&cases);
+}
+
+#[test]
+fn texts_are_chosen_by_language_and_filled_in() {
+    let config = read(
+        "[verify.shop]\nprogram = 'Example Shop'\ntext = 'Your code at {program}: {code}. Valid for {minutes} min.'\n\
+         texts = { zh-CN = '【{program}】{code}', pt-BR = 'Example Shop {code}' }\n[verify.bare]\nprogram = 'Bare'",
+    );
+    let verify = config.expect("valid").settings.verify;
+    let fill = |language| verify["shop"].fill(language, "012345", "5").expect("a text").to_string();
+    assert_eq!(fill(None), "Your code at Example Shop: 012345. Valid for 5 min.");
+    assert_eq!(fill(Some("fr")), fill(None));
+    for tag in ["zh-CN", "zh", "ZH-hant-tw"] {
+        assert_eq!(fill(Some(tag)), "【Example Shop】012345", "{tag}");
+    }
+    assert_eq!(fill(Some("pt-PT")), "Example Shop 012345");
+    assert_eq!(verify["bare"].fill(Some("en"), "012345", "5"), None);
+    assert_eq!(verify["bare"].program, "Bare");
+}

@@ -1,0 +1,128 @@
+//! What the code of a message is for: something here, or another program.
+
+use std::borrow::Cow;
+
+use crate::config::is_custom_name;
+
+/// The purpose of a code; a code for one purpose does not work for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    Login,
+    Register,
+    Reset,
+    /// Adds a number to the account that is signed in.
+    Verify,
+}
+
+impl Purpose {
+    pub const ALL: [Self; 4] = [Self::Login, Self::Register, Self::Reset, Self::Verify];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Login => "login",
+            Self::Register => "register",
+            Self::Reset => "reset",
+            Self::Verify => "verify",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|purpose| purpose.as_str() == text)
+    }
+}
+
+/// What a message is for. A code for one purpose does not work for another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MessagePurpose {
+    Own(Purpose),
+    /// A code of another program: it opens nothing here, and nothing at any third program.
+    Verification(ProgramPurpose),
+}
+
+/// A program, as the scope of its tokens names it, and what it wants the code for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramPurpose {
+    program: String,
+    purpose: String,
+}
+
+/// Before the name of a program, in the ledger.
+const VERIFICATION: &str = "verify:";
+
+impl ProgramPurpose {
+    /// None unless both are names as custom limits have: 1 to 64 of a-z, 0-9 and -.
+    pub fn new(program: &str, purpose: &str) -> Option<Self> {
+        let named = is_custom_name(program) && is_custom_name(purpose);
+        named.then(|| Self { program: program.to_owned(), purpose: purpose.to_owned() })
+    }
+
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+}
+
+impl MessagePurpose {
+    /// The value in the ledger, by which a number's codes are told apart. Names contain no colon, so that nothing of
+    /// a program is ever something of ours or of another program.
+    pub fn stored(&self) -> Cow<'static, str> {
+        match self {
+            Self::Own(purpose) => purpose.as_str().into(),
+            Self::Verification(ProgramPurpose { program, purpose }) => {
+                format!("{VERIFICATION}{program}:{purpose}").into()
+            }
+        }
+    }
+
+    pub fn parse(stored: &str) -> Option<Self> {
+        match stored.strip_prefix(VERIFICATION) {
+            None => Purpose::parse(stored).map(Self::Own),
+            Some(rest) => {
+                let (program, purpose) = rest.split_once(':')?;
+                ProgramPurpose::new(program, purpose).map(Self::Verification)
+            }
+        }
+    }
+
+    /// The program that asked for it.
+    pub fn program(&self) -> Option<&str> {
+        match self {
+            Self::Own(_) => None,
+            Self::Verification(of) => Some(of.program()),
+        }
+    }
+}
+
+impl From<Purpose> for MessagePurpose {
+    fn from(purpose: Purpose) -> Self {
+        Self::Own(purpose)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_purpose_of_a_program_is_one_of_ours_or_of_another_program() {
+        let of =
+            |program, purpose| MessagePurpose::Verification(ProgramPurpose::new(program, purpose).unwrap());
+        for own in Purpose::ALL {
+            assert_eq!(MessagePurpose::parse(own.as_str()), Some(own.into()));
+            assert_ne!(of("shop", own.as_str()).stored(), own.as_str());
+        }
+        assert_eq!(of("shop", "pay").stored(), "verify:shop:pay");
+        assert_eq!(MessagePurpose::parse("verify:shop:pay"), Some(of("shop", "pay")));
+        assert_ne!(of("a", "b-c").stored(), of("a-b", "c").stored());
+        for (program, purpose) in
+            [("", "pay"), ("shop", ""), ("shop:a", "pay"), ("shop", "a:b"), ("Shop", "pay")]
+        {
+            assert_eq!(ProgramPurpose::new(program, purpose), None, "{program} {purpose}");
+        }
+        for text in
+            ["verify", "verify:", "verify:shop", "verify:shop:", "verify::pay", "verify:a:b:c", "decoy"]
+        {
+            let parsed = MessagePurpose::parse(text);
+            assert!(matches!(parsed, None | Some(MessagePurpose::Own(Purpose::Verify))), "{text}");
+        }
+    }
+}

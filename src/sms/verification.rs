@@ -1,0 +1,171 @@
+//! Checks the code of another program, by the id of its verification: a slot among the wrong codes that were entered
+//! for its number in this program, the comparison, and what the outcome means for the slot.
+
+use std::time::Duration;
+
+use super::codes::SmsCodes;
+use super::guessing::{most, settled};
+use super::ledger::{CurrentCode, StoredVerification};
+use super::outcome::{SmsError, TRY_AGAIN};
+use super::{MessageId, MessagePurpose, SmsCode};
+use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
+use crate::config::{LimitName, LiveSettings};
+use crate::db::DbError;
+use crate::denied::Denied;
+use crate::request_id;
+use crate::throttle::{AnyStore, Hold, HoldDecision, Refusal};
+
+/// How long a check may wait for others in flight to be compared.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The result of a check.
+#[derive(Debug, PartialEq, Eq)]
+pub enum VerificationOutcome {
+    /// Now, and never again.
+    Approved,
+    WrongCode,
+    /// Its code has expired, was replaced by a newer one, was entered too often, or was approved before.
+    Lapsed,
+    /// It is none of this program's.
+    Unknown,
+    /// Nothing was compared.
+    Denied(Denied),
+}
+
+/// A check that has its slot.
+struct AdmittedCheck {
+    codes: SmsCodes,
+    hold: Hold<AnyStore>,
+    verification: StoredVerification,
+    id: MessageId,
+    code: SmsCode,
+    program: String,
+    /// How many wrong guesses a code survives.
+    most: Option<u32>,
+    /// What the limit in monitor mode would have refused.
+    noted: Option<Refusal>,
+}
+
+impl SmsCodes {
+    /// Wrong codes count by the number and the program, so that a newer code does not refill them and a program, which
+    /// sees what people type, uses up nobody's guesses but its own. Each code also counts them in the ledger. If it is
+    /// known that there is nothing to compare with, nothing counts.
+    pub async fn check_verification(
+        &self,
+        live: &LiveSettings,
+        program: &str,
+        id: &str,
+        code: &SmsCode,
+    ) -> Result<VerificationOutcome, SmsError> {
+        let Some(id) = MessageId::parse(id) else { return Ok(VerificationOutcome::Unknown) };
+        let found = self.0.ledger.verification(id).await?;
+        let is_ours = |found: &StoredVerification| matches!(&found.purpose, MessagePurpose::Verification(of) if of.program() == program);
+        let Some(verification) = found.filter(is_ours) else { return Ok(VerificationOutcome::Unknown) };
+        if !verification.lives {
+            return Ok(VerificationOutcome::Lapsed);
+        }
+        let limit = &live.limits.sms_guess;
+        let subject = [program.as_bytes(), b"/", &verification.phone.0].concat();
+        let bucket = self.0.budgets.limiter().bucket(limit, &subject);
+        let counters = &self.0.metrics.guesses;
+        let denied = match self.0.budgets.limiter().hold(&[bucket], true, PATIENCE).await {
+            Ok(HoldDecision::Held(hold)) => {
+                let (noted, most) = (hold.noted, most(limit));
+                let (codes, code, program) = (self.clone(), code.clone(), program.to_owned());
+                let check = AdmittedCheck { codes, hold, verification, id, code, program, most, noted };
+                // A program that hangs up now must not leave the hold unsettled.
+                return request_id::spawn(check.run()).await.expect("a comparison does not panic");
+            }
+            Ok(HoldDecision::Refused(refusal)) => {
+                counters.throttled.increment(1);
+                let why = Some(EventRule::refused(limit.name(), &refusal));
+                let event =
+                    AuditEvent::new(self.0.audit.decided(&refusal), Action::Guess, Outcome::Throttled);
+                self.0.audit.record(AuditEvent { why, ..about(&verification, program, event) });
+                Denied::by(limit.name().to_owned(), &refusal)
+            }
+            Ok(HoldDecision::OutOfPatience) | Err(_) => {
+                counters.unavailable.increment(1);
+                let audit = &self.0.audit;
+                let event = AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable);
+                audit.record(about(&verification, program, event));
+                Denied::Unavailable { retry_after: TRY_AGAIN }
+            }
+        };
+        Ok(VerificationOutcome::Denied(denied))
+    }
+}
+
+impl AdmittedCheck {
+    async fn run(self) -> Result<VerificationOutcome, SmsError> {
+        let compared = match self.compare().await {
+            Ok(compared) => compared,
+            Err(error) => {
+                settled(self.hold.refund().await);
+                return Err(error.into());
+            }
+        };
+        let taken = self.hold.at;
+        let Self { codes, hold, verification, program, noted, .. } = self;
+        let counters = &codes.0.metrics.guesses;
+        let (outcome, counts_from) = match compared {
+            VerificationOutcome::WrongCode => {
+                counters.wrong.increment(1);
+                (Outcome::Wrong, Some(settled(hold.keep().await).unwrap_or(taken)))
+            }
+            VerificationOutcome::Approved => {
+                counters.right.increment(1);
+                settled(hold.refund().await);
+                (Outcome::Ok, None)
+            }
+            // Another check was first, or the code was replaced meanwhile: this one was compared with nothing.
+            other => {
+                settled(hold.refund().await);
+                return Ok(other);
+            }
+        };
+        let limit = LimitName::SmsGuess.as_str();
+        let why = noted.as_ref().map(|refusal| EventRule::noted(limit, refusal));
+        let event =
+            AuditEvent { settled: counts_from, why, ..AuditEvent::new(taken, Action::Guess, outcome) };
+        codes.0.audit.record(about(&verification, &program, event));
+        Ok(compared)
+    }
+
+    async fn compare(&self) -> Result<VerificationOutcome, DbError> {
+        let Self { codes, verification: StoredVerification { phone, purpose, .. }, id, code, .. } = self;
+        let (ledger, purpose) = (&codes.0.ledger, purpose.stored());
+        let Some(code_hash) = ledger.try_verification(*id, self.most).await? else {
+            return Ok(VerificationOutcome::Lapsed);
+        };
+        if !codes.is_code(&code_hash, *phone, &purpose, *id, code) {
+            return Ok(VerificationOutcome::WrongCode);
+        }
+        if !ledger.redeem(*phone, &purpose, &CurrentCode { message: *id, code_hash }).await? {
+            return Ok(VerificationOutcome::Lapsed);
+        }
+        // The code is used up, so it is approved even if this write fails: only the brake needs it.
+        if let Err(error) = ledger.note_entered(*id).await {
+            tracing::warn!(%error, "the ledger could not record that a code was entered");
+        }
+        Ok(VerificationOutcome::Approved)
+    }
+}
+
+/// The ledger does not have the number, so the event names its block.
+fn about<'a>(
+    verification: &'a StoredVerification,
+    program: &'a str,
+    event: AuditEvent<'a>,
+) -> AuditEvent<'a> {
+    AuditEvent {
+        // Not among the guesses that open something here.
+        detail: Some(FROM_PROGRAM.to_owned()),
+        name: Some(program),
+        prefix: Some(audit::EventSubject::Prefix(&verification.block)),
+        ..event
+    }
+}
+
+/// What an event says about it.
+const FROM_PROGRAM: &str = r#"{"from":"program"}"#;

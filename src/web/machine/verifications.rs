@@ -1,0 +1,334 @@
+//! `/api/v1/verifications`: another program has a code sent to a number, and has it checked.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use actix_web::dev::Payload;
+use actix_web::web::{Data, Path};
+use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::captcha::CaptchaForm;
+use crate::config::LiveSettings;
+use crate::denied::Denied;
+use crate::login::{Realm, TokenBearer};
+use crate::sms::{
+    MessageId, ProgramPurpose, SendOutcome, SendReceipt, TurnResult, VerificationOutcome, VerificationRequest,
+};
+use crate::web::code::call::{idempotency_key, parse_code, parse_phone, resend_seconds};
+use crate::web::kit::call::{CaptchaSolution, limited};
+use crate::web::kit::challenge::{Answered, Asker};
+use crate::web::kit::client::ClientAddress;
+use crate::web::kit::describe::{self, BODY, CodeDigits, MobileNumber, NUMBER, PROGRAM};
+use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::locale::Locale;
+use crate::web::kit::problem::{CaptchaBody, Problem};
+use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::services::Shared;
+use crate::web::kit::token;
+use crate::web::kit::visit::Edge;
+use crate::web::kit::wait::whole_seconds;
+use crate::web::kit::web_error::WebResult;
+
+/// What a program says that names no purpose.
+const USUAL_PURPOSE: &str = "default";
+/// As long as tags get (RFC 5646, 4.4.1).
+const LONGEST_TAG: usize = 35;
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = VerificationRequest, example = json!({ "to": "+8613800138000", "address": "203.0.113.7" }))]
+pub struct VerificationBody {
+    #[schema(value_type = MobileNumber)]
+    to: SecretField,
+    /// The address of the client that your program serves.
+    #[schema(value_type = String)]
+    address: SecretField,
+    /// What the code is for: 1 to 64 of a-z, 0-9 and -. A newer code replaces the one for the same purpose.
+    #[schema(default = "default", min_length = 1, max_length = 64)]
+    purpose: Option<String>,
+    /// The language of the message: a tag as en or zh-CN.
+    #[schema(min_length = 1, max_length = 35)]
+    locale: Option<String>,
+    captcha: Option<CaptchaSolution>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Verification, example = json!({
+    "id": "b19bb51d57b40116de95f7448daf9aef", "to": "+86138****8000", "expires_in": 300, "resend_after": 60,
+    "delivery": "accepted"
+}))]
+struct VerificationSent {
+    /// To check the code with.
+    id: String,
+    /// In E.164, masked.
+    to: String,
+    /// Seconds until the code expires.
+    expires_in: u64,
+    /// Seconds until another code can be sent to the number.
+    resend_after: u64,
+    /// `unknown` if the gateway did not say whether it has the message. It is not sent again by itself.
+    #[schema(schema_with = deliveries)]
+    delivery: &'static str,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = VerificationCheck, example = json!({ "code": "012345" }))]
+pub struct CheckBody {
+    /// As somebody typed it.
+    #[schema(value_type = CodeDigits)]
+    code: SecretField,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = VerificationApproved, example = json!({ "status": "approved" }))]
+struct ApprovedBody {
+    #[schema(schema_with = approved)]
+    status: &'static str,
+}
+
+fn deliveries() -> utoipa::openapi::schema::ObjectBuilder {
+    describe::one_of(["accepted", "unknown"])
+}
+
+fn approved() -> utoipa::openapi::schema::ObjectBuilder {
+    describe::one_of(["approved"])
+}
+
+/// A program whose token may have codes sent.
+pub struct Verifier {
+    bearer: Arc<TokenBearer>,
+    services: Shared,
+    edge: Data<Edge>,
+}
+
+impl FromRequest for Verifier {
+    type Error = Problem;
+    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move {
+            let parts = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
+            let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal) };
+            let client = ClientAddress::of(&request, &edge.trusted);
+            let bearer = token::admit(&request, services, client).await?;
+            if bearer.scopes.verify().is_none() {
+                return Err(Problem::InsufficientScope);
+            }
+            Ok(Self { bearer, services: services.clone(), edge: edge.clone() })
+        })
+    }
+}
+
+impl Verifier {
+    /// Its name, to which its codes and its challenges belong.
+    fn program(&self) -> &Realm {
+        self.bearer.scopes.verify().expect("checked when the token was read")
+    }
+}
+
+/// The client that a program serves, and what its request is judged by.
+struct ServedClient<'a> {
+    verifier: &'a Verifier,
+    live: Arc<LiveSettings>,
+    asker: Asker<'a>,
+}
+
+/// Have a code sent to a number
+///
+/// It counts as a code of ours does, at the number, the client's address and network, the prefix and the total, and at
+/// the program. It opens nothing here. An account is neither needed nor made.
+#[utoipa::path(
+    post,
+    path = "/api/v1/verifications",
+    operation_id = "startVerification",
+    tag = "verify",
+    params((
+        "Idempotency-Key" = Option<String>,
+        Header,
+        description = "The program's name for this request, of visible ASCII. A repetition for the same number and \
+            purpose gets the same answer and sends no second message while the code is valid.",
+        min_length = 1,
+        max_length = 64
+    )),
+    request_body = VerificationBody,
+    responses((
+        status = 202,
+        description = "Sent, or perhaps sent: see delivery.",
+        body = VerificationSent,
+        headers(("RateLimitPolicy"))
+    )),
+    security(("token" = [])),
+    extensions(("x-problems" = json!([
+        BODY, PROGRAM, NUMBER, "denied", "captcha-required", "captcha-invalid"
+    ])))
+)]
+pub async fn start(
+    verifier: Verifier,
+    request: HttpRequest,
+    body: UnreadBody<VerificationBody>,
+) -> WebResult {
+    let body = body.read().await?;
+    let address = body.address.expose().parse::<IpAddr>();
+    let wrong = |_| Problem::wrong("address", "Send an IPv4 or IPv6 address, without a port.");
+    let client = ClientAddress::stated(address.map_err(wrong)?);
+    let purpose = body.purpose.as_deref().unwrap_or(USUAL_PURPOSE);
+    let purpose = ProgramPurpose::new(verifier.program().as_str(), purpose);
+    let purpose = purpose.ok_or_else(|| Problem::wrong("purpose", "Use 1 to 64 of a-z, 0-9 and -."))?;
+    let (locale, language) = language(body.locale.as_deref())?;
+    let once = idempotency_key(request.headers())?;
+    let asker =
+        Asker { form: CaptchaForm::Verification, client, browser: None, realm: Some(verifier.program()) };
+    let live = verifier.edge.live(&verifier.services, client);
+    let served = ServedClient { verifier: &verifier, live, asker };
+    if served.live.access.is_denied(client.ip(), verifier.edge.clock.now()) {
+        return Err(Problem::Denied.into());
+    }
+    let phone = parse_phone(&served.live, &body.to)?;
+    let (address, network) = (client.subject(), client.network());
+    let ask = VerificationRequest {
+        phone: &phone,
+        purpose: &purpose,
+        address: address.as_ref(),
+        network: network.as_ref(),
+        solved: false,
+        once,
+        locale: locale.code(),
+        language,
+    };
+    let (live, codes) = (&served.live, &verifier.services.codes);
+    // Before the challenge: the same request again comes with one that is used up.
+    let sending = match codes.turn(live, ask, body.captcha.is_some()).await? {
+        TurnResult::Answered(sending) => sending,
+        TurnResult::Mine(turn) => {
+            let solved = served.redeem(body.captcha.as_ref()).await?;
+            codes.send_in_turn(live, VerificationRequest { solved, ..ask }, turn).await?
+        }
+    };
+    let limits = &live.limits;
+    let told = [&limits.sms_phone, &limits.sms_address, &limits.sms_network, &limits.verify_token];
+    match sending {
+        SendOutcome::Sent(sent) => {
+            let id = sent.id.ok_or(Problem::Internal)?;
+            let sent = HttpResponse::Accepted().json(accepted(id, phone.masked(), sent));
+            Ok(limited(sent, &told, None))
+        }
+        SendOutcome::NotSent => Err(Problem::NotSent.into()),
+        SendOutcome::Denied(denied) => {
+            let problem = served.denied(&denied).await;
+            Err(match denied.full() {
+                Some(full) => limited(problem.respond(), &told, Some(full)).into(),
+                None => problem.into(),
+            })
+        }
+    }
+}
+
+/// Check the code that somebody has typed
+///
+/// A right code is approved once. Wrong ones count at the number in this program, whatever codes are sent meanwhile.
+#[utoipa::path(
+    post,
+    path = "/api/v1/verifications/{id}/check",
+    operation_id = "checkVerification",
+    tag = "verify",
+    params(("id" = String, Path, description = "As it was given.")),
+    request_body = CheckBody,
+    responses((
+        status = 200,
+        description = "The code was right.",
+        body = ApprovedBody,
+        headers(("RateLimitPolicy"))
+    )),
+    security(("token" = [])),
+    extensions(("x-problems" = json!([BODY, PROGRAM, "invalid-code", "not-found", "lapsed"])))
+)]
+pub async fn check(verifier: Verifier, id: Path<String>, body: UnreadBody<CheckBody>) -> WebResult {
+    let body = body.read().await?;
+    let code = parse_code(&body.code)?;
+    let live = verifier.services.live.snapshot();
+    let told = [&live.limits.sms_guess];
+    let program = verifier.program().as_str();
+    match verifier.services.codes.check_verification(&live, program, &id, &code).await? {
+        VerificationOutcome::Approved => {
+            Ok(limited(HttpResponse::Ok().json(ApprovedBody { status: "approved" }), &told, None))
+        }
+        VerificationOutcome::WrongCode => Err(limited(Problem::InvalidCode.respond(), &told, None).into()),
+        VerificationOutcome::Lapsed => Err(Problem::Lapsed.into()),
+        VerificationOutcome::Unknown => Err(Problem::NotFound.into()),
+        VerificationOutcome::Denied(denied) => {
+            let problem = Problem::not_compared(&denied);
+            Err(match denied.full() {
+                Some(full) => limited(problem.respond(), &told, Some(full)).into(),
+                None => problem.into(),
+            })
+        }
+    }
+}
+
+impl ServedClient<'_> {
+    /// Whether a challenge was solved with the request.
+    async fn redeem(&self, solution: Option<&CaptchaSolution>) -> Result<bool, Problem> {
+        let Some(CaptchaSolution { id, answer }) = solution else { return Ok(false) };
+        match self.asker.redeem(&self.verifier.services, &self.live, id, answer.expose()).await {
+            Answered::Solved => Ok(true),
+            // A form that passes its empty fields on.
+            Answered::Nothing => Ok(false),
+            Answered::Wrong => Err(Problem::CaptchaInvalid { captcha: self.challenge().await }),
+        }
+    }
+
+    async fn challenge(&self) -> CaptchaBody {
+        match self.asker.issue(&self.verifier.services, &self.live).await {
+            Ok(challenge) => challenge.into(),
+            Err(later) => later.into(),
+        }
+    }
+
+    async fn denied(&self, denied: &Denied) -> Problem {
+        match denied {
+            Denied::Challenged { .. } => Problem::CaptchaRequired { captcha: self.challenge().await },
+            other => Problem::not_compared(other),
+        }
+    }
+}
+
+impl Problem {
+    /// Of what no challenge helps with.
+    fn not_compared(denied: &Denied) -> Self {
+        match denied {
+            // Limits of wrong codes do not challenge: the configuration refuses such rules.
+            Denied::Challenged { limit, retry_after } | Denied::Throttled { limit, retry_after } => {
+                Self::Throttled { limit: limit.clone(), retry_after: *retry_after }
+            }
+            Denied::Busy { retry_after } | Denied::Unavailable { retry_after } => {
+                Self::Unavailable { retry_after: *retry_after }
+            }
+            Denied::AddressDenied => Self::Denied,
+        }
+    }
+}
+
+/// The language among ours that serves a tag best, and the tag.
+fn language(tag: Option<&str>) -> Result<(Locale, Option<&str>), Problem> {
+    let Some(tag) = tag.filter(|tag| !tag.is_empty()) else { return Ok((Locale::default(), None)) };
+    let letter = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'-';
+    if tag.len() > LONGEST_TAG || !tag.bytes().all(letter) {
+        return Err(Problem::wrong("locale", "Send a language tag such as en or zh-CN."));
+    }
+    Ok((Locale::accepted(tag).unwrap_or_default(), Some(tag)))
+}
+
+fn accepted(id: MessageId, to: String, sent: SendReceipt) -> VerificationSent {
+    VerificationSent {
+        id: id.to_string(),
+        to,
+        expires_in: whole_seconds(sent.expires_in),
+        resend_after: resend_seconds(&sent),
+        delivery: if sent.confirmed { "accepted" } else { "unknown" },
+    }
+}
