@@ -101,6 +101,11 @@ pub fn app(
                 .service(calls("/admin/tokens/{id}", "DELETE").route(delete().to(tokens::call::revoke)))
                 .service(calls("/admin/accounts", "GET, HEAD").route(get().to(accounts::call::list)))
                 .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::call::show)))
+                .service(
+                    calls("/admin/accounts/{id}/groups", "GET, HEAD, PUT")
+                        .route(get().to(accounts::call::groups))
+                        .route(put().to(accounts::call::set_groups)),
+                )
                 .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::call::act)))
                 .service(calls("/admin/messages", "GET, HEAD").route(get().to(messages::call::messages)))
                 .service(calls("/admin/events", "GET, HEAD").route(get().to(events::call::events)))
@@ -200,6 +205,7 @@ pub fn app(
                 .route(post().to(accounts::page::find)),
         )
         .service(calls("/admin/accounts/{id}", "GET, HEAD").route(get().to(accounts::page::one)))
+        .service(calls("/admin/accounts/{id}/groups", "POST").route(post().to(accounts::page::set_groups)))
         .service(calls("/admin/accounts/{id}/{act}", "POST").route(post().to(accounts::page::act)))
         .service(calls("/admin", "GET, HEAD").route(get().to(overview::page::show)))
         .service(calls("/admin/events", "GET, HEAD").route(get().to(events::page::show)))

@@ -3,6 +3,7 @@
 mod administration;
 mod devices;
 mod failures;
+mod groups;
 mod import;
 mod passwords;
 mod phones;
@@ -21,6 +22,7 @@ use crate::sms::Phone;
 pub use administration::{AccountAct, AccountChange, AccountCursor, AccountFilter, AccountPage};
 pub use devices::{DEVICE_LIFE, DeviceFailures};
 pub use failures::FailureResult;
+pub use groups::{Groups, GroupsError};
 pub use import::{ImportConflict, ImportOutcome};
 pub use passwords::ShownBy;
 pub use phones::PhoneSet;

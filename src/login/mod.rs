@@ -27,8 +27,8 @@ mod username;
 pub use crate::config::{PasswordSettings as HashSettings, SessionSettings};
 pub use accounts::{
     Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountPage, Accounts, CreateError,
-    DEVICE_LIFE, DeviceFailures, FailureResult, ImportConflict, ImportOutcome, PastSignIn, PhoneSet, Roles,
-    ShownBy,
+    DEVICE_LIFE, DeviceFailures, FailureResult, Groups, GroupsError, ImportConflict, ImportOutcome,
+    PastSignIn, PhoneSet, Roles, ShownBy,
 };
 pub use attempts::{
     AttemptOutcome, AttemptSettled, AttemptTicket, AttemptsError, AttemptsInFlight, GuardedAttempt,

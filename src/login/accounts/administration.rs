@@ -124,9 +124,10 @@ impl AccountAct {
         const SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
         const SIGN_INS: &str = "DELETE FROM sign_ins WHERE account = $1";
         const DEVICES: &str = "DELETE FROM device_failures WHERE account = $1";
+        const GROUPS: &str = "DELETE FROM account_groups WHERE account = $1";
         match self {
             Self::Disable | Self::EndSessions | Self::RequireNewPassword => &[SESSIONS, DEVICES],
-            Self::Delete => &[SESSIONS, DEVICES, SIGN_INS],
+            Self::Delete => &[SESSIONS, DEVICES, SIGN_INS, GROUPS],
             // A session by code is not enough for an administrator.
             Self::MakeAdmin => &[SESSIONS],
             Self::Enable | Self::UnmakeAdmin => &[],
@@ -215,7 +216,7 @@ impl AccountCursor {
     }
 }
 
-async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {
+pub(super) async fn in_tx(tx: &mut Tx, id: AccountId) -> Result<Option<Account>, DbError> {
     let row: Option<AccountRow> = on_tx!(tx, connection => {
         query_as(super::BY_ID).bind(id.to_string()).fetch_optional(connection).await
     })?;

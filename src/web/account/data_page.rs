@@ -111,6 +111,7 @@ async fn data(services: &Services, visit: &Visit, account: &Account) -> Result<V
             "ends_at": time(session.ends_at), "network": session.network, "browser": session.user_agent,
         })
     });
+    let groups = services.accounts.groups(account.id).await?;
     let sign_ins = services.accounts.last_sign_ins(account.id).await?;
     let sign_ins = sign_ins.into_iter().map(|sign_in| {
         json!({ "at": time(sign_in.at), "network": sign_in.network, "browser": sign_in.user_agent })
@@ -122,6 +123,7 @@ async fn data(services: &Services, visit: &Visit, account: &Account) -> Result<V
             "login": account.login.as_str(),
             "phone": account.phone.as_ref().map(|phone| phone.as_str()),
             "roles": account.roles.names(),
+            "groups": groups.names().collect::<Vec<_>>(),
             "created_at": time(account.created_at),
             "has_password": account.password_hash.is_some(),
         },

@@ -76,6 +76,8 @@ use crate::web::{
         accounts::call::list,
         accounts::call::show,
         accounts::call::act,
+        accounts::call::groups,
+        accounts::call::set_groups,
         tokens::call::list,
         tokens::call::create,
         tokens::call::revoke,

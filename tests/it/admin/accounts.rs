@@ -19,6 +19,8 @@ on_both_stores!(
     a_deleted_account_leaves_only_its_name,
     an_account_is_found_by_the_beginning_of_its_name_and_by_its_number,
     the_page_does_what_it_says_with_a_reason,
+    groups_are_given_as_a_whole_and_end_with_the_account,
+    groups_are_given_on_the_page,
 );
 
 async fn account(app: &TestApp, name: &str) -> Account {
@@ -215,4 +217,68 @@ async fn a_number_that_was_on_its_way_does_not_survive_a_change(store: Store) {
         assert_eq!(accounts.set_phone(&verified, &phone).await.unwrap(), PhoneSet::Gone, "{name}");
         assert_eq!(account(&app, name).await.phone, None);
     }
+}
+
+async fn groups_of(app: &TestApp, name: &str) -> String {
+    let id = account(app, name).await.id;
+    app.services.accounts.groups(id).await.unwrap().to_string()
+}
+
+async fn groups_are_given_as_a_whole_and_end_with_the_account(store: Store) {
+    let app = TestApp::start(store).await;
+    let (boss, id) = (admin(&app, "boss").await, {
+        app.register("alice").await;
+        account(&app, "alice").await.id
+    });
+    let hers = signed_in(&app, "alice").await;
+    let path = format!("/api/v1/admin/accounts/{id}/groups");
+    let put = async |groups: serde_json::Value| {
+        let body = json!({ "groups": groups, "reason": "a test" });
+        let request = boss.http.put(format!("{}{path}", boss.url)).json(&body);
+        Answer::read(request.send().await.unwrap()).await
+    };
+    assert_eq!(put(json!(["staff", "on-call", "staff"])).await.status, 204);
+    assert_eq!(boss.get(&path).await.body, json!({ "groups": ["on-call", "staff"] }));
+    assert_eq!(put(json!(["on-call", "2026"])).await.status, 204);
+    assert_eq!(groups_of(&app, "alice").await, "2026,on-call");
+    for wrong in [json!(["Staff"]), json!(["on-call", "a,b"]), json!(vec!["x".repeat(65)]), json!([""])] {
+        let answer = put(wrong.clone()).await;
+        assert_eq!((answer.status, answer.problem()), (422, "invalid-input"), "{wrong}");
+        assert_eq!(answer.body["errors"][0]["field"], "groups");
+    }
+    assert_eq!(groups_of(&app, "alice").await, "2026,on-call", "all or none");
+    assert_eq!(hers.get("/api/v1/session").await.status, 200, "her session goes on");
+    assert_eq!(hers.get(&path).await.status, 403, "she does not read it");
+    assert_eq!(
+        acts(&app).await.iter().filter(|act| act.name.as_deref() == Some("account-groups")).count(),
+        2
+    );
+    assert_eq!(act(&app, &boss, "alice", "delete").await.status, 204);
+    assert_eq!(app.services.accounts.groups(id).await.unwrap().to_string(), "");
+    assert_eq!(put(json!(["staff"])).await.status, 404);
+}
+
+async fn groups_are_given_on_the_page(store: Store) {
+    let app = TestApp::start(store).await;
+    let boss = admin(&app, "boss").await;
+    app.register("alice").await;
+    let page = format!("/admin/accounts/{}", account(&app, "alice").await.id);
+    let target = format!("{page}/groups");
+    let wrong = boss.submit(&page, &target, &[("groups", "staff <b>Ops"), ("reason", "a test")]).await;
+    assert_eq!(wrong.status, 422);
+    assert!(wrong.text.contains("&#60;b&#62;Ops is not the name of a group"), "{}", wrong.text);
+    assert!(wrong.text.contains("value=\"staff &#60;b&#62;Ops\""), "what was typed stays");
+    let missing = boss.submit(&page, &target, &[("groups", "staff"), ("reason", " ")]).await;
+    assert_eq!((missing.status, missing.text.contains("reason-groups-error")), (422, true));
+    let done =
+        boss.submit(&page, &target, &[("groups", "staff, on-call  staff"), ("reason", "a test")]).await;
+    assert_eq!(done.status, 303);
+    assert_eq!(groups_of(&app, "alice").await, "on-call,staff");
+    assert!(boss.get(&page).await.text.contains("value=\"on-call staff\""));
+    assert_eq!(
+        app.client().post(&target, &[("groups", "staff"), ("reason", "x")]).await.status,
+        303,
+        "a stranger"
+    );
+    assert_eq!(groups_of(&app, "alice").await, "on-call,staff");
 }

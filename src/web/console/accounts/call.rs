@@ -5,9 +5,9 @@ use actix_web::web::{Path, Query};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::login::{Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId};
+use crate::login::{Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId, Groups};
 use crate::sms::Phone;
-use crate::web::console::accounts::{A_PAGE, LONGEST_REASON, change};
+use crate::web::console::accounts::{self, A_PAGE, LONGEST_REASON, change};
 use crate::web::console::permitted::{ChangeAccounts, Permitted, ReadAccounts};
 use crate::web::kit::describe::{self, ADMIN, BODY, CHANGE, ChangeReason, SCOPED};
 use crate::web::kit::extract::UnreadBody;
@@ -90,6 +90,30 @@ impl From<Account> for AccountBody {
             disabled_since: account.disabled_at.map(|at| Moment(at).iso()),
         }
     }
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(example = json!({ "groups": ["on-call", "staff"] }))]
+struct GroupsBody {
+    /// In alphabetical order.
+    groups: Vec<String>,
+}
+
+impl From<&Groups> for GroupsBody {
+    fn from(groups: &Groups) -> Self {
+        Self { groups: groups.names().map(str::to_owned).collect() }
+    }
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "groups": ["on-call", "staff"], "reason": "Joined the operators." }))]
+pub struct GroupsChangeRequest {
+    /// All of its groups; those that are not named here end.
+    #[schema(max_items = 50)]
+    groups: Vec<String>,
+    #[schema(value_type = ChangeReason)]
+    reason: String,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -187,19 +211,78 @@ pub async fn act(
     let reason = body.read().await?.reason;
     let (id, act) = path.into_inner();
     let act = AccountAct::parse(&act).ok_or(Problem::NotFound)?;
-    let reason = reason.trim();
-    if reason.is_empty() || reason.chars().count() > LONGEST_REASON || reason.chars().any(char::is_control) {
-        return Err(Problem::wrong("reason", "Give a reason of 1 to 500 characters on one line."));
-    }
+    let reason = given(&reason)?;
     if act.is_about_admins() && admin.token().is_some() {
         return Err(admin.overreached(&services, act.as_str()));
     }
     let account = found(&services, &id).await?;
-    match change(&services, &admin, &account, act, reason).await? {
+    let changed = change(&services, &admin, &account, act, reason).await?;
+    answer(changed, || admin.overreached(&services, act.as_str()))
+}
+
+/// The groups of an account
+#[utoipa::path(
+    get,
+    path = "/api/v1/admin/accounts/{id}/groups",
+    operation_id = "showAccountGroups",
+    tag = "admin",
+    params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
+    responses((status = 200, description = "Their names.", body = GroupsBody)),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, "not-found"])))
+)]
+pub async fn groups(
+    _: Permitted<ReadAccounts>,
+    id: Path<String>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let account = found(&services, &id).await?;
+    Ok(HttpResponse::Ok().json(GroupsBody::from(&services.accounts.groups(account.id).await?)))
+}
+
+/// Give an account its groups
+///
+/// It has these groups then, and no others. Sessions go on. No token changes an administrator's account.
+#[utoipa::path(
+    put,
+    path = "/api/v1/admin/accounts/{id}/groups",
+    operation_id = "setAccountGroups",
+    tag = "admin",
+    params(("id" = String, Path, example = "b19bb51d57b40116de95f7448daf9aef")),
+    request_body = GroupsChangeRequest,
+    responses((status = 204, description = "It is so.")),
+    security(("session" = []), ("token" = ["accounts:write"])),
+    extensions(("x-problems" = json!([ADMIN, SCOPED, CHANGE, BODY, "not-found"])))
+)]
+pub async fn set_groups(
+    Permitted { admin, .. }: Permitted<ChangeAccounts>,
+    id: Path<String>,
+    body: UnreadBody<GroupsChangeRequest>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    let GroupsChangeRequest { groups, reason } = body.read().await?;
+    let reason = given(&reason)?;
+    let groups = Groups::parse(groups.iter().map(String::as_str));
+    let groups = groups.map_err(|error| Problem::wrong("groups", format!("{error}.")))?;
+    let account = found(&services, &id).await?;
+    let changed = accounts::set_groups(&services, &admin, &account, &groups, reason).await?;
+    answer(changed, || admin.overreached(&services, "groups"))
+}
+
+fn given(reason: &str) -> Result<&str, Problem> {
+    let reason = reason.trim();
+    if reason.is_empty() || reason.chars().count() > LONGEST_REASON || reason.chars().any(char::is_control) {
+        return Err(Problem::wrong("reason", "Give a reason of 1 to 500 characters on one line."));
+    }
+    Ok(reason)
+}
+
+fn answer(changed: AccountChange, overreached: impl FnOnce() -> Problem) -> Result<HttpResponse, Problem> {
+    match changed {
         AccountChange::Done | AccountChange::Unchanged => Ok(HttpResponse::NoContent().finish()),
         AccountChange::LastAdmin => Err(Problem::LastAdministrator),
         AccountChange::NoPassword => Err(Problem::NoPassword),
-        AccountChange::OfAdmin => Err(admin.overreached(&services, act.as_str())),
+        AccountChange::OfAdmin => Err(overreached()),
         AccountChange::Gone => Err(Problem::NotFound),
     }
 }

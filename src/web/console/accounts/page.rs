@@ -5,11 +5,14 @@ use actix_web::web::{Form, Path, Query};
 use serde::Deserialize;
 
 use crate::login::{
-    Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId, AccountPage,
+    Account, AccountAct, AccountChange, AccountCursor, AccountFilter, AccountId, AccountPage, Groups,
+    GroupsError,
 };
 use crate::sms::Phone;
-use crate::web::console::accounts::view::{AccountAnswer, AccountView, AccountsView, FindProblem};
-use crate::web::console::accounts::{A_PAGE, LONGEST_REASON, change};
+use crate::web::console::accounts::view::{
+    AccountAnswer, AccountView, AccountsView, FindProblem, GroupsAnswer,
+};
+use crate::web::console::accounts::{self, A_PAGE, LONGEST_REASON, change};
 use crate::web::console::confirm::carried::{self, FormPairs};
 use crate::web::console::guard::Admin;
 use crate::web::kit::flash::Flash;
@@ -19,6 +22,8 @@ use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::{WebError, WebResult};
 
 const HERE: &str = "/admin/accounts";
+/// Characters of a list of groups as it is typed: 50 of 64, with spaces.
+const LONGEST_LIST: usize = 4096;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -112,6 +117,48 @@ pub async fn act(
     confirmed.finish(&visit, services.session_lasts, answer)
 }
 
+/// `POST /admin/accounts/{id}/groups`, with a reason and a confirmed password.
+pub async fn set_groups(
+    visit: Visit,
+    admin: Admin,
+    id: Path<String>,
+    pairs: Form<FormPairs>,
+    services: Shared,
+) -> WebResult {
+    let ours = visit.admits_form(carried::value(&pairs, "csrf_token"));
+    if !ours {
+        admin.was_foreign(&services, visit.pattern());
+    }
+    let account = found(&services, &id).await?;
+    let reason: String = carried::value(&pairs, "reason").trim().chars().take(LONGEST_REASON).collect();
+    let typed: String = carried::value(&pairs, "groups").chars().take(LONGEST_LIST).collect();
+    let again = async |answer| -> WebResult {
+        let view = view(&visit, &services, &admin, account.clone()).await?;
+        Ok(view.groups_answer(typed.clone(), answer).respond(&visit))
+    };
+    if !ours {
+        return again(GroupsAnswer::Expired).await;
+    }
+    let groups = match Groups::parse(typed.split([' ', ',']).map(str::trim).filter(|name| !name.is_empty())) {
+        Ok(groups) => groups,
+        Err(GroupsError::Name(name)) => return again(GroupsAnswer::Name(name)).await,
+        Err(GroupsError::TooMany) => return again(GroupsAnswer::TooMany).await,
+    };
+    if reason.is_empty() {
+        return again(GroupsAnswer::ReasonMissing).await;
+    }
+    let target = format!("{HERE}/{id}/groups");
+    let confirmed = carried::require(&visit, &services, &admin, &target, &pairs).await?;
+    let answer = match accounts::set_groups(&services, &admin, &account, &groups, &reason).await {
+        Ok(AccountChange::Done | AccountChange::Unchanged) => {
+            Ok(visit.see_other(&format!("{HERE}/{id}"), Some(Flash::AccountChanged)))
+        }
+        Ok(_) => Err(Problem::NotFound.into()),
+        Err(error) => Err(WebError::from(error)),
+    };
+    confirmed.finish(&visit, services.session_lasts, answer)
+}
+
 fn done(visit: &Visit, id: &str, act: AccountAct) -> HttpResponse {
     match act {
         AccountAct::Delete => visit.see_other(HERE, Some(Flash::AccountDeleted)),
@@ -140,7 +187,9 @@ async fn view(
 ) -> Result<AccountView, WebError> {
     let sessions = services.sessions.list(account.id).await?;
     let sign_ins = services.accounts.last_sign_ins(account.id).await?;
+    let groups = services.accounts.groups(account.id).await?;
     let key = services.audit.subject(&account.recorded());
     let own = account.id == admin.who.account.id;
-    Ok(AccountView::new(visit, admin.login(), account, sessions, sign_ins).own(own).recorded_as(key))
+    let view = AccountView::new(visit, admin.login(), account, sessions, sign_ins);
+    Ok(view.own(own).recorded_as(key).in_groups(&groups))
 }

@@ -3,10 +3,11 @@
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use askama::Template;
+use rust_i18n::t;
 
 use crate::audit::SubjectKind;
 use crate::clock::Micros;
-use crate::login::{Account, AccountAct, AccountPage, PastSignIn, Session};
+use crate::login::{Account, AccountAct, AccountPage, Groups, PastSignIn, Session};
 use crate::web::console::subject_link;
 use crate::web::kit::device::Device;
 use crate::web::kit::layout::Layout;
@@ -105,6 +106,33 @@ impl AccountAnswer {
     }
 }
 
+/// Why the groups were not changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GroupsAnswer {
+    Name(String),
+    TooMany,
+    ReasonMissing,
+    Expired,
+}
+
+impl GroupsAnswer {
+    const fn status(&self) -> StatusCode {
+        match self {
+            Self::Name(_) | Self::TooMany | Self::ReasonMissing => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Expired => StatusCode::FORBIDDEN,
+        }
+    }
+
+    fn text(&self, layout: &Layout) -> String {
+        match self {
+            Self::Name(name) => t!("accounts.group-wrong", locale = layout.lang(), it = name).into_owned(),
+            Self::TooMany => layout.t("accounts.groups-too-many").into_owned(),
+            Self::ReasonMissing => layout.t("draft.reason-missing").into_owned(),
+            Self::Expired => layout.t("notice.expired-text").into_owned(),
+        }
+    }
+}
+
 struct SessionLine {
     device: Device,
     network: String,
@@ -131,6 +159,9 @@ pub struct AccountView {
     /// Its events.
     events: Option<String>,
     answer: Option<(AccountAct, AccountAnswer)>,
+    /// As they stand, or as they were typed.
+    groups: String,
+    groups_answer: Option<GroupsAnswer>,
 }
 
 impl AccountView {
@@ -164,7 +195,17 @@ impl AccountView {
             own: false,
             events: None,
             answer: None,
+            groups: String::new(),
+            groups_answer: None,
         }
+    }
+
+    pub fn in_groups(self, groups: &Groups) -> Self {
+        Self { groups: groups.names().collect::<Vec<_>>().join(" "), ..self }
+    }
+
+    pub fn groups_answer(self, typed: String, answer: GroupsAnswer) -> Self {
+        Self { groups: typed, groups_answer: Some(answer), ..self }
     }
 
     pub fn own(self, own: bool) -> Self {
@@ -181,7 +222,9 @@ impl AccountView {
     }
 
     pub fn respond(&self, visit: &Visit) -> HttpResponse {
-        visit.page(self.answer.map_or(StatusCode::OK, |(_, answer)| answer.status()), self)
+        let of_groups = self.groups_answer.as_ref().map(GroupsAnswer::status);
+        let status = self.answer.map(|(_, answer)| answer.status()).or(of_groups);
+        visit.page(status.unwrap_or(StatusCode::OK), self)
     }
 
     /// What can be done to it now.
@@ -209,6 +252,15 @@ impl AccountView {
             AccountAct::UnmakeAdmin => ("accounts.unmake-admin", "accounts.unmake-admin-about"),
             AccountAct::Delete => ("accounts.delete", "accounts.delete-about"),
         }
+    }
+
+    fn groups_wrong(&self) -> Option<String> {
+        self.groups_answer.as_ref().map(|answer| answer.text(&self.layout))
+    }
+
+    /// Which of its two fields is wrong.
+    const fn reason_is_missing(&self) -> bool {
+        matches!(self.groups_answer, Some(GroupsAnswer::ReasonMissing))
     }
 
     /// What went wrong with this act.

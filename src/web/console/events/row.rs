@@ -275,6 +275,7 @@ fn act_key(act: &str) -> Option<&'static str> {
         "account-make-admin" => "act.account-make-admin",
         "account-unmake-admin" => "act.account-unmake-admin",
         "account-delete" => "act.account-delete",
+        "account-groups" => "act.account-groups",
         "account-export" => "act.account-export",
         "account-import" => "act.account-import",
         _ => return None,
