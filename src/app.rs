@@ -12,7 +12,7 @@ use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::audit::{AttackWatch, Audit};
-use crate::captcha::{Captchas, ImageService, RedisMarks};
+use crate::captcha::{CaptchaService, Captchas, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
     DatabaseUrl, GatewaySettings, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
@@ -219,7 +219,7 @@ impl Application {
             lookup,
             tokens,
             session_lasts: settings.session.absolute,
-            captchas: ImageService::new(captchas, issuing),
+            captchas: CaptchaService::new(captchas, issuing, in_process()),
             hasher,
             health: Arc::<AppParts>::clone(&parts),
             metrics,

@@ -97,6 +97,45 @@ for (const form of document.querySelectorAll("form[method=post]")) {
   });
 }
 
+// Instead of typing letters, the device computes; a worker does, so that the page stays as it is. WebCrypto exists on
+// https and on localhost only.
+const proof = document.querySelector("[data-proof]");
+if (proof && window.Worker && window.crypto?.subtle) {
+  const { proof: challenge, most, worker: script, working, done, failed } = proof.dataset;
+  const [button, progress] = [proof.querySelector("button"), proof.querySelector("progress")];
+  const [status, solution] = [proof.querySelector("[role=status]"), proof.querySelector("input")];
+  const letters = proof.parentElement.querySelector(".letters");
+  const { parameters, signature } = JSON.parse(challenge);
+  let worker;
+  const end = (text, solved) => {
+    worker?.terminate();
+    worker = undefined;
+    status.textContent = text;
+    progress.hidden = true;
+    proof.classList.toggle("solved", solved);
+    // Not disabled, which would take the focus away.
+    button.setAttribute("aria-disabled", String(solved));
+    letters.hidden = solved;
+    for (const input of letters.querySelectorAll("input")) input.disabled = solved;
+  };
+  button.addEventListener("click", () => {
+    if (worker || solution.value) return;
+    button.setAttribute("aria-disabled", "true");
+    status.textContent = working;
+    progress.value = 0;
+    progress.hidden = false;
+    worker = new Worker(script);
+    worker.onerror = () => end(failed, false);
+    worker.onmessage = ({ data: { tried, found } }) => {
+      if (tried) progress.value = tried;
+      if (found) solution.value = btoa(JSON.stringify({ challenge: { parameters, signature }, solution: found }));
+      if (!tried) end(found ? done : failed, Boolean(found));
+    };
+    worker.postMessage({ parameters, most: Number(most) });
+  });
+  proof.hidden = false;
+}
+
 // A browser that reads the code from the message offers to fill it in.
 const oneTimeCode = document.querySelector("input[autocomplete=one-time-code]");
 if (oneTimeCode && "OTPCredential" in window) {

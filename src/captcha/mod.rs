@@ -1,22 +1,26 @@
-//! CAPTCHA challenges: issued without a write, redeemed once, right or wrong.
+//! CAPTCHA challenges: issued without a write, redeemed once, right or wrong; solved by the letters in an image or
+//! by a proof of work, whichever the client can.
 //!
 //! A challenge is a signed id (`id.rs`), from which its answer (`answer.rs`) and its image (`draw.rs`) are
 //! derived with our keys. So a flood of refusals, each with a fresh challenge, costs no store anything; only
 //! a redemption leaves a mark (`spent.rs`), and only for an id that we signed.
 //!
-//! An image is drawn when it is fetched, at a limited rate and in turn (`image_service.rs`,
-//! `drawing_queue.rs`).
+//! An image is drawn when it is fetched, at a limited rate and in turn (`service.rs`, `drawing_queue.rs`). A proof
+//! of work (`proof.rs`) is derived ahead, and given out at a rate of its own under the same limits.
 //!
-//! It does not stop a machine that was trained on the images; block rules do.
+//! It does not stop a machine that was trained on the images, or that pays for the work; block rules do.
 
 mod answer;
 mod draw;
 mod drawing_queue;
 mod id;
-mod image_service;
 mod letters;
 mod picture;
+mod proof;
+#[cfg(test)]
+mod proof_tests;
 mod redis_marks;
+mod service;
 mod spent;
 #[cfg(test)]
 mod tests;
@@ -36,10 +40,12 @@ use answer::CaptchaAnswers;
 pub use draw::png;
 use drawing_queue::DrawingPermit;
 use id::{ChallengeIds, VerifiedId};
-pub use image_service::{ChallengeImage, ImageRequester, ImageService};
 use picture::ChallengeImages;
 pub use picture::{ImageError, ImageRefusal};
+pub use proof::{Effort, ProofChallenge};
+use proof::{Proofs, ReadyProof, SignedProof};
 pub use redis_marks::RedisMarks;
+pub use service::{CaptchaService, ChallengeImage, ImageRequester};
 pub use spent::{LocalMarks, MarksError, SpendFuture, SpentMarks};
 pub use writing::{HEIGHT, WIDTH};
 
@@ -89,6 +95,35 @@ pub struct CaptchaClient<'a> {
 pub struct Challenge {
     pub id: String,
     pub expires_in: Duration,
+    /// Its image would be drawn now.
+    pub drawable: bool,
+    pub proof: Option<Box<ProofChallenge>>,
+}
+
+/// What solves a challenge.
+#[derive(Clone, Copy)]
+pub enum CaptchaAnswer<'a> {
+    /// The letters in the image of the challenge with this id.
+    Letters { id: &'a str, typed: &'a str },
+    /// The challenge of a proof of work with its solution, as the ALTCHA widget encodes them.
+    Proof(&'a str),
+}
+
+impl CaptchaAnswer<'_> {
+    /// Nobody has answered.
+    pub const fn is_empty(self) -> bool {
+        match self {
+            Self::Letters { id, typed } => id.is_empty() && typed.is_empty(),
+            Self::Proof(solution) => solution.is_empty(),
+        }
+    }
+}
+
+/// An answer as far as it can be read without its challenge.
+enum GivenAnswer<'a> {
+    Letters(&'a str),
+    /// We signed its challenge.
+    Proof(SignedProof),
 }
 
 /// The result of an answer. Only `Solved` and `Wrong` used the challenge up just now.
@@ -130,6 +165,7 @@ pub struct Captchas {
     ids: ChallengeIds,
     answers: CaptchaAnswers,
     pictures: ChallengeImages,
+    proofs: Proofs,
     local: LocalMarks,
     shared: Option<Arc<dyn SpentMarks>>,
     clock: Clock,
@@ -142,6 +178,7 @@ impl Captchas {
             ids: ChallengeIds::new(key),
             answers: CaptchaAnswers::new(key, provider),
             pictures: ChallengeImages::new(key),
+            proofs: Proofs::new(key, entropy),
             local: LocalMarks::new(clock.clone()),
             shared: None,
             clock,
@@ -157,17 +194,20 @@ impl Captchas {
         Self { shared: Some(shared), ..self }
     }
 
-    /// A fresh challenge. Writes nothing anywhere.
+    /// A fresh challenge, which the image and the proof of work share. Writes nothing anywhere.
     pub fn issue(
         &self,
         form: CaptchaForm,
         client: &CaptchaClient<'_>,
         difficulty: Difficulty,
         ttl: Duration,
+        proof: Option<ReadyProof>,
     ) -> Challenge {
         let nonce = *self.nonces.make().first_chunk().expect("16 bytes hold 12");
         let expires = self.clock.now().plus(ttl);
-        Challenge { id: self.ids.sign(nonce, expires, form, difficulty, client), expires_in: ttl }
+        let id = self.ids.sign(nonce, expires, form, difficulty, client);
+        let proof = proof.and_then(|proof| self.proofs.sign(proof, &id, expires)).map(Box::new);
+        Challenge { id, expires_in: ttl, drawable: true, proof }
     }
 
     /// The challenge of an id, while it has an image.
@@ -194,10 +234,16 @@ impl Captchas {
         &self,
         form: CaptchaForm,
         client: &CaptchaClient<'_>,
-        id: &str,
-        answer: &str,
+        answer: CaptchaAnswer<'_>,
     ) -> RedeemResult {
-        let Some(body) = self.ids.parse(id) else { return RedeemResult::Malformed };
+        let (id, given) = match answer {
+            CaptchaAnswer::Letters { id, typed } => (id.to_owned(), GivenAnswer::Letters(typed)),
+            CaptchaAnswer::Proof(solution) => match self.proofs.read(solution) {
+                Some(signed) => (signed.id().to_owned(), GivenAnswer::Proof(signed)),
+                None => return RedeemResult::Malformed,
+            },
+        };
+        let Some(body) = self.ids.parse(&id) else { return RedeemResult::Malformed };
         let now = self.clock.now();
         if body.expired(now) {
             return RedeemResult::Expired;
@@ -208,7 +254,11 @@ impl Captchas {
         if !self.spend_first(&body, now).await {
             return RedeemResult::Spent;
         }
-        if self.answers.accepts(&body, answer) { RedeemResult::Solved } else { RedeemResult::Wrong }
+        let right = match &given {
+            GivenAnswer::Letters(typed) => self.answers.accepts(&body, typed),
+            GivenAnswer::Proof(signed) => self.proofs.accepts(signed),
+        };
+        if right { RedeemResult::Solved } else { RedeemResult::Wrong }
     }
 
     async fn spend_first(&self, body: &VerifiedId, now: Micros) -> bool {

@@ -19,7 +19,7 @@ fn image_captchas() -> Captchas {
 
 impl Captchas {
     fn login(&self, client: &CaptchaClient<'_>) -> String {
-        self.issue(CaptchaForm::Login, client, Difficulty::Medium, TTL).id
+        self.issue(CaptchaForm::Login, client, Difficulty::Medium, TTL, None).id
     }
 
     async fn draw(&self, id: &str) -> Result<Arc<[u8]>, ImageError> {
@@ -28,12 +28,22 @@ impl Captchas {
         self.image(&body, turn).await
     }
 
+    async fn letters(
+        &self,
+        form: CaptchaForm,
+        client: &CaptchaClient<'_>,
+        id: &str,
+        typed: &str,
+    ) -> RedeemResult {
+        self.redeem(form, client, CaptchaAnswer::Letters { id, typed }).await
+    }
+
     fn right(&self, id: &str) -> String {
         self.answers.text(&self.ids.parse(id).unwrap())
     }
 
     async fn answer(&self, client: &CaptchaClient<'_>, id: &str) -> RedeemResult {
-        self.redeem(CaptchaForm::Login, client, id, &self.right(id)).await
+        self.letters(CaptchaForm::Login, client, id, &self.right(id)).await
     }
 }
 
@@ -50,7 +60,7 @@ async fn wrong_answer_spends_the_challenge_too() {
     let captchas = image_captchas();
     for wrong in ["", "nope", "     ", &"A".repeat(100_000)] {
         let id = captchas.login(&HERE);
-        assert_eq!(captchas.redeem(CaptchaForm::Login, &HERE, &id, wrong).await, RedeemResult::Wrong);
+        assert_eq!(captchas.letters(CaptchaForm::Login, &HERE, &id, wrong).await, RedeemResult::Wrong);
         assert_eq!(captchas.answer(&HERE, &id).await, RedeemResult::Spent);
     }
 }
@@ -74,7 +84,7 @@ async fn case_and_spaces_do_not_matter() {
     let captchas = image_captchas();
     let id = captchas.login(&HERE);
     let spaced = captchas.right(&id).to_lowercase().replace("", " ");
-    assert!(captchas.redeem(CaptchaForm::Login, &HERE, &id, &spaced).await.is_solved());
+    assert!(captchas.letters(CaptchaForm::Login, &HERE, &id, &spaced).await.is_solved());
 }
 
 #[tokio::test]
@@ -93,7 +103,7 @@ async fn another_form_is_refused_and_burns_nothing() {
     let right = captchas.right(&id);
     for form in [CaptchaForm::Register, CaptchaForm::SmsCode, CaptchaForm::PasswordReset] {
         assert_eq!(
-            captchas.redeem(form, &HERE, &id, &right).await,
+            captchas.letters(form, &HERE, &id, &right).await,
             RedeemResult::Foreign,
             "{}",
             form.as_str()
@@ -142,7 +152,7 @@ async fn every_changed_character_makes_it_no_id_of_ours() {
             }
             changed[at] = new;
             let changed = String::from_utf8(changed).unwrap();
-            let redeemed = captchas.redeem(CaptchaForm::Login, &HERE, &changed, "").await;
+            let redeemed = captchas.letters(CaptchaForm::Login, &HERE, &changed, "").await;
             assert_eq!(redeemed, RedeemResult::Malformed, "{at}");
             assert_eq!(captchas.draw(&changed).await, Err(ImageError::Unknown));
         }
@@ -169,7 +179,7 @@ async fn other_lengths_are_no_ids() {
     let id = captchas.login(&HERE);
     assert_eq!(id.len(), 55);
     for odd in [String::new(), id[..54].to_owned(), format!("{id}A"), "A".repeat(10 << 20), "é".repeat(27)] {
-        assert_eq!(captchas.redeem(CaptchaForm::Login, &HERE, &odd, "").await, RedeemResult::Malformed);
+        assert_eq!(captchas.letters(CaptchaForm::Login, &HERE, &odd, "").await, RedeemResult::Malformed);
     }
 }
 
@@ -179,7 +189,7 @@ async fn id_of_another_key_is_no_id_of_ours() {
     let other =
         Captchas::new(&MasterKey::from_bytes([4; 32]), Provider::Image, Clock::System, &Entropy::seeded(1));
     assert_eq!(
-        captchas.redeem(CaptchaForm::Login, &HERE, &other.login(&HERE), "").await,
+        captchas.letters(CaptchaForm::Login, &HERE, &other.login(&HERE), "").await,
         RedeemResult::Malformed
     );
 }
@@ -199,7 +209,7 @@ async fn image_is_the_same_bytes_however_often_and_wherever_asked() {
 async fn answers_are_of_the_difficultys_length_and_differ() {
     let captchas = image_captchas();
     for (difficulty, length) in [(Difficulty::Easy, 5), (Difficulty::Medium, 5), (Difficulty::Hard, 6)] {
-        let issue = || captchas.right(&captchas.issue(CaptchaForm::Login, &HERE, difficulty, TTL).id);
+        let issue = || captchas.right(&captchas.issue(CaptchaForm::Login, &HERE, difficulty, TTL, None).id);
         let (one, two) = (issue(), issue());
         assert_eq!(one.len(), length);
         assert_ne!(one, two);
@@ -211,17 +221,17 @@ async fn fixed_answer_goes_the_same_way() {
     let (captchas, _) = captchas(Provider::Fixed { answer: "Solved 1".to_owned() });
     let id = captchas.login(&HERE);
     assert!(captchas.draw(&id).await.unwrap().starts_with(b"\x89PNG"));
-    assert!(captchas.redeem(CaptchaForm::Login, &HERE, &id, "SOLVED1").await.is_solved());
-    assert_eq!(captchas.redeem(CaptchaForm::Login, &HERE, &id, "SOLVED1").await, RedeemResult::Spent);
+    assert!(captchas.letters(CaptchaForm::Login, &HERE, &id, "SOLVED1").await.is_solved());
+    assert_eq!(captchas.letters(CaptchaForm::Login, &HERE, &id, "SOLVED1").await, RedeemResult::Spent);
     let id = captchas.login(&HERE);
-    assert_eq!(captchas.redeem(CaptchaForm::Login, &HERE, &id, "solved2").await, RedeemResult::Wrong);
+    assert_eq!(captchas.letters(CaptchaForm::Login, &HERE, &id, "solved2").await, RedeemResult::Wrong);
 }
 
 #[tokio::test]
 async fn empty_fixed_answer_is_never_solved() {
     let (captchas, _) = captchas(Provider::Fixed { answer: " ".to_owned() });
     let id = captchas.login(&HERE);
-    assert_eq!(captchas.redeem(CaptchaForm::Login, &HERE, &id, "").await, RedeemResult::Wrong);
+    assert_eq!(captchas.letters(CaptchaForm::Login, &HERE, &id, "").await, RedeemResult::Wrong);
 }
 
 /// Gives every call the same answer, and counts the calls.

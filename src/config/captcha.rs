@@ -1,13 +1,14 @@
-//! `[captcha]`: who makes the challenges (fixed until a restart), how hard they are and how long they last
-//! (live).
+//! `[captcha]`: who makes the challenges (fixed until a restart), how hard they are, how long they last and what
+//! there is besides the image (live).
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::reader::{SectionReader, WithinSection};
+use super::document::ValueNode;
+use super::reader::{ParseResult, SectionReader, WithinSection};
 use super::section::section;
-use super::values::{MINUTE, SECOND, duration, text, word};
+use super::values::{MINUTE, SECOND, duration, text, word, yes_or_no};
 
 /// Where answers come from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -42,12 +43,27 @@ section! {
 
 section! {
     /// Settings that are live.
-    #[derive(Copy)]
     CaptchaTunables in "captcha" {
         difficulty: Difficulty = Difficulty::Medium, word(&DIFFICULTIES);
         /// How long a challenge can be solved.
         ttl: Duration = MINUTE * 3, duration(SECOND..=MINUTE * 60);
+        /// A proof of work is offered beside the image.
+        proof_of_work: bool = true, yes_or_no;
+        /// The contact for people who can do neither; none if empty.
+        help: String = String::new(), contact;
     }
+}
+
+/// A line that is shown to everybody: an address to write to or to call, or a few words.
+fn contact(node: ValueNode) -> ParseResult<String> {
+    const LONGEST: usize = 200;
+    let line = node.text()?.trim().to_owned();
+    if line.chars().any(char::is_control) || line.chars().count() > LONGEST {
+        return Err(format!(
+            "must be one line of at most {LONGEST} characters: a URL (https:, mailto: or tel:) or text"
+        ));
+    }
+    Ok(line)
 }
 
 fn provider(section: &mut SectionReader<'_>, key: &'static str) -> Option<CaptchaProvider> {

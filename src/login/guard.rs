@@ -6,6 +6,7 @@ mod outage;
 mod path;
 mod rebuild;
 mod slot;
+mod strain;
 mod subject;
 
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use askama::Template;
 use url::Url;
 
 use super::api_page::ApiPage;
-use super::captcha::view::{CaptchaBlock, ChallengeView, LaterView};
+use super::captcha::view::{CaptchaBlock, ChallengeView, HelpContact, LaterView, ProofView};
 use super::code::view::{CodePage, CodeStep, SentCode};
 use super::console::messages::view::{Asked, LiftProblem, MessagesPage};
 use super::form::notice::Notice;
@@ -52,11 +52,18 @@ fn wait(seconds: u64) -> Wait {
 }
 
 fn challenge() -> CaptchaBlock {
-    CaptchaBlock::Challenge(ChallengeView { id: "q7Xk".into(), expires_in: Duration::from_secs(180) })
+    CaptchaBlock::Challenge(ChallengeView {
+        id: "q7Xk".into(),
+        expires_in: Duration::from_secs(180),
+        drawable: true,
+        proof: Some(ProofView { json: r#"{"parameters":{}}"#.into(), most: 120 }),
+        help: HelpContact::of("mailto:help@example.com"),
+    })
 }
 
 fn later() -> CaptchaBlock {
-    CaptchaBlock::Later(LaterView { wait: wait(41), form: crate::captcha::CaptchaForm::Login })
+    let help = HelpContact::of("the front desk");
+    CaptchaBlock::Later(LaterView { wait: wait(41), form: crate::captcha::CaptchaForm::Login, help })
 }
 
 fn logins(visit: &Visit) -> Vec<(&'static str, LoginPage)> {

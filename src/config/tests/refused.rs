@@ -51,7 +51,7 @@ fn unknown_keys() {
         ),
         (
             "captcha.colour = 'red'",
-            "captcha.colour: is not a setting; allowed here: provider, fixed_answer, difficulty, ttl",
+            "captcha.colour: is not a setting; allowed here: provider, fixed_answer, difficulty, ttl, proof_of_work, help",
         ),
     ]);
     rule_told(&[
@@ -209,6 +209,11 @@ fn captcha_and_sessions() {
         (
             "login.max_consecutive_failures = 101",
             "login.max_consecutive_failures: 101 is out of range; it must be from 0 to 100",
+        ),
+        ("captcha.proof_of_work = 'no'", "captcha.proof_of_work: is text; it must be true or false"),
+        (
+            "captcha.help = \"one\\ntwo\"",
+            "captcha.help: must be one line of at most 200 characters: a URL (https:, mailto: or tel:) or text",
         ),
         (
             "captcha.difficulty = 'cruel'",

@@ -190,6 +190,6 @@ mod tests {
             login.curl
         );
         assert!(login.body.iter().any(|field| field.name == "captcha" && field.named == Some("Solution")));
-        assert!(API.types.iter().any(|kind| kind.name == "Solution" && kind.fields.len() == 2));
+        assert!(API.types.iter().any(|kind| kind.name == "Solution" && kind.fields.len() == 3));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::captcha::CaptchaForm;
+use crate::captcha::{CaptchaForm, Challenge};
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::{Wait, span_in_words};
 
@@ -24,13 +24,35 @@ pub enum CaptchaBlock {
 pub struct ChallengeView {
     pub id: String,
     pub expires_in: Duration,
+    /// There is an image.
+    pub drawable: bool,
+    pub proof: Option<ProofView>,
+    pub help: Option<HelpContact>,
 }
 
-/// No image is available: until when, and for which form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A proof of work for the script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProofView {
+    /// The challenge.
+    pub json: String,
+    /// The most that there may be to try, for the progress.
+    pub most: u32,
+}
+
+/// The contact for people who can do neither (`captcha.help`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelpContact {
+    pub text: String,
+    /// Where the text leads, if it is an address.
+    pub address: Option<String>,
+}
+
+/// Neither an image nor a proof of work is available: until when, and for which form.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaterView {
     pub wait: Wait,
     pub form: CaptchaForm,
+    pub help: Option<HelpContact>,
 }
 
 impl LaterView {
@@ -53,7 +75,31 @@ impl CaptchaBlock {
     }
 }
 
+impl HelpContact {
+    /// None if no contact is configured.
+    pub fn of(line: &str) -> Option<Self> {
+        let after = |scheme: &str| {
+            let (start, rest) = line.split_at_checked(scheme.len())?;
+            start.eq_ignore_ascii_case(scheme).then_some(rest)
+        };
+        let text = if let Some(address) = after("mailto:").or_else(|| after("tel:")) {
+            address
+        } else if after("https://").or_else(|| after("http://")).is_some() {
+            line
+        } else {
+            return (!line.is_empty()).then(|| Self { text: line.to_owned(), address: None });
+        };
+        Some(Self { text: text.to_owned(), address: Some(line.to_owned()) })
+    }
+}
+
 impl ChallengeView {
+    pub fn new(challenge: Challenge, help: Option<HelpContact>) -> Self {
+        let Challenge { id, expires_in, drawable, proof } = challenge;
+        let proof = proof.map(|proof| ProofView { json: proof.to_json(), most: proof.most });
+        Self { id, expires_in, drawable, proof, help }
+    }
+
     pub fn lasts(&self, locale: Locale) -> String {
         span_in_words(self.expires_in.as_secs(), locale)
     }

@@ -77,7 +77,7 @@ pub async fn send(
         locale: visit.locale.code(),
     };
     // Before the challenge is checked: the first of two presses has already used it up.
-    let sending = match services.codes.turn(live, ask, !guarded.captcha_id.is_empty()).await? {
+    let sending = match services.codes.turn(live, ask, guarded.was_challenged()).await? {
         TurnResult::Answered(sending) => sending,
         TurnResult::Mine(turn) => {
             let solved = reply.redeem(guarded).await?;

@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 
+use crate::captcha::CaptchaAnswer;
 use crate::web::kit::secret_field::SecretField;
 
 /// A submitted form, field by field.
@@ -18,9 +19,31 @@ pub fn value<'a>(pairs: &'a [(String, String)], name: &str) -> &'a str {
 pub struct GuardedFields {
     pub captcha_id: String,
     pub captcha_answer: SecretField,
+    /// The solution of the proof of work, instead of the letters.
+    pub captcha_altcha: SecretField,
     /// Present if another image is requested.
     pub captcha_refresh: Option<String>,
     pub csrf_token: String,
+}
+
+impl GuardedFields {
+    pub fn captcha(&self) -> CaptchaAnswer<'_> {
+        match self.captcha_altcha.expose() {
+            "" => CaptchaAnswer::Letters { id: &self.captcha_id, typed: self.captcha_answer.expose() },
+            solution => CaptchaAnswer::Proof(solution),
+        }
+    }
+
+    /// The form showed a challenge.
+    pub fn was_challenged(&self) -> bool {
+        !self.captcha_id.is_empty() || !self.captcha_altcha.expose().is_empty()
+    }
+
+    /// The form showed a challenge, and it was left alone.
+    pub fn left_unanswered(&self) -> bool {
+        let answered = |field: &SecretField| !field.expose().trim().is_empty();
+        self.was_challenged() && !answered(&self.captcha_answer) && !answered(&self.captcha_altcha)
+    }
 }
 
 /// `POST /logout`, and other forms that need only the CSRF token

@@ -47,7 +47,8 @@ where
     let ours = visit.admits_form(value(&pairs, "csrf_token"));
     let key = ours.then(|| recognise(&visit, &services, &pairs));
     // Half of a sign-in is nothing, and a flood that hangs up gets nothing hashed; but a CAPTCHA is used up by it.
-    let may_outlast = reach == FormReach::AnyInstance || !value(&pairs, "captcha_id").is_empty();
+    let challenged = ["captcha_id", "captcha_altcha"].iter().any(|name| !value(&pairs, name).is_empty());
+    let may_outlast = reach == FormReach::AnyInstance || challenged;
     pairs.iter_mut().for_each(|(_, value)| value.zeroize());
     let form = form.map_err(|_| Problem::InvalidInput { errors: Vec::new() })?;
     let permit = may_outlast.then(|| services.forms.outlast()).flatten();

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use actix_web::HttpResponse;
 
-use crate::captcha::{CaptchaForm, Challenge, ImageRefusal};
+use crate::captcha::{CaptchaForm, ImageRefusal};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{Account, Password, SignInAttempt, SignInOutcome, SignedInOwner, Username};
-use crate::web::captcha::view::{CaptchaBlock, ChallengeView, LaterView};
+use crate::web::captcha::view::{CaptchaBlock, ChallengeView, HelpContact, LaterView};
 use crate::web::form::fields::GuardedFields;
 use crate::web::form::notice::Notice;
 use crate::web::kit::challenge::{Answered, Asker};
@@ -64,12 +64,12 @@ impl FormReply<'_> {
         }
         let mut errors = FieldErrors::default();
         let parsed = parse(&mut errors);
-        if !guarded.captcha_id.is_empty() && guarded.captcha_answer.expose().trim().is_empty() {
+        if guarded.left_unanswered() {
             errors.add(Field::CaptchaAnswer, Message::CaptchaMissing);
         }
         let Some(parsed) = parsed.filter(|_| errors.is_empty()) else {
             // Nothing was tried, and any answer was not checked, so the page shows a new image.
-            let (challenge, notice) = (!guarded.captcha_id.is_empty(), Notice::Invalid(errors));
+            let (challenge, notice) = (guarded.was_challenged(), Notice::Invalid(errors));
             return Err(self.again(notice, challenge).await.into());
         };
         Ok(parsed)
@@ -77,8 +77,7 @@ impl FormReply<'_> {
 
     /// Whether the challenge of this form was solved.
     pub async fn redeem(&self, guarded: &GuardedFields) -> Result<bool, WebError> {
-        let GuardedFields { captcha_id, captcha_answer, .. } = guarded;
-        match self.asker().redeem(self.services, self.live, captcha_id, captcha_answer.expose()).await {
+        match self.asker().redeem(self.services, self.live, guarded.captcha()).await {
             Answered::Nothing => Ok(false),
             Answered::Solved => Ok(true),
             Answered::Wrong => Err(self.challenged(Notice::CaptchaWrong).await.into()),
@@ -153,10 +152,11 @@ impl FormReply<'_> {
     }
 
     pub async fn challenged(&self, notice: Notice) -> HttpResponse {
+        let help = HelpContact::of(&self.live.captcha.help);
         let captcha = match self.asker().issue(self.services, self.live).await {
-            Ok(Challenge { id, expires_in }) => CaptchaBlock::Challenge(ChallengeView { id, expires_in }),
+            Ok(challenge) => CaptchaBlock::Challenge(ChallengeView::new(challenge, help)),
             Err(ImageRefusal { retry_after, .. }) => {
-                CaptchaBlock::Later(LaterView { wait: self.until(retry_after), form: self.form })
+                CaptchaBlock::Later(LaterView { wait: self.until(retry_after), form: self.form, help })
             }
         };
         (self.show)(notice, captcha)

@@ -1,4 +1,4 @@
-//! The style sheet, the script and the icon: compiled in, each at a URL that contains its hash.
+//! The style sheet, the scripts and the icon: compiled in, each at a URL that contains its hash.
 
 use std::sync::LazyLock;
 
@@ -27,6 +27,9 @@ static STYLE: LazyLock<Asset> = LazyLock::new(|| {
 static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("app", "js", "text/javascript; charset=utf-8", include_bytes!("../../../static/app.js"))
 });
+static PROOF: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("proof", "js", "text/javascript; charset=utf-8", include_bytes!("../../../static/proof.js"))
+});
 static ICON: LazyLock<Asset> = LazyLock::new(|| {
     Asset::new("favicon", "svg", "image/svg+xml", include_bytes!("../../../static/favicon.svg"))
 });
@@ -39,6 +42,11 @@ pub fn script_url() -> &'static str {
     &SCRIPT.url
 }
 
+/// The worker that computes proofs of work.
+pub fn proof_url() -> &'static str {
+    &PROOF.url
+}
+
 pub fn icon_url() -> &'static str {
     &ICON.url
 }
@@ -47,7 +55,7 @@ pub fn icon_url() -> &'static str {
 /// page has its style while instances are replaced one by one.
 pub async fn serve(request: HttpRequest, file: web::Path<String>) -> Result<HttpResponse, Problem> {
     let asked = file.into_inner();
-    for asset in [&*STYLE, &*SCRIPT, &*ICON] {
+    for asset in [&*STYLE, &*SCRIPT, &*PROOF, &*ICON] {
         if asset.url.strip_prefix("/static/") == Some(asked.as_str()) {
             return Ok(asset.body.respond(&request, "public, max-age=31536000, immutable"));
         }
@@ -80,7 +88,7 @@ mod tests {
 
     #[actix_web::test]
     async fn an_asset_is_kept_for_ever_at_the_address_of_its_content() {
-        for url in [style_url(), script_url(), icon_url()] {
+        for url in [style_url(), script_url(), proof_url(), icon_url()] {
             assert_eq!(get(url).await, (200, "public, max-age=31536000, immutable".into()));
         }
     }

@@ -12,7 +12,7 @@ use actix_web::{FromRequest, HttpRequest, HttpResponse};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::captcha::CaptchaForm;
+use crate::captcha::{CaptchaAnswer, CaptchaForm};
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{Account, KnownDevices, SessionToken, SignInClient};
@@ -27,16 +27,58 @@ use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::{Edge, set};
 
-/// A solved challenge. It can be used once, whether the answer is right or wrong.
+/// A solved challenge: `id` and `answer`, or `altcha`. It can be used once, whether the answer is right or wrong.
 #[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "SolutionFields")]
 #[schema(as = Solution)]
 pub struct CaptchaSolution {
     /// The id of the challenge.
+    #[serde(default)]
     pub id: String,
     /// What the image shows.
+    #[serde(default)]
     #[schema(value_type = String)]
     pub answer: SecretField,
+    /// The challenge of the proof of work with its solution, as the ALTCHA widget encodes them: JSON with `challenge`
+    /// and `solution`, in base64. If it is sent, `id` and `answer` are passed over.
+    #[serde(default)]
+    #[schema(value_type = String)]
+    pub altcha: SecretField,
+}
+
+/// As they are sent.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SolutionFields {
+    id: Option<String>,
+    answer: Option<SecretField>,
+    altcha: Option<SecretField>,
+}
+
+impl TryFrom<SolutionFields> for CaptchaSolution {
+    /// As serde words it, so that the field is named.
+    type Error = &'static str;
+
+    fn try_from(SolutionFields { id, answer, altcha }: SolutionFields) -> Result<Self, Self::Error> {
+        match (id, answer, altcha) {
+            (None, _, None) => Err("missing field `id`"),
+            (Some(_), None, None) => Err("missing field `answer`"),
+            (id, answer, altcha) => Ok(Self {
+                id: id.unwrap_or_default(),
+                answer: answer.unwrap_or_default(),
+                altcha: altcha.unwrap_or_default(),
+            }),
+        }
+    }
+}
+
+impl CaptchaSolution {
+    pub fn answer(&self) -> CaptchaAnswer<'_> {
+        match self.altcha.expose() {
+            "" => CaptchaAnswer::Letters { id: &self.id, typed: self.answer.expose() },
+            solution => CaptchaAnswer::Proof(solution),
+        }
+    }
 }
 
 /// One call that changes something: who makes it, from which browser, if it is one, and what it is judged by.
@@ -130,8 +172,8 @@ impl Call {
         form: CaptchaForm,
         solution: Option<&CaptchaSolution>,
     ) -> Result<bool, Problem> {
-        let Some(CaptchaSolution { id, answer }) = solution else { return Ok(false) };
-        match self.asker(form).redeem(&self.services, &self.live, id, answer.expose()).await {
+        let Some(solution) = solution else { return Ok(false) };
+        match self.asker(form).redeem(&self.services, &self.live, solution.answer()).await {
             Answered::Solved => Ok(true),
             Answered::Nothing | Answered::Wrong => {
                 Err(Problem::CaptchaInvalid { captcha: self.challenge(form).await })

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
 use crate::captcha::{
-    CaptchaClient, CaptchaForm, Challenge, ChallengeImage, ImageError, ImageRefusal, ImageRequester,
-    RedeemResult,
+    CaptchaAnswer, CaptchaClient, CaptchaForm, Challenge, ChallengeImage, Effort, ImageError, ImageRefusal,
+    ImageRequester, RedeemResult,
 };
 use crate::config::LiveSettings;
 use crate::login::{GuardedAttempts, GuardedLogin, Realm, RequestOrigin};
@@ -38,13 +38,18 @@ impl Asker<'_> {
     /// it counts as a failure of the address. Any other answer (too late, already used, for another client's
     /// challenge, nonsense) does not count: it costs nothing to make, so a flood of it would get everybody at
     /// the address challenged.
-    pub async fn redeem(self, services: &Services, live: &LiveSettings, id: &str, answer: &str) -> Answered {
-        if id.is_empty() && answer.is_empty() {
+    pub async fn redeem(
+        self,
+        services: &Services,
+        live: &LiveSettings,
+        answer: CaptchaAnswer<'_>,
+    ) -> Answered {
+        if answer.is_empty() {
             return Answered::Nothing;
         }
         let origin = self.client.origin();
         let bound = self.counted(&origin);
-        let redeemed = services.captchas.redeem(self.form, &self.client_of(&bound.address), id, answer).await;
+        let redeemed = services.captchas.redeem(self.form, &self.client_of(&bound.address), answer).await;
         let audit = &services.audit;
         let event = |at, outcome| AuditEvent {
             name: Some(self.form.as_str()),
@@ -61,8 +66,7 @@ impl Asker<'_> {
             // Nothing is signed in to with it, so there are no failures that it could count among.
             audit.record(event(audit.now(), Outcome::Wrong));
         } else if redeemed == RedeemResult::Wrong {
-            let login = self.realm.map_or(GuardedLogin::Own, |_| GuardedLogin::Realm);
-            let counted = services.sign_in.guard().count_answer(login, &live.limits, &bound).await;
+            let counted = services.sign_in.guard().count_answer(self.login(), &live.limits, &bound).await;
             audit.record(event(counted.map_or_else(|| audit.now(), |counted| counted.at), Outcome::Wrong));
         } else {
             let detail = Some(json!({ "why": redeemed.as_str() }).to_string());
@@ -71,15 +75,22 @@ impl Asker<'_> {
         Answered::Wrong
     }
 
-    /// A new challenge, which costs nothing. An error if its image would not be drawn.
+    /// A new challenge, which costs next to nothing. An error if its image would not be drawn, and no proof of work
+    /// is to be had either.
     pub async fn issue(self, services: &Services, live: &LiveSettings) -> Result<Challenge, ImageRefusal> {
         let bound = self.counted(&self.client.origin());
         let client = self.client_of(&bound.address);
-        let issued = services.captchas.issue(live, self.form, &client, &bound.network).await;
+        let guard = services.sign_in.guard();
+        let effort = async { Effort::after(guard.strain(self.login(), &live.limits, &bound).await) };
+        let issued = services.captchas.issue(live, self.form, &client, &bound.network, effort).await;
         if let Err(later) = &issued {
             record_later(services, self.client, later);
         }
         issued
+    }
+
+    fn login(self) -> GuardedLogin {
+        self.realm.map_or(GuardedLogin::Own, |_| GuardedLogin::Realm)
     }
 
     /// The client as its realm's limits and challenges name it.

@@ -79,6 +79,30 @@ pub fn modes() -> ObjectBuilder {
     one_of(["enforce", "monitor"])
 }
 
+/// The challenge of a proof of work, as the ALTCHA protocol (version 2) has it.
+pub fn proof_of_work() -> ObjectBuilder {
+    let text = || ObjectBuilder::new().schema_type(Type::String);
+    let number = || ObjectBuilder::new().schema_type(Type::Integer);
+    let data = ObjectBuilder::new().schema_type(Type::Object).property("id", text()).required("id");
+    let mut parameters =
+        ObjectBuilder::new().schema_type(Type::Object).property("data", data).required("data");
+    for name in ["algorithm", "keyPrefix", "keySignature", "nonce", "salt"] {
+        parameters = parameters.property(name, text()).required(name);
+    }
+    for name in ["cost", "expiresAt", "keyLength"] {
+        parameters = parameters.property(name, number()).required(name);
+    }
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .description(Some(
+            "The challenge of a proof of work (ALTCHA, version 2) to solve instead. Left out while none is ready.",
+        ))
+        .property("parameters", parameters)
+        .required("parameters")
+        .property("signature", text())
+        .required("signature")
+}
+
 pub fn purposes() -> ObjectBuilder {
     one_of(crate::sms::Purpose::ALL.map(crate::sms::Purpose::as_str))
 }

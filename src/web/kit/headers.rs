@@ -16,10 +16,10 @@ pub struct SecurityHeaders {
     other: Vec<Fixed>,
 }
 
-/// Pages load one style sheet, one script that connects only to us, and our own images. They submit forms
+/// Pages load one style sheet, one script and its worker, which connect only to us, and our own images. They submit forms
 /// only to us. Nothing else is allowed.
-const PAGE_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
-    img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+const PAGE_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; worker-src 'self'; \
+    connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 /// JSON and images load nothing, even if a browser displays them.
 const OTHER_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 const NO_FEATURES: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";

@@ -67,6 +67,10 @@ impl Layout {
         assets::script_url()
     }
 
+    pub fn proof_worker(&self) -> &'static str {
+        assets::proof_url()
+    }
+
     pub fn icon(&self) -> &'static str {
         assets::icon_url()
     }

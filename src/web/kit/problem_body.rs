@@ -7,10 +7,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::problem_kind::Kind;
-use crate::captcha::{Challenge, ImageRefusal};
+use crate::captcha::{Challenge, ImageRefusal, ProofChallenge};
+use crate::web::kit::describe;
 use crate::web::kit::wait::whole_seconds;
 
-/// A fresh challenge, as `POST /captcha` gives it too; or, while no image can be had, when to ask again.
+/// A fresh challenge, as `POST /captcha` gives it too; or, while neither an image nor a proof of work can be had, when
+/// to ask again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum CaptchaBody {
@@ -23,15 +25,20 @@ pub enum CaptchaBody {
 #[schema(as = Captcha, example = json!(CaptchaChallenge::example()))]
 pub struct CaptchaChallenge {
     pub id: String,
-    /// The path of the image. It is drawn when it is fetched, and counts on the address and the network that fetch it:
+    /// The path of the image; left out while none can be drawn for the client. It is drawn when it is fetched, and counts on the address and the network that fetch it:
     /// 429 or 503 with Retry-After if it is not drawn now.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(pattern = r"^/captcha/.+\.png$")]
-    pub image: String,
+    pub image: Option<String>,
+    /// The challenge of a proof of work (ALTCHA, version 2) to solve instead. Left out while none is ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = describe::proof_of_work, required = false)]
+    pub altcha: Option<Box<ProofChallenge>>,
     /// Seconds.
     pub expires_in: u64,
 }
 
-/// No image can be had now.
+/// Neither can be had now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct CaptchaLater {
     /// Seconds after which to send the same call again, or to ask POST /api/v1/captcha.
@@ -42,13 +49,15 @@ pub struct CaptchaLater {
 impl CaptchaChallenge {
     /// For the description of the API.
     pub fn example() -> Self {
-        Challenge { id: "Qmx1ZSBzdG9uZXM".to_owned(), expires_in: Duration::from_secs(180) }.into()
+        let (id, expires_in) = ("Qmx1ZSBzdG9uZXM".to_owned(), Duration::from_secs(180));
+        Challenge { id, expires_in, drawable: true, proof: Some(Box::new(ProofChallenge::example())) }.into()
     }
 }
 
 impl From<Challenge> for CaptchaChallenge {
-    fn from(Challenge { id, expires_in }: Challenge) -> Self {
-        Self { image: format!("/captcha/{id}.png"), id, expires_in: expires_in.as_secs() }
+    fn from(Challenge { id, expires_in, drawable, proof }: Challenge) -> Self {
+        let image = drawable.then(|| format!("/captcha/{id}.png"));
+        Self { image, altcha: proof, id, expires_in: expires_in.as_secs() }
     }
 }
 

@@ -47,7 +47,8 @@ async fn wrong_credentials_say_if_the_next_try_needs_a_captcha() {
 async fn a_captcha_refusal_carries_a_fresh_one() {
     let captcha = CaptchaBody::Challenge(CaptchaChallenge {
         id: "abc".into(),
-        image: "/captcha/abc.png".into(),
+        image: Some("/captcha/abc.png".into()),
+        altcha: None,
         expires_in: 180,
     });
     let (head, body) = answer(&Problem::CaptchaRequired { captcha }).await;

@@ -7,7 +7,7 @@ use actix_web::web::Data;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::audit::{AttackWatch, Audit};
-use crate::captcha::ImageService;
+use crate::captcha::CaptchaService;
 use crate::config::LiveHandle;
 use crate::custom::{CustomLimits, TokenGate};
 use crate::login::{
@@ -47,7 +47,7 @@ pub struct Services {
     pub lookup: Lookup,
     /// The longest lifetime of a session, for its cookie.
     pub session_lasts: Duration,
-    pub captchas: ImageService,
+    pub captchas: CaptchaService,
     pub hasher: PasswordHasher,
     pub health: Arc<dyn Health>,
     pub metrics: PrometheusHandle,

@@ -162,8 +162,8 @@ pub async fn ask(guarded: Guarded, body: UnreadBody<AttemptBody>) -> Result<Http
     let asker = Asker { form: CaptchaForm::Attempt, client, browser: None, realm: Some(guarded.realm()) };
     let solved = match &body.captcha {
         None => false,
-        Some(CaptchaSolution { id, answer }) => {
-            match asker.redeem(services, &live, id, answer.expose()).await {
+        Some(solution) => {
+            match asker.redeem(services, &live, solution.answer()).await {
                 Answered::Solved => true,
                 // A form that passes its empty fields on.
                 Answered::Nothing => false,

@@ -273,8 +273,8 @@ pub async fn check(verifier: Verifier, id: Path<String>, body: UnreadBody<CheckB
 impl ServedClient<'_> {
     /// Whether a challenge was solved with the request.
     async fn redeem(&self, solution: Option<&CaptchaSolution>) -> Result<bool, Problem> {
-        let Some(CaptchaSolution { id, answer }) = solution else { return Ok(false) };
-        match self.asker.redeem(&self.verifier.services, &self.live, id, answer.expose()).await {
+        let Some(solution) = solution else { return Ok(false) };
+        match self.asker.redeem(&self.verifier.services, &self.live, solution.answer()).await {
             Answered::Solved => Ok(true),
             // A form that passes its empty fields on.
             Answered::Nothing => Ok(false),

@@ -11,7 +11,7 @@ mod saving;
 use crate::support::app::{Client, PASSWORD, TestApp};
 
 /// An hour after the tests' clocks begin.
-const IN_AN_HOUR: &str = "2026-03-01T13:00:00Z";
+pub const IN_AN_HOUR: &str = "2026-03-01T13:00:00Z";
 /// In the network that is refused or exempt, and outside.
 const THERE: &str = "203.0.113.7";
 const ELSEWHERE: &str = "198.51.100.1";

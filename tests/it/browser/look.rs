@@ -41,7 +41,13 @@ async fn every_page_is_fit_to_be_seen_in_chinese() {
 
 async fn tour(language: &str) {
     let (house, cramped) = tokio::join!(
-        TestApp::on(Store::Memory).behind_a_proxy().set("captcha.provider", "image").file(HOUSE).start(),
+        TestApp::on(Store::Memory)
+            .behind_a_proxy()
+            .set("captcha.provider", "image")
+            .set("captcha.proof_of_work", true)
+            .set("captcha.help", "mailto:help@example.com")
+            .file(HOUSE)
+            .start(),
         TestApp::on(Store::Memory)
             .set("password.workers", 1)
             .set("password.queue", 1)
@@ -50,6 +56,7 @@ async fn tour(language: &str) {
             .limit("register-address", &[max(1).per("2s")])
             .start()
     );
+    house.make_proofs().await;
     for app in [&house, &cramped] {
         // Pages show times by the browser's clock, which tests do not move.
         app.clock.set(Clock::System.now());
@@ -122,6 +129,9 @@ async fn sign_in_pages(look: &Look<'_>, app: &TestApp) {
     browser.open("/login").await;
     browser.try_password("kim", WRONG).await;
     look.at("login-captcha-needed").await;
+    browser.find("#captcha_proof").await.click().await.unwrap();
+    browser.until("solution", "return document.querySelector('.proof').classList.contains('solved')").await;
+    look.at("login-captcha-solved").await;
     app.advance(Duration::from_secs(60));
     browser.fail(2, "kim").await;
     look.at("login-throttled").await;

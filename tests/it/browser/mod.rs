@@ -9,6 +9,7 @@ mod console_look;
 mod devices;
 mod double_click;
 mod look;
+mod proof;
 mod sign_in;
 mod under_attack;
 

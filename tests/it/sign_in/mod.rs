@@ -9,6 +9,7 @@ mod disabling;
 mod forgiving;
 mod hang_ups;
 mod overload;
+mod proof;
 mod refusals;
 mod shared;
 pub mod throttling;

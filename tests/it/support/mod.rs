@@ -10,6 +10,7 @@ pub mod nacos;
 pub mod ports;
 pub mod postgres;
 pub mod process;
+pub mod proof;
 pub mod redis;
 pub mod redis_group;
 pub mod routes;

@@ -20,7 +20,8 @@ pub struct CarriedForm {
 impl CarriedForm {
     /// Every field of the form, except those that the page asks for itself.
     pub fn new(action: &str, pairs: &[(String, String)]) -> Self {
-        const OWN: [&str; 5] = ["csrf_token", "password", "captcha_id", "captcha_answer", "captcha_refresh"];
+        const OWN: [&str; 6] =
+            ["csrf_token", "password", "captcha_id", "captcha_answer", "captcha_altcha", "captcha_refresh"];
         let fields = pairs.iter().filter(|(name, _)| !OWN.contains(&name.as_str())).cloned().collect();
         Self { action: action.to_owned(), fields }
     }

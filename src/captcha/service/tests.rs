@@ -1,4 +1,4 @@
-//! Who gets an image when many want one.
+//! Who gets an image or a proof of work when many want one.
 
 use std::net::Ipv4Addr;
 
@@ -13,7 +13,7 @@ use crate::throttle::Rule;
 const MINUTE: Duration = Duration::from_secs(60);
 
 struct Office {
-    desk: ImageService,
+    desk: CaptchaService,
     clock: Clock,
     live: LiveSettings,
 }
@@ -26,7 +26,19 @@ impl Office {
         let provider = Provider::Fixed { answer: "solo".to_owned() };
         let captchas = Captchas::new(&key, provider, clock.clone(), &entropy);
         let drawing = Limiter::new(MemoryStore::new(clock.clone()), key.derive("test"), &entropy);
-        Self { desk: ImageService::new(captchas, drawing), clock, live: LiveSettings::default() }
+        let proving = Limiter::new(MemoryStore::new(clock.clone()), key.derive("test"), &entropy);
+        let mut live = LiveSettings::default();
+        live.captcha.proof_of_work = false;
+        Self { desk: CaptchaService::new(captchas, drawing, proving), clock, live }
+    }
+
+    /// With so many proofs of work ready, at least.
+    async fn with_proofs(mut self, ready: u32) -> Self {
+        self.live.captcha.proof_of_work = true;
+        for _ in 0..ready {
+            assert!(self.desk.prepare_proof().await);
+        }
+        self
     }
 
     fn limit(mut self, name: &str, max: u32) -> Self {
@@ -57,7 +69,8 @@ impl Office {
     async fn issue(&self, address: u32) -> Result<Challenge, ImageRefusal> {
         let address = Ipv4Addr::from_bits(address).octets();
         let client = CaptchaClient { address: &address, cookie: None };
-        self.desk.issue(&self.live, CaptchaForm::Login, &client, &address[..3]).await
+        let effort = async { Effort::Low };
+        self.desk.issue(&self.live, CaptchaForm::Login, &client, &address[..3], effort).await
     }
 
     async fn image(&self, address: u32, id: &str) -> Result<ChallengeImage, ImageRefusal> {
@@ -136,4 +149,56 @@ async fn a_thousand_greedy_networks_leave_others_their_image() {
         office.clock.advance(Duration::from_secs(2));
     }
     assert_eq!(served, 720, "beside {greedy}");
+}
+
+#[tokio::test]
+async fn a_proof_counts_when_it_is_given_out_and_beside_the_images() {
+    let office = Office::new().limit("captcha-address", 2).with_proofs(12).await;
+    let all = async || office.issue(1).await.map(|issued| (issued.drawable, issued.proof.is_some()));
+    let first = office.issue(1).await.unwrap();
+    assert!(first.drawable && first.proof.is_some());
+    assert_eq!(all().await, Ok((true, true)));
+    assert_eq!(all().await, Ok((true, false)), "no third proof, but an image");
+    office.image(1, &first.id).await.unwrap();
+    office.fetch(1).await.unwrap();
+    let later = all().await.unwrap_err();
+    assert_eq!((later.limit, later.retry_after), ("captcha-address", MINUTE));
+    assert!(office.issue(2).await.unwrap().proof.is_some(), "another address has its own");
+    office.clock.advance(MINUTE);
+    assert_eq!(all().await, Ok((true, true)));
+}
+
+#[tokio::test]
+async fn a_proof_is_given_without_an_image_while_none_can_be_drawn() {
+    let office = Office::new().limit("captcha-address", 1).with_proofs(12).await;
+    let id = office.issue(2).await.unwrap().id;
+    office.image(1, &id).await.unwrap();
+    let issued = office.issue(1).await.unwrap();
+    assert!(!issued.drawable && issued.proof.is_some());
+}
+
+#[tokio::test]
+async fn an_image_comes_alone_while_no_proof_is_ready_or_none_is_offered() {
+    let mut office = Office::new().with_proofs(0).await;
+    assert!(office.issue(1).await.unwrap().proof.is_none(), "none was made ahead");
+    office = office.with_proofs(12).await;
+    assert!(office.issue(1).await.unwrap().proof.is_some());
+    office.live.captcha.proof_of_work = false;
+    assert!(office.issue(1).await.unwrap().proof.is_none());
+}
+
+/// What the effort is worked out from costs the store a call.
+#[tokio::test]
+async fn no_effort_is_worked_out_for_a_client_that_gets_no_proof() {
+    let office = Office::new().limit("captcha-address", 1).with_proofs(12).await;
+    let client = CaptchaClient { address: b"1", cookie: None };
+    let asked = std::cell::Cell::new(0);
+    for _ in 0..5 {
+        let effort = async {
+            asked.set(asked.get() + 1);
+            Effort::Low
+        };
+        office.desk.issue(&office.live, CaptchaForm::Login, &client, b"1", effort).await.unwrap();
+    }
+    assert_eq!(asked.get(), 1);
 }

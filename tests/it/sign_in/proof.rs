@@ -1,0 +1,259 @@
+//! Proofs of work at sign-in and in front of other forms: they count as the images do, and are bound as they are.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::access::IN_AN_HOUR;
+use crate::support::app::{ANSWER, Answer, Client, PASSWORD, Store, TestApp, on_both_stores};
+use crate::support::proof::{encoded, solution, solve, solve_by_npm};
+use crate::support::setup::{Setup, max};
+
+const WRONG: &str = "a wrong password";
+
+on_both_stores!(
+    a_solution_is_good_once,
+    of_fifty_parallel_uses_of_one_solution_one_gets_past,
+    a_solution_is_good_for_its_address_browser_and_form_only,
+    a_solution_that_was_changed_or_is_late_is_refused,
+    a_wrong_key_counts_as_a_failure_of_the_address,
+    a_page_takes_it_instead_of_the_letters,
+);
+
+fn offering(store: Store) -> Setup {
+    TestApp::on(store).set("captcha.proof_of_work", true)
+}
+
+/// An account that requires a challenge.
+async fn challenged(setup: Setup) -> TestApp {
+    let app = setup.start().await;
+    app.make_proofs().await;
+    app.register("alice").await;
+    for _ in 0..3 {
+        assert_eq!(app.client().login("alice", WRONG).await.status, 401);
+    }
+    app
+}
+
+/// A fresh challenge of the login.
+async fn challenge(client: &Client) -> Value {
+    let answer = client.call("/captcha", json!({})).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    answer.body["altcha"].clone()
+}
+
+async fn with_proof(client: &Client, solution: &str) -> Answer {
+    let captcha = json!({ "altcha": solution });
+    client.call("/login", json!({ "login": "alice", "password": PASSWORD, "captcha": captcha })).await
+}
+
+fn assert_refused(answer: &Answer) {
+    assert_eq!((answer.status, answer.problem()), (403, "captcha-invalid"), "{}", answer.text);
+    assert!(answer.body["captcha"]["altcha"]["signature"].is_string(), "with a fresh challenge");
+}
+
+async fn a_solution_is_good_once(store: Store) {
+    let app = challenged(offering(store)).await;
+    let client = app.client();
+    let asked = client.login("alice", PASSWORD).await;
+    assert_eq!(asked.problem(), "captcha-required");
+    assert!(asked.body["captcha"]["image"].is_string(), "side by side");
+    let solved = solve(&asked.body["captcha"]["altcha"]);
+    assert_eq!(with_proof(&client, &solved).await.status, 200);
+    let before = app.hashes();
+    assert_refused(&with_proof(&client, &solved).await);
+    // Its image took the same one answer.
+    let id = asked.body["captcha"]["id"].as_str().unwrap();
+    assert_refused(&client.login_with("alice", PASSWORD, id, ANSWER).await);
+    assert_eq!(app.hashes(), before);
+}
+
+async fn of_fifty_parallel_uses_of_one_solution_one_gets_past(store: Store) {
+    let app = challenged(offering(store)).await;
+    // Whichever instance they come to.
+    let other = match store {
+        Store::Memory => None,
+        Store::Redis => Some(app.beside(offering(store)).await),
+    };
+    let solved = solve(&challenge(&app.client()).await);
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..50 {
+        let at = other.as_ref().filter(|_| number % 2 == 1).unwrap_or(&app);
+        let (client, solved) = (at.client(), solved.clone());
+        tasks.spawn(async move { with_proof(&client, &solved).await.status });
+    }
+    let all = tasks.join_all().await;
+    assert_eq!(all.iter().filter(|status| **status == 200).count(), 1, "{all:?}");
+    assert_eq!(all.iter().filter(|status| **status == 403).count(), 49, "{all:?}");
+}
+
+async fn a_solution_is_good_for_its_address_browser_and_form_only(store: Store) {
+    let app = challenged(offering(store).behind_a_proxy()).await;
+    let (here, there) = (app.client_at("203.0.113.7"), app.client_at("203.0.113.8"));
+    let solved = solve(&challenge(&here).await);
+    assert_refused(&with_proof(&there, &solved).await);
+    let register = json!({ "login": "bob", "password": PASSWORD, "captcha": { "altcha": solved } });
+    assert_eq!(here.call("/register", register).await.problem(), "captcha-invalid");
+    assert_eq!(with_proof(&here, &solved).await.status, 200, "and none of it used it up");
+    // A browser's cookie is part of what was signed.
+    let browser = app.client_at("203.0.113.7");
+    browser.get("/login").await;
+    let solved = solve(&challenge(&browser).await);
+    assert_refused(&with_proof(&app.client_at("203.0.113.7"), &solved).await);
+    assert_eq!(with_proof(&browser, &solved).await.status, 200);
+}
+
+async fn a_solution_that_was_changed_or_is_late_is_refused(store: Store) {
+    let app = challenged(offering(store)).await;
+    let client = app.client();
+    let right = solution(&challenge(&client).await);
+    for (name, value) in [
+        ("cost", json!(1)),
+        ("keyPrefix", json!("00")),
+        ("keySignature", Value::Null),
+        ("expiresAt", json!(4_000_000_000_u32)),
+        ("algorithm", json!("SHA-256")),
+        ("data", json!({ "id": client.challenge().await })),
+    ] {
+        let mut changed = right.clone();
+        changed["challenge"]["parameters"][name] = value;
+        assert_refused(&with_proof(&client, &encoded(&changed)).await);
+    }
+    for odd in ["x", "e30=", "é", &"A".repeat(9_000)] {
+        assert_refused(&with_proof(&client, odd).await);
+    }
+    let late = solve(&challenge(&client).await);
+    assert_eq!(with_proof(&client, &encoded(&right)).await.status, 200);
+    app.advance(Duration::from_secs(181));
+    for _ in 0..3 {
+        client.login("alice", WRONG).await;
+    }
+    assert_refused(&with_proof(&client, &late).await);
+}
+
+async fn a_wrong_key_counts_as_a_failure_of_the_address(store: Store) {
+    let setup = offering(store).limit("login-address", &[max(2).per("1h").captcha()]);
+    let app = setup.start().await;
+    app.make_proofs().await;
+    let client = app.client();
+    for _ in 0..2 {
+        let mut guessed = json!({ "challenge": challenge(&client).await });
+        guessed["solution"] = json!({ "counter": 1, "derivedKey": "00".repeat(32) });
+        assert_refused(&with_proof(&client, &encoded(&guessed)).await);
+    }
+    assert_eq!(client.login("nobody", WRONG).await.problem(), "captcha-required");
+}
+
+async fn a_page_takes_it_instead_of_the_letters(store: Store) {
+    let app = challenged(offering(store)).await;
+    let client = app.client();
+    let page = client.submit("/login", "/login", &[("login", "alice"), ("password", PASSWORD)]).await;
+    let shown = from_page(&page);
+    let fields = |solved: &str| {
+        let id = page.hidden("captcha_id").unwrap();
+        [
+            ("login", "alice".to_owned()),
+            ("password", PASSWORD.to_owned()),
+            ("captcha_id", id),
+            ("captcha_answer", String::new()),
+            ("captcha_altcha", solved.to_owned()),
+        ]
+    };
+    let send = async |solved: &str| {
+        let fields = fields(solved);
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        client.submit("/login", "/login", &fields).await
+    };
+    let empty = send("").await;
+    assert!(empty.text.contains("captcha_answer-error"), "{}", empty.text);
+    let solved = send(&solve(&shown)).await;
+    assert_eq!((solved.status, solved.header("location")), (303, "/account"), "{}", solved.text);
+}
+
+/// What a page's script is given.
+fn from_page(page: &Answer) -> Value {
+    let (_, rest) = page.text.split_once("data-proof=\"").unwrap_or_else(|| panic!("{}", page.text));
+    let json = rest.split('"').next().unwrap().replace("&#34;", "\"");
+    serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"))
+}
+
+#[tokio::test]
+async fn the_altcha_projects_own_solver_gets_past() {
+    let app = challenged(offering(Store::Memory)).await;
+    let client = app.client();
+    let solved = solve_by_npm(&challenge(&client).await);
+    assert_eq!(with_proof(&client, &solved).await.status, 200);
+}
+
+#[tokio::test]
+async fn every_call_with_a_challenge_takes_it() {
+    let setup = offering(Store::Memory)
+        .limit("register-address", &[max(1).per("1h").captcha()])
+        .limit("sms-address", &[max(1).per("1h").captcha()]);
+    let app = challenged(setup).await;
+    let client = app.client();
+    let register = |captcha: Value| json!({ "login": "bob", "password": PASSWORD, "captcha": captcha });
+    let asked = client.call("/register", register(Value::Null)).await;
+    assert_eq!(asked.problem(), "captcha-required", "{}", asked.text);
+    let solved = json!({ "altcha": solve(&asked.body["captcha"]["altcha"]) });
+    assert_eq!(client.call("/register", register(solved)).await.status, 201);
+    assert_eq!(client.ask_code("13900139000", "login").await.status, 202);
+    let code = |captcha: Value| json!({ "phone": "13900139001", "purpose": "login", "captcha": captcha });
+    let asked = client.call("/sms/codes", code(Value::Null)).await;
+    let solved = json!({ "altcha": solve(&asked.body["captcha"]["altcha"]) });
+    assert_eq!(client.call("/sms/codes", code(solved)).await.status, 202);
+}
+
+#[tokio::test]
+async fn an_answer_without_its_parts_is_named() {
+    let app = offering(Store::Memory).start().await;
+    let client = app.client();
+    for (captcha, field) in [
+        (json!({}), "id"),
+        (json!({ "id": "x" }), "answer"),
+        (json!({ "answer": "x" }), "id"),
+        (json!({ "altcha": 1 }), "body"),
+    ] {
+        let body = json!({ "login": "alice", "password": PASSWORD, "captcha": captcha });
+        let answer = client.call("/login", body).await;
+        assert_eq!((answer.status, &answer.body["errors"][0]["field"]), (422, &json!(field)), "{captcha}");
+    }
+}
+
+#[tokio::test]
+async fn the_more_an_address_failed_the_more_there_is_to_try() {
+    let everybody = format!("[access]\nchallenge_everyone_until = \"{IN_AN_HOUR}\"\n");
+    let setup = offering(Store::Memory).file(&everybody);
+    let app = setup.limit("login-address", &[max(3).per("1h").captcha()]).start().await;
+    app.make_proofs().await;
+    let client = app.client();
+    let most = async || {
+        let page = client.submit("/login", "/login", &[("login", "eve"), ("password", WRONG)]).await;
+        let (_, rest) = page.text.split_once("data-most=\"").unwrap_or_else(|| panic!("{}", page.text));
+        rest.split('"').next().unwrap().parse::<u32>().unwrap()
+    };
+    let mut asked = vec![most().await];
+    for _ in 0..3 {
+        let mut guessed = json!({ "challenge": challenge(&client).await });
+        guessed["solution"] = json!({ "counter": 1, "derivedKey": "" });
+        assert_refused(&with_proof(&client, &encoded(&guessed)).await);
+        asked.push(most().await);
+    }
+    assert_eq!(asked, [asked[0], 4 * asked[0], 8 * asked[0], 16 * asked[0]]);
+}
+
+#[tokio::test]
+async fn without_image_and_proof_the_answer_says_when() {
+    let setup = offering(Store::Memory).limit("captcha-address", &[max(2).per("1m")]);
+    let app = challenged(setup).await;
+    let client = app.client();
+    let drawn = [client.challenge().await, client.challenge().await];
+    let asked = client.login("alice", PASSWORD).await;
+    assert!(asked.body["captcha"]["image"].is_string() && asked.body["captcha"]["altcha"].is_null());
+    for id in drawn {
+        assert_eq!(client.image(&id).await.status, 200);
+    }
+    let asked = client.login("alice", PASSWORD).await;
+    assert_eq!(asked.body["captcha"], json!({ "retry_after": 60 }));
+    assert_eq!(client.call("/captcha", json!({})).await.status, 429);
+}
