@@ -22,8 +22,9 @@ use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
 use crate::https;
 use crate::login::{
-    Accounts, ApiTokens, ByCode, FailureRecord, GuardedAttempts, LocalOutcomes, LoginGuard, OutcomeMarks,
-    PasswordHasher, RedisOutcomes, Registration, Sessions, SignInService, SubmittedForms,
+    Accounts, ApiTokens, AuthPolicy, ByCode, FailureRecord, GuardedAttempts, KnownPairs, LocalOutcomes,
+    LoginGuard, OutcomeMarks, PasswordHasher, RedisOutcomes, Registration, SavedAsks, Sessions,
+    SignInService, SubmittedForms,
 };
 use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};
@@ -129,6 +130,9 @@ impl Application {
         };
         let attempts =
             GuardedAttempts::new(Arc::clone(&guard), outcomes, &master, clock.clone(), entropy.clone());
+        let asks = SavedAsks::new(clock.clone(), link.clone().map(|link| (link, REDIS_PREFIX.to_owned())));
+        let pairs = KnownPairs::new(db.clone(), clock.clone());
+        let policy = AuthPolicy::new(attempts.clone(), asks, pairs, &master);
         let sessions = Sessions::new(
             db.clone(),
             clock.clone(),
@@ -201,6 +205,7 @@ impl Application {
             attacks,
             sign_in,
             attempts,
+            policy,
             registration: Registration::new(
                 Arc::clone(&guard),
                 accounts.clone(),

@@ -252,6 +252,7 @@ pub fn app(
                 .route(route().guard(guard::Get()).to(delivery_reports::take))
                 .route(post().to(delivery_reports::take)),
         )
+        .service(calls("/wforce/", "POST").route(post().to(machine::wforce::take)))
         .service(calls("/captcha/{id}.png", "GET, HEAD").route(get().to(captcha::image::image)))
         .service(calls("/problems/{name}", "GET, HEAD").route(get().to(problem_page::show)))
         .service(calls("/api", "GET, HEAD").route(get().to(api_page::show)))

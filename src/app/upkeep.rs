@@ -43,6 +43,7 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         }
         // What could not be deleted is tried again next time.
         let _ = services.accounts.purge_device_failures().await;
+        while matches!(services.policy.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
         let live = services.live.snapshot();
         let guard = services.sign_in.guard();
         while matches!(guard.purge(&live.limits, BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::guard::{
-    AccountSubject, AttemptSlot, GuardAdmission, GuardRequest, GuardedLogin, LoginGuard, REALM_VERSION,
-    SettleError, SignInPath,
+    AccountSubject, AttemptSlot, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin, LoginGuard,
+    REALM_VERSION, SettleError, SignInPath,
 };
 use super::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin, RequestOrigin};
 use crate::audit::{self, Audit, EventSubject, Outcome};
@@ -52,11 +52,21 @@ pub struct GuardedAttempt<'a> {
     pub login: &'a RealmLogin,
     /// Of the client that the program serves, as our own sign-in counts it.
     pub origin: &'a RequestOrigin,
-    /// What the program was given when this client signed in before.
-    pub device: Option<&'a str>,
+    pub device: GuardedDevice<'a>,
     pub solved: bool,
     /// The client's address is refused.
     pub denied: bool,
+    pub means: GuardMeans,
+}
+
+/// What is known of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuardedDevice<'a> {
+    Stranger,
+    /// What the program was given when this client signed in before.
+    Sent(&'a str),
+    /// This one has signed in at the name before.
+    Known(DeviceId),
 }
 
 #[derive(Debug)]
@@ -148,7 +158,11 @@ impl GuardedAttempts {
     ) -> Result<GuardedOutcome, DbError> {
         let AttemptsParts { guard, devices, subjects, .. } = &*self.0;
         let account = attempt.login.id(attempt.realm, subjects);
-        let device = attempt.device.and_then(|text| devices.recognise(text).at(account));
+        let device = match attempt.device {
+            GuardedDevice::Stranger => None,
+            GuardedDevice::Sent(text) => devices.recognise(text).at(account),
+            GuardedDevice::Known(id) => Some(devices.known(account, id, REALM_VERSION)),
+        };
         let path = LoginGuard::path(GuardedLogin::Realm, &live.limits, device);
         let everyone = live.access.challenges_everyone(self.audit().now()).filter(|_| !attempt.solved);
         if path == SignInPath::Stranger
@@ -163,6 +177,7 @@ impl GuardedAttempts {
             origin: &origin,
             solved: attempt.solved,
             alone: attempt.denied || everyone.is_some(),
+            means: attempt.means,
         };
         let subject = AccountSubject::in_realm(account);
         match guard.admit_known(&live.limits, subject, who, device).await {
@@ -265,6 +280,11 @@ impl GuardedAttempts {
     /// What an address is bound to in a challenge of this realm.
     pub fn origin(realm: &Realm, origin: &RequestOrigin) -> RequestOrigin {
         in_realm(realm, origin)
+    }
+
+    /// What a name is counted as.
+    pub(super) fn account(&self, realm: &Realm, login: &RealmLogin) -> AccountId {
+        login.id(realm, &self.0.subjects)
     }
 
     fn audit(&self) -> &Audit {

@@ -74,6 +74,11 @@ impl DeviceCookies {
         self.write(&KnownDevice { account, id, password_version, issued_at: self.clock.now() })
     }
 
+    /// A device that is known by something else than a cookie.
+    pub fn known(&self, account: AccountId, id: DeviceId, password_version: i64) -> KnownDevice {
+        KnownDevice { account, id, password_version, issued_at: self.clock.now() }
+    }
+
     /// The cookie for a browser in which somebody has proved that an account is theirs. A device that is
     /// already known there keeps its id: a copy of its cookie shares its guesses and gets no more.
     pub fn remember(&self, known: &KnownDevices, account: &Account) -> String {

@@ -5,6 +5,7 @@ mod in_flight;
 mod outage;
 mod path;
 mod rebuild;
+mod request;
 mod slot;
 mod strain;
 mod subject;
@@ -33,13 +34,11 @@ use crate::throttle::{
     Refusal, Rule, RuleAction, StoreError, SubjectKey,
 };
 
-pub use path::{GuardedLogin, SignInPath};
+pub use path::SignInPath;
+pub use request::{GuardMeans, GuardRequest, GuardedLogin};
 pub use slot::AttemptSlot;
 pub use subject::{AccountSubject, REALM_VERSION, account_subject};
 
-/// How long an attempt may wait for others in flight to end. Together with the hashing queue this stays well
-/// under [`HOLD_LIFE`](crate::throttle::window::HOLD_LIFE).
-const PATIENCE: Duration = Duration::from_secs(5);
 /// A store that loses its data more often than this during one request has another problem.
 const MOST_TRIES: usize = 3;
 /// The retry time of a caller who waited in vain: about as long as the attempts before it take.
@@ -89,19 +88,6 @@ pub enum SettleError {
     Db(#[from] DbError),
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// The client of an attempt.
-#[derive(Clone, Copy)]
-pub struct GuardRequest<'a> {
-    pub guarded: GuardedLogin,
-    /// The name that was tried; it is counted by this while no account is known by it.
-    pub name: &'a str,
-    pub origin: &'a RequestOrigin,
-    /// A CAPTCHA was solved with this attempt.
-    pub solved: bool,
-    /// A known device whose own log blocks is not treated as a stranger.
-    pub alone: bool,
 }
 
 /// An admitted attempt: when, and what a limit in monitor mode would have refused.

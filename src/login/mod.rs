@@ -15,6 +15,7 @@ mod id;
 mod import;
 mod password;
 mod phc;
+mod policy;
 mod realm;
 mod registration;
 mod scopes;
@@ -32,7 +33,7 @@ pub use accounts::{
 };
 pub use attempts::{
     AttemptOutcome, AttemptSettled, AttemptTicket, AttemptsError, AttemptsInFlight, GuardedAttempt,
-    GuardedAttempts, GuardedOutcome, LocalOutcomes, OutcomeMarks, RedisOutcomes,
+    GuardedAttempts, GuardedDevice, GuardedOutcome, LocalOutcomes, OutcomeMarks, RedisOutcomes,
 };
 pub use by_code::{ByCode, ByCodeOutcome, CodeEntry, PhoneOutcome, ResetOutcome, ResetRequest};
 pub use client::{RequestOrigin, SignInClient};
@@ -40,14 +41,15 @@ pub use consecutive::password_enabled_counter;
 pub use devices::{DeviceCookies, KnownDevice, KnownDevices, device_subject};
 pub use failure_record::FailureRecord;
 pub use guard::{
-    AccountSubject, AttemptSlot, CountedAttempt, GuardAdmission, GuardRequest, GuardedLogin, LoginGuard,
-    SignInPath, account_subject,
+    AccountSubject, AttemptSlot, CountedAttempt, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin,
+    LoginGuard, SignInPath, account_subject,
 };
 pub use hasher::{HashCaller, HashLane, HasherBusy, PasswordHasher, VerifyResult};
 pub use id::{AccountId, DeviceId, SessionId};
 pub use import::{ImportFile, ImportMistake, ImportMistakes, ImportRow, MOST_ROWS as MOST_IMPORTED};
 pub use password::{MAX_CHARS as LONGEST_PASSWORD, MIN_CHARS as SHORTEST_PASSWORD, Password, PasswordError};
 pub use phc::Phc;
+pub use policy::{AuthPolicy, KnownPairs, PolicyAttempt, PolicyReport, SavedAsks};
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
 pub use scopes::{AdminScope, MOST_SCOPES, ScopesError, TokenScopes};

@@ -13,7 +13,8 @@ use self::counters::SignInCounters;
 use self::record::AttemptEnd;
 use super::consecutive::{ConsecutiveFailures, LoginLookup};
 use super::guard::{
-    AccountSubject, AttemptSlot, GuardAdmission, GuardRequest, GuardedLogin, LoginGuard, SignInPath,
+    AccountSubject, AttemptSlot, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin, LoginGuard,
+    SignInPath,
 };
 use super::{
     Account, Accounts, DeviceId, HashCaller, HasherBusy, KnownDevices, Password, PasswordHasher,
@@ -387,5 +388,6 @@ fn who(attempt: &SignInAttempt) -> GuardRequest<'_> {
         origin: &attempt.origin,
         solved: attempt.solved,
         alone: false,
+        means: GuardMeans::BROWSER,
     }
 }

@@ -6,11 +6,9 @@
 use std::time::Duration;
 
 use super::in_flight::{InFlightTicket, NotYet};
-use super::path::{BeforePasswords, GuardedLogin, OWN, SignInPath};
+use super::path::{BeforePasswords, OWN, SignInPath};
 use super::slot::{AttemptSlot, HeldInOutage, SlotHold, UnclaimedHold};
-use super::{
-    ASKED, AccountSubject, BUSY_RETRY, GuardAdmission, GuardRequest, LoginGuard, PATIENCE, refused, stricter,
-};
+use super::{ASKED, AccountSubject, BUSY_RETRY, GuardAdmission, GuardRequest, LoginGuard, refused, stricter};
 use crate::clock::Micros;
 use crate::db::DbError;
 use crate::throttle::window::{self, GatheredVerdict, WindowLog};
@@ -53,14 +51,17 @@ impl LoginGuard {
     ) -> Option<GuardAdmission> {
         let buckets = path.buckets(&self.limiter, limits, subject, who);
         let (own, others) = buckets.split_first().expect("the own log stands first");
-        let elsewhere = match self.hold_elsewhere(limits.login, others, who.solved, path).await {
+        let elsewhere = match self.hold_elsewhere(others, who, path).await {
             Ok(hold) => hold,
             Err(admission) => return Some(admission),
         };
-        // Nobody signs in without a challenge while the real windows cannot be read.
-        let refused_by = if who.solved {
+        // Nobody signs in without a challenge while the real windows cannot be read, but for known devices that
+        // cannot be shown one.
+        let known = path.device().is_some() && !who.means.challenges;
+        let refused_by = if who.solved || known {
             let buckets: Vec<OwnedBucket> = buckets.iter().map(|bucket| Bucket::to_owned(*bucket)).collect();
-            let asking = tokio::time::timeout(PATIENCE, self.ask_record(own.limit, &buckets)).await;
+            let asking = self.ask_record(own.limit, &buckets, who.solved);
+            let asking = tokio::time::timeout(who.means.patience, asking).await;
             match asking {
                 Ok(Ok(RecordDecision::Allowed(ticket, TakenHit { at, id }))) => {
                     let limiter = self.limiter.clone();
@@ -97,9 +98,8 @@ impl LoginGuard {
     /// The logs of address and network in this process, with half the limits.
     async fn hold_elsewhere(
         &self,
-        login: GuardedLogin,
         others: &[Bucket<'_>],
-        solved: bool,
+        who: GuardRequest<'_>,
         path: SignInPath,
     ) -> Result<Option<UnclaimedHold<MemoryStore>>, GuardAdmission> {
         let others: Vec<OwnedBucket> = others
@@ -110,16 +110,21 @@ impl LoginGuard {
         if buckets.is_empty() {
             return Ok(None);
         }
-        match self.insurance.hold(&buckets, solved, PATIENCE).await {
+        match self.insurance.hold(&buckets, who.solved, who.means.patience).await {
             Ok(HoldDecision::Held(hold)) => Ok(Some(UnclaimedHold::new(hold))),
             Ok(HoldDecision::Refused(refusal)) => {
-                Err(refused(login, path, Refusal { bucket: refusal.bucket + 1, ..refusal }))
+                Err(refused(who.guarded, path, Refusal { bucket: refusal.bucket + 1, ..refusal }))
             }
             Ok(HoldDecision::OutOfPatience) | Err(_) => Err(GuardAdmission::Busy { retry_after: BUSY_RETRY }),
         }
     }
 
-    async fn ask_record(&self, limit: &Limit, buckets: &[OwnedBucket]) -> Result<RecordDecision, DbError> {
+    async fn ask_record(
+        &self,
+        limit: &Limit,
+        buckets: &[OwnedBucket],
+        solved: bool,
+    ) -> Result<RecordDecision, DbError> {
         let id = self.limiter.fresh_id();
         // A failure that cannot be written would count nowhere.
         self.failures.writable()?;
@@ -132,7 +137,7 @@ impl LoginGuard {
             let instances = self.failures.live_instances(now).await?;
             let judge = |in_flight| {
                 let mut gathered = GatheredVerdict::default();
-                gathered.add(OWN, limit, &LogFailures { times: &times, in_flight }, now, true);
+                gathered.add(OWN, limit, &LogFailures { times: &times, in_flight }, now, solved);
                 gathered
             };
             if let Some(refusal) = judge(0).refused() {

@@ -1,8 +1,8 @@
 //! The logs that count one attempt: a stranger's counts for the account, the address and the network; one
 //! from a known device for the device only.
 
+use super::request::{GuardRequest, GuardedLogin};
 use super::subject::{AccountSubject, account_key, account_subject};
-use super::{GuardRequest, PATIENCE};
 use crate::config::{LimitName, Limits};
 use crate::login::{Account, KnownDevice, KnownDevices};
 use crate::throttle::{
@@ -25,14 +25,6 @@ pub enum SignInPath {
     /// Counted as a stranger's, because the account's limit refuses nobody; the device still has its own
     /// count of wrong passwords in a row.
     Open(KnownDevice),
-}
-
-/// Whose passwords are guarded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GuardedLogin {
-    Own,
-    /// Another program's; its subjects belong to its realm.
-    Realm,
 }
 
 /// The limits in front of a password.
@@ -165,7 +157,7 @@ pub async fn hold<S: WindowStore + 'static>(
 ) -> Result<(SignInPath, HoldDecision<S>), StoreError> {
     let ask = async |path: SignInPath| {
         let buckets = path.buckets(limiter, limits, subject, who);
-        limiter.hold(&buckets, who.solved, PATIENCE).await
+        limiter.hold(&buckets, who.solved, who.means.patience).await
     };
     let refusal = match (path, ask(path).await?) {
         (SignInPath::Known(_), HoldDecision::Refused(refusal))

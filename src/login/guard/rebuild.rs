@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::LoginGuard;
 use super::in_flight::InFlightAttempts;
-use super::path::{BeforePasswords, GuardedLogin};
+use super::path::BeforePasswords;
+use super::request::GuardedLogin;
 use crate::clock::Micros;
 use crate::config::Limits;
 use crate::db::DbError;

@@ -1,7 +1,8 @@
 //! How much of what is allowed to fail a client's address and network have used up: what a proof of work is priced
 //! by.
 
-use super::path::{BeforePasswords, GuardedLogin};
+use super::path::BeforePasswords;
+use super::request::GuardedLogin;
 use super::{LoginGuard, RequestOrigin};
 use crate::config::Limits;
 use crate::throttle::{Limit, StoreError};

@@ -11,8 +11,8 @@ use crate::captcha::CaptchaService;
 use crate::config::LiveHandle;
 use crate::custom::{CustomLimits, TokenGate};
 use crate::login::{
-    Accounts, ApiTokens, ByCode, GuardedAttempts, PasswordHasher, Registration, Sessions, SignInService,
-    SubmittedForms,
+    Accounts, ApiTokens, AuthPolicy, ByCode, GuardedAttempts, PasswordHasher, Registration, Sessions,
+    SignInService, SubmittedForms,
 };
 use crate::lookup::Lookup;
 use crate::sms::{Outbox, SmsCodes};
@@ -28,6 +28,8 @@ pub struct Services {
     pub sign_in: SignInService,
     /// The logins of other programs.
     pub attempts: GuardedAttempts,
+    /// The same as a policy server of mail servers.
+    pub policy: AuthPolicy,
     pub registration: Registration,
     pub by_code: ByCode,
     pub codes: SmsCodes,

@@ -14,8 +14,8 @@ use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{
-    AttemptOutcome, AttemptSettled, AttemptsError, GuardedAttempt, GuardedOutcome, Realm, RealmLogin,
-    TokenBearer,
+    AttemptOutcome, AttemptSettled, AttemptsError, GuardMeans, GuardedAttempt, GuardedDevice, GuardedOutcome,
+    Realm, RealmLogin, TokenBearer,
 };
 use crate::throttle::window::HOLD_LIFE;
 use crate::web::kit::call::CaptchaSolution;
@@ -178,9 +178,13 @@ pub async fn ask(guarded: Guarded, body: UnreadBody<AttemptBody>) -> Result<Http
         realm: guarded.realm(),
         login: &login,
         origin: &client.origin(),
-        device: body.device.as_ref().map(SecretField::expose),
+        device: body
+            .device
+            .as_ref()
+            .map_or(GuardedDevice::Stranger, |device| GuardedDevice::Sent(device.expose())),
         solved,
         denied: live.access.is_denied(client.ip(), edge.clock.now()),
+        means: GuardMeans::BROWSER,
     };
     let decision = match services.attempts.ask(&live, attempt).await? {
         GuardedOutcome::Go { ticket } => Decision::Go { attempt: ticket, settle_within: HOLD_LIFE.as_secs() },

@@ -3,3 +3,4 @@
 pub mod attempts;
 pub mod limits;
 pub mod verifications;
+pub mod wforce;

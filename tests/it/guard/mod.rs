@@ -2,8 +2,10 @@
 
 mod attempts;
 mod django;
+mod mail_server;
 mod scopes;
 mod shared;
+mod wforce;
 
 use serde_json::{Value, json};
 

@@ -14,7 +14,9 @@ mod refusals;
 mod shared;
 pub mod throttling;
 
-use gatehouse::login::{AttemptSlot, GuardAdmission, GuardRequest, GuardedLogin, RequestOrigin, Username};
+use gatehouse::login::{
+    AttemptSlot, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin, RequestOrigin, Username,
+};
 
 use crate::support::app::TestApp;
 
@@ -29,6 +31,7 @@ pub async fn slot_in_flight(app: &TestApp, address: &[u8]) -> AttemptSlot {
         origin: &origin,
         solved: false,
         alone: false,
+        means: GuardMeans::BROWSER,
     };
     let subject = guard.subject(&login).await.unwrap();
     match guard.admit(&live.limits, subject, who).await {

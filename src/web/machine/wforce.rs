@@ -1,0 +1,167 @@
+//! `/wforce/`: weakforced's dialect, in which a mail server asks before it looks at a password, and reports how it
+//! ended. Dovecot speaks it by itself (`src/auth/auth-policy.c`).
+//!
+//! Unless `auth_policy_reject_on_fail` is set, Dovecot takes every answer but 200 for a yes. So everything that a client
+//! of the mail server can cause, such as a name that is none, is answered by 200 and −1.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse, ResponseError};
+use serde::{Deserialize, Serialize};
+use url::form_urlencoded;
+
+use crate::config::LiveSettings;
+use crate::login::{PolicyAttempt, PolicyReport, Realm, RealmLogin};
+use crate::web::kit::broken;
+use crate::web::kit::client::ClientAddress;
+use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::locale::Locale;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::services::{Services, Shared};
+use crate::web::kit::token;
+use crate::web::kit::visit::Edge;
+
+/// Bytes of a body. A name that comes by SASL has at most 8 KiB (Dovecot's `LOGIN_MAX_AUTH_BUF_SIZE`), and JSON may
+/// need six characters for a byte.
+const LONGEST: usize = 64 * 1024;
+
+/// What Dovecot sends by default, of which an attempt is made. Other fields are passed over.
+#[derive(Deserialize)]
+pub struct PolicyFields {
+    login: SecretField,
+    /// The client's address. Empty where the mail server asks for itself.
+    remote: Option<SecretField>,
+    pwhash: Option<SecretField>,
+    /// None with other services that ask Dovecot, such as Postfix.
+    session_id: Option<SecretField>,
+    success: Option<bool>,
+    policy_reject: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct PolicyAnswer {
+    /// 0, or −1 to refuse it.
+    status: i8,
+    /// Dovecot shows it to the user.
+    msg: String,
+    r_attrs: NoAttributes,
+}
+
+#[derive(Serialize)]
+struct NoAttributes {}
+
+enum Command {
+    Allow,
+    Report,
+}
+
+/// One call, whichever command.
+pub async fn take(
+    request: HttpRequest,
+    body: UnreadBody<PolicyFields, LONGEST>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> HttpResponse {
+    // A mail server reads no pages.
+    answer(&request, body, &services, &edge).await.unwrap_or_else(|problem| problem.error_response())
+}
+
+async fn answer(
+    request: &HttpRequest,
+    body: UnreadBody<PolicyFields, LONGEST>,
+    services: &Services,
+    edge: &Edge,
+) -> Result<HttpResponse, Problem> {
+    let mail_server = ClientAddress::of(request, &edge.trusted);
+    let bearer = token::admit_program(request, services, mail_server).await?;
+    let realm = bearer.scopes.realm().ok_or(Problem::InsufficientScope)?;
+    let (command, locale) = parse_query(request.query_string());
+    let fields = body.read().await.ok();
+    let asked = fields.as_ref().and_then(|fields| parse(fields, realm, services, edge));
+    match (command.ok_or_else(unknown_command)?, asked) {
+        (Command::Allow, Some((live, attempt))) => match services.policy.allow(&live, &attempt).await {
+            Ok(true) => Ok(accept()),
+            Ok(false) => Ok(refuse(locale, "mail.refused")),
+            Err(error) => {
+                broken::log(&error);
+                Ok(refuse(locale, "mail.out"))
+            }
+        },
+        (Command::Allow, None) => Ok(refuse(locale, "mail.refused")),
+        (Command::Report, asked) => {
+            let report = fields.as_ref().and_then(outcome);
+            if let (Some((live, attempt)), Some(report)) = (asked, report)
+                && let Err(error) = services.policy.report(&live, attempt, report).await
+            {
+                // The slot lapses, which counts as a failure.
+                broken::log(&error);
+            }
+            Ok(accept())
+        }
+    }
+}
+
+/// None: nothing was said.
+fn outcome(fields: &PolicyFields) -> Option<PolicyReport> {
+    match (fields.policy_reject, fields.success?) {
+        (Some(true), _) => Some(PolicyReport::Refused),
+        (_, true) => Some(PolicyReport::Success),
+        (_, false) => Some(PolicyReport::Failure),
+    }
+}
+
+/// None: the name is none.
+fn parse(
+    fields: &PolicyFields,
+    realm: &Realm,
+    services: &Services,
+    edge: &Edge,
+) -> Option<(Arc<LiveSettings>, PolicyAttempt)> {
+    let text = |field: &Option<SecretField>| field.as_ref().map(|field| field.expose().to_owned());
+    let remote = fields.remote.as_ref().and_then(|remote| remote.expose().parse::<IpAddr>().ok());
+    let client = remote.map(ClientAddress::stated);
+    let live = client.map_or_else(|| services.live.snapshot(), |client| edge.live(services, client));
+    let denied = client.is_some_and(|client| live.access.is_denied(client.ip(), edge.clock.now()));
+    let attempt = PolicyAttempt {
+        realm: realm.clone(),
+        login: RealmLogin::parse(fields.login.expose()).ok()?,
+        origin: client.map(ClientAddress::origin),
+        session: text(&fields.session_id).unwrap_or_default(),
+        password: text(&fields.pwhash).unwrap_or_default(),
+        denied,
+    };
+    Some((live, attempt))
+}
+
+/// The command, and the language of messages (`?lang=zh-CN&`): mail clients do not say theirs.
+fn parse_query(query: &str) -> (Option<Command>, Locale) {
+    let (mut command, mut locale) = (None, Locale::default());
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        match (&*name, &*value) {
+            ("command", "allow") => command = Some(Command::Allow),
+            ("command", "report") => command = Some(Command::Report),
+            ("lang", code) => locale = Locale::named(code).unwrap_or(locale),
+            _ => {}
+        }
+    }
+    (command, locale)
+}
+
+fn unknown_command() -> Problem {
+    Problem::wrong("command", "Send allow or report.")
+}
+
+fn accept() -> HttpResponse {
+    respond(0, String::new())
+}
+
+fn refuse(locale: Locale, why: &'static str) -> HttpResponse {
+    respond(-1, locale.t(why).into_owned())
+}
+
+fn respond(status: i8, msg: String) -> HttpResponse {
+    HttpResponse::Ok().json(PolicyAnswer { status, msg, r_attrs: NoAttributes {} })
+}
