@@ -2,6 +2,7 @@
 
 mod attempts;
 mod django;
+mod dovecot;
 mod mail_server;
 mod scopes;
 mod shared;

@@ -4,6 +4,7 @@ pub mod app;
 pub mod authority;
 pub mod browser;
 pub mod database;
+pub mod dovecot;
 pub mod kannel;
 #[cfg(feature = "nacos")]
 pub mod nacos;
