@@ -122,6 +122,8 @@ impl EpisodeTable {
         // If several subjects share a row, so do the several hits that cause their waits.
         let frees_at = match named {
             NamedSubjects::Unnamed => Micros(0),
+            // Of codes of other programs, whose numbers are not known here.
+            _ if counts_numbers(event) && keys.phone.is_none() => Micros(0),
             NamedSubjects::All | NamedSubjects::Counted => event.why.map_or(Micros(0), |why| why.frees_at),
         };
         if let Some(open) = shard.open.get_mut(&identity).filter(|open| open.frees_at == frees_at) {
@@ -221,6 +223,11 @@ fn counted(event: &AuditEvent<'_>, keys: EventKeys) -> EventKeys {
             EventKeys { address: keys.address, network: keys.network, ..none }
         }
     }
+}
+
+fn counts_numbers(event: &AuditEvent<'_>) -> bool {
+    let limit = event.why.and_then(|why| LimitName::parse(why.limit));
+    limit.is_some_and(|limit| limit.subject() == LimitSubject::Phone)
 }
 
 fn lock(shard: &Mutex<EpisodeShard>) -> MutexGuard<'_, EpisodeShard> {

@@ -22,10 +22,10 @@ const MOST_TRIES: usize = 4;
 /// How long a request waits for the windows to be rebuilt. The rebuild continues without it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The requester's own budgets. A message that the gateway refuses still counts there: otherwise a number
+/// The requester's own budgets; a program states addresses, so its own is among them. A message that the gateway refuses still counts there: otherwise a number
 /// that no gateway accepts could be requested without end, each time with a call to the gateway and a row of
 /// the ledger.
-const OF_THE_ASKER: [LimitName; 2] = [LimitName::SmsAddress, LimitName::SmsNetwork];
+const OF_THE_ASKER: [LimitName; 3] = [LimitName::SmsAddress, LimitName::SmsNetwork, LimitName::VerifyToken];
 
 /// What the budgets answer for a message.
 pub enum BudgetAdmission {

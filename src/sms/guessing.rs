@@ -264,7 +264,7 @@ impl AdmittedGuess {
     async fn compare_with_code(&self) -> Result<GuessResult, DbError> {
         let ledger = &self.codes.0.ledger;
         let current = if self.finds_code {
-            ledger.try_code(self.key, self.purpose, self.guesser, self.most).await?
+            ledger.try_code(self.key, self.purpose.as_str(), self.guesser, self.most).await?
         } else {
             ledger.try_decoy(self.key).await?
         };

@@ -59,6 +59,11 @@ impl ProgramPurpose {
     pub fn program(&self) -> &str {
         &self.program
     }
+
+    /// What the purposes of a program begin with in the ledger.
+    pub fn stored_program(program: &str) -> String {
+        format!("{VERIFICATION}{program}:")
+    }
 }
 
 impl MessagePurpose {

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use super::codes::SmsCodes;
+use super::guesser::Guesser;
 use super::guessing::{most, settled};
-use super::ledger::{CurrentCode, StoredVerification};
+use super::ledger::StoredVerification;
 use super::outcome::{SmsError, TRY_AGAIN};
-use super::{MessageId, MessagePurpose, SmsCode};
+use super::{MessageId, SmsCode};
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::config::{LimitName, LiveSettings};
 use crate::db::DbError;
@@ -24,7 +25,7 @@ pub enum VerificationOutcome {
     /// Now, and never again.
     Approved,
     WrongCode,
-    /// Its code has expired, was replaced by a newer one, was entered too often, or was approved before.
+    /// It has expired, its code was entered too often, or it was approved before.
     Lapsed,
     /// It is none of this program's.
     Unknown,
@@ -48,8 +49,11 @@ struct AdmittedCheck {
 
 impl SmsCodes {
     /// Wrong codes count by the number and the program, so that a newer code does not refill them and a program, which
-    /// sees what people type, uses up nobody's guesses but its own. Each code also counts them in the ledger. If it is
-    /// known that there is nothing to compare with, nothing counts.
+    /// sees what people type, uses up nobody's guesses but its own; those of the address that asked first count apart,
+    /// so that strangers who ask for codes to a number use up nothing of its owner's. Each code also counts them in the
+    /// ledger. If it is known that there is nothing to compare with, nothing counts.
+    ///
+    /// Compared is the newest code of the number and purpose: somebody else who asks for one makes no other useless.
     pub async fn check_verification(
         &self,
         live: &LiveSettings,
@@ -58,14 +62,15 @@ impl SmsCodes {
         code: &SmsCode,
     ) -> Result<VerificationOutcome, SmsError> {
         let Some(id) = MessageId::parse(id) else { return Ok(VerificationOutcome::Unknown) };
-        let found = self.0.ledger.verification(id).await?;
-        let is_ours = |found: &StoredVerification| matches!(&found.purpose, MessagePurpose::Verification(of) if of.program() == program);
-        let Some(verification) = found.filter(is_ours) else { return Ok(VerificationOutcome::Unknown) };
+        let limit = &live.limits.sms_guess;
+        let since = limit.longest_window() + live.sms.code_ttl;
+        let found = self.0.ledger.verification(id, program, since).await?;
+        let Some(verification) = found else { return Ok(VerificationOutcome::Unknown) };
         if !verification.lives {
             return Ok(VerificationOutcome::Lapsed);
         }
-        let limit = &live.limits.sms_guess;
-        let subject = [program.as_bytes(), b"/", &verification.phone.0].concat();
+        let first: &[u8] = if verification.guesser == Guesser::Asker { b"/asker/" } else { b"/" };
+        let subject = [program.as_bytes(), first, &verification.phone.0].concat();
         let bucket = self.0.budgets.limiter().bucket(limit, &subject);
         let counters = &self.0.metrics.guesses;
         let denied = match self.0.budgets.limiter().hold(&[bucket], true, PATIENCE).await {
@@ -133,20 +138,22 @@ impl AdmittedCheck {
     }
 
     async fn compare(&self) -> Result<VerificationOutcome, DbError> {
-        let Self { codes, verification: StoredVerification { phone, purpose, .. }, id, code, .. } = self;
+        let Self { codes, verification: StoredVerification { phone, purpose, guesser, .. }, code, .. } = self;
         let (ledger, purpose) = (&codes.0.ledger, purpose.stored());
-        let Some(code_hash) = ledger.try_verification(*id, self.most).await? else {
+        let Some(current) = ledger.try_code(*phone, &purpose, *guesser, self.most).await? else {
             return Ok(VerificationOutcome::Lapsed);
         };
-        if !codes.is_code(&code_hash, *phone, &purpose, *id, code) {
+        if !codes.is_code(&current.code_hash, *phone, &purpose, current.message, code) {
             return Ok(VerificationOutcome::WrongCode);
         }
-        if !ledger.redeem(*phone, &purpose, &CurrentCode { message: *id, code_hash }).await? {
+        if !ledger.redeem(*phone, &purpose, &current).await? {
             return Ok(VerificationOutcome::Lapsed);
         }
-        // The code is used up, so it is approved even if this write fails: only the brake needs it.
-        if let Err(error) = ledger.note_entered(*id).await {
-            tracing::warn!(%error, "the ledger could not record that a code was entered");
+        // The code is used up, so it is approved even if this write fails.
+        for message in [current.message, self.id] {
+            if let Err(error) = ledger.note_entered(message).await {
+                tracing::warn!(%error, "the ledger could not record that a code was entered");
+            }
         }
         Ok(VerificationOutcome::Approved)
     }

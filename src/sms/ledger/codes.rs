@@ -9,6 +9,7 @@ use super::{Ledger, Tx};
 use crate::clock::Micros;
 use crate::db::{DbError, on_db, on_tx};
 use crate::sms::guesser::Guesser;
+use crate::sms::purpose::ProgramPurpose;
 use crate::sms::{MessageId, MessagePurpose, Purpose};
 use crate::throttle::SubjectKey;
 
@@ -34,8 +35,11 @@ pub struct StoredVerification {
     pub phone: SubjectKey,
     pub block: String,
     pub purpose: MessagePurpose,
-    /// Its code has not expired, was not entered, and was not replaced by a newer one.
+    /// The code that it is compared with, the newest of its number and purpose, has not expired, and nor has it itself;
+    /// and it was not approved.
     pub lives: bool,
+    /// Its requester's address was the first to ask this program for codes to the number.
+    pub guesser: Guesser,
 }
 
 /// What a guess finds.
@@ -69,7 +73,7 @@ impl Ledger {
     pub async fn try_code(
         &self,
         phone: SubjectKey,
-        purpose: Purpose,
+        purpose: &str,
         guesser: Guesser,
         most: Option<u32>,
     ) -> Result<Option<CurrentCode>, DbError> {
@@ -78,7 +82,7 @@ impl Ledger {
             Guesser::Asker => TRY_ASKER,
             Guesser::Known => TRY_KNOWN,
         };
-        self.try_row(sql, &hex(&phone.0), purpose.as_str(), most.map_or(i64::MAX, i64::from)).await
+        self.try_row(sql, &hex(&phone.0), purpose, most.map_or(i64::MAX, i64::from)).await
     }
 
     /// The same work if there is no code, on one of 256 rows, so that guesses at different numbers seldom
@@ -102,30 +106,30 @@ impl Ledger {
         Ok(Some(CurrentCode { message: stored_id(&message)?, code_hash }))
     }
 
-    /// A message by its id, whoever asked for it.
-    pub async fn verification(&self, id: MessageId) -> Result<Option<StoredVerification>, DbError> {
-        const SQL: &str = "SELECT phone_key, block, purpose, (SELECT COUNT(*) FROM sms_codes
-            WHERE message = $1 AND expires_at > $2) FROM sms_messages WHERE id = $1";
-        let now = self.now().await?;
-        let row: Option<(String, String, String, i64)> = on_db!(&self.db, pool => query_as(SQL)
-            .bind(id.to_string()).bind(now.0).fetch_optional(pool).await)?;
-        let Some((phone, block, purpose, codes)) = row else { return Ok(None) };
-        let (phone, purpose) = (stored_key(&phone)?, stored_purpose(&purpose)?);
-        Ok(Some(StoredVerification { phone, block, purpose, lives: codes > 0 }))
-    }
-
-    /// The hash of a message's code to compare one guess with, which is counted first. None if it is not valid any more,
-    /// or had as many guesses as it survives.
-    pub async fn try_verification(
+    /// A verification of the program by its id; None if it is none of its. `since` is how far back the first to ask is
+    /// looked for.
+    pub async fn verification(
         &self,
         id: MessageId,
-        most: Option<u32>,
-    ) -> Result<Option<String>, DbError> {
-        const SQL: &str = "UPDATE sms_codes SET tries = tries + 1 WHERE message = $1 AND expires_at > $2
-            AND tries < $3 RETURNING code_hash";
-        let now = self.now().await?;
-        Ok(on_db!(&self.db, pool => query_scalar(SQL).bind(id.to_string()).bind(now.0)
-            .bind(most.map_or(i64::MAX, i64::from)).fetch_optional(pool).await)?)
+        program: &str,
+        since: Duration,
+    ) -> Result<Option<StoredVerification>, DbError> {
+        const SQL: &str = "SELECT m.phone_key, m.block, m.purpose, (SELECT COUNT(*) FROM sms_codes c
+                WHERE c.phone_key = m.phone_key AND c.purpose = m.purpose AND c.expires_at > $2
+                AND m.expires_at > $2 AND m.entered_at IS NULL),
+            CAST(CASE WHEN m.address_key = (SELECT f.address_key FROM sms_messages f
+                WHERE f.phone_key = m.phone_key AND f.created_at > $3 AND f.state <> 'refused'
+                AND substr(f.purpose, 1, CAST($5 AS INTEGER)) = $4 ORDER BY f.created_at, f.id LIMIT 1)
+                THEN 1 ELSE 0 END AS BIGINT)
+            FROM sms_messages m WHERE m.id = $1 AND substr(m.purpose, 1, CAST($5 AS INTEGER)) = $4";
+        let (now, program) = (self.now().await?, ProgramPurpose::stored_program(program));
+        let row: Option<(String, String, String, i64, i64)> = on_db!(&self.db, pool => query_as(SQL)
+            .bind(id.to_string()).bind(now.0).bind(now.minus(since).0).bind(&program)
+            .bind(program.len() as i64).fetch_optional(pool).await)?;
+        let Some((phone, block, purpose, codes, first)) = row else { return Ok(None) };
+        let (phone, purpose) = (stored_key(&phone)?, stored_purpose(&purpose)?);
+        let guesser = if first == 1 { Guesser::Asker } else { Guesser::Anyone };
+        Ok(Some(StoredVerification { phone, block, purpose, lives: codes > 0, guesser }))
     }
 
     /// Uses a code up. If several callers show it at once, only one gets true.

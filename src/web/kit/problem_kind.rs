@@ -55,7 +55,7 @@ kinds! {
     TOLD_OTHERWISE = "told-otherwise", CONFLICT, "Another outcome was told before",
         "The first outcome of an attempt stays. Ask with POST /api/v1/attempts before the next password is looked at.";
     LAPSED = "lapsed", GONE, "Lapsed",
-        "An attempt whose outcome was not told within settle_within seconds counts as a failure: ask with POST /api/v1/attempts again. The code of a verification has expired, was replaced by a newer one or was approved before: send another with POST /api/v1/verifications.";
+        "An attempt whose outcome was not told within settle_within seconds counts as a failure: ask with POST /api/v1/attempts again. A verification has expired or was approved before: send another with POST /api/v1/verifications.";
     UNKNOWN_SUBJECT = "unknown-subject", NOT_FOUND, "Invalid subject for this limit",
         "Send the subject percent-encoded: a username for login-account, a username@device for login-device, a mobile number for sms-phone and sms-guess, an IP address for limits that end in -address or -network, a dialling prefix for sms-prefix, everyone for totals, and up to 256 bytes of any text for custom limits.";
     CSRF = "csrf", FORBIDDEN, "Cross-site call refused",

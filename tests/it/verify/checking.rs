@@ -18,7 +18,8 @@ on_both_stores!(
     a_resend_refills_no_guesses_and_they_count_by_number_and_program,
     what_is_not_this_programs_is_not_found_and_counts_nothing,
     a_code_of_one_namespace_opens_nothing_in_another,
-    a_code_that_expired_or_was_replaced_has_lapsed,
+    the_newest_code_counts_at_every_verification_that_is_open,
+    a_stranger_at_the_same_program_ends_nobodys_verification,
 );
 
 async fn a_right_code_is_approved_once_and_makes_no_account(store: Store) {
@@ -31,7 +32,9 @@ async fn a_right_code_is_approved_once_and_makes_no_account(store: Store) {
         assert_eq!((again.status, again.problem()), (410, "lapsed"), "{}", again.text);
     }
     // A right code gives its guess back, and one that was compared with nothing takes none.
+    let approved = id;
     let (id, code) = shop.sent(PHONE).await;
+    assert_eq!(shop.check(&approved, &code).await.status, 410, "a newer code does not open it again");
     for _ in 0..4 {
         shop.guess(&id, &code).await;
     }
@@ -175,18 +178,39 @@ async fn a_code_of_one_namespace_opens_nothing_in_another(store: Store) {
     assert_eq!(client.call("/sms/login", json!({ "phone": PHONE, "code": own })).await.status, 200);
 }
 
-async fn a_code_that_expired_or_was_replaced_has_lapsed(store: Store) {
+async fn the_newest_code_counts_at_every_verification_that_is_open(store: Store) {
     let (app, _, shop) = start(store).await;
     let (old, code) = shop.sent(PHONE).await;
+    app.advance(2 * MINUTE);
     let (new, newer) = shop.sent(PHONE).await;
-    let lapsed = async |id: &str, code: &str| {
-        let answer = shop.check(id, code).await;
-        assert_eq!((answer.status, answer.problem()), (410, "lapsed"), "{}", answer.text);
-    };
-    for _ in 0..10 {
-        lapsed(&old, &code).await;
+    if code != newer {
+        shop.guess(&old, &newer).await;
+        assert_eq!(shop.check(&new, &code).await.status, 401);
     }
+    shop.approve(&old, &newer).await;
+    for id in [&old, &new] {
+        assert_eq!(shop.check(id, &newer).await.status, 410, "one approval");
+    }
+    let (new, newer) = shop.sent(PHONE).await;
+    app.advance(4 * MINUTE);
     shop.guess(&new, &newer).await;
-    app.advance(5 * MINUTE);
-    lapsed(&new, &newer).await;
+    app.advance(MINUTE);
+    let lapsed = shop.check(&new, &newer).await;
+    assert_eq!((lapsed.status, lapsed.problem()), (410, "lapsed"), "{}", lapsed.text);
+}
+
+async fn a_stranger_at_the_same_program_ends_nobodys_verification(store: Store) {
+    let (_app, _, shop) = start(store).await;
+    let (hers, _) = shop.sent(PHONE).await;
+    let asked = shop.call("", json!({ "to": PHONE, "address": "198.51.100.1" })).await;
+    let (theirs, newest) = (id_of(&asked), shop.client.codes(PHONE).await.remove(0));
+    for _ in 0..5 {
+        shop.guess(&theirs, &newest).await;
+    }
+    assert_eq!(shop.check(&theirs, &newest).await.status, 429, "their guesses are spent");
+    let asked = shop.call("", json!({ "to": PHONE, "address": "198.51.100.2" })).await;
+    assert_eq!(shop.check(&id_of(&asked), &newest).await.status, 429, "from another address, too");
+    let newest = shop.client.codes(PHONE).await.remove(0);
+    shop.guess(&hers, &newest).await;
+    shop.approve(&hers, &newest).await;
 }
