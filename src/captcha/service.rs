@@ -217,4 +217,6 @@ const fn later(form: CaptchaForm, refusal: Refusal) -> ImageRefusal {
 }
 
 #[cfg(test)]
+mod solver_tests;
+#[cfg(test)]
 mod tests;

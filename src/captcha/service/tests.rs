@@ -12,14 +12,14 @@ use crate::throttle::Rule;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-struct Office {
-    desk: CaptchaService,
-    clock: Clock,
-    live: LiveSettings,
+pub(super) struct Office {
+    pub desk: CaptchaService,
+    pub clock: Clock,
+    pub live: LiveSettings,
 }
 
 impl Office {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let (clock, entropy) = (Clock::manual(Micros::from_seconds(1_700_000_000)), Entropy::seeded(5));
         let key = MasterKey::from_bytes([3; 32]);
         // Blank images, because only who gets one matters here.
@@ -60,7 +60,7 @@ impl Office {
     }
 
     /// Whether an image would be drawn. It is not drawn, because that would take minutes for thousands.
-    async fn admits(&self, address: u32) -> bool {
+    pub async fn admits(&self, address: u32) -> bool {
         let address = Ipv4Addr::from_bits(address).octets();
         let by = ImageRequester { address: &address, network: &address[..3] };
         self.desk.turn(&self.live, by, CaptchaForm::Login).await.is_ok()
@@ -84,7 +84,7 @@ impl Office {
     }
 }
 
-fn network(number: u32) -> u32 {
+pub(super) fn network(number: u32) -> u32 {
     (number << 8) | 1
 }
 
