@@ -165,6 +165,7 @@ impl Application {
             failures,
             issuing: issuing.clone(),
             accounts: accounts.clone(),
+            attempts: attempts.clone(),
             codes: codes.clone(),
             audit: audit.clone(),
         });

@@ -283,7 +283,7 @@ impl GuardedAttempts {
     }
 
     /// What a name is counted as.
-    pub(super) fn account(&self, realm: &Realm, login: &RealmLogin) -> AccountId {
+    pub fn account(&self, realm: &Realm, login: &RealmLogin) -> AccountId {
         login.id(realm, &self.0.subjects)
     }
 

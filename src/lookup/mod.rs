@@ -13,7 +13,7 @@ use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::Micros;
 use crate::config::{LimitName, LiveSettings};
 use crate::db::DbError;
-use crate::login::{Account, Accounts, DeviceFailures, FailureRecord};
+use crate::login::{Account, AccountId, Accounts, DeviceFailures, FailureRecord, GuardedAttempts};
 use crate::request_id;
 use crate::sms::{Guesser, Phone, SmsCodes, SmsError};
 use crate::throttle::{AnyStore, Limit, Limiter, MemoryStore, StoreError, WindowStore};
@@ -35,6 +35,8 @@ pub struct LookupParts {
     /// Limits on challenges issued by this process.
     pub issuing: Limiter<MemoryStore>,
     pub accounts: Accounts,
+    /// Counts the names of realms.
+    pub attempts: GuardedAttempts,
     pub codes: SmsCodes,
     pub audit: Audit,
 }
@@ -210,12 +212,24 @@ impl Lookup {
         let name = LimitName::parse(limit.name());
         match (name, subject) {
             (Some(LimitName::SmsPhone), LookupSubject::Phone(phone)) => codes.waive(live, phone).await?,
-            (Some(LimitName::LoginAccount | LimitName::LoginDevice), _) => {
-                failures.forget(limiter.bucket(limit, bytes).key).await?
-            }
-            (Some(LimitName::LoginAddress | LimitName::LoginNetwork), _) => {
-                failures.forget_shared(limit.name(), limiter.bucket(limit, bytes).key).await?
-            }
+            (
+                Some(
+                    LimitName::LoginAccount
+                    | LimitName::LoginDevice
+                    | LimitName::GuardAccount
+                    | LimitName::GuardDevice,
+                ),
+                _,
+            ) => failures.forget(limiter.bucket(limit, bytes).key).await?,
+            (
+                Some(
+                    LimitName::LoginAddress
+                    | LimitName::LoginNetwork
+                    | LimitName::GuardAddress
+                    | LimitName::GuardNetwork,
+                ),
+                _,
+            ) => failures.forget_shared(limit.name(), limiter.bucket(limit, bytes).key).await?,
             _ => {}
         }
         if name.is_some_and(LimitName::is_of_one_instance) {
@@ -233,6 +247,12 @@ impl Lookup {
         Ok(())
     }
 
+    /// What a name in a realm is counted as.
+    fn realm_name(&self, subject: &LookupSubject) -> Option<AccountId> {
+        let (realm, login) = subject.realm_login()?;
+        Some(self.0.attempts.account(realm, login))
+    }
+
     /// The limit, and the key of the subject in it.
     async fn counted(
         &self,
@@ -246,7 +266,7 @@ impl Lookup {
             LookupSubject::Login(login) | LookupSubject::Device { login, .. } => {
                 self.0.accounts.find(login).await?.map(|account| account.id)
             }
-            _ => None,
+            other => self.realm_name(other),
         };
         Ok(Some((limit.clone(), subject.bytes(limit.name(), account))))
     }
@@ -264,6 +284,9 @@ impl Lookup {
     ) {
         let audit = &self.0.audit;
         let mut detail = by.detail();
+        if let Some(realm) = subject.realm() {
+            detail["realm"] = realm.as_str().into();
+        }
         if outcome != Outcome::Ok {
             detail["why"] = "failed".into();
         }
@@ -277,6 +300,11 @@ impl Lookup {
             ..AuditEvent::new(audit.now(), Action::Admin, outcome)
         };
         subject.note(limit.name(), account, &mut event);
+        let named = self.realm_name(subject);
+        if let (Some(id), Some((_, login))) = (&named, subject.realm_login()) {
+            event.account =
+                Some(crate::audit::EventSubject::Realm { id: id.as_bytes(), login: login.as_str() });
+        }
         audit.record(event);
     }
 }

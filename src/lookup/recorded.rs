@@ -50,6 +50,13 @@ impl Lookup {
 
     /// The subject in the record; None if events are not found by its kind.
     pub async fn recorded(&self, subject: &LookupSubject) -> Result<Option<RecordedSubject>, DbError> {
+        if let Some(id) = self.realm_name(subject) {
+            let named = EventSubject::Realm { id: id.as_bytes(), login: "" };
+            return Ok(Some(RecordedSubject {
+                kind: SubjectKind::Account,
+                key: self.0.audit.subject(&named),
+            }));
+        }
         let account = self.account(subject).await?;
         let recorded = subject.recorded(account.as_ref());
         Ok(recorded.map(|(kind, named)| RecordedSubject { kind, key: self.0.audit.subject(&named) }))

@@ -2,7 +2,9 @@
 
 use crate::audit::{self, AuditEvent, SubjectKind};
 use crate::config::{LimitName, LimitSubject};
-use crate::login::{Account, AccountId, DeviceId, Username, account_subject, device_subject};
+use crate::login::{
+    Account, AccountId, DeviceId, Realm, RealmLogin, Username, account_subject, device_subject,
+};
 use crate::sms::Phone;
 
 /// The kind of a limit's subjects.
@@ -18,6 +20,12 @@ pub enum LookupKind {
     Everyone,
     /// Any text, for a custom limit.
     Custom,
+    /// A name at another program's login.
+    RealmLogin,
+    /// A device there.
+    RealmDevice,
+    /// An address there.
+    RealmAddress,
 }
 
 /// One of them.
@@ -37,6 +45,20 @@ pub enum LookupSubject {
     Prefix(String),
     Everyone,
     Custom(String),
+    RealmLogin {
+        realm: Realm,
+        login: RealmLogin,
+    },
+    RealmDevice {
+        realm: Realm,
+        login: RealmLogin,
+        id: DeviceId,
+    },
+    RealmAddress {
+        realm: Realm,
+        address: Vec<u8>,
+        network: Vec<u8>,
+    },
 }
 
 impl LookupKind {
@@ -52,17 +74,33 @@ impl LookupKind {
             LimitSubject::Address | LimitSubject::Network => Self::Address,
             LimitSubject::Prefix => Self::Prefix,
             LimitSubject::Everyone => Self::Everyone,
-            // Other programs' names: their realms forgive them (`POST /api/v1/attempts/forgive`).
-            LimitSubject::RealmAccount
-            | LimitSubject::RealmDevice
-            | LimitSubject::RealmAddress
-            | LimitSubject::RealmNetwork
-            | LimitSubject::Program => return None,
+            LimitSubject::RealmAccount => Self::RealmLogin,
+            LimitSubject::RealmDevice => Self::RealmDevice,
+            LimitSubject::RealmAddress | LimitSubject::RealmNetwork => Self::RealmAddress,
+            LimitSubject::Program => return None,
         })
     }
 }
 
 impl LookupSubject {
+    /// The name in a realm, for those that have one.
+    pub(super) const fn realm_login(&self) -> Option<(&Realm, &RealmLogin)> {
+        match self {
+            Self::RealmLogin { realm, login } | Self::RealmDevice { realm, login, .. } => {
+                Some((realm, login))
+            }
+            _ => None,
+        }
+    }
+
+    /// The realm that it belongs to.
+    pub(super) fn realm(&self) -> Option<&Realm> {
+        match self {
+            Self::RealmAddress { realm, .. } => Some(realm),
+            other => other.realm_login().map(|(realm, _)| realm),
+        }
+    }
+
     pub const fn kind(&self) -> LookupKind {
         match self {
             Self::Login(_) => LookupKind::Login,
@@ -72,6 +110,9 @@ impl LookupSubject {
             Self::Prefix(_) => LookupKind::Prefix,
             Self::Everyone => LookupKind::Everyone,
             Self::Custom(_) => LookupKind::Custom,
+            Self::RealmLogin { .. } => LookupKind::RealmLogin,
+            Self::RealmDevice { .. } => LookupKind::RealmDevice,
+            Self::RealmAddress { .. } => LookupKind::RealmAddress,
         }
     }
 
@@ -99,6 +140,15 @@ impl LookupSubject {
             Self::Address { address, .. } => address.clone(),
             Self::Prefix(text) | Self::Custom(text) => text.as_bytes().to_vec(),
             Self::Everyone => b"everyone".to_vec(),
+            Self::RealmLogin { login, .. } => account_subject(login.as_str(), account),
+            Self::RealmDevice { login, id, .. } => account.map_or_else(
+                || account_subject(login.as_str(), None),
+                |account| device_subject(account, *id).to_vec(),
+            ),
+            Self::RealmAddress { realm, network, .. } if counted == Some(LimitSubject::RealmNetwork) => {
+                realm.subject(network)
+            }
+            Self::RealmAddress { realm, address, .. } => realm.subject(address),
         }
     }
 
@@ -113,9 +163,14 @@ impl LookupSubject {
                 (SubjectKind::Account, account.map_or(unknown, Account::recorded))
             }
             Self::Phone(phone) => (SubjectKind::Phone, audit::EventSubject::Phone(phone.as_str())),
-            Self::Address { address, .. } => (SubjectKind::Address, audit::EventSubject::Address(address)),
+            Self::Address { address, .. } | Self::RealmAddress { address, .. } => {
+                (SubjectKind::Address, audit::EventSubject::Address(address))
+            }
             Self::Custom(text) => (SubjectKind::Account, audit::EventSubject::Custom(text)),
-            Self::Prefix(_) | Self::Everyone => return None,
+            // A realm's names are found by their ids.
+            Self::Prefix(_) | Self::Everyone | Self::RealmLogin { .. } | Self::RealmDevice { .. } => {
+                return None;
+            }
         })
     }
 
@@ -132,7 +187,9 @@ impl LookupSubject {
             Self::Phone(phone) if LookupKind::of(limit) == Some(LookupKind::Prefix) => {
                 event.prefix = Some(audit::EventSubject::Prefix(phone.block()));
             }
-            Self::Address { network, .. } => event.network = Some(audit::EventSubject::Network(network)),
+            Self::Address { network, .. } | Self::RealmAddress { network, .. } => {
+                event.network = Some(audit::EventSubject::Network(network))
+            }
             _ => {}
         }
     }

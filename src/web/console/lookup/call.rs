@@ -24,7 +24,7 @@ use crate::web::machine::limits::span;
 const LONGEST_REASON: usize = 500;
 /// What a path names, in the description of the API.
 const SUBJECT: &str = "A name, a name@device, a number, an address, a prefix, `everyone`, or any text, as the limit \
-    counts it; percent-encoded.";
+    counts it; for `guard-…`, `guard:REALM:` and a name, a name@device or an address there. Percent-encoded.";
 /// What a call with an optional body may answer before anything else.
 pub const CLEARING: [&str; 4] = ["malformed-json", "request-timeout", "payload-too-large", "invalid-input"];
 

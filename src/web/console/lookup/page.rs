@@ -31,8 +31,8 @@ const ENABLE: &str = "/admin/lookup/enable";
 /// How many recent events are shown, and from how many days.
 const LATEST: u32 = 20;
 const DAYS: u32 = 7;
-/// The longest valid subject in bytes: a login name, `@`, and a device id.
-const LONGEST: usize = 255 + 1 + 32;
+/// The longest valid subject in bytes: a realm, a name there, and a device id.
+const LONGEST: usize = "guard:".len() + 64 + 1 + 256 + 1 + 32;
 
 /// `GET /admin/lookup`
 /// `?account=`, `?address=` or `?phone=` names a subject of the record by its hash. What somebody typed is in
@@ -214,6 +214,8 @@ fn kind(found: &AskedSubject) -> &'static str {
         (Some(LookupKind::Login), _) => "lookup.login",
         (Some(LookupKind::Device), _) => "lookup.device",
         (Some(LookupKind::Phone), _) => "lookup.phone",
+        (Some(LookupKind::RealmLogin), _) => "lookup.realm-login",
+        (Some(LookupKind::RealmDevice), _) => "lookup.device",
         (Some(_), _) | (None, None) => "lookup.address",
         (None, Some(masked)) => subject_link::kind_key(masked.recorded.kind),
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::config::LiveSettings;
-use crate::login::{DeviceId, Username};
+use crate::login::{DeviceId, Realm, RealmLogin, Username};
 use crate::lookup::{LookupKind, LookupSubject};
 use crate::sms::Phone;
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
@@ -11,14 +11,20 @@ use crate::web::kit::client::{ClientAddress, TrustedProxies};
 /// Bytes of a custom limit's subject.
 pub const LONGEST: usize = 256;
 
+/// What leads a subject of a realm, as in a token's scope: `guard:shop:ada@example.com`.
+const REALM: &str = "guard:";
+
 /// Parses what an administrator looks up: an address, a number, a device or a login name. No text is two of
 /// them: a login name has a letter, has no @, and has no dot or colon with only digits; a number has no
 /// letter.
 pub fn read(text: &str, live: &LiveSettings) -> Option<LookupSubject> {
     let text = text.trim();
-    [LookupKind::Address, LookupKind::Phone, LookupKind::Device, LookupKind::Login]
-        .into_iter()
-        .find_map(|kind| read_as(kind, text, live))
+    let kinds: &[LookupKind] = if text.starts_with(REALM) {
+        &[LookupKind::RealmAddress, LookupKind::RealmDevice, LookupKind::RealmLogin]
+    } else {
+        &[LookupKind::Address, LookupKind::Phone, LookupKind::Device, LookupKind::Login]
+    };
+    kinds.iter().copied().find_map(|kind| read_as(kind, text, live))
 }
 
 /// Parses the subject of a limit that counts this kind.
@@ -33,6 +39,27 @@ pub fn read_as(kind: LookupKind, text: &str, live: &LiveSettings) -> Option<Look
         LookupKind::Custom => {
             (1..=LONGEST).contains(&text.len()).then(|| LookupSubject::Custom(text.to_owned()))
         }
+        LookupKind::RealmLogin | LookupKind::RealmDevice | LookupKind::RealmAddress => in_realm(kind, text),
+    }
+}
+
+/// `guard:`, the realm, `:`, and a name, a name with a device, or an address there.
+fn in_realm(kind: LookupKind, text: &str) -> Option<LookupSubject> {
+    let (realm, text) = text.strip_prefix(REALM)?.split_once(':')?;
+    let realm = Realm::parse(realm)?;
+    match kind {
+        LookupKind::RealmAddress => match address(text)? {
+            LookupSubject::Address { address, network } => {
+                Some(LookupSubject::RealmAddress { realm, address, network })
+            }
+            _ => None,
+        },
+        LookupKind::RealmDevice => {
+            let (login, id) = text.rsplit_once('@')?;
+            let login = RealmLogin::parse(login).ok()?;
+            Some(LookupSubject::RealmDevice { realm, login, id: DeviceId::parse(id)? })
+        }
+        _ => Some(LookupSubject::RealmLogin { realm, login: RealmLogin::parse(text).ok()? }),
     }
 }
 
@@ -76,6 +103,13 @@ mod tests {
             ("alice", Some(LookupKind::Login)),
             ("alice@00112233445566778899aabbccddeeff", Some(LookupKind::Device)),
             ("alice@example.com", None),
+            ("guard:shop:alice@example.com", Some(LookupKind::RealmLogin)),
+            ("guard:shop:+8613800138000", Some(LookupKind::RealmLogin)),
+            ("guard:shop:2001:db8::7", Some(LookupKind::RealmAddress)),
+            ("guard:shop:203.0.113.7", Some(LookupKind::RealmAddress)),
+            ("guard:shop:alice@00112233445566778899aabbccddeeff", Some(LookupKind::RealmDevice)),
+            ("guard:Shop:alice", None),
+            ("guard:shop:", None),
             ("", None),
             ("12", None),
             ("203.0.113.300", None),
