@@ -2,7 +2,8 @@
 //!
 //! Refused sign-ins are compared with an empty actix handler and one with a single EVALSHA, accepted ones
 //! with the bare hash rate; and the latency of sign-ins to one account is measured while another one is
-//! flooded.
+//! flooded. Attempts at other programs' logins are compared with the handler with one EVALSHA: refused ones, for
+//! which no challenge is drawn, and admitted ones together with their outcomes.
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ use actix_web::{App, HttpResponse, HttpServer};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use gatehouse::app::{Application, TimeAndEntropy};
 use gatehouse::config::{self, LiveHandle};
+use gatehouse::login::{NewToken, TokenScopes, Username};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use redis::aio::MultiplexedConnection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,6 +30,8 @@ const ROUNDS: usize = 5;
 const ACCEPTED_ROUNDS: usize = 15;
 const CONNECTIONS: usize = 64;
 const ACCOUNTS: usize = 24;
+/// Failures at one name until it is refused without a challenge.
+const GUARD_MAX: usize = 20;
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -40,6 +44,9 @@ async fn run() {
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-')).unwrap_or_default();
     if "refused".contains(&wanted) {
         refused(&redis, &on_redis).await;
+    }
+    if "guarded".contains(&wanted) {
+        guarded(&redis, &on_redis).await;
     }
     if "accepted".contains(&wanted) {
         accepted(&on_redis).await;
@@ -87,6 +94,70 @@ async fn refused(redis: &Redis, on_redis: &Gatehouse) {
     );
 }
 
+/// Attempts of another program: refused without a challenge, and admitted and settled in pairs.
+async fn guarded(redis: &Redis, on_redis: &Gatehouse) {
+    let evalsha = serve_evalsha(redis).await;
+    let token = &on_redis.token;
+    println!("attempts per second, {CONNECTIONS} connections, median of {ROUNDS} rounds in turn");
+    let mut connection = Connection::open(on_redis.address).await;
+    for _ in 0..GUARD_MAX {
+        assert!(settle(&mut connection, token, "flooded", "failure").await, "there is a slot");
+    }
+    let (bare, refused) = (login_request("x", "x"), attempt_request(token, "flooded"));
+    let mut rates = [const { Vec::new() }; 3];
+    for _ in 0..ROUNDS {
+        rates[0].push(load(evalsha, &bare, 200, CONNECTIONS, ROUND).await);
+        rates[1].push(load(on_redis.address, &refused, 200, CONNECTIONS, ROUND).await);
+        rates[2].push(pairs(on_redis.address, token, ROUND).await);
+    }
+    assert!(!settle(&mut connection, token, "flooded", "failure").await, "it was refused to the end");
+    let [evalsha, refused, pairs] = rates.map(median);
+    for (name, rate) in [("handler with one EVALSHA", evalsha), ("refused", refused), ("pairs", pairs)] {
+        println!("  {name:32} {rate:9.0}  {:.2} of the one with EVALSHA", rate / evalsha);
+    }
+    println!("  bar: refused at least 0.8: {}", verdict(refused / evalsha >= 0.8));
+    println!("  bar: pairs at least 0.35: {}", verdict(pairs / evalsha >= 0.35));
+}
+
+/// Right passwords at names of their own.
+async fn pairs(address: SocketAddr, token: &str, time: Duration) -> f64 {
+    let start = Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for one in 0..CONNECTIONS {
+        let token = token.to_owned();
+        tasks.spawn(async move {
+            let (mut connection, mut count) = (Connection::open(address).await, 0usize);
+            while start.elapsed() < time {
+                assert!(settle(&mut connection, &token, &format!("user{one}"), "success").await);
+                count += 1;
+            }
+            count
+        });
+    }
+    let count: usize = tasks.join_all().await.into_iter().sum();
+    count as f64 / start.elapsed().as_secs_f64()
+}
+
+/// One attempt and its outcome; false if it was refused.
+async fn settle(connection: &mut Connection, token: &str, login: &str, outcome: &str) -> bool {
+    assert_eq!(connection.send(&attempt_request(token, login)).await, 200);
+    let decision: serde_json::Value = serde_json::from_slice(connection.body()).unwrap();
+    let Some(attempt) = decision["attempt"].as_str() else { return false };
+    let path = format!("/api/v1/attempts/{attempt}");
+    let told = authorized(token, &path, &format!(r#"{{"outcome":"{outcome}"}}"#));
+    assert_eq!(connection.send(&told).await, 200);
+    true
+}
+
+fn attempt_request(token: &str, login: &str) -> Vec<u8> {
+    authorized(token, "/api/v1/attempts", &format!(r#"{{"login":"{login}","address":"203.0.113.7"}}"#))
+}
+
+fn authorized(token: &str, path: &str, body: &str) -> Vec<u8> {
+    let bare = String::from_utf8(request(path, body)).unwrap();
+    bare.replacen("\r\n", &format!("\r\nauthorization: Bearer {token}\r\n"), 1).into_bytes()
+}
+
 /// The machine's speed drifts within seconds by more than the difference to be measured: each round of
 /// sign-ins is between two of bare hashes, and the ratio is the median of their ratios.
 async fn accepted(on_redis: &Gatehouse) {
@@ -129,6 +200,8 @@ async fn flooded(on_redis: &Gatehouse) {
 
 struct Gatehouse {
     address: SocketAddr,
+    /// Of a program that guards its own login.
+    token: String,
     _folder: tempfile::TempDir,
 }
 
@@ -145,6 +218,9 @@ impl Gatehouse {
             // Everything here comes from one address.
             ("LIMITS__LOGIN_ADDRESS__RULES", "[]".to_owned()),
             ("LIMITS__LOGIN_NETWORK__RULES", "[]".to_owned()),
+            ("LIMITS__GUARD_ADDRESS__RULES", "[]".to_owned()),
+            ("LIMITS__GUARD_NETWORK__RULES", "[]".to_owned()),
+            ("LIMITS__GUARD_ACCOUNT__RULES", format!("[{{ max = {GUARD_MAX}, window = '1h' }}]")),
         ]
         .map(|(key, value)| (format!("GATEHOUSE__{key}"), value))
         .into();
@@ -153,14 +229,18 @@ impl Gatehouse {
         let metrics = PrometheusBuilder::new().build_recorder().handle();
         let application =
             Application::build(config.settings, live, TimeAndEntropy::default(), metrics).await.unwrap();
+        let services = application.services.clone();
         tokio::spawn(application.serve().unwrap().run());
-        let this = Self { address, _folder: folder };
         for account in 0..ACCOUNTS {
             let body = format!(r#"{{"login":"user-{account}","password":"{PASSWORD}"}}"#);
             let mut connection = Connection::open(address).await;
             assert_eq!(connection.send(&request("/api/v1/register", &body)).await, 201);
         }
-        this
+        let owner = services.accounts.find(&Username::parse("user-0").unwrap()).await.unwrap().unwrap();
+        let scopes = TokenScopes::parse(["guard:bench"]).unwrap();
+        let new = NewToken { name: "bench".to_owned(), scopes, expires_in: None };
+        let (token, _) = services.tokens.create(&new, owner.id).await.unwrap().expect("few tokens");
+        Self { address, token: token.expose(), _folder: folder }
     }
 
     /// Fails until the account is challenged and gets no more images: the state after a flood has lasted.
@@ -331,13 +411,19 @@ fn request(path: &str, body: &str) -> Vec<u8> {
 struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
+    /// Where the last answer's body is.
+    body: std::ops::Range<usize>,
 }
 
 impl Connection {
     async fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        Self { stream, buffer: vec![0; 16 * 1024] }
+        Self { stream, buffer: vec![0; 16 * 1024], body: 0..0 }
+    }
+
+    fn body(&self) -> &[u8] {
+        &self.buffer[self.body.clone()]
     }
 
     /// Sends one request and reads its answer; returns the status.
@@ -354,6 +440,7 @@ impl Connection {
             let text = &self.buffer[..filled];
             let Some(head) = text.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
             if filled >= head + 4 + content_length(&text[..head]) {
+                self.body = head + 4..filled;
                 return std::str::from_utf8(&text[9..12]).unwrap().parse().unwrap();
             }
         }
