@@ -174,6 +174,7 @@ impl Rig {
             audit,
             site: None,
             programs: Default::default(),
+            relays: Default::default(),
         };
         let codes = SmsCodes::new(parts, &MasterKey::from_bytes([1; 32]));
         let live = config::parse(Path::new("bench.toml"), ROOMY, &[]).expect("a fine file").live;

@@ -15,7 +15,8 @@ use crate::audit::{AttackWatch, Audit};
 use crate::captcha::{CaptchaService, Captchas, RedisMarks};
 use crate::clock::Clock;
 use crate::config::{
-    DatabaseUrl, GatewaySettings, LiveHandle, Settings, SqliteFile, StoreSettings, StoreUrl,
+    DatabaseUrl, GatewaySettings, LiveHandle, ProgramTexts, Relays, Settings, SqliteFile, StoreSettings,
+    StoreUrl,
 };
 use crate::custom::{CustomLimits, TokenGate};
 use crate::db::{ConnectError, Db};
@@ -36,7 +37,7 @@ use crate::web::kit::client::TrustedProxies;
 use crate::web::kit::headers::SecurityHeaders;
 use crate::web::kit::services::Services;
 use crate::web::kit::visit::Edge;
-use crate::webhooks::{self, DependencyParts, NoticeSources, Webhooks};
+use crate::webhooks::{self, DependencyParts, NoticeSources, SignedHooks, Webhooks};
 
 pub use serving::RunningServer;
 
@@ -66,6 +67,8 @@ pub enum StartError {
     Gateway(#[from] gateway::OpenError),
     #[error(transparent)]
     Webhook(#[from] webhooks::EndpointError),
+    #[error(transparent)]
+    Hook(#[from] webhooks::HookSecretError),
     #[error("password: {0}")]
     Hash(argon2::Error),
     #[error("server.bind: cannot listen on {address}: {reason}")]
@@ -153,6 +156,7 @@ impl Application {
             audit: audit.clone(),
             site: settings.server.domain(),
             programs: settings.verify.clone(),
+            relays: texts_of(&settings.relay),
         };
         let codes = SmsCodes::new(under_codes, &master);
         // If it fails, the first request for a code tries again.
@@ -193,6 +197,7 @@ impl Application {
             entropy: entropy.clone(),
         };
         let webhooks = Webhooks::open(&settings.webhooks, sources, watched)?;
+        let hooks = SignedHooks::open(&settings.relay)?;
         let attacks = AttackWatch::new(audit.clone());
         let alarm = attacks.alarm();
         let parts = Arc::new(AppParts { db, limiter, insurance, link, live: live.clone() });
@@ -224,6 +229,7 @@ impl Application {
             custom,
             lookup,
             tokens,
+            hooks,
             session_lasts: settings.session.absolute,
             captchas: CaptchaService::new(captchas, issuing, in_process()),
             hasher,
@@ -247,6 +253,11 @@ impl Application {
             webhooks,
         })
     }
+}
+
+/// What the messages of relays say.
+fn texts_of(relays: &Relays) -> ProgramTexts {
+    relays.iter().map(|(name, relay)| (name.clone(), relay.text.clone())).collect()
 }
 
 /// This process's name among the instances of an installation.

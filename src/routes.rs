@@ -81,6 +81,23 @@ pub fn app(
                         .guard(by_code(codes))
                         .route(post().to(machine::verifications::check)),
                 )
+                .service(
+                    calls("/relay/logto/{name}", "POST")
+                        .guard(by_code(codes))
+                        .app_data(PayloadConfig::new(extract::BODY_LIMIT))
+                        .route(post().to(machine::relay::logto)),
+                )
+                .service(
+                    calls("/relay/supabase/{name}", "POST")
+                        .guard(by_code(codes))
+                        .app_data(PayloadConfig::new(machine::relay::LONGEST_HOOK))
+                        .route(post().to(machine::relay::supabase)),
+                )
+                .service(
+                    calls("/relay/{id}/outcome", "POST")
+                        .guard(by_code(codes))
+                        .route(post().to(machine::relay::outcome)),
+                )
                 .service(calls("/admin/confirm", "POST").route(post().to(confirm::call::submit)))
                 .service(
                     calls("/admin/tokens", "GET, HEAD, POST")

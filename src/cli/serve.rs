@@ -67,7 +67,8 @@ fn start_failure(error: StartError) -> CliFailure {
         | StartError::Key(_)
         | StartError::Gateway(_)
         | StartError::StoreAuthorities(_)
-        | StartError::Webhook(_) => CliFailure::unusable(error),
+        | StartError::Webhook(_)
+        | StartError::Hook(_) => CliFailure::unusable(error),
         StartError::Database(error) => database_failure(error),
         StartError::Store(_) | StartError::Bind { .. } => CliFailure::broken(error),
     }

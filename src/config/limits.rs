@@ -149,6 +149,8 @@ limits! {
         [Rule::sliding(1_000, DAY, RuleAction::Captcha), Rule::sliding(10_000, DAY, RuleAction::Block)];
     /// Messages that one other program has asked for, by token: a fifth of what all may have.
     VerifyToken, verify_token = "verify-token", Program, Message, Possible, [Rule::sliding(2_000, DAY, RuleAction::Block)];
+    /// Messages that one identity provider has had sent.
+    RelayToken, relay_token = "relay-token", Program, Message, Possible, [Rule::sliding(2_000, DAY, RuleAction::Block)];
     /// Wrong codes for one number; a new code does not reset the count.
     SmsGuess, sms_guess = "sms-guess", Phone, Guess, WouldGiveAway, [Rule::sliding(5, SECOND * 600, RuleAction::Block)];
 }
@@ -208,9 +210,10 @@ impl LimitName {
 
 impl Limits {
     /// The limits on messages. The ledger must remember messages for as long as they look back.
-    pub fn on_messages(&self) -> [&Limit; 6] {
-        let Self { sms_phone, sms_address, sms_network, sms_prefix, sms_total, verify_token, .. } = self;
-        [sms_phone, sms_address, sms_network, sms_prefix, sms_total, verify_token]
+    pub fn on_messages(&self) -> [&Limit; 7] {
+        let Self { sms_phone, sms_address, sms_network, sms_prefix, sms_total, .. } = self;
+        let (verifiers, relays) = (&self.verify_token, &self.relay_token);
+        [sms_phone, sms_address, sms_network, sms_prefix, sms_total, verifiers, relays]
     }
 
     /// For a client in `[access] allow`: the limits of addresses and networks are ten times as high.

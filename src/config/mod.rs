@@ -62,7 +62,7 @@ pub use loaded::{LoadedConfig, ReloadResult, check};
 pub use login::LoginTunables;
 pub use nacos::{NacosAccount, NacosSettings};
 pub use password::PasswordSettings;
-pub use programs::{ProgramText, ProgramTexts, fits_one_segment};
+pub use programs::{ProgramText, ProgramTexts, RelaySettings, Relays, fits_one_segment};
 pub use secrets::Secrets;
 pub use server::Server;
 pub use session::SessionSettings;

@@ -1,13 +1,14 @@
-//! `[verify.NAME]`: what the messages of another program's codes say.
+//! `[verify.NAME]` and `[relay.NAME]`: what the messages of other programs' codes say, and what signs a relay's calls.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use zeroize::Zeroizing;
 
-use super::document::ValueNode;
+use super::document::{ConfigValue, ValueNode};
 use super::limits::is_custom_name;
 use super::reader::{ParseResult, SectionReader};
+use super::values::{SecretRef, secret};
 
 /// By the name in the scope of a program's token.
 pub type ProgramTexts = BTreeMap<String, ProgramText>;
@@ -21,6 +22,17 @@ pub struct ProgramText {
     text: Option<String>,
     /// By language tag.
     texts: BTreeMap<String, String>,
+}
+
+/// By the name of a relay.
+pub type Relays = BTreeMap<String, RelaySettings>;
+
+/// One identity provider that makes its codes itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelaySettings {
+    /// What signs its hook; two while they are changed, none if it calls by token.
+    pub secrets: Vec<SecretRef>,
+    pub text: ProgramText,
 }
 
 /// The most units of one SMS segment: septets of GSM 03.38, or else UTF-16.
@@ -38,23 +50,49 @@ const MINUTES: &str = "{minutes}";
 
 /// Every program in the section.
 pub(super) fn read(section: &mut SectionReader<'_>) -> ProgramTexts {
+    let program = |name: &str, section: &mut SectionReader<'_>| program(name, section, &[PROGRAM, MINUTES]);
     section.entries(name, program).into_iter().collect()
+}
+
+/// Every relay in the section.
+pub(super) fn read_relays(section: &mut SectionReader<'_>) -> Relays {
+    let relay = |name: &str, section: &mut SectionReader<'_>| RelaySettings {
+        secrets: section.value("secret", Vec::new(), secrets),
+        // How long the code is valid is not known here.
+        text: program(name, section, &[PROGRAM]),
+    };
+    section.entries(name, relay).into_iter().collect()
+}
+
+/// One, or two in a list.
+fn secrets(node: ValueNode) -> ParseResult<Vec<SecretRef>> {
+    let node = node.typed();
+    match node.value {
+        ConfigValue::Array(items) if (1..=2).contains(&items.len()) => {
+            items.into_iter().map(secret).collect()
+        }
+        ConfigValue::Array(items) => {
+            Err(format!("lists {} secrets; write one, or two while they are changed", items.len()))
+        }
+        _ => secret(node).map(|one| vec![one]),
+    }
 }
 
 fn name(name: &str) -> ParseResult<()> {
     if is_custom_name(name) {
         Ok(())
     } else {
-        Err("is not a name as in the scope verify:NAME; use 1 to 64 of a-z, 0-9 and -".to_owned())
+        Err("is not a name as in the scope of a token; use 1 to 64 of a-z, 0-9 and -".to_owned())
     }
 }
 
 /// `name` is what the program is called unless it says otherwise.
-fn program(name: &str, section: &mut SectionReader<'_>) -> ProgramText {
+fn program(name: &str, section: &mut SectionReader<'_>, places: &[&str]) -> ProgramText {
     let program = section.value("program", name.to_owned(), |node| title(node.text()?));
-    let text = section.optional("text", |node| template(&program, node));
-    let pairs = section
-        .section("texts", |inner| inner.pairs(|tag, node| Ok((language(tag)?, template(&program, node)?))));
+    let text = section.optional("text", |node| template(&program, places, node));
+    let pairs = section.section("texts", |inner| {
+        inner.pairs(|tag, node| Ok((language(tag)?, template(&program, places, node)?)))
+    });
     let mut texts = BTreeMap::new();
     for (_, (tag, text)) in pairs {
         if let Entry::Vacant(free) = texts.entry(tag) {
@@ -87,7 +125,8 @@ fn language(tag: &str) -> ParseResult<String> {
 }
 
 /// A text that says whose code it is, has the code once and leads nowhere.
-fn template(program: &str, node: ValueNode) -> ParseResult<String> {
+/// `places` is what else may be in braces.
+fn template(program: &str, places: &[&str], node: ValueNode) -> ParseResult<String> {
     let text = node.text()?;
     if text.matches(CODE).count() != 1 {
         return Err(format!("must contain {CODE} exactly once"));
@@ -95,9 +134,9 @@ fn template(program: &str, node: ValueNode) -> ParseResult<String> {
     if !text.contains(PROGRAM) && !text.contains(program) {
         return Err(format!("must name the program; write {PROGRAM} or {program:?} in it"));
     }
-    let rest = text.replace(CODE, "").replace(PROGRAM, "").replace(MINUTES, "");
+    let rest = places.iter().fold(text.replace(CODE, ""), |rest, place| rest.replace(place, ""));
     if rest.contains(['{', '}']) {
-        return Err(format!("contains braces around something else than {CODE}, {PROGRAM} and {MINUTES}"));
+        return Err(format!("contains braces around something else than {CODE}, {}", places.join(", ")));
     }
     if rest.contains(char::is_control) {
         return Err("contains a line break or another control character".to_owned());

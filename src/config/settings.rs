@@ -9,7 +9,7 @@ use super::limits::Limits;
 use super::live_backend::{BackendKind, BackendSettings};
 use super::login::LoginTunables;
 use super::password::PasswordSettings;
-use super::programs::{self, ProgramTexts};
+use super::programs::{self, ProgramTexts, Relays};
 use super::reader::SectionReader;
 use super::reader::SectionTable;
 use super::secrets::Secrets;
@@ -45,6 +45,7 @@ pub struct Settings {
     pub sms: SmsSettings,
     /// What the messages of other programs say.
     pub verify: ProgramTexts,
+    pub relay: Relays,
     pub audit: AuditSettings,
     pub webhooks: Vec<WebhookSettings>,
     pub telemetry: TelemetrySettings,
@@ -86,6 +87,7 @@ impl Config {
             captcha,
             sms,
             verify: root.section("verify", programs::read),
+            relay: root.section("relay", programs::read_relays),
             audit: root.table(),
             webhooks: webhooks::read(root),
             telemetry: root.table(),
@@ -179,6 +181,7 @@ impl Settings {
             captcha,
             sms,
             verify,
+            relay,
             audit,
             webhooks,
             telemetry,
@@ -197,6 +200,7 @@ impl Settings {
             telemetry.differences(&other.telemetry),
             if *webhooks == other.webhooks { Vec::new() } else { vec!["webhooks"] },
             if *verify == other.verify { Vec::new() } else { vec!["verify"] },
+            if *relay == other.relay { Vec::new() } else { vec!["relay"] },
         ]
         .concat()
     }

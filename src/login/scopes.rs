@@ -10,6 +10,8 @@ use crate::config::is_custom_name;
 const GUARD: &str = "guard:";
 /// Before the name of a program that has codes sent.
 const VERIFY: &str = "verify:";
+/// Before the name of a relay.
+const RELAY: &str = "relay:";
 
 /// The most names in one token; for more limits, use `*`.
 pub const MOST_SCOPES: usize = 64;
@@ -62,6 +64,8 @@ pub struct TokenScopes {
     realm: Option<Realm>,
     /// At most one: what a program may check is its own.
     verify: Option<Realm>,
+    /// At most one, too.
+    relay: Option<Realm>,
     admin: BTreeSet<AdminScope>,
 }
 
@@ -79,12 +83,12 @@ pub enum ScopesError {
     #[error("names more than {MOST_SCOPES} limits")]
     TooMany,
     #[error(
-        "contains something that is no name of a custom limit, no guard: or verify: with a name, and no part of the admin API"
+        "contains something that is no name of a custom limit, no guard:, verify: or relay: with a name, and no part of the admin API"
     )]
     NoName,
     #[error("names more than one realm")]
     TooManyRealms,
-    #[error("names more than one program after verify:")]
+    #[error("names more than one program after verify: or relay:")]
     TooManyPrograms,
 }
 
@@ -97,11 +101,14 @@ impl TokenScopes {
             names.into_iter().partition(|name| name.starts_with(GUARD));
         let (programs, names): (BTreeSet<&str>, BTreeSet<&str>) =
             names.into_iter().partition(|name| name.starts_with(VERIFY));
-        if [&realms, &programs, &names].into_iter().all(BTreeSet::is_empty) && admin.is_empty() {
+        let (relays, names): (BTreeSet<&str>, BTreeSet<&str>) =
+            names.into_iter().partition(|name| name.starts_with(RELAY));
+        if [&realms, &programs, &relays, &names].into_iter().all(BTreeSet::is_empty) && admin.is_empty() {
             return Err(ScopesError::Empty);
         }
         let realm = only(&realms, GUARD, ScopesError::TooManyRealms)?;
         let verify = only(&programs, VERIFY, ScopesError::TooManyPrograms)?;
+        let relay = only(&relays, RELAY, ScopesError::TooManyPrograms)?;
         let custom = if names.len() == 1 && names.contains("*") {
             CustomScopes::All
         } else if names.len() > MOST_SCOPES {
@@ -111,7 +118,8 @@ impl TokenScopes {
         } else {
             CustomScopes::Named(names.into_iter().map(str::to_owned).collect())
         };
-        Ok(Self { custom, realm, verify, admin: admin.into_iter().filter_map(AdminScope::parse).collect() })
+        let admin = admin.into_iter().filter_map(AdminScope::parse).collect();
+        Ok(Self { custom, realm, verify, relay, admin })
     }
 
     /// Whether it may take hits on this custom limit.
@@ -132,6 +140,11 @@ impl TokenScopes {
         self.verify.as_ref()
     }
 
+    /// The relay that it may have codes sent by, and tell outcomes of.
+    pub const fn relay(&self) -> Option<&Realm> {
+        self.relay.as_ref()
+    }
+
     /// Whether it may call this part of the admin API.
     pub fn open(&self, scope: AdminScope) -> bool {
         self.admin.contains(&scope)
@@ -149,6 +162,7 @@ impl TokenScopes {
         };
         names.extend(self.realm.iter().map(|realm| format!("{GUARD}{}", realm.as_str())));
         names.extend(self.verify.iter().map(|program| format!("{VERIFY}{}", program.as_str())));
+        names.extend(self.relay.iter().map(|relay| format!("{RELAY}{}", relay.as_str())));
         names.extend(self.admin.iter().map(|scope| scope.as_str().to_owned()));
         names
     }
@@ -221,7 +235,13 @@ mod tests {
         assert_eq!(parse(&shop.to_string()), Ok(shop));
         assert_eq!((parse("*").unwrap().verify(), parse("guard:shop").unwrap().verify()), (None, None));
         assert_eq!(parse("verify:shop verify:mail"), Err(ScopesError::TooManyPrograms));
-        for text in ["verify:", "verify:Shop", "verify:*", "verify:a:b"] {
+        let relay = parse("relay:logto").unwrap();
+        assert_eq!((relay.relay().map(Realm::as_str), relay.verify()), (Some("logto"), None));
+        assert_eq!(
+            (relay.to_string(), parse("relay:a relay:b")),
+            ("relay:logto".into(), Err(ScopesError::TooManyPrograms))
+        );
+        for text in ["verify:", "verify:Shop", "verify:*", "verify:a:b", "relay:", "relay:*"] {
             assert_eq!(parse(text), Err(ScopesError::NoName), "{text}");
         }
     }

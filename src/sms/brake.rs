@@ -192,7 +192,7 @@ macro_rules! traffic {
             FROM (SELECT COUNT(*) AS sent, COUNT(entered_at) AS entered,
             SUM(CASE WHEN entered_at IS NOT NULL THEN 0 ELSE 2 - solved END) AS weight FROM sms_messages WHERE ",
             $prefix,
-            " = $1 AND created_at > $2 AND state <> 'refused' AND share = 'open'
+            " = $1 AND created_at > $2 AND state <> 'refused' AND share = 'open' AND judged = 1
             GROUP BY network_key) AS networks"
         )
     };

@@ -4,12 +4,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::Phone;
 use super::ledger::Ledger;
 use super::once;
 use super::rebuild::{LedgerRebuild, LedgerRebuildError, MARK};
 use super::share::BudgetShare;
 use super::watched::{EVERYONE, MessageKeys, SmsLimits};
+use super::{Phone, ProgramKind};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::throttle::{
@@ -22,10 +22,11 @@ const MOST_TRIES: usize = 4;
 /// How long a request waits for the windows to be rebuilt. The rebuild continues without it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The requester's own budgets; a program states addresses, so its own is among them. A message that the gateway refuses still counts there: otherwise a number
-/// that no gateway accepts could be requested without end, each time with a call to the gateway and a row of
-/// the ledger.
-const OF_THE_ASKER: [LimitName; 3] = [LimitName::SmsAddress, LimitName::SmsNetwork, LimitName::VerifyToken];
+/// The requester's own budgets; a program states addresses, so its own is among them. A message that the gateway
+/// refuses still counts there: otherwise a number that no gateway accepts could be requested without end, each time
+/// with a call to the gateway and a row of the ledger.
+const OF_THE_ASKER: [LimitName; 4] =
+    [LimitName::SmsAddress, LimitName::SmsNetwork, LimitName::VerifyToken, LimitName::RelayToken];
 
 /// What the budgets answer for a message.
 pub enum BudgetAdmission {
@@ -75,13 +76,13 @@ impl SmsBudgets {
         watched: &SmsLimits,
         phone: &Phone,
         [address, network]: [&[u8]; 2],
-        program: Option<&str>,
+        program: Option<(ProgramKind, &str)>,
         once: Option<&[&[u8]]>,
     ) -> MessageKeys {
         let [number, addresses, networks, ..] = watched.whole();
         let key = |limit, subject: &[u8]| self.limiter.bucket(limit, subject).key;
         let of = [key(number, phone.as_str().as_bytes()), key(addresses, address), key(networks, network)];
-        let once = once.map(|parts| once::key(&self.limiter, watched.once(), parts));
+        let once = once.map(|parts| watched.once_key(&self.limiter, parts));
         MessageKeys::new(&self.limiter, watched, of, once, phone.block(), program)
     }
 
@@ -140,8 +141,8 @@ impl SmsBudgets {
 
     /// Whether a request with that name is in the store.
     pub async fn is_repeated(&self, watched: &SmsLimits, keys: &MessageKeys) -> bool {
-        let Some(key) = keys.once else { return false };
-        let peek = self.limiter.peek(Bucket { limit: watched.once(), key }).await;
+        let Some(bucket) = watched.once(keys) else { return false };
+        let peek = self.limiter.peek(bucket).await;
         peek.is_ok_and(|peek| peek.rules.iter().any(|rule| rule.count > 0))
     }
 

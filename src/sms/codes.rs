@@ -48,6 +48,7 @@ pub(super) struct CodesInner {
     pub audit: Audit,
     pub site: Option<String>,
     pub programs: ProgramTexts,
+    pub relays: ProgramTexts,
     /// Of codes.
     keys: SigningKeys,
     askers: SubKey,
@@ -68,6 +69,8 @@ pub struct CodesParts {
     pub site: Option<String>,
     /// What the messages of other programs say.
     pub programs: ProgramTexts,
+    /// The same of codes that others make.
+    pub relays: ProgramTexts,
 }
 
 impl SmsCodes {
@@ -77,7 +80,8 @@ impl SmsCodes {
 
     /// With another bound on how long the gateway may take.
     pub fn with_patience(parts: CodesParts, master: &MasterKey, gateway_patience: Duration) -> Self {
-        let CodesParts { db, limiter, gateway, owners, clock, entropy, audit, site, programs } = parts;
+        let CodesParts { db, limiter, gateway, owners, clock, entropy, audit, site, programs, relays } =
+            parts;
         let ledger = Ledger::new(db, clock.clone(), entropy.clone());
         let budgets = SmsBudgets::new(limiter, ledger.clone());
         Self(Arc::new(CodesInner {
@@ -96,6 +100,7 @@ impl SmsCodes {
             audit,
             site,
             programs,
+            relays,
             keys: master.derive_signing("code.hash"),
             askers: master.derive("code.asker"),
         }))

@@ -17,10 +17,11 @@ use crate::throttle::{KeptHit, Limit, Refusal, SubjectKey};
 
 mod codes;
 mod pages;
+mod relay;
 mod rows;
 mod write;
 
-pub use codes::{AskedBy, CurrentCode, StoredVerification};
+pub use codes::{AskedBy, StoredVerification};
 pub use pages::{LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage};
 pub(super) use rows::hex;
 pub use rows::{HitRow, LedgerPosition, MessageState};

@@ -18,6 +18,7 @@ mod phone;
 mod purpose;
 mod rebuild;
 mod record;
+mod relay;
 mod request;
 mod sending;
 mod share;
@@ -45,8 +46,8 @@ pub use ledger::{Ledger, LedgerCursor, LedgerEntry, LedgerFilter, LedgerPage, Me
 pub use level::{BudgetLevel, SpentRule};
 pub use outcome::{CheckOutcome, ProvenPhone, SendOutcome, SendReceipt, SmsError};
 pub use phone::{Phone, PhoneError};
-pub use purpose::{MessagePurpose, ProgramPurpose, Purpose};
-pub use request::{CodeRequest, VerificationRequest};
+pub use purpose::{MessagePurpose, ProgramKind, ProgramPurpose, Purpose};
+pub use request::{CodeRequest, RelayRequest, VerificationRequest};
 pub use sending::{InTurn, TurnResult};
 pub use share::PhoneOwners;
 pub use verification::VerificationOutcome;
@@ -72,9 +73,18 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// Six digits that only one person should know. Wiped when dropped, never printed.
+/// What only one person should know: six digits if the code is ours. Wiped when dropped, never printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct SmsCode([u8; 6]);
+pub struct SmsCode {
+    letters: [u8; LONGEST_CODE],
+    length: usize,
+}
+
+/// The lengths of codes that others make.
+const SHORTEST_CODE: usize = 4;
+const LONGEST_CODE: usize = 10;
+/// Of ours.
+const DIGITS: usize = 6;
 
 impl SmsCode {
     /// Every code equally likely.
@@ -87,17 +97,17 @@ impl SmsCode {
             number = u32::from_le_bytes(entropy.bytes());
         }
         let mut rest = number % CODES;
-        let mut digits = [b'0'; 6];
+        let mut digits = [b'0'; DIGITS];
         for digit in digits.iter_mut().rev() {
             *digit += (rest % 10) as u8;
             rest /= 10;
         }
-        Self(digits)
+        Self::of(&digits)
     }
 
     /// Accepts what people type: spaces, dashes and full-width digits. None if it is not six digits.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut digits = [0; 6];
+        let mut digits = [0; DIGITS];
         let mut count = 0;
         for letter in text.chars().filter(|letter| !letter.is_whitespace() && !matches!(letter, '-' | '–'))
         {
@@ -109,11 +119,24 @@ impl SmsCode {
             *digits.get_mut(count)? = b'0' + digit as u8;
             count += 1;
         }
-        (count == digits.len()).then_some(Self(digits))
+        (count == digits.len()).then(|| Self::of(&digits))
+    }
+
+    /// A code that somebody else has made. None unless it is 4 to 10 of 0-9, A-Z and a-z.
+    pub fn relayed(text: &str) -> Option<Self> {
+        let fits = (SHORTEST_CODE..=LONGEST_CODE).contains(&text.len());
+        (fits && text.bytes().all(|letter| letter.is_ascii_alphanumeric())).then(|| Self::of(text.as_bytes()))
+    }
+
+    /// Of at most as many letters as the longest has.
+    fn of(text: &[u8]) -> Self {
+        let mut letters = [0; LONGEST_CODE];
+        letters[..text.len()].copy_from_slice(text);
+        Self { letters, length: text.len() }
     }
 
     pub fn expose(&self) -> &str {
-        std::str::from_utf8(&self.0).expect("six ASCII digits")
+        std::str::from_utf8(&self.letters[..self.length]).expect("ASCII letters and digits")
     }
 }
 
@@ -134,6 +157,18 @@ mod tests {
         }
         for text in ["", "12345", "1234567", "12345a", "１２３４５", "+12345", "12\u{663}456"] {
             assert!(SmsCode::parse(text).is_none(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn codes_of_others_are_letters_and_digits_and_nothing_else() {
+        for text in ["1234", "012345", "0123456789", "aZ09"] {
+            assert_eq!(SmsCode::relayed(text).unwrap().expose(), text);
+        }
+        for text in
+            ["", "123", "12345678901", "12 34", "12-34", "１２３４", "12é4", "1234\n", "a.io", "{code}"]
+        {
+            assert!(SmsCode::relayed(text).is_none(), "{text:?}");
         }
     }
 

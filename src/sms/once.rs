@@ -9,6 +9,9 @@ use crate::wait_queue::{QueuePosition, WaitQueue};
 
 pub const NAME: &str = "sms-once";
 
+/// How long a request of a relay is recognised: longer than its signature is accepted.
+pub const RELAYED: Duration = Duration::from_secs(10 * 60);
+
 /// A repetition is recognised as long as the code is valid: after that, the earlier answer is of no use.
 pub fn limit(code_ttl: Duration) -> Limit {
     let rules = vec![Rule::sliding(1, code_ttl, RuleAction::Block)];

@@ -37,6 +37,15 @@ pub enum MessagePurpose {
     Own(Purpose),
     /// A code of another program: it opens nothing here, and nothing at any third program.
     Verification(ProgramPurpose),
+    /// A code that an identity provider has made and will check itself, by the name of the relay.
+    Relayed(String),
+}
+
+/// Who asks for messages by token, each with a budget of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramKind {
+    Verifier,
+    Relay,
 }
 
 /// A program, as the scope of its tokens names it, and what it wants the code for.
@@ -48,6 +57,8 @@ pub struct ProgramPurpose {
 
 /// Before the name of a program, in the ledger.
 const VERIFICATION: &str = "verify:";
+/// Before the name of a relay.
+const RELAYED: &str = "relay:";
 
 impl ProgramPurpose {
     /// None unless both are names as custom limits have: 1 to 64 of a-z, 0-9 and -.
@@ -75,10 +86,14 @@ impl MessagePurpose {
             Self::Verification(ProgramPurpose { program, purpose }) => {
                 format!("{VERIFICATION}{program}:{purpose}").into()
             }
+            Self::Relayed(relay) => format!("{RELAYED}{relay}").into(),
         }
     }
 
     pub fn parse(stored: &str) -> Option<Self> {
+        if let Some(relay) = stored.strip_prefix(RELAYED) {
+            return Self::relayed(relay);
+        }
         match stored.strip_prefix(VERIFICATION) {
             None => Purpose::parse(stored).map(Self::Own),
             Some(rest) => {
@@ -88,11 +103,17 @@ impl MessagePurpose {
         }
     }
 
+    /// None unless it is a name as custom limits have.
+    pub fn relayed(relay: &str) -> Option<Self> {
+        is_custom_name(relay).then(|| Self::Relayed(relay.to_owned()))
+    }
+
     /// The program that asked for it.
-    pub fn program(&self) -> Option<&str> {
+    pub fn program(&self) -> Option<(ProgramKind, &str)> {
         match self {
             Self::Own(_) => None,
-            Self::Verification(of) => Some(of.program()),
+            Self::Verification(of) => Some((ProgramKind::Verifier, of.program())),
+            Self::Relayed(relay) => Some((ProgramKind::Relay, relay)),
         }
     }
 }
@@ -122,6 +143,10 @@ mod tests {
             [("", "pay"), ("shop", ""), ("shop:a", "pay"), ("shop", "a:b"), ("Shop", "pay")]
         {
             assert_eq!(ProgramPurpose::new(program, purpose), None, "{program} {purpose}");
+        }
+        assert_eq!(MessagePurpose::parse("relay:logto"), MessagePurpose::relayed("logto"));
+        for text in ["relay:", "relay:a:b", "relay:A"] {
+            assert_eq!(MessagePurpose::parse(text), None, "{text}");
         }
         for text in
             ["verify", "verify:", "verify:shop", "verify:shop:", "verify::pay", "verify:a:b:c", "decoy"]

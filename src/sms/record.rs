@@ -63,14 +63,16 @@ impl SendJob {
     }
 
     fn about<'a>(&'a self, event: AuditEvent<'a>) -> AuditEvent<'a> {
+        let origin = self.origin.as_ref();
         AuditEvent {
             name: Some(match &self.purpose {
                 MessagePurpose::Own(purpose) => purpose.as_str(),
                 MessagePurpose::Verification(of) => of.program(),
+                MessagePurpose::Relayed(relay) => relay,
             }),
             solved: self.solved,
-            address: Some(audit::EventSubject::Address(&self.address)),
-            network: Some(audit::EventSubject::Network(&self.network)),
+            address: origin.map(|[address, _]| audit::EventSubject::Address(address)),
+            network: origin.map(|[_, network]| audit::EventSubject::Network(network)),
             phone: Some(audit::EventSubject::Phone(self.phone.as_str())),
             prefix: Some(audit::EventSubject::Prefix(self.phone.block())),
             ..event

@@ -1,6 +1,6 @@
 //! What is asked of the code service.
 
-use super::{MessagePurpose, Phone, ProgramPurpose, Purpose};
+use super::{MessagePurpose, Phone, ProgramPurpose, Purpose, SmsCode};
 
 /// One request for a code.
 #[derive(Debug, Clone, Copy)]
@@ -40,13 +40,29 @@ pub struct VerificationRequest<'a> {
     pub language: Option<&'a str>,
 }
 
-/// Either of them.
+/// A code of an identity provider, to be sent in our words.
+#[derive(Debug, Clone, Copy)]
+pub struct RelayRequest<'a> {
+    pub phone: &'a Phone,
+    pub relay: &'a MessagePurpose,
+    pub code: &'a SmsCode,
+    /// The address of who signs in there and its network, in the form that limits count, if the provider tells them.
+    pub origin: Option<[&'a [u8]; 2]>,
+    /// The same name is the same request.
+    pub once: &'a str,
+    pub locale: &'a str,
+    pub language: Option<&'a str>,
+}
+
+/// Any of them.
 #[derive(Debug, Clone)]
 pub struct MessageRequest<'a> {
     pub phone: &'a Phone,
     pub purpose: MessagePurpose,
-    pub address: &'a [u8],
-    pub network: &'a [u8],
+    /// One that somebody else has made.
+    pub code: Option<&'a SmsCode>,
+    /// Address and network.
+    pub origin: Option<[&'a [u8]; 2]>,
     pub browser: Option<&'a [u8]>,
     pub solved: bool,
     pub once: Option<&'a str>,
@@ -57,15 +73,23 @@ pub struct MessageRequest<'a> {
 impl<'a> From<CodeRequest<'a>> for MessageRequest<'a> {
     fn from(ask: CodeRequest<'a>) -> Self {
         let CodeRequest { phone, purpose, address, network, browser, solved, once, locale } = ask;
-        let (purpose, language) = (purpose.into(), None);
-        Self { phone, purpose, address, network, browser, solved, once, locale, language }
+        let (purpose, origin, language) = (purpose.into(), Some([address, network]), None);
+        Self { phone, purpose, code: None, origin, browser, solved, once, locale, language }
     }
 }
 
 impl<'a> From<VerificationRequest<'a>> for MessageRequest<'a> {
     fn from(ask: VerificationRequest<'a>) -> Self {
         let VerificationRequest { phone, purpose, address, network, solved, once, locale, language } = ask;
-        let (purpose, browser) = (MessagePurpose::Verification(purpose.clone()), None);
-        Self { phone, purpose, address, network, browser, solved, once, locale, language }
+        let (purpose, origin) = (MessagePurpose::Verification(purpose.clone()), Some([address, network]));
+        Self { phone, purpose, code: None, origin, browser: None, solved, once, locale, language }
+    }
+}
+
+impl<'a> From<RelayRequest<'a>> for MessageRequest<'a> {
+    fn from(ask: RelayRequest<'a>) -> Self {
+        let RelayRequest { phone, relay, code, origin, once, locale, language } = ask;
+        let (purpose, code, once) = (relay.clone(), Some(code), Some(once));
+        Self { phone, purpose, code, origin, browser: None, solved: false, once, locale, language }
     }
 }

@@ -24,7 +24,9 @@ impl SendJob {
             }
             // What is kept is for those who have an account here.
             (
-                MessagePurpose::Own(Purpose::Register | Purpose::Verify) | MessagePurpose::Verification(_),
+                MessagePurpose::Own(Purpose::Register | Purpose::Verify)
+                | MessagePurpose::Verification(_)
+                | MessagePurpose::Relayed(_),
                 _,
             ) => Some(SendOutcome::Denied(Denied::Throttled { limit, retry_after })),
         }

@@ -22,6 +22,10 @@ impl SendJob {
                 let language = self.language.as_deref();
                 program_text(of, template, code, self.code_ttl, &self.locale, language)
             }
+            MessagePurpose::Relayed(relay) => {
+                let (template, language) = (inner.relays.get(relay), self.language.as_deref());
+                relayed_text(relay, template, code, &self.locale, language)
+            }
         }
     }
 }
@@ -49,6 +53,23 @@ fn program_text(
     Zeroizing::new(
         t!("sms.code.program", locale = locale, program = program, code = code, minutes = minutes)
             .into_owned(),
+    )
+}
+
+/// The same, but nobody here knows how long the code is valid.
+fn relayed_text(
+    relay: &str,
+    template: Option<&ProgramText>,
+    code: &SmsCode,
+    locale: &str,
+    language: Option<&str>,
+) -> Zeroizing<String> {
+    if let Some(text) = template.and_then(|template| template.fill(language, code.expose(), "")) {
+        return text;
+    }
+    let program = template.map_or(relay, |template| template.program.as_str());
+    Zeroizing::new(
+        t!("sms.code.relayed", locale = locale, program = program, code = code.expose()).into_owned(),
     )
 }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::ProgramKind;
 use super::once;
 use super::path::SendPath;
 use super::share::{self, BudgetShare};
@@ -22,16 +23,17 @@ pub struct SmsLimits {
     network: Limit,
     prefix: Limit,
     pub total: Limit,
-    /// Of one program.
-    program: Limit,
+    /// Of one program, by its kind.
+    programs: [Limit; 2],
     once: Limit,
+    relay_once: Limit,
     /// The requester's two limits, which in a shortage count but refuse nothing: an address is shared, and
     /// requests of strangers there must not lock out an owner.
     asker: [Limit; 2],
     /// The reserves of the prefix and the total; None if one of them reserves nothing.
     reserve: Option<[Limit; 2]>,
     /// The limits as configured.
-    whole: [Limit; 6],
+    whole: [Limit; 7],
     code_ttl: Duration,
 }
 
@@ -43,7 +45,7 @@ pub struct MessageKeys {
     pub network: SubjectKey,
     prefix: SubjectKey,
     total: SubjectKey,
-    program: Option<SubjectKey>,
+    program: Option<(ProgramKind, SubjectKey)>,
     pub once: Option<SubjectKey>,
     /// Of the reserves.
     reserve: [SubjectKey; 2],
@@ -73,7 +75,7 @@ impl LastSmsLimits {
 impl SmsLimits {
     fn of(live: &LiveSettings) -> Self {
         let whole = live.limits.on_messages().map(Limit::clone);
-        let [phone, address, network, prefix, total, program] = &whole;
+        let [phone, address, network, prefix, total, verifier, relay] = &whole;
         let kept = (share::reserve(prefix, "sms-prefix-reserve"), share::reserve(total, "sms-total-reserve"));
         Self {
             phone: phone.clone(),
@@ -81,8 +83,9 @@ impl SmsLimits {
             network: share::open(network),
             prefix: share::open(prefix),
             total: share::open(total),
-            program: program.clone(),
+            programs: [verifier.clone(), relay.clone()],
             once: once::limit(live.sms.code_ttl),
+            relay_once: once::limit(once::RELAYED),
             asker: [share::counting(address), share::counting(network)],
             reserve: match kept {
                 (Some(prefix), Some(total)) => Some([prefix, total]),
@@ -98,13 +101,31 @@ impl SmsLimits {
         same && self.code_ttl == live.sms.code_ttl
     }
 
-    /// As configured: number, address, network, prefix, total and program.
-    pub const fn whole(&self) -> &[Limit; 6] {
+    /// As configured: number, address, network, prefix, total, programs and relays.
+    pub const fn whole(&self) -> &[Limit; 7] {
         &self.whole
     }
 
-    pub const fn once(&self) -> &Limit {
-        &self.once
+    const fn program(&self, kind: ProgramKind) -> &Limit {
+        let [verifier, relay] = &self.programs;
+        match kind {
+            ProgramKind::Verifier => verifier,
+            ProgramKind::Relay => relay,
+        }
+    }
+
+    /// The log that knows the request by its name, if it has one.
+    pub fn once(&self, keys: &MessageKeys) -> Option<Bucket<'_>> {
+        let limit = match keys.program {
+            Some((ProgramKind::Relay, _)) => &self.relay_once,
+            Some((ProgramKind::Verifier, _)) | None => &self.once,
+        };
+        keys.once.map(|key| Bucket { limit, key })
+    }
+
+    /// The key of a request's name, which is the same for all kinds.
+    pub fn once_key(&self, limiter: &Limiter<AnyStore>, parts: &[&[u8]]) -> SubjectKey {
+        once::key(limiter, &self.once, parts)
     }
 
     /// What every message counts in before it is known who owns the number; one in the open part counts in
@@ -121,8 +142,8 @@ impl SmsLimits {
         if share == BudgetShare::Open {
             all.extend(self.shared(keys, share));
         }
-        all.extend(keys.program.map(|key| Bucket { limit: &self.program, key }));
-        all.extend(keys.once.map(|key| Bucket { limit: &self.once, key }));
+        all.extend(keys.program.map(|(kind, key)| Bucket { limit: self.program(kind), key }));
+        all.extend(self.once(keys));
         all
     }
 
@@ -155,7 +176,7 @@ impl SmsLimits {
     }
 
     fn every(&self) -> impl Iterator<Item = &Limit> {
-        self.whole.iter().chain([&self.once])
+        self.whole.iter().chain([&self.once, &self.relay_once])
     }
 
     /// Nothing at or before this time counts any more.
@@ -180,7 +201,7 @@ impl MessageKeys {
         [phone, address, network]: [SubjectKey; 3],
         once: Option<SubjectKey>,
         block: &str,
-        program: Option<&str>,
+        program: Option<(ProgramKind, &str)>,
     ) -> Self {
         let mut reserve = [SubjectKey([0; 16]); 2];
         let subjects = [block.as_bytes(), EVERYONE];
@@ -194,7 +215,8 @@ impl MessageKeys {
             network,
             prefix: limiter.bucket(&watched.prefix, block.as_bytes()).key,
             total: limiter.bucket(&watched.total, EVERYONE).key,
-            program: program.map(|name| limiter.bucket(&watched.program, name.as_bytes()).key),
+            program: program
+                .map(|(kind, name)| (kind, limiter.bucket(watched.program(kind), name.as_bytes()).key)),
             once,
             reserve,
         }

@@ -23,9 +23,9 @@ use crate::public_address::is_public;
 const TIMEOUT: Duration = Duration::from_secs(15);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The start of a signing secret.
-const MARK: &str = "whsec_";
+pub(super) const MARK: &str = "whsec_";
 /// Standard Webhooks: 24 to 64 bytes.
-const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+pub(super) const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 /// Why a receiver cannot be told anything.
 #[derive(Debug, thiserror::Error)]

@@ -5,10 +5,13 @@
 //! receiver (`deliveries.rs`); whichever instance takes a row posts it (`endpoint.rs`). Only what concerns this
 //! instance alone, a store or database that does not answer, does not come from the record
 //! (`dependencies.rs`), and is posted from memory if the database is the one that is out.
+//!
+//! The other way round, `incoming.rs` tells whether a call is signed by somebody whose hooks are taken.
 
 mod deliveries;
 mod dependencies;
 mod endpoint;
+mod incoming;
 mod notices;
 
 use std::collections::VecDeque;
@@ -27,6 +30,7 @@ use deliveries::{DeliveryTable, DueDelivery};
 use dependencies::DependencyWatch;
 pub use endpoint::EndpointError;
 use endpoint::{PostResult, WebhookEndpoint};
+pub use incoming::{HookCall, HookSecretError, SignedHooks};
 pub use notices::NoticeSources;
 use notices::WebhookNotice;
 

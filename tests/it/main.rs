@@ -20,6 +20,7 @@ mod operators;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod outage;
+mod relay;
 pub mod reload;
 mod sign_in;
 mod sms;

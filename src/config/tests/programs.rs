@@ -8,8 +8,7 @@ fn texts_that_are_refused() {
     let text = |text: &str| format!("verify.shop.text = '{text}'");
     let once = "verify.shop.text: must contain {code} exactly once";
     let link = "verify.shop.text: contains a link, or what phones show as one (a full stop between letters, :// or @)";
-    let braces =
-        "verify.shop.text: contains braces around something else than {code}, {program} and {minutes}";
+    let braces = "verify.shop.text: contains braces around something else than {code}, {program}, {minutes}";
     let long = "verify.shop.text: is too long for one SMS with a code of 10 characters: 160 characters of plain ASCII, or 70 if there are others";
     let cases = [
         (text("shop says hello"), once),
@@ -48,7 +47,7 @@ fn texts_that_are_refused() {
         ),
         (
             "verify.Shop.program = 'x'".into(),
-            "verify.Shop: is not a name as in the scope verify:NAME; use 1 to 64 of a-z, 0-9 and -",
+            "verify.Shop: is not a name as in the scope of a token; use 1 to 64 of a-z, 0-9 and -",
         ),
         ("verify.shop.txt = 'x'".into(), "verify.shop.txt: is not a setting; did you mean text?"),
     ];
@@ -72,4 +71,33 @@ fn texts_are_chosen_by_language_and_filled_in() {
     assert_eq!(fill(Some("pt-PT")), "Example Shop 012345");
     assert_eq!(verify["bare"].fill(Some("en"), "012345", "5"), None);
     assert_eq!(verify["bare"].program, "Bare");
+}
+
+#[test]
+fn relays_that_are_refused() {
+    told(&[
+        (
+            "relay.main.secret = 'whsec_plain'",
+            "relay.main.secret: contains the secret itself; write \"env:NAME\" or \"file:PATH\" to say where it is read from",
+        ),
+        (
+            "relay.main.secret = []",
+            "relay.main.secret: lists 0 secrets; write one, or two while they are changed",
+        ),
+        (
+            "relay.main.secret = ['env:A', 'env:B', 'env:C']",
+            "relay.main.secret: lists 3 secrets; write one, or two while they are changed",
+        ),
+        (
+            "relay.main.text = 'main {code}, {minutes} min'",
+            "relay.main.text: contains braces around something else than {code}, {program}",
+        ),
+        (
+            "relay.Main.secret = 'env:A'",
+            "relay.Main: is not a name as in the scope of a token; use 1 to 64 of a-z, 0-9 and -",
+        ),
+    ]);
+    let relays = read("[relay.a]\nsecret = 'env:A'\n[relay.b]\nsecret = ['env:A', 'file:/b']\n[relay.c]");
+    let relays = relays.expect("valid").settings.relay;
+    assert_eq!(["a", "b", "c"].map(|name| relays[name].secrets.len()), [1, 2, 0]);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sqlx::{query, query_as, query_scalar};
+use sqlx::{query, query_as};
 
 use super::rows::{hex, stored_id, stored_key, stored_purpose};
 use super::{Ledger, Tx};

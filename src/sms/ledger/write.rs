@@ -5,6 +5,7 @@ use std::time::Duration;
 use sqlx::{query, query_as, query_scalar};
 
 use super::codes::{AskedBy, note_asker};
+use super::relay;
 use super::rows::{MessageState, hex, short};
 use super::{EARLIER, EarlierMessage, EarlierRow, Ledger, SENT, SentTimes, horizon, judge, wait};
 use crate::clock::Micros;
@@ -29,7 +30,8 @@ pub struct MessageDraft<'a> {
     pub phone: &'a Phone,
     pub purpose: &'a MessagePurpose,
     pub gateway: &'static str,
-    pub code_hash: &'a str,
+    /// None if it is not ours to check.
+    pub code_hash: Option<&'a str>,
     pub code_ttl: Duration,
     /// The requesting browser, if it has an id.
     pub asked_by: Option<AskedBy<'a>>,
@@ -191,21 +193,24 @@ async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<Ea
 
 async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<(), DbError> {
     const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, network_key,
-        once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14)";
+        once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved, judged)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
         message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
         tries = 0, asker_tries = 0, known_tries = 0";
     let (id, phone_key) = (draft.id.to_string(), hex(&draft.keys.phone.0));
+    let judged = relay::is_judged(tx, draft.purpose, now).await?;
     let (purpose, expires_at) = (draft.purpose.stored(), now.plus(draft.code_ttl).0);
     on_tx!(tx, connection => query(MESSAGE).bind(&id).bind(now.0).bind(&phone_key)
         .bind(hex(&draft.keys.address.0)).bind(hex(&draft.keys.network.0))
         .bind(draft.keys.once.map(|key| hex(&key.0)))
         .bind(hex(&draft.hit.0)).bind(draft.phone.block()).bind(draft.phone.range()).bind(&*purpose)
-        .bind(draft.gateway).bind(expires_at).bind(draft.share.as_str()).bind(i64::from(draft.solved)).execute(connection).await.map(drop))?;
-    on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(&*purpose).bind(&id).bind(draft.code_hash)
-        .bind(expires_at).execute(connection).await.map(drop))?;
+        .bind(draft.gateway).bind(expires_at).bind(draft.share.as_str()).bind(i64::from(draft.solved)).bind(i64::from(judged)).execute(connection).await.map(drop))?;
+    if let Some(code_hash) = draft.code_hash {
+        on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(&*purpose).bind(&id).bind(code_hash)
+            .bind(expires_at).execute(connection).await.map(drop))?;
+    }
     if let Some(asked_by) = draft.asked_by {
         note_asker(tx, &phone_key, asked_by, (now, Micros(expires_at))).await?;
     }

@@ -105,6 +105,7 @@ impl From<&Problem> for ErrorKind {
             | Problem::TokenMissing
             | Problem::InvalidToken
             | Problem::InsufficientScope
+            | Problem::InvalidSignature
             | Problem::PasswordRequired
             | Problem::AccountDisabled
             | Problem::PasswordChangeRequired

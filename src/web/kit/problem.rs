@@ -56,6 +56,8 @@ pub enum Problem {
     TokenMissing,
     /// One was, and it is none of ours, revoked or expired.
     InvalidToken,
+    /// A hook whose signature is none of its relay's, or too old.
+    InvalidSignature,
     /// The token is not for this limit.
     InsufficientScope,
     UnknownLimit,
@@ -149,6 +151,7 @@ impl Problem {
             Self::Denied => k::DENIED,
             Self::ConfirmationRequired => k::CONFIRMATION_REQUIRED,
             Self::TokenMissing | Self::InvalidToken => k::INVALID_TOKEN,
+            Self::InvalidSignature => k::INVALID_SIGNATURE,
             Self::InsufficientScope => k::INSUFFICIENT_SCOPE,
             Self::UnknownLimit => k::UNKNOWN_LIMIT,
             Self::ToldOtherwise => k::TOLD_OTHERWISE,
@@ -256,6 +259,12 @@ impl Problem {
             Self::InvalidToken => {
                 let challenge = "Bearer realm=\"gatehouse\", error=\"invalid_token\"";
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            }
+            Self::InvalidSignature => {
+                headers.insert(
+                    WWW_AUTHENTICATE,
+                    HeaderValue::from_static("Webhook-Signature realm=\"gatehouse\""),
+                );
             }
             Self::InsufficientScope => {
                 let challenge = "Bearer realm=\"gatehouse\", error=\"insufficient_scope\"";

@@ -48,6 +48,8 @@ kinds! {
         "A change requires a recently entered password. Send it with POST /api/v1/admin/confirm, then send the same call again.";
     INVALID_TOKEN = "invalid-token", UNAUTHORIZED, "Invalid token",
         "Send Authorization: Bearer with a valid token. If the token is expired or revoked, ask an administrator for a new one (/admin/tokens).";
+    INVALID_SIGNATURE = "invalid-signature", UNAUTHORIZED, "Signature not accepted",
+        "Sign the body with a secret of this relay, as Standard Webhooks says, with a webhook-timestamp of now. Check the secret on both sides, and the clocks.";
     INSUFFICIENT_SCOPE = "insufficient-scope", FORBIDDEN, "Token not valid for this call",
         "Ask an administrator for a token with the scope of this call: the name of the custom limit, or the scope in /openapi.json. No token changes what concerns the account of an administrator.";
     UNKNOWN_LIMIT = "unknown-limit", NOT_FOUND, "Unknown limit",

@@ -19,6 +19,7 @@ use crate::sms::{Outbox, SmsCodes};
 use crate::tuning::Tuning;
 use crate::web::kit::client::TrustedProxies;
 use crate::web::kit::health::Health;
+use crate::webhooks::SignedHooks;
 
 pub struct Services {
     pub live: LiveHandle,
@@ -46,6 +47,8 @@ pub struct Services {
     /// Admits requests with API tokens.
     pub token_gate: TokenGate,
     pub custom: CustomLimits,
+    /// Recognises the calls of identity providers that sign them.
+    pub hooks: SignedHooks,
     pub lookup: Lookup,
     /// The longest lifetime of a session, for its cookie.
     pub session_lasts: Duration,

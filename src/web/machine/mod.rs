@@ -2,5 +2,6 @@
 
 pub mod attempts;
 pub mod limits;
+pub mod relay;
 pub mod verifications;
 pub mod wforce;

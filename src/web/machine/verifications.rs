@@ -298,10 +298,9 @@ impl ServedClient<'_> {
 }
 
 impl Problem {
-    /// Of what no challenge helps with.
-    fn not_compared(denied: &Denied) -> Self {
+    /// Of what no challenge helps with, or is shown to nobody.
+    pub(super) fn not_compared(denied: &Denied) -> Self {
         match denied {
-            // Limits of wrong codes do not challenge: the configuration refuses such rules.
             Denied::Challenged { limit, retry_after } | Denied::Throttled { limit, retry_after } => {
                 Self::Throttled { limit: limit.clone(), retry_after: *retry_after }
             }
@@ -314,7 +313,7 @@ impl Problem {
 }
 
 /// The language among ours that serves a tag best, and the tag.
-fn language(tag: Option<&str>) -> Result<(Locale, Option<&str>), Problem> {
+pub(super) fn language(tag: Option<&str>) -> Result<(Locale, Option<&str>), Problem> {
     let Some(tag) = tag.filter(|tag| !tag.is_empty()) else { return Ok((Locale::default(), None)) };
     let letter = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'-';
     if tag.len() > LONGEST_TAG || !tag.bytes().all(letter) {

@@ -94,8 +94,15 @@ pub fn finish(mut document: Value) -> Value {
         if operation.get("requestBody").is_some() {
             show_example(&mut operation["requestBody"], &schemas);
         }
+        let says_when =
+            operation.as_object_mut().is_none_or(|call| call.remove("x-never-says-when").is_none());
         for (status, refused) in refusals(operation) {
-            operation["responses"][status] = refusal(&refused);
+            operation["responses"][&status] = refusal(&refused);
+            if let (false, Some(headers)) =
+                (says_when, operation["responses"][&status]["headers"].as_object_mut())
+            {
+                headers.remove("Retry-After");
+            }
             kinds.extend(refused.into_iter().map(|kind| (kind.name, kind)));
         }
     }

@@ -35,6 +35,7 @@ use crate::web::{
         (name = "limits", description = "Hits on custom limits, for other programs."),
         (name = "guard", description = "Attempts at the logins of other programs."),
         (name = "verify", description = "Codes by SMS, for other programs."),
+        (name = "relay", description = "Codes by SMS that identity providers make themselves."),
         (name = "admin", description = "For administrators."),
         (name = "operations", description = "For operators and monitoring.")
     ),
@@ -58,6 +59,9 @@ use crate::web::{
         machine::attempts::forgive,
         machine::verifications::start,
         machine::verifications::check,
+        machine::relay::logto,
+        machine::relay::supabase,
+        machine::relay::outcome,
         confirm::call::submit,
         access::call::show,
         access::call::save,

@@ -120,6 +120,7 @@ impl Rig {
             audit: audit.clone(),
             site: None,
             programs: Default::default(),
+            relays: Default::default(),
         };
         let codes = SmsCodes::with_patience(parts, &master, patience);
         Instance { codes, limiter, db, audit, live: self.live.clone() }

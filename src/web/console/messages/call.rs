@@ -52,7 +52,7 @@ struct SentMessage {
     /// Without its last four digits.
     phone: String,
     prefix: String,
-    /// `login`, `register`, `reset` or `verify`; of another program, `verify:` with its name and what it is for.
+    /// `login`, `register`, `reset` or `verify`; of another program, `verify:` with its name and what it is for, or `relay:` with a name.
     purpose: String,
     gateway: String,
     #[schema(schema_with = states)]

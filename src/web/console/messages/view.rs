@@ -139,7 +139,7 @@ impl MessageRow {
             MessagePurpose::Own(Purpose::Register) => locale.t("messages.purpose-register"),
             MessagePurpose::Own(Purpose::Reset) => locale.t("messages.purpose-reset"),
             MessagePurpose::Own(Purpose::Verify) => locale.t("messages.purpose-verify"),
-            MessagePurpose::Verification(_) => self.purpose.stored(),
+            MessagePurpose::Verification(_) | MessagePurpose::Relayed(_) => self.purpose.stored(),
         }
     }
 

@@ -1,0 +1,338 @@
+//! `/api/v1/relay`: identity providers have the codes sent that they make themselves.
+
+use std::net::{IpAddr, SocketAddr};
+
+use actix_web::http::header::RETRY_AFTER;
+use actix_web::web::{Bytes, Data, Path};
+use actix_web::{Error, HttpRequest, HttpResponse};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::config::LiveSettings;
+use crate::login::Realm;
+use crate::sms::{MessagePurpose, Phone, PhoneError, RelayRequest, SendOutcome, SmsCode};
+use crate::web::kit::client::ClientAddress;
+use crate::web::kit::describe::{self, BODY, NUMBER, PROGRAM};
+use crate::web::kit::extract::UnreadBody;
+use crate::web::kit::phone;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::services::Shared;
+use crate::web::kit::token;
+use crate::web::kit::visit::Edge;
+use crate::web::machine::verifications::language;
+use crate::webhooks::HookCall;
+
+/// Supabase sends all that it knows of the user.
+pub const LONGEST_HOOK: usize = 128 * 1024;
+
+/// As the connector sends it. Anything else in it is passed over.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = LogtoMessage, example = json!({ "to": "8613800138000", "payload": { "code": "012345" } }))]
+struct LogtoBody {
+    /// The number, with its country code.
+    #[schema(value_type = String)]
+    to: SecretField,
+    payload: LogtoPayload,
+    /// Of who signs in, if Logto knows it.
+    #[schema(value_type = Option<String>)]
+    ip: Option<SecretField>,
+}
+
+#[derive(Deserialize, ToSchema)]
+struct LogtoPayload {
+    /// 4 to 10 letters and digits.
+    #[schema(value_type = Option<String>)]
+    code: Option<SecretField>,
+    /// The language of the message: a tag as en or zh-CN.
+    locale: Option<String>,
+}
+
+/// As Supabase Auth sends it. Anything else in it is passed over.
+#[derive(Deserialize, ToSchema)]
+#[schema(as = SupabaseHook, example = json!({ "user": { "phone": "8613800138000" }, "sms": { "otp": "012345" } }))]
+struct SupabaseBody {
+    user: SupabaseUser,
+    sms: SupabaseSms,
+    metadata: Option<SupabaseMetadata>,
+}
+
+#[derive(Deserialize, ToSchema)]
+struct SupabaseUser {
+    /// The number, with its country code.
+    #[schema(value_type = Option<String>)]
+    phone: Option<SecretField>,
+}
+
+#[derive(Deserialize, ToSchema)]
+struct SupabaseSms {
+    /// 4 to 10 letters and digits.
+    #[schema(value_type = String)]
+    otp: SecretField,
+    /// The number to send to, if it is not yet the user's.
+    #[schema(value_type = Option<String>)]
+    phone: Option<SecretField>,
+}
+
+#[derive(Deserialize, ToSchema)]
+struct SupabaseMetadata {
+    #[schema(value_type = Option<String>)]
+    ip_address: Option<SecretField>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Relayed, example = json!({ "id": "b19bb51d57b40116de95f7448daf9aef" }))]
+struct RelayedBody {
+    /// To tell the outcome of.
+    id: String,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = RelayOutcome, example = json!({ "outcome": "used" }))]
+pub struct RelayOutcomeBody {
+    /// Whether somebody has entered the code.
+    #[schema(schema_with = outcomes)]
+    outcome: String,
+}
+
+const USED: &str = "used";
+const FAILED: &str = "failed";
+
+fn outcomes() -> utoipa::openapi::schema::ObjectBuilder {
+    describe::one_of([USED, FAILED])
+}
+
+/// What all providers say.
+struct RelayedCode<'a> {
+    number: &'a str,
+    code: Option<SmsCode>,
+    /// The field of the code.
+    field: &'static str,
+    ip: Option<&'a str>,
+    locale: Option<&'a str>,
+}
+
+/// Send a code of Logto's
+///
+/// For its HTTP SMS connector. The same body within ten minutes is one message. Refusals never say when to come back.
+#[utoipa::path(
+    post,
+    path = "/api/v1/relay/logto/{name}",
+    operation_id = "relayLogto",
+    tag = "relay",
+    params(("name" = String, Path, description = "As in the token's scope.")),
+    request_body = LogtoBody,
+    responses((status = 200, description = "Sent, or perhaps sent.", body = RelayedBody)),
+    security(("token" = [])),
+    extensions(
+        ("x-never-says-when" = json!(true)),
+        ("x-problems" = json!([BODY, PROGRAM, NUMBER, "denied"]))
+    )
+)]
+pub async fn logto(
+    request: HttpRequest,
+    name: Path<String>,
+    body: Result<Bytes, Error>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> HttpResponse {
+    let relayed = async {
+        let relay = relay_of(&request, &services, &edge).await?;
+        if relay.as_str() != *name {
+            return Err(Problem::InsufficientScope);
+        }
+        let body = body.map_err(|_| Problem::PayloadTooLarge)?;
+        let said: LogtoBody = read(&body)?;
+        let code = said.payload.code.as_ref().and_then(|code| SmsCode::relayed(code.expose()));
+        let said = RelayedCode {
+            number: said.to.expose(),
+            code,
+            field: "code",
+            ip: said.ip.as_ref().map(SecretField::expose),
+            locale: said.payload.locale.as_deref(),
+        };
+        forward(&services, &edge, &name, &body, said).await
+    };
+    never_saying_when(relayed.await)
+}
+
+/// Send a code of Supabase's
+///
+/// For its Send SMS hook, signed as Standard Webhooks are with a secret of `[relay.NAME]`. The same body within ten
+/// minutes is one message, whatever its webhook-id. Answered within four seconds. Refusals never say when to come back:
+/// Supabase would do so at once.
+#[utoipa::path(
+    post,
+    path = "/api/v1/relay/supabase/{name}",
+    operation_id = "relaySupabase",
+    tag = "relay",
+    params(
+        ("name" = String, Path, description = "As in the configuration."),
+        ("webhook-id" = Option<String>, Header),
+        ("webhook-timestamp" = Option<String>, Header, description = "Seconds since 1970, at most five minutes from now."),
+        ("webhook-signature" = Option<String>, Header, description = "v1 and an HMAC-SHA256; one or several.")
+    ),
+    request_body = SupabaseBody,
+    responses((status = 200, description = "Sent, or perhaps sent.", body = RelayedBody)),
+    extensions(
+        ("x-never-says-when" = json!(true)),
+        ("x-problems" = json!([BODY, NUMBER, "invalid-signature", "denied", "throttled", "unavailable"]))
+    )
+)]
+pub async fn supabase(
+    request: HttpRequest,
+    name: Path<String>,
+    body: Result<Bytes, Error>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> HttpResponse {
+    let relayed = async {
+        let body = body.map_err(|_| Problem::PayloadTooLarge)?;
+        let header = |name: &str| {
+            request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+        };
+        let call = HookCall {
+            id: header("webhook-id"),
+            timestamp: header("webhook-timestamp"),
+            signatures: header("webhook-signature"),
+            body: &body,
+        };
+        // A relay that is not configured is answered like one whose secret is another.
+        if !services.hooks.admits(&name, &call, edge.clock.now()) {
+            return Err(Problem::InvalidSignature);
+        }
+        let said: SupabaseBody = read(&body)?;
+        let phone = |phone: &Option<SecretField>| {
+            phone.as_ref().map(|phone| phone.expose().to_owned()).filter(|phone| !phone.is_empty())
+        };
+        let number = phone(&said.sms.phone).or_else(|| phone(&said.user.phone)).unwrap_or_default();
+        let ip = said.metadata.as_ref().and_then(|metadata| metadata.ip_address.as_ref());
+        let said = RelayedCode {
+            number: &number,
+            code: SmsCode::relayed(said.sms.otp.expose()),
+            field: "otp",
+            ip: ip.map(SecretField::expose),
+            locale: None,
+        };
+        forward(&services, &edge, &name, &body, said).await
+    };
+    never_saying_when(relayed.await)
+}
+
+/// Say whether a relayed code was entered
+///
+/// So that the brake on a prefix can judge by it. Telling it again changes nothing.
+#[utoipa::path(
+    post,
+    path = "/api/v1/relay/{id}/outcome",
+    operation_id = "tellRelayOutcome",
+    tag = "relay",
+    params(("id" = String, Path, description = "As it was given.")),
+    request_body = RelayOutcomeBody,
+    responses((status = 204, description = "Noted.")),
+    security(("token" = [])),
+    extensions(("x-problems" = json!([BODY, PROGRAM, "not-found"])))
+)]
+pub async fn outcome(
+    request: HttpRequest,
+    id: Path<String>,
+    body: UnreadBody<RelayOutcomeBody>,
+    services: Shared,
+    edge: Data<Edge>,
+) -> Result<HttpResponse, Problem> {
+    let relay = relay_of(&request, &services, &edge).await?;
+    let body = body.read().await?;
+    let used = match body.outcome.as_str() {
+        USED => true,
+        FAILED => false,
+        _ => return Err(Problem::wrong("outcome", "Send used or failed.")),
+    };
+    let relay = MessagePurpose::relayed(relay.as_str()).ok_or(Problem::NotFound)?;
+    match services.codes.relay_outcome(&relay, &id, used).await? {
+        true => Ok(HttpResponse::NoContent().finish()),
+        false => Err(Problem::NotFound),
+    }
+}
+
+/// The relay of the token that was sent.
+async fn relay_of(request: &HttpRequest, services: &Shared, edge: &Data<Edge>) -> Result<Realm, Problem> {
+    let client = ClientAddress::of(request, &edge.trusted);
+    let bearer = token::admit(request, services, client).await?;
+    bearer.scopes.relay().cloned().ok_or(Problem::InsufficientScope)
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| match error.classify() {
+        serde_json::error::Category::Data => {
+            Problem::wrong("body", "A field is missing, or has another type.")
+        }
+        _ => Problem::MalformedJson,
+    })
+}
+
+async fn forward(
+    services: &Shared,
+    edge: &Data<Edge>,
+    name: &str,
+    body: &[u8],
+    said: RelayedCode<'_>,
+) -> Result<HttpResponse, Problem> {
+    let client = said.ip.and_then(stated).map(ClientAddress::stated);
+    let live = client.map_or_else(|| services.live.snapshot(), |client| edge.live(services, client));
+    if client.is_some_and(|client| live.access.is_denied(client.ip(), edge.clock.now())) {
+        return Err(Problem::Denied);
+    }
+    let wrong = || Problem::wrong(said.field, "It must be 4 to 10 of 0-9, A-Z and a-z.");
+    let code = said.code.as_ref().ok_or_else(wrong)?;
+    let phone = stored_number(&live, said.number)?;
+    let relay = MessagePurpose::relayed(name).ok_or(Problem::NotFound)?;
+    let origin = client.map(|client| (client.subject(), client.network()));
+    // What cannot be a language is none that we have.
+    let (locale, language) = language(said.locale).unwrap_or_default();
+    let ask = RelayRequest {
+        phone: &phone,
+        relay: &relay,
+        code,
+        origin: origin.as_ref().map(|(address, network)| [address.as_ref(), network.as_ref()]),
+        once: &blake3::hash(body).to_hex(),
+        locale: locale.code(),
+        language,
+    };
+    match services.codes.relay(&live, ask).await? {
+        SendOutcome::Sent(sent) => {
+            let id = sent.id.ok_or(Problem::Internal)?.to_string();
+            Ok(HttpResponse::Ok().json(RelayedBody { id }))
+        }
+        SendOutcome::NotSent => Err(Problem::NotSent),
+        // Whoever waits for the code sees pages of the provider, which show no challenge of ours.
+        SendOutcome::Denied(denied) => Err(Problem::not_compared(&denied)),
+    }
+}
+
+/// With its country code, and perhaps without the plus before it.
+fn stored_number(live: &LiveSettings, text: &str) -> Result<Phone, Problem> {
+    let bare = text.trim().starts_with(|first: char| matches!(first, '1'..='9'));
+    let international = match bare {
+        true => phone::parse(live, &format!("+{}", text.trim())),
+        false => phone::parse(live, text),
+    };
+    international.map_err(|error| match error {
+        PhoneError::Missing | PhoneError::NotANumber | PhoneError::NotMobile => Problem::InvalidPhone,
+        PhoneError::CountryNotAllowed => Problem::CountryNotAllowed,
+    })
+}
+
+/// An address, perhaps with a port. What is none is passed over: the provider's user has not written it.
+fn stated(text: &str) -> Option<IpAddr> {
+    let text = text.trim();
+    text.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
+}
+
+/// Supabase tries again at once if an answer says when to try again.
+fn never_saying_when(relayed: Result<HttpResponse, Problem>) -> HttpResponse {
+    let mut response = relayed.unwrap_or_else(|problem| problem.respond());
+    response.headers_mut().remove(RETRY_AFTER);
+    response
+}
