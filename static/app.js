@@ -115,6 +115,7 @@ if (proof && window.Worker && window.crypto?.subtle) {
     proof.classList.toggle("solved", solved);
     // Not disabled, which would take the focus away.
     button.setAttribute("aria-disabled", String(solved));
+    if (solved && letters.contains(document.activeElement)) button.focus();
     letters.hidden = solved;
     for (const input of letters.querySelectorAll("input")) input.disabled = solved;
   };
@@ -124,7 +125,12 @@ if (proof && window.Worker && window.crypto?.subtle) {
     status.textContent = working;
     progress.value = 0;
     progress.hidden = false;
-    worker = new Worker(script);
+    try {
+      worker = new Worker(script);
+    } catch {
+      end(failed, false);
+      return;
+    }
     worker.onerror = () => end(failed, false);
     worker.onmessage = ({ data: { tried, found } }) => {
       if (tried) progress.value = tried;

@@ -257,3 +257,15 @@ fn more_failures_cost_more() {
     assert_eq!(efforts, [Raised, Low, Low, Raised, Raised, High, High, Highest]);
     assert!(Effort::ALL.is_sorted_by_key(|effort| effort.most()));
 }
+
+#[tokio::test]
+async fn counters_are_spread_over_the_whole_range() {
+    let desk = Desk::new();
+    let mut counters = Vec::new();
+    for _ in 0..8 {
+        counters.push(desk.solved(&HERE).await["solution"]["counter"].as_u64().unwrap());
+    }
+    let half = u64::from(Effort::Low.most()) / 2;
+    let upper = counters.iter().filter(|counter| **counter > half).count();
+    assert!((1..8).contains(&upper), "{counters:?}");
+}

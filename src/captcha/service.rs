@@ -85,21 +85,28 @@ impl CaptchaService {
         self.captchas.proofs.ready().taken().await;
     }
 
-    /// None if the client or everybody has had too many recently, or none is ready. Asking counts either way, so
-    /// that it bounds how often the effort is worked out.
+    /// None if the client or everybody has had too many recently, or none is ready.
     async fn proof(
         &self,
         live: &LiveSettings,
         by: ImageRequester<'_>,
         effort: impl Future<Output = Effort>,
     ) -> Option<ReadyProof> {
-        if !live.captcha.proof_of_work {
+        let ready = self.captchas.proofs.ready();
+        if !live.captcha.proof_of_work || ready.is_empty() {
             return None;
         }
         let share = share(&self.proving, live).await;
         let buckets = buckets(&self.proving, live, by, &share);
         match self.proving.reserve(&buckets, false).await {
-            Ok(HitDecision::Admitted(_)) => self.captchas.proofs.ready().take(effort.await),
+            Ok(HitDecision::Admitted(admission)) => {
+                let proof = ready.take(effort.await);
+                if proof.is_none() {
+                    // Who asked in a rush pays nothing for what they did not get. The in-process store does not fail.
+                    let _ = self.proving.refund(&buckets, admission.id).await;
+                }
+                proof
+            }
             // The in-process store does not fail.
             Ok(HitDecision::Refused(_)) | Err(_) => None,
         }

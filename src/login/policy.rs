@@ -112,14 +112,21 @@ impl AuthPolicy {
 
     async fn succeed(&self, live: &Arc<LiveSettings>, attempt: &PolicyAttempt) -> Result<(), AttemptsError> {
         let PolicyParts { attempts, asks, pairs, .. } = &*self.0;
-        let open = asks.change(self.key(attempt), AskedBefore::succeed).await;
+        // Without a session and a hash, attempts of others look the same.
+        let alike = !attempt.session.is_empty() || !attempt.password.is_empty();
+        let succeed = if alike { AskedBefore::succeed } else { AskedBefore::succeed_one };
+        let open = asks.change(self.key(attempt), succeed).await;
         let outcomes =
             std::iter::once(AttemptOutcome::Success).chain(std::iter::repeat(AttemptOutcome::Abandoned));
-        pairs.remember(self.pair(attempt)).await?;
+        // Each is settled whatever becomes of the others: one that is not would count as a failure.
+        let mut settled = Ok(());
         for (ticket, outcome) in open.iter().zip(outcomes) {
-            attempts.settle(live, &attempt.realm, ticket, outcome).await?;
+            let told = attempts.settle(live, &attempt.realm, ticket, outcome).await;
+            settled = settled.and(told.map(drop));
         }
-        Ok(())
+        let remembered = pairs.remember(self.pair(attempt)).await;
+        settled?;
+        Ok(remembered?)
     }
 
     async fn fail(&self, live: &Arc<LiveSettings>, attempt: &PolicyAttempt) -> Result<(), AttemptsError> {
@@ -152,7 +159,8 @@ impl AuthPolicy {
     /// A slot for an attempt that has failed already. None: what counts it is full.
     async fn count(&self, live: &LiveSettings, attempt: &PolicyAttempt) -> Result<Option<String>, DbError> {
         let attempt = PolicyAttempt { denied: false, ..attempt.clone() };
-        let device = self.device(&attempt).await?;
+        // It counts somewhere even while the database does not say where.
+        let device = self.device(&attempt).await.unwrap_or(GuardedDevice::Stranger);
         Ok(ticket(self.ask(live, &attempt, (device, true), PATIENCE).await?))
     }
 

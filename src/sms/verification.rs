@@ -50,7 +50,7 @@ struct AdmittedCheck {
 impl SmsCodes {
     /// Wrong codes count by the number and the program, so that a newer code does not refill them and a program, which
     /// sees what people type, uses up nobody's guesses but its own; those of the address that asked first count apart,
-    /// so that strangers who ask for codes to a number use up nothing of its owner's. Each code also counts them in the
+    /// so that a stranger who asks after the owner uses up nothing of the owner's. Each code also counts them in the
     /// ledger. If it is known that there is nothing to compare with, nothing counts.
     ///
     /// Compared is the newest code of the number and purpose: somebody else who asks for one makes no other useless.

@@ -7,11 +7,12 @@ import json
 import logging
 
 import urllib3
+from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.forms import AuthenticationForm
-from django.contrib.auth.signals import user_login_failed
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.dispatch import receiver
 from django.http import Http404, HttpResponse
 from django.views.decorators.cache import never_cache
 
@@ -48,7 +49,7 @@ def call(path, body):
 
 
 class Guard:
-    """The attempts of one request."""
+    """The attempt of one request."""
 
     def __init__(self, request):
         self.request = request
@@ -59,7 +60,6 @@ class Guard:
         self.device = None
 
     def admits(self, login):
-        self.settle("success")  # an earlier attempt of this request, of which no failure was told
         request = self.request
         question = {"login": login, "address": request.META["REMOTE_ADDR"]}
         if device := request.COOKIES.get(DEVICE_COOKIE):
@@ -74,7 +74,8 @@ class Guard:
             return False
         self.attempt = decision["attempt"] if decision["decision"] == "go" else None
         self.refused = self.attempt is None
-        self.challenge = decision.get("captcha", {}).get("id")
+        captcha = decision.get("captcha", {})
+        self.challenge = captcha.get("id") if "image" in captcha else None
         self.retry_after = decision.get("retry_after")
         return not self.refused
 
@@ -93,7 +94,7 @@ class Guard:
 
 
 class GuardMiddleware:
-    """Gives each request a guard, and settles what its sign-in has left open."""
+    """Gives each request a guard, and the browser the device that it is known by."""
 
     def __init__(self, get_response):
         self.get_response = get_response
@@ -101,8 +102,6 @@ class GuardMiddleware:
     def __call__(self, request):
         request.guard = Guard(request)
         response = self.get_response(request)
-        # A wrong password has been told by the signal below.
-        request.guard.settle("success")
         if request.guard.device:
             response.set_cookie(
                 DEVICE_COOKIE,
@@ -114,29 +113,37 @@ class GuardMiddleware:
             )
         return response
 
-    def process_exception(self, request, exception):
-        # The database may have failed before the password was looked at.
-        request.guard.settle("abandoned")
 
-
-class GuardBackend:
-    """Asks before a password is looked at. The backends after it look."""
+class GuardMixin:
+    """For a backend that looks at passwords: asks before it looks, and tells how it ended."""
 
     def authenticate(self, request, username=None, password=None, **others):
-        login = username or others.get("email")
-        if password is None or not login:
-            return None  # not by password, or a form that was not filled in
+        if password is None:
+            return None  # not by password
+        login = username or others.get(get_user_model().USERNAME_FIELD) or others.get("email")
+        if not login:
+            raise PermissionDenied("nobody to ask for: authenticate() names no user")
         if request is None:
             raise PermissionDenied("authenticate() needs the request: Gatehouse counts by its address")
         if not request.guard.admits(login):
             raise PermissionDenied
-        return None
+        outcome = "abandoned"  # if the database fails
+        try:
+            user = super().authenticate(request, username=username, password=password, **others)
+            outcome = "failure" if user is None else "success"
+            return user
+        except PermissionDenied:
+            outcome = "failure"
+            raise
+        finally:
+            request.guard.settle(outcome)
+
+    async def aauthenticate(self, request, **credentials):
+        return await sync_to_async(self.authenticate)(request, **credentials)
 
 
-@receiver(user_login_failed)
-def tell_failure(sender, request=None, **others):
-    if request is not None:
-        request.guard.settle("failure")
+class GuardedModelBackend(GuardMixin, ModelBackend):
+    """Django's own accounts."""
 
 
 class GuardedAuthenticationForm(AuthenticationForm):

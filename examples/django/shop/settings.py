@@ -42,8 +42,7 @@ MIDDLEWARE = [
 GATEHOUSE_URL = os.environ["GATEHOUSE_URL"]
 GATEHOUSE_TOKEN = os.environ["GATEHOUSE_TOKEN"]  # with the scope guard:shop
 AUTHENTICATION_BACKENDS = [
-    "shop.guard.GuardBackend",  # first: it decides whether the others look at the password
-    "django.contrib.auth.backends.ModelBackend",
+    "shop.guard.GuardedModelBackend",  # instead of Django's own, which it asks before
 ]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},

@@ -33,6 +33,10 @@ impl ReadyProofs {
         taken
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.shelves.lock().iter().all(Vec::is_empty)
+    }
+
     pub(super) fn put(&self, proof: ReadyProof) {
         self.shelves.lock()[proof.effort as usize].push(proof);
     }

@@ -29,7 +29,7 @@ pub enum GroupsError {
 
 impl Groups {
     pub fn parse<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<Self, GroupsError> {
-        let names: BTreeSet<&str> = names.into_iter().take(10 * MOST_GROUPS).collect();
+        let names: BTreeSet<&str> = names.into_iter().collect();
         if let Some(name) = names.iter().find(|name| !is_group(name)) {
             return Err(GroupsError::Name(name.chars().take(LONGEST_GROUP).collect()));
         }

@@ -66,6 +66,12 @@ impl AskedBefore {
         open.into_iter().filter(|open| open.is_live(now)).map(|open| open.ticket).collect()
     }
 
+    /// One password was right, and nothing says which of the open attempts had it. Returns the oldest.
+    pub fn succeed_one(&mut self, now: Micros) -> Vec<String> {
+        let first = self.open.iter().position(|open| open.is_live(now));
+        first.map(|first| self.open.remove(first).ticket).into_iter().collect()
+    }
+
     /// The password was wrong.
     pub fn fail(&mut self, now: Micros) -> FailureOf {
         let told = std::mem::replace(&mut self.told, true);
@@ -145,6 +151,15 @@ mod tests {
         let mut two = asked(&["a", "b"]);
         assert_eq!(two.fail(NOW), FailureOf::Open("a".into()), "the oldest first");
         assert_eq!((two.fail(NOW), two.fail(NOW)), (FailureOf::Open("b".into()), FailureOf::Counted));
+    }
+
+    /// Those of others go on.
+    #[test]
+    fn a_success_that_names_no_attempt_ends_one() {
+        let mut two = asked(&["a", "b"]);
+        assert_eq!(two.succeed_one(NOW), ["a"]);
+        assert_eq!(two.fail(NOW), FailureOf::Open("b".into()));
+        assert!(two.succeed_one(NOW).is_empty());
     }
 
     #[test]

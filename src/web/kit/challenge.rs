@@ -80,13 +80,29 @@ impl Asker<'_> {
     pub async fn issue(self, services: &Services, live: &LiveSettings) -> Result<Challenge, ImageRefusal> {
         let bound = self.counted(&self.client.origin());
         let client = self.client_of(&bound.address);
-        let guard = services.sign_in.guard();
-        let effort = async { Effort::after(guard.strain(self.login(), &live.limits, &bound).await) };
+        let effort = async { Effort::after(self.strain(services, live, &bound).await) };
         let issued = services.captchas.issue(live, self.form, &client, &bound.network, effort).await;
         if let Err(later) = &issued {
             record_later(services, self.client, later);
         }
         issued
+    }
+
+    /// By what the form's own limits count: who asks for messages without end fails no password.
+    async fn strain(self, services: &Services, live: &LiveSettings, bound: &RequestOrigin) -> Option<f64> {
+        let (guard, limits) = (services.sign_in.guard(), &live.limits);
+        match self.form {
+            CaptchaForm::SmsCode | CaptchaForm::PasswordReset | CaptchaForm::Verification => {
+                guard.strain_on([&limits.sms_address, &limits.sms_network], &self.client.origin()).await
+            }
+            CaptchaForm::Register => {
+                let each = [&limits.register_address, &limits.login_network];
+                guard.strain_on(each, &self.client.origin()).await
+            }
+            CaptchaForm::Login | CaptchaForm::PasswordChange | CaptchaForm::Attempt => {
+                guard.strain(self.login(), limits, bound).await
+            }
+        }
     }
 
     fn login(self) -> GuardedLogin {

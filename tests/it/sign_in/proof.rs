@@ -242,6 +242,28 @@ async fn the_more_an_address_failed_the_more_there_is_to_try() {
     assert_eq!(asked, [asked[0], 4 * asked[0], 8 * asked[0], 16 * asked[0]]);
 }
 
+/// Who pumps messages fails no password.
+#[tokio::test]
+async fn the_more_messages_an_address_asked_for_the_more_there_is_to_try() {
+    let everybody = format!("[access]\nchallenge_everyone_until = \"{IN_AN_HOUR}\"\n");
+    let setup = offering(Store::Memory).file(&everybody).without(&["sms-phone"]);
+    let app = setup.limit("sms-address", &[max(3).per("1h")]).start().await;
+    app.make_proofs().await;
+    let client = app.client();
+    let most = async || {
+        let page = client.submit("/login/code", "/login/code", &[("phone", "+8613800138000")]).await;
+        let (_, rest) = page.text.split_once("data-most=\"").unwrap_or_else(|| panic!("{}", page.text));
+        rest.split('"').next().unwrap().parse::<u32>().unwrap()
+    };
+    let first = most().await;
+    let body = json!({ "for": "sms" });
+    let id = client.call("/captcha", body).await.body["id"].as_str().unwrap().to_owned();
+    let ask =
+        json!({ "phone": "+8613800138000", "purpose": "login", "captcha": { "id": id, "answer": ANSWER } });
+    assert_eq!(client.call("/sms/codes", ask).await.status, 202);
+    assert_eq!(most().await, 4 * first);
+}
+
 #[tokio::test]
 async fn without_image_and_proof_the_answer_says_when() {
     let setup = offering(Store::Memory).limit("captcha-address", &[max(2).per("1m")]);

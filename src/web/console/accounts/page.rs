@@ -22,7 +22,7 @@ use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::{WebError, WebResult};
 
 const HERE: &str = "/admin/accounts";
-/// Characters of a list of groups as it is typed: 50 of 64, with spaces.
+/// Bytes of a list of groups as it is typed: 50 of 64, with spaces.
 const LONGEST_LIST: usize = 4096;
 
 #[derive(Debug, Default, Deserialize)]
@@ -131,13 +131,16 @@ pub async fn set_groups(
     }
     let account = found(&services, &id).await?;
     let reason: String = carried::value(&pairs, "reason").trim().chars().take(LONGEST_REASON).collect();
-    let typed: String = carried::value(&pairs, "groups").chars().take(LONGEST_LIST).collect();
+    let typed = carried::value(&pairs, "groups").to_owned();
     let again = async |answer| -> WebResult {
         let view = view(&visit, &services, &admin, account.clone()).await?;
         Ok(view.groups_answer(typed.clone(), answer).respond(&visit))
     };
     if !ours {
         return again(GroupsAnswer::Expired).await;
+    }
+    if typed.len() > LONGEST_LIST {
+        return again(GroupsAnswer::TooMany).await;
     }
     let groups = match Groups::parse(typed.split([' ', ',']).map(str::trim).filter(|name| !name.is_empty())) {
         Ok(groups) => groups,
