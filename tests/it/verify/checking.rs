@@ -200,8 +200,9 @@ async fn the_newest_code_counts_at_every_verification_that_is_open(store: Store)
 }
 
 async fn a_stranger_at_the_same_program_ends_nobodys_verification(store: Store) {
-    let (_app, _, shop) = start(store).await;
+    let (app, _, shop) = start(store).await;
     let (hers, _) = shop.sent(PHONE).await;
+    app.advance(MINUTE);
     let asked = shop.call("", json!({ "to": PHONE, "address": "198.51.100.1" })).await;
     let (theirs, newest) = (id_of(&asked), shop.client.codes(PHONE).await.remove(0));
     for _ in 0..5 {
