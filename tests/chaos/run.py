@@ -72,7 +72,7 @@ class Run:
         end = time.monotonic() + self.arguments.seconds
         self.load.fresh_targets()
         self.load.start()
-        time.sleep(2)  # load without a fault, before the first and after the last one
+        time.sleep(2)  # load without a fault, before the first one
         while True:
             for fault in self.chance.sample(chosen, len(chosen)):
                 self.suffer(fault)
@@ -80,7 +80,7 @@ class Run:
                     break
             if time.monotonic() > end:
                 break
-        time.sleep(2)
+        time.sleep(2)  # load without a fault, after the last one
         self.load.stop()
 
     def suffer(self, fault):

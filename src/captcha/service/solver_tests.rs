@@ -15,14 +15,14 @@ use crate::secret::MasterKey;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-struct Machine {
+struct Solver {
     office: Office,
     store: Limiter<MemoryStore>,
     clock: Clock,
     addresses: u32,
 }
 
-impl Machine {
+impl Solver {
     /// With so many addresses, each in a network of its own.
     fn with(addresses: u32) -> Self {
         let office = Office::new();
@@ -140,8 +140,8 @@ fn full_scale() -> bool {
 
 #[tokio::test]
 async fn one_account_takes_twenty_guesses_an_hour_from_however_many_addresses() {
-    assert_eq!(Machine::with(1).hour_at(1).await, 20);
-    assert_eq!(Machine::with(1_000).hour_at(1).await, 20);
+    assert_eq!(Solver::with(1).hour_at(1).await, 20);
+    assert_eq!(Solver::with(1_000).hour_at(1).await, 20);
 }
 
 #[tokio::test]
@@ -149,20 +149,20 @@ async fn one_address_guesses_as_often_as_it_gets_challenges() {
     let minutes = if full_scale() { 60 } else { 3 };
     // 600 images and 600 proofs of work a minute, and twenty guesses before the first of them.
     let challenges = 1_200 * minutes;
-    assert_eq!(Machine::with(1).minutes_at(10_000, minutes).await, (challenges + 20, challenges));
+    assert_eq!(Solver::with(1).minutes_at(10_000, minutes).await, (challenges + 20, challenges));
 }
 
 #[tokio::test]
 async fn many_addresses_guess_as_often_as_the_accounts_take() {
     let (addresses, accounts) = if full_scale() { (1_000, 10_000) } else { (100, 200) };
-    let guesses = Machine::with(addresses).hour_at(accounts).await;
+    let guesses = Solver::with(addresses).hour_at(accounts).await;
     assert_eq!(guesses, 20 * accounts);
 }
 
 #[tokio::test]
 async fn messages_end_with_their_budgets() {
-    assert_eq!(Machine::with(1_000).day(1).await, 10, "to one number");
-    assert_eq!(Machine::with(1).day(10_000_000).await, 480, "from one address");
-    assert_eq!(Machine::with(1_000).day(10_000).await, 200, "to one prefix");
-    assert_eq!(Machine::with(1_000).day(10_000_000).await, 10_000);
+    assert_eq!(Solver::with(1_000).day(1).await, 10, "to one number");
+    assert_eq!(Solver::with(1).day(10_000_000).await, 480, "from one address");
+    assert_eq!(Solver::with(1_000).day(10_000).await, 200, "to one prefix");
+    assert_eq!(Solver::with(1_000).day(10_000_000).await, 10_000);
 }

@@ -53,7 +53,7 @@ struct PolicyAnswer {
 #[derive(Serialize)]
 struct NoAttributes {}
 
-enum Command {
+enum PolicyCommand {
     Allow,
     Report,
 }
@@ -82,7 +82,7 @@ async fn answer(
     let fields = body.read().await.ok();
     let asked = fields.as_ref().and_then(|fields| parse(fields, realm, services, edge));
     match (command.ok_or_else(unknown_command)?, asked) {
-        (Command::Allow, Some((live, attempt))) => match services.policy.allow(&live, &attempt).await {
+        (PolicyCommand::Allow, Some((live, attempt))) => match services.policy.allow(&live, &attempt).await {
             Ok(true) => Ok(accept()),
             Ok(false) => Ok(refuse(locale, "mail.refused")),
             Err(error) => {
@@ -90,8 +90,8 @@ async fn answer(
                 Ok(refuse(locale, "mail.out"))
             }
         },
-        (Command::Allow, None) => Ok(refuse(locale, "mail.refused")),
-        (Command::Report, asked) => {
+        (PolicyCommand::Allow, None) => Ok(refuse(locale, "mail.refused")),
+        (PolicyCommand::Report, asked) => {
             let report = fields.as_ref().and_then(outcome);
             if let (Some((live, attempt)), Some(report)) = (asked, report)
                 && let Err(error) = services.policy.report(&live, attempt, report).await
@@ -137,12 +137,12 @@ fn parse(
 }
 
 /// The command, and the language of messages (`?lang=zh-CN&`): mail clients do not say theirs.
-fn parse_query(query: &str) -> (Option<Command>, Locale) {
+fn parse_query(query: &str) -> (Option<PolicyCommand>, Locale) {
     let (mut command, mut locale) = (None, Locale::default());
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match (&*name, &*value) {
-            ("command", "allow") => command = Some(Command::Allow),
-            ("command", "report") => command = Some(Command::Report),
+            ("command", "allow") => command = Some(PolicyCommand::Allow),
+            ("command", "report") => command = Some(PolicyCommand::Report),
             ("lang", code) => locale = Locale::named(code).unwrap_or(locale),
             _ => {}
         }
