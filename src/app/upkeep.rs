@@ -110,9 +110,13 @@ pub(super) async fn watch(
     mut stop: StopSignal,
 ) {
     let store_up = metrics::gauge!("gatehouse_store_up");
-    while stop.pause(connections::SWEEP_EVERY).await {
+    loop {
+        // Before the first pause too: a gauge that nobody has set says 0, which is an outage.
+        store_up.set(if parts.store_is_up() { 1.0 } else { 0.0 });
+        if !stop.pause(connections::SWEEP_EVERY).await {
+            return;
+        }
         connections.sweep();
         metrics.run_upkeep();
-        store_up.set(if parts.store_is_up() { 1.0 } else { 0.0 });
     }
 }
