@@ -1,12 +1,9 @@
 //! `/api/v1/attempts`: another program's login asks before it looks at a password, and says how it ended.
 
 use std::net::IpAddr;
-use std::pin::Pin;
-use std::sync::Arc;
 
-use actix_web::dev::Payload;
-use actix_web::web::{Data, Path};
-use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use actix_web::HttpResponse;
+use actix_web::web::Path;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -15,7 +12,7 @@ use crate::config::LiveSettings;
 use crate::denied::Denied;
 use crate::login::{
     AttemptOutcome, AttemptSettled, AttemptsError, GuardMeans, GuardedAttempt, GuardedDevice, GuardedOutcome,
-    Realm, RealmLogin, TokenBearer,
+    RealmLogin,
 };
 use crate::throttle::window::HOLD_LIFE;
 use crate::web::kit::call::CaptchaSolution;
@@ -26,9 +23,8 @@ use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::problem::{CaptchaBody, InputError, Problem};
 use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
-use crate::web::kit::token;
-use crate::web::kit::visit::Edge;
 use crate::web::kit::wait::whole_seconds;
+use crate::web::machine::program::{Guard, Program};
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -107,38 +103,6 @@ fn outcomes() -> utoipa::openapi::schema::ObjectBuilder {
 const TOLD: [AttemptOutcome; 3] =
     [AttemptOutcome::Failure, AttemptOutcome::Success, AttemptOutcome::Abandoned];
 
-/// A program whose token is for a realm.
-pub struct Guarded {
-    bearer: Arc<TokenBearer>,
-    services: Shared,
-    edge: Data<Edge>,
-}
-
-impl FromRequest for Guarded {
-    type Error = Problem;
-    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
-
-    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let request = request.clone();
-        Box::pin(async move {
-            let parts = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
-            let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal) };
-            let client = ClientAddress::of(&request, &edge.trusted);
-            let bearer = token::admit(&request, services, client).await?;
-            if bearer.scopes.realm().is_none() {
-                return Err(Problem::InsufficientScope);
-            }
-            Ok(Self { bearer, services: services.clone(), edge: edge.clone() })
-        })
-    }
-}
-
-impl Guarded {
-    fn realm(&self) -> &Realm {
-        self.bearer.scopes.realm().expect("checked when the token was read")
-    }
-}
-
 /// Ask before a password is looked at
 ///
 /// The attempt is counted at the name, or at the device that is known there, and at the client's address and network,
@@ -154,12 +118,12 @@ impl Guarded {
     security(("token" = [])),
     extensions(("x-problems" = json!([BODY, GUARD, "denied"])))
 )]
-pub async fn ask(guarded: Guarded, body: UnreadBody<AttemptBody>) -> Result<HttpResponse, Problem> {
+pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
     let (login, client) = parse(&body)?;
-    let Guarded { services, edge, .. } = &guarded;
+    let Program { name: realm, services, edge, .. } = &program;
     let live = edge.live(services, client);
-    let asker = Asker { form: CaptchaForm::Attempt, client, browser: None, realm: Some(guarded.realm()) };
+    let asker = Asker { form: CaptchaForm::Attempt, client, browser: None, realm: Some(realm) };
     let solved = match &body.captcha {
         None => false,
         Some(solution) => {
@@ -175,7 +139,7 @@ pub async fn ask(guarded: Guarded, body: UnreadBody<AttemptBody>) -> Result<Http
         }
     };
     let attempt = GuardedAttempt {
-        realm: guarded.realm(),
+        realm,
         login: &login,
         origin: &client.origin(),
         device: body
@@ -219,16 +183,16 @@ pub async fn ask(guarded: Guarded, body: UnreadBody<AttemptBody>) -> Result<Http
     extensions(("x-problems" = json!([BODY, GUARD, "not-found", "told-otherwise", "lapsed"])))
 )]
 pub async fn settle(
-    guarded: Guarded,
+    program: Program<Guard>,
     attempt: Path<String>,
     body: UnreadBody<OutcomeBody>,
 ) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
     let outcome = AttemptOutcome::parse(&body.outcome).filter(|outcome| TOLD.contains(outcome));
     let outcome = outcome.ok_or_else(|| Problem::wrong("outcome", "Send failure, success or abandoned."))?;
-    let services = &guarded.services;
+    let services = &program.services;
     let live = services.live.snapshot();
-    match services.attempts.settle(&live, guarded.realm(), &attempt, outcome).await.map_err(out)? {
+    match services.attempts.settle(&live, &program.name, &attempt, outcome).await.map_err(out)? {
         AttemptSettled::Told { device } => Ok(HttpResponse::Ok().json(SettledBody { device })),
         AttemptSettled::ToldOtherwise => Err(Problem::ToldOtherwise),
         AttemptSettled::Lapsed => Err(Problem::Lapsed),
@@ -250,12 +214,15 @@ pub async fn settle(
     security(("token" = [])),
     extensions(("x-problems" = json!([BODY, GUARD])))
 )]
-pub async fn forgive(guarded: Guarded, body: UnreadBody<ForgiveBody>) -> Result<HttpResponse, Problem> {
+pub async fn forgive(
+    program: Program<Guard>,
+    body: UnreadBody<ForgiveBody>,
+) -> Result<HttpResponse, Problem> {
     let body = body.read().await?;
     let login = RealmLogin::parse(body.login.expose()).map_err(|error| wrong_login(&error.to_string()))?;
-    let services = &guarded.services;
+    let services = &program.services;
     let live = services.live.snapshot();
-    let forgiven = services.attempts.forgive(&live, guarded.realm(), &login).await;
+    let forgiven = services.attempts.forgive(&live, &program.name, &login).await;
     forgiven.map_err(|error| out(error.into()))?;
     Ok(HttpResponse::NoContent().finish())
 }

@@ -2,6 +2,7 @@
 
 pub mod attempts;
 pub mod limits;
+mod program;
 pub mod relay;
 pub mod verifications;
 pub mod wforce;

@@ -1,19 +1,16 @@
 //! `/api/v1/verifications`: another program has a code sent to a number, and has it checked.
 
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use actix_web::dev::Payload;
-use actix_web::web::{Data, Path};
-use actix_web::{FromRequest, HttpRequest, HttpResponse};
+use actix_web::web::Path;
+use actix_web::{HttpRequest, HttpResponse};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::captcha::CaptchaForm;
 use crate::config::LiveSettings;
 use crate::denied::Denied;
-use crate::login::{Realm, TokenBearer};
 use crate::sms::{
     MessageId, ProgramPurpose, SendOutcome, SendReceipt, TurnResult, VerificationOutcome, VerificationRequest,
 };
@@ -26,11 +23,9 @@ use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::problem::{CaptchaBody, Problem};
 use crate::web::kit::secret_field::SecretField;
-use crate::web::kit::services::Shared;
-use crate::web::kit::token;
-use crate::web::kit::visit::Edge;
 use crate::web::kit::wait::whole_seconds;
 use crate::web::kit::web_error::WebResult;
+use crate::web::machine::program::{Program, Verify};
 
 /// What a program says that names no purpose.
 const USUAL_PURPOSE: &str = "default";
@@ -98,42 +93,9 @@ fn approved() -> utoipa::openapi::schema::ObjectBuilder {
     describe::one_of(["approved"])
 }
 
-/// A program whose token may have codes sent.
-pub struct Verifier {
-    bearer: Arc<TokenBearer>,
-    services: Shared,
-    edge: Data<Edge>,
-}
-
-impl FromRequest for Verifier {
-    type Error = Problem;
-    type Future = Pin<Box<dyn Future<Output = Result<Self, Problem>>>>;
-
-    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let request = request.clone();
-        Box::pin(async move {
-            let parts = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>());
-            let (Some(services), Some(edge)) = parts else { return Err(Problem::Internal) };
-            let client = ClientAddress::of(&request, &edge.trusted);
-            let bearer = token::admit(&request, services, client).await?;
-            if bearer.scopes.verify().is_none() {
-                return Err(Problem::InsufficientScope);
-            }
-            Ok(Self { bearer, services: services.clone(), edge: edge.clone() })
-        })
-    }
-}
-
-impl Verifier {
-    /// Its name, to which its codes and its challenges belong.
-    fn program(&self) -> &Realm {
-        self.bearer.scopes.verify().expect("checked when the token was read")
-    }
-}
-
 /// The client that a program serves, and what its request is judged by.
 struct ServedClient<'a> {
-    verifier: &'a Verifier,
+    program: &'a Program<Verify>,
     live: Arc<LiveSettings>,
     asker: Asker<'a>,
 }
@@ -168,7 +130,7 @@ struct ServedClient<'a> {
     ])))
 )]
 pub async fn start(
-    verifier: Verifier,
+    program: Program<Verify>,
     request: HttpRequest,
     body: UnreadBody<VerificationBody>,
 ) -> WebResult {
@@ -177,15 +139,14 @@ pub async fn start(
     let wrong = |_| Problem::wrong("address", "Send an IPv4 or IPv6 address, without a port.");
     let client = ClientAddress::stated(address.map_err(wrong)?);
     let purpose = body.purpose.as_deref().unwrap_or(USUAL_PURPOSE);
-    let purpose = ProgramPurpose::new(verifier.program().as_str(), purpose);
+    let purpose = ProgramPurpose::new(program.name.as_str(), purpose);
     let purpose = purpose.ok_or_else(|| Problem::wrong("purpose", "Use 1 to 64 of a-z, 0-9 and -."))?;
     let (locale, language) = language(body.locale.as_deref())?;
     let once = idempotency_key(request.headers())?;
-    let asker =
-        Asker { form: CaptchaForm::Verification, client, browser: None, realm: Some(verifier.program()) };
-    let live = verifier.edge.live(&verifier.services, client);
-    let served = ServedClient { verifier: &verifier, live, asker };
-    if served.live.access.is_denied(client.ip(), verifier.edge.clock.now()) {
+    let asker = Asker { form: CaptchaForm::Verification, client, browser: None, realm: Some(&program.name) };
+    let live = program.edge.live(&program.services, client);
+    let served = ServedClient { program: &program, live, asker };
+    if served.live.access.is_denied(client.ip(), program.edge.clock.now()) {
         return Err(Problem::Denied.into());
     }
     let phone = parse_phone(&served.live, &body.to)?;
@@ -200,7 +161,7 @@ pub async fn start(
         locale: locale.code(),
         language,
     };
-    let (live, codes) = (&served.live, &verifier.services.codes);
+    let (live, codes) = (&served.live, &program.services.codes);
     // Before the challenge: the same request again comes with one that is used up.
     let sending = match codes.turn(live, ask, body.captcha.is_some()).await? {
         TurnResult::Answered(sending) => sending,
@@ -247,13 +208,13 @@ pub async fn start(
     security(("token" = [])),
     extensions(("x-problems" = json!([BODY, PROGRAM, "invalid-code", "not-found", "lapsed"])))
 )]
-pub async fn check(verifier: Verifier, id: Path<String>, body: UnreadBody<CheckBody>) -> WebResult {
+pub async fn check(program: Program<Verify>, id: Path<String>, body: UnreadBody<CheckBody>) -> WebResult {
     let body = body.read().await?;
     let code = parse_code(&body.code)?;
-    let live = verifier.services.live.snapshot();
+    let live = program.services.live.snapshot();
     let told = [&live.limits.sms_guess];
-    let program = verifier.program().as_str();
-    match verifier.services.codes.check_verification(&live, program, &id, &code).await? {
+    let name = program.name.as_str();
+    match program.services.codes.check_verification(&live, name, &id, &code).await? {
         VerificationOutcome::Approved => {
             Ok(limited(HttpResponse::Ok().json(ApprovedBody { status: "approved" }), &told, None))
         }
@@ -274,7 +235,7 @@ impl ServedClient<'_> {
     /// Whether a challenge was solved with the request.
     async fn redeem(&self, solution: Option<&CaptchaSolution>) -> Result<bool, Problem> {
         let Some(solution) = solution else { return Ok(false) };
-        match self.asker.redeem(&self.verifier.services, &self.live, solution.answer()).await {
+        match self.asker.redeem(&self.program.services, &self.live, solution.answer()).await {
             Answered::Solved => Ok(true),
             // A form that passes its empty fields on.
             Answered::Nothing => Ok(false),
@@ -283,7 +244,7 @@ impl ServedClient<'_> {
     }
 
     async fn challenge(&self) -> CaptchaBody {
-        match self.asker.issue(&self.verifier.services, &self.live).await {
+        match self.asker.issue(&self.program.services, &self.live).await {
             Ok(challenge) => challenge.into(),
             Err(later) => later.into(),
         }
