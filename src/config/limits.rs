@@ -13,11 +13,29 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Wrong passwords at one account, here and at the logins of other programs. So are the following.
+fn at_an_account() -> [Rule; 2] {
+    [Rule::sliding(3, MINUTE, RuleAction::Captcha), Rule::sliding(20, HOUR, RuleAction::Block)]
+}
+
+fn from_a_device() -> [Rule; 2] {
+    [Rule::sliding(3, MINUTE, RuleAction::Captcha), Rule::sliding(10, HOUR, RuleAction::Block)]
+}
+
+fn from_an_address() -> [Rule; 2] {
+    [Rule::sliding(20, MINUTE, RuleAction::Captcha), Rule::sliding(60, HOUR, RuleAction::Captcha)]
+}
+
+/// As many as ten addresses may have.
+fn from_a_network() -> [Rule; 1] {
+    [Rule::sliding(600, HOUR, RuleAction::Captcha)]
+}
+
 /// The table of the built-in limits: variant, field, name, subject, unit, whether a rule may ask for a
 /// CAPTCHA, default rules.
 macro_rules! limits {
     ($($(#[$doc:meta])* $variant:ident, $field:ident = $name:literal, $subject:ident, $unit:ident, $captcha:ident,
-        [$($rule:expr),+];)+) => {
+        $rules:expr;)+) => {
         /// The built-in limits by name. What differs by limit is a method here, so that a new limit cannot
         /// miss it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,7 +81,7 @@ macro_rules! limits {
 
         impl Default for Limits {
             fn default() -> Self {
-                Self { $($field: built_in($name, vec![$($rule),+]),)+ custom: BTreeMap::new() }
+                Self { $($field: built_in($name, Vec::from($rules)),)+ custom: BTreeMap::new() }
             }
         }
 
@@ -95,30 +113,23 @@ macro_rules! limits {
 
 limits! {
     /// Failed sign-ins to one account.
-    LoginAccount, login_account = "login-account", Account, SignIn, Possible,
-        [Rule::sliding(3, MINUTE, RuleAction::Captcha), Rule::sliding(20, HOUR, RuleAction::Block)];
+    LoginAccount, login_account = "login-account", Account, SignIn, Possible, at_an_account();
     /// Failed sign-ins to one account from one known device, counted here instead of in `login-account`.
     /// Without rules, devices are strangers.
-    LoginDevice, login_device = "login-device", Device, SignIn, Possible,
-        [Rule::sliding(3, MINUTE, RuleAction::Captcha), Rule::sliding(10, HOUR, RuleAction::Block)];
+    LoginDevice, login_device = "login-device", Device, SignIn, Possible, from_a_device();
     /// Failed sign-ins of strangers from one client address. Many may share it, so it challenges and blocks
     /// nobody.
-    LoginAddress, login_address = "login-address", Address, SignIn, Possible,
-        [Rule::sliding(20, MINUTE, RuleAction::Captcha), Rule::sliding(60, HOUR, RuleAction::Captcha)];
-    /// The same from one network: a /48 is 65,536 addresses as they are counted, a /24 is 256. As many as ten
-    /// addresses may have.
-    LoginNetwork, login_network = "login-network", Network, SignIn, Possible, [Rule::sliding(600, HOUR, RuleAction::Captcha)];
+    LoginAddress, login_address = "login-address", Address, SignIn, Possible, from_an_address();
+    /// The same from one network: a /48 is 65,536 addresses as they are counted, a /24 is 256.
+    LoginNetwork, login_network = "login-network", Network, SignIn, Possible, from_a_network();
     /// Failed attempts at one account of another program's login.
-    GuardAccount, guard_account = "guard-account", RealmAccount, Attempt, Possible,
-        [Rule::sliding(3, MINUTE, RuleAction::Captcha), Rule::sliding(20, HOUR, RuleAction::Block)];
+    GuardAccount, guard_account = "guard-account", RealmAccount, Attempt, Possible, at_an_account();
     /// The same from one device that has signed in there, counted here instead of in `guard-account`.
-    GuardDevice, guard_device = "guard-device", RealmDevice, Attempt, Possible,
-        [Rule::sliding(3, MINUTE, RuleAction::Captcha), Rule::sliding(10, HOUR, RuleAction::Block)];
+    GuardDevice, guard_device = "guard-device", RealmDevice, Attempt, Possible, from_a_device();
     /// Failed attempts of strangers from one address at another program's login.
-    GuardAddress, guard_address = "guard-address", RealmAddress, Attempt, Possible,
-        [Rule::sliding(20, MINUTE, RuleAction::Captcha), Rule::sliding(60, HOUR, RuleAction::Captcha)];
+    GuardAddress, guard_address = "guard-address", RealmAddress, Attempt, Possible, from_an_address();
     /// The same from one network.
-    GuardNetwork, guard_network = "guard-network", RealmNetwork, Attempt, Possible, [Rule::sliding(600, HOUR, RuleAction::Captcha)];
+    GuardNetwork, guard_network = "guard-network", RealmNetwork, Attempt, Possible, from_a_network();
     /// Accounts created from one client address.
     RegisterAddress, register_address = "register-address", Address, Registration, Possible, [Rule::sliding(100, HOUR, RuleAction::Block)];
     /// Challenge images drawn for one client address. Many may share it, so it gets half of what its network
