@@ -93,6 +93,10 @@ pub const NOT_FORGIVEN: &str = r#"{"forgave":false}"#;
 /// The name of a password attempt from a known device, which no log of the account counts. The detail says
 /// which device.
 pub const FROM_DEVICE: &str = "device";
+/// The first field of that detail. At another program's login, where the name is the realm's, it alone tells.
+pub const DEVICE: &str = "device";
+/// How such a detail begins.
+pub const DEVICE_FIRST: &str = r#"{"device":"#;
 
 /// One event. What is in clear stays in memory: of subjects, only a keyed hash and a mask are written.
 #[derive(Clone)]

@@ -35,7 +35,9 @@ pub use crate::config::AuditSettings as Settings;
 pub use attack::{AttackEntry, AttackFigures, AttackShare, AttackWatch};
 pub use attack_kind::AttackKind;
 use episodes::{EpisodeTable, FoldResult};
-pub use event::{Action, AuditEvent, EventRule, EventSubject, FROM_DEVICE, NOT_FORGIVEN, Outcome};
+pub use event::{
+    Action, AuditEvent, DEVICE, DEVICE_FIRST, EventRule, EventSubject, FROM_DEVICE, NOT_FORGIVEN, Outcome,
+};
 pub use failures::{FailedAttempts, FailureSummary};
 pub use figures::{EventCount, FiguresStep, MINUTE, RankedSubject, SharedAddress};
 pub use log::{

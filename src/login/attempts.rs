@@ -4,6 +4,7 @@
 mod in_flight;
 mod outcomes;
 mod record;
+mod settling;
 mod ticket;
 
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::guard::{
     AccountSubject, AttemptSlot, GuardAdmission, GuardMeans, GuardRequest, GuardedLogin, LoginGuard,
-    REALM_VERSION, SettleError, SignInPath,
+    REALM_VERSION, SignInPath,
 };
 use super::{AccountId, DeviceCookies, DeviceId, KnownDevice, Realm, RealmLogin, RequestOrigin};
 use crate::audit::{self, Audit, EventSubject, Outcome};
@@ -22,7 +23,6 @@ use crate::db::DbError;
 use crate::denied::Denied;
 use crate::entropy::Entropy;
 use crate::secret::{MasterKey, SigningKeys, SubKey};
-use crate::throttle::window::HOLD_LIFE;
 use crate::throttle::{Refusal, RuleAction, StoreError};
 
 pub use in_flight::AttemptsInFlight;
@@ -128,6 +128,14 @@ impl AttemptOutcome {
     }
 }
 
+impl GuardedAttempt<'_> {
+    /// As a stranger's, and is recorded then: nobody can show a challenge to this device.
+    fn is_asked_again(&self, refusal: &Refusal) -> bool {
+        let known = matches!(self.device, GuardedDevice::Known(_));
+        known && !self.means.challenges && refusal.then == RuleAction::Captcha
+    }
+}
+
 impl GuardedAttempts {
     pub fn new(
         guard: Arc<LoginGuard>,
@@ -191,78 +199,17 @@ impl GuardedAttempts {
             {
                 Ok(GuardedOutcome::Denied(denied))
             }
-            GuardAdmission::Refused { limit, refusal, .. } => {
-                self.record_refused(&attempt, account, limit, &refusal);
+            GuardAdmission::Refused { path, limit, refusal } => {
+                if !attempt.is_asked_again(&refusal) {
+                    self.record_refused(&attempt, (account, path), limit, &refusal);
+                }
                 Ok(GuardedOutcome::Denied(Denied::by(limit, &refusal)))
             }
             GuardAdmission::Busy { retry_after } => {
-                self.record(&attempt, account, self.audit().now(), Outcome::Busy, None);
+                self.record(&attempt, (account, path), self.audit().now(), Outcome::Busy, None);
                 let limit = LimitName::GuardAccount.as_str().into();
                 Ok(GuardedOutcome::Denied(Denied::Throttled { limit, retry_after }))
             }
-        }
-    }
-
-    /// Settles an attempt. Telling the same outcome again changes nothing.
-    pub async fn settle(
-        &self,
-        live: &Arc<LiveSettings>,
-        realm: &Realm,
-        ticket: &str,
-        outcome: AttemptOutcome,
-    ) -> Result<AttemptSettled, AttemptsError> {
-        let AttemptsParts { tickets, clock, .. } = &*self.0;
-        let Some(ticket) = AttemptTicket::read(ticket, tickets).filter(|ticket| ticket.realm == *realm)
-        else {
-            return Ok(AttemptSettled::Unknown);
-        };
-        if clock.now().since(ticket.at) >= outcomes::KEPT {
-            // Its outcome is forgotten, and no window may count it anew.
-            return Ok(AttemptSettled::Lapsed);
-        }
-        // A caller that hangs up must not leave an outcome that is noted and not carried out.
-        let (this, live) = (self.clone(), Arc::clone(live));
-        let settling = tokio::spawn(async move { this.settle_ticket(&live, ticket, outcome).await });
-        settling.await.expect("settling does not panic")
-    }
-
-    async fn settle_ticket(
-        &self,
-        live: &LiveSettings,
-        ticket: AttemptTicket,
-        outcome: AttemptOutcome,
-    ) -> Result<AttemptSettled, AttemptsError> {
-        let AttemptsParts { outcomes, clock, .. } = &*self.0;
-        let age = clock.now().since(ticket.at);
-        let lapsed = age >= HOLD_LIFE;
-        let id = self.mark(&ticket);
-        let noted = if lapsed { AttemptOutcome::Lapsed } else { outcome };
-        match outcomes.note(id, noted).await {
-            Ok(None) => {
-                // Later, the store has counted it by itself.
-                if age < 2 * HOLD_LIFE || self.has_slot(&id) {
-                    self.carry_out(live, id, &ticket, noted).await?;
-                }
-                Ok(if lapsed { AttemptSettled::Lapsed } else { self.told(&ticket, outcome) })
-            }
-            Ok(Some(before)) if before == outcome => {
-                // What was noted may not have been carried out, because something was out.
-                if !lapsed {
-                    self.0
-                        .guard
-                        .settle_elsewhere(&live.limits, &ticket.logs, ticket.hit, failed(outcome))
-                        .await?;
-                }
-                Ok(self.told(&ticket, outcome))
-            }
-            Ok(Some(AttemptOutcome::Lapsed)) => Ok(AttemptSettled::Lapsed),
-            Ok(Some(_)) => Ok(AttemptSettled::ToldOtherwise),
-            // The instance that has the slot can settle it without the store.
-            Err(_) if !lapsed && self.has_slot(&id) => {
-                self.carry_out(live, id, &ticket, outcome).await?;
-                Ok(self.told(&ticket, outcome))
-            }
-            Err(error) => Err(error.into()),
         }
     }
 
@@ -274,7 +221,9 @@ impl GuardedAttempts {
         login: &RealmLogin,
     ) -> Result<(), StoreError> {
         let account = login.id(realm, &self.0.subjects);
-        self.0.guard.forgive(GuardedLogin::Realm, &live.limits, account).await
+        self.0.guard.forgive(GuardedLogin::Realm, &live.limits, account).await?;
+        self.record_forgiven(realm, login, account);
+        Ok(())
     }
 
     /// What an address is bound to in a challenge of this realm.
@@ -343,47 +292,6 @@ impl GuardedAttempts {
             .then(|| self.0.devices.entry(ticket.account, ticket.device, REALM_VERSION));
         AttemptSettled::Told { device }
     }
-
-    /// By the slot if this instance has it, otherwise by what the ticket says.
-    async fn carry_out(
-        &self,
-        live: &LiveSettings,
-        id: [u8; 16],
-        ticket: &AttemptTicket,
-        outcome: AttemptOutcome,
-    ) -> Result<(), AttemptsError> {
-        let done = match (self.take_slot(&id), outcome) {
-            (Some(slot), AttemptOutcome::Failure | AttemptOutcome::Lapsed) => {
-                slot.keep().await.map_err(AttemptsError::from)
-            }
-            (Some(slot), AttemptOutcome::Success) => Ok(slot.succeed().await.map(|(at, _)| at)),
-            (Some(slot), AttemptOutcome::Abandoned) => {
-                slot.refund().await;
-                Ok(None)
-            }
-            (None, _) => {
-                let guard = &self.0.guard;
-                let settled = guard.settle_elsewhere(&live.limits, &ticket.logs, ticket.hit, failed(outcome));
-                settled.await.map(|()| None).map_err(AttemptsError::from)
-            }
-        };
-        self.record_settled(ticket, outcome, done.as_ref().ok().copied().flatten());
-        done.map(drop)
-    }
-}
-
-impl From<SettleError> for AttemptsError {
-    fn from(error: SettleError) -> Self {
-        match error {
-            SettleError::Db(error) => Self::Db(error),
-            SettleError::Store(error) => Self::Store(error),
-        }
-    }
-}
-
-/// Whether it counts.
-const fn failed(outcome: AttemptOutcome) -> bool {
-    matches!(outcome, AttemptOutcome::Failure | AttemptOutcome::Lapsed)
 }
 
 /// The address and the network as subjects of the realm.

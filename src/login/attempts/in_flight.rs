@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::StreamExt;
 
-use super::{AttemptOutcome, AttemptTicket, GuardedAttempts, failed};
+use super::settling::failed;
+use super::{AttemptOutcome, AttemptTicket, GuardedAttempts};
 use crate::config::LiveSettings;
 use crate::login::AttemptSlot;
 use crate::throttle::window::HOLD_LIFE;

@@ -2,13 +2,34 @@
 
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use super::ticket::NotedRule;
 use super::{AttemptOutcome, AttemptTicket, GuardedAttempt, GuardedAttempts};
-use crate::audit::{Action, AuditEvent, EventRule, EventSubject, Outcome};
+use crate::audit::{Action, AuditEvent, DEVICE, EventRule, EventSubject, Outcome};
 use crate::clock::Micros;
+use crate::config::LimitName;
 use crate::denied::{ACCESS, Denied};
-use crate::login::AccountId;
+use crate::login::guard::SignInPath;
+use crate::login::{AccountId, DeviceId, Realm, RealmLogin};
 use crate::throttle::Refusal;
+
+/// When an attempt was settled, if the store could say, and whether its success was to forgive.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct AttemptEnd {
+    settled: Option<Micros>,
+    forgave: bool,
+}
+
+impl AttemptEnd {
+    pub const fn kept(settled: Option<Micros>) -> Self {
+        Self { settled, forgave: false }
+    }
+
+    pub fn right(done: Option<(Micros, bool)>) -> Self {
+        Self { settled: done.map(|(at, _)| at), forgave: done.is_some_and(|(_, forgave)| forgave) }
+    }
+}
 
 impl GuardedAttempts {
     /// What `[access]` answers to who does not come from the name's known device.
@@ -23,25 +44,26 @@ impl GuardedAttempts {
             Some(left) => (Outcome::Challenged, Denied::challenged_with_everyone(left)),
             None => return None,
         };
-        self.record(attempt, account, self.audit().now(), outcome, Some(EventRule::by_nobody(ACCESS)));
+        let (who, why) = ((account, SignInPath::Stranger), Some(EventRule::by_nobody(ACCESS)));
+        self.record(attempt, who, self.audit().now(), outcome, why);
         Some(denied)
     }
 
     pub(super) fn record_refused(
         &self,
         attempt: &GuardedAttempt<'_>,
-        account: AccountId,
+        who: (AccountId, SignInPath),
         limit: &'static str,
         refusal: &Refusal,
     ) {
         let (at, why) = (self.audit().decided(refusal), EventRule::refused(limit, refusal));
-        self.record(attempt, account, at, Outcome::refused(refusal), Some(why));
+        self.record(attempt, who, at, Outcome::refused(refusal), Some(why));
     }
 
     pub(super) fn record(
         &self,
         attempt: &GuardedAttempt<'_>,
-        account: AccountId,
+        (account, path): (AccountId, SignInPath),
         at: Micros,
         outcome: Outcome,
         why: Option<EventRule<'_>>,
@@ -50,6 +72,7 @@ impl GuardedAttempts {
         self.audit().record(AuditEvent {
             name: Some(attempt.realm.as_str()),
             why,
+            detail: detail(path.device().map(|device| device.id), []),
             solved: attempt.solved,
             account: Some(EventSubject::Realm { id, login: attempt.login.as_str() }),
             address: Some(EventSubject::Address(&attempt.origin.address)),
@@ -62,13 +85,13 @@ impl GuardedAttempts {
         &self,
         ticket: &AttemptTicket,
         ended: AttemptOutcome,
-        settled: Option<Micros>,
+        AttemptEnd { settled, forgave }: AttemptEnd,
     ) {
         let seen = &ticket.seen;
-        let (outcome, detail) = match ended {
-            AttemptOutcome::Success => (Outcome::Ok, None),
+        let (outcome, more) = match ended {
+            AttemptOutcome::Success => (Outcome::Ok, (!forgave).then_some(("forgave", false))),
             AttemptOutcome::Failure => (Outcome::Wrong, None),
-            AttemptOutcome::Lapsed => (Outcome::Wrong, Some(r#"{"lapsed":true}"#.to_owned())),
+            AttemptOutcome::Lapsed => (Outcome::Wrong, Some(("lapsed", true))),
             // It counts nowhere.
             AttemptOutcome::Abandoned => return,
         };
@@ -78,7 +101,7 @@ impl GuardedAttempts {
             settled,
             name: Some(ticket.realm.as_str()),
             why: seen.noted.as_ref().map(noted),
-            detail,
+            detail: detail(ticket.known_device(), more),
             solved: seen.solved,
             account: Some(EventSubject::Recorded { key: account, mask: &seen.login }),
             address: Some(EventSubject::Recorded { key: seen.address, mask: &seen.network_mask }),
@@ -86,6 +109,25 @@ impl GuardedAttempts {
             ..AuditEvent::new(ticket.at, Action::Attempt, outcome)
         });
     }
+
+    /// The name's failures are gone.
+    pub(super) fn record_forgiven(&self, realm: &Realm, login: &RealmLogin, account: AccountId) {
+        let audit = self.audit();
+        audit.record(AuditEvent {
+            name: Some(realm.as_str()),
+            limit: Some(LimitName::GuardAccount.as_str()),
+            account: Some(EventSubject::Realm { id: account.as_bytes(), login: login.as_str() }),
+            ..AuditEvent::new(audit.now(), Action::Reset, Outcome::Ok)
+        });
+    }
+}
+
+/// The device first: by that, attempts from known devices are told from others.
+fn detail(device: Option<DeviceId>, more: impl IntoIterator<Item = (&'static str, bool)>) -> Option<String> {
+    let device = device.map(|id| (DEVICE.to_owned(), Value::from(id.to_string())));
+    let more = more.into_iter().map(|(name, is)| (name.to_owned(), Value::from(is)));
+    let detail: Map<String, Value> = device.into_iter().chain(more).collect();
+    (!detail.is_empty()).then(|| Value::Object(detail).to_string())
 }
 
 /// By a limit in monitor mode.

@@ -63,6 +63,11 @@ struct Written {
 }
 
 impl AttemptTicket {
+    /// The device that alone counts it.
+    pub fn known_device(&self) -> Option<DeviceId> {
+        matches!(self.logs.first(), Some((LimitName::GuardDevice, _))).then_some(self.device)
+    }
+
     pub fn sign(&self, keys: &SigningKeys) -> String {
         let logs = self.logs.iter().map(|(name, key)| (name.as_str().to_owned(), key.0)).collect();
         let written = Written {

@@ -6,7 +6,7 @@ use super::attempt_log::AttemptLog;
 use super::engine::{DueAction, ReplayAttempt, ReplayEngine, ReplayVerdict};
 use super::logs_of::{KEPT_ON_FAILURE, LogRef, counts_answers, logs_of};
 use super::row::ReplayDecision;
-use super::row::{FORGAVE, HONEST, ReplayAction, ReplayOutcome, ReplayRow};
+use super::row::{FORGAVE, HONEST, ReplayOutcome, ReplayRow};
 use crate::clock::Micros;
 use crate::config::LimitName;
 use crate::throttle::{HitId, HitRing, LogHit};
@@ -44,7 +44,7 @@ impl ReplayEngine<'_> {
                 log.hits.keep(LogHit { at: now, ..hit(attempt) }, capacity);
             }
         });
-        if right && matches!(row.action, ReplayAction::SignIn | ReplayAction::DeviceSignIn) {
+        if right && row.action.is_password() {
             self.forgive(attempt, row);
         }
     }
@@ -116,7 +116,7 @@ impl ReplayEngine<'_> {
         let row = self.row(attempt.row);
         for log in logs_of(attempt.action, row) {
             let logs = &mut self.logs[log.limit as usize];
-            if row.action != ReplayAction::Answer || counts_answers(&logs.limit) {
+            if !row.action.is_answer() || counts_answers(&logs.limit) {
                 let capacity = logs.limit.capacity() as usize;
                 if let Some(hits) = logs.open(log.subject, now) {
                     each(log.limit, hits, capacity);

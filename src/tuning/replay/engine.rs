@@ -8,10 +8,10 @@ use super::Comparison;
 use super::attempt_log::LimitLogs;
 use super::logs_of::{COUNT, LogRef, counts_devices, limits, logs_of};
 use super::row::ReplayDecision;
-use super::row::{HONEST, NOBODY, Recording, ReplayAction, ReplayRow, SOLVED};
+use super::row::{HONEST, NOBODY, Recording, ReplayAction, ReplayRow, ReplayedLogin, SOLVED};
 use super::tally::ReplayTally;
 use crate::clock::Micros;
-use crate::config::{LimitName, Limits};
+use crate::config::Limits;
 use crate::throttle::window::GatheredVerdict;
 use crate::throttle::{Refusal, RuleAction};
 
@@ -53,13 +53,20 @@ pub enum ReplayVerdict {
     Held(LogRef),
 }
 
+/// How known devices are counted at a login.
+struct DevicesCounted {
+    /// The draft counts them separately from strangers.
+    apart: bool,
+    /// Only one of the draft and the limits in force does.
+    changed: bool,
+}
+
 pub struct ReplayEngine<'r> {
     rows: &'r [ReplayRow],
     from: Micros,
     pub(super) logs: [LimitLogs; COUNT],
-    /// Whether only one of the draft and the limits in force counts known devices separately.
-    devices_apart: bool,
-    devices_changed: bool,
+    own_devices: DevicesCounted,
+    realm_devices: DevicesCounted,
     /// Attempts that wait for others in flight, in the order of arrival. Each log has two queues, as in the
     /// limiter: one for those with a solved challenge.
     pub(super) queues: HashMap<(LogRef, bool), VecDeque<ReplayAttempt>>,
@@ -73,13 +80,16 @@ pub struct ReplayEngine<'r> {
 impl<'r> ReplayEngine<'r> {
     pub fn new(recording: &'r Recording, in_force: &Limits, draft: &Limits, from: Micros) -> Self {
         let (old, new) = (limits(in_force), limits(draft));
-        let devices_apart = counts_devices(draft);
+        let devices = |login| {
+            let apart = counts_devices(draft, login);
+            DevicesCounted { apart, changed: apart != counts_devices(in_force, login) }
+        };
         Self {
             rows: &recording.rows,
             from,
             logs: std::array::from_fn(|number| LimitLogs::new(old[number], new[number])),
-            devices_apart,
-            devices_changed: devices_apart != counts_devices(in_force),
+            own_devices: devices(ReplayedLogin::Own),
+            realm_devices: devices(ReplayedLogin::Realm),
             queues: HashMap::new(),
             due: BinaryHeap::new(),
             scheduled: 0,
@@ -128,7 +138,7 @@ impl<'r> ReplayEngine<'r> {
             ReplayAttempt { row: number, n: row.count, action: row.action, at: row.at, waited: false };
         match row.action {
             ReplayAction::Clear => return self.clear(row),
-            ReplayAction::Answer => return self.admit(attempt, row.at),
+            action if action.is_answer() => return self.admit(attempt, row.at),
             _ => {}
         }
         let (decision, reported) = (row.decision(), row.at >= self.from);
@@ -149,16 +159,23 @@ impl<'r> ReplayEngine<'r> {
 
     /// Whether the draft may decide differently from the record.
     fn differs(&self, row: &ReplayRow) -> bool {
-        row.action == ReplayAction::DeviceSignIn && self.devices_changed
+        row.action.from_device().is_some_and(|(login, _)| self.devices(login).changed)
             || logs_of(row.action, row).any(|log| self.logs[log.limit as usize].differs(log.subject, row.at))
+    }
+
+    const fn devices(&self, login: ReplayedLogin) -> &DevicesCounted {
+        match login {
+            ReplayedLogin::Own => &self.own_devices,
+            ReplayedLogin::Realm => &self.realm_devices,
+        }
     }
 
     /// Tries one of a row's attempts, and then those after it.
     fn retry(&mut self, number: u32, tried: u32, now: Micros) {
         let row = self.row(number);
-        let action = match row.action {
-            ReplayAction::DeviceSignIn if !self.devices_apart => ReplayAction::SignIn,
-            action => action,
+        let action = match row.action.from_device() {
+            Some((login, stranger)) if !self.devices(login).apart => stranger,
+            _ => row.action,
         };
         let left = row.count.saturating_sub(tried).max(1);
         let step = row.lasts().as_micros() as u32 / row.count.saturating_sub(1).max(1);
@@ -197,14 +214,17 @@ impl<'r> ReplayEngine<'r> {
     /// two refusals it gets the milder.
     pub(super) fn judge(&self, attempt: &mut ReplayAttempt, now: Micros) -> ReplayVerdict {
         let own = self.judge_by(attempt, now);
-        let ReplayVerdict::Decided {
-            decision: ReplayDecision::Refused { limit: LimitName::LoginDevice, then: RuleAction::Block, .. },
-            retry_after,
-        } = own
+        let (
+            ReplayVerdict::Decided {
+                decision: ReplayDecision::Refused { then: RuleAction::Block, .. },
+                retry_after,
+            },
+            Some((_, as_stranger)),
+        ) = (own, attempt.action.from_device())
         else {
             return own;
         };
-        let mut stranger = ReplayAttempt { action: ReplayAction::SignIn, ..*attempt };
+        let mut stranger = ReplayAttempt { action: as_stranger, ..*attempt };
         match self.judge_in_turn(&mut stranger, now) {
             ReplayVerdict::Decided {
                 decision: ReplayDecision::Refused { then: RuleAction::Block, .. },

@@ -1,6 +1,6 @@
 //! Which limits are replayed, and which logs count an attempt.
 
-use super::row::{ACCOUNT, ADDRESS, DEVICE, NETWORK, PHONE, PREFIX, ReplayAction, ReplayRow};
+use super::row::{ACCOUNT, ADDRESS, DEVICE, NETWORK, PHONE, PREFIX, ReplayAction, ReplayRow, ReplayedLogin};
 use crate::config::{LimitName, LimitSubject, LimitUnit, Limits};
 use crate::throttle::{Limit, LimitMode, RuleAction};
 
@@ -10,9 +10,9 @@ pub const COUNT: usize = LimitName::ALL.len();
 /// A message that the gateway refused still counts for its requester.
 pub const KEPT_ON_FAILURE: [LimitName; 2] = [LimitName::SmsAddress, LimitName::SmsNetwork];
 
-/// Drawn images are not recorded one by one, and what other programs ask for is not replayed by program.
+/// Drawn images are not recorded one by one, and messages of other programs are not replayed by program.
 pub fn is_replayed(limit: LimitName) -> bool {
-    !matches!(limit.unit(), LimitUnit::Image | LimitUnit::Attempt) && limit.subject() != LimitSubject::Program
+    limit.unit() != LimitUnit::Image && limit.subject() != LimitSubject::Program
 }
 
 /// By their numbers.
@@ -21,10 +21,14 @@ pub fn limits(limits: &Limits) -> [&Limit; COUNT] {
     std::array::from_fn(|_| limits.next().expect("each name has a limit"))
 }
 
-/// Whether known devices are counted separately from strangers, and recorded so.
-pub fn counts_devices(limits: &Limits) -> bool {
+/// Whether known devices are counted separately from strangers, and recorded so: at our own sign-in, or at the logins
+/// of other programs.
+pub fn counts_devices(limits: &Limits, login: ReplayedLogin) -> bool {
     let enforced = |limit: &Limit| limit.mode() == LimitMode::Enforce && !limit.rules().is_empty();
-    enforced(&limits.login_device) && enforced(&limits.login_account)
+    match login {
+        ReplayedLogin::Own => enforced(&limits.login_device) && enforced(&limits.login_account),
+        ReplayedLogin::Realm => enforced(&limits.guard_device) && enforced(&limits.guard_account),
+    }
 }
 
 /// Whether a limit counts wrong answers to challenges: only if none of its rules blocks.
@@ -61,6 +65,9 @@ pub fn logs_of(action: ReplayAction, row: &ReplayRow) -> impl Iterator<Item = Lo
     let limits: &[LimitName] = match action {
         ReplayAction::SignIn => &[LoginAccount, LoginAddress, LoginNetwork],
         ReplayAction::DeviceSignIn => &[LoginDevice],
+        ReplayAction::Attempt => &[GuardAccount, GuardAddress, GuardNetwork],
+        ReplayAction::DeviceAttempt => &[GuardDevice],
+        ReplayAction::AttemptAnswer => &[GuardAddress, GuardNetwork],
         ReplayAction::Guess => &[SmsGuess, LoginAddress, LoginNetwork],
         ReplayAction::Answer | ReplayAction::GuessApart => &[LoginAddress, LoginNetwork],
         ReplayAction::Send => &[SmsPhone, SmsAddress, SmsNetwork, SmsPrefix, SmsTotal],

@@ -14,6 +14,7 @@
 //!   right within ten minutes from the same address, the estimate takes it for right, otherwise for wrong.
 //!   Attempts that were recorded together are assumed to have come at even intervals.
 //! - Who would have solved a challenge that only the draft asks for. The estimate assumes that nobody does.
+//! - What was asked for and then abandoned at the login of another program: it is not recorded.
 //! - Which log counts a refused attempt, if a flood was recorded without its subjects. It keeps its decision.
 //!
 //! The estimate also assumes that the same attempts come at the same times, however they are answered; that

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::logs_of::{counts_devices, is_replayed, limits};
 use super::read::{ReadError, RecordRead, read};
+use super::row::ReplayedLogin;
 use super::{Comparison, replay};
 use crate::clock::{Clock, Micros};
 use crate::config::{LimitName, Limits};
@@ -181,10 +182,14 @@ fn back(draft: &Limits) -> Duration {
     limits(draft).into_iter().map(Limit::longest_window).max().unwrap_or_default()
 }
 
-/// Limits that are not recorded attempt by attempt; and the limit on devices, unless devices are recorded
+/// Limits that are not recorded attempt by attempt; and the limits on devices, unless devices are recorded
 /// separately.
 fn not_replayed(in_force: &Limits, draft: &Limits) -> Vec<String> {
-    let replayed = |name| is_replayed(name) && (name != LimitName::LoginDevice || counts_devices(in_force));
+    let replayed = |name| match name {
+        LimitName::LoginDevice => counts_devices(in_force, ReplayedLogin::Own),
+        LimitName::GuardDevice => counts_devices(in_force, ReplayedLogin::Realm),
+        name => is_replayed(name),
+    };
     let names = draft.iter().map(Limit::name);
     names.filter(|name| !LimitName::parse(name).is_some_and(replayed)).map(str::to_owned).collect()
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
+use serde::Deserialize;
 use sqlx::{AssertSqlSafe, query_as, query_scalar};
 
 use super::logs_of::is_replayed;
@@ -41,9 +42,11 @@ pub enum ReadError {
 }
 
 /// Which events are attempts: the first condition that is true. A sign-in by code is the guess before it.
-const ACTIONS: [(&str, ReplayAction); 10] = [
+const ACTIONS: [(&str, ReplayAction); 13] = [
     ("action = 'sign-in' AND name = 'device'", ReplayAction::DeviceSignIn),
     ("action = 'sign-in' AND (name IS NULL OR name <> 'code')", ReplayAction::SignIn),
+    ("action = 'attempt' AND detail LIKE '{\"device\":%'", ReplayAction::DeviceAttempt),
+    ("action = 'attempt'", ReplayAction::Attempt),
     ("action = 'send'", ReplayAction::Send),
     ("action = 'guess' AND detail IS NULL", ReplayAction::Guess),
     (
@@ -56,6 +59,7 @@ const ACTIONS: [(&str, ReplayAction); 10] = [
         "action = 'captcha' AND outcome = 'wrong' AND COALESCE(name, '') NOT IN ('attempt', 'verification')",
         ReplayAction::Answer,
     ),
+    ("action = 'captcha' AND outcome = 'wrong' AND name = 'attempt'", ReplayAction::AttemptAnswer),
     ("action = 'reset'", ReplayAction::Clear),
     ("action = 'admin' AND name = 'subject.clear' AND outcome = 'ok'", ReplayAction::Clear),
 ];
@@ -84,7 +88,9 @@ fn sql() -> String {
     let outcome = case(&mut OUTCOMES.iter().map(|(word, _)| format!("outcome = '{word}'")));
     let limit = case(&mut LimitName::ALL.iter().map(|name| match name {
         // A new password, which clears the account's log.
-        LimitName::LoginAccount => "limit_name = 'login-account' OR action = 'reset'".to_owned(),
+        LimitName::LoginAccount => {
+            "limit_name = 'login-account' OR action = 'reset' AND limit_name IS NULL".to_owned()
+        }
         name => format!("limit_name = '{}'", name.as_str()),
     }));
     format!(
@@ -92,14 +98,17 @@ fn sql() -> String {
             CAST({action} + 32 * {outcome} + 1024 * {limit} + 32768 * COALESCE(rule, 0) + 1048576 * noted
                 + 2097152 * solved + 4194304 * CASE WHEN detail = '{NOT_FORGIVEN}' THEN 1 ELSE 0 END AS BIGINT),
             account_key, address_key, network_key, phone_key, prefix_key,
-            CASE WHEN action = 'sign-in' AND name = 'device' THEN detail END
+            CASE WHEN action = 'sign-in' AND name = 'device' OR action = 'attempt' OR action = 'captcha'
+                OR action = 'admin' AND limit_name LIKE 'guard-%' THEN detail END,
+            CASE WHEN action = 'attempt' THEN name END
         FROM events WHERE (at, id) > ($1, $2) AND at < $3 AND {action} < 31 ORDER BY at, id LIMIT $4"
     )
 }
 
 type KeyColumn = Option<i64>;
+type TextColumn = Option<String>;
 type EventColumns =
-    (i64, i64, i64, i64, i64, KeyColumn, KeyColumn, KeyColumn, KeyColumn, KeyColumn, Option<String>);
+    (i64, i64, i64, i64, i64, KeyColumn, KeyColumn, KeyColumn, KeyColumn, KeyColumn, TextColumn, TextColumn);
 
 /// Everything from `back` before the span to its end.
 pub async fn read(db: &Db, from: Micros, to: Micros, back: Duration) -> Result<RecordRead, ReadError> {
@@ -144,7 +153,7 @@ async fn nth_newest(db: &Db, to: Micros, n: usize) -> Result<Option<Micros>, DbE
 }
 
 fn recorded(fields: &EventColumns) -> Option<RecordedEvent> {
-    let (at, _, until, count, code, account, address, network, phone, prefix, device) = fields;
+    let (at, _, until, count, code, account, address, network, phone, prefix, detail, realm) = fields;
     let part = |shift: u32| (code >> shift & 31) as usize;
     let flag = |bit: u32| code >> bit & 1 == 1;
     let action = ACTIONS.get(part(0))?.1;
@@ -159,12 +168,9 @@ fn recorded(fields: &EventColumns) -> Option<RecordedEvent> {
         Some(LimitName::SmsGuess) if apart => None,
         limit => limit.filter(|limit| is_replayed(*limit)),
     };
-    // A device is identified together with its account.
-    let device = device.as_ref().map(|detail| {
-        let mut hasher = DefaultHasher::new();
-        (account, detail).hash(&mut hasher);
-        hasher.finish() as i64
-    });
+    let detail = detail.as_deref().map(DetailFields::read).unwrap_or_default();
+    let realm = realm.as_ref().or(detail.realm.as_ref());
+    let in_realm = |key: &KeyColumn| realm.map_or(*key, |realm| Some(together((realm, (*key)?))));
     Some(RecordedEvent {
         at: Micros(*at),
         until: Micros(*until),
@@ -175,7 +181,37 @@ fn recorded(fields: &EventColumns) -> Option<RecordedEvent> {
         rule: part(15) as u8,
         noted: flag(20),
         solved: flag(21),
-        forgave: !flag(22),
-        keys: [*account, *address, *network, *phone, *prefix, device],
+        forgave: !flag(22) && detail.forgave.unwrap_or(true),
+        keys: [
+            *account,
+            in_realm(address),
+            in_realm(network),
+            *phone,
+            *prefix,
+            // A device is identified together with its account.
+            detail.device.map(|device| together((account, device))),
+        ],
     })
+}
+
+/// What a replay reads in the detail of an event.
+#[derive(Default, Deserialize)]
+struct DetailFields {
+    device: Option<String>,
+    /// Of a wrong answer, and of a log that was cleared.
+    realm: Option<String>,
+    forgave: Option<bool>,
+}
+
+impl DetailFields {
+    fn read(detail: &str) -> Self {
+        serde_json::from_str(detail).unwrap_or_default()
+    }
+}
+
+/// One key for several.
+fn together(parts: impl Hash) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    parts.hash(&mut hasher);
+    hasher.finish() as i64
 }

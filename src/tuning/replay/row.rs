@@ -23,12 +23,23 @@ pub const KINDS: usize = 6;
 /// The number for no subject.
 pub const NOBODY: u32 = u32::MAX;
 
+/// Where a password was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplayedLogin {
+    Own,
+    /// Another program's.
+    Realm,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum ReplayAction {
     SignIn,
     /// A password that counts in the log of a known device.
     DeviceSignIn,
+    /// A password at another program's login. Its subjects belong to the realm.
+    Attempt,
+    DeviceAttempt,
     Guess,
     /// A guess at a code from a known device or at another program; no replayed log counts it.
     DeviceGuess,
@@ -39,6 +50,8 @@ pub enum ReplayAction {
     Register,
     /// A wrong answer to a challenge, which nothing refuses.
     Answer,
+    /// The same at another program's login.
+    AttemptAnswer,
     /// A log was cleared: by an administrator, or because a code set a new password.
     Clear,
 }
@@ -46,7 +59,24 @@ pub enum ReplayAction {
 impl ReplayAction {
     /// Whether a password or a code is compared: it takes its slot in the logs before its outcome is known.
     pub const fn is_compared(self) -> bool {
-        matches!(self, Self::SignIn | Self::DeviceSignIn | Self::Guess | Self::DeviceGuess | Self::GuessApart)
+        self.is_password() || matches!(self, Self::Guess | Self::DeviceGuess | Self::GuessApart)
+    }
+
+    pub const fn is_password(self) -> bool {
+        matches!(self, Self::SignIn | Self::DeviceSignIn | Self::Attempt | Self::DeviceAttempt)
+    }
+
+    pub const fn is_answer(self) -> bool {
+        matches!(self, Self::Answer | Self::AttemptAnswer)
+    }
+
+    /// For a password from a known device: whose login it is at, and what it counts as if devices are strangers.
+    pub const fn from_device(self) -> Option<(ReplayedLogin, Self)> {
+        match self {
+            Self::DeviceSignIn => Some((ReplayedLogin::Own, Self::SignIn)),
+            Self::DeviceAttempt => Some((ReplayedLogin::Realm, Self::Attempt)),
+            _ => None,
+        }
     }
 }
 
@@ -237,12 +267,18 @@ fn find_honest(rows: &mut [ReplayRow]) {
     let mut right: [HashMap<[u32; 2], Micros>; 2] = Default::default();
     for row in rows.iter_mut().rev() {
         let who = match row.action {
-            ReplayAction::SignIn | ReplayAction::DeviceSignIn => ACCOUNT,
+            ReplayAction::SignIn
+            | ReplayAction::DeviceSignIn
+            | ReplayAction::Attempt
+            | ReplayAction::DeviceAttempt => ACCOUNT,
             ReplayAction::Guess
             | ReplayAction::DeviceGuess
             | ReplayAction::GuessApart
             | ReplayAction::Send => PHONE,
-            ReplayAction::Register | ReplayAction::Answer | ReplayAction::Clear => continue,
+            ReplayAction::Register
+            | ReplayAction::Answer
+            | ReplayAction::AttemptAnswer
+            | ReplayAction::Clear => continue,
         };
         let pair = [row.subjects[who], row.subjects[ADDRESS]];
         let known = !pair.contains(&NOBODY);

@@ -51,8 +51,10 @@ impl Asker<'_> {
         let bound = self.counted(&origin);
         let redeemed = services.captchas.redeem(self.form, &self.client_of(&bound.address), answer).await;
         let audit = &services.audit;
+        let realm = self.realm.filter(|_| self.form == CaptchaForm::Attempt);
         let event = |at, outcome| AuditEvent {
             name: Some(self.form.as_str()),
+            detail: realm.map(|realm| json!({ "realm": realm.as_str() }).to_string()),
             address: Some(EventSubject::Address(&origin.address)),
             network: Some(EventSubject::Network(&origin.network)),
             ..AuditEvent::new(at, Action::Captcha, outcome)
@@ -69,7 +71,11 @@ impl Asker<'_> {
             let counted = services.sign_in.guard().count_answer(self.login(), &live.limits, &bound).await;
             audit.record(event(counted.map_or_else(|| audit.now(), |counted| counted.at), Outcome::Wrong));
         } else {
-            let detail = Some(json!({ "why": redeemed.as_str() }).to_string());
+            let mut detail = json!({ "why": redeemed.as_str() });
+            if let Some(realm) = realm {
+                detail["realm"] = realm.as_str().into();
+            }
+            let detail = Some(detail.to_string());
             audit.record(AuditEvent { detail, ..event(audit.now(), Outcome::Failed) });
         }
         Answered::Wrong

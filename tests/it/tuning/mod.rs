@@ -4,6 +4,7 @@ mod files;
 #[cfg(feature = "nacos")]
 mod nacos;
 mod preview;
+mod realms;
 pub mod rig;
 mod saving;
 mod service;

@@ -38,8 +38,7 @@ pub fn count(
         .map(|limit| Counted { rules: vec![0; limit.rules().len()], ..Counted::default() })
         .collect();
     // Wrong answers are in no report, because nothing refuses them.
-    let reported =
-        |(_, attempt): &(usize, &Attempt)| attempt.action != ReplayAction::Answer && attempt.at >= from;
+    let reported = |(_, attempt): &(usize, &Attempt)| !attempt.action.is_answer() && attempt.at >= from;
     for (number, attempt) in attempts.iter().enumerate().filter(reported) {
         let (was, is) = (&recorded.fates[number], &real.fates[number]);
         let add = |counted: &mut Counted, of: Option<LimitName>| {

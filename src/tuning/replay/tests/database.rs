@@ -6,7 +6,7 @@ use super::against_truth::{assert_exact, plenty, today};
 use super::counted::count;
 use super::drafts::{enforced, limits};
 use super::truth::{Run, run};
-use super::week::{Attempt, BEGIN, Shape, week};
+use super::week::{Attempt, BEGIN, REALM, Shape, week};
 use crate::audit::{self, Audit, AuditEvent, EventRule, EventSubject, FROM_DEVICE, NOT_FORGIVEN};
 use crate::clock::{Clock, Micros};
 use crate::config::Limits;
@@ -33,7 +33,8 @@ async fn record(audit: &Audit, clock: &Clock, attempts: &[Attempt], run: &Run) {
     for (written, number) in order.into_iter().enumerate() {
         let (attempt, fate) = (&attempts[number], &run.fates[number]);
         clock.set(Micros(fate.at));
-        let bytes = attempt.subjects.map(|subject| subject.map(i64::to_be_bytes));
+        // An address is the same in every realm.
+        let bytes = attempt.subjects.map(|subject| subject.map(|subject| (subject % REALM).to_be_bytes()));
         let words = attempt.subjects.map(|subject| subject.map(|subject| format!("+{subject}")));
         let outcome = match (&fate.refused, attempt.action, attempt.right) {
             (Some((_, refusal)), ..) => audit::Outcome::refused(refusal),
@@ -43,26 +44,42 @@ async fn record(audit: &Audit, clock: &Clock, attempts: &[Attempt], run: &Run) {
         };
         let action = match attempt.action {
             ReplayAction::SignIn | ReplayAction::DeviceSignIn => audit::Action::SignIn,
+            ReplayAction::Attempt | ReplayAction::DeviceAttempt => audit::Action::Attempt,
             ReplayAction::Guess => audit::Action::Guess,
             ReplayAction::Send => audit::Action::Send,
-            ReplayAction::Answer => audit::Action::Captcha,
+            ReplayAction::Answer | ReplayAction::AttemptAnswer => audit::Action::Captcha,
             _ => audit::Action::Register,
         };
-        let right = fate.action == ReplayAction::SignIn && attempt.right && fate.refused.is_none();
-        let device = attempt.subjects[5].filter(|_| fate.action == ReplayAction::DeviceSignIn);
+        let right = attempt.right && fate.refused.is_none();
+        let device = attempt.subjects[5].filter(|_| fate.action.from_device().is_some());
+        let realm = attempt.subjects[1].map(|address| format!("realm-{}", address / REALM));
+        let (name, detail) = match fate.action {
+            ReplayAction::Attempt | ReplayAction::DeviceAttempt => {
+                let detail = match (device, right && !fate.forgave) {
+                    (Some(device), false) => Some(format!(r#"{{"device":"{device}"}}"#)),
+                    (Some(device), true) => Some(format!(r#"{{"device":"{device}","forgave":false}}"#)),
+                    (None, true) => Some(NOT_FORGIVEN.to_owned()),
+                    (None, false) => None,
+                };
+                (realm.as_deref(), detail)
+            }
+            ReplayAction::AttemptAnswer => {
+                (Some("attempt"), realm.map(|realm| format!(r#"{{"realm":"{realm}"}}"#)))
+            }
+            ReplayAction::SignIn if right && !fate.forgave => (None, Some(NOT_FORGIVEN.to_owned())),
+            _ => (device.map(|_| FROM_DEVICE), device.map(|device| format!(r#"{{"device":"{device}"}}"#))),
+        };
         audit.record(AuditEvent {
             settled: fate.refused.is_none().then_some(Micros(fate.until)),
             why: fate.refused.as_ref().map(|(limit, refusal)| EventRule::refused(limit.as_str(), refusal)),
-            name: device.map(|_| FROM_DEVICE),
+            name,
             solved: attempt.solved,
             account: words[0].as_deref().map(EventSubject::Login),
             address: bytes[1].as_ref().map(|bytes| EventSubject::Address(bytes)),
             network: bytes[2].as_ref().map(|bytes| EventSubject::Network(bytes)),
             phone: words[3].as_deref().map(EventSubject::Phone),
             prefix: words[4].as_deref().map(EventSubject::Prefix),
-            detail: device
-                .map(|device| format!(r#"{{"device":"{device}"}}"#))
-                .or((right && !fate.forgave).then(|| NOT_FORGIVEN.to_owned())),
+            detail,
             ..AuditEvent::new(Micros(fate.at), action, outcome)
         });
         if written % 200 == 0 {
@@ -78,6 +95,7 @@ on_both_databases!(
     what_is_read_from_the_database_gives_what_a_draft_would_have_decided,
     limits_that_came_into_force_within_the_span_are_told_of,
     a_preview_tells_what_it_read_and_what_it_lacks,
+    an_address_counts_in_each_realm_for_itself,
 );
 
 async fn what_is_read_from_the_database_gives_the_decisions_that_were_made(database: TestDatabase) {
@@ -153,7 +171,7 @@ async fn a_preview_tells_what_it_read_and_what_it_lacks(database: TestDatabase) 
     let previews = PreviewService::default();
     let draft = || Limits::default();
     let report = previews.preview((&db, &clock), since_ever(), draft(), DAY).await.unwrap();
-    let reported = attempts.iter().filter(|attempt| attempt.action != ReplayAction::Answer);
+    let reported = attempts.iter().filter(|attempt| !attempt.action.is_answer());
     let counted = reported.filter(|attempt| attempt.at > clock.now().0 - DAY.as_micros() as i64);
     let last = 1;
     let recorded = &report.comparison.recorded.all;
@@ -169,4 +187,32 @@ async fn a_preview_tells_what_it_read_and_what_it_lacks(database: TestDatabase) 
     assert!(later.to > report.to);
     let refused = previews.preview((&db, &clock), since_ever(), draft(), Duration::from_secs(1)).await;
     assert!(matches!(refused, Err(PreviewError::Span(_))));
+}
+
+async fn an_address_counts_in_each_realm_for_itself(database: TestDatabase) {
+    let db = database.open().await;
+    let clock = Clock::manual(Micros(BEGIN));
+    let audit = audit(&db, &clock);
+    for (number, name) in [Some("shop"), Some("mail"), None].into_iter().cycle().take(9).enumerate() {
+        clock.advance(Duration::from_secs(1));
+        let account = format!("somebody-{number}");
+        let action = if name.is_some() { audit::Action::Attempt } else { audit::Action::SignIn };
+        audit.record(AuditEvent {
+            name,
+            account: Some(EventSubject::Login(&account)),
+            address: Some(EventSubject::Address(&[4, 203, 0, 113, 7])),
+            network: Some(EventSubject::Network(&[4, 203, 0, 113])),
+            ..AuditEvent::new(clock.now(), action, audit::Outcome::Wrong)
+        });
+    }
+    audit.flush().await;
+    clock.advance(Duration::from_secs(1));
+    let refused = async |max| {
+        let rule = || vec![Rule::sliding(max, DAY, RuleAction::Block)];
+        let draft = limits(&[enforced("guard-address", rule()), enforced("guard-network", rule())]);
+        let current = PreviewBase { limits: Limits::default(), since: None };
+        let report = PreviewService::default().preview((&db, &clock), current, draft, DAY).await.unwrap();
+        report.comparison.draft.all.throttled
+    };
+    assert_eq!((refused(3).await, refused(2).await, refused(1).await), (0, 2, 4));
 }

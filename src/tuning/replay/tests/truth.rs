@@ -45,6 +45,9 @@ pub fn asked(action: ReplayAction) -> &'static [(LimitName, usize)] {
     match action {
         ReplayAction::SignIn => &[(LoginAccount, 0), (LoginAddress, 1), (LoginNetwork, 2)],
         ReplayAction::DeviceSignIn => &[(LoginDevice, 5)],
+        ReplayAction::Attempt => &[(GuardAccount, 0), (GuardAddress, 1), (GuardNetwork, 2)],
+        ReplayAction::DeviceAttempt => &[(GuardDevice, 5)],
+        ReplayAction::AttemptAnswer => &[(GuardAddress, 1), (GuardNetwork, 2)],
         ReplayAction::Guess => &[(SmsGuess, 3), (LoginAddress, 1), (LoginNetwork, 2)],
         ReplayAction::Answer | ReplayAction::GuessApart => &[(LoginAddress, 1), (LoginNetwork, 2)],
         ReplayAction::Send => {
@@ -130,9 +133,8 @@ impl Machine<'_> {
         };
         // An attempt that refuses nothing is counted by no limit that blocks.
         let blocks = |limit: &&Limit| limit.rules().iter().any(|rule| rule.then == RuleAction::Block);
-        let counts = |(limit, _): &&(LimitName, usize)| {
-            action != ReplayAction::Answer || !blocks(&limits[*limit as usize])
-        };
+        let counts =
+            |(limit, _): &&(LimitName, usize)| !action.is_answer() || !blocks(&limits[*limit as usize]);
         asked(action).iter().filter(counts).map(bucket).collect()
     }
 
@@ -160,20 +162,22 @@ impl Machine<'_> {
 
     async fn arrive(&mut self, number: usize) {
         let attempt = self.attempts[number];
-        let action = match attempt.action {
-            ReplayAction::DeviceSignIn if !counts_devices(self.limits(attempt.at)) => ReplayAction::SignIn,
-            action => action,
+        let action = match attempt.action.from_device() {
+            Some((login, stranger)) if !counts_devices(self.limits(attempt.at), login) => stranger,
+            _ => attempt.action,
         };
         let owned = self.buckets(&attempt, action);
         match action {
-            ReplayAction::SignIn | ReplayAction::DeviceSignIn | ReplayAction::Guess => {
+            action if action.is_compared() => {
                 let limiter = self.limiter.clone();
-                let known = action == ReplayAction::DeviceSignIn;
-                let as_stranger = known.then(|| self.buckets(&attempt, ReplayAction::SignIn));
+                let stranger = action.from_device().map(|(_, stranger)| stranger);
+                let as_stranger = stranger.map(|stranger| (stranger, self.buckets(&attempt, stranger)));
                 let mut wait = tokio::spawn(async move {
                     let own = hold(&limiter, &owned, attempt.solved).await;
                     match (own, as_stranger) {
-                        (Asked::Refused(refusal), Some(owned)) if refusal.then == RuleAction::Block => {
+                        (Asked::Refused(refusal), Some((stranger, owned)))
+                            if refusal.then == RuleAction::Block =>
+                        {
                             match hold(&limiter, &owned, attempt.solved).await {
                                 Asked::Refused(other)
                                     if (refusal.then, refusal.retry_after)
@@ -181,7 +185,7 @@ impl Machine<'_> {
                                 {
                                     (action, Asked::Refused(refusal))
                                 }
-                                said => (ReplayAction::SignIn, said),
+                                said => (stranger, said),
                             }
                         }
                         (said, _) => (action, said),
@@ -262,7 +266,7 @@ impl Machine<'_> {
     async fn verified(&mut self, number: usize, hold: Hold<MemoryStore>) {
         let attempt = self.attempts[number];
         match (attempt.right, attempt.action) {
-            (true, ReplayAction::SignIn | ReplayAction::DeviceSignIn) => {
+            (true, action) if action.is_password() => {
                 let succeeded = hold.succeed(|bucket| bucket == 0).await;
                 self.fates[number].as_mut().expect("told").forgave = succeeded.expect("a store in memory").1;
             }
@@ -309,9 +313,11 @@ pub fn record(attempts: &[Attempt], fates: &[Fate]) -> Vec<(RecordedEvent, Vec<u
             (None, false, _) => ReplayOutcome::Wrong,
         };
         let mut keys = attempt.subjects;
-        keys[DEVICE] = keys[DEVICE].filter(|_| fate.action == ReplayAction::DeviceSignIn);
-        // Whether a known device's success was to forgive is not recorded.
-        let told = fate.action == ReplayAction::SignIn && outcome == ReplayOutcome::Ok;
+        keys[DEVICE] = keys[DEVICE].filter(|_| fate.action.from_device().is_some());
+        // Whether a known device's success was to forgive is not recorded at our own sign-in.
+        let told = fate.action.is_password()
+            && fate.action != ReplayAction::DeviceSignIn
+            && outcome == ReplayOutcome::Ok;
         let row = RecordedEvent {
             at: Micros(fate.at),
             until: Micros(fate.until),

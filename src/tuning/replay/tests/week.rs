@@ -66,11 +66,43 @@ pub fn week(seed: u64, shape: Shape) -> Vec<Attempt> {
     week.pumping(9_000);
     week.registrations();
     let mut attempts = week.attempts;
+    for realm in 1..=2_i64 {
+        let seed = seed.wrapping_mul(0x9e37_79b9).wrapping_add(realm.unsigned_abs());
+        attempts.extend(realm_week(seed, shape).into_iter().filter_map(|attempt| attempt.in_realm(realm)));
+    }
     attempts.sort_by_key(|attempt| attempt.at);
     for index in 1..attempts.len() {
         attempts[index].at = attempts[index].at.max(attempts[index - 1].at + 1);
     }
     attempts
+}
+
+/// What happens at the login of another program.
+fn realm_week(seed: u64, shape: Shape) -> Vec<Attempt> {
+    let mut week = Week { chance: Chance(seed), others: Chance(!seed), shape, attempts: Vec::new() };
+    for person in 0..shape.people / 3 {
+        week.person(person);
+    }
+    week.attack_on_one(7_000);
+    week.spray(8_000);
+    week.attempts
+}
+
+/// Subjects of the n-th realm have numbers from n times this on; the rest is the same name or address elsewhere.
+pub const REALM: i64 = 1_000_000;
+
+impl Attempt {
+    /// The same at another program's login, which counts for itself; None if it is no password.
+    fn in_realm(self, realm: i64) -> Option<Self> {
+        let action = match self.action {
+            ReplayAction::SignIn => ReplayAction::Attempt,
+            ReplayAction::DeviceSignIn => ReplayAction::DeviceAttempt,
+            ReplayAction::Answer => ReplayAction::AttemptAnswer,
+            _ => return None,
+        };
+        let subjects = self.subjects.map(|subject| subject.map(|subject| subject + realm * REALM));
+        Some(Self { action, subjects, ..self })
+    }
 }
 
 impl Week {
