@@ -3,7 +3,7 @@
 use super::event::{Action, Outcome};
 
 /// What there is much of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AttackKind {
     /// Passwords that were wrong, or refused before they were compared.
     SignIns,
@@ -11,16 +11,19 @@ pub enum AttackKind {
     Messages,
     /// Registrations, successful or not.
     Registrations,
+    /// As sign-ins, at another program's login. Each realm is watched by itself.
+    Attempts,
 }
 
 impl AttackKind {
-    pub const ALL: [Self; 3] = [Self::SignIns, Self::Messages, Self::Registrations];
+    pub const ALL: [Self; 4] = [Self::SignIns, Self::Messages, Self::Registrations, Self::Attempts];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::SignIns => "sign-ins",
             Self::Messages => "messages",
             Self::Registrations => "registrations",
+            Self::Attempts => "attempts",
         }
     }
 
@@ -33,13 +36,16 @@ impl AttackKind {
             Self::SignIns => Action::SignIn,
             Self::Messages => Action::Send,
             Self::Registrations => Action::Register,
+            Self::Attempts => Action::Attempt,
         }
     }
 
     /// The outcomes that count; all of them if empty. A successful sign-in is no reason for alarm.
     pub const fn outcomes(self) -> &'static [Outcome] {
         match self {
-            Self::SignIns => &[Outcome::Wrong, Outcome::Challenged, Outcome::Throttled, Outcome::Busy],
+            Self::SignIns | Self::Attempts => {
+                &[Outcome::Wrong, Outcome::Challenged, Outcome::Throttled, Outcome::Busy]
+            }
             Self::Messages | Self::Registrations => &[],
         }
     }
@@ -51,7 +57,7 @@ impl AttackKind {
     /// Fewer in five minutes are never unusual.
     pub const fn floor(self) -> u64 {
         match self {
-            Self::SignIns => 50,
+            Self::SignIns | Self::Attempts => 50,
             Self::Messages | Self::Registrations => 30,
         }
     }

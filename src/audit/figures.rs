@@ -24,6 +24,8 @@ const ATTEMPTS: &str = "action IN ('sign-in', 'register', 'send', 'guess', 'cust
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventCount {
     pub action: Action,
+    /// Of an attempt at another program's login; empty for everything else.
+    pub realm: String,
     pub outcome: Outcome,
     /// Empty if no limit decided.
     pub limit: String,
@@ -58,7 +60,14 @@ pub struct SharedAddress {
 
 /// Key and mask of an address, its attempts, the accounts tried from there, all attempts.
 type SharedRow = (Option<i64>, Option<String>, i64, i64, i64);
-type SumRow = (i64, String, String, String, i64, i64);
+type SumRow = (i64, String, String, String, String, i64, i64);
+
+/// The sums of minutes from `$1` until `$2`.
+const COUNTS: &str =
+    "(SELECT minute, action, '' AS realm, outcome, limit_name, noted, count FROM event_counts
+    WHERE minute >= $1 AND minute < $2 UNION ALL
+    SELECT minute, 'attempt' AS action, realm, outcome, limit_name, noted, count FROM realm_counts
+    WHERE minute >= $1 AND minute < $2) AS counts";
 
 impl EventLog {
     /// How often each thing happened, step by step, from `since` (rounded down to a whole step) until
@@ -70,16 +79,17 @@ impl EventLog {
         until: Micros,
         step: Duration,
     ) -> Result<Vec<FiguresStep>, DbError> {
-        const SQL: &str =
-            "SELECT CAST(minute / $1 * $1 AS BIGINT) AS step, action, outcome, limit_name, noted,
-            CAST(SUM(count) AS BIGINT) FROM event_counts WHERE minute >= $2 AND minute < $3
-            GROUP BY step, action, outcome, limit_name, noted
-            ORDER BY step, action, outcome, limit_name, noted";
+        let sql = format!(
+            "SELECT CAST(minute / $3 * $3 AS BIGINT) AS step, action, realm, outcome, limit_name, noted,
+            CAST(SUM(count) AS BIGINT) FROM {COUNTS}
+            GROUP BY step, action, realm, outcome, limit_name, noted
+            ORDER BY step, action, realm, outcome, limit_name, noted"
+        );
         let step = step.max(MINUTE).as_micros() as i64;
         let step = step - step % MINUTE.as_micros() as i64;
         let since = since.0 - since.0.rem_euclid(step);
-        let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(SQL).bind(step).bind(since).bind(until.0)
-            .fetch_all(pool).await)?;
+        let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
+            .bind(step).fetch_all(pool).await)?;
         let mut steps: Vec<FiguresStep> = Vec::new();
         for (at, rest) in rows.into_iter().map(parse) {
             let sum = rest?;
@@ -94,13 +104,15 @@ impl EventLog {
     /// How often each thing happened from `since` (rounded down to a whole minute) until `until`, the most
     /// frequent first.
     pub async fn totals(&self, since: Micros, until: Micros) -> Result<Vec<EventCount>, DbError> {
-        const SQL: &str = "SELECT CAST(0 AS BIGINT), action, outcome, limit_name, noted,
-            CAST(SUM(count) AS BIGINT) AS total FROM event_counts WHERE minute >= $1 AND minute < $2
-            GROUP BY action, outcome, limit_name, noted
-            ORDER BY total DESC, action, outcome, limit_name, noted";
+        let sql = format!(
+            "SELECT CAST(0 AS BIGINT), action, realm, outcome, limit_name, noted,
+            CAST(SUM(count) AS BIGINT) AS total FROM {COUNTS}
+            GROUP BY action, realm, outcome, limit_name, noted
+            ORDER BY total DESC, action, realm, outcome, limit_name, noted"
+        );
         let since = since.0 - since.0.rem_euclid(MINUTE.as_micros() as i64);
-        let rows: Vec<SumRow> =
-            on_db!(&self.db, pool => query_as(SQL).bind(since).bind(until.0).fetch_all(pool).await)?;
+        let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
+            .fetch_all(pool).await)?;
         Ok(rows.into_iter().map(|row| parse(row).1).collect::<Result<_, _>>()?)
     }
 
@@ -149,10 +161,10 @@ impl EventLog {
     }
 }
 
-fn parse((at, did, ended, limit, noted, count): SumRow) -> (Micros, Result<EventCount, sqlx::Error>) {
+fn parse((at, did, realm, ended, limit, noted, count): SumRow) -> (Micros, Result<EventCount, sqlx::Error>) {
     let sum = || {
         let (action, outcome) = (action(&did)?, outcome(&ended)?);
-        Ok(EventCount { action, outcome, limit, noted: noted != 0, count })
+        Ok(EventCount { action, realm, outcome, limit, noted: noted != 0, count })
     };
     (Micros(at), sum())
 }

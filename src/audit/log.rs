@@ -23,6 +23,8 @@ pub struct EventFilter {
     /// One of these; any if empty.
     pub actions: Vec<Action>,
     pub outcomes: Vec<Outcome>,
+    /// Attempts at this login of another program.
+    pub realm: Option<String>,
     pub limit: Option<String>,
     /// By [`Audit::subject`](super::Audit::subject).
     pub account: Option<i64>,
@@ -38,10 +40,12 @@ pub struct EventFilter {
     pub folded: Option<Vec<FoldedAttack>>,
 }
 
-/// An attack whose events are left out: those of its kind in its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An attack whose events are left out: those of its kind in its time, and in its realm.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoldedAttack {
     pub kind: AttackKind,
+    /// Empty if it is here.
+    pub realm: String,
     pub from: Micros,
     /// Inclusive.
     pub until: Micros,
@@ -103,7 +107,7 @@ impl EventLog {
         limit: u32,
     ) -> Result<EventPage, DbError> {
         // A text that PostgreSQL cannot store matches nothing.
-        if filter.limit.as_ref().is_some_and(|name| name.contains('\0')) {
+        if filter.has_nul() {
             return Ok(EventPage::empty());
         }
         let (tests, numbers, texts) = filter.tests();
@@ -136,7 +140,7 @@ impl EventLog {
         step: Duration,
     ) -> Result<Vec<(Micros, Outcome, i64)>, DbError> {
         const MOST_ROWS: i64 = 100_000;
-        if filter.limit.as_ref().is_some_and(|name| name.contains('\0')) {
+        if filter.has_nul() {
             return Ok(Vec::new());
         }
         let (tests, numbers, texts) = filter.tests();
@@ -197,7 +201,10 @@ impl EventFilter {
             ("address_key =", self.address),
             ("phone_key =", self.phone),
         ];
-        let texts = [("limit_name =", self.limit.as_deref())];
+        let texts = [
+            ("limit_name =", self.limit.as_deref()),
+            ("action = 'attempt' AND name =", self.realm.as_deref()),
+        ];
         let numbers: Vec<_> = numbers.into_iter().filter_map(|(test, value)| Some((test, value?))).collect();
         let texts: Vec<_> = texts.into_iter().filter_map(|(test, value)| Some((test, value?))).collect();
         let tests = numbers.iter().map(|(test, _)| test).chain(texts.iter().map(|(test, _)| test));
@@ -208,9 +215,13 @@ impl EventFilter {
                 let _ = write!(sql, " AND {}", one_of(column, &words));
             }
         }
+        let mut texts: Vec<&str> = texts.into_iter().map(|(_, value)| value).collect();
         if let Some(attacks) = &self.folded {
             sql.push_str(" AND action <> 'attack'");
-            attacks.iter().for_each(|attack| sql.push_str(&attack.without()));
+            for attack in attacks {
+                texts.extend(Some(attack.realm.as_str()).filter(|realm| !realm.is_empty()));
+                sql.push_str(&attack.without(numbers.len() + texts.len() + 3));
+            }
         }
         // As a literal, because a partial index covers noted rows.
         sql.push_str(match self.noted {
@@ -219,21 +230,26 @@ impl EventFilter {
             None => "",
         });
         let numbers = numbers.into_iter().map(|(_, value)| value).collect();
-        (sql, numbers, texts.into_iter().map(|(_, value)| value).collect())
+        (sql, numbers, texts)
+    }
+
+    fn has_nul(&self) -> bool {
+        [&self.limit, &self.realm].into_iter().flatten().any(|name| name.contains('\0'))
     }
 }
 
 impl FoldedAttack {
-    /// The condition for everything else.
-    fn without(self) -> String {
-        let Self { kind, from, until } = self;
+    /// The condition for everything else; `realm` is the number of the realm's parameter, if it has one.
+    fn without(&self, realm: usize) -> String {
+        let Self { kind, from, until, .. } = self;
         let outcomes = of(kind.outcomes());
         let outcomes = match outcomes.is_empty() {
             true => String::new(),
             false => format!(" AND {}", one_of("outcome", &outcomes)),
         };
         let action = one_of("action", &of(&[kind.action()]));
-        format!(" AND NOT ({action}{outcomes} AND at >= {} AND at <= {})", from.0, until.0)
+        let realm = if self.realm.is_empty() { String::new() } else { format!(" AND name = ${realm}") };
+        format!(" AND NOT ({action}{realm}{outcomes} AND at >= {} AND at <= {})", from.0, until.0)
     }
 }
 

@@ -88,8 +88,12 @@ impl EventLog {
     }
 
     async fn purge_counts(&self, before: Micros) -> Result<(), DbError> {
-        const SQL: &str = "DELETE FROM event_counts WHERE minute < $1";
-        Ok(on_db!(&self.db, pool => query(SQL).bind(before.0).execute(pool).await.map(drop))?)
+        for sql in
+            ["DELETE FROM event_counts WHERE minute < $1", "DELETE FROM realm_counts WHERE minute < $1"]
+        {
+            on_db!(&self.db, pool => query(sql).bind(before.0).execute(pool).await.map(drop))?;
+        }
+        Ok(())
     }
 
     async fn count(&self) -> Result<u64, DbError> {

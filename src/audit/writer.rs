@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use metrics::Counter;
 use sqlx::{AssertSqlSafe, query};
 
-use super::event::{Action, FROM_DEVICE};
+use super::event::{Action, DEVICE_FIRST, FROM_DEVICE};
 use super::row::AuditRow;
 use crate::config::LimitName;
 use crate::db::{Db, DbError, Tx, on_tx};
@@ -204,6 +204,11 @@ async fn insert_rows(tx: &mut Tx, rows: &[AuditRow]) -> Result<u64, DbError> {
 fn counted_by(row: &AuditRow) -> &'static str {
     match (row.action, row.name.as_deref()) {
         (Action::SignIn, Some(FROM_DEVICE)) => LimitName::LoginDevice.as_str(),
+        (Action::Attempt, _)
+            if row.detail.as_deref().is_some_and(|detail| detail.starts_with(DEVICE_FIRST)) =>
+        {
+            LimitName::GuardDevice.as_str()
+        }
         _ => "",
     }
 }
@@ -214,16 +219,25 @@ async fn add_up(tx: &mut Tx, rows: &[AuditRow]) -> Result<(), DbError> {
     for row in rows {
         let minute = row.at.0 - row.at.0.rem_euclid(MINUTE);
         let limit = row.limit.as_deref().unwrap_or_else(|| counted_by(row));
-        let key = (minute, row.action.as_str(), row.outcome.as_str(), limit, i64::from(row.noted));
+        let (add, what) = match (row.action, row.name.as_deref()) {
+            (Action::Attempt, Some(realm)) => (ADD_ATTEMPT, realm),
+            (action, _) => (ADD, action.as_str()),
+        };
+        let key = (add, minute, what, row.outcome.as_str(), limit, i64::from(row.noted));
         *sums.entry(key).or_insert(0) += row.count;
     }
     for (key, count) in sums {
-        let (minute, action, outcome, limit, noted) = key;
-        on_tx!(&mut *tx, connection => query(ADD).bind(minute).bind(action).bind(outcome).bind(limit)
+        let (add, minute, what, outcome, limit, noted) = key;
+        on_tx!(&mut *tx, connection => query(add).bind(minute).bind(what).bind(outcome).bind(limit)
             .bind(noted).bind(count).execute(connection).await.map(drop))?;
     }
     Ok(())
 }
+
+/// Of attempts at other programs' logins, by realm.
+const ADD_ATTEMPT: &str = "INSERT INTO realm_counts (minute, realm, outcome, limit_name, noted, count)
+    VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (minute, realm, outcome, limit_name, noted)
+    DO UPDATE SET count = realm_counts.count + excluded.count";
 
 const ADD: &str = "INSERT INTO event_counts (minute, action, outcome, limit_name, noted, count)
     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (minute, action, outcome, limit_name, noted)

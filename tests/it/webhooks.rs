@@ -89,6 +89,7 @@ fn message(request: &Request) -> Value {
 
 on_both_stores!(
     an_attack_is_told_when_it_begins_and_when_it_is_over,
+    an_attack_at_another_login_is_told_with_its_realm,
     of_two_instances_one_tells_what_happened,
     what_fails_is_tried_again_under_the_same_id,
     a_receiver_is_told_what_it_asked_for,
@@ -225,6 +226,35 @@ async fn a_database_that_is_out_is_told_without_it() {
     assert_eq!((&up["type"], &up["data"]["part"]), (&json!("dependency.up"), &json!("database")));
 }
 
+/// As every instance does each ten seconds.
+async fn watch(app: &TestApp) {
+    app.services.audit.flush().await;
+    app.services.attacks.check().await.unwrap();
+    app.services.audit.flush().await;
+}
+
+async fn an_attack_at_another_login_is_told_with_its_realm(store: Store) {
+    let (server, secret) = (receiver(200).await, Secret::new());
+    let hook = secret.webhook(
+        &format!("{}/hook", server.uri()),
+        "allow_private = true, events = ['attack.began', 'attack.ended']",
+    );
+    let setup = TestApp::on(store).set("webhooks", format!("[{hook}]"));
+    let (app, _, shop) = crate::guard::started(setup).await;
+    for attempt in 0..50 {
+        shop.fail_from(&format!("198.51.{attempt}.7"), &format!("name-{attempt}")).await;
+    }
+    watch(&app).await;
+    let began = message(&received(&server, 1).await[0]);
+    assert_eq!(began["type"], "attack.began");
+    assert_eq!((&began["data"]["kind"], &began["data"]["realm"]), (&json!("attempts"), &json!("shop")));
+    app.advance(Duration::from_secs(20 * 60));
+    watch(&app).await;
+    let ended = message(&received(&server, 2).await[1]);
+    assert_eq!((&ended["type"], &ended["data"]["realm"]), (&json!("attack.ended"), &json!("shop")));
+    assert!(!ended.to_string().contains("name-") && !ended.to_string().contains("198.51"), "{ended}");
+}
+
 async fn an_attack_is_told_when_it_begins_and_when_it_is_over(store: Store) {
     let (server, secret) = (receiver(200).await, Secret::new());
     let hook = secret.webhook(
@@ -237,18 +267,12 @@ async fn an_attack_is_told_when_it_begins_and_when_it_is_over(store: Store) {
             .login(&format!("name-{attempt}"), "a wrong password")
             .await;
     }
-    // As every instance does each ten seconds.
-    let watch = async || {
-        app.services.audit.flush().await;
-        app.services.attacks.check().await.unwrap();
-        app.services.audit.flush().await;
-    };
-    watch().await;
+    watch(&app).await;
     let began = message(&received(&server, 1).await[0]);
     assert_eq!((&began["type"], &began["data"]["kind"]), (&json!("attack.began"), &json!("sign-ins")));
     assert_eq!(began["data"]["recent"], 60);
     app.advance(Duration::from_secs(20 * 60));
-    watch().await;
+    watch(&app).await;
     let ended = message(&received(&server, 2).await[1]);
     assert_eq!((&ended["type"], &ended["data"]["kind"]), (&json!("attack.ended"), &json!("sign-ins")));
     assert_eq!(ended["data"]["attack"], began["data"]["attack"]);

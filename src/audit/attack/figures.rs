@@ -103,7 +103,9 @@ pub fn figures(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>) -> 
     let (names, numbers, prefixes) =
         (ranked(|row| row.account), ranked(|row| row.phone), ranked(|row| row.prefix));
     let done = |row: &&FigureRow| match kind {
-        AttackKind::SignIns => matches!(row.outcome, Outcome::Ok | Outcome::Wrong) && !row.from_device,
+        AttackKind::SignIns | AttackKind::Attempts => {
+            matches!(row.outcome, Outcome::Ok | Outcome::Wrong) && !row.from_device
+        }
         AttackKind::Messages => matches!(row.outcome, Outcome::Ok | Outcome::Unknown),
         AttackKind::Registrations => row.outcome == Outcome::Ok,
     };
@@ -133,7 +135,7 @@ pub fn figures(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>) -> 
 fn honest(kind: AttackKind, rows: &[FigureRow], entered: &HashSet<i64>) -> u64 {
     let challenged = |row: &&FigureRow| row.outcome == Outcome::Challenged;
     match kind {
-        AttackKind::SignIns => {
+        AttackKind::SignIns | AttackKind::Attempts => {
             let pair = |row: &FigureRow| Some((row.account?, row.address?));
             let mut known: HashSet<i64> = right_later(rows, pair).into_iter().map(|(name, _)| name).collect();
             known.extend(

@@ -10,6 +10,7 @@ mod rule;
 mod table;
 #[cfg(test)]
 mod tests;
+mod traffic;
 mod watch;
 
 use crate::audit::attack_kind::AttackKind;
@@ -24,6 +25,8 @@ pub use watch::AttackWatch;
 pub struct AttackEntry {
     pub id: String,
     pub kind: AttackKind,
+    /// The realm whose login it is at; empty if it is here.
+    pub realm: String,
     pub began_at: Micros,
     /// The last time that the rate was unusual.
     pub seen_at: Micros,

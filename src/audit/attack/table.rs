@@ -4,14 +4,15 @@ use sqlx::{query, query_as};
 
 use super::AttackEntry;
 use super::figures::AttackFigures;
+use super::traffic::WatchedTraffic;
 use crate::audit::attack_kind::AttackKind;
 use crate::clock::Micros;
 use crate::db::{Db, DbError, on_db};
 
-const SHOWN: &str = "id, kind, began_at, seen_at, ended_at, figures";
-type StoredAttack = (String, String, i64, i64, Option<i64>, String);
+const SHOWN: &str = "id, kind, realm, began_at, seen_at, ended_at, figures";
+type StoredAttack = (String, String, String, i64, i64, Option<i64>, String);
 
-/// Those that go on, oldest first: at most one of each kind.
+/// Those that go on, oldest first: at most one of each kind, and one in each realm.
 pub async fn under_way(db: &Db) -> Result<Vec<AttackEntry>, DbError> {
     let sql = format!("SELECT {SHOWN} FROM attacks WHERE ended_at IS NULL ORDER BY began_at, id");
     let rows: Vec<StoredAttack> =
@@ -27,12 +28,18 @@ pub async fn since(db: &Db, since: Micros, most: u32) -> Result<Vec<AttackEntry>
     Ok(rows.into_iter().filter_map(entry).collect())
 }
 
-/// False if one of its kind goes on already: an index admits one.
-pub async fn begin(db: &Db, id: &str, kind: AttackKind, began: Micros, now: Micros) -> Result<bool, DbError> {
-    const SQL: &str = "INSERT INTO attacks (id, kind, began_at, seen_at, figured_at, figures)
-        VALUES ($1, $2, $3, $4, 0, '{}') ON CONFLICT DO NOTHING";
-    let rows = on_db!(db, pool => query(SQL).bind(id).bind(kind.as_str()).bind(began.0).bind(now.0)
-        .execute(pool).await.map(|done| done.rows_affected()))?;
+/// False if one of this traffic goes on already: an index admits one.
+pub async fn begin(
+    db: &Db,
+    id: &str,
+    traffic: &WatchedTraffic,
+    began: Micros,
+    now: Micros,
+) -> Result<bool, DbError> {
+    const SQL: &str = "INSERT INTO attacks (id, kind, realm, began_at, seen_at, figured_at, figures)
+        VALUES ($1, $2, $3, $4, $5, 0, '{}') ON CONFLICT DO NOTHING";
+    let rows = on_db!(db, pool => query(SQL).bind(id).bind(traffic.kind.as_str()).bind(&traffic.realm)
+        .bind(began.0).bind(now.0).execute(pool).await.map(|done| done.rows_affected()))?;
     Ok(rows > 0)
 }
 
@@ -65,10 +72,11 @@ pub async fn purge(db: &Db, before: Micros) -> Result<(), DbError> {
 }
 
 /// None for a kind that only a newer version knows. Figures that cannot be read are zero.
-fn entry((id, kind, began, seen, ended, figures): StoredAttack) -> Option<AttackEntry> {
+fn entry((id, kind, realm, began, seen, ended, figures): StoredAttack) -> Option<AttackEntry> {
     Some(AttackEntry {
         id,
         kind: AttackKind::parse(&kind)?,
+        realm,
         began_at: Micros(began),
         seen_at: Micros(seen),
         ended_at: ended.map(Micros),

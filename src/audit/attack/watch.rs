@@ -10,9 +10,10 @@ use sqlx::{query_as, query_scalar};
 
 use super::figures::{AttackFigures, AttackShare, FigureRow, TopSubject, figures};
 use super::rule::{self, MinuteCounts, QUIET_TIME, USUAL_DAYS};
+use super::traffic::WatchedTraffic;
 use super::{AttackEntry, table};
 use crate::audit::attack_kind::AttackKind;
-use crate::audit::event::{Action, AuditEvent, FROM_DEVICE, Outcome};
+use crate::audit::event::{Action, AuditEvent, DEVICE_FIRST, Outcome};
 use crate::audit::{Audit, EventCount, MINUTE};
 use crate::clock::Micros;
 use crate::db::{DbError, on_db};
@@ -67,23 +68,27 @@ impl AttackWatch {
     pub async fn check(&self) -> Result<Vec<AttackEntry>, DbError> {
         let log = self.audit.log();
         let now = log.db.now(&self.audit.0.clock).await?;
-        let minutes = self.minutes(now).await?;
+        let lately = log.series(MinuteCounts::until(now).start(), now.plus(MINUTE), MINUTE).await?;
         let going_on = table::under_way(&log.db).await?;
-        let mut usual = None;
-        for (kind, counts) in AttackKind::ALL.into_iter().zip(&minutes) {
-            let open = going_on.iter().find(|attack| attack.kind == kind);
-            let recent = counts.recent();
-            if open.is_none() && recent < kind.floor() {
+        let mut days = None;
+        for traffic in WatchedTraffic::all(&lately, &going_on) {
+            let open = going_on.iter().find(|attack| WatchedTraffic::of(attack) == traffic);
+            let minutes = traffic.minutes(&lately, now);
+            let recent = minutes.recent();
+            if open.is_none() && recent < traffic.kind.floor() {
                 continue;
             }
-            if usual.is_none() {
-                usual = Some(self.usual(now).await?);
+            if days.is_none() {
+                days = Some(self.earlier_days(now).await?);
             }
-            let hours = usual.as_ref().map_or(0, |all: &[u64; 3]| all[kind as usize]);
-            let unusual = rule::is_unusual(kind, recent, hours);
-            let moment = AttackMoment { now, recent, usual: hours, unusual };
+            let usual = days.as_ref().map_or(0, |days: &Vec<_>| traffic.usual(days));
+            let unusual = rule::is_unusual(traffic.kind, recent, usual);
+            let moment = AttackMoment { now, recent, usual, unusual };
             match open {
-                None if unusual => self.begin(kind, counts.began(kind, hours), &moment).await?,
+                None if unusual => {
+                    let began = minutes.began(traffic.kind, usual);
+                    self.begin(traffic, began, &moment).await?;
+                }
                 None => {}
                 Some(attack) => self.follow(attack, &moment).await?,
             }
@@ -98,16 +103,22 @@ impl AttackWatch {
         table::since(&self.audit.log().db, since, most).await
     }
 
-    async fn begin(&self, kind: AttackKind, began: Micros, moment: &AttackMoment) -> Result<(), DbError> {
+    async fn begin(
+        &self,
+        traffic: WatchedTraffic,
+        began: Micros,
+        moment: &AttackMoment,
+    ) -> Result<(), DbError> {
         let id = format!("{:016x}", u64::from_be_bytes(self.audit.0.entropy.bytes()));
         let db = &self.audit.log().db;
-        if !table::begin(db, &id, kind, began, moment.now).await? {
+        if !table::begin(db, &id, &traffic, began, moment.now).await? {
             return Ok(());
         }
         let detail = json!({ "attack": id, "recent": moment.recent, "usual": moment.usual });
-        self.record(kind, Outcome::Began, moment.now, &detail);
-        let figures = AttackFigures::default();
-        let began = AttackEntry { id, kind, began_at: began, seen_at: moment.now, ended_at: None, figures };
+        self.record(&traffic, Outcome::Began, moment.now, detail);
+        let (WatchedTraffic { kind, realm }, figures) = (traffic, AttackFigures::default());
+        let began =
+            AttackEntry { id, kind, realm, began_at: began, seen_at: moment.now, ended_at: None, figures };
         self.follow(&began, moment).await
     }
 
@@ -117,7 +128,7 @@ impl AttackWatch {
         if !moment.unusual && now.since(attack.seen_at) >= QUIET_TIME {
             if table::end(db, &attack.id, attack.seen_at, now).await? {
                 let detail = json!({ "attack": attack.id, "attempts": attack.figures.attempts });
-                self.record(attack.kind, Outcome::Ended, now, &detail);
+                self.record(&WatchedTraffic::of(attack), Outcome::Ended, now, detail);
             }
             return Ok(());
         }
@@ -129,35 +140,26 @@ impl AttackWatch {
         table::write(db, &attack.id, &figures).await
     }
 
-    fn record(&self, kind: AttackKind, outcome: Outcome, at: Micros, detail: &serde_json::Value) {
+    fn record(&self, traffic: &WatchedTraffic, outcome: Outcome, at: Micros, mut detail: serde_json::Value) {
+        if !traffic.realm.is_empty() {
+            detail["realm"] = traffic.realm.as_str().into();
+        }
         let event = AuditEvent::new(at, Action::Attack, outcome);
         self.audit.record(AuditEvent {
-            name: Some(kind.as_str()),
+            name: Some(traffic.kind.as_str()),
             detail: Some(detail.to_string()),
             ..event
         });
     }
 
-    async fn minutes(&self, now: Micros) -> Result<[MinuteCounts; 3], DbError> {
-        let mut all = AttackKind::ALL.map(|_| MinuteCounts::until(now));
-        let steps = self.audit.log().series(all[0].start(), now.plus(MINUTE), MINUTE).await?;
-        for step in steps {
-            for (kind, counts) in AttackKind::ALL.into_iter().zip(&mut all) {
-                counts.add(step.at, counted(kind, &step.sums));
-            }
-        }
-        Ok(all)
-    }
-
-    /// The usual of each kind in an hour at this time of day.
-    async fn usual(&self, now: Micros) -> Result<[u64; 3], DbError> {
+    /// What happened in the hour at this time of earlier days.
+    async fn earlier_days(&self, now: Micros) -> Result<Vec<Vec<EventCount>>, DbError> {
         let mut days = Vec::new();
         for ago in 1..=USUAL_DAYS {
             let (from, until) = rule::usual_hour(now, ago);
             days.push(self.audit.log().totals(from, until).await?);
         }
-        let hours = |kind| days.iter().map(|sums| counted(kind, sums)).collect();
-        Ok(AttackKind::ALL.map(|kind| rule::usual(hours(kind))))
+        Ok(days)
     }
 
     async fn figures(&self, attack: &AttackEntry, moment: &AttackMoment) -> Result<AttackFigures, DbError> {
@@ -165,10 +167,11 @@ impl AttackWatch {
         let rows = self.rows(attack, soon).await?;
         let entered = match kind {
             AttackKind::Messages => self.entered(attack.began_at, soon).await?,
-            AttackKind::SignIns | AttackKind::Registrations => HashSet::new(),
+            AttackKind::SignIns | AttackKind::Registrations | AttackKind::Attempts => HashSet::new(),
         };
         let (figures, tops) = figures(kind, &rows, &entered);
-        let attempts = counted(kind, &self.audit.log().totals(attack.began_at, soon).await?);
+        let totals = self.audit.log().totals(attack.began_at, soon).await?;
+        let attempts = WatchedTraffic::of(attack).counted(&totals);
         Ok(AttackFigures {
             // Once it is quiet, those of the last unusual moment.
             recent: if moment.unusual { moment.recent } else { attack.figures.recent },
@@ -187,12 +190,13 @@ impl AttackWatch {
     /// The newest first.
     async fn rows(&self, attack: &AttackEntry, until: Micros) -> Result<Vec<FigureRow>, DbError> {
         const SQL: &str =
-            "SELECT at, id, count, outcome, CAST(CASE WHEN name = $5 THEN 1 ELSE 0 END AS BIGINT),
+            "SELECT at, id, count, outcome, CAST(CASE WHEN detail LIKE $5 THEN 1 ELSE 0 END AS BIGINT),
             account_key, address_key, network_key, phone_key, prefix_key FROM events
-            WHERE action = $1 AND at >= $2 AND at < $3 ORDER BY at DESC, id DESC LIMIT $4";
+            WHERE action = $1 AND at >= $2 AND at < $3 AND ($6 = '' OR name = $6)
+            ORDER BY at DESC, id DESC LIMIT $4";
         let rows: Vec<FigureColumns> = on_db!(&self.audit.log().db, pool => query_as(SQL)
             .bind(attack.kind.action().as_str()).bind(attack.began_at.0).bind(until.0).bind(MOST_ROWS)
-            .bind(FROM_DEVICE).fetch_all(pool).await)?;
+            .bind(format!("{DEVICE_FIRST}%")).bind(&attack.realm).fetch_all(pool).await)?;
         Ok(rows.into_iter().filter_map(figure_row).collect())
     }
 
@@ -217,11 +221,6 @@ impl AttackWatch {
         })?;
         Ok(Some(AttackShare { key, percent, mask: mask.flatten().unwrap_or_default() }))
     }
-}
-
-fn counted(kind: AttackKind, sums: &[EventCount]) -> u64 {
-    let counts = |sum: &&EventCount| kind.counts(sum.action, sum.outcome);
-    sums.iter().filter(counts).map(|sum| u64::try_from(sum.count).unwrap_or(0)).sum()
 }
 
 type KeyColumn = Option<i64>;

@@ -35,10 +35,10 @@ pub struct AnswerLink {
 
 impl AttackBanner {
     pub fn new(locale: Locale, now: Micros, attack: &AttackEntry) -> Self {
-        let AttackEntry { id, kind, began_at, seen_at, figures, .. } = attack;
+        let AttackEntry { id, kind, realm, began_at, seen_at, figures, .. } = attack;
         Self {
             id: id.clone(),
-            title: title(locale, *kind, figures),
+            title: title(locale, *kind, realm, figures),
             since: Moment(*began_at),
             quiet: (now.since(*seen_at).as_secs() >= QUIET_SECONDS).then_some(Moment(*seen_at)),
             sentences: sentences(locale, *kind, figures),
@@ -53,6 +53,9 @@ impl AttackBanner {
 pub fn events_of(attack: &AttackEntry) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair("action", attack.kind.action().as_str());
+    if !attack.realm.is_empty() {
+        query.append_pair("realm", &attack.realm);
+    }
     for outcome in attack.kind.outcomes() {
         query.append_pair("outcome", outcome.as_str());
     }
@@ -65,15 +68,17 @@ pub fn events_of(attack: &AttackEntry) -> String {
     format!("/admin/events?{}", query.finish())
 }
 
-fn title(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> String {
+fn title(locale: Locale, kind: AttackKind, realm: &str, figures: &AttackFigures) -> String {
     let (times, new) = match kind {
         AttackKind::SignIns => ("attack.sign-ins", "attack.sign-ins-new"),
         AttackKind::Messages => ("attack.messages", "attack.messages-new"),
         AttackKind::Registrations => ("attack.registrations", "attack.registrations-new"),
+        AttackKind::Attempts => ("attack.realm", "attack.realm-new"),
     };
+    let code = locale.code();
     match figures.times() {
-        Some(count) => t!(times, locale = locale.code(), times = grouped(count)).into_owned(),
-        None => locale.t(new).into_owned(),
+        Some(count) => t!(times, locale = code, times = grouped(count), realm = realm).into_owned(),
+        None => t!(new, locale = code, realm = realm).into_owned(),
     }
 }
 
@@ -88,8 +93,10 @@ fn sentences(locale: Locale, kind: AttackKind, figures: &AttackFigures) -> Vec<S
         (None, None) => locale.t("attack.from-many").into_owned(),
     };
     let at = match (kind, top_name, top_prefix) {
-        (AttackKind::SignIns, Some(share), _) => Some(told("attack.at-name", share)),
-        (AttackKind::SignIns, None, _) => Some(locale.t("attack.at-many").into_owned()),
+        (AttackKind::SignIns | AttackKind::Attempts, Some(share), _) => Some(told("attack.at-name", share)),
+        (AttackKind::SignIns | AttackKind::Attempts, None, _) => {
+            Some(locale.t("attack.at-many").into_owned())
+        }
         (AttackKind::Messages, _, Some(share)) => Some(told("attack.to-prefix", share)),
         (AttackKind::Messages, _, None) => Some(locale.t("attack.to-many").into_owned()),
         (AttackKind::Registrations, ..) => None,
@@ -108,7 +115,9 @@ fn facts(kind: AttackKind, figures: &AttackFigures) -> Vec<(&'static str, String
     let mut facts = vec![attempts];
     facts.extend(from);
     facts.extend(match kind {
-        AttackKind::SignIns => vec![names, least("attack.compared", figures.done), honest],
+        AttackKind::SignIns | AttackKind::Attempts => {
+            vec![names, least("attack.compared", figures.done), honest]
+        }
         AttackKind::Messages => vec![
             least("attack.numbers", figures.numbers),
             least("attack.prefixes", figures.prefixes),
@@ -146,7 +155,8 @@ mod tests {
 
     fn attack(kind: AttackKind, figures: AttackFigures) -> AttackEntry {
         let began_at = Micros::from_seconds(1_772_366_400);
-        AttackEntry { id: "a".into(), kind, began_at, seen_at: began_at, ended_at: None, figures }
+        let (id, realm) = ("a".into(), String::new());
+        AttackEntry { id, kind, realm, began_at, seen_at: began_at, ended_at: None, figures }
     }
 
     fn share(mask: &str) -> Option<AttackShare> {
@@ -191,5 +201,16 @@ mod tests {
         let expected = "/admin/events?action=sign-in&outcome=wrong&outcome=challenged&outcome=throttled\
             &outcome=busy&since=2026-03-01T12%3A00%3A00Z&each=1";
         assert_eq!(href, expected);
+    }
+
+    #[test]
+    fn an_attack_at_another_login_names_it() {
+        let here = attack(AttackKind::Attempts, AttackFigures::default());
+        let there = AttackEntry { realm: "shop".into(), ..here };
+        let (title, _, answers) = shown(&there);
+        assert_eq!(title, "Many failed attempts at guard:shop, at an hour that usually has none");
+        assert_eq!(answers, ["/admin/access?do=challenge"]);
+        let href = events_of(&there);
+        assert!(href.starts_with("/admin/events?action=attempt&realm=shop&outcome=wrong"), "{href}");
     }
 }

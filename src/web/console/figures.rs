@@ -33,8 +33,8 @@ pub fn hour_of(name: &str, sums: &[EventCount]) -> Hour {
     let images = unit == Some(LimitUnit::Image);
     let mine = |sum: &EventCount| sum.limit == name;
     // The device's limit counts what comes from known devices, and the others count the rest.
-    let device = LimitName::LoginDevice.as_str();
-    let theirs = |sum: &EventCount| (sum.limit == device) == (name == device);
+    let devices = [LimitName::LoginDevice.as_str(), LimitName::GuardDevice.as_str()];
+    let theirs = |sum: &EventCount| devices.contains(&sum.limit.as_str()) == devices.contains(&name);
     Hour {
         admitted: total(sums, |sum| {
             counts(sum)

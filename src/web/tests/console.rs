@@ -24,7 +24,7 @@ use crate::web::console::limits::preview::{About, PreviewLine, PreviewView, Tria
 use crate::web::console::limits::view::{LimitCard, LimitsPage};
 use crate::web::console::lookup::view::{ENABLING, LimitState, LookupPage, Person};
 use crate::web::console::overview::view::{
-    Charts, InstanceRow, Overview, OverviewPage, Part, Period, Subject, Use, Warning,
+    Charts, InstanceRow, Overview, OverviewPage, Part, Period, RealmUse, Subject, Use, Warning,
 };
 use crate::web::console::subject_link::SubjectLink;
 use crate::web::kit::visit::Visit;
@@ -94,7 +94,8 @@ pub fn pages(visit: &Visit) -> Vec<(String, String)> {
 
 fn attack(kind: AttackKind, figures: AttackFigures, seen: u32) -> AttackEntry {
     let (id, began_at) = (kind.as_str().to_owned(), NOW.minus(MINUTE * 12));
-    AttackEntry { id, kind, began_at, seen_at: NOW.minus(MINUTE * seen), ended_at: None, figures }
+    let realm = if kind == AttackKind::Attempts { "shop".to_owned() } else { String::new() };
+    AttackEntry { id, kind, realm, began_at, seen_at: NOW.minus(MINUTE * seen), ended_at: None, figures }
 }
 
 fn attacks(visit: &Visit) -> Vec<AttackBanner> {
@@ -125,7 +126,8 @@ fn attacks(visit: &Visit) -> Vec<AttackBanner> {
     vec![
         banner(AttackKind::SignIns, figures.clone(), 0),
         banner(AttackKind::Messages, single, 3),
-        banner(AttackKind::Registrations, figures, 0),
+        banner(AttackKind::Registrations, figures.clone(), 0),
+        banner(AttackKind::Attempts, figures, 0),
     ]
 }
 
@@ -173,6 +175,13 @@ fn overview(visit: &Visit, worried: bool) -> Overview {
         link: SubjectLink::new(kind, &MaskedSubject { key: -7, mask: mask.into() }),
         attempts: 1_234,
     };
+    let realm = RealmUse {
+        realm: "shop".into(),
+        let_through: [40, 900],
+        wrong: [7, 80],
+        challenged: [3, 30],
+        waiting: [0, 1],
+    };
     let used = Use { limit: "login-account".into(), challenged: [3, 30], refused: [1, 12], noted: [0, 2] };
     Overview {
         now: Moment(NOW),
@@ -186,6 +195,7 @@ fn overview(visit: &Visit, worried: bool) -> Overview {
             },
             Charts { key: "overview.messages", hour: quiet("c"), day: quiet("d") },
         ],
+        realms: if worried { vec![realm] } else { Vec::new() },
         uses: if worried { vec![used] } else { Vec::new() },
         subjects: if worried {
             vec![subject(SubjectKind::Account, "k**"), subject(SubjectKind::Phone, "+8613****8000")]

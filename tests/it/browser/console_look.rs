@@ -8,6 +8,7 @@ use gatehouse::login::{Roles, Username};
 
 use super::WRONG;
 use super::look::{Look, disable};
+use crate::guard::Program;
 use crate::support::app::{PASSWORD, Store, TestApp};
 use crate::support::browser::{Browser, DESKTOP, PHONE, Screen, pictures};
 
@@ -78,7 +79,7 @@ async fn tour(language: &str) {
     browser.assert_content().await;
 }
 
-/// A spray and, beside it, codes for one prefix: the banner, the line on other pages, and one line of events.
+/// A spray and, beside it, codes for one prefix, and failures at another program's login: the banner, the line on other pages, and one line of events.
 async fn attack(look: &Look<'_>, app: &TestApp) {
     let browser = look.browser;
     for host in 1..=70 {
@@ -87,8 +88,19 @@ async fn attack(look: &Look<'_>, app: &TestApp) {
     for number in 0..31 {
         app.client_at("203.0.113.66").ask_code(&format!("+861380013{:04}", 100 + number), "login").await;
     }
+    let watchman = app.client();
+    assert_eq!(watchman.login("watchman", PASSWORD).await.status, 200);
+    for (scope, failures) in [("guard:shop", 52), ("guard:staff-mail", 3)] {
+        let program = Program::of(app, &watchman, scope).await;
+        for number in 0..failures {
+            program.fail_from(&format!("192.0.{number}.9"), &format!("victim-{number}")).await;
+        }
+        program.succeed("ada@example.com").await;
+    }
     browser.open("/admin").await;
     look.at("console-attack").await;
+    browser.open("/admin/events?action=attempt&realm=staff-mail").await;
+    look.at("console-events-realm").await;
     browser.open("/admin/events").await;
     browser.js("for (const d of document.querySelectorAll('.filter details')) d.open = true").await;
     look.at("console-attack-events").await;

@@ -8,6 +8,8 @@ use crate::support::app::{Answer, Client, Store, on_both_stores};
 on_both_stores!(
     a_name_of_a_realm_is_shown_with_its_failures_and_let_in_again,
     an_address_of_a_realm_is_let_in_again_there,
+    the_overview_and_the_events_show_each_realm_for_itself,
+    a_flood_of_failures_in_a_realm_is_an_attack_there,
 );
 
 fn path(limit: &str, subject: &str) -> String {
@@ -76,6 +78,68 @@ async fn an_address_of_a_realm_is_let_in_again_there(store: Store) {
     assert_eq!(shop.ask("ada").await["decision"], "go");
     assert_eq!(mail.ask("ada").await["decision"], "challenge");
     assert_eq!(hits(&boss, "guard-network", subject).await, 20);
+}
+
+/// Let through, wrong, challenged and told to wait in the last hour; none if the page does not show the realm.
+fn of_realm(page: &str, realm: &str) -> Option<Vec<String>> {
+    let (_, row) = page.split_once(&format!("guard:{realm}</bdi></a></th>"))?;
+    let row = row.split("</tr>").next().unwrap();
+    let figure = |cell: &str| cell.split('>').nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    Some(row.split("<td ").skip(1).map(figure).collect())
+}
+
+async fn the_overview_and_the_events_show_each_realm_for_itself(store: Store) {
+    let (app, boss, shop) = start(store).await;
+    let page = boss.get("/admin").await.text;
+    assert!(!page.contains("Logins of other programs"), "no section without a realm");
+    let mail = Program::of(&app, &boss, "guard:mail").await;
+    shop.succeed("bob").await;
+    for _ in 0..3 {
+        shop.fail("ada").await;
+    }
+    assert_eq!(shop.ask("ada").await["decision"], "challenge");
+    mail.fail("ada").await;
+    let page = boss.get("/admin").await.text;
+    assert_eq!(of_realm(&page, "shop").unwrap(), ["4", "3", "1", "0"]);
+    assert_eq!(of_realm(&page, "mail").unwrap(), ["1", "1", "0", "0"]);
+    assert_eq!(of_realm(&page, "wiki"), None);
+    let events = "/admin/events?action=attempt&amp;realm=shop";
+    assert!(page.contains(&format!("href=\"{events}\"")), "{page}");
+    let listed = boss.get(&events.replace("&amp;", "&")).await.text;
+    let (_, table) = listed.split_once("class=\"rows events\"").expect("a list");
+    assert!(table.contains("<span>guard:shop</span>") && !table.contains("guard:mail"), "{listed}");
+    let answer = boss.get("/api/v1/admin/events?realm=mail").await;
+    let names: Vec<_> = answer.body["events"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["mail"], "{}", answer.text);
+    let answer = boss.get("/api/v1/admin/events?realm=Mail").await;
+    assert_eq!((answer.status, &answer.body["errors"][0]["field"]), (422, &json!("realm")));
+}
+
+async fn a_flood_of_failures_in_a_realm_is_an_attack_there(store: Store) {
+    let (app, boss, shop) = start(store).await;
+    let mail = Program::of(&app, &boss, "guard:mail").await;
+    for (program, names) in [(&shop, 60), (&mail, 40)] {
+        for host in 1..=names {
+            program.fail_from(&format!("198.51.{host}.7"), &format!("victim-{host}")).await;
+        }
+    }
+    let page = boss.get("/admin").await.text;
+    assert!(page.contains("Many failed attempts at guard:shop, at an hour that usually has none"), "{page}");
+    assert_eq!(page.matches("class=\"notice bad attack\"").count(), 1, "{page}");
+    assert!(page.contains("<dt>Names</dt><dd>60</dd>") && page.contains("<dt>Attempts</dt><dd>60</dd>"));
+    assert!(page.contains("/admin/events?action=attempt&#38;realm=shop&#38;outcome=wrong"), "{page}");
+    // One line stands for its events, and for nobody else's.
+    let listed = boss.get("/admin/events?span=24h").await.text;
+    assert!(listed.contains("Unusually many failed attempts at another login"), "{listed}");
+    let (_, table) = listed.split_once("class=\"rows events\"").expect("a list");
+    assert!(
+        !table.contains("<span>guard:shop</span>") && table.contains("<span>guard:mail</span>"),
+        "{listed}"
+    );
+    let began = crate::audit::events(&app).await;
+    let began = began.iter().find(|event| event.action == gatehouse::audit::Action::Attack).unwrap();
+    let detail: Value = serde_json::from_str(began.detail.as_deref().unwrap()).unwrap();
+    assert_eq!((began.name.as_deref(), &detail["realm"]), (Some("attempts"), &json!("shop")));
 }
 
 #[tokio::test]

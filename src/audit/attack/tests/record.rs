@@ -45,6 +45,7 @@ impl AttackBench {
     fn named(&self, by: Option<&str>, name: &str, [a, b, c, d]: [u8; 4], outcome: Outcome) {
         self.audit.record(AuditEvent {
             name: by,
+            detail: by.map(|_| r#"{"device":"00112233445566778899aabbccddeeff"}"#.to_owned()),
             account: Some(EventSubject::Login(name)),
             address: Some(EventSubject::Address(&[4, a, b, c, d])),
             network: Some(EventSubject::Network(&[4, a, b, c])),
@@ -56,6 +57,19 @@ impl AttackBench {
     fn stuffing(&self, names: usize) {
         for name in 0..names {
             self.attempt(&format!("victim-{name}"), [203, 0, 113, 7], Outcome::Wrong);
+        }
+    }
+
+    /// The same address at many names of another program's login.
+    fn stuffing_in(&self, realm: &str, names: usize) {
+        for name in 0..names {
+            self.audit.record(AuditEvent {
+                name: Some(realm),
+                account: Some(EventSubject::Login(&format!("{realm} victim-{name}"))),
+                address: Some(EventSubject::Address(&[4, 203, 0, 113, 7])),
+                network: Some(EventSubject::Network(&[4, 203, 0, 113])),
+                ..AuditEvent::new(self.clock.now(), Action::Attempt, Outcome::Wrong)
+            });
         }
     }
 
@@ -80,6 +94,8 @@ on_both_databases!(
     messages_say_where_they_go_and_whether_codes_come_back,
     an_attack_goes_on_through_a_pause_and_after_all_instances_were_down,
     what_is_usual_is_no_attack,
+    each_realm_is_watched_by_itself,
+    what_is_usual_in_one_realm_is_an_attack_in_another,
 );
 
 async fn an_attack_begins_and_ends_once_whichever_instances_notice(database: TestDatabase) {
@@ -219,4 +235,57 @@ async fn what_is_usual_is_no_attack(database: TestDatabase) {
     rig.stuffing(5);
     let figures = rig.check().await.remove(0).figures;
     assert_eq!((figures.usual, figures.times()), (300, Some(5)));
+}
+
+async fn each_realm_is_watched_by_itself(database: TestDatabase) {
+    let rig = rig(database).await;
+    rig.stuffing(49);
+    rig.stuffing_in("shop", 49);
+    rig.stuffing_in("mail", 49);
+    assert_eq!(rig.check().await, [], "none of them has fifty");
+    let under_way = async || {
+        let found = rig.check().await;
+        found
+            .into_iter()
+            .map(|attack| (attack.kind, attack.realm, attack.figures.attempts))
+            .collect::<Vec<_>>()
+    };
+    let at = |realm: &str, attempts| (AttackKind::Attempts, realm.to_owned(), attempts);
+    rig.stuffing_in("shop", 1);
+    assert_eq!(under_way().await, [at("shop", 50)]);
+    rig.clock.advance(SECOND * 30);
+    rig.stuffing_in("mail", 11);
+    rig.stuffing(1);
+    let all = under_way().await;
+    assert_eq!(all.len(), 3, "{all:?}");
+    assert!(
+        all.contains(&at("mail", 60)) && all.contains(&(AttackKind::SignIns, String::new(), 50)),
+        "{all:?}"
+    );
+    // One goes on while the others end.
+    rig.clock.advance(MINUTE * 8);
+    rig.stuffing_in("mail", 60);
+    rig.check().await;
+    rig.clock.advance(MINUTE * 9);
+    assert_eq!(under_way().await, [at("mail", 120)]);
+    rig.clock.advance(MINUTE * 9);
+    assert_eq!(under_way().await, []);
+    let told = rig.told().await;
+    let ended = told.iter().filter(|(outcome, _)| *outcome == Outcome::Ended).count();
+    assert_eq!((told.len(), ended), (6, 3), "{told:?}");
+}
+
+async fn what_is_usual_in_one_realm_is_an_attack_in_another(database: TestDatabase) {
+    let rig = rig(database).await;
+    for day in 0..7_u32 {
+        rig.clock.set(NOON.minus(MINUTE * 1440 * (7 - day)));
+        rig.stuffing_in("shop", 300);
+    }
+    rig.clock.set(NOON);
+    rig.stuffing_in("shop", 120);
+    rig.stuffing_in("mail", 120);
+    let found = rig.check().await;
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].realm.as_str(), found[0].figures.usual), ("mail", 0));
+    assert_eq!(found[0].figures.names, 120, "only its own");
 }

@@ -9,6 +9,7 @@ use url::form_urlencoded;
 
 use crate::audit::{Action, EventCursor, EventFilter, Outcome};
 use crate::clock::Micros;
+use crate::login::Realm;
 use crate::web::console::subject_link::{hash_text, parse_hash};
 use crate::web::kit::wait::Moment;
 
@@ -21,6 +22,8 @@ const PATH: &str = "/admin/events";
 pub struct EventsAsked {
     pub actions: Vec<Action>,
     pub outcomes: Vec<Outcome>,
+    /// Attempts at this login of another program.
+    pub realm: Option<String>,
     pub limit: Option<String>,
     pub noted: bool,
     pub account: Option<i64>,
@@ -94,6 +97,7 @@ impl EventsAsked {
         Self {
             actions,
             outcomes,
+            realm: Realm::parse(one("realm")).map(|realm| realm.as_str().to_owned()),
             limit: (!limit.is_empty() && limit.len() <= LONGEST).then(|| limit.to_owned()),
             noted: one("noted") == "1",
             account: parse_hash(one("account")),
@@ -111,6 +115,7 @@ impl EventsAsked {
         EventFilter {
             actions: self.actions.clone(),
             outcomes: self.outcomes.clone(),
+            realm: self.realm.clone(),
             limit: self.limit.clone(),
             account: self.account,
             address: self.address,
@@ -135,13 +140,14 @@ impl EventsAsked {
 
     /// The same for all subjects.
     pub fn of_all(&self) -> Self {
-        Self { account: None, address: None, phone: None, ..self.clone() }
+        Self { account: None, address: None, phone: None, realm: None, ..self.clone() }
     }
 
     /// The filter as a query, without the place in the list.
     pub fn query(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.actions.iter().map(|action| ("action", action.as_str())));
+        query.extend_pairs(self.realm.iter().map(|realm| ("realm", realm)));
         query.extend_pairs(self.outcomes.iter().map(|outcome| ("outcome", outcome.as_str())));
         query.extend_pairs(self.limit.iter().map(|limit| ("limit", limit)));
         query.extend_pairs(self.noted.then_some(("noted", "1")));
@@ -192,6 +198,7 @@ mod tests {
             "",
             "action=sign-in&action=send&outcome=wrong&limit=sms-phone&noted=1&account=00000000000000aa",
             "span=24h&each=1",
+            "action=attempt&realm=shop&outcome=wrong",
             "since=2026-03-01T12%3A00%3A00Z&until=2026-03-02T00%3A00%3A00Z",
         ] {
             assert_eq!(asked(query).query(), query);

@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::audit::{Action, EventCursor, EventEntry, EventFilter, EventSubject, MaskedSubject, Outcome};
 use crate::clock::Micros;
-use crate::login::Username;
+use crate::login::{Realm, Username};
 use crate::sms::Phone;
 use crate::web::console::permitted::{Permitted, ReadEvents};
 use crate::web::console::subject_link::{hash_text, parse_hash};
@@ -38,6 +38,9 @@ pub struct EventQuery {
     /// One, or several separated by commas.
     #[param(schema_with = outcome_list, style = Form, explode = false)]
     outcome: Option<String>,
+    /// Attempts at the login of one other program, by its name in the scope of the token.
+    #[param(min_length = 1, max_length = 64)]
+    realm: Option<String>,
     /// The limit that refused it, or would have.
     limited_by: Option<String>,
     /// A user name, or the key of an event's account.
@@ -90,8 +93,9 @@ pub struct SecurityEvent {
     action: &'static str,
     #[schema(schema_with = outcomes)]
     outcome: &'static str,
-    /// The purpose of a code, the form of a challenge, the act of an administrator, why something failed, or `device`: a
-    /// password from a browser that the account knows; detail names it.
+    /// The purpose of a code, or `verify:` or `relay:` and the program that had it sent; the realm of an attempt; the
+    /// form of a challenge, the act of an administrator, why something failed, or `device`: a password from a browser that
+    /// the account knows; detail names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     /// The limit that refused it, or would have.
@@ -223,7 +227,7 @@ async fn filter(services: &Services, wanted: &EventQuery) -> Result<EventFilter,
         actions: read_all(
             wanted.action.as_deref(),
             "action",
-            "Use sign-in, reset, password-disabled, guess, send, register, budget, captcha, custom, reload, attack or admin.",
+            "Use sign-in, attempt, reset, password-disabled, guess, send, register, budget, captcha, custom, reload, attack or admin.",
             Action::parse,
         )?,
         outcomes: read_all(
@@ -232,6 +236,9 @@ async fn filter(services: &Services, wanted: &EventQuery) -> Result<EventFilter,
             "Use ok, wrong, challenged, throttled, busy, asked, unknown, withheld, failed, unavailable, refused, began or ended.",
             Outcome::parse,
         )?,
+        realm: read(wanted.realm.as_deref(), "realm", "Use 1 to 64 of a-z, 0-9 and -.", |text| {
+            Realm::parse(text).map(|realm| realm.as_str().to_owned())
+        })?,
         limit: wanted.limited_by.clone().filter(|name| !name.is_empty()),
         account: account(services, wanted.account.as_deref()).await?,
         address: read(

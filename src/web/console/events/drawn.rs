@@ -79,6 +79,7 @@ pub async fn chart(services: &Services, filter: &EventFilter, now: Micros) -> Re
         let fits = |sum: &crate::audit::EventCount| {
             (filter.actions.is_empty() || filter.actions.contains(&sum.action))
                 && (filter.outcomes.is_empty() || filter.outcomes.contains(&sum.outcome))
+                && filter.realm.as_ref().is_none_or(|realm| *realm == sum.realm)
                 && filter.noted.is_none_or(|noted| noted == sum.noted)
         };
         let of_step = |step: crate::audit::FiguresStep| {

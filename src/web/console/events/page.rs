@@ -56,14 +56,16 @@ async fn attacks(
     }
     let mut attacks = services.attacks.since(filter.since.unwrap_or(Micros(0)), MOST_ATTACKS).await?;
     attacks.retain(|attack| {
-        let is_asked = filter.actions.is_empty() || filter.actions.contains(&attack.kind.action());
+        let is_asked = (filter.actions.is_empty() || filter.actions.contains(&attack.kind.action()))
+            && filter.realm.as_ref().is_none_or(|realm| *realm == attack.realm);
         is_asked && filter.until.is_none_or(|until| attack.began_at < until)
     });
     Ok(attacks)
 }
 
 fn folded(attack: &AttackEntry) -> FoldedAttack {
-    FoldedAttack { kind: attack.kind, from: attack.began_at, until: attack.seen_at }
+    let realm = attack.realm.clone();
+    FoldedAttack { kind: attack.kind, realm, from: attack.began_at, until: attack.seen_at }
 }
 
 /// An attack stands where its last event would.

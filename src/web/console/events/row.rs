@@ -91,7 +91,10 @@ impl From<&AttackEntry> for EventRow {
             noted: false,
             solved: false,
             subjects: Vec::new(),
-            details: Vec::new(),
+            details: match attack.realm.as_str() {
+                "" => Vec::new(),
+                realm => vec![("realm".to_owned(), realm.to_owned())],
+            },
             lead: Some(attack::events_of(attack)),
         }
     }
@@ -113,7 +116,15 @@ impl EventRow {
                 Some(key) => locale.t(key),
                 None => Cow::Owned(act.to_owned()),
             },
-            (Action::Custom | Action::Attempt, Some(name)) => Cow::Owned(name.to_owned()),
+            (Action::Custom, Some(name)) => Cow::Owned(name.to_owned()),
+            // As the scope of its token and the look-up write it.
+            (Action::Attempt, Some(realm)) => Cow::Owned(format!("guard:{realm}")),
+            (Action::Reset, Some(realm)) => {
+                t!("event.reset-at", locale = locale.code(), realm = realm)
+            }
+            (action @ (Action::Send | Action::Guess), Some(name)) if is_of_program(name) => {
+                Cow::Owned(format!("{} ({name})", locale.t(action_key(action))))
+            }
             (Action::Attack, Some(kind)) => match AttackKind::parse(kind) {
                 Some(kind) => locale.t(attack_key(kind)),
                 None => Cow::Owned(kind.to_owned()),
@@ -169,6 +180,11 @@ impl EventRow {
     }
 }
 
+/// Whether codes were those of another program, as the scope of its token names it.
+fn is_of_program(name: &str) -> bool {
+    name.contains(':')
+}
+
 /// The fields of a JSON object as texts for people. Any other text is returned unchanged.
 fn details(json: &str) -> Vec<(String, String)> {
     let Ok(serde_json::Value::Object(fields)) = serde_json::from_str(json) else {
@@ -204,6 +220,7 @@ pub const fn attack_key(kind: AttackKind) -> &'static str {
         AttackKind::SignIns => "event.attack-sign-ins",
         AttackKind::Messages => "event.attack-messages",
         AttackKind::Registrations => "event.attack-registrations",
+        AttackKind::Attempts => "event.attack-attempts",
     }
 }
 
@@ -243,6 +260,7 @@ fn detail_key(name: &str) -> Option<&'static str> {
         "instance" => "detail.instance",
         "scopes" => "detail.scopes",
         "device" => "detail.device",
+        "realm" => "detail.realm",
         "attack" => "detail.attack",
         "recent" => "detail.recent",
         "usual" => "detail.usual",

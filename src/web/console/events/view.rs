@@ -40,14 +40,14 @@ pub struct EventsPage {
     rows: Vec<EventRow>,
     chart: Option<Chart>,
     older: Option<String>,
-    /// The subject of the list, if it has only one.
+    /// The subject of the list, or its realm, if it has only one.
     only: Option<String>,
 }
 
 impl EventsPage {
     pub fn new(visit: &Visit, user: &str, asked: EventsAsked, found: EventsFound, limits: &Limits) -> Self {
         let EventsFound { page, lines, chart } = found;
-        let only = page.entries.first().and_then(|entry| {
+        let of_one = page.entries.first().and_then(|entry| {
             let shown = [
                 (asked.account, &entry.account),
                 (asked.address, &entry.address),
@@ -58,6 +58,7 @@ impl EventsPage {
                 .find(|(key, _)| key.is_some())
                 .and_then(|(_, shown)| Some(shown.as_ref()?.mask.clone()))
         });
+        let only = of_one.or_else(|| asked.realm.as_ref().map(|realm| format!("guard:{realm}")));
         let names = limits.iter().map(|limit| limit.name().to_owned());
         let mut rows = row::rows(page.entries);
         rows.extend(lines);
@@ -127,11 +128,12 @@ impl EventsPage {
 
     /// Filters without an input field, which the form must carry.
     fn kept(&self) -> Vec<(&'static str, String)> {
-        self.asked.subjects().into_iter().map(|(name, key)| (name, hash_text(key))).collect()
+        let subjects = self.asked.subjects().into_iter().map(|(name, key)| (name, hash_text(key)));
+        subjects.chain(self.asked.realm.iter().map(|realm| ("realm", realm.clone()))).collect()
     }
 
     fn about_one(&self) -> bool {
-        !self.asked.subjects().is_empty()
+        !self.asked.subjects().is_empty() || self.asked.realm.is_some()
     }
 
     /// The same list for all subjects.

@@ -7,7 +7,7 @@ use crate::clock::Micros;
 use crate::web::console::chart::{Chart, Series};
 use crate::web::console::figures::many;
 use crate::web::console::figures::total;
-use crate::web::console::overview::view::{Charts, Period, Use};
+use crate::web::console::overview::view::{Charts, Period, RealmUse, Use};
 
 const QUARTER: Duration = Duration::from_secs(15 * 60);
 
@@ -137,13 +137,63 @@ pub fn uses(hour: &[EventCount], day: &[EventCount]) -> Vec<Use> {
     uses
 }
 
+/// What became of attempts at the logins of other programs in the hour and in the day, busiest first.
+pub fn realms(hour: &[EventCount], day: &[EventCount]) -> Vec<RealmUse> {
+    let mut names: Vec<&str> = day.iter().chain(hour).map(|sum| sum.realm.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let of = |realm: &str, ended: &[Outcome]| {
+        [hour, day].map(|sums| total(sums, |sum| sum.realm == realm && ended.contains(&sum.outcome)))
+    };
+    let mut realms: Vec<RealmUse> = names
+        .into_iter()
+        .filter(|realm| !realm.is_empty())
+        .map(|realm| RealmUse {
+            realm: realm.to_owned(),
+            let_through: of(realm, &[Outcome::Ok, Outcome::Wrong]),
+            wrong: of(realm, &[Outcome::Wrong]),
+            challenged: of(realm, &[Outcome::Challenged]),
+            // By a limit, or because others at the same name did not end.
+            waiting: of(realm, &[Outcome::Throttled, Outcome::Busy]),
+        })
+        .collect();
+    realms.sort_by_key(|it| {
+        std::cmp::Reverse([0, 1].map(|span| it.let_through[span] + it.challenged[span] + it.waiting[span]))
+    });
+    realms
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::web::console::figures::hour_of;
 
     fn sum(action: Action, outcome: Outcome, limit: &str, noted: bool, count: i64) -> EventCount {
-        EventCount { action, outcome, limit: limit.to_owned(), noted, count }
+        EventCount { action, realm: String::new(), outcome, limit: limit.to_owned(), noted, count }
+    }
+
+    #[test]
+    fn each_realm_has_figures_of_its_own_and_our_sign_in_is_none() {
+        let at = |realm: &str, outcome, count| EventCount {
+            realm: realm.to_owned(),
+            ..sum(Action::Attempt, outcome, "", false, count)
+        };
+        let own = sum(Action::SignIn, Outcome::Wrong, "", false, 100);
+        let hour = [at("mail", Outcome::Wrong, 2), at("mail", Outcome::Ok, 1), own.clone()];
+        let day = [
+            at("mail", Outcome::Wrong, 2),
+            at("mail", Outcome::Ok, 1),
+            at("shop", Outcome::Challenged, 5),
+            at("shop", Outcome::Throttled, 3),
+            at("shop", Outcome::Busy, 1),
+            own.clone(),
+        ];
+        let found = realms(&hour, &day);
+        let names: Vec<_> = found.iter().map(|it| it.realm.as_str()).collect();
+        assert_eq!(names, ["mail", "shop"], "busiest in the hour first");
+        assert_eq!((found[0].let_through, found[0].wrong), ([3, 3], [2, 2]));
+        assert_eq!((found[1].challenged, found[1].waiting), ([0, 5], [0, 4]));
+        assert!(realms(std::slice::from_ref(&own), std::slice::from_ref(&own)).is_empty());
     }
 
     #[test]

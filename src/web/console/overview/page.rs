@@ -70,6 +70,7 @@ async fn overview(visit: &Visit, services: &Services) -> Result<Overview, DbErro
         hour: hour_so_far,
         day: day_so_far,
         charts: figures::charts(now, &hour, &day),
+        realms: figures::realms(&in_hour, &in_day),
         uses: figures::uses(&in_hour, &in_day),
         subjects: subjects(services, now.minus(HOUR)).await?,
         attacks: attacks.iter().map(|attack| AttackBanner::new(visit.locale, now, attack)).collect(),

@@ -43,6 +43,28 @@ pub struct Use {
     pub noted: [u64; 2],
 }
 
+/// What became of the attempts at another program's login.
+pub struct RealmUse {
+    pub realm: String,
+    pub let_through: [u64; 2],
+    /// Of those.
+    pub wrong: [u64; 2],
+    pub challenged: [u64; 2],
+    pub waiting: [u64; 2],
+}
+
+impl RealmUse {
+    /// Locale keys and figures, as the columns are.
+    fn columns(&self) -> [(&'static str, &[u64; 2]); 4] {
+        [
+            ("overview.let-through", &self.let_through),
+            ("overview.wrong", &self.wrong),
+            ("overview.challenged", &self.challenged),
+            ("overview.told-to-wait", &self.waiting),
+        ]
+    }
+}
+
 /// The last hour and the last day of one kind.
 pub struct Charts {
     pub key: &'static str,
@@ -116,6 +138,7 @@ pub struct Overview {
     pub hour: Period,
     pub day: Period,
     pub charts: Vec<Charts>,
+    pub realms: Vec<RealmUse>,
     pub uses: Vec<Use>,
     pub subjects: Vec<Subject>,
     pub parts: Vec<Part>,
