@@ -1,10 +1,10 @@
 //! How requests for codes are recorded as events.
 
+use super::DeliveryResult;
 use super::budgets::BudgetTicket;
 use super::job::SendJob;
 use super::outcome::{SendAnswer, SendOutcome};
 use super::share::BudgetShare;
-use super::{DeliveryResult, MessagePurpose};
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::denied::{ACCESS, Denied};
 
@@ -42,14 +42,16 @@ impl SendJob {
         };
         // When its hits were refunded.
         let settled = (outcome == Outcome::Failed).then(|| audit.now());
-        audit.record(AuditEvent { settled, why, ..self.about(AuditEvent::new(at, Action::Send, outcome)) });
+        let (purpose, event) = (self.purpose.stored(), AuditEvent::new(at, Action::Send, outcome));
+        audit.record(AuditEvent { settled, why, ..self.about(&purpose, event) });
     }
 
     /// It was not sent, because its prefix is paused.
     pub fn record_paused(&self) {
         let audit = &self.codes.0.audit;
         let event = AuditEvent::new(audit.now(), Action::Send, Outcome::Unavailable);
-        audit.record(AuditEvent { why: Some(EventRule::by_nobody(ACCESS)), ..self.about(event) });
+        let why = Some(EventRule::by_nobody(ACCESS));
+        audit.record(AuditEvent { why, ..self.about(&self.purpose.stored(), event) });
     }
 
     /// None: it was not sent.
@@ -59,17 +61,15 @@ impl SendJob {
             Some(DeliveryResult::Accepted { .. }) => Outcome::Ok,
             Some(DeliveryResult::Refused { .. } | DeliveryResult::Unknown { .. }) => Outcome::Unknown,
         };
-        self.codes.0.audit.record(self.about(AuditEvent::new(ticket.at, Action::Send, outcome)));
+        let event = AuditEvent::new(ticket.at, Action::Send, outcome);
+        self.codes.0.audit.record(self.about(&self.purpose.stored(), event));
     }
 
-    fn about<'a>(&'a self, event: AuditEvent<'a>) -> AuditEvent<'a> {
+    /// The purpose as the ledger has it, so that a program's is none of ours, nor the realm of a login.
+    fn about<'a>(&'a self, purpose: &'a str, event: AuditEvent<'a>) -> AuditEvent<'a> {
         let origin = self.origin.as_ref();
         AuditEvent {
-            name: Some(match &self.purpose {
-                MessagePurpose::Own(purpose) => purpose.as_str(),
-                MessagePurpose::Verification(of) => of.program(),
-                MessagePurpose::Relayed(relay) => relay,
-            }),
+            name: Some(purpose),
             solved: self.solved,
             address: origin.map(|[address, _]| audit::EventSubject::Address(address)),
             network: origin.map(|[_, network]| audit::EventSubject::Network(network)),

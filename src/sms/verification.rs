@@ -40,7 +40,6 @@ struct AdmittedCheck {
     verification: StoredVerification,
     id: MessageId,
     code: SmsCode,
-    program: String,
     /// How many wrong guesses a code survives.
     most: Option<u32>,
     /// What the limit in monitor mode would have refused.
@@ -76,8 +75,8 @@ impl SmsCodes {
         let denied = match self.0.budgets.limiter().hold(&[bucket], true, PATIENCE).await {
             Ok(HoldDecision::Held(hold)) => {
                 let (noted, most) = (hold.noted, most(limit));
-                let (codes, code, program) = (self.clone(), code.clone(), program.to_owned());
-                let check = AdmittedCheck { codes, hold, verification, id, code, program, most, noted };
+                let (codes, code) = (self.clone(), code.clone());
+                let check = AdmittedCheck { codes, hold, verification, id, code, most, noted };
                 // A program that hangs up now must not leave the hold unsettled.
                 return request_id::spawn(check.run()).await.expect("a comparison does not panic");
             }
@@ -86,14 +85,15 @@ impl SmsCodes {
                 let why = Some(EventRule::refused(limit.name(), &refusal));
                 let event =
                     AuditEvent::new(self.0.audit.decided(&refusal), Action::Guess, Outcome::Throttled);
-                self.0.audit.record(AuditEvent { why, ..about(&verification, program, event) });
+                let purpose = verification.purpose.stored();
+                self.0.audit.record(AuditEvent { why, ..about(&verification, &purpose, event) });
                 Denied::by(limit.name().to_owned(), &refusal)
             }
             Ok(HoldDecision::OutOfPatience) | Err(_) => {
                 counters.unavailable.increment(1);
                 let audit = &self.0.audit;
                 let event = AuditEvent::new(audit.now(), Action::Guess, Outcome::Unavailable);
-                audit.record(about(&verification, program, event));
+                audit.record(about(&verification, &verification.purpose.stored(), event));
                 Denied::Unavailable { retry_after: TRY_AGAIN }
             }
         };
@@ -111,7 +111,7 @@ impl AdmittedCheck {
             }
         };
         let taken = self.hold.at;
-        let Self { codes, hold, verification, program, noted, .. } = self;
+        let Self { codes, hold, verification, noted, .. } = self;
         let counters = &codes.0.metrics.guesses;
         let (outcome, counts_from) = match compared {
             VerificationOutcome::WrongCode => {
@@ -133,7 +133,7 @@ impl AdmittedCheck {
         let why = noted.as_ref().map(|refusal| EventRule::noted(limit, refusal));
         let event =
             AuditEvent { settled: counts_from, why, ..AuditEvent::new(taken, Action::Guess, outcome) };
-        codes.0.audit.record(about(&verification, &program, event));
+        codes.0.audit.record(about(&verification, &verification.purpose.stored(), event));
         Ok(compared)
     }
 
@@ -162,13 +162,13 @@ impl AdmittedCheck {
 /// The ledger does not have the number, so the event names its block.
 fn about<'a>(
     verification: &'a StoredVerification,
-    program: &'a str,
+    purpose: &'a str,
     event: AuditEvent<'a>,
 ) -> AuditEvent<'a> {
     AuditEvent {
         // Not among the guesses that open something here.
         detail: Some(FROM_PROGRAM.to_owned()),
-        name: Some(program),
+        name: Some(purpose),
         prefix: Some(audit::EventSubject::Prefix(&verification.block)),
         ..event
     }

@@ -1,8 +1,10 @@
 //! Who may have codes sent.
 
+use gatehouse::audit::Action;
 use serde_json::json;
 
 use super::{PHONE, Program, start};
+use crate::audit::events;
 use crate::support::app::{Store, TestApp};
 
 #[tokio::test]
@@ -43,4 +45,20 @@ async fn without_a_gateway_there_are_no_verifications() {
     let app = TestApp::on(Store::Memory).set("sms.gateway", "none").start().await;
     let body = json!({ "to": PHONE, "address": "203.0.113.7" });
     assert_eq!(app.client().call("/verifications", body).await.status, 404);
+}
+
+#[tokio::test]
+async fn events_of_codes_name_the_program_as_the_ledger_does() {
+    let (app, boss, _) = start(Store::Memory).await;
+    // Named as a purpose of ours, and as a realm may be.
+    let program = Program::of(&app, &boss, "verify:login").await;
+    let (id, code) = program.sent(PHONE).await;
+    program.guess(&id, &code).await;
+    program.approve(&id, &code).await;
+    let of_codes = [Action::Send, Action::Guess];
+    let events = events(&app).await.into_iter().filter(|event| of_codes.contains(&event.action));
+    let names: Vec<_> = events.map(|event| event.name.unwrap()).collect();
+    assert_eq!(names, ["verify:login:default"; 3]);
+    let page = boss.get("/admin/events").await.text;
+    assert!(page.contains("Code requested (verify:login:default)"), "{page}");
 }
