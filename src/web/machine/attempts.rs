@@ -1,6 +1,7 @@
 //! `/api/v1/attempts`: another program's login asks before it looks at a password, and says how it ended.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::web::Path;
@@ -15,7 +16,7 @@ use crate::login::{
     RealmLogin,
 };
 use crate::throttle::window::HOLD_LIFE;
-use crate::web::kit::call::CaptchaSolution;
+use crate::web::kit::call::{CaptchaSolution, limited};
 use crate::web::kit::challenge::{Answered, Asker};
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::describe::{self, BODY, GUARD};
@@ -114,7 +115,12 @@ const TOLD: [AttemptOutcome; 3] =
     operation_id = "askAttempt",
     tag = "guard",
     request_body = AttemptBody,
-    responses((status = 200, description = "What to do.", body = Decision)),
+    responses((
+        status = 200,
+        description = "What to do.",
+        body = Decision,
+        headers(("RateLimitPolicy"), ("RateLimit"))
+    )),
     security(("token" = [])),
     extensions(("x-problems" = json!([BODY, GUARD, "denied"])))
 )]
@@ -124,20 +130,15 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
     let Program { name: realm, services, edge, .. } = &program;
     let live = edge.live(services, client);
     let asker = Asker { form: CaptchaForm::Attempt, client, browser: None, realm: Some(realm) };
-    let solved = match &body.captcha {
-        None => false,
-        Some(solution) => {
-            match asker.redeem(services, &live, solution.answer()).await {
-                Answered::Solved => true,
-                // A form that passes its empty fields on.
-                Answered::Nothing => false,
-                Answered::Wrong => {
-                    let captcha = challenge(asker, services, &live).await;
-                    return Ok(HttpResponse::Ok().json(Decision::Challenge { captcha, retry_after: None }));
-                }
-            }
-        }
+    let answered = match &body.captcha {
+        // A form may pass its empty fields on, too.
+        None => Answered::Nothing,
+        Some(solution) => asker.redeem(services, &live, solution.answer()).await,
     };
+    if matches!(answered, Answered::Wrong) {
+        let captcha = challenge(asker, services, &live).await;
+        return Ok(told(&Decision::Challenge { captcha, retry_after: None }, &live, None));
+    }
     let attempt = GuardedAttempt {
         realm,
         login: &login,
@@ -146,11 +147,16 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
             .device
             .as_ref()
             .map_or(GuardedDevice::Stranger, |device| GuardedDevice::Sent(device.expose())),
-        solved,
+        solved: matches!(answered, Answered::Solved),
         denied: live.access.is_denied(client.ip(), edge.clock.now()),
         means: GuardMeans::BROWSER,
     };
-    let decision = match services.attempts.ask(&live, attempt).await? {
+    let outcome = services.attempts.ask(&live, attempt).await?;
+    let full = match &outcome {
+        GuardedOutcome::Denied(denied) => denied.full().map(|(limit, wait)| (limit.to_owned(), wait)),
+        GuardedOutcome::Go { .. } => None,
+    };
+    let decision = match outcome {
         GuardedOutcome::Go { ticket } => Decision::Go { attempt: ticket, settle_within: HOLD_LIFE.as_secs() },
         GuardedOutcome::Denied(Denied::Challenged { retry_after, .. }) => Decision::Challenge {
             captcha: challenge(asker, services, &live).await,
@@ -164,7 +170,19 @@ pub async fn ask(program: Program<Guard>, body: UnreadBody<AttemptBody>) -> Resu
         }
         GuardedOutcome::Denied(Denied::AddressDenied) => return Err(Problem::Denied),
     };
-    Ok(HttpResponse::Ok().json(decision))
+    Ok(told(&decision, &live, full.as_ref().map(|(limit, wait)| (limit.as_str(), *wait))))
+}
+
+/// With the `RateLimit` fields, as a password at our own sign-in has them: a device's limit is told only if it decided,
+/// and while there is room nobody is told how much.
+fn told(decision: &Decision, live: &LiveSettings, full: Option<(&str, Duration)>) -> HttpResponse {
+    let limits = &live.limits;
+    let own = match full {
+        Some((name, _)) if name == limits.guard_device.name() => &limits.guard_device,
+        _ => &limits.guard_account,
+    };
+    let response = HttpResponse::Ok().json(decision);
+    limited(response, &[own, &limits.guard_address, &limits.guard_network], full)
 }
 
 /// Say how an attempt ended
@@ -259,6 +277,6 @@ fn wrong_login(error: &str) -> Problem {
 fn out(error: AttemptsError) -> Problem {
     match error {
         AttemptsError::Db(error) => error.into(),
-        AttemptsError::Store(_) => Problem::Unavailable { retry_after: std::time::Duration::from_secs(1) },
+        AttemptsError::Store(_) => Problem::Unavailable { retry_after: Duration::from_secs(1) },
     }
 }

@@ -4,6 +4,7 @@ mod attempts;
 mod console;
 mod django;
 mod dovecot;
+mod fields;
 mod mail_server;
 mod scopes;
 mod shared;
@@ -78,6 +79,12 @@ impl Program {
     /// An attempt that fails.
     pub async fn fail(&self, login: &str) {
         let attempt = self.go(login).await;
+        assert_eq!(self.tell(&attempt, "failure").await.status, 200);
+    }
+
+    /// The same from this address.
+    pub async fn fail_from(&self, address: &str, login: &str) {
+        let attempt = admitted(&self.ask_with(json!({ "login": login, "address": address })).await);
         assert_eq!(self.tell(&attempt, "failure").await.status, 200);
     }
 
