@@ -22,6 +22,7 @@ pub(super) struct AttemptEnd {
 }
 
 impl AttemptEnd {
+    /// A failure, or what another instance has admitted: nothing is forgiven.
     pub const fn kept(settled: Option<Micros>) -> Self {
         Self { settled, forgave: false }
     }

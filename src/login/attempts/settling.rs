@@ -95,7 +95,8 @@ impl GuardedAttempts {
             (None, _) => {
                 let guard = &self.0.guard;
                 let settled = guard.settle_elsewhere(&live.limits, &ticket.logs, ticket.hit, failed(outcome));
-                settled.await.map(|()| AttemptEnd::default()).map_err(AttemptsError::from)
+                let end = || AttemptEnd::kept(Some(self.audit().now()));
+                settled.await.map(|()| end()).map_err(AttemptsError::from)
             }
         };
         self.record_settled(ticket, outcome, done.as_ref().copied().unwrap_or_default());
