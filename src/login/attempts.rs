@@ -266,6 +266,7 @@ impl GuardedAttempts {
             // A copy of its entry shares its count.
             device: device.map_or_else(|| DeviceId::random(entropy), |device| device.id),
             seen: AttemptSeen {
+                at: slot.taken().at.0,
                 solved: attempt.solved,
                 noted: slot.taken().noted.map(noted),
                 login: mask(EventSubject::Login(attempt.login.as_str())),

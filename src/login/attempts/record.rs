@@ -107,7 +107,7 @@ impl GuardedAttempts {
             account: Some(EventSubject::Recorded { key: account, mask: &seen.login }),
             address: Some(EventSubject::Recorded { key: seen.address, mask: &seen.network_mask }),
             network: Some(EventSubject::Recorded { key: seen.network, mask: &seen.network_mask }),
-            ..AuditEvent::new(ticket.at, Action::Attempt, outcome)
+            ..AuditEvent::new(Micros(seen.at), Action::Attempt, outcome)
         });
     }
 

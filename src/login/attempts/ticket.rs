@@ -30,13 +30,15 @@ pub struct AttemptTicket {
     pub seen: AttemptSeen,
 }
 
-/// The subjects of its events.
+/// What its events say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptSeen {
+    /// When it was admitted, by the clock that decided.
+    pub at: i64,
     pub solved: bool,
     /// The rule of a limit in monitor mode that would have refused it.
     pub noted: Option<NotedRule>,
-    /// Masked.
+    /// Masked, as the network.
     pub login: String,
     pub address: i64,
     /// Of the network, which is what a mask shows of an address.
