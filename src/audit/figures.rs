@@ -17,7 +17,7 @@ const MOST_ROWS: i64 = 100_000;
 /// Which events are attempts, in SQL: one for each request. A challenge is part of the attempt that it came
 /// with, a sign-in by code follows from the guess before it, and a guess at a code for a registration is part
 /// of that.
-const ATTEMPTS: &str = "action IN ('sign-in', 'register', 'send', 'guess', 'custom')
+const ATTEMPTS: &str = "action IN ('sign-in', 'attempt', 'register', 'send', 'guess', 'custom')
     AND action || ' ' || COALESCE(name, '') NOT IN ('sign-in code', 'guess register')";
 
 /// How often one thing happened.
@@ -144,12 +144,13 @@ impl EventLog {
 
     /// The share of attempts from one address, and at how many accounts. If nearly all come from one, there
     /// is a proxy that we do not trust. Among the newest 100,000 rows; console actions and reloads are not
-    /// attempts. None if there were no attempts.
+    /// attempts, and addresses that other programs state say nothing about our proxies. None if there were no
+    /// attempts.
     pub async fn shared_address(&self, since: Micros) -> Result<Option<SharedAddress>, DbError> {
         let sql = format!("SELECT address_key, MAX(address_mask), CAST(SUM(count) AS BIGINT) AS total,
             COUNT(DISTINCT account_key), CAST(SUM(SUM(count)) OVER () AS BIGINT)
             FROM (SELECT address_key, address_mask, account_key, count FROM events WHERE at >= $1
-            AND {ATTEMPTS} AND action <> 'custom' ORDER BY at DESC, id DESC LIMIT $2) AS newest
+            AND {ATTEMPTS} AND action NOT IN ('custom', 'attempt') ORDER BY at DESC, id DESC LIMIT $2) AS newest
             GROUP BY address_key ORDER BY CASE WHEN address_key IS NULL THEN 1 ELSE 0 END, total DESC LIMIT 1");
         let row: Option<SharedRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql))
             .bind(since.0).bind(MOST_ROWS).fetch_optional(pool).await)?;

@@ -1,5 +1,8 @@
 //! Realms in the console: what a name or an address of a realm has used up, and how it is let in again.
 
+use std::time::Duration;
+
+use gatehouse::audit::SubjectKind;
 use serde_json::{Value, json};
 
 use super::{Program, start};
@@ -104,6 +107,11 @@ async fn the_overview_and_the_events_show_each_realm_for_itself(store: Store) {
     assert_eq!(of_realm(&page, "shop").unwrap(), ["4", "3", "1", "0"]);
     assert_eq!(of_realm(&page, "mail").unwrap(), ["1", "1", "0", "0"]);
     assert_eq!(of_realm(&page, "wiki"), None);
+    // Whom it is about is among the busiest, and that all come from one address is no proxy of ours.
+    let (log, since) = (app.services.audit.log(), app.clock.now().minus(Duration::from_secs(3600)));
+    let busiest = log.top(SubjectKind::Address, since, 1).await.unwrap();
+    assert_eq!((busiest[0].subject.mask.as_str(), busiest[0].count), ("203.0.113.0/24", 6));
+    assert_eq!(log.shared_address(since).await.unwrap().unwrap().of, 1, "the administrator's");
     let events = "/admin/events?action=attempt&amp;realm=shop";
     assert!(page.contains(&format!("href=\"{events}\"")), "{page}");
     let listed = boss.get(&events.replace("&amp;", "&")).await.text;

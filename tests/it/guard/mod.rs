@@ -5,7 +5,7 @@ mod console;
 mod django;
 mod dovecot;
 mod fields;
-mod mail_server;
+pub mod mail_server;
 mod scopes;
 mod shared;
 mod wforce;

@@ -5,6 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::rig::shown;
+use crate::audit::{events, told};
+use crate::guard::mail_server::{HOME, from, mail};
 use crate::guard::{Program, start};
 use crate::support::app::{Client, Store, TestApp, on_both_stores};
 
@@ -12,6 +14,7 @@ on_both_stores!(
     attempts_of_realms_are_tried_each_realm_for_itself,
     a_device_of_a_realm_has_its_own_log_in_a_replay,
     what_was_forgiven_or_cleared_in_a_realm_is_so_in_a_replay,
+    an_attempt_at_a_mail_server_is_one_event_and_is_tried_once,
 );
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -128,4 +131,22 @@ async fn what_was_forgiven_or_cleared_in_a_realm_is_so_in_a_replay(store: Store)
     assert_current(&app, &boss, "guard-account", [8, 7, 1]).await;
     let report = with_max(&boss, "guard-account", 2).await;
     assert_eq!(figures(&report, "draft", "guard-account"), [8, 2 + 2 + 1, 3], "{report:#}");
+}
+
+/// What knows the owner's address has been used up: it is asked for again as a stranger's.
+async fn an_attempt_at_a_mail_server_is_one_event_and_is_tried_once(store: Store) {
+    let (app, boss, mail) = mail(store).await;
+    mail.succeed(from(HOME, "first", "000")).await;
+    for n in ["1", "2", "3", "4"] {
+        app.advance(SECOND);
+        mail.fail(from(HOME, n, n)).await;
+    }
+    let events = events(&app).await;
+    let attempts: Vec<_> = events.iter().map(told).filter(|text| text.starts_with("attempt")).collect();
+    assert_eq!(attempts[0], "attempt ok (mail)");
+    assert_eq!(attempts[1..], ["attempt wrong (mail)"; 4]);
+    assert_current(&app, &boss, "guard-device", [3, 3, 0]).await;
+    assert_current(&app, &boss, "guard-account", [2, 2, 0]).await;
+    let report = with_max(&boss, "guard-device", 2).await;
+    assert_eq!(figures(&report, "draft", "guard-device"), [3, 2, 1], "{report:#}");
 }
