@@ -45,7 +45,7 @@ pub enum ReadError {
 const ACTIONS: [(&str, ReplayAction); 13] = [
     ("action = 'sign-in' AND name = 'device'", ReplayAction::DeviceSignIn),
     ("action = 'sign-in' AND (name IS NULL OR name <> 'code')", ReplayAction::SignIn),
-    ("action = 'attempt' AND detail LIKE '{\"device\":%'", ReplayAction::DeviceAttempt),
+    ("action = 'attempt' AND SUBSTR(detail, 1, 10) = '{\"device\":'", ReplayAction::DeviceAttempt),
     ("action = 'attempt'", ReplayAction::Attempt),
     ("action = 'send'", ReplayAction::Send),
     ("action = 'guess' AND detail IS NULL", ReplayAction::Guess),
