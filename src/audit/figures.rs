@@ -62,12 +62,23 @@ pub struct SharedAddress {
 type SharedRow = (Option<i64>, Option<String>, i64, i64, i64);
 type SumRow = (i64, String, String, String, String, i64, i64);
 
-/// The sums of minutes from `$1` until `$2`.
-const COUNTS: &str =
-    "(SELECT minute, action, '' AS realm, outcome, limit_name, noted, count FROM event_counts
-    WHERE minute >= $1 AND minute < $2 UNION ALL
-    SELECT minute, 'attempt' AS action, realm, outcome, limit_name, noted, count FROM realm_counts
-    WHERE minute >= $1 AND minute < $2) AS counts";
+/// Sums by step and by everything that tells events apart here, from the minute `$1` until `$2`. Each table is summed by
+/// itself, which takes SQLite half the time.
+fn sums(at: &str, order: &str) -> String {
+    let of = |table: &str, action: &str, realm: &str, key: &str| {
+        format!(
+            "SELECT {at} AS step, {action} AS action, {realm} AS realm, outcome, limit_name, noted,
+            CAST(SUM(count) AS BIGINT) AS total FROM {table} WHERE minute >= $1 AND minute < $2
+            GROUP BY step, {key}, outcome, limit_name, noted"
+        )
+    };
+    let here = of("event_counts", "action", "''", "action");
+    let realms = of("realm_counts", "'attempt'", "realm", "realm");
+    format!(
+        "SELECT step, action, realm, outcome, limit_name, noted, total
+        FROM ({here} UNION ALL {realms}) AS counts ORDER BY {order}, action, realm, outcome, limit_name, noted"
+    )
+}
 
 impl EventLog {
     /// How often each thing happened, step by step, from `since` (rounded down to a whole step) until
@@ -79,12 +90,7 @@ impl EventLog {
         until: Micros,
         step: Duration,
     ) -> Result<Vec<FiguresStep>, DbError> {
-        let sql = format!(
-            "SELECT CAST(minute / $3 * $3 AS BIGINT) AS step, action, realm, outcome, limit_name, noted,
-            CAST(SUM(count) AS BIGINT) FROM {COUNTS}
-            GROUP BY step, action, realm, outcome, limit_name, noted
-            ORDER BY step, action, realm, outcome, limit_name, noted"
-        );
+        let sql = sums("CAST(minute / $3 * $3 AS BIGINT)", "step");
         let step = step.max(MINUTE).as_micros() as i64;
         let step = step - step % MINUTE.as_micros() as i64;
         let since = since.0 - since.0.rem_euclid(step);
@@ -104,12 +110,7 @@ impl EventLog {
     /// How often each thing happened from `since` (rounded down to a whole minute) until `until`, the most
     /// frequent first.
     pub async fn totals(&self, since: Micros, until: Micros) -> Result<Vec<EventCount>, DbError> {
-        let sql = format!(
-            "SELECT CAST(0 AS BIGINT), action, realm, outcome, limit_name, noted,
-            CAST(SUM(count) AS BIGINT) AS total FROM {COUNTS}
-            GROUP BY action, realm, outcome, limit_name, noted
-            ORDER BY total DESC, action, realm, outcome, limit_name, noted"
-        );
+        let sql = sums("CAST(0 AS BIGINT)", "total DESC");
         let since = since.0 - since.0.rem_euclid(MINUTE.as_micros() as i64);
         let rows: Vec<SumRow> = on_db!(&self.db, pool => query_as(AssertSqlSafe(sql)).bind(since).bind(until.0)
             .fetch_all(pool).await)?;

@@ -96,6 +96,7 @@ on_both_databases!(
     what_is_usual_is_no_attack,
     each_realm_is_watched_by_itself,
     what_is_usual_in_one_realm_is_an_attack_in_another,
+    figures_of_realms_are_kept_as_long_as_others,
 );
 
 async fn an_attack_begins_and_ends_once_whichever_instances_notice(database: TestDatabase) {
@@ -288,4 +289,24 @@ async fn what_is_usual_in_one_realm_is_an_attack_in_another(database: TestDataba
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].realm.as_str(), found[0].figures.usual), ("mail", 0));
     assert_eq!(found[0].figures.names, 120, "only its own");
+}
+
+async fn figures_of_realms_are_kept_as_long_as_others(database: TestDatabase) {
+    let rig = rig(database).await;
+    rig.stuffing(1);
+    rig.stuffing_in("shop", 2);
+    rig.stuffing_in("mail", 3);
+    rig.audit.flush().await;
+    let figures = async || {
+        let sums = rig.audit.log().totals(Micros(0), rig.clock.now().plus(MINUTE)).await.unwrap();
+        sums.into_iter().map(|sum| (sum.action, sum.realm, sum.count)).collect::<Vec<_>>()
+    };
+    let at = |realm: &str, count| (Action::Attempt, realm.to_owned(), count);
+    assert_eq!(figures().await, [at("mail", 3), at("shop", 2), (Action::SignIn, String::new(), 1)]);
+    rig.clock.advance(MINUTE * 1440 * 30);
+    rig.audit.purge(100).await.unwrap();
+    assert_eq!(figures().await.len(), 3);
+    rig.clock.advance(MINUTE * 2);
+    rig.audit.purge(100).await.unwrap();
+    assert_eq!(figures().await, []);
 }
