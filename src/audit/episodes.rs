@@ -78,7 +78,7 @@ pub fn folds(event: &AuditEvent<'_>) -> bool {
         (Action::Captcha, outcome) => outcome != Outcome::Wrong,
         (Action::Admin, outcome) => outcome == Outcome::Refused && event.name == Some("access"),
         // From a network that is refused.
-        (Action::SignIn | Action::Attempt, Outcome::Refused) => true,
+        (Action::SignIn | Action::Attempt | Action::Send, Outcome::Refused) => true,
         // Others may write to the backend of the limits as often as they like.
         (Action::Reload, outcome) => outcome == Outcome::Refused,
         (_, outcome) => matches!(

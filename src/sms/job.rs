@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::codes::SmsCodes;
+use super::departure::Departure;
 use super::once;
 use super::request::MessageRequest;
 use super::watched::{MessageKeys, SmsLimits};
@@ -33,6 +34,7 @@ pub struct SendJob {
     pub locale: String,
     /// Of the program's texts.
     pub language: Option<String>,
+    pub departure: Option<Departure>,
 }
 
 impl SendJob {
@@ -69,6 +71,7 @@ impl SendJob {
             everyone,
             locale: ask.locale.to_owned(),
             language: ask.language.map(str::to_owned),
+            departure: ask.departure,
         }
     }
 }

@@ -3,6 +3,7 @@
 mod brake;
 mod budgets;
 mod codes;
+mod departure;
 pub mod gateway;
 mod guesser;
 mod guessing;

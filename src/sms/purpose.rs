@@ -118,6 +118,12 @@ impl MessagePurpose {
     }
 }
 
+impl From<ProgramPurpose> for MessagePurpose {
+    fn from(purpose: ProgramPurpose) -> Self {
+        Self::Verification(purpose)
+    }
+}
+
 impl From<Purpose> for MessagePurpose {
     fn from(purpose: Purpose) -> Self {
         Self::Own(purpose)

@@ -1,12 +1,27 @@
 //! How requests for codes are recorded as events.
 
-use super::DeliveryResult;
 use super::budgets::BudgetTicket;
+use super::codes::SmsCodes;
 use super::job::SendJob;
 use super::outcome::{SendAnswer, SendOutcome};
 use super::share::BudgetShare;
+use super::{DeliveryResult, MessagePurpose};
 use crate::audit::{self, Action, AuditEvent, EventRule, Outcome};
 use crate::denied::{ACCESS, Denied};
+
+impl SmsCodes {
+    /// `[access]` refuses the client that a program states, before anything is counted.
+    pub fn record_denied(&self, purpose: &MessagePurpose, [address, network]: [&[u8]; 2]) {
+        let (audit, purpose) = (&self.0.audit, purpose.stored());
+        audit.record(AuditEvent {
+            name: Some(&purpose),
+            address: Some(audit::EventSubject::Address(address)),
+            network: Some(audit::EventSubject::Network(network)),
+            why: Some(EventRule::by_nobody(ACCESS)),
+            ..AuditEvent::new(audit.now(), Action::Send, Outcome::Refused)
+        });
+    }
+}
 
 impl SendJob {
     /// A repeated request is not an event, because it changes nothing. One in a shortage is recorded when its

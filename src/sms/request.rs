@@ -1,5 +1,6 @@
 //! What is asked of the code service.
 
+use super::departure::Departure;
 use super::{MessagePurpose, Phone, ProgramPurpose, Purpose, SmsCode};
 
 /// One request for a code.
@@ -68,13 +69,15 @@ pub struct MessageRequest<'a> {
     pub once: Option<&'a str>,
     pub locale: &'a str,
     pub language: Option<&'a str>,
+    /// If the caller may stop waiting, and then answers that nothing is sent.
+    pub departure: Option<Departure>,
 }
 
 impl<'a> From<CodeRequest<'a>> for MessageRequest<'a> {
     fn from(ask: CodeRequest<'a>) -> Self {
         let CodeRequest { phone, purpose, address, network, browser, solved, once, locale } = ask;
         let (purpose, origin, language) = (purpose.into(), Some([address, network]), None);
-        Self { phone, purpose, code: None, origin, browser, solved, once, locale, language }
+        Self { phone, purpose, code: None, origin, browser, solved, once, locale, language, departure: None }
     }
 }
 
@@ -82,7 +85,18 @@ impl<'a> From<VerificationRequest<'a>> for MessageRequest<'a> {
     fn from(ask: VerificationRequest<'a>) -> Self {
         let VerificationRequest { phone, purpose, address, network, solved, once, locale, language } = ask;
         let (purpose, origin) = (MessagePurpose::Verification(purpose.clone()), Some([address, network]));
-        Self { phone, purpose, code: None, origin, browser: None, solved, once, locale, language }
+        Self {
+            phone,
+            purpose,
+            code: None,
+            origin,
+            browser: None,
+            solved,
+            once,
+            locale,
+            language,
+            departure: None,
+        }
     }
 }
 
@@ -90,6 +104,17 @@ impl<'a> From<RelayRequest<'a>> for MessageRequest<'a> {
     fn from(ask: RelayRequest<'a>) -> Self {
         let RelayRequest { phone, relay, code, origin, once, locale, language } = ask;
         let (purpose, code, once) = (relay.clone(), Some(code), Some(once));
-        Self { phone, purpose, code, origin, browser: None, solved: false, once, locale, language }
+        Self {
+            phone,
+            purpose,
+            code,
+            origin,
+            browser: None,
+            solved: false,
+            once,
+            locale,
+            language,
+            departure: None,
+        }
     }
 }

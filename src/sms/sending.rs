@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::brake::BrakedPrefix;
 use super::budgets::{BudgetAdmission, BudgetTicket};
 use super::codes::SmsCodes;
+use super::departure::Departure;
 use super::handover::PendingMessage;
 use super::job::SendJob;
 use super::ledger::{AskedBy, EarlierMessage, MessageDraft, MessageState, WhyNot, WriteResult};
@@ -135,6 +136,9 @@ impl SendJob {
         }
         let (mut earlier, mut pending) = (None, 0);
         for _ in 0..MOST_LOOKS {
+            if self.departure.as_ref().is_some_and(Departure::is_called_off) {
+                return Ok(SendOutcome::unavailable().into());
+            }
             match inner.budgets.admit(&self.watched, &self.keys, path.counted_as(), self.solved).await {
                 BudgetAdmission::In(ticket) => match self.write(ticket, path).await? {
                     WriteStep::Answer(answer) => return Ok(*answer),
@@ -252,7 +256,9 @@ impl SendJob {
         };
         let begun = inner.clock.now();
         let why_not = match inner.ledger.write(&draft).await {
-            Ok(WriteResult::New { resend_after }) if inner.budgets.stands(&self.watched, &ticket).await => {
+            Ok(WriteResult::New { resend_after })
+                if inner.budgets.stands(&self.watched, &ticket).await && self.departs(id) =>
+            {
                 let letter = PendingMessage { id, hit: ticket.hit, code };
                 if path != SendPath::Open {
                     self.hand_over_later(letter, share, ticket, place);
@@ -298,6 +304,11 @@ impl SendJob {
                 }
             }
         })
+    }
+
+    /// Last of all: whether it may still be handed to the gateway.
+    fn departs(&self, id: MessageId) -> bool {
+        self.departure.as_ref().is_none_or(|departure| departure.departs(id))
     }
 
     async fn give_back(&self, ticket: &BudgetTicket, path: SendPath) {

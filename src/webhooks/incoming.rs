@@ -12,9 +12,10 @@ use zeroize::Zeroizing;
 
 use super::endpoint::{MARK, SECRET_BYTES};
 use crate::clock::Micros;
-use crate::config::{Relays, SecretError};
+use crate::config::{Relays, SecretError, SecretRef};
 
-/// How old or new a call may be (Standard Webhooks recommend some minutes).
+/// How old or new a call may be (Standard Webhooks recommend some minutes). A message is recognised for twice as long,
+/// so that a call from the future cannot be replayed at the end of that.
 const TOLERANCE: Duration = Duration::from_secs(5 * 60);
 /// The version of signatures that this is, before each of them and before Supabase's secrets.
 const VERSION: &str = "v1";
@@ -30,6 +31,10 @@ pub enum HookSecretError {
         "relay.{relay}.secret: is not a signing secret; it is whsec_ and 24 to 64 bytes in base64, as the provider shows it, with v1, before it or without"
     )]
     Form { relay: String },
+    #[error(
+        "relay.{relay}.secret: is the secret of relay.{other}, too; a signature does not say which of them a call is for, so each needs its own"
+    )]
+    Shared { relay: String, other: String },
 }
 
 type HookSecret = Zeroizing<Vec<u8>>;
@@ -50,14 +55,22 @@ pub struct HookCall<'a> {
 impl SignedHooks {
     /// Reads the secrets.
     pub fn open(relays: &Relays) -> Result<Self, HookSecretError> {
-        let mut hooks = BTreeMap::new();
-        for (name, settings) in relays {
-            let relay = || name.clone();
+        Self::of(relays.iter().map(|(name, settings)| (name.as_str(), &settings.secrets[..])))
+    }
+
+    fn of<'a>(relays: impl Iterator<Item = (&'a str, &'a [SecretRef])>) -> Result<Self, HookSecretError> {
+        let mut hooks = BTreeMap::<String, Vec<HookSecret>>::new();
+        for (name, listed) in relays {
+            let relay = || name.to_owned();
             let mut secrets = Vec::new();
-            for secret in &settings.secrets {
+            for secret in listed {
                 let text =
                     secret.read().map_err(|reason| HookSecretError::Secret { relay: relay(), reason })?;
-                secrets.push(parse(&text).ok_or_else(|| HookSecretError::Form { relay: relay() })?);
+                let secret = parse(&text).ok_or_else(|| HookSecretError::Form { relay: relay() })?;
+                if let Some((other, _)) = hooks.iter().find(|(_, secrets)| secrets.contains(&secret)) {
+                    return Err(HookSecretError::Shared { relay: relay(), other: other.clone() });
+                }
+                secrets.push(secret);
             }
             hooks.insert(relay(), secrets);
         }
@@ -79,11 +92,12 @@ fn parse(text: &SecretString) -> Option<HookSecret> {
     SECRET_BYTES.contains(&bytes.len()).then_some(bytes)
 }
 
-/// Whole seconds since 1970, and nothing else.
+/// Whole seconds since 1970, and nothing else. At most as old as is tolerated, and less far ahead.
 fn is_recent(timestamp: &str, now: Micros) -> bool {
     let digits = !timestamp.is_empty() && timestamp.bytes().all(|letter| letter.is_ascii_digit());
     let Some(seconds) = timestamp.parse::<i64>().ok().filter(|_| digits) else { return false };
-    now.seconds().abs_diff(seconds) <= TOLERANCE.as_secs()
+    let signed = Micros::from_seconds(seconds);
+    now.since(signed) <= TOLERANCE && signed.since(now) < TOLERANCE
 }
 
 fn is_signed(secret: &[u8], call: &HookCall<'_>) -> bool {
@@ -156,10 +170,11 @@ mod tests {
     #[test]
     fn a_call_is_recent_for_five_minutes_before_and_after() {
         let at = |timestamp: &str| admits("one", timestamp, &signature(1, timestamp));
-        assert!(at("1699999700") && at("1700000300"));
+        assert!(at("1699999700") && at("1700000299"));
         for bad in [
             "1699999699",
-            "1700000301",
+            // Replayed as it gets too old, its message would just be forgotten.
+            "1700000300",
             "",
             "-1700000000",
             "+1700000000",
@@ -169,6 +184,18 @@ mod tests {
         ] {
             assert!(!at(bad), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_secret_belongs_to_one_relay() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), format!("whsec_{}", STANDARD_NO_PAD.encode([7; 32]))).unwrap();
+        let secret = || SecretRef::File(file.path().to_owned());
+        let (once, twice) = ([secret()], [secret(), secret()]);
+        let shared = SignedHooks::of([("one", &once[..]), ("two", &once[..])].into_iter());
+        let told = shared.err().expect("a refusal").to_string();
+        assert!(told.starts_with("relay.two.secret: is the secret of relay.one, too"), "{told}");
+        assert!(SignedHooks::of([("one", &twice[..])].into_iter()).is_ok());
     }
 
     #[test]

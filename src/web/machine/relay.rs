@@ -97,6 +97,9 @@ pub struct RelayOutcomeBody {
     outcome: String,
 }
 
+/// As keyboards have it.
+const PLUS: [char; 3] = ['+', '＋', '﹢'];
+
 const USED: &str = "used";
 const FAILED: &str = "failed";
 
@@ -190,15 +193,9 @@ pub async fn supabase(
 ) -> HttpResponse {
     let relayed = async {
         let body = body.map_err(|_| Problem::PayloadTooLarge)?;
-        let header = |name: &str| {
-            request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
-        };
-        let call = HookCall {
-            id: header("webhook-id"),
-            timestamp: header("webhook-timestamp"),
-            signatures: header("webhook-signature"),
-            body: &body,
-        };
+        let [id, timestamp, signatures] =
+            ["webhook-id", "webhook-timestamp", "webhook-signature"].map(|name| lines(&request, name));
+        let call = HookCall { id: &id, timestamp: &timestamp, signatures: &signatures, body: &body };
         // A relay that is not configured is answered like one whose secret is another.
         if !services.hooks.admits(&name, &call, edge.clock.now()) {
             return Err(Problem::InvalidSignature);
@@ -263,6 +260,12 @@ async fn relay_of(request: &HttpRequest, services: &Shared, edge: &Data<Edge>) -
     bearer.scopes.relay().cloned().ok_or(Problem::InsufficientScope)
 }
 
+/// All lines of a header as one list (RFC 9110, 5.3), so that no line of several is believed alone.
+fn lines(request: &HttpRequest, name: &str) -> String {
+    let lines = request.headers().get_all(name).map(|line| line.to_str().unwrap_or_default());
+    lines.collect::<Vec<_>>().join(",")
+}
+
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(body).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => {
@@ -279,15 +282,16 @@ async fn forward(
     body: &[u8],
     said: RelayedCode<'_>,
 ) -> Result<HttpResponse, Problem> {
+    let relay = MessagePurpose::relayed(name).ok_or(Problem::NotFound)?;
     let client = said.ip.and_then(stated).map(ClientAddress::stated);
     let live = client.map_or_else(|| services.live.snapshot(), |client| edge.live(services, client));
-    if client.is_some_and(|client| live.access.is_denied(client.ip(), edge.clock.now())) {
+    if let Some(client) = client.filter(|client| live.access.is_denied(client.ip(), edge.clock.now())) {
+        services.codes.record_denied(&relay, [client.subject().as_ref(), client.network().as_ref()]);
         return Err(Problem::Denied);
     }
     let wrong = || Problem::wrong(said.field, "It must be 4 to 10 of 0-9, A-Z and a-z.");
     let code = said.code.as_ref().ok_or_else(wrong)?;
     let phone = stored_number(&live, said.number)?;
-    let relay = MessagePurpose::relayed(name).ok_or(Problem::NotFound)?;
     let origin = client.map(|client| (client.subject(), client.network()));
     // What cannot be a language is none that we have.
     let (locale, language) = language(said.locale).unwrap_or_default();
@@ -311,12 +315,13 @@ async fn forward(
     }
 }
 
-/// With its country code, and perhaps without the plus before it.
+/// With its country code, and perhaps without the plus before it: never one of our own region, however it is written.
 fn stored_number(live: &LiveSettings, text: &str) -> Result<Phone, Problem> {
-    let bare = text.trim().starts_with(|first: char| matches!(first, '1'..='9'));
-    let international = match bare {
-        true => phone::parse(live, &format!("+{}", text.trim())),
-        false => phone::parse(live, text),
+    let international = if text.contains(PLUS) {
+        phone::parse(live, text)
+    } else {
+        let bare = text.trim();
+        phone::parse(live, &format!("+{}", bare.strip_prefix("00").unwrap_or(bare)))
     };
     international.map_err(|error| match error {
         PhoneError::Missing | PhoneError::NotANumber | PhoneError::NotMobile => Problem::InvalidPhone,

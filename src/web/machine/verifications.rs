@@ -146,11 +146,13 @@ pub async fn start(
     let asker = Asker { form: CaptchaForm::Verification, client, browser: None, realm: Some(&program.name) };
     let live = program.edge.live(&program.services, client);
     let served = ServedClient { program: &program, live, asker };
+    let (address, network) = (client.subject(), client.network());
+    let codes = &program.services.codes;
     if served.live.access.is_denied(client.ip(), program.edge.clock.now()) {
+        codes.record_denied(&purpose.clone().into(), [address.as_ref(), network.as_ref()]);
         return Err(Problem::Denied.into());
     }
     let phone = parse_phone(&served.live, &body.to)?;
-    let (address, network) = (client.subject(), client.network());
     let ask = VerificationRequest {
         phone: &phone,
         purpose: &purpose,
@@ -161,7 +163,7 @@ pub async fn start(
         locale: locale.code(),
         language,
     };
-    let (live, codes) = (&served.live, &program.services.codes);
+    let live = &served.live;
     // Before the challenge: the same request again comes with one that is used up.
     let sending = match codes.turn(live, ask, body.captcha.is_some()).await? {
         TurnResult::Answered(sending) => sending,

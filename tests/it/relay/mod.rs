@@ -1,6 +1,7 @@
 //! Codes that identity providers make: sent once, in our words, within the time that they wait.
 
 mod brake;
+mod hostile;
 mod logto;
 mod supabase;
 

@@ -16,12 +16,12 @@ on_both_stores!(
 );
 
 /// The relay, with one secret or two.
-fn relay(store: Store, secrets: &[&Secret]) -> Setup {
+pub fn relay(store: Store, secrets: &[&Secret]) -> Setup {
     let secrets: Vec<_> = secrets.iter().map(|secret| secret.reference()).collect();
     TestApp::on(store).file(&format!("[relay.main]\nsecret = [{}]\n", secrets.join(", ")))
 }
 
-fn hook(otp: &str) -> String {
+pub fn hook(otp: &str) -> String {
     json!({
         "metadata": { "uuid": "f0f4", "time": "2026-11-22T10:00:00Z", "name": "send-sms", "ip_address": "192.0.2.1" },
         "user": { "id": "6481", "aud": "authenticated", "phone": BARE, "user_metadata": {}, "identities": [] },
@@ -30,11 +30,11 @@ fn hook(otp: &str) -> String {
     .to_string()
 }
 
-fn now(app: &TestApp) -> i64 {
+pub fn now(app: &TestApp) -> i64 {
     app.clock.now().seconds()
 }
 
-async fn post(app: &TestApp, name: &str, [id, timestamp, signature]: [&str; 3], body: &str) -> Answer {
+pub async fn post(app: &TestApp, name: &str, [id, timestamp, signature]: [&str; 3], body: &str) -> Answer {
     let request = app.client().http.post(format!("{}/api/v1/relay/supabase/{name}", app.url));
     let request = request
         .header("content-type", "application/json")
@@ -45,7 +45,7 @@ async fn post(app: &TestApp, name: &str, [id, timestamp, signature]: [&str; 3], 
 }
 
 /// Signed now.
-async fn call(app: &TestApp, secret: &Secret, id: &str, body: &str) -> Answer {
+pub async fn call(app: &TestApp, secret: &Secret, id: &str, body: &str) -> Answer {
     let (at, signature) = (now(app).to_string(), secret.sign(id, now(app), body));
     post(app, "main", [id, &at, &signature], body).await
 }
