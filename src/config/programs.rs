@@ -38,7 +38,7 @@ pub struct RelaySettings {
 /// The most units of one SMS segment: septets of GSM 03.38, or else UTF-16.
 const SEPTETS: usize = 160;
 const UTF16_UNITS: usize = 70;
-/// In characters: it leaves room for a sentence.
+/// In UTF-16 units: whatever letters it has, they leave room for a code and a sentence.
 const LONGEST_PROGRAM: usize = 40;
 /// As long as a code and its minutes can be.
 const LONGEST_CODE: &str = "0000000000";
@@ -103,12 +103,12 @@ fn program(name: &str, section: &mut SectionReader<'_>, places: &[&str]) -> Prog
 }
 
 fn title(text: String) -> ParseResult<String> {
-    if text.trim().is_empty() || text.chars().count() > LONGEST_PROGRAM {
+    if text.trim().is_empty() || text.encode_utf16().count() > LONGEST_PROGRAM {
         return Err(format!("must be 1 to {LONGEST_PROGRAM} characters: what people know the program by"));
     }
     no_link(&text)?;
-    match text.contains(['{', '}']) || text.contains(char::is_control) {
-        true => Err("must not contain braces or control characters".to_owned()),
+    match text.contains(['{', '}']) || text.contains(is_hidden) {
+        true => Err("must not contain braces, line breaks, or characters that are not seen".to_owned()),
         false => Ok(text),
     }
 }
@@ -138,8 +138,8 @@ fn template(program: &str, places: &[&str], node: ValueNode) -> ParseResult<Stri
     if rest.contains(['{', '}']) {
         return Err(format!("contains braces around something else than {CODE}, {}", places.join(", ")));
     }
-    if rest.contains(char::is_control) {
-        return Err("contains a line break or another control character".to_owned());
+    if rest.contains(is_hidden) {
+        return Err("contains a line break, or a character that is not seen or turns text around".to_owned());
     }
     let longest = filled(&text, program, LONGEST_CODE, LONGEST_MINUTES);
     no_link(&longest)?;
@@ -152,13 +152,38 @@ fn template(program: &str, places: &[&str], node: ValueNode) -> ParseResult<Stri
     Ok(text)
 }
 
-/// Phones make a link of anything that looks like a domain, whatever stands before it.
+/// Control characters and separators of lines, marks that set the direction of text, and characters without width
+/// that hide what stands around them (Unicode, general categories Cc, Zl, Zp and Cf). Those that join the letters of
+/// Persian and Indic words are text.
+fn is_hidden(letter: char) -> bool {
+    letter.is_control()
+        || matches!(letter, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}')
+}
+
+/// What phones and browsers read as ASCII in an address (UTS 46). Letters are joined across joiners.
+fn as_in_an_address(letter: char) -> Option<char> {
+    Some(match letter {
+        '\u{200c}' | '\u{200d}' => return None,
+        '．' | '｡' | '․' | '﹒' => '.',
+        '：' | '﹕' => ':',
+        '／' => '/',
+        '＠' | '﹫' => '@',
+        other => other,
+    })
+}
+
+/// Phones make a link of anything that looks like a domain, whatever stands before it. A Chinese full stop ends a
+/// sentence, too: it is one of a domain only before what a domain can end with.
 fn no_link(text: &str) -> ParseResult<()> {
-    let letters: Vec<char> = text.chars().collect();
+    let letters: Vec<char> = text.chars().filter_map(as_in_an_address).collect();
     let dotted = letters.windows(3).any(|three| {
-        three[0].is_alphanumeric() && matches!(three[1], '.' | '．' | '｡') && three[2].is_alphanumeric()
+        let stop = three[1] == '.' || (three[1] == '。' && three[2].is_ascii_alphanumeric());
+        stop && three[0].is_alphanumeric() && three[2].is_alphanumeric()
     });
-    match dotted || text.contains("://") || text.contains('@') {
+    let read: String = letters.into_iter().collect();
+    match dotted || read.contains("://") || read.contains('@') {
         true => {
             Err("contains a link, or what phones show as one (a full stop between letters, :// or @)"
                 .to_owned())
@@ -185,6 +210,12 @@ fn is_gsm(letter: char) -> bool {
 }
 
 impl ProgramText {
+    /// A program without words of its own.
+    #[cfg(test)]
+    pub fn named(program: &str) -> Self {
+        Self { program: program.to_owned(), text: None, texts: BTreeMap::new() }
+    }
+
     /// The message in a language, if there is a text for it; otherwise in the one for all. As secret as the code.
     pub fn fill(&self, language: Option<&str>, code: &str, minutes: &str) -> Option<Zeroizing<String>> {
         let text = language.and_then(|tag| self.text_in(tag)).or(self.text.as_deref())?;

@@ -50,10 +50,8 @@ fn program_text(
         return text;
     }
     let program = template.map_or(of.program(), |template| template.program.as_str());
-    Zeroizing::new(
-        t!("sms.code.program", locale = locale, program = program, code = code, minutes = minutes)
-            .into_owned(),
-    )
+    let words = t!("sms.code.program", locale = locale, program = program, code = code, minutes = minutes);
+    in_one_segment(Zeroizing::new(words.into_owned()), program, code, locale)
 }
 
 /// The same, but nobody here knows how long the code is valid.
@@ -68,9 +66,21 @@ fn relayed_text(
         return text;
     }
     let program = template.map_or(relay, |template| template.program.as_str());
-    Zeroizing::new(
-        t!("sms.code.relayed", locale = locale, program = program, code = code.expose()).into_owned(),
-    )
+    let words = t!("sms.code.relayed", locale = locale, program = program, code = code.expose());
+    in_one_segment(Zeroizing::new(words.into_owned()), program, code.expose(), locale)
+}
+
+/// The words, or fewer if they are more than one SMS with the program's name: a name of other letters than ASCII leaves
+/// less room, and one from a scope may be long.
+fn in_one_segment(words: Zeroizing<String>, program: &str, code: &str, locale: &str) -> Zeroizing<String> {
+    let short = |locale: &str| {
+        let short = t!("sms.code.short", locale = locale, program = program, code = code);
+        Zeroizing::new(short.into_owned())
+    };
+    if fits_one_segment(&words) {
+        return words;
+    }
+    Some(short(locale)).filter(|short| fits_one_segment(short)).unwrap_or_else(|| short("en"))
 }
 
 /// Fits in one SMS segment in every language. If there is room, its last line binds the code to the site
@@ -113,6 +123,32 @@ mod tests {
                     assert!(fits_one_segment(&text), "{}", *text);
                     assert!(text.contains(code.expose()) && text.contains("10"), "{}", *text);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_of_any_name_gets_one_segment_with_its_name_and_code() {
+        let code = SmsCode::relayed("0123456789").unwrap();
+        let ours = SmsCode::parse("012345").unwrap();
+        let names = [
+            "shop".to_owned(),
+            "a".repeat(64),
+            "é".repeat(40),
+            "店".repeat(40),
+            "😀".repeat(20),
+            "Café".into(),
+        ];
+        for (name, locale) in names.iter().flat_map(|name| [(name, "en"), (name, "zh-CN"), (name, "xx")]) {
+            let of = ProgramPurpose::new(if name.is_ascii() { name } else { "shop" }, "default").unwrap();
+            let named = ProgramText::named(name);
+            let template = (!name.is_ascii()).then_some(&named);
+            for text in [
+                program_text(&of, template, &ours, TEN_MINUTES, locale, None),
+                relayed_text(of.program(), template, &code, locale, None),
+            ] {
+                assert!(fits_one_segment(&text), "{}", *text);
+                assert!(text.contains(name.as_str()) && text.contains("012345"), "{}", *text);
             }
         }
     }

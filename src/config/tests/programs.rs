@@ -10,6 +10,8 @@ fn texts_that_are_refused() {
     let link = "verify.shop.text: contains a link, or what phones show as one (a full stop between letters, :// or @)";
     let braces = "verify.shop.text: contains braces around something else than {code}, {program}, {minutes}";
     let long = "verify.shop.text: is too long for one SMS with a code of 10 characters: 160 characters of plain ASCII, or 70 if there are others";
+    let unseen =
+        "verify.shop.text: contains a line break, or a character that is not seen or turns text around";
     let cases = [
         (text("shop says hello"), once),
         (text("shop: {code} {code}"), once),
@@ -20,14 +22,20 @@ fn texts_that_are_refused() {
         (text("shop.example {code}"), link),
         (text("shop x.{code}"), link),
         (text("shop @evil #{code}"), link),
+        (text("shop ＠evil #{code}"), link),
+        (text("shop: {code}, see evil。example"), link),
+        (text("shop: {code}, see evil․example"), link),
+        (text("shop: {code}, see evil\u{200d}．\u{200c}example"), link),
+        (text("shop: {code}, see http：／／evil"), link),
+        (text("shop: {code}\u{2028}see"), unseen),
+        (text("shop: {code} \u{202e}live"), unseen),
+        (text("shop: {code}, see evil\u{200b}.example"), unseen),
+        (text("shop: {code}\u{85}see"), unseen),
         (text("{program}: {code} {phone}"), braces),
         (text("{program}: {code} {"), braces),
         (text(&format!("{{program}}: {{code}}{}", "x".repeat(150))), long),
         (text(&format!("{{program}}：{{code}}{}", "字".repeat(56))), long),
-        (
-            "verify.shop.text = \"shop {code}\\nsee\"".into(),
-            "verify.shop.text: contains a line break or another control character",
-        ),
+        ("verify.shop.text = \"shop {code}\\nsee\"".into(), unseen),
         ("verify.shop.texts = { de = 'x' }".into(), "verify.shop.texts.de: must contain {code} exactly once"),
         (
             "verify.shop.texts = { 'd e' = 'shop {code}' }".into(),
@@ -39,7 +47,15 @@ fn texts_that_are_refused() {
         ),
         (
             "verify.shop.program = 'a{code}'".into(),
-            "verify.shop.program: must not contain braces or control characters",
+            "verify.shop.program: must not contain braces, line breaks, or characters that are not seen",
+        ),
+        (
+            "verify.shop.program = \"a\\u202eb\"".into(),
+            "verify.shop.program: must not contain braces, line breaks, or characters that are not seen",
+        ),
+        (
+            format!("verify.shop.program = '{}'", "😀".repeat(21)),
+            "verify.shop.program: must be 1 to 40 characters: what people know the program by",
         ),
         (
             "verify.shop.program = 'shop.example'".into(),
@@ -53,6 +69,18 @@ fn texts_that_are_refused() {
     ];
     let cases: Vec<_> = cases.iter().map(|(text, told)| (text.as_str(), *told)).collect();
     told(&cases);
+}
+
+#[test]
+fn a_full_stop_that_ends_a_sentence_is_no_link() {
+    let text = |text: &str| format!("[verify.shop]\nprogram = '某店'\ntext = '{text}'");
+    for fine in [
+        "【{program}】验证码{code}。切勿告诉他人。",
+        "{program}: {code}. Do not share it.",
+        "{program}：می\u{200c}شود {code}",
+    ] {
+        assert!(read(&text(fine)).is_ok(), "{fine}");
+    }
 }
 
 #[test]
