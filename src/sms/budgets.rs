@@ -146,6 +146,13 @@ impl SmsBudgets {
         peek.is_ok_and(|peek| peek.rules.iter().any(|rule| rule.count > 0))
     }
 
+    /// The next request with that name is another one.
+    pub async fn free_name(&self, watched: &SmsLimits, keys: &MessageKeys, hit: HitId) {
+        if let Some(bucket) = watched.once(keys) {
+            self.refund(&[bucket], hit).await;
+        }
+    }
+
     /// In a shortage: takes a hit in the logs of the first share that has room if the number belongs to an
     /// account, and in logs that nobody reads if not. Returns the share; none if it is withheld.
     pub async fn take(

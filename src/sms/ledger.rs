@@ -13,7 +13,7 @@ use crate::clock::{Clock, Micros};
 use crate::db::{Db, DbError, Tx, on_db};
 use crate::entropy::Entropy;
 use crate::throttle::window::{self, GatheredVerdict, WindowLog};
-use crate::throttle::{KeptHit, Limit, Refusal, SubjectKey};
+use crate::throttle::{HitId, KeptHit, Limit, Refusal, SubjectKey};
 
 mod codes;
 mod pages;
@@ -43,6 +43,10 @@ pub struct EarlierMessage {
     /// Codes were short: the answer does not say which were sent.
     pub short: bool,
     pub expires_in: Duration,
+    /// What counts it in the window store.
+    pub hit: HitId,
+    /// It is a verification that was approved, or whose code was entered at another: the answer is of no use.
+    pub used_up: bool,
 }
 
 impl Ledger {
@@ -139,7 +143,11 @@ impl Ledger {
 
 const SENT: &str = "SELECT created_at FROM sms_messages WHERE phone_key = $1 AND created_at > $2
     AND created_at > COALESCE((SELECT up_to FROM sms_excuses WHERE phone_key = $1), 0) AND state <> 'refused' ORDER BY created_at DESC LIMIT $3";
-const EARLIER: &str = "SELECT id, state, share, expires_at FROM sms_messages WHERE once_key = $1";
+/// Also whether it is a verification whose code is used up.
+const EARLIER: &str = "SELECT id, state, share, expires_at, hit,
+    CAST(CASE WHEN substr(purpose, 1, 7) = 'verify:' AND (entered_at IS NOT NULL OR NOT EXISTS
+        (SELECT 1 FROM sms_codes c WHERE c.phone_key = m.phone_key AND c.purpose = m.purpose))
+        THEN 1 ELSE 0 END AS BIGINT) FROM sms_messages m WHERE once_key = $1";
 
 /// When messages went to a number, newest first: as many as its limit can need.
 struct SentTimes(Vec<Micros>);
@@ -173,14 +181,16 @@ fn wait(limit: &Limit, sent: &SentTimes, now: Micros) -> Duration {
     judge(limit, sent, now, true).map_or(Duration::ZERO, |refusal| refusal.retry_after)
 }
 
-type EarlierRow = (String, String, String, i64);
+type EarlierRow = (String, String, String, i64, String, i64);
 
 impl EarlierMessage {
     /// None if the name is free again: it expires with its code.
     fn read(row: EarlierRow, now: Micros) -> Result<Option<Self>, sqlx::Error> {
-        let (id, state, share, expires_at) = row;
+        let (id, state, share, expires_at, hit, used_up) = row;
         let known = now < Micros(expires_at);
         let earlier = Self {
+            hit: rows::stored_hit(&hit)?,
+            used_up: used_up != 0,
             id: rows::stored_id(&id)?,
             state: MessageState::stored(&state)?,
             short: rows::stored_share(&share)? != BudgetShare::Open,

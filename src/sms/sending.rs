@@ -14,7 +14,7 @@ use super::once::{self, OnceTurn};
 use super::outcome::{SendAnswer, SendOutcome, SendReceipt, SmsError};
 use super::path::SendPath;
 use super::request::MessageRequest;
-use super::{DeliveryResult, MessageId, SmsCode};
+use super::{DeliveryResult, MessageId, MessagePurpose, SmsCode};
 use crate::config::{LiveSettings, SMS_BRAKE};
 use crate::db::DbError;
 use crate::denied::Denied;
@@ -122,6 +122,7 @@ impl SendJob {
 
     async fn run(self: &Arc<Self>) -> Result<SendAnswer, SmsError> {
         let inner = &*self.codes.0;
+        self.free_name().await?;
         let mut path = SendPath::Open;
         if let Some(left) = self.everyone.filter(|_| !self.solved)
             && !inner.budgets.is_repeated(&self.watched, &self.keys).await
@@ -198,10 +199,19 @@ impl SendJob {
     }
 
     async fn earlier(&self) -> Result<Option<EarlierMessage>, DbError> {
-        match self.keys.once {
-            Some(name) => self.codes.ledger().earlier(name).await,
-            None => Ok(None),
+        let Some(name) = self.keys.once else { return Ok(None) };
+        Ok(self.codes.ledger().earlier(name).await?.filter(|earlier| !earlier.used_up))
+    }
+
+    /// A name whose verification is used up is free again.
+    async fn free_name(&self) -> Result<(), DbError> {
+        if let (MessagePurpose::Verification(_), Some(name)) = (&self.purpose, self.keys.once)
+            && let Some(earlier) = self.codes.ledger().earlier(name).await?
+            && earlier.used_up
+        {
+            self.codes.0.budgets.free_name(&self.watched, &self.keys, earlier.hit).await;
         }
+        Ok(())
     }
 
     /// The answer that the first request with this name got, or would get now.

@@ -184,7 +184,7 @@ async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<Ea
     let row: Option<EarlierRow> =
         on_tx!(tx, connection => query_as(EARLIER).bind(&once).fetch_optional(connection).await)?;
     let Some(row) = row else { return Ok(None) };
-    let earlier = EarlierMessage::read(row, now)?;
+    let earlier = EarlierMessage::read(row, now)?.filter(|earlier| !earlier.used_up);
     if earlier.is_none() {
         on_tx!(tx, connection => query(FREE).bind(&once).execute(connection).await.map(drop))?;
     }

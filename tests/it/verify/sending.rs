@@ -14,6 +14,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 on_both_stores!(
     of_120_sends_in_several_spellings_through_two_tokens_five_are_messages,
     the_same_idempotency_key_is_one_message_and_one_verification,
+    a_key_whose_verification_was_approved_is_free_again,
     a_program_has_a_budget_of_its_own_and_a_refusal_counts_nowhere,
     a_challenge_belongs_to_the_program_and_to_the_address_that_was_stated,
 );
@@ -84,6 +85,31 @@ async fn the_same_idempotency_key_is_one_message_and_one_verification(store: Sto
         let answer = shop.call_once("", body.clone(), Some(wrong)).await;
         assert_eq!((answer.status, &answer.body["errors"][0]["field"]), (422, &json!("Idempotency-Key")));
     }
+}
+
+async fn a_key_whose_verification_was_approved_is_free_again(store: Store) {
+    let (app, _, shop) = start(store).await;
+    let body = json!({ "to": PHONE, "address": "203.0.113.7" });
+    let again = async |key| id_of(&shop.call_once("", body.clone(), Some(key)).await);
+    let newest = async || app.client().codes(PHONE).await.remove(0);
+    let first = again("order-7").await;
+    shop.guess(&first, &newest().await).await;
+    assert_eq!(again("order-7").await, first, "a wrong code uses nothing up");
+    shop.approve(&first, &newest().await).await;
+    let mut sending = JoinSet::new();
+    for _ in 0..8 {
+        let (shop, body) = (shop.clone(), body.clone());
+        sending.spawn(async move { id_of(&shop.call_once("", body, Some("order-7")).await) });
+    }
+    let ids = sending.join_all().await;
+    assert!(ids.iter().all(|id| *id == ids[0] && *id != first), "{first}: {ids:?}");
+    assert_eq!(app.client().codes(PHONE).await.len(), 2, "one more message");
+    // Nor is one of use whose code was entered at a newer one.
+    let newer = again("order-8").await;
+    shop.approve(&newer, &newest().await).await;
+    let third = again("order-7").await;
+    assert!(third != ids[0] && third != newer);
+    shop.approve(&third, &newest().await).await;
 }
 
 async fn a_program_has_a_budget_of_its_own_and_a_refusal_counts_nowhere(store: Store) {
