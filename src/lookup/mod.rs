@@ -13,9 +13,9 @@ use crate::audit::{Action, Audit, AuditEvent, Outcome};
 use crate::clock::Micros;
 use crate::config::{LimitName, LiveSettings};
 use crate::db::DbError;
-use crate::login::{Account, AccountId, Accounts, DeviceFailures, FailureRecord, GuardedAttempts};
+use crate::login::{Account, AccountId, Accounts, DeviceFailures, FailureRecord, GuardedAttempts, Realm};
 use crate::request_id;
-use crate::sms::{Guesser, Phone, SmsCodes, SmsError};
+use crate::sms::{Guesser, SmsCodes, SmsError};
 use crate::throttle::{AnyStore, Limit, Limiter, MemoryStore, StoreError, WindowStore};
 
 pub use recorded::{FoundSubject, RecordedSubject};
@@ -88,6 +88,13 @@ impl LookupActor<'_> {
     }
 }
 
+/// The subjects of `sms-guess` that count wrong codes for a number.
+struct GuessLogs {
+    counted: Vec<Vec<u8>>,
+    /// Of guesses when there was no code, which use up nothing of a later one.
+    without_code: Vec<Vec<u8>>,
+}
+
 /// Something that it depends on is out.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
@@ -150,19 +157,43 @@ impl Lookup {
         let of_this_instance = name.is_some_and(LimitName::is_of_one_instance);
         let standing = if of_this_instance {
             read(issuing, limit, &bytes, true).await?
-        } else if let (Some(LimitName::SmsGuess), LookupSubject::Phone(phone)) = (name, subject) {
-            self.guesses(limit, phone).await?
+        } else if let Some(logs) = self.logs_of_guesses(live, name, subject) {
+            self.fullest(limit, logs.counted).await?
         } else {
             read(limiter, limit, &bytes, false).await?
         };
         Ok(Some(standing))
     }
 
-    /// Of a number's logs of wrong codes, the one that is closest to refusing.
-    async fn guesses(&self, limit: Limit, phone: &Phone) -> Result<LimitStatus, StoreError> {
+    /// A number has several logs of wrong codes here, and several in each program. None for other limits.
+    fn logs_of_guesses(
+        &self,
+        live: &LiveSettings,
+        name: Option<LimitName>,
+        subject: &LookupSubject,
+    ) -> Option<GuessLogs> {
+        let phone = subject.phone().filter(|_| name == Some(LimitName::SmsGuess))?;
+        let of = |guessers: &[Guesser], log: &dyn Fn(Guesser) -> Vec<u8>| {
+            guessers.iter().map(|it| log(*it)).collect()
+        };
+        Some(match subject.program() {
+            Some(program) => {
+                let number = self.0.codes.phone_key(live, phone);
+                let log = |guesser: Guesser| guesser.subject_in(program.as_str(), number);
+                GuessLogs { counted: of(&Guesser::IN_PROGRAMS, &log), without_code: Vec::new() }
+            }
+            None => GuessLogs {
+                counted: of(&Guesser::ALL, &|guesser| guesser.subject(phone, true)),
+                without_code: of(&Guesser::ALL, &|guesser| guesser.subject(phone, false)),
+            },
+        })
+    }
+
+    /// The log that is closest to refusing.
+    async fn fullest(&self, limit: Limit, logs: Vec<Vec<u8>>) -> Result<LimitStatus, StoreError> {
         let mut fullest: Option<LimitStatus> = None;
-        for guesser in Guesser::ALL {
-            let standing = read(&self.0.limiter, limit.clone(), &guesser.subject(phone, true), false).await?;
+        for log in logs {
+            let standing = read(&self.0.limiter, limit.clone(), &log, false).await?;
             let counted = |standing: &LimitStatus| standing.rules.iter().map(|rule| rule.count).max();
             if fullest.as_ref().is_none_or(|other| counted(other) < counted(&standing)) {
                 fullest = Some(standing);
@@ -238,11 +269,11 @@ impl Lookup {
             insurance.clear(insurance.bucket(limit, bytes)).await?;
             limiter.clear(limiter.bucket(limit, bytes)).await?;
         }
-        if let (Some(LimitName::SmsGuess), LookupSubject::Phone(phone)) = (name, subject) {
-            for (guesser, finds_code) in Guesser::ALL.into_iter().flat_map(|it| [(it, true), (it, false)]) {
-                limiter.clear(limiter.bucket(limit, &guesser.subject(phone, finds_code))).await?;
+        if let (Some(logs), Some(phone)) = (self.logs_of_guesses(live, name, subject), subject.phone()) {
+            for log in logs.counted.iter().chain(&logs.without_code) {
+                limiter.clear(limiter.bucket(limit, log)).await?;
             }
-            codes.forget_tries(live, phone).await?;
+            codes.forget_tries(live, phone, subject.program().map(Realm::as_str)).await?;
         }
         Ok(())
     }
@@ -287,12 +318,18 @@ impl Lookup {
         if let Some(realm) = subject.realm() {
             detail["realm"] = realm.as_str().into();
         }
+        // A replay knows no logs of programs.
+        let replayed = subject.program().is_none();
+        if let Some(program) = subject.program() {
+            detail["name"] = program.as_str().into();
+            detail["limit"] = limit.name().into();
+        }
         if outcome != Outcome::Ok {
             detail["why"] = "failed".into();
         }
         let mut event = AuditEvent {
             name: Some("subject.clear"),
-            limit: Some(limit.name()),
+            limit: replayed.then(|| limit.name()),
             actor: Some(by.actor),
             account: Some(by.account.recorded()),
             address: Some(crate::audit::EventSubject::Address(by.address)),

@@ -5,7 +5,7 @@ use crate::config::{LimitName, LimitSubject};
 use crate::login::{
     Account, AccountId, DeviceId, Realm, RealmLogin, Username, account_subject, device_subject,
 };
-use crate::sms::Phone;
+use crate::sms::{Phone, ProgramKind};
 
 /// The kind of a limit's subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,10 @@ pub enum LookupKind {
     RealmDevice,
     /// An address there.
     RealmAddress,
+    /// Another program that has codes sent.
+    Program,
+    /// A number there.
+    ProgramPhone,
 }
 
 /// One of them.
@@ -59,6 +63,14 @@ pub enum LookupSubject {
         address: Vec<u8>,
         network: Vec<u8>,
     },
+    Program {
+        kind: ProgramKind,
+        name: Realm,
+    },
+    ProgramPhone {
+        program: Realm,
+        phone: Phone,
+    },
 }
 
 impl LookupKind {
@@ -77,7 +89,7 @@ impl LookupKind {
             LimitSubject::RealmAccount => Self::RealmLogin,
             LimitSubject::RealmDevice => Self::RealmDevice,
             LimitSubject::RealmAddress | LimitSubject::RealmNetwork => Self::RealmAddress,
-            LimitSubject::Program => return None,
+            LimitSubject::Program => Self::Program,
         })
     }
 }
@@ -101,6 +113,21 @@ impl LookupSubject {
         }
     }
 
+    /// The program that it belongs to.
+    pub(super) const fn program(&self) -> Option<&Realm> {
+        match self {
+            Self::Program { name: program, .. } | Self::ProgramPhone { program, .. } => Some(program),
+            _ => None,
+        }
+    }
+
+    pub(super) const fn phone(&self) -> Option<&Phone> {
+        match self {
+            Self::Phone(phone) | Self::ProgramPhone { phone, .. } => Some(phone),
+            _ => None,
+        }
+    }
+
     pub const fn kind(&self) -> LookupKind {
         match self {
             Self::Login(_) => LookupKind::Login,
@@ -113,14 +140,20 @@ impl LookupSubject {
             Self::RealmLogin { .. } => LookupKind::RealmLogin,
             Self::RealmDevice { .. } => LookupKind::RealmDevice,
             Self::RealmAddress { .. } => LookupKind::RealmAddress,
+            Self::Program { .. } => LookupKind::Program,
+            Self::ProgramPhone { .. } => LookupKind::ProgramPhone,
         }
     }
 
-    /// A number is also counted by its prefix.
-    pub(super) fn is_counted_by(&self, limit: &str) -> bool {
-        match LookupKind::of(limit) {
-            Some(LookupKind::Prefix) => matches!(self, Self::Prefix(_) | Self::Phone(_)),
-            kind => kind == Some(self.kind()),
+    /// A number is also counted by its prefix; in a program, only wrong codes are.
+    pub fn is_counted_by(&self, limit: &str) -> bool {
+        let name = LimitName::parse(limit);
+        match (LookupKind::of(limit), self) {
+            (Some(LookupKind::Prefix), _) => matches!(self, Self::Prefix(_) | Self::Phone(_)),
+            (_, Self::ProgramPhone { .. }) => name == Some(LimitName::SmsGuess),
+            (_, Self::Program { kind: ProgramKind::Verifier, .. }) => name == Some(LimitName::VerifyToken),
+            (_, Self::Program { kind: ProgramKind::Relay, .. }) => name == Some(LimitName::RelayToken),
+            (kind, _) => kind == Some(self.kind()),
         }
     }
 
@@ -149,6 +182,9 @@ impl LookupSubject {
                 realm.subject(network)
             }
             Self::RealmAddress { realm, address, .. } => realm.subject(address),
+            Self::Program { name, .. } => name.as_str().as_bytes().to_vec(),
+            // Its logs are found by the ledger's key of the number.
+            Self::ProgramPhone { phone, .. } => phone.as_str().as_bytes().to_vec(),
         }
     }
 
@@ -162,15 +198,19 @@ impl LookupSubject {
                 let unknown = audit::EventSubject::Login(login.as_str());
                 (SubjectKind::Account, account.map_or(unknown, Account::recorded))
             }
-            Self::Phone(phone) => (SubjectKind::Phone, audit::EventSubject::Phone(phone.as_str())),
+            Self::Phone(phone) | Self::ProgramPhone { phone, .. } => {
+                (SubjectKind::Phone, audit::EventSubject::Phone(phone.as_str()))
+            }
             Self::Address { address, .. } | Self::RealmAddress { address, .. } => {
                 (SubjectKind::Address, audit::EventSubject::Address(address))
             }
             Self::Custom(text) => (SubjectKind::Account, audit::EventSubject::Custom(text)),
             // A realm's names are found by their ids.
-            Self::Prefix(_) | Self::Everyone | Self::RealmLogin { .. } | Self::RealmDevice { .. } => {
-                return None;
-            }
+            Self::Prefix(_)
+            | Self::Everyone
+            | Self::RealmLogin { .. }
+            | Self::RealmDevice { .. }
+            | Self::Program { .. } => return None,
         })
     }
 

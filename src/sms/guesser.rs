@@ -1,6 +1,7 @@
 //! Whose guesses at a number's codes are counted together.
 
 use super::Phone;
+use crate::throttle::SubjectKey;
 
 /// Each has a log of its own under the limit `sms-guess`, so that other people's guesses do not lock out the
 /// owner.
@@ -16,6 +17,8 @@ pub enum Guesser {
 
 impl Guesser {
     pub const ALL: [Self; 3] = [Self::Anyone, Self::Asker, Self::Known];
+    /// Of codes of other programs, which nobody signs in with.
+    pub const IN_PROGRAMS: [Self; 2] = [Self::Anyone, Self::Asker];
 
     /// The subject for `sms-guess`. A guess that finds no code counts elsewhere: it uses up nothing of a
     /// later code, and gets the same answer.
@@ -29,6 +32,13 @@ impl Guesser {
             (Self::Known, false) => "no code, known",
         };
         [lead.as_bytes(), phone.as_str().as_bytes()].concat()
+    }
+
+    /// The subject for `sms-guess` in another program, which sees what people type: none of its guesses counts anywhere
+    /// else. `number` is the ledger's key of the number.
+    pub fn subject_in(self, program: &str, number: SubjectKey) -> Vec<u8> {
+        let lead: &[u8] = if self == Self::Asker { b"/asker/" } else { b"/" };
+        [program.as_bytes(), lead, &number.0].concat()
     }
 
     /// What an event says about it, unless the number's own log counts it.

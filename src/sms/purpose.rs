@@ -56,7 +56,7 @@ pub struct ProgramPurpose {
 }
 
 /// Before the name of a program, in the ledger.
-const VERIFICATION: &str = "verify:";
+pub const VERIFICATION: &str = "verify:";
 /// Before the name of a relay.
 const RELAYED: &str = "relay:";
 

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use super::codes::SmsCodes;
-use super::guesser::Guesser;
 use super::guessing::{most, settled};
 use super::ledger::StoredVerification;
 use super::outcome::{SmsError, TRY_AGAIN};
@@ -68,8 +67,7 @@ impl SmsCodes {
         if !verification.lives {
             return Ok(VerificationOutcome::Lapsed);
         }
-        let first: &[u8] = if verification.guesser == Guesser::Asker { b"/asker/" } else { b"/" };
-        let subject = [program.as_bytes(), first, &verification.phone.0].concat();
+        let subject = verification.guesser.subject_in(program, verification.phone);
         let bucket = self.0.budgets.limiter().bucket(limit, &subject);
         let counters = &self.0.metrics.guesses;
         let denied = match self.0.budgets.limiter().hold(&[bucket], true, PATIENCE).await {

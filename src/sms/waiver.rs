@@ -16,9 +16,14 @@ impl SmsCodes {
         Ok(self.0.ledger.waive(self.phone_key(live, phone)).await?)
     }
 
-    /// Wrong guesses up to now no longer count for the valid codes of the number.
-    pub async fn forget_tries(&self, live: &LiveSettings, phone: &Phone) -> Result<(), SmsError> {
-        Ok(self.0.ledger.forget_tries(self.phone_key(live, phone)).await?)
+    /// Wrong guesses up to now no longer count for the number's valid codes of that program; of ours if there is none.
+    pub async fn forget_tries(
+        &self,
+        live: &LiveSettings,
+        phone: &Phone,
+        program: Option<&str>,
+    ) -> Result<(), SmsError> {
+        Ok(self.0.ledger.forget_tries(self.phone_key(live, phone), program).await?)
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Ledger, Tx};
 use crate::clock::Micros;
 use crate::db::{DbError, on_db, on_tx};
 use crate::sms::guesser::Guesser;
-use crate::sms::purpose::ProgramPurpose;
+use crate::sms::purpose::{ProgramPurpose, VERIFICATION};
 use crate::sms::{MessageId, MessagePurpose, Purpose};
 use crate::throttle::SubjectKey;
 
@@ -157,11 +157,18 @@ impl Ledger {
         Ok(())
     }
 
-    /// Wrong guesses up to now no longer count for the valid codes of the number.
-    pub async fn forget_tries(&self, phone: SubjectKey) -> Result<(), DbError> {
-        const SQL: &str =
-            "UPDATE sms_codes SET tries = 0, asker_tries = 0, known_tries = 0 WHERE phone_key = $1";
-        on_db!(&self.db, pool => query(SQL).bind(hex(&phone.0)).execute(pool).await.map(drop))?;
+    /// Wrong guesses up to now no longer count for the number's valid codes of that program; of ours if there is none.
+    pub async fn forget_tries(&self, phone: SubjectKey, program: Option<&str>) -> Result<(), DbError> {
+        const OURS: &str = "UPDATE sms_codes SET tries = 0, asker_tries = 0, known_tries = 0
+            WHERE phone_key = $1 AND substr(purpose, 1, CAST($3 AS INTEGER)) <> $2";
+        const PROGRAMS: &str = "UPDATE sms_codes SET tries = 0, asker_tries = 0, known_tries = 0
+            WHERE phone_key = $1 AND substr(purpose, 1, CAST($3 AS INTEGER)) = $2";
+        let (sql, lead) = match program {
+            Some(program) => (PROGRAMS, ProgramPurpose::stored_program(program)),
+            None => (OURS, VERIFICATION.to_owned()),
+        };
+        on_db!(&self.db, pool => query(sql).bind(hex(&phone.0)).bind(&lead).bind(lead.len() as i64)
+            .execute(pool).await.map(drop))?;
         Ok(())
     }
 

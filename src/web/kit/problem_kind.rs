@@ -59,7 +59,7 @@ kinds! {
     LAPSED = "lapsed", GONE, "Lapsed",
         "An attempt whose outcome was not told within settle_within seconds counts as a failure: ask with POST /api/v1/attempts again. A verification has expired or was approved before: send another with POST /api/v1/verifications.";
     UNKNOWN_SUBJECT = "unknown-subject", NOT_FOUND, "Invalid subject for this limit",
-        "Send the subject percent-encoded: a username for login-account, a username@device for login-device, a mobile number for sms-phone and sms-guess, an IP address for limits that end in -address or -network, a dialling prefix for sms-prefix, everyone for totals, and up to 256 bytes of any text for custom limits.";
+        "Send the subject percent-encoded: a username for login-account, a username@device for login-device, a mobile number for sms-phone and sms-guess, an IP address for limits that end in -address or -network, a dialling prefix for sms-prefix, everyone for totals, and up to 256 bytes of any text for custom limits. What belongs to another program is led by the scope of its token: guard:REALM: and a name or an address, verify:NAME: and a number, verify:NAME, relay:NAME.";
     CSRF = "csrf", FORBIDDEN, "Cross-site call refused",
         "Call from a page of this site, or from a program that sends application/json and no Origin of another site.";
     LOGIN_TAKEN = "login-taken", CONFLICT, "Username taken",

@@ -16,18 +16,18 @@ on_both_stores!(
     what_a_known_device_is_admitted_stands_at_its_own_limit,
 );
 
-fn path(limit: &str, subject: &str) -> String {
+pub fn path(limit: &str, subject: &str) -> String {
     let subject: String = url::form_urlencoded::byte_serialize(subject.as_bytes()).collect();
     format!("/api/v1/admin/subjects/{limit}/{subject}")
 }
 
-async fn hits(boss: &Client, limit: &str, subject: &str) -> usize {
+pub async fn hits(boss: &Client, limit: &str, subject: &str) -> usize {
     let answer = boss.get(&path(limit, subject)).await;
     assert_eq!(answer.status, 200, "{limit} {subject}: {}", answer.text);
     answer.body["hits"].as_array().unwrap().len()
 }
 
-async fn clear(boss: &Client, limit: &str, subject: &str) {
+pub async fn clear(boss: &Client, limit: &str, subject: &str) {
     let request = boss.http.delete(format!("{}{}", boss.url, path(limit, subject)));
     let answer = Answer::read(request.json(&json!({ "reason": "called us" })).send().await.unwrap()).await;
     assert_eq!(answer.status, 204, "{}", answer.text);

@@ -1,7 +1,7 @@
 //! Other programs' logins: they ask before a password is looked at, and say how it ended.
 
 mod attempts;
-mod console;
+pub mod console;
 mod django;
 mod dovecot;
 mod fields;

@@ -1,6 +1,8 @@
 //! Codes for other programs: sent by token, checked by id.
 
 mod checking;
+mod looking_up;
+mod losses;
 mod scopes;
 mod sending;
 

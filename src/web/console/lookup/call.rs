@@ -24,7 +24,9 @@ use crate::web::machine::limits::span;
 const LONGEST_REASON: usize = 500;
 /// What a path names, in the description of the API.
 const SUBJECT: &str = "A name, a name@device, a number, an address, a prefix, `everyone`, or any text, as the limit \
-    counts it; for `guard-…`, `guard:REALM:` and a name, a name@device or an address there. Percent-encoded.";
+    counts it; for `guard-…`, `guard:REALM:` and a name, a name@device or an address there; for `verify-token` and \
+    `relay-token`, `verify:NAME` and `relay:NAME`; for `sms-guess` in a program, `verify:NAME:` and a number. \
+    Percent-encoded.";
 /// What a call with an optional body may answer before anything else.
 pub const CLEARING: [&str; 4] = ["malformed-json", "request-timeout", "payload-too-large", "invalid-input"];
 
@@ -233,8 +235,8 @@ fn parse<'a>(path: &'a (String, String), live: &LiveSettings) -> Result<(&'a str
     let (limit, text) = path;
     let kind =
         LookupKind::of(limit).filter(|_| live.limits.get(limit).is_some()).ok_or(Problem::UnknownLimit)?;
-    let subject = read_as(kind, text, live).ok_or(Problem::UnknownSubject)?;
-    Ok((limit, subject))
+    let subject = read_as(kind, text, live).filter(|subject| subject.is_counted_by(limit));
+    Ok((limit, subject.ok_or(Problem::UnknownSubject)?))
 }
 
 /// In the body or in the query.

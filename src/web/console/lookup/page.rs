@@ -216,6 +216,8 @@ fn kind(found: &AskedSubject) -> &'static str {
         (Some(LookupKind::Phone), _) => "lookup.phone",
         (Some(LookupKind::RealmLogin), _) => "lookup.realm-login",
         (Some(LookupKind::RealmDevice), _) => "lookup.device",
+        (Some(LookupKind::Program), _) => "lookup.program",
+        (Some(LookupKind::ProgramPhone), _) => "lookup.program-phone",
         (Some(_), _) | (None, None) => "lookup.address",
         (None, Some(masked)) => subject_link::kind_key(masked.recorded.kind),
     }

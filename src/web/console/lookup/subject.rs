@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::config::LiveSettings;
 use crate::login::{DeviceId, Realm, RealmLogin, Username};
 use crate::lookup::{LookupKind, LookupSubject};
-use crate::sms::Phone;
+use crate::sms::{Phone, ProgramKind};
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
 
 /// Bytes of a custom limit's subject.
@@ -13,6 +13,10 @@ pub const LONGEST: usize = 256;
 
 /// What leads a subject of a realm, as in a token's scope: `guard:shop:ada@example.com`.
 const REALM: &str = "guard:";
+/// What leads a program that has codes sent, and a number there: `verify:shop`, `verify:shop:+8613800138000`.
+const VERIFIER: &str = "verify:";
+/// What leads an identity provider whose codes are relayed: `relay:logto`.
+const RELAY: &str = "relay:";
 
 /// Parses what an administrator looks up: an address, a number, a device or a login name. No text is two of
 /// them: a login name has a letter, has no @, and has no dot or colon with only digits; a number has no
@@ -21,6 +25,8 @@ pub fn read(text: &str, live: &LiveSettings) -> Option<LookupSubject> {
     let text = text.trim();
     let kinds: &[LookupKind] = if text.starts_with(REALM) {
         &[LookupKind::RealmAddress, LookupKind::RealmDevice, LookupKind::RealmLogin]
+    } else if text.starts_with(VERIFIER) || text.starts_with(RELAY) {
+        &[LookupKind::Program, LookupKind::ProgramPhone]
     } else {
         &[LookupKind::Address, LookupKind::Phone, LookupKind::Device, LookupKind::Login]
     };
@@ -32,6 +38,14 @@ pub fn read_as(kind: LookupKind, text: &str, live: &LiveSettings) -> Option<Look
     match kind {
         LookupKind::Login => Username::parse(text).ok().map(LookupSubject::Login),
         LookupKind::Device => device(text),
+        // What counts numbers may count them in programs.
+        LookupKind::Phone | LookupKind::ProgramPhone if text.starts_with(VERIFIER) => {
+            let (program, number) = text.strip_prefix(VERIFIER)?.split_once(':')?;
+            let phone = Phone::parse(number, &live.sms.default_region).ok()?;
+            Some(LookupSubject::ProgramPhone { program: Realm::parse(program)?, phone })
+        }
+        LookupKind::ProgramPhone => None,
+        LookupKind::Program => program(text),
         LookupKind::Phone => Phone::parse(text, &live.sms.default_region).ok().map(LookupSubject::Phone),
         LookupKind::Address => address(text),
         LookupKind::Prefix => prefix(text, live),
@@ -61,6 +75,12 @@ fn in_realm(kind: LookupKind, text: &str) -> Option<LookupSubject> {
         }
         _ => Some(LookupSubject::RealmLogin { realm, login: RealmLogin::parse(text).ok()? }),
     }
+}
+
+fn program(text: &str) -> Option<LookupSubject> {
+    let named =
+        |lead, kind| Some(LookupSubject::Program { kind, name: Realm::parse(text.strip_prefix(lead)?)? });
+    named(VERIFIER, ProgramKind::Verifier).or_else(|| named(RELAY, ProgramKind::Relay))
 }
 
 /// `alice@` and the id of the device, as in events.
@@ -108,6 +128,12 @@ mod tests {
             ("guard:shop:2001:db8::7", Some(LookupKind::RealmAddress)),
             ("guard:shop:203.0.113.7", Some(LookupKind::RealmAddress)),
             ("guard:shop:alice@00112233445566778899aabbccddeeff", Some(LookupKind::RealmDevice)),
+            ("verify:shop", Some(LookupKind::Program)),
+            ("relay:logto", Some(LookupKind::Program)),
+            ("verify:shop:138 0013 8000", Some(LookupKind::ProgramPhone)),
+            ("verify:shop:alice", None),
+            ("verify:Shop", None),
+            ("relay:logto:+8613800138000", None),
             ("guard:Shop:alice", None),
             ("guard:shop:", None),
             ("", None),

@@ -1,0 +1,140 @@
+//! What is lost or short while a program has codes sent and checked: the store, its data, the gateway, the budgets.
+
+use std::time::Duration;
+
+use gatehouse::sms::MessageState;
+use serde_json::json;
+use wiremock::matchers::method;
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use super::{PHONE, Program, id_of, start, started};
+use crate::guard::console::clear;
+use crate::support::app::{Answer, Store, TestApp, on_both_stores};
+use crate::support::setup::max;
+
+on_both_stores!(
+    the_last_fifth_of_a_budget_is_not_for_programs,
+    a_brake_stops_programs_like_everybody,
+    a_message_that_the_gateway_refuses_frees_the_number_and_its_key,
+);
+
+/// The first check that is answered after the store came back.
+async fn answered(shop: &Program, id: &str, code: &str) -> Answer {
+    loop {
+        let answer = shop.check(id, code).await;
+        if answer.status != 503 {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await; // a server that comes back in real time
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_forgets_opens_no_sixth_guess() {
+    let (mut app, boss, shop) = start(Store::Redis).await;
+    let (id, code) = shop.sent(PHONE).await;
+    for _ in 0..5 {
+        shop.guess(&id, &code).await;
+    }
+    // Neither does letting the number in again at our own sign-in.
+    clear(&boss, "sms-guess", PHONE).await;
+    let flush = |app: &TestApp| {
+        let redis = app.redis.as_ref().unwrap();
+        redis::cmd("FLUSHALL").query::<()>(&mut redis.connection()).unwrap();
+    };
+    flush(&app);
+    let sixth = answered(&shop, &id, &code).await;
+    assert_eq!((sixth.status, sixth.problem()), (410, "lapsed"), "{}", sixth.text);
+    app.restart_redis();
+    assert_eq!(answered(&shop, &id, &code).await.status, 410);
+    // A new code has guesses of its own.
+    flush(&app);
+    let (id, code) = loop {
+        let sent = shop.send(PHONE).await;
+        if sent.status == 202 {
+            break (id_of(&sent), app.client().codes(PHONE).await.remove(0));
+        }
+        assert_eq!(sent.status, 503, "{}", sent.text);
+        tokio::time::sleep(Duration::from_millis(10)).await; // windows are rebuilt from the ledger
+    };
+    shop.approve(&id, &code).await;
+}
+
+#[tokio::test]
+async fn a_store_that_is_out_compares_nothing_and_counts_nothing() {
+    let (mut app, _, shop) =
+        started(TestApp::on(Store::Redis).without(&["sms-phone"]).set("store.timeout", "500ms")).await;
+    let (id, code) = shop.sent(PHONE).await;
+    app.redis.as_mut().unwrap().kill();
+    for code in [&code, &super::other_than(&code)] {
+        let out = shop.check(&id, code).await;
+        assert_eq!((out.status, out.problem()), (503, "unavailable"), "{}", out.text);
+        assert!(!out.header("retry-after").is_empty());
+    }
+    app.restart_redis();
+    let right = answered(&shop, &id, &code).await;
+    assert_eq!((right.status, &right.body), (200, &json!({ "status": "approved" })), "{}", right.text);
+}
+
+async fn the_last_fifth_of_a_budget_is_not_for_programs(store: Store) {
+    let setup = TestApp::on(store).limit("sms-prefix", &[max(5).per("1h")]).without(&["sms-phone"]);
+    let (_app, _, shop) = started(setup).await;
+    for _ in 0..4 {
+        id_of(&shop.send(PHONE).await);
+    }
+    let refused = shop.send(PHONE).await;
+    assert_eq!((refused.status, refused.problem()), (429, "throttled"), "{}", refused.text);
+    assert_eq!(refused.body["limit"], "sms-prefix");
+}
+
+async fn a_brake_stops_programs_like_everybody(store: Store) {
+    let setup = TestApp::on(store).file("[sms.brake]\nmin_sent = 10\n");
+    let setup = setup.without(&["sms-phone", "sms-address", "sms-network", "sms-prefix"]);
+    let (_app, _, shop) = started(setup).await;
+    let mut sent = 0;
+    let braked = loop {
+        // Of networks of their own: those of one count for little.
+        let body = json!({ "to": format!("+861380013{sent:04}"), "address": format!("10.0.{sent}.1") });
+        let answer = shop.call("", body).await;
+        if answer.status != 202 {
+            break answer;
+        }
+        sent += 1;
+    };
+    assert_eq!(
+        (sent, braked.status, &braked.body["limit"]),
+        (10, 429, &json!("sms-brake")),
+        "{}",
+        braked.text
+    );
+    // Where they are entered, none is put on.
+    for n in 0..15 {
+        let (id, code) = shop.sent(&format!("+861370013{n:04}")).await;
+        shop.approve(&id, &code).await;
+    }
+}
+
+async fn a_message_that_the_gateway_refuses_frees_the_number_and_its_key(store: Store) {
+    let gateway = MockServer::start().await;
+    let refusing = Mock::given(method("POST")).respond_with(ResponseTemplate::new(400)).up_to_n_times(1);
+    refusing.mount(&gateway).await;
+    Mock::given(method("POST")).respond_with(ResponseTemplate::new(200)).mount(&gateway).await;
+    let setup = TestApp::on(store).set("sms.gateway", "http").limit("sms-phone", &[max(1).per("1h")]);
+    let setup = setup.set("sms.http.url", format!("{}/send", gateway.uri()));
+    let (app, _, shop) = started(setup.limit("verify-token", &[max(2).per("1h")])).await;
+    let body = json!({ "to": PHONE, "address": "203.0.113.7" });
+    let refused = shop.call_once("", body.clone(), Some("order-7")).await;
+    assert_eq!((refused.status, refused.problem()), (503, "unavailable"), "{}", refused.text);
+    assert!(!refused.header("retry-after").is_empty());
+    let sent = shop.call_once("", body, Some("order-7")).await;
+    assert_eq!((sent.status, &sent.body["delivery"]), (202, &json!("accepted")), "{}", sent.text);
+    let page = app.services.codes.ledger().page(&Default::default(), None, 10).await.unwrap();
+    let in_state = |state| page.entries.iter().filter(|entry| entry.state == state).count();
+    assert_eq!((in_state(MessageState::Accepted), in_state(MessageState::Refused)), (1, 1));
+    let third = shop.send("+8613800138001").await;
+    assert_eq!(
+        (third.status, &third.body["limit"]),
+        (429, &json!("verify-token")),
+        "it counts for the program"
+    );
+}
