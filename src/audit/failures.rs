@@ -33,7 +33,7 @@ pub struct FailureSummary {
 type FailureRow = (Option<String>, i64, i64, i64, i64, i64, i64);
 
 impl EventLog {
-    /// Failed sign-ins to an account, and wrong codes for its number, since then: at most `most` networks, the
+    /// Failed sign-ins to an account, and wrong codes of ours for its number, since then: at most `most` networks, the
     /// newest first. `account` and `phone` are keys of [`Audit::subject`](super::Audit::subject).
     pub async fn failures(
         &self,
@@ -51,6 +51,7 @@ impl EventLog {
                     AND outcome IN ('wrong', 'challenged', 'throttled') ORDER BY at DESC LIMIT $4) AS passwords
                 UNION ALL SELECT * FROM (SELECT at, until_at, action, outcome, count, address_mask FROM events
                     WHERE phone_key = $2 AND at >= $3 AND action = 'guess'
+                    AND COALESCE(detail, '') <> '{\"from\":\"program\"}'
                     AND outcome IN ('wrong', 'challenged', 'throttled') ORDER BY at DESC LIMIT $4) AS codes)
             AS failures GROUP BY address_mask ORDER BY newest DESC, address_mask LIMIT $5";
         let rows: Vec<FailureRow> = on_db!(&self.db, pool => query_as(SQL).bind(account).bind(phone)

@@ -80,6 +80,12 @@ impl SendJob {
         self.codes.0.audit.record(self.about(&self.purpose.stored(), event));
     }
 
+    /// Whoever checks the code of another program names no number.
+    pub fn event_key(&self) -> Option<i64> {
+        let number = audit::EventSubject::Phone(self.phone.as_str());
+        matches!(self.purpose, MessagePurpose::Verification(_)).then(|| self.codes.0.audit.subject(&number))
+    }
+
     /// The purpose as the ledger has it, so that a program's is none of ours, nor the realm of a login.
     fn about<'a>(&'a self, purpose: &'a str, event: AuditEvent<'a>) -> AuditEvent<'a> {
         let origin = self.origin.as_ref();

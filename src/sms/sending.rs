@@ -253,6 +253,7 @@ impl SendJob {
             keys: &self.keys,
             hit: ticket.hit,
             phone: &self.phone,
+            event_key: self.event_key(),
             purpose: &self.purpose,
             gateway: inner.gateway.name(),
             code_hash: code_hash.as_deref(),

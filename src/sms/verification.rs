@@ -157,7 +157,7 @@ impl AdmittedCheck {
     }
 }
 
-/// The ledger does not have the number, so the event names its block.
+/// The ledger does not have the number, only what events name it by.
 fn about<'a>(
     verification: &'a StoredVerification,
     purpose: &'a str,
@@ -167,6 +167,10 @@ fn about<'a>(
         // Not among the guesses that open something here.
         detail: Some(FROM_PROGRAM.to_owned()),
         name: Some(purpose),
+        phone: verification
+            .recorded
+            .as_ref()
+            .map(|(key, mask)| audit::EventSubject::Recorded { key: *key, mask }),
         prefix: Some(audit::EventSubject::Prefix(&verification.block)),
         ..event
     }

@@ -34,6 +34,8 @@ pub struct CurrentCode {
 pub struct StoredVerification {
     pub phone: SubjectKey,
     pub block: String,
+    /// By which events name its number, and how they show it; none of one from before an update.
+    pub recorded: Option<(i64, String)>,
     pub purpose: MessagePurpose,
     /// The code that it is compared with, the newest of its number and purpose, has not expired, and nor has it itself;
     /// and it was not approved.
@@ -41,6 +43,9 @@ pub struct StoredVerification {
     /// Its requester's address was the first to ask this program for codes to the number.
     pub guesser: Guesser,
 }
+
+/// Key and block of the number, purpose, valid codes, whether its requester was the first, and the key in events.
+type VerificationRow = (String, String, String, i64, i64, Option<i64>);
 
 /// What a guess finds.
 #[derive(Debug, Clone, Copy)]
@@ -120,16 +125,17 @@ impl Ledger {
             CAST(CASE WHEN m.address_key = (SELECT f.address_key FROM sms_messages f
                 WHERE f.phone_key = m.phone_key AND f.created_at > $3 AND f.state <> 'refused'
                 AND substr(f.purpose, 1, CAST($5 AS INTEGER)) = $4 ORDER BY f.created_at, f.id LIMIT 1)
-                THEN 1 ELSE 0 END AS BIGINT)
+                THEN 1 ELSE 0 END AS BIGINT), m.event_key
             FROM sms_messages m WHERE m.id = $1 AND substr(m.purpose, 1, CAST($5 AS INTEGER)) = $4";
         let (now, program) = (self.now().await?, ProgramPurpose::stored_program(program));
-        let row: Option<(String, String, String, i64, i64)> = on_db!(&self.db, pool => query_as(SQL)
+        let row: Option<VerificationRow> = on_db!(&self.db, pool => query_as(SQL)
             .bind(id.to_string()).bind(now.0).bind(now.minus(since).0).bind(&program)
             .bind(program.len() as i64).fetch_optional(pool).await)?;
-        let Some((phone, block, purpose, codes, first)) = row else { return Ok(None) };
+        let Some((phone, block, purpose, codes, first, event_key)) = row else { return Ok(None) };
         let (phone, purpose) = (stored_key(&phone)?, stored_purpose(&purpose)?);
         let guesser = if first == 1 { Guesser::Asker } else { Guesser::Anyone };
-        Ok(Some(StoredVerification { phone, block, purpose, lives: codes > 0, guesser }))
+        let recorded = event_key.map(|key| (key, format!("{block}****")));
+        Ok(Some(StoredVerification { phone, block, recorded, purpose, lives: codes > 0, guesser }))
     }
 
     /// Uses a code up. If several callers show it at once, only one gets true.

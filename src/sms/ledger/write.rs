@@ -28,6 +28,8 @@ pub struct MessageDraft<'a> {
     pub keys: &'a MessageKeys,
     pub hit: HitId,
     pub phone: &'a Phone,
+    /// By which events name the number, if they cannot otherwise.
+    pub event_key: Option<i64>,
     pub purpose: &'a MessagePurpose,
     pub gateway: &'static str,
     /// None if it is not ours to check.
@@ -193,8 +195,8 @@ async fn earlier(tx: &mut Tx, once: SubjectKey, now: Micros) -> Result<Option<Ea
 
 async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<(), DbError> {
     const MESSAGE: &str = "INSERT INTO sms_messages (id, created_at, phone_key, address_key, network_key,
-        once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved, judged)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15)";
+        once_key, hit, block, number_range, purpose, gateway, state, expires_at, share, solved, judged, event_key)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'pending', $12, $13, $14, $15, $16)";
     const CODE: &str = "INSERT INTO sms_codes (phone_key, purpose, message, code_hash, expires_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT (phone_key, purpose) DO UPDATE SET
         message = excluded.message, code_hash = excluded.code_hash, expires_at = excluded.expires_at,
@@ -206,7 +208,7 @@ async fn insert(tx: &mut Tx, draft: &MessageDraft<'_>, now: Micros) -> Result<()
         .bind(hex(&draft.keys.address.0)).bind(hex(&draft.keys.network.0))
         .bind(draft.keys.once.map(|key| hex(&key.0)))
         .bind(hex(&draft.hit.0)).bind(draft.phone.block()).bind(draft.phone.range()).bind(&*purpose)
-        .bind(draft.gateway).bind(expires_at).bind(draft.share.as_str()).bind(i64::from(draft.solved)).bind(i64::from(judged)).execute(connection).await.map(drop))?;
+        .bind(draft.gateway).bind(expires_at).bind(draft.share.as_str()).bind(i64::from(draft.solved)).bind(i64::from(judged)).bind(draft.event_key).execute(connection).await.map(drop))?;
     if let Some(code_hash) = draft.code_hash {
         on_tx!(tx, connection => query(CODE).bind(&phone_key).bind(&*purpose).bind(&id).bind(code_hash)
             .bind(expires_at).execute(connection).await.map(drop))?;

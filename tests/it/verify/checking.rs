@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gatehouse::audit::{Action, EventFilter, Outcome};
 use gatehouse::sms::{LedgerEntry, Phone, Purpose};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -13,6 +14,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 on_both_stores!(
     a_right_code_is_approved_once_and_makes_no_account,
+    the_events_of_checks_name_the_number_as_that_of_the_message_does,
     of_parallel_right_codes_one_is_approved,
     of_parallel_wrong_codes_five_are_compared,
     a_resend_refills_no_guesses_and_they_count_by_number_and_program,
@@ -43,6 +45,35 @@ async fn a_right_code_is_approved_once_and_makes_no_account(store: Store) {
     let page = app.services.codes.ledger().page(&Default::default(), None, 10).await.unwrap();
     let entered = page.entries.iter().filter(|entry| entry.entered_at.is_some()).count();
     assert_eq!(entered, 1, "the brake judges by it");
+}
+
+async fn the_events_of_checks_name_the_number_as_that_of_the_message_does(store: Store) {
+    let (app, _, shop) = start(store).await;
+    let owner = app.client();
+    let code = owner.code(PHONE, "register").await;
+    let new = json!({ "login": "ada", "password": "a long enough password", "phone": PHONE, "code": code });
+    assert_eq!(owner.call("/register", new).await.status, 201);
+    let (id, code) = shop.sent(PHONE).await;
+    for _ in 0..4 {
+        shop.guess(&id, &code).await;
+    }
+    shop.approve(&id, &code).await;
+    let audit = &app.services.audit;
+    audit.flush().await;
+    let events = audit.log().page(&EventFilter::default(), None, 100).await.unwrap().entries;
+    let of = |action, outcome| {
+        let at_shop = events.iter().filter(|event| event.detail.as_deref() == Some(r#"{"from":"program"}"#));
+        at_shop.filter(|event| (event.action, event.outcome) == (action, outcome)).collect::<Vec<_>>()
+    };
+    let sent = events.iter().find(|event| event.action == Action::Send).unwrap().phone.as_ref().unwrap();
+    let (right, wrong) = (of(Action::Guess, Outcome::Ok), of(Action::Guess, Outcome::Wrong));
+    assert_eq!((right.len(), wrong.len()), (1, 4));
+    for check in right.into_iter().chain(wrong) {
+        let named = check.phone.as_ref().expect("a number");
+        assert_eq!((named.key, &named.mask), (sent.key, &sent.mask));
+    }
+    // They are no failures of the account that has the number.
+    assert!(!owner.get("/account").await.text.contains("Wrong codes:"));
 }
 
 async fn of_parallel_right_codes_one_is_approved(store: Store) {
