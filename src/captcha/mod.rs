@@ -95,8 +95,8 @@ pub struct CaptchaClient<'a> {
 pub struct Challenge {
     pub id: String,
     pub expires_in: Duration,
-    /// Its image would be drawn now.
-    pub drawable: bool,
+    /// Until its image would be drawn; none if it would be now.
+    pub image_after: Option<Duration>,
     pub proof: Option<Box<ProofChallenge>>,
 }
 
@@ -207,7 +207,7 @@ impl Captchas {
         let expires = self.clock.now().plus(ttl);
         let id = self.ids.sign(nonce, expires, form, difficulty, client);
         let proof = proof.and_then(|proof| self.proofs.sign(proof, &id, expires)).map(Box::new);
-        Challenge { id, expires_in: ttl, drawable: true, proof }
+        Challenge { id, expires_in: ttl, image_after: None, proof }
     }
 
     /// The challenge of an id, while it has an image.

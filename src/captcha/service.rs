@@ -68,9 +68,9 @@ impl CaptchaService {
         match (refused, &proof) {
             (Some(refusal), None) => Err(later(form, refusal)),
             (refused, _) => {
-                let drawable = refused.is_none();
+                let image_after = refused.map(|refusal| refusal.retry_after);
                 let CaptchaTunables { difficulty, ttl, .. } = live.captcha;
-                Ok(Challenge { drawable, ..self.captchas.issue(form, client, difficulty, ttl, proof) })
+                Ok(Challenge { image_after, ..self.captchas.issue(form, client, difficulty, ttl, proof) })
             }
         }
     }

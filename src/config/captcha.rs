@@ -45,8 +45,8 @@ section! {
     /// Settings that are live.
     CaptchaTunables in "captcha" {
         difficulty: Difficulty = Difficulty::Medium, word(&DIFFICULTIES);
-        /// How long a challenge can be solved.
-        ttl: Duration = MINUTE * 3, duration(SECOND..=MINUTE * 60);
+        /// How long a challenge can be solved. The longest proof of work takes a slow phone 15 s.
+        ttl: Duration = MINUTE * 3, duration(SECOND * 30..=MINUTE * 60);
         /// A proof of work is offered beside the image.
         proof_of_work: bool = true, yes_or_no;
         /// The contact for people who can do neither; none if empty.

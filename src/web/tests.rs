@@ -55,10 +55,20 @@ fn challenge() -> CaptchaBlock {
     CaptchaBlock::Challenge(ChallengeView {
         id: "q7Xk".into(),
         expires_in: Duration::from_secs(180),
-        drawable: true,
+        image_wait: None,
         proof: Some(ProofView { json: r#"{"parameters":{}}"#.into(), most: 120 }),
         help: HelpContact::of("mailto:help@example.com"),
     })
+}
+
+/// The image has to wait.
+fn proof_alone() -> CaptchaBlock {
+    match challenge() {
+        CaptchaBlock::Challenge(view) => {
+            CaptchaBlock::Challenge(ChallengeView { image_wait: Some(wait(41)), ..view })
+        }
+        other => other,
+    }
 }
 
 fn later() -> CaptchaBlock {
@@ -80,6 +90,7 @@ fn logins(visit: &Visit) -> Vec<(&'static str, LoginPage)> {
         ("login-captcha", page().notice(Notice::CaptchaNeeded).captcha(challenge())),
         ("login-captcha-wrong", page().notice(Notice::CaptchaWrong).captcha(challenge())),
         ("login-refreshed", page().notice(Notice::Refreshed).captcha(challenge())),
+        ("login-captcha-proof", page().notice(Notice::CaptchaNeeded).captcha(proof_alone())),
         ("login-captcha-later", page().notice(Notice::CaptchaNeeded).captcha(later())),
         ("login-wrong-later", page().notice(Notice::CaptchaWrong).captcha(later())),
         ("login-throttled", page().notice(Notice::Throttled(wait(252)))),

@@ -154,9 +154,10 @@ async fn a_thousand_greedy_networks_leave_others_their_image() {
 #[tokio::test]
 async fn a_proof_counts_when_it_is_given_out_and_beside_the_images() {
     let office = Office::new().limit("captcha-address", 2).with_proofs(12).await;
-    let all = async || office.issue(1).await.map(|issued| (issued.drawable, issued.proof.is_some()));
+    let all =
+        async || office.issue(1).await.map(|issued| (issued.image_after.is_none(), issued.proof.is_some()));
     let first = office.issue(1).await.unwrap();
-    assert!(first.drawable && first.proof.is_some());
+    assert!(first.image_after.is_none() && first.proof.is_some());
     assert_eq!(all().await, Ok((true, true)));
     assert_eq!(all().await, Ok((true, false)), "no third proof, but an image");
     office.image(1, &first.id).await.unwrap();
@@ -174,7 +175,7 @@ async fn a_proof_is_given_without_an_image_while_none_can_be_drawn() {
     let id = office.issue(2).await.unwrap().id;
     office.image(1, &id).await.unwrap();
     let issued = office.issue(1).await.unwrap();
-    assert!(!issued.drawable && issued.proof.is_some());
+    assert!(issued.image_after.is_some() && issued.proof.is_some());
 }
 
 #[tokio::test]

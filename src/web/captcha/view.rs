@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::captcha::{CaptchaForm, Challenge};
+use crate::clock::Micros;
 use crate::web::kit::locale::Locale;
 use crate::web::kit::wait::{Wait, span_in_words};
 
@@ -24,8 +25,8 @@ pub enum CaptchaBlock {
 pub struct ChallengeView {
     pub id: String,
     pub expires_in: Duration,
-    /// There is an image.
-    pub drawable: bool,
+    /// Until there is an image; none if there is one.
+    pub image_wait: Option<Wait>,
     pub proof: Option<ProofView>,
     pub help: Option<HelpContact>,
 }
@@ -94,10 +95,11 @@ impl HelpContact {
 }
 
 impl ChallengeView {
-    pub fn new(challenge: Challenge, help: Option<HelpContact>) -> Self {
-        let Challenge { id, expires_in, drawable, proof } = challenge;
+    pub fn new(challenge: Challenge, now: Micros, help: Option<HelpContact>) -> Self {
+        let Challenge { id, expires_in, image_after, proof } = challenge;
+        let image_wait = image_after.map(|after| Wait::new(now, after));
         let proof = proof.map(|proof| ProofView { json: proof.to_json(), most: proof.most });
-        Self { id, expires_in, drawable, proof, help }
+        Self { id, expires_in, image_wait, proof, help }
     }
 
     pub fn lasts(&self, locale: Locale) -> String {

@@ -154,7 +154,7 @@ impl FormReply<'_> {
     pub async fn challenged(&self, notice: Notice) -> HttpResponse {
         let help = HelpContact::of(&self.live.captcha.help);
         let captcha = match self.asker().issue(self.services, self.live).await {
-            Ok(challenge) => CaptchaBlock::Challenge(ChallengeView::new(challenge, help)),
+            Ok(challenge) => CaptchaBlock::Challenge(ChallengeView::new(challenge, self.visit.now(), help)),
             Err(ImageRefusal { retry_after, .. }) => {
                 CaptchaBlock::Later(LaterView { wait: self.until(retry_after), form: self.form, help })
             }

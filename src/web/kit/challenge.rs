@@ -15,6 +15,17 @@ use crate::web::kit::client::ClientAddress;
 use crate::web::kit::csrf::Browser;
 use crate::web::kit::services::Services;
 
+/// What solves a challenge, in metrics.
+const IMAGE: &str = "image";
+const PROOF: &str = "proof";
+/// An image was drawn, or a proof of work was given out; or not, because there were too many or none was ready.
+const OFFERED: &str = "offered";
+const REFUSED: &str = "refused";
+
+fn count(by: &'static str, outcome: &'static str) {
+    metrics::counter!("gatehouse_captchas_total", "by" => by, "outcome" => outcome).increment(1);
+}
+
 /// The client that gets challenges, and its form.
 #[derive(Clone, Copy)]
 pub struct Asker<'a> {
@@ -47,9 +58,14 @@ impl Asker<'_> {
         if answer.is_empty() {
             return Answered::Nothing;
         }
+        let by = match answer {
+            CaptchaAnswer::Letters { .. } => IMAGE,
+            CaptchaAnswer::Proof(_) => PROOF,
+        };
         let origin = self.client.origin();
         let bound = self.counted(&origin);
         let redeemed = services.captchas.redeem(self.form, &self.client_of(&bound.address), answer).await;
+        count(by, redeemed.as_str());
         let audit = &services.audit;
         let realm = self.realm.filter(|_| self.form == CaptchaForm::Attempt);
         let event = |at, outcome| AuditEvent {
@@ -63,7 +79,6 @@ impl Asker<'_> {
             audit.record(event(audit.now(), Outcome::Ok));
             return Answered::Solved;
         }
-        metrics::counter!("gatehouse_captchas_total", "outcome" => redeemed.as_str()).increment(1);
         if redeemed == RedeemResult::Wrong && self.form == CaptchaForm::Verification {
             // Nothing is signed in to with it, so there are no failures that it could count among.
             audit.record(event(audit.now(), Outcome::Wrong));
@@ -88,6 +103,10 @@ impl Asker<'_> {
         let client = self.client_of(&bound.address);
         let effort = async { Effort::after(self.strain(services, live, &bound).await) };
         let issued = services.captchas.issue(live, self.form, &client, &bound.network, effort).await;
+        let proof = issued.as_ref().is_ok_and(|challenge| challenge.proof.is_some());
+        if live.captcha.proof_of_work {
+            count(PROOF, if proof { OFFERED } else { REFUSED });
+        }
         if let Err(later) = &issued {
             record_later(services, self.client, later);
         }
@@ -137,6 +156,7 @@ pub async fn image(
     match services.captchas.image(live, by, id).await {
         Ok(ChallengeImage { png, form, drawn_now }) => {
             if drawn_now {
+                count(IMAGE, OFFERED);
                 let at = services.audit.now();
                 record(services, client, form, AuditEvent::new(at, Action::Captcha, Outcome::Asked));
             }
@@ -144,6 +164,7 @@ pub async fn image(
         }
         Err(error) => {
             if let ImageError::Refused(later) = &error {
+                count(IMAGE, REFUSED);
                 record_later(services, client, later);
             }
             Err(error)

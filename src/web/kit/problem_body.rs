@@ -50,13 +50,14 @@ impl CaptchaChallenge {
     /// For the description of the API.
     pub fn example() -> Self {
         let (id, expires_in) = ("Qmx1ZSBzdG9uZXM".to_owned(), Duration::from_secs(180));
-        Challenge { id, expires_in, drawable: true, proof: Some(Box::new(ProofChallenge::example())) }.into()
+        Challenge { id, expires_in, image_after: None, proof: Some(Box::new(ProofChallenge::example())) }
+            .into()
     }
 }
 
 impl From<Challenge> for CaptchaChallenge {
-    fn from(Challenge { id, expires_in, drawable, proof }: Challenge) -> Self {
-        let image = drawable.then(|| format!("/captcha/{id}.png"));
+    fn from(Challenge { id, expires_in, image_after, proof }: Challenge) -> Self {
+        let image = image_after.is_none().then(|| format!("/captcha/{id}.png"));
         Self { image, altcha: proof, id, expires_in: expires_in.as_secs() }
     }
 }

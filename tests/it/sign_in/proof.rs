@@ -205,6 +205,45 @@ async fn every_call_with_a_challenge_takes_it() {
 }
 
 #[tokio::test]
+async fn a_page_with_a_proof_and_no_image_says_from_when_there_is_one() {
+    let setup = offering(Store::Memory).behind_a_proxy().limit("captcha-address", &[max(1).per("1m")]);
+    let app = challenged(setup).await;
+    let (here, there) = (app.client_at("203.0.113.7"), app.client_at("198.51.100.1"));
+    let id = there.challenge().await;
+    assert_eq!(here.image(&id).await.status, 200);
+    let page = here.submit("/login", "/login", &[("login", "alice"), ("password", PASSWORD)]).await.text;
+    assert!(page.contains("data-proof") && !page.contains("<img"), "{page}");
+    let (_, rest) =
+        page.split_once("There can be one from <time datetime=\"").unwrap_or_else(|| panic!("{page}"));
+    assert!(rest.contains("data-clock>12:01:00 UTC</time>"), "{rest}");
+}
+
+#[tokio::test]
+async fn proofs_and_images_are_counted_apart() {
+    let app = challenged(offering(Store::Memory).limit("captcha-address", &[max(2).per("1m")])).await;
+    let client = app.client();
+    let solved = solve(&challenge(&client).await);
+    assert_eq!(with_proof(&client, &solved).await.status, 200);
+    assert_refused(&with_proof(&client, &solved).await);
+    // The second was the last proof for this minute.
+    let id = client.challenge().await;
+    assert_eq!(client.image(&id).await.status, 200);
+    assert_eq!(client.login_with("alice", PASSWORD, &id, ANSWER).await.status, 200);
+    let metrics = client.get("/metrics").await.text;
+    for (by, outcome, count) in [
+        ("proof", "offered", 2),
+        ("proof", "solved", 1),
+        ("proof", "spent", 1),
+        ("proof", "refused", 1),
+        ("image", "offered", 1),
+        ("image", "solved", 1),
+    ] {
+        let line = format!("gatehouse_captchas_total{{by=\"{by}\",outcome=\"{outcome}\"}} {count}");
+        assert!(metrics.lines().any(|shown| shown == line), "no {line} in {metrics}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_without_its_parts_is_named() {
     let app = offering(Store::Memory).start().await;
     let client = app.client();
