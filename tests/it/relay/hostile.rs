@@ -155,7 +155,14 @@ async fn a_message_that_was_answered_with_503_is_not_sent_later() {
     app.services.codes.drain().await;
     assert_eq!(app.client().codes(PHONE).await.len(), 0, "the provider has forgotten the code");
     // It has used nothing up.
-    id_of(&call(&app, &secret, "two", &body).await);
+    let again = loop {
+        let answer = call(&app, &secret, "two", &body).await;
+        if answer.status != 503 {
+            break answer;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await; // whether the database answers is checked in real time
+    };
+    id_of(&again);
     assert_eq!(app.client().codes(PHONE).await, ["012345"]);
 }
 
