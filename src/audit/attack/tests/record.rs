@@ -97,6 +97,7 @@ on_both_databases!(
     each_realm_is_watched_by_itself,
     what_is_usual_in_one_realm_is_an_attack_in_another,
     figures_of_realms_are_kept_as_long_as_others,
+    of_eight_instances_that_notice_an_attack_in_a_realm_one_tells,
 );
 
 async fn an_attack_begins_and_ends_once_whichever_instances_notice(database: TestDatabase) {
@@ -309,4 +310,29 @@ async fn figures_of_realms_are_kept_as_long_as_others(database: TestDatabase) {
     rig.clock.advance(MINUTE * 2);
     rig.audit.purge(100).await.unwrap();
     assert_eq!(figures().await, []);
+}
+
+async fn of_eight_instances_that_notice_an_attack_in_a_realm_one_tells(database: TestDatabase) {
+    let rig = rig(database).await;
+    rig.stuffing_in("shop", 60);
+    rig.stuffing_in("mail", 60);
+    rig.audit.flush().await;
+    let checks: Vec<_> = (0..8)
+        .map(|_| {
+            let audit = instance(&rig.db, &rig.clock);
+            tokio::spawn(async move {
+                let found = AttackWatch::new(audit.clone()).check().await.unwrap();
+                audit.flush().await;
+                found.into_iter().map(|attack| (attack.id, attack.realm)).collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let mut ids = std::collections::HashSet::new();
+    for check in checks {
+        ids.extend(check.await.unwrap());
+    }
+    let mut realms: Vec<_> = ids.iter().map(|(_, realm)| realm.as_str()).collect();
+    realms.sort_unstable();
+    assert_eq!(realms, ["mail", "shop"], "one each, whoever looked");
+    assert_eq!(rig.told().await.len(), 2);
 }

@@ -50,9 +50,11 @@ impl Grid {
 pub fn period(sums: &[EventCount]) -> Period {
     let of =
         |action: Action, outcome: Outcome| total(sums, |sum| sum.action == action && sum.outcome == outcome);
-    // That no image was shown is no attempt of its own, but part of the one that asked for it.
+    // That no image was shown is no attempt of its own, but part of the one that asked for it. What was tried at the
+    // logins of other programs has figures of its own.
+    let apart = [Action::Captcha, Action::Attempt];
     let refused =
-        |outcome: Outcome| total(sums, |sum| sum.outcome == outcome && sum.action != Action::Captcha);
+        |outcome: Outcome| total(sums, |sum| sum.outcome == outcome && !apart.contains(&sum.action));
     let sent = of(Action::Send, Outcome::Ok) + of(Action::Send, Outcome::Unknown);
     Period {
         signed_in: of(Action::SignIn, Outcome::Ok),
@@ -193,6 +195,8 @@ mod tests {
         assert_eq!(names, ["mail", "shop"], "busiest in the hour first");
         assert_eq!((found[0].let_through, found[0].wrong), ([3, 3], [2, 2]));
         assert_eq!((found[1].challenged, found[1].waiting), ([0, 5], [0, 4]));
+        let here = period(&day);
+        assert_eq!((here.wrong, here.challenged, here.refused), (100, 0, 0), "nothing is told twice");
         assert!(realms(std::slice::from_ref(&own), std::slice::from_ref(&own)).is_empty());
     }
 
