@@ -10,8 +10,10 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::supabase::{call, hook, now, post, relay};
 use super::{BARE, Logto, PHONE, Secret, id_of, refused};
+use crate::access::IN_AN_HOUR;
 use crate::sms::administration::admin;
 use crate::support::app::{Answer, Store, TestApp, on_both_stores};
+use crate::support::setup::max;
 
 on_both_stores!(
     a_call_cannot_be_replayed_when_its_message_is_forgotten,
@@ -219,7 +221,9 @@ async fn a_client_that_access_denies_leaves_an_event_in_both() {
     let boss = admin(&app).await;
     let idp = Logto::of(&app, &boss, "relay:idp").await;
     let body = json!({ "to": BARE, "payload": { "code": "012345" }, "ip": "203.0.113.7" });
-    assert_eq!(refused(&idp.call("logto/idp", &body).await), (403, "denied"));
+    for _ in 0..3 {
+        assert_eq!(refused(&idp.call("logto/idp", &body).await), (403, "denied"));
+    }
     let shop = Logto::of(&app, &boss, "verify:shop").await;
     let body = json!({ "to": PHONE, "address": "203.0.113.7" });
     assert_eq!(shop.call("../verifications", &body).await.status, 403);
@@ -233,4 +237,38 @@ async fn a_client_that_access_denies_leaves_an_event_in_both() {
     let masks = denied.iter().map(|event| event.address.as_ref().unwrap().mask.as_str());
     assert_eq!(masks.collect::<Vec<_>>(), ["203.0.113.0/24"; 2]);
     assert!(denied.iter().all(|event| event.limit.as_deref() == Some("access")), "{denied:?}");
+    let mut counts: Vec<_> =
+        denied.iter().map(|event| (event.name.as_deref().unwrap(), event.count)).collect();
+    counts.sort_unstable();
+    assert_eq!(counts, [("relay:idp", 3), ("verify:shop:default", 1)], "a flood is one row");
+}
+
+#[tokio::test]
+async fn what_the_gateway_refuses_still_counts_for_the_relay() {
+    let setup =
+        TestApp::on(Store::Memory).set("sms.gateway", "http").limit("relay-token", &[max(2).per("1h")]);
+    let app = setup.set("sms.http.url", "http://127.0.0.1:9/").start().await;
+    let logto = Logto::of(&app, &admin(&app).await, "relay:idp").await;
+    // Without an address nothing else would count it.
+    for _ in 0..2 {
+        assert_eq!(refused(&logto.send(BARE, "012345").await), (503, "unavailable"));
+    }
+    let full = logto.send(BARE, "012345").await;
+    assert_eq!((refused(&full), &full.body["limit"]), ((429, "throttled"), &json!("relay-token")));
+}
+
+#[tokio::test]
+async fn answers_to_an_attack_hold_for_relays() {
+    let access = format!(
+        "[access]\nchallenge_everyone_until = '{IN_AN_HOUR}'\n\
+        pause_sms = [{{ prefix = '+86139', until = '{IN_AN_HOUR}', reason = 'x' }}]\n"
+    );
+    let before = TestApp::start(Store::Memory).await;
+    let token = Logto::of(&before, &admin(&before).await, "relay:idp").await.token;
+    let app = before.beside(TestApp::on(Store::Memory).file(&access)).await;
+    let logto = Logto { client: app.client(), token };
+    let challenged = logto.send(BARE, "012345").await;
+    assert_eq!((refused(&challenged), &challenged.body["limit"]), ((429, "throttled"), &json!("access")));
+    assert_eq!(refused(&logto.send("8613900138000", "012345").await), (503, "unavailable"));
+    assert_eq!(app.client().get("/dev/outbox.json").await.body, json!([]));
 }
