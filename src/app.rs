@@ -21,11 +21,12 @@ use crate::config::{
 use crate::custom::{CustomLimits, TokenGate};
 use crate::db::{ConnectError, Db};
 use crate::entropy::Entropy;
+use crate::gate::Gate;
 use crate::https;
 use crate::login::{
-    Accounts, ApiTokens, AuthPolicy, ByCode, FailureRecord, GuardedAttempts, KnownPairs, LocalOutcomes,
-    LoginGuard, OutcomeMarks, PasswordHasher, RedisOutcomes, Registration, SavedAsks, Sessions,
-    SignInService, SubmittedForms,
+    Accounts, ApiTokens, AppSessions, AuthPolicy, ByCode, FailureRecord, GuardedAttempts, KnownPairs,
+    LocalOutcomes, LoginGuard, OutcomeMarks, PasswordHasher, RedisOutcomes, Registration, SavedAsks,
+    SessionChanges, Sessions, SignInService, SubmittedForms,
 };
 use crate::lookup::{self, Lookup};
 use crate::secret::{KeyFileError, MasterKey};
@@ -143,6 +144,15 @@ impl Application {
             master.derive("session.token"),
             settings.session,
         );
+        let app_sessions = AppSessions::new(
+            db.clone(),
+            clock.clone(),
+            entropy.clone(),
+            master.derive("app.session"),
+            settings.session,
+        );
+        let changes = SessionChanges::new(db.clone(), clock.clone());
+        let gate = Gate::new(app_sessions, changes, clock.clone());
         let tokens = ApiTokens::new(db.clone(), clock.clone(), entropy.clone(), master.derive("api.token"));
         let OpenedGateway { gateway, outbox } =
             gateway::open(&settings.sms.gateway, to_gateways(&settings, &master, &clock, &entropy))?;
@@ -225,6 +235,7 @@ impl Application {
             accounts,
             forms: SubmittedForms::new(sessions.clone(), master.derive("web.form")),
             sessions,
+            gate,
             token_gate: TokenGate::new(tokens.clone(), in_process()),
             custom,
             lookup,

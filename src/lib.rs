@@ -35,6 +35,8 @@ pub mod denied;
 pub mod entropy;
 pub mod files;
 #[cfg(feature = "server")]
+pub mod gate;
+#[cfg(feature = "server")]
 mod https;
 #[cfg(feature = "server")]
 pub mod login;

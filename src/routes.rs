@@ -17,8 +17,8 @@ use crate::web::kit::services::Services;
 use crate::web::kit::visit::Edge;
 use crate::web::kit::{access, assets, connections, extract};
 use crate::web::{
-    account, api_page, captcha, code, delivery_reports, machine, openapi, outbox, problem_page, register,
-    reset, session, sign_in, sign_in_by_code, status,
+    account, api_page, captcha, code, delivery_reports, gate, machine, openapi, outbox, problem_page,
+    register, reset, session, sign_in, sign_in_by_code, status,
 };
 
 /// The application of one worker.
@@ -151,6 +151,20 @@ pub fn app(
                         .route(delete().to(messages::call::lift)),
                 ),
         )
+        .service(resource("/api/authz/forward-auth").route(route().to(gate::authz::forward_auth)))
+        .service(resource("/api/authz/auth-request").route(route().to(gate::authz::auth_request)))
+        .service(resource("/api/authz/ext-authz/{path:.*}").route(route().to(gate::authz::ext_authz)))
+        .service(calls("/.gatehouse/start", "GET, HEAD").route(get().to(gate::host::start)))
+        .service(
+            calls("/.gatehouse/callback", "GET").route(route().guard(guard::Get()).to(gate::host::callback)),
+        )
+        .service(
+            calls("/.gatehouse/logout", "GET, HEAD, POST")
+                .route(get().to(gate::host::show_logout))
+                .route(post().to(gate::host::logout)),
+        )
+        .service(resource("/.gatehouse/forbidden").route(route().to(gate::host::forbidden)))
+        .service(calls("/.gatehouse/static/{file}", "GET, HEAD").route(get().to(gate::host::asset)))
         .service(calls("/", "GET, HEAD").route(get().to(session::page::home)))
         .service(
             calls("/login", "GET, HEAD, POST")
@@ -282,6 +296,7 @@ pub fn app(
         .default_service(route().to(nothing_here))
         .wrap(from_fn(extract::refuse_with_pages))
         .wrap(from_fn(access::refuse_denied))
+        .wrap(from_fn(gate::keep_apart))
         .wrap(from_fn(connections::within_time))
         .wrap(from_fn(headers::secure))
         .wrap(from_fn(observe::observe))

@@ -41,6 +41,7 @@ impl Application {
         background.spawn(upkeep::rebuild_lost_windows(services.clone(), stopper.stop()));
         background.spawn(upkeep::lapse_attempts(services.clone(), stopper.stop()));
         background.spawn(upkeep::follow_imported(services.clone(), stopper.stop()));
+        background.spawn(upkeep::follow_session_changes(services.clone(), stopper.stop()));
         background.spawn(upkeep::prepare_proofs(services.clone(), stopper.stop()));
         background.spawn(upkeep::probe_database(db.clone(), stopper.stop()));
         background.spawn(audit.clone().keep_writing(stopper.stop()));

@@ -8,6 +8,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::AppParts;
 use crate::db::Db;
+use crate::gate;
 use crate::stop::StopSignal;
 use crate::throttle::AnyStore;
 use crate::web::kit::connections::{self, Connections};
@@ -41,6 +42,7 @@ pub(super) async fn upkeep(parts: Arc<AppParts>, services: Data<Services>, mut s
         }
         while matches!(services.sessions.purge_forms(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {
         }
+        while matches!(services.gate.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
         // What could not be deleted is tried again next time.
         let _ = services.accounts.purge_device_failures().await;
         while matches!(services.policy.purge(BATCH).await, Ok(purged) if purged == u64::from(BATCH)) {}
@@ -91,6 +93,16 @@ pub(super) async fn follow_imported(services: Data<Services>, mut stop: StopSign
     while stop.pause(IMPORTED_EVERY).await {
         // An outage is reported by the probes.
         let _ = services.sign_in.follow_imported().await;
+    }
+}
+
+/// Follows the changes of sessions, while there are applications that sessions are used at.
+pub(super) async fn follow_session_changes(services: Data<Services>, mut stop: StopSignal) {
+    while stop.pause(gate::READ_EVERY).await {
+        if !services.live.snapshot().apps.is_empty() {
+            // An outage is reported by the probes, and nobody is let in for longer than a few seconds.
+            let _ = services.gate.follow_changes().await;
+        }
     }
 }
 

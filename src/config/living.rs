@@ -11,9 +11,10 @@ use super::reader::SectionTable;
 use super::sms::SmsTunables;
 
 /// Sections with their live keys; all keys if none are listed.
-pub(super) const LIVE: [(&str, &[&str]); 5] = [
+pub(super) const LIVE: [(&str, &[&str]); 6] = [
     ("limits", &[]),
     ("access", &[]),
+    ("apps", &[]),
     (LoginTunables::NAME, &[]),
     (CaptchaTunables::NAME, CaptchaTunables::KEYS),
     (SmsTunables::NAME, SmsTunables::KEYS),

@@ -5,6 +5,7 @@
 //! every key with its default.
 
 mod access;
+mod apps;
 mod audit;
 pub mod backend;
 mod captcha;
@@ -45,6 +46,7 @@ mod webhooks;
 mod tests;
 
 pub use access::{AccessNetwork, AccessRules, AccessSettings, SmsPause, moment_text};
+pub use apps::{App, AppPart, Apps, AskedPath, PathPattern, Who};
 pub use audit::AuditSettings;
 pub use captcha::{CaptchaProvider, CaptchaSettings, CaptchaTunables, Difficulty};
 pub use control::WatchControl;

@@ -1,6 +1,7 @@
 //! The whole configuration: what is fixed until a restart, and what is live.
 
 use super::access::{AccessRules, AccessSettings};
+use super::apps::{self, Apps};
 use super::audit::AuditSettings;
 use super::captcha::{CaptchaProvider, CaptchaSettings, CaptchaTunables};
 use super::database::Database;
@@ -56,6 +57,7 @@ pub struct Settings {
 pub struct LiveSettings {
     pub limits: Limits,
     pub access: AccessRules,
+    pub apps: Apps,
     pub captcha: CaptchaTunables,
     pub login: LoginTunables,
     pub sms: SmsTunables,
@@ -97,6 +99,7 @@ impl Config {
         let live = LiveSettings {
             limits: root.section("limits", Limits::read),
             access: access.into(),
+            apps: apps::read(root, &settings.server.public_url),
             captcha: live_captcha,
             login: root.table(),
             sms: live_sms,

@@ -1,6 +1,7 @@
 //! Identity: usernames, passwords and their hashes, accounts, and sessions.
 
 mod accounts;
+mod app_sessions;
 mod attempts;
 mod by_code;
 mod client;
@@ -19,6 +20,7 @@ mod policy;
 mod realm;
 mod registration;
 mod scopes;
+mod session_changes;
 mod sessions;
 mod sign_in;
 mod submitted_forms;
@@ -31,6 +33,7 @@ pub use accounts::{
     DEVICE_LIFE, DeviceFailures, FailureResult, Groups, GroupsError, ImportConflict, ImportOutcome,
     PastSignIn, PhoneSet, Roles, ShownBy,
 };
+pub use app_sessions::{AppSessions, AppTokenHash, AppVisitor};
 pub use attempts::{
     AttemptOutcome, AttemptSettled, AttemptTicket, AttemptsError, AttemptsInFlight, GuardedAttempt,
     GuardedAttempts, GuardedDevice, GuardedOutcome, LocalOutcomes, OutcomeMarks, RedisOutcomes,
@@ -53,6 +56,7 @@ pub use policy::{AuthPolicy, KnownPairs, PolicyAttempt, PolicyReport, SavedAsks}
 pub use realm::{Realm, RealmLogin, RealmLoginError};
 pub use registration::{PasswordChangeOutcome, Registration, RegistrationOutcome, RegistrationRequest};
 pub use scopes::{AdminScope, MOST_SCOPES, ScopesError, TokenScopes};
+pub use session_changes::{CHANGES_LAST, SessionChanges};
 pub use sessions::{
     AuthenticatedSession, FormAnswer, FormKey, RepeatedForm, Session, SessionToken, Sessions, SignedInBy,
 };

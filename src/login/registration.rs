@@ -66,6 +66,14 @@ pub enum PasswordChangeOutcome {
     Denied(Denied),
 }
 
+/// Names by which people or programs would take their owner for somebody else.
+const RESERVED: [&str; 3] = ["admin", "root", "everyone"];
+
+/// Whether a stranger may not register the name: it says more than who somebody is, or an application is open to it.
+fn is_reserved(live: &LiveSettings, login: &Username) -> bool {
+    RESERVED.contains(&login.as_str()) || live.apps.names(login.as_str())
+}
+
 impl Registration {
     pub fn new(guard: Arc<LoginGuard>, accounts: Accounts, hasher: PasswordHasher, codes: SmsCodes) -> Self {
         Self(Arc::new(RegistrationInner { guard, accounts, hasher, codes }))
@@ -118,17 +126,19 @@ impl Registration {
         let hash = match hasher.hash_new_for(&HashCaller::stranger(network, solved), password, login).await {
             Ok(Ok(hash)) => hash,
             Ok(Err(password)) => {
-                let login_taken = accounts.find(login).await?.is_some();
+                let login_taken = is_reserved(live, login) || accounts.find(login).await?.is_some();
                 return Ok(RegistrationOutcome::Unfit { password, login_taken });
             }
             Err(busy) => return Ok(refused(solved, busy)),
         };
+        // Looked up although it is known, so that it takes the same time.
+        let taken = accounts.find(login).await?.is_some();
+        if is_reserved(live, login) || (taken && phone.is_some()) {
+            return Ok(RegistrationOutcome::LoginTaken);
+        }
         let Some((phone, code)) = phone else {
             return self.made(accounts.create(login, &hash, Roles::default()).await);
         };
-        if accounts.find(login).await?.is_some() {
-            return Ok(RegistrationOutcome::LoginTaken);
-        }
         // If an account has the number already, no code creates another.
         let purpose = Purpose::Register;
         let guess = CodeGuess { phone, purpose, code, address, network, browser, known: false, solved };

@@ -11,21 +11,21 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sqlx::{query, query_as};
+use sqlx::{query, query_as, query_scalar};
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use super::accounts::AccountRow;
-use super::{Account, AccountId, DeviceId, SessionId, id};
+use super::{Account, AccountId, DeviceId, SessionId, id, session_changes};
 use crate::clock::{Clock, Micros};
 use crate::config::SessionSettings;
-use crate::db::{Db, DbError, on_db};
+use crate::db::{Db, DbError, on_db, on_tx};
 use crate::entropy::Entropy;
 use crate::secret::SubKey;
 
 pub use finished::{FormAnswer, FormKey, RepeatedForm};
 
 /// How often a session in use records when it was last seen.
-const TOUCH_EVERY: Duration = Duration::from_secs(60);
+pub(super) const TOUCH_EVERY: Duration = Duration::from_secs(60);
 
 /// The browser's token: 256 random bits, never stored. Wiped when dropped, never printed.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
@@ -145,19 +145,21 @@ impl Sessions {
     /// account has.
     pub async fn revoke(&self, account: AccountId, session: SessionId) -> Result<bool, DbError> {
         let ids = [session.to_string(), account.to_string()];
-        Ok(self.delete("DELETE FROM sessions WHERE id = $1 AND account = $2", &ids).await? > 0)
+        let sql = "DELETE FROM sessions WHERE id = $1 AND account = $2 RETURNING account";
+        Ok(self.end_all(sql, &ids).await? > 0)
     }
 
     /// Signs out. Harmless if the session has ended already.
     pub async fn end(&self, token: &SessionToken) -> Result<(), DbError> {
-        self.delete("DELETE FROM sessions WHERE token_hash = $1", &[self.hash(token)]).await.map(drop)
+        let sql = "DELETE FROM sessions WHERE token_hash = $1 RETURNING account";
+        self.end_all(sql, &[self.hash(token)]).await.map(drop)
     }
 
     /// Ends all of the account's sessions except `keep`, for example after a change of the password; returns
     /// how many.
     pub async fn end_others(&self, account: AccountId, keep: SessionId) -> Result<u64, DbError> {
         let ids = [account.to_string(), keep.to_string()];
-        self.delete("DELETE FROM sessions WHERE account = $1 AND id <> $2", &ids).await
+        self.end_all("DELETE FROM sessions WHERE account = $1 AND id <> $2 RETURNING account", &ids).await
     }
 
     /// Removes at most `batch` expired sessions; returns how many. A few at a time, so that no sign-in waits
@@ -171,12 +173,19 @@ impl Sessions {
         Ok(rows)
     }
 
-    async fn delete(&self, sql: &'static str, keys: &[String]) -> Result<u64, DbError> {
-        let rows = on_db!(&self.db, pool => {
-            let delete = keys.iter().fold(query(sql), |delete, key| delete.bind(key));
-            delete.execute(pool).await.map(|done| done.rows_affected())
+    /// Ends sessions of one account, of which every instance learns; returns how many.
+    async fn end_all(&self, sql: &'static str, keys: &[String]) -> Result<u64, DbError> {
+        let now = self.db.now(&self.clock).await?;
+        let mut tx = self.db.begin().await?;
+        let ended: Vec<String> = on_tx!(&mut tx, connection => {
+            let delete = keys.iter().fold(query_scalar(sql), |delete, key| delete.bind(key));
+            delete.fetch_all(connection).await
         })?;
-        Ok(rows)
+        if let Some(account) = ended.first() {
+            session_changes::record(&mut tx, &self.entropy, account, now).await?;
+            tx.commit().await?;
+        }
+        Ok(ended.len() as u64)
     }
 
     fn hash(&self, token: &SessionToken) -> String {
@@ -185,6 +194,14 @@ impl Sessions {
 }
 
 impl SessionToken {
+    pub fn random(entropy: &Entropy) -> Self {
+        Self(entropy.bytes())
+    }
+
+    pub(super) const fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// From a cookie; None if it cannot be one of ours.
     pub fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 32];

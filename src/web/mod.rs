@@ -15,6 +15,8 @@ pub mod console;
 pub mod delivery_reports;
 #[cfg(feature = "server")]
 pub mod form;
+#[cfg(feature = "server")]
+pub mod gate;
 pub mod kit;
 #[cfg(feature = "server")]
 pub mod machine;

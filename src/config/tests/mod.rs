@@ -2,6 +2,7 @@
 
 mod accepted;
 mod access;
+mod apps;
 mod example;
 mod hostile;
 mod nacos;

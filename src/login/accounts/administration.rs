@@ -6,7 +6,7 @@ use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
 use super::{Account, AccountRow, Accounts};
 use crate::clock::Micros;
 use crate::db::{self, DbError, DbLock, Tx, on_db, on_tx};
-use crate::login::AccountId;
+use crate::login::{AccountId, session_changes};
 use crate::sms::Phone;
 
 /// A change of an account's state.
@@ -144,6 +144,7 @@ impl Accounts {
         act: AccountAct,
         spares_admins: bool,
     ) -> Result<AccountChange, DbError> {
+        let at = self.db.now(&self.clock).await?;
         // The locks in the order in which they are declared.
         let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
         tx.lock(DbLock::on("accounts.admins")).await?;
@@ -169,6 +170,9 @@ impl Accounts {
             return Ok(refused);
         }
         let (account, now) = (id.to_string(), self.clock.now().0);
+        if !act.ends().is_empty() {
+            session_changes::record(&mut tx, &self.entropy, &account, at).await?;
+        }
         on_tx!(&mut tx, connection => {
             let change = query(act.sql()).bind(&account);
             let change = if act.notes_time() { change.bind(now) } else { change };

@@ -8,7 +8,7 @@ use sqlx::{query, query_scalar};
 use super::Accounts;
 use super::administration::{AccountChange, in_tx};
 use crate::db::{DbError, DbLock, on_db, on_tx};
-use crate::login::AccountId;
+use crate::login::{AccountId, session_changes};
 
 /// More than any account needs, and few enough for a header of 4 KiB with all of them.
 pub const MOST_GROUPS: usize = 50;
@@ -39,11 +39,15 @@ impl Groups {
         Ok(Self(names.into_iter().map(str::to_owned).collect()))
     }
 
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    fn stored(text: Option<String>) -> Self {
+    pub(in crate::login) fn stored(text: Option<String>) -> Self {
         let names = text.iter().flat_map(|text| text.split(','));
         Self(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
@@ -82,6 +86,7 @@ impl Accounts {
     ) -> Result<AccountChange, DbError> {
         const SET: &str = "INSERT INTO account_groups (account, names) VALUES ($1, $2)
             ON CONFLICT (account) DO UPDATE SET names = excluded.names";
+        let at = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
         let account = in_tx(&mut tx, id).await?.filter(|account| account.deleted_at.is_none());
         let Some(account) = account else { return Ok(AccountChange::Gone) };
@@ -89,6 +94,7 @@ impl Accounts {
             return Ok(AccountChange::OfAdmin);
         }
         let (id, names) = (id.to_string(), groups.to_string());
+        session_changes::record(&mut tx, &self.entropy, &id, at).await?;
         on_tx!(&mut tx, connection => query(SET).bind(&id).bind(&names).execute(connection).await.map(drop))?;
         tx.commit().await?;
         Ok(AccountChange::Done)

@@ -4,7 +4,7 @@ use sqlx::{query, query_scalar};
 
 use super::Accounts;
 use crate::db::{DbError, DbLock, on_db, on_tx};
-use crate::login::{AccountId, DeviceId, Phc};
+use crate::login::{AccountId, DeviceId, Phc, session_changes};
 use crate::sms::Phone;
 
 /// How somebody has proved that they may set a password.
@@ -44,6 +44,7 @@ impl Accounts {
         const END_SESSIONS: &str = "DELETE FROM sessions WHERE account = $1";
         const FORGET_DEVICES: &str = "DELETE FROM device_failures WHERE account = $1";
         let account = id.to_string();
+        let at = self.db.now(&self.clock).await?;
         let mut tx = self.db.begin_exclusive(DbLock::account(id.as_bytes())).await?;
         // The account first: a session that starts at the same time either holds its row or finds it changed.
         let version: Option<i64> = on_tx!(&mut tx, connection => {
@@ -56,6 +57,7 @@ impl Accounts {
             set.fetch_optional(connection).await
         })?;
         if version.is_some() {
+            session_changes::record(&mut tx, &self.entropy, &account, at).await?;
             for sql in [END_SESSIONS, FORGET_DEVICES] {
                 on_tx!(&mut tx, connection => query(sql).bind(&account).execute(connection).await.map(drop))?;
             }

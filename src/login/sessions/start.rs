@@ -35,6 +35,10 @@ const SQLITE_SETUP: &str = "
             AND CASE WHEN NEW.by_password = 0 THEN 1 WHEN NEW.device IS NULL THEN password_disabled_at IS NULL
                 ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = NEW.account
                 AND device = NEW.device AND spent_at IS NOT NULL) END;
+        INSERT OR IGNORE INTO session_changes (id, account, at)
+            SELECT NEW.session || account, account, NEW.now FROM sessions
+            WHERE EXISTS (SELECT 1 FROM sessions WHERE token_hash = NEW.token_hash) AND (token_hash = NEW.replaces
+            OR (token_hash = NEW.token_hash AND (SELECT COUNT(*) FROM sessions WHERE account = NEW.account) > 100));
         DELETE FROM sessions WHERE token_hash = NEW.replaces
             AND EXISTS (SELECT 1 FROM sessions WHERE token_hash = NEW.token_hash);
         DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
@@ -60,10 +64,13 @@ const POSTGRES: &str = "WITH started AS (
             ELSE NOT EXISTS (SELECT 1 FROM device_failures WHERE account = $8
             AND device = $14 AND spent_at IS NOT NULL) END
         FOR NO KEY UPDATE RETURNING account, created_at, network, user_agent),
-    replaced AS (DELETE FROM sessions WHERE token_hash = $11 AND EXISTS (SELECT 1 FROM started)),
+    replaced AS (DELETE FROM sessions WHERE token_hash = $11 AND EXISTS (SELECT 1 FROM started) RETURNING account),
     past_the_most AS (DELETE FROM sessions WHERE id IN (SELECT id FROM sessions
         WHERE account = (SELECT account FROM started) AND idle_until > $3 AND token_hash IS DISTINCT FROM $11
-        ORDER BY last_seen DESC, id OFFSET 99)),
+        ORDER BY last_seen DESC, id OFFSET 99) RETURNING account),
+    changed AS (INSERT INTO session_changes (id, account, at)
+        SELECT CAST($2 AS TEXT) || account, account, CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)
+        FROM (SELECT account FROM replaced UNION SELECT account FROM past_the_most) AS ended),
     recorded AS (INSERT INTO sign_ins (id, account, signed_in_at, network, user_agent)
         SELECT $12, account, created_at, network, user_agent FROM started),
     forgotten AS (DELETE FROM sign_ins WHERE id IN (SELECT id FROM sign_ins

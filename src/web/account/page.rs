@@ -14,7 +14,7 @@ use crate::login::{
 };
 use crate::web::account::require_open;
 use crate::web::account::view::{AccountPage, SessionRow, SignInRow};
-use crate::web::form::fields::{FormPairs, GuardedFields, NextQuery, TokenForm};
+use crate::web::form::fields::{FormPairs, GuardedFields, NextFields, TokenForm};
 use crate::web::form::notice::Notice;
 use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
@@ -39,7 +39,8 @@ pub struct PasswordForm {
     pub current_password: SecretField,
     pub new_password: SecretField,
     /// Where a reader wanted to go who first had to change a one-time password.
-    pub next: String,
+    #[serde(flatten)]
+    pub to: NextFields,
     #[serde(flatten)]
     pub guarded: GuardedFields,
 }
@@ -53,8 +54,9 @@ pub struct RevokeForm {
 }
 
 /// `GET /account`
-pub async fn show(visit: Visit, who: SignedIn, query: Query<NextQuery>, services: Shared) -> WebResult {
-    Ok(page(&visit, &services, &who.0).await?.next(Next::parse(&query.next)).respond(&visit))
+pub async fn show(visit: Visit, who: SignedIn, query: Query<NextFields>, services: Shared) -> WebResult {
+    let next = query.target(&visit, &visit.live(&services));
+    Ok(page(&visit, &services, &who.0).await?.next(next).respond(&visit))
 }
 
 /// `GET /.well-known/change-password` (<https://www.w3.org/TR/change-password-url/>), for password managers.
@@ -72,7 +74,7 @@ async fn set_password(visit: Visit, form: PasswordForm, services: Shared) -> Web
     let who = session::require(&visit, &services, "/account").await?;
     require_open(&visit, &services, &who).await?;
     let live = visit.live(&services);
-    let page = page(&visit, &services, &who).await?.next(Next::parse(&form.next));
+    let page = page(&visit, &services, &who).await?.next(form.to.target(&visit, &live));
     let show = |notice, captcha| page.clone().notice(notice).captcha(captcha).respond(&visit);
     let challenge = CaptchaForm::PasswordChange;
     let reply = FormReply { visit: &visit, services: &services, live: &live, form: challenge, show: &show };
@@ -82,7 +84,7 @@ async fn set_password(visit: Visit, form: PasswordForm, services: Shared) -> Web
     let new = form.new_password.expose();
     match services.registration.change_password(&caller, &owner, new).await? {
         PasswordChangeOutcome::Done(account) => {
-            signed_in_anew(&visit, &services, &account, Next::parse(&form.next)).await
+            signed_in_anew(&visit, &services, &account, form.to.target(&visit, &live)).await
         }
         PasswordChangeOutcome::Stale => {
             Ok(reply.invalid(Field::CurrentPassword, Message::CurrentPasswordWrong))

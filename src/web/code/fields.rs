@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::web::form::fields::GuardedFields;
+use crate::web::form::fields::{GuardedFields, NextFields};
 use crate::web::kit::secret_field::SecretField;
 
 /// The fields for a phone number and its code. A form has two steps. The server keeps nothing of the first:
@@ -35,7 +35,8 @@ pub struct CodeForm {
     pub new_password: SecretField,
     /// Also required to change an account's number.
     pub current_password: SecretField,
-    pub next: String,
+    #[serde(flatten)]
+    pub to: NextFields,
     #[serde(flatten)]
     pub fields: CodeFields,
     #[serde(flatten)]

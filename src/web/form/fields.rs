@@ -4,7 +4,14 @@
 use serde::Deserialize;
 
 use crate::captcha::CaptchaAnswer;
+use crate::config::LiveSettings;
+use crate::gate::ReturnUrl;
+use crate::web::kit::next::Next;
 use crate::web::kit::secret_field::SecretField;
+use crate::web::kit::visit::Visit;
+
+/// Characters; ours have 43.
+const LONGEST_STATE: usize = 64;
 
 /// A submitted form, field by field.
 pub type FormPairs = Vec<(String, String)>;
@@ -53,9 +60,25 @@ pub struct TokenForm {
     pub csrf_token: String,
 }
 
-/// `GET /login`, `GET /login/code`, `GET /register` and `GET /admin/confirm`
+/// Where to go after signing in: in the query of `GET /login`, `/login/code`, `/register` and `/account`, and in their
+/// forms.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct NextQuery {
+pub struct NextFields {
     pub next: String,
+    /// An address at an application.
+    pub rd: String,
+    /// What its host told of the browser's state there.
+    pub state: String,
+}
+
+impl NextFields {
+    /// None for what leads neither to one of our pages nor to an application.
+    pub fn target(&self, visit: &Visit, live: &LiveSettings) -> Option<Next> {
+        if self.rd.is_empty() {
+            return Next::parse(&self.next);
+        }
+        let to = ReturnUrl::parse(&self.rd, &live.apps, !visit.cookies().secure())?;
+        Some(Next::to_app(to, self.state.chars().take(LONGEST_STATE).collect()))
+    }
 }

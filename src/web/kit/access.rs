@@ -14,6 +14,7 @@ use actix_web::web::Data;
 
 use crate::config::LiveSettings;
 use crate::login::SessionToken;
+use crate::web::kit::app_paths::{AUTHZ, ON_HOSTS};
 use crate::web::kit::call::Call;
 use crate::web::kit::client::ClientAddress;
 use crate::web::kit::error_page::answer;
@@ -21,9 +22,10 @@ use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::{Edge, Visit};
 
-/// Paths that answer everybody: for monitoring and for gateways, and what the page of the refusal is made of.
+/// Paths that answer everybody: for monitoring and for gateways, and what the page of the refusal is made of. What
+/// proxies ask about an application, too: who is refused here cannot sign in, and who is signed in is spared.
 const SPARED: [&str; 4] = ["/healthz", "/readyz", "/metrics", "/favicon.ico"];
-const SPARED_UNDER: [&str; 2] = ["/static/", "/sms/reports/"];
+const SPARED_UNDER: [&str; 4] = ["/static/", "/sms/reports/", AUTHZ, ON_HOSTS];
 /// What a browser that an account knows may reach.
 const KNOWN: [&str; 7] =
     ["/", "/login", "/logout", "/api/v1/captcha", "/api/v1/login", "/api/v1/logout", "/api/v1/session"];

@@ -147,7 +147,8 @@ fn values<'a>(headers: &'a HeaderMap, name: &str) -> impl Iterator<Item = &'a st
     pairs.filter(move |(sent, _)| *sent == name).map(|(_, value)| value)
 }
 
-fn seconds(span: Duration) -> actix_web::cookie::time::Duration {
+/// As cookies count.
+pub fn seconds(span: Duration) -> actix_web::cookie::time::Duration {
     actix_web::cookie::time::Duration::seconds(i64::try_from(span.as_secs()).unwrap_or(i64::MAX))
 }
 

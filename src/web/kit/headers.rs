@@ -7,6 +7,8 @@ use actix_web::middleware::Next;
 use actix_web::{Error, web};
 use url::Url;
 
+use crate::web::kit::app_paths::{AUTHZ, ON_HOSTS};
+
 type Fixed = (HeaderName, HeaderValue);
 
 /// Made once at start. Each answer then costs only a few reference counts.
@@ -20,6 +22,14 @@ pub struct SecurityHeaders {
 /// only to us. Nothing else is allowed.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; worker-src 'self'; \
     connect-src 'self'; img-src 'self' data:; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+/// The same for a page whose forms end at the host of an application, of which `origin` is.
+pub fn let_forms_end_at(origin: &str, headers: &mut HeaderMap) {
+    let policy = PAGE_POLICY.replace("form-action 'self'", &format!("form-action 'self' {origin}"));
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+}
+
 /// JSON and images load nothing, even if a browser displays them.
 const OTHER_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 const NO_FEATURES: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
@@ -69,9 +79,14 @@ pub async fn secure<B: MessageBody + 'static>(
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
     let headers = request.app_data::<web::Data<SecurityHeaders>>().cloned();
+    let is_elsewhere = [AUTHZ, ON_HOSTS].iter().any(|folder| request.path().starts_with(folder));
     let mut response = next.call(request).await?;
     if let Some(fixed) = headers {
         fixed.apply(response.headers_mut());
+        // Whether browsers keep to https at the host of an application is for its owner to say.
+        if is_elsewhere {
+            response.headers_mut().remove(header::STRICT_TRANSPORT_SECURITY);
+        }
     }
     Ok(response)
 }

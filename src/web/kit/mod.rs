@@ -3,6 +3,8 @@
 #[cfg(feature = "server")]
 pub mod access;
 #[cfg(feature = "server")]
+pub mod app_paths;
+#[cfg(feature = "server")]
 pub mod assets;
 #[cfg(feature = "server")]
 pub mod broken;

@@ -1,12 +1,26 @@
-//! The target after signing in: always a path on this origin.
+//! The target after signing in: a path on this origin, or an address at an application.
 
+use actix_web::HttpResponse;
 use url::{Url, form_urlencoded};
+
+use crate::gate::ReturnUrl;
+use crate::web::kit::headers;
 
 const LONGEST: usize = 512;
 
-/// A `next` that is safe to put into `Location` unchanged.
+/// A target that is safe to put into `Location` unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Next(String);
+pub struct Next {
+    path: String,
+    app: Option<AppTarget>,
+}
+
+/// An address at an application, and what the sign-in was told of the browser's state there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppTarget {
+    pub to: ReturnUrl,
+    pub state: String,
+}
 
 impl Next {
     /// None for a path that might leave this origin, however a browser or a proxy reads it. Also None for
@@ -22,19 +36,48 @@ impl Next {
             .iter()
             .any(|trick| lower.contains(trick));
         (text.starts_with('/') && plain && !hides && !comes_back(path) && stays(text))
-            .then(|| Self(text.to_owned()))
+            .then(|| Self { path: text.to_owned(), app: None })
+    }
+
+    /// To an application, by way of `/login`, which lets the browser in there.
+    pub fn to_app(to: ReturnUrl, state: String) -> Self {
+        let next = Self { path: String::new(), app: Some(AppTarget { to, state }) };
+        Self { path: next.by_way_of("/login"), ..next }
+    }
+
+    pub const fn app(&self) -> Option<&AppTarget> {
+        self.app.as_ref()
+    }
+
+    /// The hidden fields with which a form keeps it.
+    pub fn fields(&self) -> Vec<(&'static str, &str)> {
+        match &self.app {
+            Some(AppTarget { to, state }) => vec![("rd", to.as_str()), ("state", state)],
+            None => vec![("next", &self.path)],
+        }
+    }
+
+    /// Lets the forms of a page end at the application: browsers hold each redirect of a form to `form-action`.
+    pub fn open_forms(&self, response: &mut HttpResponse) {
+        if let Some(app) = &self.app {
+            headers::let_forms_end_at(&app.to.origin(), response.headers_mut());
+        }
     }
 
     /// The default target.
     pub fn home() -> Self {
-        Self("/account".into())
+        Self { path: "/account".into(), app: None }
     }
 
     /// One of our pages that then leads to this target: `/login?next=/admin/messages`.
     pub fn by_way_of(&self, page: &str) -> String {
-        let query: String = form_urlencoded::byte_serialize(self.0.as_bytes()).collect();
-        // A query may contain a plain slash (RFC 3986, 3.4), which is easier to read.
-        format!("{page}?next={}", query.replace("%2F", "/"))
+        let encoded = |text: &str| {
+            let query: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+            // A query may contain a plain slash (RFC 3986, 3.4), which is easier to read.
+            query.replace("%2F", "/")
+        };
+        let pairs = self.fields().into_iter().map(|(name, value)| format!("{name}={}", encoded(value)));
+        format!("{page}?{}", pairs.collect::<Vec<_>>().join("&"))
     }
 
     /// A page followed by the next target, if there is one.
@@ -43,7 +86,7 @@ impl Next {
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.path
     }
 }
 

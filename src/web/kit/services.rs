@@ -10,6 +10,7 @@ use crate::audit::{AttackWatch, Audit};
 use crate::captcha::CaptchaService;
 use crate::config::LiveHandle;
 use crate::custom::{CustomLimits, TokenGate};
+use crate::gate::Gate;
 use crate::login::{
     Accounts, ApiTokens, AuthPolicy, ByCode, GuardedAttempts, PasswordHasher, Registration, Sessions,
     SignInService, SubmittedForms,
@@ -40,6 +41,8 @@ pub struct Services {
     pub public_url: String,
     pub accounts: Accounts,
     pub sessions: Sessions,
+    /// Who may use which application.
+    pub gate: Gate,
     /// Recognises forms that are sent twice.
     pub forms: SubmittedForms,
     /// API tokens of other programs.

@@ -19,7 +19,7 @@ use url::{Url, form_urlencoded};
 
 use crate::clock::{Clock, Micros};
 use crate::entropy::Entropy;
-use crate::login::DeviceCookies;
+use crate::login::{DeviceCookies, SessionToken};
 use crate::request_id::RequestIds;
 use crate::secret::MasterKey;
 use crate::web::kit::client::{ClientAddress, TrustedProxies};
@@ -184,6 +184,14 @@ impl Visit {
         self.edge.cookies
     }
 
+    pub fn trusted(&self) -> &TrustedProxies {
+        &self.edge.trusted
+    }
+
+    pub fn new_token(&self) -> SessionToken {
+        SessionToken::random(&self.edge.entropy)
+    }
+
     pub fn sends_codes(&self) -> bool {
         self.edge.sends_codes
     }
@@ -204,16 +212,7 @@ impl Visit {
 
     /// A page with the necessary cookies.
     pub fn page(&self, status: StatusCode, page: &impl Template) -> HttpResponse {
-        let mut response = match page.render() {
-            Ok(html) => HttpResponse::build(status)
-                .insert_header((CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")))
-                .insert_header((CONTENT_LANGUAGE, HeaderValue::from_static(self.locale.code())))
-                .body(html),
-            Err(error) => {
-                tracing::error!(%error, "a template cannot be rendered");
-                HttpResponse::InternalServerError().finish()
-            }
-        };
+        let mut response = self.bare_page(status, page);
         let jar = self.edge.cookies;
         if self.had_flash {
             set(&mut response, jar.end_flash());
@@ -225,6 +224,20 @@ impl Visit {
             set(&mut response, jar.browser(self.browser.encode()));
         }
         response
+    }
+
+    /// A page that sets no cookies: at the host of an application none of ours belong.
+    pub fn bare_page(&self, status: StatusCode, page: &impl Template) -> HttpResponse {
+        match page.render() {
+            Ok(html) => HttpResponse::build(status)
+                .insert_header((CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")))
+                .insert_header((CONTENT_LANGUAGE, HeaderValue::from_static(self.locale.code())))
+                .body(html),
+            Err(error) => {
+                tracing::error!(%error, "a template cannot be rendered");
+                HttpResponse::InternalServerError().finish()
+            }
+        }
     }
 
     /// 303 to one of our paths, with an optional message for that page.

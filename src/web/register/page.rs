@@ -11,14 +11,13 @@ use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeFields;
 use crate::web::code::page::{CodeStage, parse_both, parse_phone, send, step_of};
 use crate::web::code::view::CodeStep;
-use crate::web::form::fields::{FormPairs, GuardedFields, NextQuery};
+use crate::web::form::fields::{FormPairs, GuardedFields, NextFields};
 use crate::web::form::notice::Notice;
 use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
 use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, FieldErrors, Message};
-use crate::web::kit::next::Next;
 use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
@@ -32,7 +31,8 @@ use crate::web::session::{unless_signed_in, welcome};
 pub struct RegisterForm {
     pub login: String,
     pub password: SecretField,
-    pub next: String,
+    #[serde(flatten)]
+    pub to: NextFields,
     #[serde(flatten)]
     pub fields: CodeFields,
     #[serde(flatten)]
@@ -43,9 +43,9 @@ const HINTS: Hints =
     Hints { login_max: crate::login::LONGEST_LOGIN, password_min: crate::login::SHORTEST_PASSWORD };
 
 /// `GET /register`
-pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> WebResult {
+pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> WebResult {
     let page = |visit: &Visit, next| RegisterPage::new(visit, HINTS, next).respond(visit);
-    unless_signed_in(visit, &services, Next::parse(&query.next), page).await
+    unless_signed_in(visit, &services, &query, page).await
 }
 
 /// `POST /register`
@@ -56,7 +56,7 @@ pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared)
 async fn register(visit: Visit, form: RegisterForm, services: Shared) -> WebResult {
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
-        let page = RegisterPage::new(&visit, HINTS, Next::parse(&form.next)).login(&form.login);
+        let page = RegisterPage::new(&visit, HINTS, form.to.target(&visit, &live)).login(&form.login);
         page.step(step).notice(notice).captcha(captcha).respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
@@ -87,7 +87,7 @@ async fn register(visit: Visit, form: RegisterForm, services: Shared) -> WebResu
     };
     Ok(match services.registration.register(&live, request).await? {
         RegistrationOutcome::Made(account) => {
-            let (next, flash) = (Next::parse(&form.next), Some(Flash::Registered));
+            let (next, flash) = (form.to.target(&visit, &live), Some(Flash::Registered));
             let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Password).await?;
             // None: the new password was already reset. The user can sign in with the reset one.
             response.unwrap_or_else(|| visit.see_other("/login", None))

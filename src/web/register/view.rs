@@ -71,7 +71,11 @@ impl RegisterPage {
     }
 
     pub fn respond(&self, visit: &Visit) -> HttpResponse {
-        with_wait(visit.page(self.notice.status(), self), self.notice.wait())
+        let mut response = visit.page(self.notice.status(), self);
+        if let Some(next) = &self.next {
+            next.open_forms(&mut response);
+        }
+        with_wait(response, self.notice.wait())
     }
 
     fn focus(&self) -> &'static str {

@@ -10,10 +10,13 @@ use actix_web::dev::Payload;
 use actix_web::web::Data;
 use actix_web::{Error, FromRequest, HttpRequest, HttpResponse};
 
+use crate::config::LiveSettings;
 use crate::db::DbError;
+use crate::gate::is_fresh;
 use crate::login::{Account, AuthenticatedSession, SessionToken, SignInClient, SignedInBy};
+use crate::web::form::fields::NextFields;
 use crate::web::kit::flash::Flash;
-use crate::web::kit::next::Next;
+use crate::web::kit::next::{AppTarget, Next};
 use crate::web::kit::problem::Problem;
 use crate::web::kit::services::{Services, Shared};
 use crate::web::kit::visit::{self, Edge, Visit};
@@ -144,15 +147,54 @@ pub async fn welcome(
     Ok(Some(response))
 }
 
-/// The page for signing in, or a redirect for a user who is already signed in.
+/// The page for signing in, or a redirect for a user who is already signed in, recently enough for where they go.
 pub async fn unless_signed_in(
     visit: Visit,
     services: &Services,
-    next: Option<Next>,
+    to: &NextFields,
     page: impl FnOnce(&Visit, Option<Next>) -> HttpResponse,
 ) -> Result<HttpResponse, WebError> {
-    Ok(match signed_in(&visit, services).await? {
-        Some(_) => visit.keep_flash().see_other(next.unwrap_or_else(Next::home).as_str(), None),
-        None => page(&visit, next),
+    let live = visit.live(services);
+    let next = to.target(&visit, &live);
+    let who = signed_in(&visit, services).await?;
+    let stays = |who: &AuthenticatedSession| match next.as_ref().and_then(Next::app) {
+        Some(app) => !who.account.must_change_password && !is_recent_enough(&visit, &live, who, app),
+        None => false,
+    };
+    Ok(match who {
+        Some(who) if !stays(&who) && who.account.must_change_password => {
+            visit.keep_flash().see_other(&Next::after(Next::home().as_str(), next.as_ref()), None)
+        }
+        Some(who) if !stays(&who) => {
+            visit.keep_flash().see_other(next.unwrap_or_else(Next::home).as_str(), None)
+        }
+        _ => page(&visit, next),
     })
+}
+
+/// Whether a sign-in is recent enough for a part of an application.
+pub fn is_recent_enough(
+    visit: &Visit,
+    live: &LiveSettings,
+    who: &AuthenticatedSession,
+    to: &AppTarget,
+) -> bool {
+    let session = &who.session;
+    to.to.app(&live.apps).is_some_and(|app| {
+        is_fresh(app, to.to.target(), session.created_at, session.verified_at, visit.now())
+    })
+}
+
+/// Where the browser of a session gets one at an application's host. Without the state that it was given there, it
+/// begins there.
+pub async fn let_in(
+    services: &Services,
+    who: &AuthenticatedSession,
+    to: &AppTarget,
+) -> Result<String, DbError> {
+    if to.state.is_empty() {
+        return Ok(to.to.as_str().to_owned());
+    }
+    let code = services.gate.permit(who.session.id, &to.to, &to.state).await?;
+    Ok(format!("{}/.gatehouse/callback?code={}", to.to.origin(), code.expose()))
 }

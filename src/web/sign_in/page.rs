@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::captcha::CaptchaForm;
 use crate::login::{Password, Username};
-use crate::web::form::fields::{FormPairs, GuardedFields, NextQuery};
+use crate::web::form::fields::{FormPairs, GuardedFields, NextFields};
 use crate::web::form::notice::Notice;
 use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::{FormReply, TriedPassword};
@@ -17,7 +17,7 @@ use crate::web::kit::secret_field::SecretField;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::WebResult;
-use crate::web::session::{signed_in, unless_signed_in, welcome};
+use crate::web::session::{is_recent_enough, let_in, signed_in, unless_signed_in, welcome};
 use crate::web::sign_in::view::LoginPage;
 
 /// `POST /login`
@@ -26,15 +26,24 @@ use crate::web::sign_in::view::LoginPage;
 pub struct LoginForm {
     pub login: String,
     pub password: SecretField,
-    pub next: String,
+    #[serde(flatten)]
+    pub to: NextFields,
     #[serde(flatten)]
     pub guarded: GuardedFields,
 }
 
-/// `GET /login`
-pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> WebResult {
-    let next = Next::parse(&query.next);
+/// `GET /login`. Whoever is signed in already goes on from here, to an application, too.
+pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> WebResult {
     let live = visit.live(&services);
+    let next = query.target(&visit, &live);
+    if let Some(app) = next.as_ref().and_then(Next::app)
+        && let Some(who) = signed_in(&visit, &services).await?
+        && !who.account.must_change_password
+        && is_recent_enough(&visit, &live, &who, app)
+    {
+        let leads = let_in(&services, &who, app).await?;
+        return Ok(visit.keep_flash().see_other(&leads, None));
+    }
     // Whoever is known nowhere here would be asked anyway.
     let asks = live.access.challenges_everyone(visit.now()).is_some() && visit.known_devices().is_empty();
     if asks && signed_in(&visit, &services).await?.is_none() {
@@ -45,7 +54,7 @@ pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> We
         let reply = FormReply { visit: &visit, services: &services, live: &live, form, show: &show };
         return Ok(reply.challenged(Notice::None).await);
     }
-    unless_signed_in(visit, &services, next, |visit, next| LoginPage::new(visit, next).respond(visit)).await
+    unless_signed_in(visit, &services, &query, |visit, next| LoginPage::new(visit, next).respond(visit)).await
 }
 
 /// `POST /login`
@@ -56,7 +65,7 @@ pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared)
 async fn sign_in(visit: Visit, form: LoginForm, services: Shared) -> WebResult {
     let live = visit.live(&services);
     let show = |notice, captcha| -> HttpResponse {
-        let page = LoginPage::new(&visit, Next::parse(&form.next)).login(&form.login);
+        let page = LoginPage::new(&visit, form.to.target(&visit, &live)).login(&form.login);
         page.notice(notice).captcha(captcha).respond(&visit)
     };
     let reply =
@@ -64,7 +73,7 @@ async fn sign_in(visit: Visit, form: LoginForm, services: Shared) -> WebResult {
     let ((login, password), solved) = reply.admit(&form.guarded, |errors| parse(&form, errors)).await?;
     match reply.try_password(login, password, solved).await? {
         TriedPassword::Right(owner) => {
-            let next = Next::parse(&form.next);
+            let next = form.to.target(&visit, &live);
             let response = welcome(&visit, &services, &owner, next, None, owner.shown()).await?;
             // None: the password was changed while this one was verified.
             Ok(response.unwrap_or_else(|| reply.plain(Notice::Rejected)))

@@ -55,7 +55,11 @@ impl LoginPage {
     }
 
     pub fn respond(&self, visit: &Visit) -> HttpResponse {
-        with_wait(visit.page(self.notice.status(), self), self.notice.wait())
+        let mut response = visit.page(self.notice.status(), self);
+        if let Some(next) = &self.next {
+            next.open_forms(&mut response);
+        }
+        with_wait(response, self.notice.wait())
     }
 
     /// The focus: the field with an error, otherwise the first field to type again. A page with a wait sets

@@ -9,23 +9,22 @@ use crate::web::captcha::view::CaptchaBlock;
 use crate::web::code::fields::CodeForm;
 use crate::web::code::page::{CodeStage, parse_both, send, step_of};
 use crate::web::code::view::{CodePage, CodeStep};
-use crate::web::form::fields::{FormPairs, NextQuery};
+use crate::web::form::fields::{FormPairs, NextFields};
 use crate::web::form::notice::Notice;
 use crate::web::form::once::{FormReach, once};
 use crate::web::form::reply::FormReply;
 use crate::web::kit::extract::UnreadBody;
 use crate::web::kit::flash::Flash;
 use crate::web::kit::message::{Field, Message};
-use crate::web::kit::next::Next;
 use crate::web::kit::services::Shared;
 use crate::web::kit::visit::Visit;
 use crate::web::kit::web_error::WebResult;
 use crate::web::session::{unless_signed_in, welcome};
 
 /// `GET /login/code`
-pub async fn show(visit: Visit, query: Query<NextQuery>, services: Shared) -> WebResult {
+pub async fn show(visit: Visit, query: Query<NextFields>, services: Shared) -> WebResult {
     let page = |visit: &Visit, next| CodePage::new(visit, Purpose::Login, None, next).respond(visit);
-    unless_signed_in(visit, &services, Next::parse(&query.next), page).await
+    unless_signed_in(visit, &services, &query, page).await
 }
 
 /// `POST /login/code`
@@ -36,7 +35,7 @@ pub async fn submit(visit: Visit, body: UnreadBody<FormPairs>, services: Shared)
 async fn sign_in(visit: Visit, form: CodeForm, services: Shared) -> WebResult {
     let live = visit.live(&services);
     let page = |step: CodeStep, notice, captcha: CaptchaBlock| {
-        let page = CodePage::new(&visit, Purpose::Login, None, Next::parse(&form.next));
+        let page = CodePage::new(&visit, Purpose::Login, None, form.to.target(&visit, &live));
         page.step(step).notice(notice).captcha(captcha).respond(&visit)
     };
     let show = |notice, captcha| page(step_of(&form.fields, visit.now()), notice, captcha);
@@ -59,7 +58,7 @@ async fn sign_in(visit: Visit, form: CodeForm, services: Shared) -> WebResult {
     let entry = CodeEntry { phone: &phone, code: &code, origin: &origin, browser, known, solved };
     Ok(match services.by_code.sign_in(&live, entry).await? {
         ByCodeOutcome::SignedIn { account, made } => {
-            let (next, flash) = (Next::parse(&form.next), made.then_some(Flash::Registered));
+            let (next, flash) = (form.to.target(&visit, &live), made.then_some(Flash::Registered));
             let response = welcome(&visit, &services, &account, next, flash, SignedInBy::Code).await?;
             response.unwrap_or_else(|| reply.invalid(Field::Code, Message::CodeWrong))
         }

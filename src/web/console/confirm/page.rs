@@ -9,7 +9,7 @@ use crate::login::{Password, SessionToken};
 use crate::web::captcha::view::CaptchaBlock;
 use crate::web::console::confirm::view::ConfirmPage;
 use crate::web::console::guard::{self, Admin, CONFIRM};
-use crate::web::form::fields::{GuardedFields, NextQuery};
+use crate::web::form::fields::{GuardedFields, NextFields};
 use crate::web::form::reply::FormReply;
 use crate::web::kit::message::{Field, FieldErrors, Message};
 use crate::web::kit::next::Next;
@@ -32,7 +32,7 @@ pub struct ConfirmForm {
 const CONSOLE: &str = "/admin";
 
 /// `GET /admin/confirm`
-pub async fn show(visit: Visit, admin: Admin, query: Query<NextQuery>, services: Shared) -> WebResult {
+pub async fn show(visit: Visit, admin: Admin, query: Query<NextFields>, services: Shared) -> WebResult {
     let next = parse_next(&query.next);
     if admin.is_confirmed(&services) {
         return Ok(visit.keep_flash().see_other(place(next.as_ref()), None));

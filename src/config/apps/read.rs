@@ -1,0 +1,138 @@
+//! Reads `[[apps]]` as strictly as the rest of the document.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use url::Url;
+
+use super::host::host;
+use super::{App, AppPart, Apps, PathPattern, Who};
+use crate::config::document::ValueNode;
+use crate::config::error::ConfigLocation;
+use crate::config::reader::{ParseResult, SectionReader};
+use crate::config::values::duration;
+
+/// Applications; hosts, names, paths and parts of one.
+const MOST: usize = 200;
+const LONGEST_NAME: usize = 64;
+/// A session lasts no longer.
+const LONGEST_AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// `public_url` is our own, whose host no application can have.
+pub(in crate::config) fn read(root: &mut SectionReader<'_>, public_url: &Url) -> Apps {
+    let place = root.place_of("apps");
+    let found = root.tables("apps", |section| app(section, public_url)).unwrap_or_default();
+    let Some(place) = place else { return Apps::default() };
+    if found.len() > MOST {
+        let reason = format!("lists {} applications; at most {MOST} are allowed", found.len());
+        root.refuse(place.clone(), "apps".to_owned(), reason);
+    }
+    let (mut names, mut hosts) = (HashSet::new(), HashSet::new());
+    for (index, app) in found.iter().enumerate().filter_map(|(index, app)| Some((index, app.as_ref()?))) {
+        if !names.insert(&app.name) {
+            let reason = format!("{:?} is the name of another application, too", app.name);
+            root.refuse(place.clone(), format!("apps[{index}].name"), reason);
+        }
+        for host in &app.hosts {
+            if !hosts.insert(host) {
+                let reason = format!("{host:?} is listed twice; a host belongs to one application");
+                root.refuse(place.clone(), format!("apps[{index}].hosts"), reason);
+            }
+        }
+    }
+    Apps::new(found.into_iter().flatten().collect())
+}
+
+fn app(section: &mut SectionReader<'_>, public_url: &Url) -> Option<App> {
+    let place = section.place().cloned();
+    let missing = "is missing; write a short name for the console: \"wiki\"";
+    let name = section.required("name", missing, place.clone(), name);
+    let (path, at) = (section.path_of("hosts"), section.place_of("hosts"));
+    let own = public_url.host_str().map(|host| match public_url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    });
+    let hosts = section.list("hosts", |node| match host(node)? {
+        host if Some(&host) == own.as_ref() => Err(format!(
+            "{host:?} is the host of server.public_url, where people sign in; an application needs one of its own"
+        )),
+        host => Ok(host),
+    });
+    let hosts = hosts.unwrap_or_default();
+    if let (true, Some(at)) = (hosts.is_empty() && !section.failed(), at) {
+        section.refuse(
+            at,
+            path,
+            "is missing; name the hosts at which browsers ask for it: [\"wiki.example\"]",
+        );
+    }
+    let who = section.list("who", who).unwrap_or_default();
+    let public = section.list("public", PathPattern::read).unwrap_or_default();
+    let parts = section.tables("parts", part).unwrap_or_default();
+    bounded(
+        section,
+        place,
+        [("hosts", hosts.len()), ("who", who.len()), ("public", public.len()), ("parts", parts.len())],
+    );
+    Some(App { name: name?, hosts, who, public, parts: parts.into_iter().collect::<Option<_>>()? })
+}
+
+fn part(section: &mut SectionReader<'_>) -> Option<AppPart> {
+    let place = section.place().cloned();
+    let missing = "is missing; write which paths it is about: \"/admin/*\"";
+    let path = section.required("path", missing, place.clone(), PathPattern::read);
+    let who = section.list("who", who);
+    let signed_in_within = section.optional("signed_in_within", age);
+    let password_within = section.optional("password_within", age);
+    let asks_nothing = who.is_none() && signed_in_within.is_none() && password_within.is_none();
+    if let (true, false, Some(place)) = (asks_nothing, section.failed(), place) {
+        let reason = "requires nothing; add who, signed_in_within or password_within";
+        section.refuse(place, section.path().to_owned(), reason);
+    }
+    Some(AppPart { path: path?, who, signed_in_within, password_within })
+}
+
+fn bounded(section: &SectionReader<'_>, place: Option<ConfigLocation>, lists: [(&str, usize); 4]) {
+    let Some(place) = place else { return };
+    for (key, length) in lists.into_iter().filter(|(_, length)| *length > MOST) {
+        let reason = format!("has {length} entries; at most {MOST} are allowed");
+        section.refuse(place.clone(), section.path_of(key), reason);
+    }
+}
+
+fn age(node: ValueNode) -> ParseResult<Duration> {
+    duration(Duration::from_secs(60)..=LONGEST_AGE)(node)
+}
+
+fn name(node: ValueNode) -> ParseResult<String> {
+    let text = node.text()?;
+    let plain = !text.trim().is_empty() && text.trim() == text && !text.chars().any(char::is_control);
+    match text.chars().count() {
+        1..=LONGEST_NAME if plain => Ok(text),
+        _ => Err(format!(
+            "{text:?} is not a name; write 1 to {LONGEST_NAME} characters on one line, such as \"wiki\""
+        )),
+    }
+}
+
+fn who(node: ValueNode) -> ParseResult<Who> {
+    let text = node.text()?;
+    let wanted = "write \"everyone\", \"group:staff\" or the name of an account";
+    if text == "everyone" {
+        return Ok(Who::Everyone);
+    }
+    if let Some(group) = text.strip_prefix("group:") {
+        let fits = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
+        if (1..=64).contains(&group.len()) && group.bytes().all(fits) {
+            return Ok(Who::Group(group.to_owned()));
+        }
+        return Err(format!("{group:?} is not a group: use 1 to 64 of a-z, 0-9 and -"));
+    }
+    let odd = |letter: char| {
+        letter.is_whitespace() || letter.is_control() || letter.is_uppercase() || "@:*".contains(letter)
+    };
+    if text.is_empty() || text.len() > 255 || text.chars().any(odd) {
+        return Err(format!("{text:?} is nobody; {wanted}, in lower case"));
+    }
+    Ok(Who::Name(text))
+}

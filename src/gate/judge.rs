@@ -1,0 +1,71 @@
+//! Who may do what at an application: pure questions about its settings, a request and its visitor.
+
+use std::time::Duration;
+
+use crate::clock::Micros;
+use crate::config::{App, AppPart, AskedPath, Who};
+use crate::login::{AppVisitor, Groups};
+
+/// A request to an application.
+#[derive(Debug, Clone, Copy)]
+pub struct AskedOfApp<'a> {
+    pub method: &'a str,
+    /// Path and query, as they were sent.
+    pub target: &'a str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Allowed,
+    /// To somebody who signs in, or does so anew.
+    SignInFirst,
+    /// Signed in, but not to this.
+    Forbidden,
+}
+
+pub fn judge(app: &App, asked: AskedOfApp<'_>, visitor: Option<&AppVisitor>, now: Micros) -> Verdict {
+    let path = AskedPath::of(asked.target);
+    let parts = || app.parts.iter().filter(|part| part.path.may_cover(path));
+    let reads = matches!(asked.method, "GET" | "HEAD");
+    if reads && app.public.iter().any(|public| public.covers(path)) && parts().next().is_none() {
+        return Verdict::Allowed;
+    }
+    let Some(visitor) = visitor.filter(|visitor| !visitor.must_change_password) else {
+        return Verdict::SignInFirst;
+    };
+    let admits = |who: &[Who]| admits(who, visitor.login.as_str(), &visitor.groups);
+    if !admits(&app.who) || !parts().filter_map(|part| part.who.as_deref()).all(admits) {
+        return Verdict::Forbidden;
+    }
+    let fresh = parts().all(|part| part_is_fresh(part, visitor.signed_in_at, visitor.verified_at, now));
+    if fresh { Verdict::Allowed } else { Verdict::SignInFirst }
+}
+
+/// Whether a sign-in is recent enough for what is asked for, whoever it is.
+pub fn is_fresh(app: &App, target: &str, signed_in_at: Micros, verified_at: Micros, now: Micros) -> bool {
+    let path = AskedPath::of(target);
+    let mut parts = app.parts.iter().filter(|part| part.path.may_cover(path));
+    parts.all(|part| part_is_fresh(part, signed_in_at, verified_at, now))
+}
+
+/// Whether somebody may use an application at all.
+pub fn may_use(app: &App, login: &str, groups: &Groups) -> bool {
+    admits(&app.who, login, groups)
+}
+
+fn admits(who: &[Who], login: &str, groups: &Groups) -> bool {
+    who.iter().any(|who| match who {
+        Who::Everyone => true,
+        Who::Group(group) => groups.contains(group),
+        Who::Name(name) => name == login,
+    })
+}
+
+fn part_is_fresh(part: &AppPart, signed_in_at: Micros, verified_at: Micros, now: Micros) -> bool {
+    within(part.signed_in_within, signed_in_at, now) && within(part.password_within, verified_at, now)
+}
+
+/// A time in the future is not valid, except for small differences between clocks.
+fn within(age: Option<Duration>, at: Micros, now: Micros) -> bool {
+    age.is_none_or(|age| at <= now.plus(age) && now.since(at) < age)
+}

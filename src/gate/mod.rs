@@ -1,0 +1,97 @@
+//! The gate: who may use an application behind a reverse proxy, asked for each of its requests.
+
+mod judge;
+mod remembered;
+mod return_url;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::db::DbError;
+use crate::login::{AccountId, AppSessions, AppVisitor, SessionChanges, SessionId, SessionToken};
+
+pub use judge::{AskedOfApp, Verdict, is_fresh, judge, may_use};
+pub use remembered::READ_EVERY;
+use remembered::RememberedVisitors;
+pub use return_url::{ReturnUrl, Scheme};
+
+/// Clones share everything.
+#[derive(Clone)]
+pub struct Gate {
+    sessions: AppSessions,
+    remembered: Arc<RememberedVisitors>,
+}
+
+impl Gate {
+    pub fn new(sessions: AppSessions, changes: SessionChanges, clock: Clock) -> Self {
+        Self { sessions, remembered: Arc::new(RememberedVisitors::new(changes, clock)) }
+    }
+
+    /// Who is signed in at a host, by its cookie. Costs no SQL while nothing about them has changed, but for one read
+    /// and one write a minute. Once the changes could not be read for five seconds, it asks the database each time.
+    pub async fn visitor(
+        &self,
+        host: &str,
+        token: &SessionToken,
+    ) -> Result<Option<Arc<AppVisitor>>, DbError> {
+        let hash = self.sessions.hash(host, token);
+        self.remembered.get(hash, || self.sessions.find(hash)).await
+    }
+
+    /// Reads what has changed since the last call; call it each [`READ_EVERY`].
+    pub async fn follow_changes(&self) -> Result<(), DbError> {
+        self.remembered.follow().await
+    }
+
+    /// What the sign-in is told of the state of a browser at a host.
+    pub fn told_state(&self, host: &str, state: &SessionToken) -> String {
+        self.sessions.told_state(host, state)
+    }
+
+    /// A code with which the browser of a session gets one at the host of `to`.
+    pub async fn permit(
+        &self,
+        session: SessionId,
+        to: &ReturnUrl,
+        state: &str,
+    ) -> Result<SessionToken, DbError> {
+        self.sessions.permit(session, to.host(), state, to.as_str()).await
+    }
+
+    /// The session at a host that a code permits, and where its browser wanted to go.
+    pub async fn redeem(
+        &self,
+        host: &str,
+        code: &SessionToken,
+        state: &SessionToken,
+    ) -> Result<Option<(SessionToken, String)>, DbError> {
+        self.sessions.redeem(code, host, &self.told_state(host, state)).await
+    }
+
+    /// The session here behind the cookie of a host, with which it ends.
+    pub async fn parent(
+        &self,
+        host: &str,
+        token: &SessionToken,
+    ) -> Result<Option<(AccountId, SessionId)>, DbError> {
+        self.sessions.parent(self.sessions.hash(host, token)).await
+    }
+
+    /// Forgets who has just signed out, before the change is read.
+    pub fn forget(&self, account: AccountId) {
+        self.remembered.forget(account);
+    }
+
+    /// The hosts at which each of an account's sessions is used.
+    pub async fn hosts(&self, account: AccountId) -> Result<Vec<(SessionId, String)>, DbError> {
+        self.sessions.hosts(account).await
+    }
+
+    /// Deletes codes that nobody brought, and changes that everybody has read.
+    pub async fn purge(&self, batch: u32) -> Result<u64, DbError> {
+        self.remembered.purge().await?;
+        self.sessions.purge_codes(batch).await
+    }
+}

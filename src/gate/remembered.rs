@@ -1,0 +1,129 @@
+//! Visitors of applications whom this instance remembers between their requests.
+//!
+//! A change is a row that every instance reads several times a second; what is remembered of its account is then
+//! forgotten. What was read from the database before a change is not remembered after it.
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+use tokio::time::Instant;
+
+use crate::clock::{Clock, Micros};
+use crate::db::DbError;
+use crate::login::{AccountId, AppTokenHash, AppVisitor, CHANGES_LAST, SessionChanges};
+
+/// How often changes are read: a session that ends does so everywhere within a second.
+pub const READ_EVERY: Duration = Duration::from_millis(250);
+/// Nothing that is remembered is used once the changes could not be read for so long.
+const BELIEVED: Duration = Duration::from_secs(5);
+/// A visitor is read anew after that, which also records that the session is in use.
+const READ_AGAIN: Duration = Duration::from_secs(60);
+/// Visitors at once. Of more, those that came longest ago are read again.
+const MOST: usize = 100_000;
+
+pub struct RememberedVisitors {
+    visitors: Cache<AppTokenHash, Remembered>,
+    state: Mutex<FollowState>,
+    changes: SessionChanges,
+    clock: Clock,
+}
+
+#[derive(Clone)]
+struct Remembered {
+    visitor: Arc<AppVisitor>,
+    read_at: Instant,
+}
+
+#[derive(Default)]
+struct FollowState {
+    /// How often something was forgotten.
+    generation: u64,
+    /// When the last read of changes that succeeded began.
+    followed_at: Option<Instant>,
+    /// The changes that it found.
+    seen: HashSet<String>,
+}
+
+impl RememberedVisitors {
+    pub fn new(changes: SessionChanges, clock: Clock) -> Self {
+        Self { visitors: Cache::new(MOST), state: Mutex::default(), changes, clock }
+    }
+
+    /// The visitor of a token: remembered, or by `read`, which one of several at once does for all.
+    pub async fn get<F>(
+        &self,
+        token: AppTokenHash,
+        read: impl Fn() -> F,
+    ) -> Result<Option<Arc<AppVisitor>>, DbError>
+    where
+        F: Future<Output = Result<Option<AppVisitor>, DbError>>,
+    {
+        if !self.is_followed() {
+            return Ok(read().await?.map(Arc::new));
+        }
+        let now = Instant::now();
+        if let Some(found) = self.visitors.get(&token) {
+            if now.duration_since(found.read_at) < READ_AGAIN {
+                return Ok(self.unless_idle(found.visitor));
+            }
+            self.visitors.remove_if(&token, |old| old.read_at == found.read_at);
+        }
+        let guard = match self.visitors.get_value_or_guard_async(&token).await {
+            Ok(found) => return Ok(self.unless_idle(found.visitor)),
+            Err(guard) => guard,
+        };
+        let before = self.state.lock().generation;
+        let Some(visitor) = read().await?.map(Arc::new) else { return Ok(None) };
+        let state = self.state.lock();
+        if state.generation == before {
+            // It fails if the entry was forgotten meanwhile, which is right.
+            let _ = guard.insert(Remembered { visitor: Arc::clone(&visitor), read_at: now });
+        }
+        drop(state);
+        Ok(Some(visitor))
+    }
+
+    /// Forgets the accounts that have changed since the last call.
+    pub async fn follow(&self) -> Result<(), DbError> {
+        let began = Instant::now();
+        let recent = self.changes.recent().await?;
+        let mut state = self.state.lock();
+        // Changes that came and went unread, or none that can be told from those.
+        let missed = state.followed_at.is_none_or(|at| began.duration_since(at) > CHANGES_LAST / 2);
+        let news: HashSet<AccountId> =
+            recent.iter().filter(|(id, _)| !state.seen.contains(id)).map(|(_, account)| *account).collect();
+        state.followed_at = Some(began);
+        state.seen = recent.into_iter().map(|(id, _)| id).collect();
+        if missed {
+            state.generation += 1;
+            self.visitors.clear();
+        } else if !news.is_empty() {
+            state.generation += 1;
+            self.visitors.retain(|_, found| !news.contains(&found.visitor.account));
+        }
+        Ok(())
+    }
+
+    pub fn forget(&self, account: AccountId) {
+        let mut state = self.state.lock();
+        state.generation += 1;
+        self.visitors.retain(|_, found| found.visitor.account != account);
+    }
+
+    pub async fn purge(&self) -> Result<u64, DbError> {
+        self.changes.purge().await
+    }
+
+    fn is_followed(&self) -> bool {
+        self.state.lock().followed_at.is_some_and(|at| at.elapsed() < BELIEVED)
+    }
+
+    fn unless_idle(&self, visitor: Arc<AppVisitor>) -> Option<Arc<AppVisitor>> {
+        let now: Micros = self.clock.now();
+        (now < visitor.idle_until).then_some(visitor)
+    }
+}

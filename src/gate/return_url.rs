@@ -1,0 +1,98 @@
+//! The address at an application to which somebody returns from signing in.
+
+use url::Url;
+
+use crate::config::{App, Apps};
+
+/// Longer addresses are not returned to; browsers and proxies cut them off at about 8 KiB.
+const LONGEST: usize = 2_048;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    Http,
+    Https,
+}
+
+/// An address that has one reading: at exactly the host of an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReturnUrl {
+    text: String,
+    scheme: Scheme,
+    host: String,
+}
+
+impl Scheme {
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "http" => Some(Self::Http),
+            "https" => Some(Self::Https),
+            _ => None,
+        }
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+impl ReturnUrl {
+    /// None unless it leads to the host of an application, however a browser reads it. `allows_http`: an address
+    /// without TLS is one, too, as it is while the sign-in itself has none.
+    pub fn parse(text: &str, apps: &Apps, allows_http: bool) -> Option<Self> {
+        // Browsers drop tabs and newlines, and read a backslash as a slash: none of that is visible ASCII as it stands
+        // in an address.
+        let plain = |byte: u8| byte.is_ascii_graphic() && !b"\\\"<>^`{|}#".contains(&byte);
+        if text.len() > LONGEST || !text.bytes().all(plain) {
+            return None;
+        }
+        let (scheme, rest) = text.split_once("://")?;
+        let scheme = Scheme::parse(scheme).filter(|scheme| *scheme == Scheme::Https || allows_http)?;
+        let host = &rest[..rest.find('/')?];
+        let (listed, _) = apps.at(host).filter(|(listed, _)| *listed == host)?;
+        // Once more by a parser that follows browsers.
+        let url = Url::parse(text).ok()?;
+        let read = url.host_str().map(|name| match url.port() {
+            Some(port) => format!("{name}:{port}"),
+            None => name.to_owned(),
+        });
+        let same =
+            url.scheme() == scheme.as_str() && read.as_deref() == Some(listed) && url.username().is_empty();
+        (same && url.password().is_none()).then(|| Self {
+            text: text.to_owned(),
+            scheme,
+            host: listed.to_owned(),
+        })
+    }
+
+    /// For a request to an application: its own address, or the root where that has more than one reading.
+    pub fn of(scheme: Scheme, host: &str, target: &str, apps: &Apps, allows_http: bool) -> Option<Self> {
+        let origin = format!("{}://{host}", scheme.as_str());
+        Self::parse(&format!("{origin}{target}"), apps, allows_http)
+            .or_else(|| Self::parse(&format!("{origin}/"), apps, allows_http))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Scheme and host.
+    pub fn origin(&self) -> String {
+        format!("{}://{}", self.scheme.as_str(), self.host)
+    }
+
+    /// Path and query.
+    pub fn target(&self) -> &str {
+        &self.text[self.origin().len()..]
+    }
+
+    pub fn app<'a>(&self, apps: &'a Apps) -> Option<&'a App> {
+        apps.at(&self.host).map(|(_, app)| app.as_ref())
+    }
+}

@@ -1,0 +1,203 @@
+//! Sessions at the hosts of applications. Each belongs to a session here and ends with it, has a token of its own,
+//! and opens nothing at any other host.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sqlx::{query, query_as};
+
+use super::accounts::Groups;
+use super::sessions::TOUCH_EVERY;
+use super::{AccountId, SessionId, SessionSettings, SessionToken, Username, id};
+use crate::clock::{Clock, Micros};
+use crate::db::{Db, DbError, on_db};
+use crate::entropy::Entropy;
+use crate::secret::SubKey;
+
+/// From the sign-in to the application's host is one redirect.
+const CODE_LASTS: Duration = Duration::from_secs(60);
+
+/// Somebody who is signed in at an application's host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppVisitor {
+    pub session: SessionId,
+    pub account: AccountId,
+    pub login: Username,
+    pub groups: Groups,
+    pub must_change_password: bool,
+    pub signed_in_at: Micros,
+    /// When the password was last entered; the earliest time if never.
+    pub verified_at: Micros,
+    /// When it ends if it is not used.
+    pub idle_until: Micros,
+}
+
+#[derive(Clone)]
+pub struct AppSessions {
+    db: Db,
+    clock: Clock,
+    entropy: Entropy,
+    key: SubKey,
+    settings: SessionSettings,
+}
+
+/// The keyed hash under which a token is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AppTokenHash([u8; 32]);
+
+impl AppSessions {
+    /// `key` is the key for hashing tokens and codes.
+    pub const fn new(db: Db, clock: Clock, entropy: Entropy, key: SubKey, settings: SessionSettings) -> Self {
+        Self { db, clock, entropy, key, settings }
+    }
+
+    /// A code with which the browser of this session, whose state at `host` is known, gets a session there.
+    pub async fn permit(
+        &self,
+        session: SessionId,
+        host: &str,
+        state: &str,
+        target: &str,
+    ) -> Result<SessionToken, DbError> {
+        const SQL: &str = "INSERT INTO app_codes (code_hash, session, state, target, expires_at)
+            VALUES ($1, $2, $3, $4, $5)";
+        let code = SessionToken::random(&self.entropy);
+        let expires_at = self.db.now(&self.clock).await?.plus(CODE_LASTS).0;
+        on_db!(&self.db, pool => query(SQL).bind(text(self.hash_of_code(host, &code))).bind(session.to_string())
+            .bind(state).bind(target).bind(expires_at).execute(pool).await.map(drop))?;
+        Ok(code)
+    }
+
+    /// The session that the code permits, and where its browser wanted to go. Whoever brings it, a code is used up by it.
+    pub async fn redeem(
+        &self,
+        code: &SessionToken,
+        host: &str,
+        state: &str,
+    ) -> Result<Option<(SessionToken, String)>, DbError> {
+        const TAKE: &str =
+            "DELETE FROM app_codes WHERE code_hash = $1 RETURNING session, state, target, expires_at";
+        // A session that has ended in the meantime starts nothing.
+        const START: &str = "INSERT INTO app_sessions (token_hash, session, host, created_at)
+            SELECT $1, id, $3, $4 FROM sessions WHERE id = $2 AND idle_until > $4";
+        const END: &str = "DELETE FROM app_sessions WHERE session = $1 AND host = $2 AND token_hash <> $3";
+        let now = self.db.now(&self.clock).await?;
+        let taken: Option<(String, String, String, i64)> = on_db!(&self.db, pool => query_as(TAKE)
+            .bind(text(self.hash_of_code(host, code))).fetch_optional(pool).await)?;
+        let Some((session, begun, target, expires_at)) = taken else { return Ok(None) };
+        if now.0 >= expires_at || !crate::secret::same(begun.as_bytes(), state.as_bytes()) {
+            return Ok(None);
+        }
+        let token = SessionToken::random(&self.entropy);
+        let rows = on_db!(&self.db, pool => query(START).bind(text(self.hash(host, &token).0)).bind(&session)
+            .bind(host).bind(now.0).execute(pool).await.map(|done| done.rows_affected()))?;
+        if rows == 0 {
+            return Ok(None);
+        }
+        // The browser keeps one cookie for the host, so an earlier one is of no more use.
+        on_db!(&self.db, pool => query(END).bind(&session).bind(host).bind(text(self.hash(host, &token).0))
+            .execute(pool).await.map(drop))?;
+        Ok(Some((token, target)))
+    }
+
+    /// Who is signed in at a host; None if the token is unknown there, or its session has ended. Records at most once
+    /// a minute that the session is in use.
+    pub async fn find(&self, token: AppTokenHash) -> Result<Option<AppVisitor>, DbError> {
+        const SQL: &str =
+            "SELECT s.id AS session, s.account, s.created_at, s.last_seen, s.idle_until, s.ends_at,
+            s.verified_at, a.login, a.must_change_password, g.names AS groups FROM app_sessions p
+            JOIN sessions s ON s.id = p.session JOIN accounts a ON a.id = s.account
+            LEFT JOIN account_groups g ON g.account = s.account
+            WHERE p.token_hash = $1 AND s.idle_until > $2 AND a.disabled_at IS NULL";
+        const TOUCH: &str = "UPDATE sessions SET last_seen = $1, idle_until = $2 WHERE id = $3 AND last_seen < $1 AND idle_until > $1";
+        let now = self.clock.now();
+        let row: Option<StoredVisitor> = on_db!(&self.db, pool => query_as(SQL).bind(text(token.0)).bind(now.0)
+            .fetch_optional(pool).await)?;
+        let Some(row) = row else { return Ok(None) };
+        let (last_seen, ends_at) = (Micros(row.last_seen), Micros(row.ends_at));
+        let mut visitor = row.parse()?;
+        if now.since(last_seen) >= TOUCH_EVERY {
+            visitor.idle_until = now.plus(self.settings.idle).min(ends_at);
+            on_db!(&self.db, pool => query(TOUCH).bind(now.0).bind(visitor.idle_until.0)
+                .bind(visitor.session.to_string()).execute(pool).await.map(drop))?;
+        }
+        Ok(Some(visitor))
+    }
+
+    /// The session here to which a session at a host belongs.
+    pub async fn parent(&self, token: AppTokenHash) -> Result<Option<(AccountId, SessionId)>, DbError> {
+        const SQL: &str = "SELECT s.account, s.id FROM app_sessions p JOIN sessions s ON s.id = p.session
+            WHERE p.token_hash = $1";
+        let row: Option<(String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(text(token.0))
+            .fetch_optional(pool).await)?;
+        let Some((account, session)) = row else { return Ok(None) };
+        Ok(Some((id::stored(AccountId::parse(&account))?, id::stored(SessionId::parse(&session))?)))
+    }
+
+    /// The hosts at which each of the account's sessions is used, in alphabetical order.
+    pub async fn hosts(&self, account: AccountId) -> Result<Vec<(SessionId, String)>, DbError> {
+        const SQL: &str =
+            "SELECT DISTINCT p.session, p.host FROM app_sessions p JOIN sessions s ON s.id = p.session
+            WHERE s.account = $1 ORDER BY p.host, p.session";
+        let rows: Vec<(String, String)> = on_db!(&self.db, pool => query_as(SQL).bind(account.to_string())
+            .fetch_all(pool).await)?;
+        let read = |(session, host): (String, String)| Ok((id::stored(SessionId::parse(&session))?, host));
+        Ok(rows.into_iter().map(read).collect::<Result<_, sqlx::Error>>()?)
+    }
+
+    /// Deletes codes that were never used; returns how many.
+    pub async fn purge_codes(&self, batch: u32) -> Result<u64, DbError> {
+        const SQL: &str = "DELETE FROM app_codes WHERE code_hash IN (SELECT code_hash FROM app_codes
+            WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+        let now = self.db.now(&self.clock).await?.0;
+        Ok(on_db!(&self.db, pool => query(SQL).bind(now).bind(i64::from(batch)).execute(pool).await
+            .map(|done| done.rows_affected()))?)
+    }
+
+    pub fn hash(&self, host: &str, token: &SessionToken) -> AppTokenHash {
+        AppTokenHash(self.key.hash(&[b"session", host.as_bytes(), token.bytes()]))
+    }
+
+    /// What the sign-in is told of a browser's state at a host. The state itself stays in the browser.
+    pub fn told_state(&self, host: &str, state: &SessionToken) -> String {
+        text(self.key.hash(&[b"state", host.as_bytes(), state.bytes()]))
+    }
+
+    fn hash_of_code(&self, host: &str, code: &SessionToken) -> [u8; 32] {
+        self.key.hash(&[b"code", host.as_bytes(), code.bytes()])
+    }
+}
+
+fn text(hash: [u8; 32]) -> String {
+    URL_SAFE_NO_PAD.encode(hash)
+}
+
+#[derive(sqlx::FromRow)]
+struct StoredVisitor {
+    session: String,
+    account: String,
+    created_at: i64,
+    last_seen: i64,
+    idle_until: i64,
+    ends_at: i64,
+    verified_at: i64,
+    login: String,
+    must_change_password: i64,
+    groups: Option<String>,
+}
+
+impl StoredVisitor {
+    fn parse(self) -> Result<AppVisitor, sqlx::Error> {
+        Ok(AppVisitor {
+            session: id::stored(SessionId::parse(&self.session))?,
+            account: id::stored(AccountId::parse(&self.account))?,
+            login: Username::stored(self.login),
+            groups: Groups::stored(self.groups),
+            must_change_password: self.must_change_password != 0,
+            signed_in_at: Micros(self.created_at),
+            verified_at: Micros(self.verified_at),
+            idle_until: Micros(self.idle_until),
+        })
+    }
+}

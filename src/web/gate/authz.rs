@@ -1,0 +1,163 @@
+//! What a proxy asks before it passes a request on: may it pass, and who is it?
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{HeaderName, HeaderValue, LOCATION};
+use actix_web::{HttpRequest, HttpResponse};
+use url::form_urlencoded;
+
+use crate::config::{Apps, LiveSettings};
+use crate::gate::{AskedOfApp, ReturnUrl, Scheme, Verdict, judge};
+use crate::login::{AppVisitor, SessionToken};
+use crate::web::gate::proxied::{AskedHost, ProxiedRequest, Unclear};
+use crate::web::gate::view::{GatePage, GatePageKind};
+use crate::web::kit::cookies;
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::Visit;
+
+/// Which proxy asks, and so which answers it understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    /// Passes every answer but 2xx on to the browser.
+    ForwardAuth,
+    /// nginx makes 500 of everything but 2xx, 401 and 403.
+    AuthRequest,
+}
+
+const REMOTE: [&str; 4] = ["remote-user", "remote-groups", "remote-name", "remote-email"];
+
+/// `/api/authz/forward-auth`
+pub async fn forward_auth(visit: Visit, request: HttpRequest, services: Shared) -> HttpResponse {
+    let asked = ProxiedRequest::forward_auth(&request, visit.trusted());
+    answer(Dialect::ForwardAuth, &visit, &request, asked, &services).await
+}
+
+/// `/api/authz/auth-request`
+pub async fn auth_request(visit: Visit, request: HttpRequest, services: Shared) -> HttpResponse {
+    let asked = ProxiedRequest::auth_request(&request, visit.trusted());
+    answer(Dialect::AuthRequest, &visit, &request, asked, &services).await
+}
+
+/// `/api/authz/ext-authz` and everything below it
+pub async fn ext_authz(visit: Visit, request: HttpRequest, services: Shared) -> HttpResponse {
+    let asked = ProxiedRequest::ext_authz(&request, visit.trusted());
+    answer(Dialect::ForwardAuth, &visit, &request, asked, &services).await
+}
+
+async fn answer(
+    dialect: Dialect,
+    visit: &Visit,
+    request: &HttpRequest,
+    asked: Result<ProxiedRequest, Unclear>,
+    services: &Shared,
+) -> HttpResponse {
+    let asked = match asked {
+        Ok(asked) => asked,
+        Err(Unclear::NoProxy) => return text(StatusCode::FORBIDDEN, &Unclear::NoProxy),
+        Err(unclear) => return text(dialect.undecided(StatusCode::BAD_REQUEST), &unclear),
+    };
+    let live = services.live.snapshot();
+    let found = live.apps.at(&asked.at.host).filter(|_| asked.at.is_allowed(visit));
+    let Some((host, app)) = found else {
+        return text(StatusCode::FORBIDDEN, &"no application in [[apps]] has this host, or not without TLS");
+    };
+    let token =
+        cookies::only_value(request.headers(), app_cookie(asked.at.scheme)).and_then(SessionToken::parse);
+    let visitor = match token {
+        None => None,
+        Some(token) => match services.gate.visitor(host, &token).await {
+            Ok(visitor) => visitor,
+            Err(error) => {
+                tracing::debug!(%error, "nobody can be recognised");
+                return text(dialect.undecided(StatusCode::SERVICE_UNAVAILABLE), &"try again in a moment");
+            }
+        },
+    };
+    let of_app = AskedOfApp { method: &asked.method, target: &asked.target };
+    match judge(app, of_app, visitor.as_deref(), visit.now()) {
+        Verdict::Allowed => admitted(visitor.as_deref()),
+        Verdict::SignInFirst => sign_in_first(dialect, visit, request, &asked, host, &live),
+        Verdict::Forbidden => {
+            let user = visitor.as_ref().map(|visitor| visitor.login.as_str());
+            GatePage::new(visit, GatePageKind::Forbidden, &app.name, user, services).respond(visit)
+        }
+    }
+}
+
+impl Dialect {
+    /// The answer where nothing could be decided.
+    const fn undecided(self, status: StatusCode) -> StatusCode {
+        match self {
+            Self::ForwardAuth => status,
+            Self::AuthRequest => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}
+
+impl AskedHost {
+    /// Without TLS only while the sign-in itself has none: a cookie would be read on its way.
+    pub fn is_allowed(&self, visit: &Visit) -> bool {
+        self.scheme == Scheme::Https || allows_http(visit)
+    }
+
+    /// The address of one of its pages.
+    pub fn url(&self, target: &str, apps: &Apps, visit: &Visit) -> Option<ReturnUrl> {
+        let (host, _) = apps.at(&self.host)?;
+        ReturnUrl::of(self.scheme, host, target, apps, allows_http(visit))
+    }
+}
+
+pub fn allows_http(visit: &Visit) -> bool {
+    !visit.cookies().secure()
+}
+
+/// The cookie of a session at an application's host, which that host alone gets.
+pub const fn app_cookie(scheme: Scheme) -> &'static str {
+    match scheme {
+        Scheme::Https => "__Host-gh_app",
+        Scheme::Http => "gh_app",
+    }
+}
+
+/// Always with all four: a proxy that copies them replaces what the client sent.
+fn admitted(visitor: Option<&AppVisitor>) -> HttpResponse {
+    let mut response = HttpResponse::Ok().finish();
+    let login = visitor.map_or("", |visitor| visitor.login.as_str());
+    let groups = visitor.map(|visitor| visitor.groups.to_string()).unwrap_or_default();
+    for (name, value) in REMOTE.into_iter().zip([login, &groups, login, ""]) {
+        // Names have no control characters (RFC 8265), so this does not fail.
+        let value =
+            HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| HeaderValue::from_static(""));
+        response.headers_mut().insert(HeaderName::from_static(name), value);
+    }
+    response
+}
+
+fn sign_in_first(
+    dialect: Dialect,
+    visit: &Visit,
+    request: &HttpRequest,
+    asked: &ProxiedRequest,
+    host: &str,
+    live: &LiveSettings,
+) -> HttpResponse {
+    let status = match (dialect, asked.method.as_str()) {
+        (Dialect::AuthRequest, _) => StatusCode::UNAUTHORIZED,
+        _ if !ProxiedRequest::shows_pages(request.headers()) => StatusCode::UNAUTHORIZED,
+        (_, "GET" | "HEAD" | "OPTIONS") => StatusCode::FOUND,
+        _ => StatusCode::SEE_OTHER,
+    };
+    // A form that was sent cannot be sent again by an address.
+    let target = if matches!(asked.method.as_str(), "GET" | "HEAD") { asked.target.as_str() } else { "/" };
+    let back = asked.at.url(target, &live.apps, visit);
+    let back = back.map_or_else(String::new, |back| back.as_str().to_owned());
+    let rd: String = form_urlencoded::byte_serialize(back.as_bytes()).collect();
+    let start = format!("{}://{host}/.gatehouse/start?rd={rd}", asked.at.scheme.as_str());
+    HttpResponse::build(status).insert_header((LOCATION, start)).finish()
+}
+
+/// For whoever sets up the proxy.
+fn text(status: StatusCode, reason: &dyn std::fmt::Display) -> HttpResponse {
+    HttpResponse::build(status)
+        .content_type("text/plain; charset=utf-8")
+        .body(format!("gatehouse: {reason}\n"))
+}

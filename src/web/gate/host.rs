@@ -1,0 +1,203 @@
+//! `/.gatehouse/` at the host of an application: the way to the sign-in and back, and signing out.
+
+use actix_web::cookie::{Cookie, SameSite};
+use actix_web::http::header::{HeaderMap, LOCATION, ORIGIN};
+use actix_web::web::{Path, Query};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Deserialize;
+use url::form_urlencoded;
+
+use crate::config::LiveSettings;
+use crate::gate::{ReturnUrl, Scheme};
+use crate::login::SessionToken;
+use crate::web::gate::authz::{allows_http, app_cookie};
+use crate::web::gate::proxied::AskedHost;
+use crate::web::gate::view::{GatePage, GatePageKind};
+use crate::web::kit::assets;
+use crate::web::kit::cookies;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::{self, Visit};
+use crate::web::kit::web_error::WebResult;
+
+/// How long a browser may take to sign in. Tabs that begin meanwhile share one state.
+const STATE_LASTS: std::time::Duration = std::time::Duration::from_secs(60 * 60);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct StartQuery {
+    rd: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct CallbackQuery {
+    code: String,
+}
+
+/// The host of an application, as its proxy says.
+struct AppHost {
+    at: AskedHost,
+    /// As it is listed.
+    host: String,
+    app: String,
+}
+
+impl AppHost {
+    fn of(visit: &Visit, request: &HttpRequest, live: &LiveSettings) -> Result<Self, Problem> {
+        let at = AskedHost::of(request, visit.trusted()).map_err(|unclear| {
+            tracing::debug!(%unclear, "no application's host");
+            Problem::NotFound
+        })?;
+        let (host, app) = live.apps.at(&at.host).ok_or(Problem::NotFound)?;
+        if !at.is_allowed(visit) {
+            return Err(Problem::NotFound);
+        }
+        let (host, app) = (host.to_owned(), app.name.clone());
+        Ok(Self { at, host, app })
+    }
+
+    fn cookie(&self, name: &'static str, value: String) -> Cookie<'static> {
+        let secure = self.at.scheme == Scheme::Https;
+        Cookie::build(name, value).path("/").http_only(true).secure(secure).same_site(SameSite::Lax).finish()
+    }
+
+    const fn state_name(&self) -> &'static str {
+        match self.at.scheme {
+            Scheme::Https => "__Host-gh_state",
+            Scheme::Http => "gh_state",
+        }
+    }
+
+    fn session(&self, headers: &HeaderMap) -> Option<SessionToken> {
+        cookies::only_value(headers, app_cookie(self.at.scheme)).and_then(SessionToken::parse)
+    }
+
+    fn state(&self, headers: &HeaderMap) -> Option<SessionToken> {
+        cookies::only_value(headers, self.state_name()).and_then(SessionToken::parse)
+    }
+
+    fn origin(&self) -> String {
+        format!("{}://{}", self.at.scheme.as_str(), self.host)
+    }
+}
+
+/// `GET /.gatehouse/start?rd=…`: gives the browser a state, and leads it to the sign-in.
+pub async fn start(
+    visit: Visit,
+    request: HttpRequest,
+    query: Query<StartQuery>,
+    services: Shared,
+) -> WebResult {
+    let live = services.live.snapshot();
+    let here = AppHost::of(&visit, &request, &live)?;
+    let back = ReturnUrl::parse(&query.rd, &live.apps, allows_http(&visit))
+        .filter(|back| back.host() == here.host)
+        .or_else(|| here.at.url("/", &live.apps, &visit));
+    let Some(back) = back else { return Err(Problem::NotFound.into()) };
+    let known = here.state(request.headers());
+    let state = known.unwrap_or_else(|| visit.new_token());
+    let told = services.gate.told_state(&here.host, &state);
+    let rd: String = form_urlencoded::byte_serialize(back.as_str().as_bytes()).collect();
+    let sign_in = format!("{}/login?rd={rd}&state={told}", services.public_url);
+    let mut response = HttpResponse::Found().insert_header((LOCATION, sign_in)).finish();
+    let mut cookie = here.cookie(here.state_name(), state.expose());
+    cookie.set_max_age(cookies::seconds(STATE_LASTS));
+    visit::set(&mut response, cookie);
+    Ok(response)
+}
+
+/// `GET /.gatehouse/callback?code=…`: the browser that began here gets its session, once.
+pub async fn callback(
+    visit: Visit,
+    request: HttpRequest,
+    query: Query<CallbackQuery>,
+    services: Shared,
+) -> WebResult {
+    let live = services.live.snapshot();
+    let here = AppHost::of(&visit, &request, &live)?;
+    let code = SessionToken::parse(&query.code);
+    let redeemed = match (code, here.state(request.headers())) {
+        (Some(code), Some(state)) => services.gate.redeem(&here.host, &code, &state).await?,
+        _ => None,
+    };
+    let back = redeemed.and_then(|(token, target)| {
+        Some((token, ReturnUrl::parse(&target, &live.apps, allows_http(&visit))?))
+    });
+    let Some((token, back)) = back else {
+        return Ok(GatePage::new(&visit, GatePageKind::Expired, &here.app, None, &services).respond(&visit));
+    };
+    let mut response = HttpResponse::Found().insert_header((LOCATION, back.as_str())).finish();
+    let mut cookie = here.cookie(app_cookie(here.at.scheme), token.expose());
+    cookie.set_max_age(cookies::seconds(services.session_lasts));
+    visit::set(&mut response, cookie);
+    Ok(response)
+}
+
+/// `GET /.gatehouse/logout`: asks, or says that it is done.
+pub async fn show_logout(visit: Visit, request: HttpRequest, services: Shared) -> WebResult {
+    let live = services.live.snapshot();
+    let here = AppHost::of(&visit, &request, &live)?;
+    let visitor = match here.session(request.headers()) {
+        Some(token) => services.gate.visitor(&here.host, &token).await?,
+        None => None,
+    };
+    let user = visitor.as_ref().map(|visitor| visitor.login.as_str());
+    let kind = if user.is_some() { GatePageKind::SignOut } else { GatePageKind::SignedOut };
+    Ok(GatePage::new(&visit, kind, &here.app, user, &services).respond(&visit))
+}
+
+/// `POST /.gatehouse/logout`: signs out here, at the sign-in and at all applications.
+pub async fn logout(visit: Visit, request: HttpRequest, services: Shared) -> WebResult {
+    let live = services.live.snapshot();
+    let here = AppHost::of(&visit, &request, &live)?;
+    if !is_from(&here, request.headers()) {
+        return Err(Problem::Csrf.into());
+    }
+    if let Some(token) = here.session(request.headers())
+        && let Some((account, session)) = services.gate.parent(&here.host, &token).await?
+    {
+        services.sessions.revoke(account, session).await?;
+        services.gate.forget(account);
+    }
+    let mut response = HttpResponse::SeeOther().insert_header((LOCATION, "/.gatehouse/logout")).finish();
+    let mut cookie = here.cookie(app_cookie(here.at.scheme), String::new());
+    cookie.make_removal();
+    visit::set(&mut response, cookie);
+    Ok(response)
+}
+
+/// `GET /.gatehouse/forbidden`: the page behind a 403 of a proxy that drops ours.
+pub async fn forbidden(visit: Visit, request: HttpRequest, services: Shared) -> WebResult {
+    let live = services.live.snapshot();
+    let here = AppHost::of(&visit, &request, &live)?;
+    let visitor = match here.session(request.headers()) {
+        Some(token) => services.gate.visitor(&here.host, &token).await?,
+        None => None,
+    };
+    let user = visitor.as_ref().map(|visitor| visitor.login.as_str());
+    Ok(GatePage::new(&visit, GatePageKind::Forbidden, &here.app, user, &services).respond(&visit))
+}
+
+/// `GET /.gatehouse/static/{file}`: what its pages are made of.
+pub async fn asset(
+    visit: Visit,
+    request: HttpRequest,
+    file: Path<String>,
+    services: Shared,
+) -> Result<HttpResponse, Problem> {
+    AppHost::of(&visit, &request, &services.live.snapshot())?;
+    assets::serve(request, file).await
+}
+
+/// Whether a page of the same host sends it.
+fn is_from(here: &AppHost, headers: &HeaderMap) -> bool {
+    let only = |name: &str| {
+        let mut lines = headers.get_all(name);
+        lines.next().filter(|_| lines.next().is_none()).and_then(|line| line.to_str().ok())
+    };
+    match only("sec-fetch-site") {
+        Some(site) => site == "same-origin",
+        None => only(ORIGIN.as_str()) == Some(here.origin().as_str()),
+    }
+}

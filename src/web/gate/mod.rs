@@ -1,0 +1,52 @@
+//! The gate: what proxies ask for each request to an application, and what browsers ask for at an application's host.
+
+pub mod authz;
+pub mod host;
+mod proxied;
+mod view;
+
+use actix_web::Error;
+use actix_web::body::{EitherBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::HOST;
+use actix_web::middleware::Next;
+use actix_web::web::Data;
+
+use crate::web::kit::app_paths::{AUTHZ, ON_HOSTS};
+use crate::web::kit::error_page::answer;
+use crate::web::kit::problem::Problem;
+use crate::web::kit::services::Shared;
+use crate::web::kit::visit::Edge;
+
+/// At the host of an application nothing else of ours is there: no page that could be taken for one of the application,
+/// and none whose cookies its scripts could use.
+pub async fn keep_apart<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<EitherBody<B>>, Error> {
+    if is_ours(&request) {
+        return next.call(request).await.map(ServiceResponse::map_into_left_body);
+    }
+    let answer = answer(request.request(), &Problem::NotFound);
+    Ok(request.into_response(answer).map_into_right_body())
+}
+
+fn is_ours(request: &ServiceRequest) -> bool {
+    let path = request.path();
+    let (Some(services), Some(edge)) = (request.app_data::<Shared>(), request.app_data::<Data<Edge>>())
+    else {
+        return true;
+    };
+    let live = services.live.snapshot();
+    if live.apps.is_empty() || path.starts_with(AUTHZ) || path.starts_with(ON_HOSTS) {
+        return true;
+    }
+    let headers = request.headers();
+    let of_app = |name: &str| {
+        let lines = headers.get_all(name).filter_map(|line| line.to_str().ok());
+        let mut hosts = lines.flat_map(|line| line.split(',')).map(str::trim);
+        hosts.any(|host| live.apps.at(host).is_some())
+    };
+    let by_proxy = request.peer_addr().is_some_and(|peer| edge.trusted.contains(peer.ip().to_canonical()));
+    !of_app(HOST.as_str()) && !(by_proxy && of_app(proxied::FORWARDED_HOST))
+}
